@@ -1,0 +1,168 @@
+//! The kinds of mini-batches.
+
+use crate::{Error, Result};
+use std::path::PathBuf;
+
+/// A mini-batch of files: `run` gets `&[PathBuf]`.
+#[derive(Debug)]
+pub enum Files {}
+
+/// A mini-batch of rows: `run` gets a `RecordBatch`.
+#[cfg(feature = "table")]
+#[derive(Debug)]
+pub enum Table {}
+
+/// No data: the job runs the entry script a set number of times, and `run` gets `()`.
+#[derive(Debug)]
+pub enum Void {}
+
+/// A kind of mini-batch: [`Files`], [`Table`] or [`Void`], and no other.
+pub trait Input: sealed::Receive {
+    /// What `run` gets.
+    type MiniBatch<'a>;
+
+    #[doc(hidden)]
+    fn receive<R>(raw: Raw, run: impl FnOnce(Self::MiniBatch<'_>) -> Result<R>) -> Result<R>;
+}
+
+mod sealed {
+    pub trait Receive {}
+    impl Receive for super::Files {}
+    #[cfg(feature = "table")]
+    impl Receive for super::Table {}
+    impl Receive for super::Void {}
+}
+
+/// A mini-batch as it arrives.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Raw {
+    Files(Vec<PathBuf>),
+    /// An Arrow IPC stream.
+    Ipc(Vec<u8>),
+    /// As a native test gives it.
+    #[cfg(feature = "table")]
+    Table(arrow_array::RecordBatch),
+    Void,
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl Raw {
+    /// How many items there are.
+    pub(crate) fn items(&self) -> usize {
+        match self {
+            Raw::Files(files) => files.len(),
+            #[cfg(feature = "table")]
+            Raw::Table(table) => table.num_rows(),
+            // A native test gives no streams.
+            Raw::Ipc(_) | Raw::Void => 0,
+        }
+    }
+}
+
+impl Input for Files {
+    type MiniBatch<'a> = &'a [PathBuf];
+
+    fn receive<R>(raw: Raw, run: impl FnOnce(&[PathBuf]) -> Result<R>) -> Result<R> {
+        match raw {
+            Raw::Files(files) => run(&files),
+            other => Err(misfit(Kind::Files, &other)),
+        }
+    }
+}
+
+#[cfg(feature = "table")]
+impl Input for Table {
+    type MiniBatch<'a> = arrow_array::RecordBatch;
+
+    fn receive<R>(raw: Raw, run: impl FnOnce(arrow_array::RecordBatch) -> Result<R>) -> Result<R> {
+        match raw {
+            Raw::Ipc(bytes) => run(crate::table::decode(bytes)?),
+            Raw::Table(batch) => run(batch),
+            other => Err(misfit(Kind::Table, &other)),
+        }
+    }
+}
+
+impl Input for Void {
+    type MiniBatch<'a> = ();
+
+    fn receive<R>(raw: Raw, run: impl FnOnce(()) -> Result<R>) -> Result<R> {
+        match raw {
+            Raw::Void => run(()),
+            other => Err(misfit(Kind::Void, &other)),
+        }
+    }
+}
+
+fn misfit(wanted: Kind, got: &Raw) -> Error {
+    let (got, found) = match got {
+        Raw::Files(_) => (Kind::Files, "files"),
+        Raw::Ipc(_) => (Kind::Table, "a table"),
+        #[cfg(feature = "table")]
+        Raw::Table(_) => (Kind::Table, "a table"),
+        Raw::Void => (Kind::Void, "void"),
+    };
+    let takes = match wanted {
+        Kind::Files => "files (`type Input = Files`)",
+        Kind::Table => "a table (`type Input = Table`)",
+        Kind::Void => "no data (`type Input = Void`)",
+    };
+    let remedy = match (wanted, got) {
+        (Kind::Void, _) => {
+            "set `rank_mini_batch_count` in the job file, or set the `type Input` of its inputs"
+        }
+        (_, Kind::Void) => {
+            "remove `rank_mini_batch_count` from the job file and give it inputs, or set `type \
+             Input = Void`"
+        }
+        (Kind::Table, _) => "give the job's inputs `format: csv`, or set `type Input = Files`",
+        (Kind::Files, _) => "leave the inputs' `format` out, or set `type Input = Table`",
+    };
+    Error::new(format!("this entry script takes {takes}, but the mini-batch is {found}: {remedy}"))
+}
+
+/// The kinds, as values.
+#[derive(Clone, Copy)]
+enum Kind {
+    Files,
+    Table,
+    Void,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said<I: Input>(raw: Raw) -> String {
+        I::receive(raw, |_| Ok(())).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_remedy_fits_what_is_wanted_and_what_came() {
+        let files = || Raw::Files(Vec::new());
+        assert_eq!(
+            said::<Void>(files()),
+            "this entry script takes no data (`type Input = Void`), but the mini-batch is files: \
+             set `rank_mini_batch_count` in the job file, or set the `type Input` of its inputs"
+        );
+        assert_eq!(
+            said::<Files>(Raw::Void),
+            "this entry script takes files (`type Input = Files`), but the mini-batch is void: \
+             remove `rank_mini_batch_count` from the job file and give it inputs, or set `type \
+             Input = Void`"
+        );
+        assert!(
+            said::<Files>(Raw::Ipc(Vec::new())).ends_with(
+                "is a table: leave the inputs' `format` out, or set `type Input = Table`"
+            )
+        );
+        #[cfg(feature = "table")]
+        assert!(said::<Table>(files()).ends_with(
+            "is files: give the job's inputs `format: csv`, or set `type Input = Files`"
+        ));
+        #[cfg(feature = "table")]
+        assert!(said::<Table>(Raw::Void).contains("remove `rank_mini_batch_count`"));
+        assert!(said::<Void>(Raw::Ipc(Vec::new())).contains("set `rank_mini_batch_count`"));
+    }
+}

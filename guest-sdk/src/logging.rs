@@ -1,0 +1,68 @@
+//! The entry script's log: as functions, and as the sink of the [`log`] crate.
+//!
+//! A line is dropped if the job's `logging_level` is less verbose. `log::trace!` writes nothing.
+
+use log::{Level, LevelFilter, Metadata, Record};
+
+/// Writes a line to the log as an error.
+pub fn error(message: impl AsRef<str>) {
+    write(Level::Error, message.as_ref());
+}
+
+/// Writes a line to the log as a warning.
+pub fn warning(message: impl AsRef<str>) {
+    write(Level::Warn, message.as_ref());
+}
+
+/// Writes a line to the log as information.
+pub fn info(message: impl AsRef<str>) {
+    write(Level::Info, message.as_ref());
+}
+
+/// Writes a line to the log for debugging.
+pub fn debug(message: impl AsRef<str>) {
+    write(Level::Debug, message.as_ref());
+}
+
+#[cfg(target_arch = "wasm32")]
+pub(crate) fn write(level: Level, message: &str) {
+    use crate::component::host::{LogLevel, log};
+    let level = match level {
+        Level::Error => LogLevel::Error,
+        Level::Warn => LogLevel::Warning,
+        Level::Info => LogLevel::Info,
+        Level::Debug | Level::Trace => LogLevel::Debug,
+    };
+    log(level, message);
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn write(level: Level, message: &str) {
+    crate::test::capture(level, message);
+}
+
+struct Sink;
+
+impl log::Log for Sink {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= Level::Debug
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if self.enabled(record.metadata()) {
+            match record.args().as_str() {
+                Some(message) => write(record.level(), message),
+                None => write(record.level(), &record.args().to_string()),
+            }
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Makes the log the sink of the `log` crate, unless the entry script has chosen another.
+pub(crate) fn install() {
+    if log::set_logger(&Sink).is_ok() {
+        log::set_max_level(LevelFilter::Debug);
+    }
+}

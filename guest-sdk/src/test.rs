@@ -1,0 +1,386 @@
+//! Runs an entry script natively, in a test.
+//!
+//! ```
+//! use sandmill_guest::test::TestHost;
+//! use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
+//! use std::path::PathBuf;
+//!
+//! struct Names {
+//!     greeting: String,
+//! }
+//!
+//! impl EntryScript for Names {
+//!     type Input = Files;
+//!
+//!     fn init(job: &Job) -> Result<Self> {
+//!         let greeting = job.argument("--greeting").ok_or("--greeting is missing")?;
+//!         Ok(Names { greeting: greeting.to_owned() })
+//!     }
+//!
+//!     fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
+//!         sandmill_guest::log::info!("{} files", files.len());
+//!         Ok(Results::rows(files.iter().map(|f| format!("{} {}", self.greeting, f.display()))))
+//!     }
+//! }
+//!
+//! let mut script = TestHost::new().arguments(["--greeting", "hello"]).init::<Names>()?;
+//! assert_eq!(script.run_files(&["a", "b"])?, Results::rows(["hello a", "hello b"]));
+//! assert_eq!(script.logs()[0].message, "2 files");
+//!
+//! let error = TestHost::new().init::<Names>().err().unwrap();
+//! assert_eq!(error.to_string(), "--greeting is missing");
+//! # Ok::<(), sandmill_guest::Error>(())
+//! ```
+//!
+//! What the job would refuse, such as a row with a line break in it, is an error here too.
+
+mod checked;
+
+use crate::input::Raw;
+use crate::{EntryScript, Error, Files, Input, Job, MiniBatchContext, Result, Results, Void};
+use log::Level;
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A line that the entry script wrote to its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// How important it is.
+    pub level: Level,
+    /// The line.
+    pub message: String,
+}
+
+thread_local! {
+    static LOGS: RefCell<Vec<LogLine>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps a line of the log for the test on this thread.
+pub(crate) fn capture(level: Level, message: &str) {
+    LOGS.with_borrow_mut(|logs| logs.push(LogLine { level, message: message.to_owned() }));
+}
+
+/// Stands in for the host: what it is told by its methods is what the entry script sees.
+///
+/// Log and output folders are fresh ones below the system's folder for temporary files, and go
+/// when the test ends, unless the test names its own.
+#[derive(Debug)]
+pub struct TestHost {
+    job: Job,
+    scratch: Arc<Scratch>,
+}
+
+impl Default for TestHost {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TestHost {
+    /// A worker named `process000` on node "0", without arguments.
+    pub fn new() -> Self {
+        let scratch = Scratch::default();
+        let job = Job {
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            agent_name: "process000".to_owned(),
+            node_id: "0".to_owned(),
+            log_dir: scratch.0.join("logs"),
+            output_dir: scratch.0.join("output"),
+            source_dir: None,
+            gpu_index: None,
+        };
+        TestHost { job, scratch: Arc::new(scratch) }
+    }
+
+    /// Appends an argument.
+    #[must_use]
+    pub fn argument(mut self, argument: impl Into<String>) -> Self {
+        self.job.arguments.push(argument.into());
+        self
+    }
+
+    /// Appends arguments.
+    #[must_use]
+    pub fn arguments<A: Into<String>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.job.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets an environment variable, as [`Job::env`] tells it. The process's own environment stays
+    /// as it is.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.job.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the worker's name.
+    #[must_use]
+    pub fn agent_name(mut self, name: impl Into<String>) -> Self {
+        self.job.agent_name = name.into();
+        self
+    }
+
+    /// Sets the node's id.
+    #[must_use]
+    pub fn node_id(mut self, id: impl Into<String>) -> Self {
+        self.job.node_id = id.into();
+        self
+    }
+
+    /// Sets the log folder, which `init` makes if it is not there.
+    #[must_use]
+    pub fn log_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.job.log_dir = dir.into();
+        self
+    }
+
+    /// Sets the output folder, which `init` makes if it is not there.
+    #[must_use]
+    pub fn output_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.job.output_dir = dir.into();
+        self
+    }
+
+    /// Sets the source folder.
+    #[must_use]
+    pub fn source_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.job.source_dir = Some(dir.into());
+        self
+    }
+
+    /// Sets the index of the leased GPU.
+    #[must_use]
+    pub fn gpu_index(mut self, index: u32) -> Self {
+        self.job.gpu_index = Some(index);
+        self
+    }
+
+    /// What `init` would be told.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Calls the entry script's `init`.
+    ///
+    /// # Errors
+    /// What `init` says, or that a folder cannot be made.
+    pub fn init<S: EntryScript>(self) -> Result<TestScript<S>> {
+        crate::logging::install();
+        LOGS.take();
+        for dir in [&self.job.log_dir, &self.job.output_dir] {
+            std::fs::create_dir_all(dir)
+                .map_err(|error| Error::from(error).context(dir.display().to_string()))?;
+        }
+        let script = S::init(&self.job)?;
+        Ok(TestScript { script, job: self.job, next_id: 0, _scratch: self.scratch })
+    }
+}
+
+/// An instance of an entry script in a test. It can be used as the entry script itself, to look
+/// at its state.
+#[derive(Debug)]
+pub struct TestScript<S> {
+    script: S,
+    job: Job,
+    next_id: u64,
+    _scratch: Arc<Scratch>,
+}
+
+impl<S: EntryScript<Input = Files>> TestScript<S> {
+    /// Runs a mini-batch of files.
+    ///
+    /// # Errors
+    /// What `run` says, or why the job would not take its results.
+    pub fn run_files<P: AsRef<Path>>(&mut self, files: &[P]) -> Result<Results> {
+        let context = self.next_context();
+        self.run_files_with(files, &context)
+    }
+
+    /// Runs a mini-batch of files in a context of the test's own.
+    ///
+    /// # Errors
+    /// What `run` says, or why the job would not take its results.
+    pub fn run_files_with<P: AsRef<Path>>(
+        &mut self,
+        files: &[P],
+        context: &MiniBatchContext,
+    ) -> Result<Results> {
+        let files = files.iter().map(|file| file.as_ref().to_owned()).collect();
+        self.receive(Raw::Files(files), context)
+    }
+}
+
+#[cfg(feature = "table")]
+impl<S: EntryScript<Input = crate::Table>> TestScript<S> {
+    /// Runs a mini-batch of rows.
+    ///
+    /// # Errors
+    /// What `run` says, or why the job would not take its results.
+    pub fn run_table(&mut self, table: arrow_array::RecordBatch) -> Result<Results> {
+        let context = self.next_context();
+        self.run_table_with(table, &context)
+    }
+
+    /// Runs a mini-batch of rows in a context of the test's own.
+    ///
+    /// # Errors
+    /// What `run` says, or why the job would not take its results.
+    pub fn run_table_with(
+        &mut self,
+        table: arrow_array::RecordBatch,
+        context: &MiniBatchContext,
+    ) -> Result<Results> {
+        self.receive(Raw::Table(table), context)
+    }
+}
+
+impl<S: EntryScript<Input = Void>> TestScript<S> {
+    /// Runs a mini-batch without data.
+    ///
+    /// # Errors
+    /// What `run` says, or why the job would not take its results.
+    pub fn run_void(&mut self) -> Result<Results> {
+        let context = MiniBatchContext { dataset: String::new(), ..self.next_context() };
+        self.receive(Raw::Void, &context)
+    }
+}
+
+impl<S: EntryScript> TestScript<S> {
+    fn next_context(&mut self) -> MiniBatchContext {
+        let context = MiniBatchContext { id: self.next_id, ..MiniBatchContext::default() };
+        self.next_id += 1;
+        context
+    }
+
+    /// Fails as the job would, where the results cannot be right.
+    fn receive(&mut self, raw: Raw, context: &MiniBatchContext) -> Result<Results> {
+        let items = raw.items();
+        let results = S::Input::receive(raw, |mini_batch| self.script.run(mini_batch, context))?;
+        checked::check(&results, items)?;
+        Ok(results)
+    }
+
+    /// What `init` was told.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// The lines that were written to the log on this thread since `init` began. Empty if the test
+    /// installed another logger for the `log` crate, save for what [`logging`](crate::logging) wrote.
+    pub fn logs(&self) -> Vec<LogLine> {
+        LOGS.with_borrow(Clone::clone)
+    }
+
+    /// Calls `shutdown`.
+    pub fn shutdown(mut self) {
+        self.script.shutdown();
+    }
+}
+
+impl<S> Deref for TestScript<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.script
+    }
+}
+
+impl<S> DerefMut for TestScript<S> {
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.script
+    }
+}
+
+/// A folder that goes with the test.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Default for Scratch {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Scratch(std::env::temp_dir().join(format!("sandmill-test-{}-{number}", process::id())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Not there if the test failed before `init`, or named both folders itself.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MiniBatchContext;
+
+    struct Writes(PathBuf);
+
+    impl EntryScript for Writes {
+        type Input = Files;
+
+        fn init(job: &Job) -> Result<Self> {
+            log::debug!("by {}", job.agent_name());
+            Ok(Writes(job.output_dir().join("out")))
+        }
+
+        fn run(&mut self, files: &[PathBuf], context: &MiniBatchContext) -> Result<Results> {
+            crate::logging::warning("careful");
+            std::fs::write(&self.0, context.id.to_string())?;
+            Ok(Results::each(files, |file| Ok(crate::read(file)?.len().to_string())))
+        }
+    }
+
+    #[test]
+    fn folders_are_there_and_go() {
+        let mut script = TestHost::new().agent_name("process007").init::<Writes>().unwrap();
+        script.run_files(&["none"]).unwrap();
+        let Results::Outcomes(outcomes) = script.run_files(&["none"]).unwrap() else { panic!() };
+        let reason = outcomes[0].as_ref().unwrap_err();
+        assert!(reason.starts_with("none: No such file"), "{reason}");
+        assert_eq!(std::fs::read_to_string(&script.0).unwrap(), "1");
+        let logs: Vec<_> = script.logs().into_iter().map(|l| (l.level, l.message)).collect();
+        assert_eq!(logs[0], (Level::Debug, "by process007".to_owned()));
+        assert_eq!(logs[1], (Level::Warn, "careful".to_owned()));
+        let out = script.0.clone();
+        script.shutdown();
+        assert!(!out.exists());
+    }
+
+    #[test]
+    fn the_wrong_kind_of_mini_batch_is_a_sentence() {
+        let mut script = TestHost::new().init::<Writes>().unwrap();
+        let context = MiniBatchContext::default();
+        let error = script.receive(Raw::Ipc(Vec::new()), &context).unwrap_err().to_string();
+        assert!(
+            error.contains("takes files (`type Input = Files`), but the mini-batch is a table")
+        );
+    }
+
+    #[test]
+    fn the_last_argument_counts() {
+        let host = TestHost::new().arguments(["--a", "1", "--ab=2", "--a=3"]).argument("--c");
+        assert_eq!(host.job().argument("--a"), Some("3"));
+        assert_eq!(host.job().argument("--ab"), Some("2"));
+        assert_eq!(host.job().argument("--c"), None);
+        let host = TestHost::new().arguments(["--weights", "--top=-3", "--seed", "-1", "--x=--y"]);
+        assert_eq!(host.job().argument("--weights"), None);
+        assert_eq!(host.job().argument("--seed"), Some("-1"));
+        assert_eq!(host.job().argument("--x"), Some("--y"));
+        assert_eq!(host.env("A", "1").env("A", "2").job().env("A"), Some("2"));
+    }
+
+    #[test]
+    fn flags_need_no_value() {
+        let host = TestHost::new().arguments(["--rows", "--top", "3", "--a", "--a=false", "--b="]);
+        let given = ["--rows", "--top", "--a", "--b", "--ro", "3"].map(|f| host.job().flag(f));
+        assert_eq!(given, [true, true, false, true, false, true]);
+    }
+}
