@@ -1,2 +1,7 @@
 //! Sandmill runs entry scripts, compiled to WebAssembly components, over large inputs in parallel.
 
+pub mod event;
+pub mod model;
+mod process;
+#[doc(hidden)]
+pub mod protocol;

@@ -1,0 +1,114 @@
+//! What the engine tells the world. Owned, serialisable data; reporters, the raw event file and,
+//! later, other front ends read the same type. Imports `model` only.
+
+use crate::model::{AttemptReport, Failure, JobResult, MiniBatchId};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Something that happened in a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Version of this envelope and its kinds.
+    pub version: u32,
+    /// The run that it belongs to: the id of this execution of the job.
+    pub run: String,
+    /// Counts from 0 within one run of the job, without gaps.
+    pub seq: u64,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub kind: EventKind,
+}
+
+impl Event {
+    /// The version that this build writes.
+    pub const VERSION: u32 = 1;
+}
+
+/// The kinds of events. Later versions may have more.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum EventKind {
+    /// The job begins.
+    JobStarted {
+        /// The job's name.
+        job: String,
+        /// On whose behalf.
+        tenant: String,
+        /// How many workers are wanted.
+        workers: u32,
+    },
+    /// Something the user should know, that is no failure.
+    Notice {
+        /// One line.
+        message: String,
+    },
+    /// More mini-batches are known.
+    Planned {
+        /// Mini-batches known so far.
+        mini_batches: u64,
+        /// Items known so far.
+        items: u64,
+        /// Whether that is all.
+        finished: bool,
+    },
+    /// A worker process was started.
+    WorkerStarted {
+        /// The worker's name.
+        worker: String,
+        /// Its process id.
+        pid: u32,
+    },
+    /// A worker's `init` succeeded.
+    WorkerReady {
+        /// The worker's name.
+        worker: String,
+        /// Seconds that `init` took.
+        init_seconds: f64,
+    },
+    /// A worker could not load the entry script, or its `init` failed.
+    InitFailed {
+        /// The worker's name.
+        worker: String,
+        /// Why.
+        failure: Failure,
+    },
+    /// A worker process ended.
+    WorkerExited {
+        /// The worker's name.
+        worker: String,
+        /// In words, e.g. "exited with returncode -9".
+        how: String,
+        /// Whether it was meant to end.
+        expected: bool,
+    },
+    /// An attempt ended, well or not. For one that succeeded, its rows are safely committed.
+    AttemptFinished {
+        /// The worker's name.
+        worker: String,
+        /// What the worker, or the engine in its place, says of it.
+        report: AttemptReport,
+        /// Where the mini-batch lies, in words: files, or file and lines.
+        location: String,
+        /// When the attempt began.
+        started: Timestamp,
+        /// Whether the mini-batch will be tried again.
+        will_retry: bool,
+    },
+    /// A worker died while it held a mini-batch that it had not begun; it goes back unharmed.
+    MiniBatchReturned {
+        /// The mini-batch.
+        id: MiniBatchId,
+    },
+    /// No new mini-batches are handed out from here on.
+    WindingDown {
+        /// Why.
+        reason: String,
+    },
+    /// The last event.
+    JobFinished {
+        /// What the job came to.
+        result: JobResult,
+    },
+}

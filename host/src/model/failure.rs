@@ -1,0 +1,94 @@
+//! Every way in which user code, or the worker around it, can fail, as data.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Why an attempt, or an `init`, failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The kind, for counting and for programs.
+    pub kind: FailureKind,
+    /// One line for people: what happened, with limit and value where a limit was hit.
+    pub message: String,
+    /// More lines, if there are any: a stack, the end of stderr. Empty if not.
+    pub detail: String,
+}
+
+impl Failure {
+    /// A failure without detail.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), detail: String::new() }
+    }
+
+    /// Adds detail lines.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// The kinds of [`Failure`]. Later versions may have more.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// The entry script returned an error.
+    ScriptError,
+    /// The guest trapped: a panic, an out-of-bounds access, a stack overflow.
+    Trap,
+    /// The guest ended itself with `exit`.
+    Exit,
+    /// The guest wanted more memory than `limits.memory`, or the process was killed for memory.
+    OutOfMemory,
+    /// A call used up `limits.fuel`.
+    OutOfFuel,
+    /// A call took longer than its time-out; the worker was killed.
+    Timeout,
+    /// `run` returned something that is not a valid result.
+    BadResults,
+    /// The mini-batch could not be read or decoded.
+    LoadFailed,
+    /// A file that the guest wrote could not be published.
+    BadOutput,
+    /// The worker process ended unexpectedly.
+    WorkerDied,
+    /// Sandmill's own fault, or the machine's (a full disk, say).
+    HostFault,
+}
+
+impl FailureKind {
+    /// The status word of the attempt in `processed_mini-batches.csv`.
+    pub fn status_word(self) -> &'static str {
+        match self {
+            Self::Timeout => "RUN_TIMEOUT",
+            Self::LoadFailed => "LOAD_EXCEPTION",
+            _ => "RUN_EXCEPTION",
+        }
+    }
+}
+
+/// Prints the kind as in reports: `out_of_memory`.
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ScriptError => "script_error",
+            Self::Trap => "trap",
+            Self::Exit => "exit",
+            Self::OutOfMemory => "out_of_memory",
+            Self::OutOfFuel => "out_of_fuel",
+            Self::Timeout => "timeout",
+            Self::BadResults => "bad_results",
+            Self::LoadFailed => "load_failed",
+            Self::BadOutput => "bad_output",
+            Self::WorkerDied => "worker_died",
+            Self::HostFault => "host_fault",
+        })
+    }
+}

@@ -1,0 +1,13 @@
+//! Where a guest finds its folders.
+
+/// The output folder.
+pub const GUEST_OUTPUT: &str = "/output";
+/// The log folder.
+pub const GUEST_LOGS: &str = "/logs";
+/// The source folder.
+pub const GUEST_SOURCE: &str = "/source";
+/// Inputs lie below this, by name: `/inputs/images`, or `/inputs/images/0` and so on for an input
+/// of several paths.
+pub const GUEST_INPUTS: &str = "/inputs";
+/// Side inputs lie below this, by name, unless their mount path is chosen.
+pub const GUEST_SIDE_INPUTS: &str = "/side_inputs";

@@ -1,0 +1,30 @@
+//! Names of the things a job is made of.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The id of the only node of a job on one machine. Nodes are numbered from 0.
+pub const NODE_ID: &str = "0";
+
+/// A mini-batch's number within its job, from 0, in planning order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MiniBatchId(pub u64);
+
+impl fmt::Display for MiniBatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A worker's number within its job. Replacements get new numbers; numbers are never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WorkerId(pub u32);
+
+/// Prints the name that users see: `process000`.
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process{:03}", self.0)
+    }
+}

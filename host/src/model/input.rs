@@ -1,0 +1,36 @@
+//! What a job reads, as the job file says it.
+
+use serde::{Deserialize, Serialize};
+
+/// One named input of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// Its name; part of the guest's paths.
+    pub name: String,
+    /// Files, folders or globs. Absolute: the job file's folder is already put before them.
+    pub paths: Vec<String>,
+}
+
+/// What all inputs of a job are made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InputKind {
+    /// Files, handed over by name.
+    Files {
+        /// Files in a mini-batch.
+        mini_batch_files: u64,
+    },
+    /// CSV files, handed over as tables.
+    Csv {
+        /// Bytes of text in a mini-batch, about.
+        mini_batch_bytes: u64,
+        /// For each input: the dialect, and the columns where they are given.
+        formats: Vec<(super::CsvFormat, Option<Vec<super::Column>>)>,
+        /// Whether types are inferred from all of the input instead of its first part.
+        full_inference: bool,
+    },
+    /// Nothing: the entry script runs a set number of times.
+    Void {
+        /// How often.
+        count: u64,
+    },
+}

@@ -1,0 +1,107 @@
+//! What a mini-batch is: a small descriptor that can travel to any worker.
+
+use super::MiniBatchId;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// What one call of `run` will work on. Says where the data is, never holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MiniBatch {
+    /// Number within the job.
+    pub id: MiniBatchId,
+    /// Index into the job's [`Source`]s. 0 for [`Work::Void`].
+    pub source: u32,
+    /// The data.
+    pub work: Work,
+}
+
+impl MiniBatch {
+    /// How many items the plan expects: files, or records counted while cutting.
+    pub fn planned_items(&self) -> u64 {
+        match &self.work {
+            Work::Files(files) => files.len() as u64,
+            Work::Csv(slice) => slice.rows,
+            Work::Void => 0,
+        }
+    }
+
+    /// Bytes of memory that the descriptor takes, about.
+    pub fn size(&self) -> usize {
+        let names = match &self.work {
+            Work::Files(files) => files.iter().map(|file| file.len() + size_of::<String>()).sum(),
+            Work::Csv(slice) => slice.file.len(),
+            Work::Void => 0,
+        };
+        size_of::<Self>() + names
+    }
+
+    /// Where the data lies, in words for people, as the guest sees it: `/inputs/images/a.png and 9
+    /// more`, `/inputs/iris/iris.csv, 20 records from line 2`.
+    pub fn location(&self, sources: &[Source]) -> String {
+        let folder = sources.get(self.source as usize).map_or("", |source| source.guest.as_str());
+        match &self.work {
+            Work::Files(files) => match files.as_slice() {
+                [] => folder.to_owned(),
+                [only] => format!("{folder}/{only}"),
+                [first, rest @ ..] => format!("{folder}/{first} and {} more", rest.len()),
+            },
+            Work::Csv(slice) => format!(
+                "{folder}/{}, {} records from line {}",
+                slice.file, slice.rows, slice.first_line
+            ),
+            Work::Void => "no input".to_owned(),
+        }
+    }
+}
+
+/// The data of a mini-batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Work {
+    /// Files, as paths below the source's root, with `/` between the parts.
+    Files(Vec<String>),
+    /// A part of one CSV file.
+    Csv(CsvSlice),
+    /// No data.
+    Void,
+}
+
+/// A byte range of one CSV file that starts and ends at record boundaries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CsvSlice {
+    /// The file, as a path below the source's root.
+    pub file: String,
+    /// First byte; past the BOM and the header line.
+    pub offset: u64,
+    /// Bytes. Never zero.
+    pub length: u64,
+    /// The line number of the first byte in the file, counted from 1.
+    pub first_line: u64,
+    /// Records in the slice.
+    pub rows: u64,
+}
+
+/// One path of an input, resolved: a folder, with all or some of the files below it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// The input's name.
+    pub dataset: String,
+    /// The folder on the host. Absolute, without links.
+    pub root: PathBuf,
+    /// Where the guest sees the folder, e.g. `/inputs/images`.
+    pub guest: String,
+    /// Which files below `root` belong to the input, as a glob over the relative path (`*.csv`,
+    /// `a/**/*.png`, a single file's name, or several as in `{a.csv,b.csv}`); none means all. With
+    /// a pattern, the folder's other files must stay invisible to the guest.
+    pub pattern: Option<String>,
+}
+
+/// A folder of the host that a guest may see.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// The folder on the host. Absolute.
+    pub host: PathBuf,
+    /// The guest's path for it. Absolute.
+    pub guest: String,
+    /// Whether the guest may write there.
+    pub writable: bool,
+}

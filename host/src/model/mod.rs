@@ -1,0 +1,28 @@
+//! The words of Sandmill: ids, mini-batch descriptors, outcomes, policies, limits, statistics and
+//! the paths of a job directory. Plain data, no I/O. Everyone may import this; it imports nothing.
+
+mod failure;
+mod guest_paths;
+mod ids;
+mod input;
+mod limits;
+mod mini_batch;
+mod paths;
+mod policy;
+mod report;
+mod size;
+mod table;
+
+pub use failure::{Failure, FailureKind};
+pub use guest_paths::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE};
+pub use ids::{MiniBatchId, NODE_ID, WorkerId};
+pub use input::{Input, InputKind};
+pub use limits::Limits;
+pub use mini_batch::{CsvSlice, MiniBatch, Mount, Source, Work};
+pub use paths::JobDir;
+pub use policy::{ErrorThreshold, LoggingLevel, OutputAction, ParsePolicyError};
+pub use report::{
+    AttemptReport, CallStats, FailedItem, FirstFailure, ItemCounts, JobResult, JobStatus, Segment,
+};
+pub use size::ByteSize;
+pub use table::{Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat};

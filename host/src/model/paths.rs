@@ -1,0 +1,142 @@
+//! Where things lie in a job directory.
+
+use super::{MiniBatchId, NODE_ID, WorkerId};
+use std::path::{Path, PathBuf};
+
+/// A job directory. All of the layout is here; nobody else joins path names.
+///
+/// ```text
+/// job.json                    who made it and how it stands
+/// journal.sqlite              what is committed
+/// parts/process000.part       the rows that a worker wrote
+/// work/process000/output/     what the guest sees as its output folder
+/// work/process000/inputs/     links to the files of the running mini-batch, where needed
+/// work/process000/staged/     files of attempts that await their commit
+/// output/                     results, unless the job file names another place
+/// logs/                       the log tree
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobDir(PathBuf);
+
+impl JobDir {
+    /// The job directory at `root`.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self(root.into())
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.0
+    }
+
+    /// The job's state: name, id, status, output folder.
+    pub fn state_file(&self) -> PathBuf {
+        self.0.join("job.json")
+    }
+
+    /// The journal.
+    pub fn journal(&self) -> PathBuf {
+        self.0.join("journal.sqlite")
+    }
+
+    /// The folder of part files.
+    pub fn parts(&self) -> PathBuf {
+        self.0.join("parts")
+    }
+
+    /// The part file of a worker.
+    pub fn part_file(&self, worker: WorkerId) -> PathBuf {
+        self.parts().join(format!("{worker}.part"))
+    }
+
+    /// The folder that holds all workers' folders.
+    pub fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+
+    /// A worker's own folder.
+    pub fn worker_dir(&self, worker: WorkerId) -> PathBuf {
+        self.work().join(worker.to_string())
+    }
+
+    /// What the guest of a worker sees as its output folder.
+    pub fn worker_output(&self, worker: WorkerId) -> PathBuf {
+        self.worker_dir(worker).join("output")
+    }
+
+    /// Where a worker links the files of a mini-batch whose folder must not be shown whole.
+    pub fn worker_inputs(&self, worker: WorkerId) -> PathBuf {
+        self.worker_dir(worker).join("inputs")
+    }
+
+    /// Where the files of one attempt wait to be published.
+    pub fn staged(&self, worker: WorkerId, id: MiniBatchId, attempt: u32) -> PathBuf {
+        self.worker_dir(worker).join("staged").join(format!("{id}-{attempt}"))
+    }
+
+    /// Results, unless the job file names another place.
+    pub fn default_output(&self) -> PathBuf {
+        self.0.join("output")
+    }
+
+    /// The log tree.
+    pub fn logs(&self) -> PathBuf {
+        self.0.join("logs")
+    }
+
+    /// The outcome in words, the first file to read.
+    pub fn result_file(&self) -> PathBuf {
+        self.logs().join("job_result.txt")
+    }
+
+    /// Items that failed, with the reason.
+    pub fn failed_items(&self) -> PathBuf {
+        self.logs().join("failed_items.csv")
+    }
+
+    /// Every event, one JSON object a line.
+    pub fn events(&self) -> PathBuf {
+        self.logs().join("sys/events.jsonl")
+    }
+
+    /// One row for each attempt.
+    pub fn mini_batch_report(&self) -> PathBuf {
+        self.logs().join("sys/job_report/processed_mini-batches.csv")
+    }
+
+    /// What a worker process itself wrote to stderr (never the guest).
+    pub fn worker_stderr(&self, worker: WorkerId) -> PathBuf {
+        self.logs().join(format!("sys/node/{NODE_ID}/{worker}.stderr.txt"))
+    }
+
+    /// The folder that guests see as their log folder. Nothing that Sandmill itself opens may lie in
+    /// it: a guest may put a link in its place.
+    pub fn script_log_dir(&self) -> PathBuf {
+        self.logs().join(format!("user/entry_script_log/{NODE_ID}/files"))
+    }
+
+    /// What the guest wrote through the log call: beside the folder that guests see, not in it.
+    pub fn script_log(&self, worker: WorkerId) -> PathBuf {
+        self.logs().join(format!("user/entry_script_log/{NODE_ID}/{worker}.log.txt"))
+    }
+
+    /// What the guest wrote to stdout.
+    pub fn script_stdout(&self, worker: WorkerId) -> PathBuf {
+        self.logs().join(format!("user/stdout/{NODE_ID}/{worker}.stdout.txt"))
+    }
+
+    /// What the guest wrote to stderr.
+    pub fn script_stderr(&self, worker: WorkerId) -> PathBuf {
+        self.logs().join(format!("user/stderr/{NODE_ID}/{worker}.stderr.txt"))
+    }
+
+    /// A digest of the entry script's errors.
+    pub fn user_errors(&self) -> PathBuf {
+        self.logs().join("user/error.txt")
+    }
+
+    /// Full stacks of a worker's failures in user code.
+    pub fn worker_errors(&self, worker: WorkerId) -> PathBuf {
+        self.logs().join(format!("user/error/{NODE_ID}/{worker}.txt"))
+    }
+}

@@ -1,0 +1,164 @@
+//! What an attempt and a job came to.
+
+use super::{Failure, MiniBatchId};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Items of a mini-batch, or of a job. `succeeded + failed = total`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemCounts {
+    /// All items.
+    pub total: u64,
+    /// Items for which a row came back.
+    pub succeeded: u64,
+    /// The rest.
+    pub failed: u64,
+}
+
+impl ItemCounts {
+    /// Counts where `returned` rows came back for `total` items. More rows than items count as all
+    /// items succeeded (prs-semantics E8).
+    pub fn from_returned(total: u64, returned: u64) -> Self {
+        let succeeded = returned.min(total);
+        Self { total, succeeded, failed: total - succeeded }
+    }
+}
+
+impl std::ops::AddAssign for ItemCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.total += other.total;
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+    }
+}
+
+/// The rows of one attempt in a worker's part file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// First byte in the part file.
+    pub offset: u64,
+    /// Bytes. May be zero: the attempt wrote no rows.
+    pub length: u64,
+    /// CRC-32 of the bytes.
+    pub checksum: u32,
+    /// Lines in the segment.
+    pub rows: u64,
+}
+
+/// One item that failed while its mini-batch went on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedItem {
+    /// The item: a file's path as the guest sees it, or a table's file.
+    pub item: String,
+    /// The line in the file, from 1, for a record of a table; the row in the mini-batch is unknown
+    /// to the user and not given.
+    pub line: Option<u64>,
+    /// Why it failed.
+    pub reason: String,
+}
+
+/// What one call into the guest used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CallStats {
+    /// Wall time of the call.
+    pub seconds: f64,
+    /// Fuel used, if the job measures it.
+    pub fuel: Option<u64>,
+}
+
+/// What a worker says of one attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptReport {
+    /// The mini-batch.
+    pub id: MiniBatchId,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// Items. After a failure all of them count as failed.
+    pub items: ItemCounts,
+    /// The rows written, or why the attempt failed.
+    pub outcome: Result<Segment, Failure>,
+    /// Items that failed in an attempt that succeeded as a whole, with the reason. At most
+    /// [`AttemptReport::MAX_FAILED_ITEMS`]; the counts are exact in any case.
+    pub failed_items: Vec<FailedItem>,
+    /// Number of rows more than items, if any: worth a warning.
+    pub surplus_rows: u64,
+    /// Whether the guest left files to publish (in `staged/<id>-<attempt>` of the worker's folder).
+    pub has_files: bool,
+    /// Seconds from picking the mini-batch up to the end of writing its rows.
+    pub elapsed_seconds: f64,
+    /// CPU seconds of the whole worker process in that time, user and system.
+    pub process_seconds: f64,
+    /// The call of `run` alone.
+    pub run: CallStats,
+}
+
+impl AttemptReport {
+    /// How many failed items a report names at most, to bound the frame.
+    pub const MAX_FAILED_ITEMS: usize = 1000;
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobStatus {
+    /// Every mini-batch was handled, within the thresholds, and the output is complete.
+    Completed,
+    /// A threshold was exceeded, workers could not start, or the machine failed.
+    Failed,
+    /// Somebody stopped the job. What was committed is kept.
+    Cancelled,
+}
+
+impl fmt::Display for JobStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        })
+    }
+}
+
+/// What a job came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobResult {
+    /// The end.
+    pub status: JobStatus,
+    /// Why it failed or was cancelled: one or two sentences for people, naming the setting that
+    /// would have changed it. Empty for a completed job.
+    pub reason: String,
+    /// The first failure that matters for the reason, if there was one.
+    pub first_failure: Option<FirstFailure>,
+    /// Mini-batches planned so far.
+    pub mini_batches: u64,
+    /// Mini-batches that succeeded.
+    pub succeeded_mini_batches: u64,
+    /// Mini-batches that failed for good.
+    pub failed_mini_batches: u64,
+    /// Items of all mini-batches that ended.
+    pub items: ItemCounts,
+    /// Lines in the output file.
+    pub rows: u64,
+    /// Seconds from start to end.
+    pub seconds: f64,
+}
+
+impl JobResult {
+    /// Whether the job failed before there was a mini-batch: its inputs cannot be used.
+    pub fn never_began(&self) -> bool {
+        self.status == JobStatus::Failed && self.mini_batches == 0 && self.first_failure.is_none()
+    }
+}
+
+/// Where a job's trouble began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FirstFailure {
+    /// The mini-batch, unless it happened outside one (in `init`, say).
+    pub mini_batch: Option<MiniBatchId>,
+    /// The worker's name, if one was involved.
+    pub worker: Option<String>,
+    /// The item and line, if known.
+    pub item: Option<FailedItem>,
+    /// What happened.
+    pub failure: Failure,
+}

@@ -1,0 +1,113 @@
+//! How a text table is to be read.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ColumnType {
+    /// `true` or `false`, in any case.
+    Boolean,
+    /// 64-bit signed integers.
+    Int64,
+    /// 64-bit floating-point numbers.
+    Float64,
+    /// Text in UTF-8.
+    String,
+    /// Days, `2026-11-21`.
+    Date,
+    /// Points in time, ISO 8601, to the microsecond, UTC where no offset is given.
+    Timestamp,
+}
+
+impl ColumnType {
+    /// All of them, in the order of the docs.
+    pub const ALL: [Self; 6] =
+        [Self::Boolean, Self::Int64, Self::Float64, Self::String, Self::Date, Self::Timestamp];
+
+    /// The name in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Boolean => "boolean",
+            Self::Int64 => "int64",
+            Self::Float64 => "float64",
+            Self::String => "string",
+            Self::Date => "date",
+            Self::Timestamp => "timestamp",
+        }
+    }
+}
+
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The text was not the name of a column type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no column type: write boolean, int64, float64, string, date or timestamp")]
+pub struct ParseColumnTypeError(String);
+
+/// Reads the name in any case.
+impl FromStr for ColumnType {
+    type Err = ParseColumnTypeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name().eq_ignore_ascii_case(text.trim()))
+            .ok_or_else(|| ParseColumnTypeError(text.to_owned()))
+    }
+}
+
+/// One column of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its type. Every column may hold nulls.
+    pub kind: ColumnType,
+}
+
+/// The dialect of a CSV input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CsvFormat {
+    /// Between fields. One ASCII character.
+    pub delimiter: u8,
+    /// Whether the first line of each file holds the names of the columns.
+    pub header: bool,
+    /// Field texts that mean null, beside the empty field.
+    pub null_values: Vec<String>,
+}
+
+impl Default for CsvFormat {
+    fn default() -> Self {
+        Self { delimiter: b',', header: true, null_values: Vec::new() }
+    }
+}
+
+/// All that a worker needs to decode a tabular input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableFormat {
+    /// The dialect.
+    pub csv: CsvFormat,
+    /// The columns, in file order, inferred or given.
+    pub columns: Vec<Column>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn column_types_read_what_they_print() {
+        for kind in ColumnType::ALL {
+            assert_eq!(kind.to_string().to_uppercase().parse(), Ok(kind));
+        }
+        let error = "float".parse::<ColumnType>().expect_err("unknown").to_string();
+        assert!(ColumnType::ALL.iter().all(|kind| error.contains(kind.name())), "{error}");
+    }
+}

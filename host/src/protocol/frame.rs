@@ -1,0 +1,148 @@
+//! Frames: a length of four bytes, little-endian, then that many bytes of postcard.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{self, Read};
+
+/// No frame is longer. A mini-batch of 100,000 file names still fits.
+pub const MAX_FRAME: usize = 16 << 20;
+
+/// A frame that is not one.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// Longer than [`MAX_FRAME`].
+    #[error("a message of {0} bytes is longer than the {MAX_FRAME} allowed")]
+    TooLong(usize),
+    /// Not the message that was expected.
+    #[error("a message cannot be decoded: {0}")]
+    Malformed(#[from] postcard::Error),
+    /// Bytes after the message's end.
+    #[error("{0} bytes follow a message's end")]
+    Trailing(usize),
+    /// The stream failed, or ended within a frame.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Appends `message` as a frame to `out`. Fails if it is too long.
+pub fn encode<T: Serialize>(message: &T, out: &mut Vec<u8>) -> Result<(), FrameError> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    let mut bytes = postcard::to_extend(message, std::mem::take(out))?;
+    let length = bytes.len() - start - 4;
+    if length > MAX_FRAME {
+        bytes.truncate(start);
+        *out = bytes;
+        return Err(FrameError::TooLong(length));
+    }
+    bytes[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
+    *out = bytes;
+    Ok(())
+}
+
+/// Decodes the body of one frame, all of it.
+pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
+    let (message, rest) = postcard::take_from_bytes(body)?;
+    if rest.is_empty() { Ok(message) } else { Err(FrameError::Trailing(rest.len())) }
+}
+
+fn checked_length(header: [u8; 4]) -> Result<usize, FrameError> {
+    let length = u32::from_le_bytes(header) as usize;
+    if length > MAX_FRAME { Err(FrameError::TooLong(length)) } else { Ok(length) }
+}
+
+/// Reads one message from a blocking stream into `buffer`; `None` at its end.
+pub fn read_frame<T: DeserializeOwned>(
+    stream: &mut impl Read,
+    buffer: &mut Vec<u8>,
+) -> Result<Option<T>, FrameError> {
+    let mut header = [0; 4];
+    match stream.read(&mut header[..1])? {
+        0 => return Ok(None),
+        _ => stream.read_exact(&mut header[1..])?,
+    }
+    let length = checked_length(header)?;
+    buffer.clear();
+    // Grows as bytes arrive: a length alone must not make us allocate.
+    if stream.take(length as u64).read_to_end(buffer)? < length {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+    }
+    decode(buffer).map(Some)
+}
+
+/// Collects bytes of a non-blocking stream and gives out whole messages.
+#[derive(Debug, Default)]
+pub struct FrameBuffer {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl FrameBuffer {
+    /// Takes bytes that have arrived.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole message, if it has arrived.
+    pub fn next_message<T: DeserializeOwned>(&mut self) -> Result<Option<T>, FrameError> {
+        let pending = &self.bytes[self.start..];
+        let Some(header) = pending.first_chunk::<4>() else { return Ok(None) };
+        let length = checked_length(*header)?;
+        let Some(body) = pending.get(4..4 + length) else { return Ok(None) };
+        let message = decode(body)?;
+        self.start += 4 + length;
+        Ok(Some(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn messages_survive_any_fragmentation(
+            messages in prop::collection::vec(prop::collection::vec(any::<u16>(), 0..40), 0..8),
+            chunk in 1usize..50,
+        ) {
+            let mut wire = Vec::new();
+            for message in &messages {
+                encode(message, &mut wire).unwrap();
+            }
+            let mut buffer = FrameBuffer::default();
+            let mut seen = Vec::new();
+            for bytes in wire.chunks(chunk) {
+                buffer.push(bytes);
+                while let Some(message) = buffer.next_message::<Vec<u16>>().unwrap() {
+                    seen.push(message);
+                }
+            }
+            prop_assert_eq!(&seen, &messages);
+            let (mut stream, mut scratch) = (wire.as_slice(), Vec::new());
+            for message in &messages {
+                let read: Option<Vec<u16>> = read_frame(&mut stream, &mut scratch).unwrap();
+                prop_assert_eq!(read.as_ref(), Some(message));
+            }
+        }
+
+        #[test]
+        fn garbage_is_an_error_not_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut buffer = FrameBuffer::default();
+            buffer.push(&bytes);
+            while let Ok(Some(_)) = buffer.next_message::<crate::protocol::FromWorker>() {}
+        }
+    }
+
+    #[test]
+    fn a_huge_length_is_refused_before_allocating() {
+        let mut buffer = FrameBuffer::default();
+        buffer.push(&u32::MAX.to_le_bytes());
+        let error = buffer.next_message::<u32>().unwrap_err();
+        assert!(matches!(error, FrameError::TooLong(_)), "{error}");
+    }
+}

@@ -1,0 +1,139 @@
+//! The messages.
+
+use crate::model::{
+    AttemptReport, CallStats, Column, CsvFormat, Failure, Limits, LoggingLevel, MiniBatch,
+    MiniBatchId, Mount, OutputAction, Source, TableFormat, WorkerId,
+};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Changes with every change of a message or of the framing.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Leader to worker. The first message is `Setup`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToWorker {
+    /// Everything a worker needs; once. (Its file descriptor 0 is the socket, its descriptor 1 the
+    /// compiled component.)
+    Setup(Box<Setup>),
+    /// Work on this mini-batch after those already given. At most two are outstanding.
+    Run(Assignment),
+    /// Call `shutdown` and end, after the mini-batches already given.
+    Shutdown,
+}
+
+/// One attempt to make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// What to work on.
+    pub mini_batch: MiniBatch,
+    /// From 1.
+    pub attempt: u32,
+}
+
+/// What a worker is told at its start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setup {
+    /// [`PROTOCOL_VERSION`] of the leader.
+    pub protocol: u32,
+    /// Which worker this is.
+    pub worker: WorkerId,
+    /// The job directory; all of the worker's own paths follow from it.
+    pub job_dir: PathBuf,
+    /// The program's arguments, the entry script's name first.
+    pub arguments: Vec<String>,
+    /// The guest's environment.
+    pub environment: Vec<(String, String)>,
+    /// Side inputs and source folder: shown read-only beside the inputs.
+    pub mounts: Vec<Mount>,
+    /// Where the source folder is mounted, if there is one.
+    pub source_dir: Option<String>,
+    /// The inputs' folders, indexed by [`MiniBatch::source`].
+    pub sources: Vec<Source>,
+    /// How to read the tables, one for each of `sources`; empty for file inputs.
+    pub tables: Vec<TableFormat>,
+    /// The guest's budget.
+    pub limits: Limits,
+    /// What to do with rows.
+    pub output_action: OutputAction,
+    /// What the guest's log calls are cut at.
+    pub logging_level: LoggingLevel,
+    /// The index of the GPU leased to this worker.
+    pub gpu_index: Option<u32>,
+}
+
+/// Worker to leader.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromWorker {
+    /// The component is loaded and `init` succeeded, also in a new instance after `Restarting`.
+    Ready {
+        /// The call of `init`.
+        init: CallStats,
+    },
+    /// Loading or `init` failed; the worker ends. Mini-batches it was given go back.
+    InitFailed {
+        /// Why.
+        failure: Failure,
+    },
+    /// The data of the mini-batch is loaded and `run` begins: from here its time-out counts.
+    Started {
+        /// Which one.
+        id: MiniBatchId,
+    },
+    /// An attempt ended, well or not.
+    Finished(Box<AttemptReport>),
+    /// The instance broke in the attempt just finished; a new one is made, and `Ready` or
+    /// `InitFailed` follows.
+    Restarting,
+}
+
+/// Leader to planner: the only message, as the first frame on its standard input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanRequest {
+    /// [`PROTOCOL_VERSION`] of the leader.
+    pub protocol: u32,
+    /// The inputs' folders.
+    pub sources: Vec<Source>,
+    /// How to cut.
+    pub cut: Cut,
+}
+
+/// How to cut inputs into mini-batches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Cut {
+    /// So many files each.
+    Files {
+        /// At least 1.
+        count: u64,
+    },
+    /// CSV tables of about so many bytes each.
+    Csv {
+        /// At least 1.
+        bytes: u64,
+        /// For each source: dialect, and columns where the job file gives them.
+        formats: Vec<(CsvFormat, Option<Vec<Column>>)>,
+        /// Infer types from all of the input, not from its first part.
+        full_inference: bool,
+    },
+    /// So many void mini-batches, whatever the sources.
+    Void {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// Planner to leader, on its standard output, in this order: `Tables`, any number of `MiniBatches`,
+/// then `Finished`; or `Failed` at any time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromPlanner {
+    /// How to read the tables, one for each source; empty for file inputs.
+    Tables(Vec<TableFormat>),
+    /// The next mini-batches, ids rising by one from 0.
+    MiniBatches(Vec<MiniBatch>),
+    /// Something worth telling, e.g. that a file is empty.
+    Notice(String),
+    /// That was all.
+    Finished,
+    /// The inputs cannot be read or cut; for people, complete.
+    Failed(String),
+}
