@@ -5,3 +5,4 @@ pub mod model;
 mod process;
 #[doc(hidden)]
 pub mod protocol;
+pub mod spec;

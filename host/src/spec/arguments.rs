@@ -1,0 +1,166 @@
+//! Arguments and environment variables, and the references in them.
+
+use super::error::Report;
+use super::raw::RawJob;
+use super::scope::{At, Variables};
+use crate::model::{GUEST_INPUTS, GUEST_OUTPUT, GUEST_SOURCE, Mount};
+
+/// Names that are keys of the job file and no arguments (prs-semantics C24), with those keys.
+const RESERVED: [&str; 12] = [
+    "mini_batch_size",
+    "error_threshold",
+    "allowed_failed_count",
+    "allowed_failed_percent",
+    "output",
+    "output_action",
+    "logging_level",
+    "process_count_per_node",
+    "run_invocation_timeout",
+    "run_max_try",
+    "append_row_file_name",
+    "partition_keys",
+];
+
+/// Options by which ParallelRunStep's own driver is set (prs-semantics 1.3).
+const DRIVER_OPTIONS: [&str; 9] = [
+    "task_overhead_timeout",
+    "progress_update_timeout",
+    "first_task_creation_timeout",
+    "resource_monitor_interval",
+    "profiling_module",
+    "copy_logs_to_parent",
+    "metrics_name_prefix",
+    "push_metrics_to_parent",
+    "append_row_dataframe_header",
+];
+
+/// What `${{...}}` may name, each with the guest's path for it.
+pub(super) struct References {
+    known: Vec<(String, String)>,
+}
+
+impl References {
+    pub(super) fn new(raw: &RawJob, side_inputs: &[Mount], has_source: bool) -> Self {
+        let mut known = Vec::new();
+        for input in raw.inputs.iter().flat_map(|inputs| &inputs.value) {
+            let name = &input.name.value;
+            known.push((format!("inputs.{name}"), format!("{GUEST_INPUTS}/{name}")));
+        }
+        let sides = raw.side_inputs.iter().flat_map(|sides| &sides.value);
+        for (side, mount) in sides.zip(side_inputs) {
+            known.push((format!("side_inputs.{}", side.name.value), mount.guest.clone()));
+        }
+        known.push((String::from("output"), GUEST_OUTPUT.to_owned()));
+        if has_source {
+            known.push((String::from("source"), GUEST_SOURCE.to_owned()));
+        }
+        Self { known }
+    }
+
+    /// The text with every reference replaced.
+    fn expand(&self, at: &At<String>, report: &Report) -> String {
+        let mut expanded = String::new();
+        let mut rest = at.value.as_str();
+        while let Some(start) = rest.find("${{") {
+            expanded.push_str(&rest[..start]);
+            let Some(length) = rest[start..].find("}}") else {
+                at.blame(report, "a reference starts with ${{ and does not end; close it with }}");
+                return expanded;
+            };
+            let name = rest[start + 3..start + length].trim();
+            match self.known.iter().find(|(known, _)| known == name) {
+                Some((_, path)) => expanded.push_str(path),
+                None => self.blame(name, at, report),
+            }
+            rest = &rest[start + length + 2..];
+        }
+        expanded.push_str(rest);
+        if expanded.contains('\0') {
+            at.blame(report, "a NUL character cannot be passed on; remove it");
+        }
+        expanded
+    }
+
+    fn blame(&self, name: &str, at: &At<String>, report: &Report) {
+        // What it refers to is known to be wrong, and may be what is missing here.
+        let group = name.split('.').next().unwrap_or_default();
+        if report.blames(group) {
+            return;
+        }
+        let names: Vec<String> =
+            self.known.iter().map(|(known, _)| format!("${{{{{known}}}}}")).collect();
+        let hint = if name == "source" { "; for that one, set source_directory" } else { "" };
+        let message = format!(
+            "found the unknown reference ${{{{{name}}}}}; there are {}{hint}",
+            names.join(", ")
+        );
+        at.blame(report, message);
+    }
+}
+
+/// The program's arguments.
+pub(super) fn arguments(
+    given: Option<&At<Vec<At<String>>>>,
+    references: &References,
+    report: &Report,
+) -> Vec<String> {
+    let Some(given) = given else { return Vec::new() };
+    if let Some(first) = given.value.first().filter(|first| !first.value.starts_with('-')) {
+        let message = format!(
+            "found {:?}; the first argument must start with \"-\", as in [--model, digits.bin]",
+            first.value
+        );
+        first.blame(report, message);
+    }
+    given
+        .value
+        .iter()
+        .map(|argument| {
+            check_option(argument, report);
+            references.expand(argument, report)
+        })
+        .collect()
+}
+
+fn check_option(argument: &At<String>, report: &Report) {
+    let Some(option) = argument.value.strip_prefix("--") else { return };
+    let name = option.split('=').next().unwrap_or_default();
+    if RESERVED.contains(&name) {
+        let is_key = super::keys::JOB.iter().any(|key| key.name == name);
+        let message = if is_key {
+            format!(
+                "--{name} is a setting of the job: write the key {name} in the job file instead"
+            )
+        } else {
+            format!("--{name} is a setting of the job that is not supported yet; remove it")
+        };
+        argument.blame(report, message);
+    } else if DRIVER_OPTIONS.contains(&name) {
+        report.notice(format!(
+            "arguments: --{name} is passed to the entry script and means nothing to Sandmill yet"
+        ));
+    }
+}
+
+/// The guest's environment, in the order of the job file.
+pub(super) fn variables(
+    given: Option<&At<Variables>>,
+    references: &References,
+    report: &Report,
+) -> Vec<(String, String)> {
+    let Some(given) = given else { return Vec::new() };
+    given
+        .value
+        .iter()
+        .map(|(name, value)| {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                let message = format!(
+                    "found the name {name:?}; a variable's name must not be empty, and must have \
+                     no = and no NUL in it"
+                );
+                value.blame(report, message);
+            }
+            (name.clone(), references.expand(value, report))
+        })
+        .collect()
+}

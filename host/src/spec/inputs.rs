@@ -1,0 +1,237 @@
+//! The inputs of a job: one kind for all of them, and what that kind asks for.
+
+use super::check::{Defaults, Place};
+use super::error::{Origin, Report};
+use super::raw::{Format, RawInput, RawJob, SchemaInference};
+use super::scope::At;
+use crate::model::{ByteSize, CsvFormat, Input, InputKind};
+
+/// Files in a mini-batch unless the job file says otherwise (prs-semantics C7).
+const DEFAULT_FILES: u64 = 10;
+/// Bytes in a mini-batch of a table unless the job file says otherwise.
+const DEFAULT_BYTES: u64 = 1 << 20;
+/// Mini-batches smaller than this are hardly meant.
+const SMALL_BYTES: u64 = 1 << 10;
+
+/// The inputs and their kind.
+pub(super) fn check(
+    raw: &RawJob,
+    defaults: &Defaults<'_>,
+    place: &Place,
+    report: &Report,
+) -> (Vec<Input>, InputKind) {
+    let count =
+        defaults.or("", raw.rank_mini_batch_count.clone(), |raw| raw.rank_mini_batch_count.clone());
+    if let Some(count) = u64::try_from(count).ok().filter(|count| *count > 0) {
+        if raw.inputs.is_some() {
+            report.notice("inputs are ignored: rank_mini_batch_count is above 0");
+        }
+        return (Vec::new(), InputKind::Void { count });
+    }
+    let given = raw.inputs.as_ref().map_or(&[][..], |inputs| inputs.value.as_slice());
+    if given.is_empty() && !report.blames("inputs") {
+        no_inputs(raw.inputs.as_ref(), defaults.imported, report);
+    }
+    check_names(given, report);
+    check_formats(given, report);
+    let inputs = given.iter().map(|input| check_input(input, place, report)).collect();
+    let is_csv = given.iter().any(|input| format_of(input) == Format::Csv);
+    let kind = if is_csv {
+        csv_kind(raw, given, defaults, report)
+    } else {
+        files_kind(raw, given, defaults, report)
+    };
+    (inputs, kind)
+}
+
+fn no_inputs(given: Option<&At<Vec<RawInput>>>, imported: bool, report: &Report) {
+    match given {
+        Some(given) => given.blame(report, "found none; name at least one (e.g. images: data)"),
+        None => {
+            let place = if imported {
+                "a saved parallel_run_config holds none: name at least one beside it"
+            } else {
+                "name at least one in the file"
+            };
+            let message = format!(
+                "missing; {place} (inputs: {{images: data}}), or by --set inputs.images.path=data"
+            );
+            report.error(&Origin::File, "inputs", message);
+        }
+    }
+}
+
+fn check_names(inputs: &[RawInput], report: &Report) {
+    for (index, input) in inputs.iter().enumerate() {
+        if inputs[..index].iter().any(|other| other.name.value == input.name.value) {
+            let message = format!("found {:?} a second time; names must differ", input.name.value);
+            input.name.blame(report, message);
+        }
+    }
+}
+
+fn format_of(input: &RawInput) -> Format {
+    input.format.as_ref().map_or(Format::Files, |format| format.value)
+}
+
+fn format_name(format: Format) -> &'static str {
+    match format {
+        Format::Files => "files",
+        Format::Csv => "csv",
+    }
+}
+
+fn check_formats(inputs: &[RawInput], report: &Report) {
+    let mut known = inputs.iter().filter(|input| !has_bad_format(input, report));
+    let Some(first) = known.next() else { return };
+    for input in known.filter(|input| format_of(input) != format_of(first)) {
+        let message = format!(
+            "is of format {}, but input {} is of format {}; all inputs of a job must have one \
+             format",
+            format_name(format_of(input)),
+            first.name.value,
+            format_name(format_of(first)),
+        );
+        let (origin, key) = match &input.format {
+            Some(format) => (&format.origin, &format.key),
+            None => (&input.name.origin, &input.key),
+        };
+        report.error(origin, key, message);
+    }
+}
+
+/// Whether the format was given and not understood; nothing more is to be said about it then.
+fn has_bad_format(input: &RawInput, report: &Report) -> bool {
+    input.format.is_none() && report.blames(&format!("{}.format", input.key))
+}
+
+fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
+    let paths = input.paths.iter().filter_map(|path| check_path(path, place, report)).collect();
+    if format_of(input) == Format::Files && !has_bad_format(input, report) {
+        let csv_only = [
+            input.delimiter.as_ref().map(|at| (&at.origin, &at.key)),
+            input.header.as_ref().map(|at| (&at.origin, &at.key)),
+            input.null_values.as_ref().map(|at| (&at.origin, &at.key)),
+            input.schema.as_ref().map(|at| (&at.origin, &at.key)),
+        ];
+        for (origin, key) in csv_only.into_iter().flatten() {
+            let message = format!(
+                "is for tables only, and input {} is of format files; add format: csv, or remove \
+                 this key",
+                input.name.value
+            );
+            report.error(origin, key, message);
+        }
+    }
+    if let Some(schema) = &input.schema {
+        for (index, column) in schema.value.iter().enumerate() {
+            if column.name.trim().is_empty() {
+                schema.blame(report, format!("column {} has an empty name", index + 1));
+            }
+        }
+    }
+    Input { name: input.name.value.clone(), paths }
+}
+
+fn check_path(path: &At<String>, place: &Place, report: &Report) -> Option<String> {
+    let text = path.value.as_str();
+    if text.trim().is_empty() || text.contains('\0') {
+        path.blame(report, format!("found {text:?}; expected a file, a folder or a glob"));
+        return None;
+    }
+    if text.contains("://") {
+        let message = format!(
+            "found the address {text:?}; inputs are files on this machine: fetch it first, and \
+             name the file, a folder or a glob"
+        );
+        path.blame(report, message);
+        return None;
+    }
+    // The folder is text, as `Place` made sure, and so is what was joined to it.
+    Some(place.resolve(text).to_string_lossy().into_owned())
+}
+
+fn files_kind(
+    raw: &RawJob,
+    inputs: &[RawInput],
+    defaults: &Defaults<'_>,
+    report: &Report,
+) -> InputKind {
+    if let Some(inference) = &raw.schema_inference
+        && inference.value == SchemaInference::Full
+        && !inputs.is_empty()
+    {
+        inference.blame(report, "is for tables only, and the inputs are of format files");
+    }
+    let Some(size) = &raw.mini_batch_size else {
+        defaults.mention("mini_batch_size", &format!("{DEFAULT_FILES} files"));
+        return InputKind::Files { mini_batch_files: DEFAULT_FILES };
+    };
+    let files = size.value.trim().parse().ok().filter(|files| *files >= 1);
+    if files.is_none() {
+        let hint = if size.value.parse::<ByteSize>().is_ok_and(|size| size.0 > 0) {
+            "; sizes are for inputs of format csv"
+        } else {
+            ""
+        };
+        let message = format!(
+            "found {:?}; expected a whole number of files of at least 1 (e.g. 10){hint}",
+            size.value
+        );
+        size.blame(report, message);
+    }
+    InputKind::Files { mini_batch_files: files.unwrap_or(DEFAULT_FILES) }
+}
+
+fn csv_kind(
+    raw: &RawJob,
+    inputs: &[RawInput],
+    defaults: &Defaults<'_>,
+    report: &Report,
+) -> InputKind {
+    let formats = inputs
+        .iter()
+        .map(|input| {
+            let default = CsvFormat::default();
+            let format = CsvFormat {
+                delimiter: input.delimiter.as_ref().map_or(default.delimiter, |at| at.value),
+                header: input.header.as_ref().map_or(default.header, |at| at.value),
+                null_values: input
+                    .null_values
+                    .as_ref()
+                    .map_or(default.null_values, |at| at.value.clone()),
+            };
+            (format, input.schema.as_ref().map(|at| at.value.clone()))
+        })
+        .collect();
+    let inference =
+        raw.schema_inference.as_ref().map_or(SchemaInference::First, |inference| inference.value);
+    InputKind::Csv {
+        mini_batch_bytes: mini_batch_bytes(raw.mini_batch_size.as_ref(), defaults, report),
+        formats,
+        full_inference: inference == SchemaInference::Full,
+    }
+}
+
+fn mini_batch_bytes(given: Option<&At<String>>, defaults: &Defaults<'_>, report: &Report) -> u64 {
+    let Some(given) = given else {
+        defaults.mention("mini_batch_size", &ByteSize(DEFAULT_BYTES).to_string());
+        return DEFAULT_BYTES;
+    };
+    let Some(size) = given.value.parse::<ByteSize>().ok().filter(|size| size.0 >= 1) else {
+        let message = format!(
+            "found {:?}; expected a size of at least 1 byte (e.g. 1 MB), as the inputs are of \
+             format csv",
+            given.value
+        );
+        given.blame(report, message);
+        return DEFAULT_BYTES;
+    };
+    if size.0 < SMALL_BYTES {
+        report.notice(format!(
+            "mini_batch_size is {size}: for CSV inputs it counts bytes, and so few make many small \
+             mini-batches"
+        ));
+    }
+    size.0
+}

@@ -1,0 +1,82 @@
+//! The way from a file's bytes to a checked job.
+
+use super::check::{self, Place};
+use super::error::{Origin, Report, SpecErrors};
+use super::job::JobSpec;
+use super::{import, overrides, raw, tree};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// What a job file means where it says nothing, as a commented job file.
+pub const DEFAULT_JOB: &str = include_str!("../../default-job.yaml");
+
+/// A job file is written by hand or saved by a tool, and has a few kilobytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Reads and checks a job file. `overrides` are pairs of a key's path and a value in YAML, as
+/// `("limits.memory", "512MB")`; later ones win. Relative paths in both mean the job file's folder.
+///
+/// # Errors
+/// All that is wrong, at once: syntax, unknown keys, values, and paths that lead nowhere. Whether
+/// the inputs are there is not looked at.
+pub fn load(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec, SpecErrors> {
+    let report = Report::default();
+    let spec = match read(path) {
+        Ok(text) => load_text(path, &text, overrides, &report),
+        Err(message) => {
+            report.error(&Origin::File, "", message);
+            None
+        }
+    };
+    match spec {
+        Some(spec) if report.is_clean() => Ok(spec),
+        _ => Err(report.into_errors(&path.display().to_string())),
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| unreadable(path, &error))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(String::from("is larger than 1 MB, which no job file needs"));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        format!("is not text in UTF-8 (byte {}); save it as UTF-8", offset + 1)
+    })?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => String::from("there is no such file"),
+        _ if path.is_dir() => String::from("is a folder; name the job file in it"),
+        _ => format!("cannot be read: {error}"),
+    }
+}
+
+/// The spec, if there was something to make one from; only worth something if the report is clean.
+fn load_text(
+    path: &Path,
+    text: &str,
+    overrides: &[(String, String)],
+    report: &Report,
+) -> Option<JobSpec> {
+    let place = match Place::of(path) {
+        Ok(place) => place,
+        Err(message) => {
+            report.error(&Origin::File, "", message);
+            return None;
+        }
+    };
+    let mut root = tree::parse(text, report)?;
+    let imported = import::flatten(&mut root, report)?;
+    for (key, value) in overrides {
+        overrides::apply(&mut root, key, value, report);
+    }
+    let raw = raw::read(root, report)?;
+    Some(check::check(raw, imported, &place, report))
+}

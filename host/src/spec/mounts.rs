@@ -1,0 +1,113 @@
+//! Side inputs: which folder, and where the guest sees it.
+
+use super::check::{Place, missing};
+use super::error::Report;
+use super::raw::RawSideInput;
+use super::scope::At;
+use crate::model::{
+    GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE, Mount,
+};
+use std::path::PathBuf;
+
+/// The guest's own folders, which no side input may hide.
+const RESERVED: [&str; 4] = [GUEST_INPUTS, GUEST_OUTPUT, GUEST_LOGS, GUEST_SOURCE];
+
+/// One mount for each side input, in the order of the job file.
+pub(super) fn check(
+    side_inputs: Option<&[RawSideInput]>,
+    place: &Place,
+    report: &Report,
+) -> Vec<Mount> {
+    let side_inputs = side_inputs.unwrap_or_default();
+    let mut mounts: Vec<Mount> = Vec::new();
+    for (index, side) in side_inputs.iter().enumerate() {
+        let name = &side.name.value;
+        if side_inputs[..index].iter().any(|other| other.name.value == *name) {
+            side.name.blame(report, format!("found {name:?} a second time; names must differ"));
+        }
+        let guest = guest_path(side, report);
+        let clash = mounts.iter().position(|mount| overlap(&mount.guest, &guest));
+        if let Some(other) = clash {
+            let at = side.mount_path.as_ref().unwrap_or(&side.name);
+            let message = format!(
+                "{guest} and {} of side input {} lie in each other; choose another path",
+                mounts[other].guest, side_inputs[other].name.value
+            );
+            at.blame(report, message);
+        }
+        mounts.push(Mount { host: folder(&side.path, place, report), guest, writable: false });
+    }
+    mounts
+}
+
+fn folder(path: &At<String>, place: &Place, report: &Report) -> PathBuf {
+    let text = path.value.trim();
+    let host = place.resolve(text);
+    if text.is_empty() {
+        path.blame(report, "found an empty text; expected a path to a folder");
+        return host;
+    }
+    match host.metadata() {
+        Ok(metadata) if metadata.is_dir() => {}
+        // The folder of the file would be seen whole, with all its other files.
+        Ok(_) => path.blame(
+            report,
+            format!(
+                "{} is a file; a side input is a folder: put the file into a folder of its own \
+                 and name that",
+                host.display()
+            ),
+        ),
+        Err(error) => path.blame(report, format!("{}; name a folder", missing(&host, &error))),
+    }
+    host
+}
+
+fn guest_path(side: &RawSideInput, report: &Report) -> String {
+    let Some(chosen) = &side.mount_path else {
+        return format!("{GUEST_SIDE_INPUTS}/{}", side.name.value);
+    };
+    let text = chosen.value.as_str();
+    let path = if text.len() > 1 { text.strip_suffix('/').unwrap_or(text) } else { text };
+    let is_plain = path.strip_prefix('/').is_some_and(|rest| {
+        rest.split('/')
+            .all(|part| !matches!(part, "" | "." | "..") && !part.chars().any(char::is_control))
+    });
+    if !is_plain {
+        let message = format!(
+            "found {text:?}; expected an absolute path without empty, . or .. parts \
+             (e.g. /models/digits)"
+        );
+        chosen.blame(report, message);
+    } else if let Some(reserved) = RESERVED.iter().find(|reserved| overlap(reserved, path)) {
+        let message = format!(
+            "found {text:?}; {reserved} is one of the entry script's own folders: choose a path \
+             outside {}",
+            RESERVED.join(", ")
+        );
+        chosen.blame(report, message);
+    }
+    path.to_owned()
+}
+
+/// Whether one of two paths is, or lies in, the other.
+fn overlap(a: &str, b: &str) -> bool {
+    let within = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    within(a, b) || within(b, a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_overlap_by_parts() {
+        assert!(overlap("/a", "/a"));
+        assert!(overlap("/a", "/a/b"));
+        assert!(overlap("/a/b", "/a"));
+        assert!(!overlap("/a", "/ab"));
+        assert!(!overlap("/a/b", "/a/c"));
+    }
+}

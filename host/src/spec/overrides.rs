@@ -1,0 +1,171 @@
+//! `--set key=value`: puts values into the tree, so that they are checked like those of the file.
+
+use super::error::{Origin, Report};
+use super::tree::{self, Entry, Node, Value};
+
+/// Puts a value where the key's path leads, and makes maps on the way where there is nothing.
+pub(super) fn apply(root: &mut Node, key: &str, value: &str, report: &Report) {
+    let key = key.trim();
+    let origin = Origin::Set(key.into());
+    let mut value = match tree::parse_value(value) {
+        Ok(value) => value,
+        Err(message) => {
+            report.error(&origin, key, message);
+            return;
+        }
+    };
+    value.set_origin(&origin);
+    if let Some(setting) = key.strip_prefix("parallel_run_config.") {
+        let message = format!("settings of a saved file have their own names; write {setting}");
+        report.error(&origin, key, message);
+        return;
+    }
+    let steps = steps(key);
+    if steps.iter().any(|step| step.name().is_empty()) {
+        report.error(&origin, key, "is no key; write it as in limits.memory");
+        return;
+    }
+    if value.value == Value::Null {
+        remove(root, &steps);
+    } else if let Err(message) = put(root, &steps, 0, value, &origin) {
+        report.error(&origin, key, message);
+    }
+}
+
+/// One step down: `.name`, or `[0]`, which only lists have.
+enum Step {
+    Name(String),
+    Index(String),
+}
+
+impl Step {
+    fn name(&self) -> &str {
+        match self {
+            Self::Name(name) | Self::Index(name) => name,
+        }
+    }
+}
+
+/// In a list, `inputs[0].path` and `inputs.0.path` are the same; names of environment variables may
+/// have dots.
+fn steps(key: &str) -> Vec<Step> {
+    if let Some(variable) = key.strip_prefix("environment_variables.") {
+        let names = [String::from("environment_variables"), variable.to_owned()];
+        return names.map(Step::Name).into();
+    }
+    let parts = key.split('.').flat_map(|part| {
+        let (name, indices) = part.split_once('[').unwrap_or((part, ""));
+        let indices = indices.split('[').filter(|index| !index.is_empty());
+        let indices = indices.map(|index| Step::Index(index.trim_end_matches(']').to_owned()));
+        std::iter::once(Step::Name(name.to_owned())).chain(indices)
+    });
+    parts.collect()
+}
+
+/// The path that the steps make, for messages.
+fn path(steps: &[Step]) -> String {
+    steps.iter().map(Step::name).collect::<Vec<_>>().join(".")
+}
+
+/// Puts the value at `steps[depth..]` below the node.
+fn put(
+    node: &mut Node,
+    steps: &[Step],
+    depth: usize,
+    value: Node,
+    origin: &Origin,
+) -> Result<(), String> {
+    let Some(step) = steps.get(depth) else {
+        *node = value;
+        return Ok(());
+    };
+    let is_input = depth == 2 && matches!(steps[0].name(), "inputs" | "side_inputs");
+    match &mut node.value {
+        Value::Null => node.value = Value::Map(Vec::new()),
+        // `images: data` is short for a map with a path.
+        Value::Scalar { .. } if is_input => {
+            let path = Node {
+                origin: node.origin.clone(),
+                value: std::mem::replace(&mut node.value, Value::Null),
+            };
+            node.value = Value::Map(vec![Entry { key: String::from("path"), node: path }]);
+        }
+        _ => {}
+    }
+    let (is_index, step) = (matches!(step, Step::Index(_)), step.name());
+    match &mut node.value {
+        Value::Map(_) if is_index => {
+            let path = path(&steps[..depth]);
+            Err(format!("{path} is a map and has no [{step}]; write {path}.NAME"))
+        }
+        Value::Map(entries) => {
+            if is_input {
+                // Whoever sets one of the two does not want the other.
+                let other = match step {
+                    "path" => "paths",
+                    "paths" => "path",
+                    _ => "",
+                };
+                entries.retain(|entry| entry.key != other);
+            }
+            let index = entries.iter().position(|entry| entry.key == step).unwrap_or_else(|| {
+                let node = Node { origin: origin.clone(), value: Value::Null };
+                entries.push(Entry { key: step.to_owned(), node });
+                entries.len() - 1
+            });
+            put(&mut entries[index].node, steps, depth + 1, value, origin)
+        }
+        Value::List(items) => {
+            let count = items.len();
+            let by_name =
+                items.iter().position(|item| name_of(item).is_some_and(|name| name == step));
+            let index = by_name.or_else(|| step.parse().ok().filter(|index| *index < count));
+            match index {
+                Some(index) => put(&mut items[index], steps, depth + 1, value, origin),
+                None => Err(format!(
+                    "{} is a list of {count} without {step}; write a name in it, or a number from 0",
+                    path(&steps[..depth])
+                )),
+            }
+        }
+        _ => Err(format!("{} is {node}, which has nothing below it", path(&steps[..depth]))),
+    }
+}
+
+/// Takes the key out, if it is there, so that its default holds.
+fn remove(root: &mut Node, steps: &[Step]) {
+    let Some((last, before)) = steps.split_last() else { return };
+    let mut node = root;
+    for step in before {
+        let next = match &mut node.value {
+            Value::Map(entries) => entries
+                .iter_mut()
+                .find(|entry| entry.key == step.name())
+                .map(|entry| &mut entry.node),
+            Value::List(items) => {
+                let by_name = items
+                    .iter()
+                    .position(|item| name_of(item).is_some_and(|name| name == step.name()));
+                match by_name.or_else(|| step.name().parse().ok()) {
+                    Some(index) => items.get_mut(index),
+                    None => None,
+                }
+            }
+            _ => None,
+        };
+        let Some(next) = next else { return };
+        node = next;
+    }
+    if let Value::Map(entries) = &mut node.value {
+        entries.retain(|entry| entry.key != last.name());
+    }
+}
+
+fn name_of(item: &Node) -> Option<&String> {
+    let Value::Map(entries) = &item.value else { return None };
+    let entry = entries.iter().find(|entry| entry.key == "name")?;
+    match &entry.node.value {
+        Value::Scalar { text, .. } => Some(text),
+        _ => None,
+    }
+}

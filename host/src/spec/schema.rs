@@ -1,0 +1,181 @@
+//! The JSON schema of the job file, made from the table of keys and the default job file.
+
+use super::error::Report;
+use super::import::{SCHEMA_KEY, SECTION};
+use super::keys::{self, Key, Kind};
+use super::load::DEFAULT_JOB;
+use super::tree::{self, Node, Value};
+use serde_json::{Map, Value as Json, json};
+
+/// The JSON schema (draft 2020-12) of our own form of a job file, with descriptions and defaults.
+/// Editors use it to check and complete job files; the loader is more lenient in places (a saved
+/// file's section is not looked into).
+pub fn schema() -> Json {
+    let defaults = tree::parse(DEFAULT_JOB, &Report::default());
+    let mut schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Sandmill job file",
+        "description": "One job of Sandmill: an entry script, its inputs, and how it is to run. \
+                        Relative paths mean the job file's folder.",
+    });
+    let body = object(keys::JOB, defaults.as_ref(), &[]);
+    if let (Some(schema), Json::Object(body)) = (schema.as_object_mut(), body) {
+        schema.extend(body);
+        // A job without data needs no inputs.
+        let needed = json!([
+            { "required": ["entry_script", "inputs"] },
+            { "required": ["entry_script", "rank_mini_batch_count"] },
+            { "required": [SECTION] },
+        ]);
+        schema.insert(String::from("anyOf"), needed);
+        if let Some(properties) = schema.get_mut("properties").and_then(Json::as_object_mut) {
+            add_tolerated(properties);
+        }
+    }
+    schema
+}
+
+/// What the loader takes beside the keys of the table.
+fn add_tolerated(properties: &mut Map<String, Json>) {
+    for (name, reason) in keys::IGNORED {
+        properties
+            .insert((*name).to_owned(), json!({ "description": format!("Ignored: {reason}.") }));
+    }
+    properties.insert(String::from(SCHEMA_KEY), json!({ "type": "string" }));
+    let saved = json!({
+        "type": "object",
+        "description": "The settings that ParallelRunConfig of the Azure SDK saves.",
+    });
+    properties.insert(String::from(SECTION), saved);
+    // The loader knows what more would mean, and refuses it.
+    if let Some(node_count) = properties.get_mut("node_count") {
+        node_count["anyOf"][0]["maximum"] = json!(1);
+        node_count["anyOf"][1]["pattern"] = json!("^ *1 *$");
+    }
+}
+
+fn object(keys: &[Key], defaults: Option<&Node>, without: &[&str]) -> Json {
+    let mut properties = Map::new();
+    for key in keys.iter().filter(|key| !without.contains(&key.name)) {
+        properties.insert(key.name.to_owned(), property(key, defaults));
+    }
+    json!({ "type": "object", "properties": properties, "additionalProperties": false })
+}
+
+fn property(key: &Key, defaults: Option<&Node>) -> Json {
+    let default = defaults.and_then(|node| child(node, key.name));
+    let mut schema = kind(key.kind, default);
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert(String::from("description"), json!(key.description));
+        if let Some(default) = default.map(json_of).filter(|default| !default.is_object()) {
+            schema.insert(String::from("default"), default);
+        }
+        if let Ok(example) = tree::parse_value(key.example) {
+            schema.insert(String::from("examples"), json!([json_of(&example)]));
+        }
+    }
+    schema
+}
+
+fn kind(kind: Kind, default: Option<&Node>) -> Json {
+    let text_or_number = json!({ "type": ["string", "number", "boolean"] });
+    match kind {
+        Kind::Text => json!({ "type": "string", "minLength": 1 }),
+        Kind::Name => json!({ "type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$" }),
+        Kind::Integer { min, max } => integer(min, max),
+        Kind::Seconds { max } => {
+            json!({ "type": "number", "exclusiveMinimum": 0, "maximum": max })
+        }
+        Kind::Size => size(1),
+        Kind::BatchSize => size(1),
+        Kind::Choice(names) => choice(&names()),
+        Kind::Bool => json!({ "type": "boolean" }),
+        Kind::Scalars => json!({ "type": "array", "items": text_or_number }),
+        Kind::Variables => json!({
+            "type": "object",
+            "propertyNames": { "minLength": 1 },
+            "additionalProperties": text_or_number,
+        }),
+        Kind::Columns => json!({
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": choice(&keys::column_types()),
+        }),
+        Kind::Group(keys) => object(keys, default, &[]),
+        Kind::Named(keys) => named(keys),
+    }
+}
+
+fn integer(min: i64, max: i64) -> Json {
+    let mut schema = json!({ "type": "integer" });
+    // The ends of the type's own range say nothing.
+    if min > i64::MIN {
+        schema["minimum"] = json!(min);
+    }
+    if max < i64::MAX {
+        schema["maximum"] = json!(max);
+    }
+    json!({ "anyOf": [schema, { "type": "string", "pattern": "^ *[+-]?[0-9]+ *$" }] })
+}
+
+/// One of these words: as it stands, for completion, or in any case.
+fn choice(names: &[&str]) -> Json {
+    let in_any_case = |name: &&str| -> String {
+        name.chars()
+            .map(|c| match c.to_ascii_lowercase() {
+                lower if lower.is_ascii_alphabetic() => {
+                    format!("[{lower}{}]", lower.to_ascii_uppercase())
+                }
+                other => other.to_string(),
+            })
+            .collect()
+    };
+    let patterns: Vec<String> = names.iter().map(in_any_case).collect();
+    let pattern = format!("^({})$", patterns.join("|"));
+    json!({ "anyOf": [{ "enum": names }, { "type": "string", "pattern": pattern }] })
+}
+
+fn size(min: u64) -> Json {
+    json!({ "anyOf": [
+        { "type": "integer", "minimum": min },
+        { "type": "string", "pattern": "^ *[0-9]+ *([kKmMgG][bB])? *$" },
+    ] })
+}
+
+fn named(keys: &[Key]) -> Json {
+    let mut item = object(keys, None, &[]);
+    item["required"] = json!(["name"]);
+    json!({ "anyOf": [
+        {
+            "type": "object",
+            "propertyNames": { "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$" },
+            "additionalProperties": {
+                "anyOf": [{ "type": "string", "minLength": 1 }, object(keys, None, &["name"])],
+            },
+        },
+        { "type": "array", "items": item },
+    ] })
+}
+
+fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
+    match &node.value {
+        Value::Map(entries) => {
+            entries.iter().find(|entry| entry.key == name).map(|entry| &entry.node)
+        }
+        _ => None,
+    }
+}
+
+fn json_of(node: &Node) -> Json {
+    match &node.value {
+        Value::Null => Json::Null,
+        Value::Scalar { text, is_text: true } => json!(text),
+        Value::Scalar { text, is_text: false } => {
+            serde_json::from_str(text).unwrap_or_else(|_| json!(text))
+        }
+        Value::List(items) => items.iter().map(json_of).collect(),
+        Value::Map(entries) => Json::Object(
+            entries.iter().map(|entry| (entry.key.clone(), json_of(&entry.node))).collect(),
+        ),
+    }
+}

@@ -1,0 +1,309 @@
+//! Reads a map of the tree key by key, against the table of keys. What is wrong goes to the report
+//! and reads as absent.
+
+use super::error::{Origin, Report};
+use super::keys::{self, Key, Kind};
+use super::tree::{Entry, Node, Value, join};
+use std::str::FromStr;
+
+/// A setting and where it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct At<T> {
+    pub(super) value: T,
+    pub(super) origin: Origin,
+    /// The key's path.
+    pub(super) key: String,
+}
+
+impl<T> At<T> {
+    pub(super) fn map<U>(self, f: impl FnOnce(T) -> U) -> At<U> {
+        At { value: f(self.value), origin: self.origin, key: self.key }
+    }
+
+    /// Reports that this setting is wrong.
+    pub(super) fn blame(&self, report: &Report, message: impl Into<String>) {
+        report.error(&self.origin, &self.key, message);
+    }
+}
+
+/// Names with scalars, in the order of the file.
+pub(super) type Variables = Vec<(String, At<String>)>;
+
+/// Names with maps that are still to be read, in the order of the file.
+pub(super) type Groups<'r> = Vec<(At<String>, Scope<'r>)>;
+
+/// A map that is being read.
+pub(super) struct Scope<'r> {
+    pub(super) path: String,
+    pub(super) origin: Origin,
+    keys: &'static [Key],
+    entries: Vec<Entry>,
+    report: &'r Report,
+}
+
+impl<'r> Scope<'r> {
+    pub(super) fn new(
+        path: String,
+        origin: Origin,
+        entries: Vec<Entry>,
+        keys: &'static [Key],
+        report: &'r Report,
+    ) -> Self {
+        Self { path, origin, keys, entries, report }
+    }
+
+    /// Takes a key's value out. Null counts as wrong: nobody can tell what it is to mean.
+    fn take(&mut self, name: &str) -> Option<(&'static Key, At<Value>)> {
+        let key = self.keys.iter().find(|key| key.name == name)?;
+        let index = self.entries.iter().position(|entry| entry.key == name)?;
+        let node = self.entries.remove(index).node;
+        let path = join(&self.path, name);
+        if node.value == Value::Null {
+            let message = format!("found nothing; expected {}, or leave the key out", key.expected);
+            self.report.error(&node.origin, &path, message);
+            return None;
+        }
+        Some((key, At { value: node.value, origin: node.origin, key: path }))
+    }
+
+    fn mismatch(&self, key: &Key, found: At<Value>) {
+        let At { value, origin, key: path } = found;
+        let node = Node { origin, value };
+        self.report.error(&node.origin, &path, format!("found {node}; expected {}", key.expected));
+    }
+
+    /// A scalar, as written.
+    pub(super) fn text(&mut self, name: &str) -> Option<At<String>> {
+        self.parsed_by(name, |_, text| Some(text.to_owned()))
+    }
+
+    /// A scalar of a type that reads itself, within the range that the table gives.
+    pub(super) fn parsed<T: FromStr>(&mut self, name: &str) -> Option<At<T>> {
+        self.parsed_by(name, |key, text| {
+            if let Kind::Integer { min, max } = key.kind {
+                let number: i64 = text.trim().parse().ok()?;
+                if !(min..=max).contains(&number) {
+                    return None;
+                }
+            }
+            text.trim().parse().ok()
+        })
+    }
+
+    /// A scalar that `parse` understands, or an error that says what is expected.
+    pub(super) fn parsed_by<T>(
+        &mut self,
+        name: &str,
+        parse: impl FnOnce(&Key, &str) -> Option<T>,
+    ) -> Option<At<T>> {
+        let (key, found) = self.take(name)?;
+        let parsed = match &found.value {
+            Value::Scalar { text, .. } => parse(key, text),
+            _ => None,
+        };
+        match parsed {
+            Some(value) => Some(At { value, origin: found.origin, key: found.key }),
+            None => {
+                self.mismatch(key, found);
+                None
+            }
+        }
+    }
+
+    /// A list of scalars, as written.
+    pub(super) fn scalars(&mut self, name: &str) -> Option<At<Vec<At<String>>>> {
+        let (key, found) = self.take(name)?;
+        let Value::List(items) = found.value else {
+            self.mismatch(key, found);
+            return None;
+        };
+        let mut texts = Vec::new();
+        for (index, node) in items.into_iter().enumerate() {
+            let path = format!("{}[{index}]", found.key);
+            match node.value {
+                Value::Scalar { text, .. } => {
+                    texts.push(At { value: text, origin: node.origin, key: path });
+                }
+                _ => {
+                    let message = format!("found {node}; expected a text or a number");
+                    self.report.error(&node.origin, &path, message);
+                }
+            }
+        }
+        Some(At { value: texts, origin: found.origin, key: found.key })
+    }
+
+    /// A map of names to scalars, as written.
+    pub(super) fn variables(&mut self, name: &str) -> Option<At<Variables>> {
+        let (key, found) = self.take(name)?;
+        let Value::Map(entries) = found.value else {
+            self.mismatch(key, found);
+            return None;
+        };
+        let mut variables = Vec::new();
+        for Entry { key, node } in entries {
+            let path = join(&found.key, &key);
+            match node.value {
+                Value::Scalar { text, .. } => {
+                    variables.push((key, At { value: text, origin: node.origin, key: path }));
+                }
+                _ => {
+                    let message = format!("found {node}; expected a text or a number");
+                    self.report.error(&node.origin, &path, message);
+                }
+            }
+        }
+        Some(At { value: variables, origin: found.origin, key: found.key })
+    }
+
+    /// A map with keys of its own.
+    pub(super) fn group(&mut self, name: &str) -> Option<Scope<'r>> {
+        let (key, found) = self.take(name)?;
+        match (key.kind, found.value) {
+            (Kind::Group(keys), Value::Map(entries)) => {
+                Some(Scope::new(found.key, found.origin, entries, keys, self.report))
+            }
+            (_, value) => {
+                self.mismatch(key, At { value, origin: found.origin, key: found.key });
+                None
+            }
+        }
+    }
+
+    /// A map of names to groups, or a list of groups with names. A scalar in a group's place is its
+    /// path.
+    pub(super) fn named(&mut self, name: &str) -> Option<At<Groups<'r>>> {
+        let (key, found) = self.take(name)?;
+        let Kind::Named(keys) = key.kind else { return None };
+        let mut groups = Vec::new();
+        match found.value {
+            Value::Map(entries) => {
+                for entry in entries {
+                    groups.extend(self.named_entry(entry, &found.key, keys));
+                }
+            }
+            Value::List(items) => {
+                for (index, node) in items.into_iter().enumerate() {
+                    let path = format!("{}[{index}]", found.key);
+                    groups.extend(self.named_item(node, path, keys));
+                }
+            }
+            value => {
+                self.mismatch(key, At { value, origin: found.origin, key: found.key });
+                return None;
+            }
+        }
+        Some(At { value: groups, origin: found.origin, key: found.key })
+    }
+
+    fn named_entry(
+        &self,
+        Entry { key, node }: Entry,
+        parent: &str,
+        keys: &'static [Key],
+    ) -> Option<(At<String>, Scope<'r>)> {
+        let path = join(parent, &key);
+        let name = At { value: key, origin: node.origin.clone(), key: path.clone() };
+        let entries = match node.value {
+            Value::Map(entries) => entries,
+            Value::Scalar { .. } => {
+                let key = String::from("path");
+                let value = Node { origin: node.origin.clone(), value: node.value };
+                vec![Entry { key, node: value }]
+            }
+            _ => {
+                let message = format!("found {node}; expected a path, or a map with path");
+                self.report.error(&node.origin, &path, message);
+                return None;
+            }
+        };
+        if let Some(entry) = entries.iter().find(|entry| entry.key == "name") {
+            let message = format!("remove it; the name is {:?} already, the key above", name.value);
+            self.report.error(&entry.node.origin, &join(&path, "name"), message);
+            return None;
+        }
+        Some((name, Scope::new(path, node.origin, entries, keys, self.report)))
+    }
+
+    fn named_item(
+        &self,
+        node: Node,
+        path: String,
+        keys: &'static [Key],
+    ) -> Option<(At<String>, Scope<'r>)> {
+        let Value::Map(entries) = node.value else {
+            let message = format!("found {node}; expected a map with name and path");
+            self.report.error(&node.origin, &path, message);
+            return None;
+        };
+        let mut scope = Scope::new(path, node.origin, entries, keys, self.report);
+        if !scope.entries.iter().any(|entry| entry.key == "name") {
+            let message = "missing; each element of the list needs a name";
+            self.report.error(&scope.origin, &join(&scope.path, "name"), message);
+        }
+        let name = scope.text("name")?;
+        Some((name, scope))
+    }
+
+    /// Whether the key is there, right or wrong.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == name)
+    }
+
+    /// Reports every key that nobody took.
+    pub(super) fn finish(self) {
+        // The whole list is worth reading once.
+        let mut listed = false;
+        for entry in &self.entries {
+            if self.report.is_full() {
+                return;
+            }
+            let path = join(&self.path, &entry.key);
+            let ignored = keys::IGNORED.iter().find(|(name, _)| *name == entry.key);
+            match ignored {
+                Some((name, reason)) if self.path.is_empty() => {
+                    self.report.notice(format!("{name}: ignored, {reason}"));
+                }
+                _ => {
+                    let message = self.unknown(&entry.key, &mut listed);
+                    self.report.error(&entry.node.origin, &path, message);
+                }
+            }
+        }
+    }
+
+    fn unknown(&self, key: &str, listed: &mut bool) -> String {
+        if self.path.is_empty() {
+            if keys::NOT_YET.contains(&key) {
+                return String::from(
+                    "not supported yet; remove the key, or wait for a later version of Sandmill",
+                );
+            }
+            if let Some((_, ours)) = keys::RENAMED.iter().find(|(theirs, _)| *theirs == key) {
+                return format!("unknown key; use {ours}");
+            }
+        }
+        let known = || self.keys.iter().map(|key| key.name);
+        let near = if self.path.is_empty() {
+            keys::nearest(
+                key,
+                keys::top_level().chain(keys::RENAMED.iter().map(|(theirs, _)| *theirs)),
+            )
+        } else {
+            keys::nearest(key, known())
+        };
+        match near {
+            Some(name) => {
+                let ours = keys::RENAMED.iter().find(|(theirs, _)| *theirs == name);
+                let ours = ours.filter(|_| self.path.is_empty());
+                format!("unknown key; did you mean {}?", ours.map_or(name, |(_, ours)| *ours))
+            }
+            None if *listed => String::from("unknown key"),
+            None => {
+                *listed = true;
+                let names: Vec<&str> = known().collect();
+                format!("unknown key; the known ones are {}", names.join(", "))
+            }
+        }
+    }
+}

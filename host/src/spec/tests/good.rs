@@ -1,0 +1,244 @@
+use super::{LEAST, errors, job, job_with};
+use crate::model::{
+    ByteSize, Column, ColumnType, CsvFormat, ErrorThreshold, Input, InputKind, Limits,
+    LoggingLevel, Mount, OutputAction,
+};
+use crate::spec::JobSpec;
+use std::path::PathBuf;
+use std::time::Duration;
+
+fn least() -> JobSpec {
+    JobSpec {
+        name: "job".into(),
+        tenant: "default".into(),
+        entry_script: "/dir/script.wasm".into(),
+        entry_script_digest: None,
+        source_directory: None,
+        inputs: vec![Input { name: "images".into(), paths: vec!["/dir/data".into()] }],
+        input_kind: InputKind::Files { mini_batch_files: 10 },
+        side_inputs: Vec::new(),
+        output: None,
+        arguments: Vec::new(),
+        environment_variables: Vec::new(),
+        process_count: u32::try_from(std::thread::available_parallelism().expect("a count").get())
+            .expect("a small count"),
+        output_action: OutputAction::AppendRow,
+        append_row_file_name: "parallel_run_step.txt".into(),
+        error_threshold: ErrorThreshold::AtMost(0),
+        run_max_try: 3,
+        run_invocation_timeout: Duration::from_secs(60),
+        logging_level: LoggingLevel::Info,
+        limits: Limits::default(),
+        notices: Vec::new(),
+    }
+}
+
+#[test]
+fn the_least_job_file_gets_the_defaults() {
+    assert_eq!(job(LEAST), least());
+}
+
+/// The same holds with the default job file before it: it says nothing new.
+#[test]
+fn the_default_job_file_is_a_job_file() {
+    assert_eq!(job(&format!("{}{LEAST}", crate::spec::DEFAULT_JOB)), least());
+}
+
+#[test]
+fn a_file_with_everything() {
+    let text = r#"
+name: nightly
+description: Digits
+tenant: radiology
+entry_script: "  inner.wasm "
+entry_script_digest: sha256:9F86D081884C7D659A2FEAA0C55AD015A3BF4F1B2B0B822CD15D6C15B0F00A08
+source_directory: ./source
+inputs:
+  images: ./data/*.png
+  more: {paths: [data/a, /elsewhere/b], format: Files}
+side_inputs:
+  model: weights
+  other: {path: weights2, mount_path: /models/other/}
+output: results
+arguments: [--model, "${{ side_inputs.model }}/digits.bin", --in=${{inputs.more}}, -n, 1.50]
+environment_variables: {MODE: fast, VERSION: 1.10, FLAG: true, M: "${{side_inputs.other}}:${{output}}:${{source}}"}
+mini_batch_size: 20
+process_count_per_node: 4
+node_count: 1
+output_action: Summary_Only
+append_row_file_name: "any/thing, as it is not used"
+error_threshold: -1
+run_max_try: 5
+run_invocation_timeout: 1.5
+logging_level: debug
+limits: {memory: 512MB, fuel: 1000000, read: 1024, results: 2 GB}
+rank_mini_batch_count: -3
+"#
+    .replace("--in=${{inputs.more}}", "\"--in=${{inputs.more}}\"");
+    let expected = JobSpec {
+        name: "nightly".into(),
+        tenant: "radiology".into(),
+        entry_script: "/dir/source/inner.wasm".into(),
+        entry_script_digest: Some(
+            "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
+        ),
+        source_directory: Some("/dir/source".into()),
+        inputs: vec![
+            Input { name: "images".into(), paths: vec!["/dir/data/*.png".into()] },
+            Input { name: "more".into(), paths: vec!["/dir/data/a".into(), "/elsewhere/b".into()] },
+        ],
+        input_kind: InputKind::Files { mini_batch_files: 20 },
+        side_inputs: vec![
+            Mount {
+                host: "/dir/weights".into(),
+                guest: "/side_inputs/model".into(),
+                writable: false,
+            },
+            Mount { host: "/dir/weights2".into(), guest: "/models/other".into(), writable: false },
+        ],
+        output: Some("/dir/results".into()),
+        arguments: ["--model", "/side_inputs/model/digits.bin", "--in=/inputs/more", "-n", "1.50"]
+            .map(str::to_owned)
+            .to_vec(),
+        environment_variables: [
+            ("MODE", "fast"),
+            ("VERSION", "1.10"),
+            ("FLAG", "true"),
+            ("M", "/models/other:/output:/source"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec(),
+        process_count: 4,
+        output_action: OutputAction::SummaryOnly,
+        append_row_file_name: "any/thing, as it is not used".into(),
+        error_threshold: ErrorThreshold::Ignore,
+        run_max_try: 5,
+        run_invocation_timeout: Duration::from_millis(1500),
+        logging_level: LoggingLevel::Debug,
+        limits: Limits {
+            memory: ByteSize(512 << 20),
+            fuel: Some(1_000_000),
+            read: ByteSize(1024),
+            results: ByteSize(2 << 30),
+        },
+        notices: Vec::new(),
+    };
+    assert_eq!(job(&text), expected);
+}
+
+#[test]
+fn csv_inputs_as_a_list() {
+    let spec = job(r#"
+entry_script: guest
+mini_batch_size: 100 KB
+schema_inference: full
+inputs:
+  - name: a
+    path: data
+    format: csv
+  - name: b
+    paths: [data/b.csv]
+    format: csv
+    delimiter: tab
+    header: false
+    null_values: [NA, -1]
+    schema: {z: int64, a: Timestamp}
+"#);
+    assert_eq!(spec.entry_script, PathBuf::from("/dir/guest"));
+    let columns = vec![
+        Column { name: "z".into(), kind: ColumnType::Int64 },
+        Column { name: "a".into(), kind: ColumnType::Timestamp },
+    ];
+    let dialect =
+        CsvFormat { delimiter: b'\t', header: false, null_values: vec!["NA".into(), "-1".into()] };
+    assert_eq!(
+        spec.input_kind,
+        InputKind::Csv {
+            mini_batch_bytes: 100 << 10,
+            formats: vec![(CsvFormat::default(), None), (dialect, Some(columns))],
+            full_inference: true,
+        }
+    );
+    let defaults = job("entry_script: script.wasm\ninputs: {a: {path: data, format: csv}}");
+    assert_eq!(
+        defaults.input_kind,
+        InputKind::Csv {
+            mini_batch_bytes: 1 << 20,
+            formats: vec![(CsvFormat::default(), None)],
+            full_inference: false,
+        }
+    );
+}
+
+#[test]
+fn void_jobs_need_no_inputs_and_ignore_them_loudly() {
+    let spec = job("entry_script: script.wasm\nrank_mini_batch_count: 8");
+    assert_eq!(spec.input_kind, InputKind::Void { count: 8 });
+    assert_eq!(spec.notices, Vec::<String>::new());
+    let spec = job(&format!("{LEAST}rank_mini_batch_count: 8"));
+    assert_eq!(spec.inputs, Vec::new());
+    insta::assert_snapshot!(
+        spec.notices.join("\n"),
+        @"inputs are ignored: rank_mini_batch_count is above 0"
+    );
+}
+
+#[test]
+fn azure_only_keys_are_ignored_with_a_notice() {
+    let spec = job(&format!("{LEAST}environment: {{name: x}}\ntags: [a]\n"));
+    insta::assert_snapshot!(spec.notices.join("\n"), @r"
+environment: ignored, an entry script is a component and brings all that it needs
+tags: ignored, for display in Azure only
+");
+}
+
+#[test]
+fn yaml_in_other_clothes() {
+    let text = format!("\u{feff}---\r\n{}...\r\n", LEAST.replace('\n', "\r\n"));
+    assert_eq!(job(&text), least());
+    let text = "x: 1\n";
+    assert!(errors(text).contains("unknown key"));
+    let anchors = "entry_script: &s script.wasm\ninputs: {a: *s, b: *s}\n";
+    assert_eq!(job(anchors).inputs[1].paths, ["/dir/script.wasm"]);
+}
+
+#[test]
+fn set_removes() {
+    let text = format!(
+        "{LEAST}run_max_try: 5\nsource_directory: nowhere\nlimits: {{memory: 1GB, fuel: 5}}\n"
+    );
+    let spec = job_with(
+        &text,
+        &[("run_max_try", ""), ("source_directory", "~"), ("limits.fuel", "null"), ("no.such", "")],
+    );
+    assert_eq!((spec.run_max_try, spec.source_directory, spec.limits.fuel), (3, None, None));
+}
+
+#[test]
+fn set_replaces_and_adds() {
+    let spec = job_with(
+        LEAST,
+        &[
+            ("limits.memory", "512MB"),
+            ("inputs.images.path", "*.png"),
+            ("inputs.more", "data"),
+            ("inputs.images.paths", "[data, '*.jpg']"),
+            ("arguments", "[--threshold, 0.5]"),
+            ("environment_variables.a.b", "1"),
+            ("run_max_try", "5"),
+            ("run_max_try", "6"),
+            ("side_inputs.model.path", "weights"),
+        ],
+    );
+    assert_eq!(spec.limits.memory, ByteSize(512 << 20));
+    assert_eq!(spec.inputs[0].paths, ["/dir/data", "/dir/*.jpg"]);
+    assert_eq!(spec.inputs[1].paths, ["/dir/data"]);
+    assert_eq!(spec.arguments, ["--threshold", "0.5"]);
+    assert_eq!(spec.environment_variables, [("a.b".to_owned(), "1".to_owned())]);
+    assert_eq!(spec.run_max_try, 6);
+    assert_eq!(spec.side_inputs.len(), 1);
+    let list = "entry_script: script.wasm\ninputs: [{name: a, path: data}, {name: b, path: x}]\n";
+    let spec = job_with(list, &[("inputs.b.path", "y"), ("inputs[0].path", "z")]);
+    assert_eq!(spec.inputs[0].paths, ["/dir/z"]);
+    assert_eq!(spec.inputs[1].paths, ["/dir/y"]);
+}

@@ -1,0 +1,80 @@
+//! Tests of the whole way from a file to a job, by what they are about.
+
+mod errors;
+mod good;
+mod hostile;
+mod imported;
+mod settings;
+mod table;
+
+use super::{JobSpec, load};
+use std::fs;
+use tempfile::TempDir;
+
+/// A folder with what job files name: `script.wasm`, a guest crate `guest`, `source`, `weights`,
+/// `data`.
+struct Fixture(TempDir);
+
+impl Fixture {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        for folder in ["guest", "source", "weights", "weights2", "data", "empty"] {
+            fs::create_dir(dir.path().join(folder)).expect("a folder");
+        }
+        for file in ["script.wasm", "guest/Cargo.toml", "source/inner.wasm", "weights/digits.bin"] {
+            fs::write(dir.path().join(file), b"").expect("a file");
+        }
+        Self(dir)
+    }
+
+    /// Loads the text as `job.yaml`. An error is the printed one, with the folder as `[dir]`.
+    fn load(&self, text: impl AsRef<[u8]>, set: &[(&str, &str)]) -> Result<JobSpec, String> {
+        let path = self.0.path().join("job.yaml");
+        fs::write(&path, text).expect("a job file");
+        let set: Vec<(String, String)> =
+            set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        load(&path, &set).map_err(|errors| self.redact(&errors.to_string()))
+    }
+
+    fn redact(&self, text: &str) -> String {
+        let dir = self.0.path().to_str().expect("a plain path");
+        text.replace(&format!("{dir}/job.yaml"), "job.yaml").replace(dir, "[dir]")
+    }
+}
+
+/// The errors of a job file that must have some.
+fn errors(text: &str) -> String {
+    errors_with(text, &[])
+}
+
+fn errors_with(text: &str, set: &[(&str, &str)]) -> String {
+    Fixture::new().load(text, set).expect_err("the job file has errors")
+}
+
+/// The job of a good file, with the folder's real path removed from all of it.
+fn job(text: &str) -> JobSpec {
+    job_with(text, &[])
+}
+
+fn job_with(text: &str, set: &[(&str, &str)]) -> JobSpec {
+    let fixture = Fixture::new();
+    let spec = fixture.load(text, set).unwrap_or_else(|errors| panic!("{errors}"));
+    let dir = fixture.0.path();
+    let shorten = |path: &std::path::Path| {
+        std::path::Path::new("/dir").join(path.strip_prefix(dir).expect("below the folder"))
+    };
+    let mut spec = spec;
+    spec.entry_script = shorten(&spec.entry_script);
+    spec.source_directory = spec.source_directory.map(|path| shorten(&path));
+    spec.output = spec.output.map(|path| shorten(&path));
+    for mount in &mut spec.side_inputs {
+        mount.host = shorten(&mount.host);
+    }
+    for path in spec.inputs.iter_mut().flat_map(|input| &mut input.paths) {
+        *path = path.replace(dir.to_str().expect("a plain path"), "/dir");
+    }
+    spec
+}
+
+/// The least that a job file can say.
+const LEAST: &str = "entry_script: script.wasm\ninputs: {images: data}\n";

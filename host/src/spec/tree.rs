@@ -1,0 +1,345 @@
+//! YAML text to a small tree that knows its lines. Built from parser events with a stack of our
+//! own, so that deep nesting and repeated aliases end in an error and not in an overflow.
+
+use super::error::{Origin, Report};
+use saphyr::{Scalar as Resolved, ScalarStyle, ScanError, Tag};
+use saphyr_parser::{Event, Parser};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+
+/// Levels of lists and maps. The deepest key of a job file has four; the environments that Azure
+/// saves have about ten.
+const MAX_DEPTH: usize = 32;
+/// Nodes that aliases may add.
+const MAX_ALIASED: usize = 10_000;
+
+/// A value with the place where it was written: its key's line, for a value of a map.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) origin: Origin,
+    pub(super) value: Value,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Null,
+    /// Any other scalar, as written.
+    Scalar {
+        text: String,
+        /// Whether YAML takes it for text, as opposed to a number or a truth value.
+        is_text: bool,
+    },
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) node: Node,
+}
+
+impl Node {
+    fn size(&self) -> usize {
+        1 + match &self.value {
+            Value::Null | Value::Scalar { .. } => 0,
+            Value::List(items) => items.iter().map(Self::size).sum(),
+            Value::Map(entries) => entries.iter().map(|entry| entry.node.size()).sum(),
+        }
+    }
+
+    /// Says of the node and all below it that they came from there.
+    pub(super) fn set_origin(&mut self, origin: &Origin) {
+        self.origin = origin.clone();
+        match &mut self.value {
+            Value::Null | Value::Scalar { .. } => {}
+            Value::List(items) => items.iter_mut().for_each(|item| item.set_origin(origin)),
+            Value::Map(entries) => {
+                entries.iter_mut().for_each(|entry| entry.node.set_origin(origin));
+            }
+        }
+    }
+}
+
+/// Prints what was found, for the middle of a sentence.
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Value::Null => f.write_str("nothing"),
+            Value::List(_) => f.write_str("a list"),
+            Value::Map(_) => f.write_str("a map"),
+            Value::Scalar { text, is_text: false } => f.write_str(text),
+            Value::Scalar { text, is_text: true } => write!(f, "{:?}", shorten(text)),
+        }
+    }
+}
+
+/// Cuts a text that is too long for a message.
+pub(super) fn shorten(text: &str) -> Cow<'_, str> {
+    const MOST: usize = 60;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// Reads one document. None if there is no tree to go on with; the reason is in the report then.
+pub(super) fn parse(text: &str, report: &Report) -> Option<Node> {
+    let mut builder = Builder::new(report);
+    let mut parser = Parser::new_from_str(text);
+    while let Some(event) = parser.next_event() {
+        let flow = match event {
+            Ok((event, span)) => builder.handle(event, span.start.line()),
+            Err(error) => {
+                syntax_error(&error, text, report);
+                return None;
+            }
+        };
+        match flow {
+            Flow::Continue => {}
+            Flow::Stop => return None,
+        }
+    }
+    match builder.root.take() {
+        Some(node) if node.value != Value::Null => Some(node),
+        _ => {
+            report.error(
+                &Origin::File,
+                "",
+                "is empty; a job file needs at least entry_script and inputs",
+            );
+            None
+        }
+    }
+}
+
+/// Reads the value of a `--set`.
+pub(super) fn parse_value(text: &str) -> Result<Node, String> {
+    let plain = |text: &str| Node {
+        origin: Origin::File,
+        value: Value::Scalar { text: text.to_owned(), is_text: true },
+    };
+    // These start something else in YAML, or are reserved there; on a command line a glob is meant.
+    if text.starts_with(['*', '&', '!', '%', '@', '`']) {
+        return Ok(plain(text));
+    }
+    if matches!(text.trim(), "" | "~" | "null" | "Null" | "NULL") {
+        return Ok(Node { origin: Origin::File, value: Value::Null });
+    }
+    let report = Report::default();
+    let node = parse(text, &report);
+    let mut errors = report.into_errors("").errors;
+    match node {
+        Some(node) if errors.is_empty() => Ok(node),
+        _ if errors.is_empty() => Ok(Node { origin: Origin::File, value: Value::Null }),
+        _ => Err(errors.swap_remove(0).message),
+    }
+}
+
+fn syntax_error(error: &ScanError, text: &str, report: &Report) {
+    let marker = error.marker();
+    let line = text.lines().nth(marker.line().saturating_sub(1)).unwrap_or_default();
+    let hint = if line.contains("${{") {
+        "; between [ ] or { } a reference must stand in quotes: \"${{inputs.name}}\""
+    } else if line.contains(": *") || line.trim_start().starts_with("- *") {
+        "; text that starts with * must stand in quotes"
+    } else if error.info().contains("tab") || line.starts_with('\t') {
+        "; indent with spaces, not with tabs"
+    } else if error.info().contains("mapping") && line.matches(": ").count() > 1 {
+        "; text that contains \": \" must stand in quotes"
+    } else {
+        ""
+    };
+    let message = format!("not valid YAML (column {}): {}{hint}", marker.col() + 1, error.info());
+    report.error(&Origin::Line(marker.line().max(1)), "", message);
+}
+
+enum Flow {
+    Continue,
+    Stop,
+}
+
+/// A list or map that is not closed yet.
+struct Frame {
+    line: usize,
+    anchor: usize,
+    value: Open,
+}
+
+enum Open {
+    List(Vec<Node>),
+    /// Lines of the keys so far, by key; and the key whose value comes next, with its line, or none
+    /// if it was not text.
+    Map {
+        entries: Vec<Entry>,
+        seen: HashMap<String, usize>,
+        key: Option<(Option<String>, usize)>,
+    },
+}
+
+struct Builder<'r> {
+    stack: Vec<Frame>,
+    anchors: HashMap<usize, Node>,
+    aliased: usize,
+    documents: usize,
+    root: Option<Node>,
+    report: &'r Report,
+}
+
+impl<'r> Builder<'r> {
+    fn new(report: &'r Report) -> Self {
+        Self {
+            stack: Vec::new(),
+            anchors: HashMap::new(),
+            aliased: 0,
+            documents: 0,
+            root: None,
+            report,
+        }
+    }
+
+    fn handle(&mut self, event: Event<'_>, line: usize) -> Flow {
+        match event {
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
+            Event::DocumentStart(_) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    let message = "a second document starts here; a job file holds one job";
+                    self.report.error(&Origin::Line(line), "", message);
+                    return Flow::Stop;
+                }
+            }
+            Event::Alias(id) => return self.alias(id, line),
+            Event::Scalar(text, style, anchor, tag) => {
+                self.check_tag(tag.as_deref(), line);
+                let value = scalar(text, style, tag.as_ref());
+                self.finish(Node { origin: Origin::Line(line), value }, anchor);
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.check_tag(tag.as_deref(), line);
+                return self.open(Frame { line, anchor, value: Open::List(Vec::new()) });
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.check_tag(tag.as_deref(), line);
+                let value = Open::Map { entries: Vec::new(), seen: HashMap::new(), key: None };
+                return self.open(Frame { line, anchor, value });
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                if let Some(frame) = self.stack.pop() {
+                    let value = match frame.value {
+                        Open::List(items) => Value::List(items),
+                        Open::Map { entries, .. } => Value::Map(entries),
+                    };
+                    self.finish(Node { origin: Origin::Line(frame.line), value }, frame.anchor);
+                }
+            }
+        }
+        Flow::Continue
+    }
+
+    fn open(&mut self, frame: Frame) -> Flow {
+        if self.stack.len() >= MAX_DEPTH {
+            let message = format!("lists and maps are nested more than {MAX_DEPTH} deep");
+            self.report.error(&Origin::Line(frame.line), "", message);
+            return Flow::Stop;
+        }
+        self.stack.push(frame);
+        Flow::Continue
+    }
+
+    fn alias(&mut self, id: usize, line: usize) -> Flow {
+        let Some(mut node) = self.anchors.get(&id).cloned() else {
+            // The parser knows the name, so the anchor's own value is still open.
+            let message = "an alias inside the value that it names";
+            self.report.error(&Origin::Line(line), &self.path(), message);
+            return Flow::Stop;
+        };
+        self.aliased += node.size();
+        if self.aliased > MAX_ALIASED {
+            let message = format!("aliases add more than {MAX_ALIASED} values");
+            self.report.error(&Origin::Line(line), "", message);
+            return Flow::Stop;
+        }
+        node.origin = Origin::Line(line);
+        self.finish(node, 0);
+        Flow::Continue
+    }
+
+    fn check_tag(&self, tag: Option<&Tag>, line: usize) {
+        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
+            let message =
+                format!("the tag {}{} means nothing here; remove it", tag.handle, tag.suffix);
+            self.report.error(&Origin::Line(line), &self.path(), message);
+        }
+    }
+
+    /// Puts a complete value where it belongs.
+    fn finish(&mut self, mut node: Node, anchor: usize) {
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        let path = self.path();
+        let Some(frame) = self.stack.last_mut() else {
+            self.root = Some(node);
+            return;
+        };
+        match &mut frame.value {
+            Open::List(items) => items.push(node),
+            Open::Map { key: key @ None, .. } => {
+                let line = if let Origin::Line(line) = node.origin { line } else { frame.line };
+                let text = match node.value {
+                    Value::Scalar { text, .. } => text,
+                    _ => {
+                        let message = format!("found {node} for a key; a key must be text");
+                        self.report.error(&node.origin, &path, message);
+                        *key = Some((None, line));
+                        return;
+                    }
+                };
+                *key = Some((Some(text), line));
+            }
+            Open::Map { entries, seen, key } => {
+                let Some((Some(key), line)) = key.take() else { return };
+                node.origin = Origin::Line(line);
+                if let Some(first) = seen.insert(key.clone(), line) {
+                    let message = format!("given twice; before on line {first}");
+                    self.report.error(&node.origin, &path, message);
+                } else {
+                    entries.push(Entry { key, node });
+                }
+            }
+        }
+    }
+
+    /// The key path of the value that is being read.
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for frame in &self.stack {
+            match &frame.value {
+                Open::List(items) => path.push_str(&format!("[{}]", items.len())),
+                Open::Map { key: Some((Some(key), _)), .. } => path = join(&path, key),
+                Open::Map { .. } => {}
+            }
+        }
+        path
+    }
+}
+
+/// A key's path below another.
+pub(super) fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+fn scalar(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> Value {
+    let resolved = Resolved::parse_from_cow_and_metadata(Cow::Borrowed(&*text), style, tag);
+    match resolved {
+        Some(Resolved::Null) => Value::Null,
+        Some(Resolved::Boolean(_) | Resolved::Integer(_) | Resolved::FloatingPoint(_)) => {
+            Value::Scalar { text: text.into_owned(), is_text: false }
+        }
+        Some(Resolved::String(_)) | None => {
+            Value::Scalar { text: text.into_owned(), is_text: true }
+        }
+    }
+}
