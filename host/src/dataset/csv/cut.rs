@@ -1,0 +1,255 @@
+//! Cuts one CSV file into slices, in one pass.
+
+use super::header::read_names;
+use super::scan::Scan;
+use crate::dataset::{DatasetError, fail};
+use crate::model::{ByteSize, CsvFormat, CsvSlice};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The longest slice, in bytes. A worker holds a slice in memory, and Arrow's text columns count
+/// with 32 bits.
+pub const MAX_SLICE: u64 = 1 << 30;
+/// How far the last record of a slice may reach beyond the slice's size, in bytes; more is a quote
+/// that was left open.
+const MAX_REST: u64 = MAX_SLICE / 2;
+/// The longest header, in bytes; more is a quote that was left open.
+const MAX_HEADER: usize = 1 << 20;
+/// Bytes read at once; they should stay in the second-level cache until they are scanned.
+const BLOCK: usize = 256 << 10;
+const BOM: &[u8] = b"\xEF\xBB\xBF";
+
+/// Cuts files into slices, one file after the other. Keeps its buffer in between.
+#[derive(Debug)]
+pub struct Cutter {
+    delimiter: u8,
+    header: bool,
+    size: u64,
+    /// [`MAX_REST`]; less in tests, which would take long.
+    pub(super) max_rest: u64,
+    block: Vec<u8>,
+}
+
+/// A file that is being cut.
+#[derive(Debug)]
+pub struct CutFile<'a> {
+    cutter: &'a mut Cutter,
+    file: File,
+    path: PathBuf,
+    name: String,
+    scan: Scan,
+    /// The part of the block that holds bytes not yet scanned.
+    at: usize,
+    filled: usize,
+    /// Where byte `at` lies in the file.
+    offset: u64,
+    header: Vec<u8>,
+}
+
+impl Cutter {
+    /// Cuts at about `size` bytes, at least 1.
+    pub fn new(format: &CsvFormat, size: u64) -> Self {
+        Self {
+            delimiter: format.delimiter,
+            header: format.header,
+            size: size.clamp(1, MAX_SLICE),
+            max_rest: MAX_REST,
+            block: Vec::new(),
+        }
+    }
+
+    /// Opens the file `name` below `root` and reads its header, if it should have one. Fails if
+    /// the file cannot be read or the header never ends.
+    pub fn open(&mut self, root: &Path, name: String) -> Result<CutFile<'_>, DatasetError> {
+        let path = root.join(&name);
+        let file = open_file(&path)?;
+        self.block.resize(BLOCK, 0);
+        let scan = Scan::new(self.delimiter);
+        let mut opened = CutFile {
+            cutter: self,
+            file,
+            path,
+            name,
+            scan,
+            at: 0,
+            filled: 0,
+            offset: 0,
+            header: Vec::new(),
+        };
+        opened.skip_bom()?;
+        if opened.cutter.header {
+            opened.read_header()?;
+        }
+        Ok(opened)
+    }
+}
+
+/// Opens a file to read it. Something else that has taken the file's name since it was listed, a
+/// fifo say, does not block.
+pub(super) fn open_file(path: &Path) -> Result<File, DatasetError> {
+    match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
+        Ok(file) => Ok(file),
+        Err(error) => fail!("cannot open {}: {error}", path.display()),
+    }
+}
+
+impl CutFile<'_> {
+    /// The header's bytes as they are, without BOM; empty if the file has none.
+    pub fn header(&self) -> &[u8] {
+        &self.header
+    }
+
+    /// The header's names: one for each column, `column_N` (from 0) for an empty one. Fails on
+    /// names that occur twice.
+    pub fn names(&self) -> Result<Vec<String>, DatasetError> {
+        read_names(&self.header, self.cutter.delimiter, &self.path)
+    }
+
+    /// The file's path on the host.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The next slice; its bounds are record boundaries, and it holds at least one record. Slices
+    /// follow each other without gaps. `None` at the end.
+    pub fn next_slice(&mut self) -> Result<Option<CsvSlice>, DatasetError> {
+        let (offset, first_line) = (self.offset, self.scan.lines + 1);
+        let records = self.scan.records;
+        self.pass_size()?;
+        if self.scan.after_cr() {
+            self.pass_lf()?;
+        }
+        let started = self.scan.records > records && self.scan.at_record_start();
+        if !started {
+            self.pass_record_end(first_line)?;
+        }
+        let rows = self.scan.records - records;
+        if rows == 0 {
+            return Ok(None);
+        }
+        let length = self.offset - offset;
+        Ok(Some(CsvSlice { file: self.name.clone(), offset, length, first_line, rows }))
+    }
+
+    /// Whether the file ended inside a quoted field; known when [`Self::next_slice`] gave `None`.
+    pub fn ends_quoted(&self) -> bool {
+        self.scan.left_open
+    }
+
+    /// Passes as many bytes as a slice should have, or all that are left.
+    fn pass_size(&mut self) -> Result<(), DatasetError> {
+        let mut left = self.cutter.size;
+        while left > 0 {
+            let bytes = self.pending()?;
+            if bytes.is_empty() {
+                break;
+            }
+            let count = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            self.scan.advance(&self.cutter.block[self.at..self.at + count]);
+            self.consume(count);
+            left -= count as u64;
+        }
+        Ok(())
+    }
+
+    /// Passes the rest of the record and its line end. `line` is the first of the slice.
+    fn pass_record_end(&mut self, line: u64) -> Result<(), DatasetError> {
+        let start = self.offset;
+        loop {
+            if self.offset - start > self.cutter.max_rest {
+                return fail!(
+                    "{}: a record that begins on line {line} or later does not end within {}; \
+                     look for a quote that is not closed",
+                    self.path.display(),
+                    ByteSize(self.cutter.max_rest),
+                );
+            }
+            let count = self.pending()?.len();
+            if count == 0 {
+                return Ok(());
+            }
+            let bytes = &self.cutter.block[self.at..self.at + count];
+            match self.scan.advance_to_record_end(bytes) {
+                None => self.consume(count),
+                Some(end) => {
+                    self.consume(end);
+                    return self.pass_lf();
+                }
+            }
+        }
+    }
+
+    /// Passes the LF of a CRLF whose CR was passed.
+    fn pass_lf(&mut self) -> Result<(), DatasetError> {
+        if self.scan.after_cr() && self.pending()?.first() == Some(&b'\n') {
+            self.scan.advance(b"\n");
+            self.consume(1);
+        }
+        Ok(())
+    }
+
+    fn skip_bom(&mut self) -> Result<(), DatasetError> {
+        self.refill()?;
+        if self.cutter.block[..self.filled].starts_with(BOM) {
+            self.consume(BOM.len());
+        }
+        Ok(())
+    }
+
+    fn read_header(&mut self) -> Result<(), DatasetError> {
+        loop {
+            let count = self.pending()?.len();
+            if count == 0 {
+                break;
+            }
+            let bytes = &self.cutter.block[self.at..self.at + count];
+            let end = self.scan.advance_to_record_end(bytes);
+            self.header.extend_from_slice(&bytes[..end.unwrap_or(count)]);
+            self.consume(end.unwrap_or(count));
+            if end.is_some() {
+                break;
+            }
+            if self.header.len() > MAX_HEADER {
+                return fail!(
+                    "{}: the header does not end within 1 MB; look for a quote that is not closed \
+                     in the first line",
+                    self.path.display()
+                );
+            }
+        }
+        self.pass_lf()
+    }
+
+    /// Bytes to be scanned; empty at the file's end, where the last record is ended.
+    fn pending(&mut self) -> Result<&[u8], DatasetError> {
+        if self.at == self.filled {
+            self.refill()?;
+            if self.filled == 0 {
+                self.scan.finish();
+            }
+        }
+        Ok(&self.cutter.block[self.at..self.filled])
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.at += count;
+        self.offset += count as u64;
+    }
+
+    /// Reads until the block is full or the file ends, so that a slow source costs no small scans.
+    fn refill(&mut self) -> Result<(), DatasetError> {
+        self.at = 0;
+        self.filled = 0;
+        while self.filled < BLOCK {
+            match self.file.read(&mut self.cutter.block[self.filled..]) {
+                Ok(0) => break,
+                Ok(count) => self.filled += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return fail!("cannot read {}: {error}", self.path.display()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! The names of a table's columns.
+
+use super::records::Records;
+use crate::dataset::{DatasetError, fail};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// How many names a message lists before it is cut.
+const NAMES_SHOWN: usize = 30;
+
+/// The name of a column without one; counted from 0.
+pub(super) fn default_name(index: usize) -> String {
+    format!("column_{index}")
+}
+
+/// The names in a header's bytes; none if there is no record in them. Fails on names that are not
+/// UTF-8, hold a null character (as binary files do) or occur twice.
+pub(super) fn read_names(
+    header: &[u8],
+    delimiter: u8,
+    path: &Path,
+) -> Result<Vec<String>, DatasetError> {
+    let mut records = Records::new(header, delimiter);
+    let Some(record) = records.next_record() else { return Ok(Vec::new()) };
+    let mut names = Vec::with_capacity(record.len());
+    for (index, field) in record.fields().enumerate() {
+        match std::str::from_utf8(field) {
+            Ok("") => names.push(default_name(index)),
+            Ok(name) if name.contains('\0') => {
+                return fail!(
+                    "{}: the name of column {} in the header, {name:?}, holds a null character, so \
+                     this is no CSV file; move it away, or name the files by a glob that leaves it \
+                     out",
+                    path.display(),
+                    index + 1,
+                );
+            }
+            Ok(name) => names.push(name.to_owned()),
+            Err(_) => {
+                return fail!(
+                    "{}: the name of column {} in the header, {:?}, is not UTF-8; save the file as \
+                     UTF-8",
+                    path.display(),
+                    index + 1,
+                    String::from_utf8_lossy(field),
+                );
+            }
+        }
+    }
+    let mut seen = HashMap::new();
+    for (index, name) in names.iter().enumerate() {
+        if let Some(first) = seen.insert(name.as_str(), index) {
+            return fail!(
+                "{}: columns {} and {} of the header are both named '{name}'; rename one (if the \
+                 file has no header, set `header: false`)",
+                path.display(),
+                first + 1,
+                index + 1,
+            );
+        }
+    }
+    Ok(names)
+}
+
+/// Checks a file's names against those of its input, which come from `origin` ("the first file" or
+/// "the job file").
+pub fn check_names<'a>(
+    path: &Path,
+    found: &[String],
+    expected: impl ExactSizeIterator<Item = &'a str> + Clone,
+    origin: &str,
+) -> Result<(), DatasetError> {
+    if expected.clone().eq(found.iter().map(String::as_str)) {
+        return Ok(());
+    }
+    fail!(
+        "{}: the header does not fit {origin}; expected {}; found {}: give them the same columns in \
+         the same order, or make them inputs of jobs of their own",
+        path.display(),
+        listed(expected),
+        listed(found.iter().map(String::as_str)),
+    )
+}
+
+fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let count = names.len();
+    let columns = if count == 1 { "column" } else { "columns" };
+    let cut = if count > NAMES_SHOWN { ", …" } else { "" };
+    let names = names.take(NAMES_SHOWN).collect::<Vec<_>>().join(", ");
+    format!("{count} {columns}: {names}{cut}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insta::assert_snapshot;
+
+    fn names(header: &[u8]) -> Result<Vec<String>, DatasetError> {
+        read_names(header, b',', Path::new("/d/a.csv"))
+    }
+
+    #[test]
+    fn names_are_read() {
+        assert_eq!(names(b"\r\nid,,\"a,\"\"b\n\"\r\n").unwrap(), ["id", "column_1", "a,\"b\n"]);
+        assert!(names(b"").unwrap().is_empty());
+        assert!(names(b"\n\r\n").unwrap().is_empty());
+    }
+
+    #[test]
+    fn bad_names_are_told() {
+        assert_snapshot!(names(b"a,b,a\n").unwrap_err(), @"/d/a.csv: columns 1 and 3 of the header are both named 'a'; rename one (if the file has no header, set `header: false`)");
+        assert_snapshot!(names(b"column_1,\n").unwrap_err(), @"/d/a.csv: columns 1 and 2 of the header are both named 'column_1'; rename one (if the file has no header, set `header: false`)");
+        assert_snapshot!(names(b"a,\xFF").unwrap_err(), @r#"/d/a.csv: the name of column 2 in the header, "�", is not UTF-8; save the file as UTF-8"#);
+    }
+
+    #[test]
+    fn another_header_is_told() {
+        let found = ["a".to_owned(), "c".to_owned()];
+        let check = |expected: &[&str]| {
+            check_names(Path::new("/d/b.csv"), &found, expected.iter().copied(), "/d/a.csv")
+        };
+        check(&["a", "c"]).unwrap();
+        assert_snapshot!(check(&["a", "b", "c"]).unwrap_err(), @"/d/b.csv: the header does not fit /d/a.csv; expected 3 columns: a, b, c; found 2 columns: a, c: give them the same columns in the same order, or make them inputs of jobs of their own");
+        assert!(check(&["c", "a"]).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! Finds the columns of an input that does not say them.
+
+use super::cut::Cutter;
+use super::header::{check_names, default_name};
+use super::misfit::shortened;
+use super::reader::read_slice;
+use super::records::Records;
+use super::scan::{count_lines, is_terminator};
+use super::types::{fits, guess, is_null, join};
+use crate::dataset::{DatasetError, Listing};
+use crate::model::{Column, ColumnType, CsvFormat, CsvSlice, Source, TableFormat};
+
+/// How much of an input decides the types.
+const SAMPLE: u64 = 1 << 20;
+/// At most so many files with rows, since each takes time to open before the first mini-batch.
+const SAMPLE_FILES: u32 = 100;
+/// Values of a text column that are looked at, to see whether it was meant to be one.
+const DOUBTED: u32 = 10_000;
+
+/// What the values of an input say of its columns.
+#[derive(Debug)]
+pub struct Inferred {
+    /// How to read the tables.
+    pub format: TableFormat,
+    /// For each column that became text for few of its values' sake, the first of these:
+    /// `a.csv, line 3: "oops" is no float64`.
+    pub doubts: Vec<Option<String>>,
+}
+
+/// The format of one input, given its sources. Types come from the first megabyte of rows, in at
+/// most 100 files, or with `full` from all files. A column without values is text; an input without
+/// rows has text columns as named by its first header, if any. Fails if a file cannot be read or
+/// has another header than the first.
+pub fn infer_format(
+    sources: &[Source],
+    csv: &CsvFormat,
+    full: bool,
+) -> Result<Inferred, DatasetError> {
+    let mut inference = Inference { csv, columns: Vec::new(), first_file: String::new() };
+    let mut left = SAMPLE;
+    let mut files = 0;
+    'sources: for source in sources {
+        let mut listing = Listing::new(source)?;
+        while let Some(file) = listing.next_file()? {
+            let learned = inference.take_file(source, file, (!full).then_some(left))?;
+            left = left.saturating_sub(learned);
+            files += u32::from(learned > 0);
+            if !full && (left == 0 || files == SAMPLE_FILES) {
+                break 'sources;
+            }
+        }
+    }
+    let doubts = inference.columns.iter().map(|(_, found)| found.doubt()).collect();
+    let columns = inference.columns.into_iter();
+    let columns = columns
+        .map(|(name, found)| Column { name, kind: found.kind.unwrap_or(ColumnType::String) })
+        .collect();
+    Ok(Inferred { format: TableFormat { csv: csv.clone(), columns }, doubts })
+}
+
+struct Inference<'a> {
+    csv: &'a CsvFormat,
+    /// Names, and what is known of the values.
+    columns: Vec<(String, Found)>,
+    /// The file that gave the names.
+    first_file: String,
+}
+
+/// What the values of one column have in common.
+#[derive(Default)]
+struct Found {
+    /// The kind that holds them all; none as long as there is no value.
+    kind: Option<ColumnType>,
+    /// The kind that holds those that are no mere text, and how many there were.
+    typed: Option<ColumnType>,
+    typed_count: u32,
+    /// How many were mere text, and the first of them with its place.
+    text_count: u32,
+    first_text: Option<(String, String)>,
+}
+
+impl Found {
+    /// Learns from a value that is not null. `place` says where it stands.
+    fn take(&mut self, text: &str, place: impl FnOnce() -> String) {
+        match self.kind {
+            Some(ColumnType::String) if self.typed_count + self.text_count >= DOUBTED => return,
+            Some(ColumnType::String) | None => {}
+            Some(known) if fits(known, text) => {
+                self.typed_count = self.typed_count.saturating_add(1);
+                return;
+            }
+            Some(_) => {}
+        }
+        let kind = guess(text);
+        if kind == ColumnType::String {
+            self.text_count += 1;
+            self.first_text.get_or_insert_with(|| (place(), shortened(text)));
+        } else {
+            self.typed_count = self.typed_count.saturating_add(1);
+            self.typed = Some(self.typed.map_or(kind, |typed| join(typed, kind)));
+        }
+        self.kind = Some(self.kind.map_or(kind, |known| join(known, kind)));
+    }
+
+    /// Why the column may not have been meant as text, if most of its values are something else.
+    fn doubt(&self) -> Option<String> {
+        let (place, text) = self.first_text.as_ref()?;
+        let meant = self.typed.filter(|kind| *kind != ColumnType::String)?;
+        (self.typed_count > self.text_count).then(|| format!("{place}: {text:?} is no {meant}"))
+    }
+}
+
+impl Inference<'_> {
+    /// Learns from a file, or from about its first `most` bytes; returns from how many bytes of
+    /// rows.
+    fn take_file(
+        &mut self,
+        source: &Source,
+        file: String,
+        most: Option<u64>,
+    ) -> Result<u64, DatasetError> {
+        let mut cutter = Cutter::new(self.csv, most.unwrap_or(SAMPLE));
+        let mut cut = cutter.open(&source.root, file)?;
+        if self.csv.header {
+            let names = cut.names()?;
+            if names.is_empty() {
+                return Ok(0);
+            }
+            if self.columns.is_empty() {
+                self.columns = names.into_iter().map(|name| (name, Found::default())).collect();
+                self.first_file = cut.path().display().to_string();
+            } else {
+                let expected = self.columns.iter().map(|(name, _)| name.as_str());
+                check_names(cut.path(), &names, expected, &self.first_file)?;
+            }
+        }
+        let mut text = Vec::new();
+        let mut learned = 0;
+        while let Some(slice) = cut.next_slice()? {
+            learned += slice.length;
+            self.take_text(read_slice(&source.root, &slice, &mut text)?, &slice);
+            if most.is_some() {
+                break;
+            }
+        }
+        Ok(learned)
+    }
+
+    /// Learns from records. Those that cannot be right, whatever the types, teach nothing.
+    fn take_text(&mut self, text: &[u8], slice: &CsvSlice) {
+        let mut records = Records::new(text, self.csv.delimiter);
+        while let Some(record) = records.next_record() {
+            if self.columns.is_empty() {
+                let names = (0..record.len()).map(default_name);
+                self.columns = names.map(|name| (name, Found::default())).collect();
+            }
+            if record.len() != self.columns.len() {
+                continue;
+            }
+            let place = || {
+                // The record's piece of text may begin with line ends of the one before.
+                let blank = text[record.start..].iter().take_while(|byte| is_terminator(**byte));
+                let before = &text[..record.start + blank.count()];
+                format!("{}, line {}", slice.file, slice.first_line + count_lines(before, 0))
+            };
+            for ((_, found), field) in self.columns.iter_mut().zip(record.fields()) {
+                match std::str::from_utf8(field) {
+                    Ok(text) if !is_null(text, self.csv) => found.take(text, place),
+                    _ => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Sorts out the records that do not fit a table, once arrow-csv has refused a slice.
+
+use super::records::{Record, Records};
+use super::scan::{count_lines, is_terminator};
+use super::types::{fits, is_null};
+use crate::model::{AttemptReport, CsvSlice, FailedItem, TableFormat};
+
+/// How much of a field's text a reason quotes, in characters.
+const TEXT_SHOWN: usize = 40;
+
+/// What was refused, and how many records are left.
+#[derive(Debug, Default)]
+pub(super) struct Misfits {
+    /// Refused records.
+    pub(super) count: u64,
+    /// The first of them.
+    pub(super) named: Vec<FailedItem>,
+    /// Other records.
+    pub(super) kept: u64,
+}
+
+/// Puts the records that fit into `kept`, as they stand in the text, and names the others.
+pub(super) fn sort_out(
+    text: &[u8],
+    format: &TableFormat,
+    slice: &CsvSlice,
+    item: &str,
+    kept: &mut Vec<u8>,
+) -> Misfits {
+    kept.clear();
+    let mut misfits = Misfits::default();
+    // Lines before `counted`, which only moves forward.
+    let (mut counted, mut line) = (0, slice.first_line);
+    let mut records = Records::new(text, format.csv.delimiter);
+    while let Some(record) = records.next_record() {
+        let Some(reason) = reason(&record, format) else {
+            kept.extend_from_slice(&text[record.start..record.end]);
+            misfits.kept += 1;
+            continue;
+        };
+        misfits.count += 1;
+        if misfits.named.len() == AttemptReport::MAX_FAILED_ITEMS {
+            continue;
+        }
+        let blank = text[record.start..].iter().take_while(|&&byte| is_terminator(byte)).count();
+        let start = record.start + blank;
+        let before = if counted == 0 { b'\n' } else { text[counted - 1] };
+        line += count_lines(&text[counted..start], before);
+        counted = start;
+        misfits.named.push(FailedItem { item: item.to_owned(), line: Some(line), reason });
+    }
+    misfits
+}
+
+/// Why the record does not fit; `None` if it does.
+fn reason(record: &Record<'_>, format: &TableFormat) -> Option<String> {
+    let (found, expected) = (record.len(), format.columns.len());
+    if found != expected {
+        let fields = if found == 1 { "field" } else { "fields" };
+        return Some(format!("{found} {fields}, but the table has {expected} columns"));
+    }
+    for (index, (field, column)) in record.fields().zip(&format.columns).enumerate() {
+        let what = match std::str::from_utf8(field) {
+            Err(_) => "is not UTF-8".to_owned(),
+            Ok(text) if is_null(text, &format.csv) || fits(column.kind, text) => continue,
+            Ok(_) => format!("is no {}", column.kind),
+        };
+        let text = shortened(&String::from_utf8_lossy(field));
+        return Some(format!("column {} '{}': {text:?} {what}", index + 1, column.name));
+    }
+    None
+}
+
+pub(super) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(TEXT_SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,27 @@
+//! CSV tables. `scan` finds where records end, fast and without looking at fields; `cut` makes
+//! slices of a file with it; `header` and `infer` find names and types of columns; `reader` turns a
+//! slice into Arrow with arrow-csv, or faster with `plain` where the text is simple, and `misfit`
+//! sorts out the records that arrow-csv refuses.
+//! `records` is csv-core, arrow-csv's own parser, record by record.
+//!
+//! All agree on csv-core's dialect: a quote opens only at a field's start, `""` within quotes is a
+//! quote, a record ends at LF, CRLF or a lone CR, blank lines are no records. A line of the file
+//! ends the same way, whether inside quotes or not.
+
+mod cut;
+mod header;
+mod infer;
+mod misfit;
+mod plain;
+mod reader;
+mod records;
+mod scan;
+mod types;
+
+pub use cut::{CutFile, Cutter, MAX_SLICE};
+pub use header::check_names;
+pub use infer::{Inferred, infer_format};
+pub use reader::{LoadedTable, TableReader};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,407 @@
+//! The files of a source, one after the other, sorted by path.
+
+use super::pattern::Pattern;
+use super::{DatasetError, fail};
+use crate::model::Source;
+use std::fs::{self, FileType};
+use std::io::ErrorKind;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Walks over the files of a source in the byte order of their paths below its root. Holds the
+/// names of one folder for each level that it is in.
+#[derive(Debug)]
+pub struct Listing {
+    root: PathBuf,
+    /// For messages: the input's name and, where its path is not named anyway, the source as the
+    /// job file might have put it.
+    input: String,
+    shown: String,
+    pattern: Pattern,
+    /// The folder that is being walked, as a prefix of paths: empty or with a `/` at its end.
+    prefix: Vec<u8>,
+    levels: Vec<Level>,
+    found: bool,
+    notices: Vec<String>,
+}
+
+/// One folder on the way.
+#[derive(Debug)]
+struct Level {
+    /// What is left of it, last first.
+    entries: Vec<Entry>,
+    /// The length of its prefix.
+    prefix: usize,
+}
+
+/// Something in a folder. A folder's name has a `/` at its end, which is also what sorts it where
+/// the paths of its files belong.
+#[derive(Debug)]
+struct Entry {
+    name: Vec<u8>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Folder,
+    File,
+    Link,
+    Other,
+}
+
+impl From<FileType> for Kind {
+    fn from(kind: FileType) -> Self {
+        if kind.is_dir() {
+            Self::Folder
+        } else if kind.is_file() {
+            Self::File
+        } else if kind.is_symlink() {
+            Self::Link
+        } else {
+            Self::Other
+        }
+    }
+}
+
+impl Listing {
+    /// Starts at the first file. Fails if the pattern is no glob or the root cannot be read.
+    pub fn new(source: &Source) -> Result<Self, DatasetError> {
+        let pattern = Pattern::new(source.pattern.as_deref())?;
+        let shown = match (&pattern, &source.pattern) {
+            (Pattern::List(files), _) => match files.as_slice() {
+                [file] => source.root.join(file).display().to_string(),
+                files => format!("the list of {} names in {}", files.len(), source.root.display()),
+            },
+            (_, Some(glob)) => format!("the glob {}", source.root.join(glob).display()),
+            (_, None) => format!("the folder {}", source.root.display()),
+        };
+        let mut listing = Self {
+            root: source.root.clone(),
+            input: format!("input '{}'", source.dataset),
+            shown,
+            pattern,
+            prefix: Vec::new(),
+            levels: Vec::new(),
+            found: false,
+            notices: Vec::new(),
+        };
+        listing.start()?;
+        Ok(listing)
+    }
+
+    /// The next file's path below the root, or `None` at the end. Fails if a folder cannot be read,
+    /// if a file of the input has a name that is not UTF-8 or is no ordinary file, if a link leads
+    /// nowhere or out of the root, and at the end if there was no file at all.
+    pub fn next_file(&mut self) -> Result<Option<String>, DatasetError> {
+        loop {
+            let depth = self.levels.len();
+            let Some(level) = self.levels.last_mut() else { break };
+            let Some(entry) = level.entries.pop() else {
+                self.levels.pop();
+                continue;
+            };
+            self.prefix.truncate(level.prefix);
+            if let Some(file) = self.take(&entry, depth - 1)? {
+                self.found = true;
+                return Ok(Some(file));
+            }
+        }
+        if self.found { Ok(None) } else { fail!("{}", self.nothing()) }
+    }
+
+    /// What was left out since the last call and should be told, one line each.
+    pub fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    fn start(&mut self) -> Result<(), DatasetError> {
+        let Pattern::List(files) = &self.pattern else { return self.enter() };
+        let mut entries = Vec::with_capacity(files.len());
+        for file in files.iter().rev() {
+            let path = self.root.join(file);
+            let kind = match fs::symlink_metadata(&path) {
+                Ok(metadata) => Kind::from(metadata.file_type()),
+                Err(error) => {
+                    return fail!("{}: {}: {error}; check the path", self.input, path.display());
+                }
+            };
+            entries.push(Entry { name: file.clone().into_bytes(), kind });
+        }
+        self.levels.push(Level { entries, prefix: 0 });
+        Ok(())
+    }
+
+    /// Reads the folder that the prefix names.
+    fn enter(&mut self) -> Result<(), DatasetError> {
+        let path = self.path(&self.prefix);
+        let unreadable = |error| {
+            let path = path.display();
+            DatasetError(format!("{}: cannot list {path}: {error}", self.input))
+        };
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(&path).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            let kind = Kind::from(entry.file_type().map_err(unreadable)?);
+            let mut name = entry.file_name().into_vec();
+            if kind == Kind::Folder {
+                name.push(b'/');
+            }
+            entries.push(Entry { name, kind });
+        }
+        entries.sort_unstable_by(|one, other| other.name.cmp(&one.name));
+        self.levels.push(Level { entries, prefix: self.prefix.len() });
+        Ok(())
+    }
+
+    fn take(&mut self, entry: &Entry, depth: usize) -> Result<Option<String>, DatasetError> {
+        if entry.kind == Kind::Folder {
+            let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
+            if self.pattern.enters(name, depth) {
+                self.prefix.extend_from_slice(&entry.name);
+                self.enter()?;
+            }
+            return Ok(None);
+        }
+        let path = [&self.prefix[..], &entry.name].concat();
+        let may_be_folder = entry.kind == Kind::Link && self.pattern.enters(&entry.name, depth);
+        if !may_be_folder && !self.pattern.takes(&path) {
+            return Ok(None);
+        }
+        match entry.kind {
+            Kind::Link if !self.follow(&path)? => return Ok(None),
+            Kind::Other => {
+                return fail!(
+                    "{}: {} is a device, fifo or socket; inputs are made of files, so move it away \
+                     or name the files by a glob that leaves it out",
+                    self.input,
+                    self.path(&path).display(),
+                );
+            }
+            _ => {}
+        }
+        match String::from_utf8(path) {
+            Ok(path) => Ok(Some(path)),
+            Err(error) => fail!(
+                "{}: the name {:?} is not UTF-8; rename the file",
+                self.input,
+                self.path(error.as_bytes()),
+            ),
+        }
+    }
+
+    /// Whether the link is a file of the input.
+    fn follow(&mut self, path: &[u8]) -> Result<bool, DatasetError> {
+        let link = self.path(path);
+        let target = match fs::metadata(&link) {
+            Ok(target) => target,
+            Err(_) if !self.pattern.takes(path) => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return fail!(
+                    "{}: {} is a link to something that is not there; remove it or mend it",
+                    self.input,
+                    link.display()
+                );
+            }
+            Err(error) => {
+                return fail!("{}: cannot follow {}: {error}", self.input, link.display());
+            }
+        };
+        if target.is_dir() {
+            self.notices.push(format!(
+                "{}: {} is a link to a folder and is skipped; name that folder as a path of the \
+                 input to include it",
+                self.input,
+                link.display()
+            ));
+            return Ok(false);
+        }
+        if !self.pattern.takes(path) {
+            return Ok(false);
+        }
+        self.check_target(&link, &target)?;
+        Ok(true)
+    }
+
+    /// Refuses links that guests, who see nothing but the root, could not follow.
+    fn check_target(&self, link: &Path, target: &fs::Metadata) -> Result<(), DatasetError> {
+        let input = &self.input;
+        let read = fs::read_link(link).and_then(|to| Ok((to, fs::canonicalize(link)?)));
+        let (to, real) = match read {
+            Ok(read) => read,
+            Err(error) => return fail!("{input}: cannot follow {}: {error}", link.display()),
+        };
+        let (link, to) = (link.display(), to.as_path());
+        if !real.starts_with(&self.root) {
+            return fail!(
+                "{input}: the link {link} leads out of the folder, to {}; copy that file in, or \
+                 name its folder as a path of the input",
+                real.display()
+            );
+        }
+        if to.is_absolute() {
+            return fail!(
+                "{input}: {link} links to {} by an absolute path, which means nothing to the entry \
+                 script; make it a relative link",
+                to.display()
+            );
+        }
+        if !target.is_file() {
+            return fail!("{input}: {link} is a link to a device, fifo or socket; remove it");
+        }
+        Ok(())
+    }
+
+    fn path(&self, below: &[u8]) -> PathBuf {
+        let below = below.strip_suffix(b"/").unwrap_or(below);
+        match below {
+            [] => self.root.clone(),
+            _ => self.root.join(std::ffi::OsStr::from_bytes(below)),
+        }
+    }
+
+    fn nothing(&self) -> String {
+        match self.pattern {
+            Pattern::Everything => format!("{}: {} holds no file", self.input, self.shown),
+            _ => format!("{}: {} matches no file; check the path", self.input, self.shown),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insta::assert_snapshot;
+    use std::os::unix::fs::symlink;
+
+    struct Tree(tempfile::TempDir);
+
+    impl Tree {
+        fn new(files: &[&str]) -> Self {
+            let tree = Self(tempfile::tempdir().unwrap());
+            for file in files {
+                let path = tree.path(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, "x").unwrap();
+            }
+            tree
+        }
+
+        fn root(&self) -> PathBuf {
+            fs::canonicalize(self.0.path()).unwrap().join("in")
+        }
+
+        fn path(&self, path: &str) -> PathBuf {
+            self.0.path().join("in").join(path)
+        }
+
+        fn try_list(&self, pattern: Option<&str>) -> Result<(Vec<String>, Vec<String>), String> {
+            let source = Source {
+                dataset: "data".to_owned(),
+                root: self.root(),
+                guest: "/inputs/data".to_owned(),
+                pattern: pattern.map(str::to_owned),
+            };
+            let clean = |text: String| {
+                let base = self.root();
+                text.replace(base.parent().unwrap().to_str().unwrap(), "/d")
+            };
+            let error = |error: DatasetError| clean(error.to_string());
+            let mut listing = Listing::new(&source).map_err(error)?;
+            let mut files = Vec::new();
+            while let Some(file) = listing.next_file().map_err(error)? {
+                files.push(file);
+            }
+            Ok((files, listing.take_notices().into_iter().map(clean).collect()))
+        }
+
+        fn list(&self, pattern: Option<&str>) -> Vec<String> {
+            let (files, notices) = self.try_list(pattern).unwrap();
+            assert!(notices.is_empty(), "{notices:?}");
+            files
+        }
+
+        fn error(&self, pattern: Option<&str>) -> String {
+            self.try_list(pattern).unwrap_err()
+        }
+    }
+
+    #[test]
+    fn files_come_sorted_by_their_whole_path() {
+        let tree = Tree::new(&["b.csv", "a/z", "a.csv", "a-b/c", "a/b/c", "A", ".hidden", "é"]);
+        let files = tree.list(None);
+        assert_eq!(files, [".hidden", "A", "a-b/c", "a.csv", "a/b/c", "a/z", "b.csv", "é"]);
+        let mut sorted = files.clone();
+        sorted.sort();
+        assert_eq!(files, sorted);
+    }
+
+    #[test]
+    fn globs_choose_files() {
+        let tree = Tree::new(&["a.csv", "b.txt", "1/a.csv", "1/2/a.csv", "2/a.csv", "x[1].csv"]);
+        assert_eq!(tree.list(Some("*.csv")), ["a.csv", "x[1].csv"]);
+        assert_eq!(tree.list(Some("**/a.csv")), ["1/2/a.csv", "1/a.csv", "2/a.csv", "a.csv"]);
+        assert_eq!(tree.list(Some("?/*.csv")), ["1/a.csv", "2/a.csv"]);
+        assert_eq!(tree.list(Some("x[[]1[]].csv")), ["x[1].csv"]);
+        assert_eq!(tree.list(Some("1/**")), ["1/2/a.csv", "1/a.csv"]);
+        assert_eq!(tree.list(Some("{x[[]1[]].csv,a.csv}")), ["a.csv", "x[1].csv"]);
+    }
+
+    #[test]
+    fn nothing_found_is_an_error() {
+        let tree = Tree::new(&["a/b/c.txt"]);
+        fs::create_dir(tree.path("empty")).unwrap();
+        assert_snapshot!(tree.error(Some("*.csv")), @"input 'data': the glob /d/in/*.csv matches no file; check the path");
+        assert_snapshot!(tree.error(Some("gone.csv")), @"input 'data': /d/in/gone.csv: No such file or directory (os error 2); check the path");
+        assert_snapshot!(tree.error(Some("{a/b/c.txt,gone.csv}")), @"input 'data': /d/in/gone.csv: No such file or directory (os error 2); check the path");
+        assert_snapshot!(tree.error(Some("{a,empty}")), @"input 'data': the list of 2 names in /d/in matches no file; check the path");
+        fs::remove_dir_all(tree.path("a")).unwrap();
+        assert_snapshot!(tree.error(None), @"input 'data': the folder /d/in holds no file");
+    }
+
+    #[test]
+    fn links_inside_are_followed_to_files() {
+        let tree = Tree::new(&["a/x.csv"]);
+        symlink("a/x.csv", tree.path("link.csv")).unwrap();
+        symlink("a", tree.path("dir.csv")).unwrap();
+        let (files, notices) = tree.try_list(None).unwrap();
+        assert_eq!(files, ["a/x.csv", "link.csv"]);
+        assert_eq!(notices.len(), 1);
+        assert_snapshot!(notices[0], @"input 'data': /d/in/dir.csv is a link to a folder and is skipped; name that folder as a path of the input to include it");
+        assert_eq!(tree.list(Some("l*")), ["link.csv"]);
+        let (files, notices) = tree.try_list(Some("*/*.csv")).unwrap();
+        assert_eq!((files.len(), notices.len()), (1, 1));
+    }
+
+    #[test]
+    fn links_that_lead_out_are_refused() {
+        let tree = Tree::new(&["a.txt", "../out.csv"]);
+        symlink("../out.csv", tree.path("l.csv")).unwrap();
+        assert_eq!(tree.list(Some("*.txt")), ["a.txt"]);
+        assert_snapshot!(tree.error(None), @"input 'data': the link /d/in/l.csv leads out of the folder, to /d/out.csv; copy that file in, or name its folder as a path of the input");
+        fs::remove_file(tree.path("l.csv")).unwrap();
+        symlink("nowhere", tree.path("l.csv")).unwrap();
+        assert_snapshot!(tree.error(None), @"input 'data': /d/in/l.csv is a link to something that is not there; remove it or mend it");
+        fs::remove_file(tree.path("l.csv")).unwrap();
+        symlink(tree.root().join("a.txt"), tree.path("l.csv")).unwrap();
+        assert_snapshot!(tree.error(None), @"input 'data': /d/in/l.csv links to /d/in/a.txt by an absolute path, which means nothing to the entry script; make it a relative link");
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let tree = Tree::new(&["a.txt"]);
+        let _socket = std::os::unix::net::UnixListener::bind(tree.path("s")).unwrap();
+        assert_eq!(tree.list(Some("*.txt")), ["a.txt"]);
+        assert_snapshot!(tree.error(None), @"input 'data': /d/in/s is a device, fifo or socket; inputs are made of files, so move it away or name the files by a glob that leaves it out");
+    }
+
+    #[test]
+    fn names_that_are_no_text_are_refused() {
+        let tree = Tree::new(&["a.txt"]);
+        let name = std::ffi::OsStr::from_bytes(b"b\xFF.csv");
+        fs::write(tree.path("").join(name), "x").unwrap();
+        assert_eq!(tree.list(Some("*.txt")), ["a.txt"]);
+        assert_snapshot!(tree.error(Some("*.csv")), @r#"input 'data': the name "/d/in/b\xFF.csv" is not UTF-8; rename the file"#);
+        assert!(tree.error(None).contains("is not UTF-8"));
+    }
+}

@@ -1,0 +1,30 @@
+//! Inputs: what belongs to them ([`resolve()`], [`Listing`]), how tables are cut ([`csv`]; the
+//! planner process uses both) and how a worker reads its part ([`TableReader`]). Imports `model`
+//! only.
+//!
+//! What belongs to an input is decided once, while listing: names are UTF-8, hidden files count,
+//! links are followed to files inside the input's folder and refused where they lead out of it,
+//! linked folders are skipped with a notice, and anything that is neither file, folder nor link is
+//! an error.
+
+pub mod csv;
+mod list;
+mod pattern;
+mod resolve;
+
+pub use csv::{LoadedTable, TableReader};
+pub use list::Listing;
+pub use resolve::{reaches, resolve};
+
+/// An input that cannot be used, in words for people.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct DatasetError(pub String);
+
+/// A [`DatasetError`] from a format string, as the error of a `Result`.
+macro_rules! fail {
+    ($($argument:tt)*) => {
+        Err($crate::dataset::DatasetError(format!($($argument)*)))
+    };
+}
+use fail;

@@ -1,0 +1,312 @@
+//! From what a job file names to folders and patterns.
+
+use super::pattern::{Pattern, is_glob, of_names};
+use super::{DatasetError, fail};
+use crate::model::{GUEST_INPUTS, Input, Source};
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Sources of a job, at most. Each is two open folders in each instance, and its table's columns are
+/// part of one message.
+const MAX_SOURCES: usize = 256;
+/// Bytes of paths and names in all sources, at most: they are part of one message.
+const MAX_NAMES: usize = 8 << 20;
+
+/// Finds each input's folders. Cheap: looks at the named paths only, lists nothing. Fails if a path
+/// is not there, cannot be read, or is neither a file, a folder nor a glob; or if there are too many.
+///
+/// Files of one folder that an input names one by one are one source, so that mini-batches hold
+/// several of them; each counts once.
+///
+/// A path that is a link is followed, wherever it leads: the job file names it. So a linked file is
+/// seen by the guest under the name of the link's target.
+pub fn resolve(inputs: &[Input]) -> Result<Vec<Source>, DatasetError> {
+    let mut sources = Vec::new();
+    for input in inputs {
+        let places = places(input)
+            .map_err(|error| DatasetError(format!("input '{}': {}", input.name, error.0)))?;
+        let only = places.len() == 1;
+        for (index, place) in places.into_iter().enumerate() {
+            let guest = match only {
+                true => format!("{GUEST_INPUTS}/{}", input.name),
+                false => format!("{GUEST_INPUTS}/{}/{index}", input.name),
+            };
+            let (root, pattern) = match place {
+                Place::Folder(root) => (root, None),
+                Place::Glob(root, glob) => (root, Some(glob)),
+                Place::Files(root, names) => (root, Some(of_names(&names))),
+            };
+            sources.push(Source { dataset: input.name.clone(), root, guest, pattern });
+        }
+    }
+    check_size(&sources)?;
+    Ok(sources)
+}
+
+fn check_size(sources: &[Source]) -> Result<(), DatasetError> {
+    if sources.len() > MAX_SOURCES {
+        return fail!(
+            "the inputs name {} different folders and globs, and at most {MAX_SOURCES} can be \
+             read: name a folder above them or a glob over them, as in data/**/*.csv",
+            sources.len(),
+        );
+    }
+    let names = sources.iter().map(|source| {
+        source.root.as_os_str().len() + source.pattern.as_ref().map_or(0, String::len)
+    });
+    let bytes: usize = names.sum();
+    if bytes > MAX_NAMES {
+        return fail!(
+            "the names of the files that the inputs list take {bytes} bytes, and at most \
+             {MAX_NAMES} can be sent to a worker: name their folder or a glob instead, as in \
+             data/*.csv"
+        );
+    }
+    Ok(())
+}
+
+/// What a path of an input is.
+#[derive(Debug)]
+enum Place {
+    Folder(PathBuf),
+    Glob(PathBuf, String),
+    /// Names of files in a folder.
+    Files(PathBuf, BTreeSet<String>),
+}
+
+/// What the input's paths are, in their order; files of one folder where the first of them stands.
+fn places(input: &Input) -> Result<Vec<Place>, DatasetError> {
+    let mut places: Vec<Place> = Vec::new();
+    let mut folders: HashMap<PathBuf, usize> = HashMap::new();
+    for path in &input.paths {
+        match find(path)? {
+            Place::Files(root, names) => {
+                let at = *folders.entry(root.clone()).or_insert(places.len());
+                match places.get_mut(at) {
+                    Some(Place::Files(_, known)) => known.extend(names),
+                    _ => places.push(Place::Files(root, names)),
+                }
+            }
+            place => places.push(place),
+        }
+    }
+    Ok(places)
+}
+
+/// Whether files in `folder`, or below it, could belong to the source, now or once they are there.
+/// The folder's path is absolute and without links. Fails if the source's pattern is no glob.
+pub fn reaches(source: &Source, folder: &Path) -> Result<bool, DatasetError> {
+    let Ok(below) = folder.strip_prefix(&source.root) else { return Ok(false) };
+    let pattern = Pattern::new(source.pattern.as_deref())?;
+    Ok(below.iter().enumerate().all(|(depth, name)| pattern.enters(name.as_bytes(), depth)))
+}
+
+fn find(path: &str) -> Result<Place, DatasetError> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if is_missing(&error) && is_glob(path) => return find_glob(path),
+        Err(error) => return fail!("{}", explain(path, &error)),
+    };
+    if metadata.is_dir() {
+        let root = real(path)?;
+        return match fs::read_dir(&root) {
+            Ok(_) => Ok(Place::Folder(root)),
+            Err(error) => fail!("{}", explain(path, &error)),
+        };
+    }
+    if !metadata.is_file() {
+        return fail!(
+            "{path} is neither a file nor a folder but a device, fifo or socket; inputs are read \
+             from files"
+        );
+    }
+    if let Err(error) = File::open(path) {
+        return fail!("{}", explain(path, &error));
+    }
+    let file = real(path)?;
+    match (file.parent(), file.file_name().and_then(|name| name.to_str())) {
+        (Some(parent), Some(name)) => {
+            Ok(Place::Files(parent.to_owned(), BTreeSet::from([name.to_owned()])))
+        }
+        _ => fail!("{path} has no usable file name"),
+    }
+}
+
+/// Takes the part before the first folder or name with a wildcard for the root.
+fn find_glob(path: &str) -> Result<Place, DatasetError> {
+    let mut start = 0;
+    for part in path.split_inclusive('/') {
+        if is_glob(part) {
+            break;
+        }
+        start += part.len();
+    }
+    let (folder, glob) = path.split_at(start);
+    let folder = if folder.is_empty() { "." } else { folder };
+    Pattern::new(Some(glob))?;
+    match fs::metadata(folder) {
+        Ok(metadata) if metadata.is_dir() => {}
+        Ok(_) => return fail!("the glob {path} cannot match: {folder} is no folder"),
+        Err(error) => return fail!("the glob {path} cannot match: {}", explain(folder, &error)),
+    }
+    match fs::read_dir(folder) {
+        Ok(_) => Ok(Place::Glob(real(folder)?, glob.to_owned())),
+        Err(error) => fail!("the glob {path} cannot be used: {}", explain(folder, &error)),
+    }
+}
+
+/// The path without links. Must be UTF-8, as it travels to other processes and into reports.
+fn real(path: &str) -> Result<PathBuf, DatasetError> {
+    match fs::canonicalize(path) {
+        Ok(real) if real.to_str().is_some() => Ok(real),
+        Ok(real) => fail!("{path} leads to {real:?}, a name that is not UTF-8; rename it"),
+        Err(error) => fail!("{}", explain(path, &error)),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// What keeps a path from being used, with what to check.
+fn explain(path: &str, error: &io::Error) -> String {
+    match error.kind() {
+        _ if is_missing(error) => match first_missing(Path::new(path)) {
+            Some(missing) if missing != Path::new(path) => {
+                format!("{path} is not there: there is no {}; check the path", missing.display())
+            }
+            _ => format!("{path} is not there; check the path"),
+        },
+        ErrorKind::PermissionDenied => format!(
+            "{path} may not be read by this user; check its permissions and those of the folders \
+             above it"
+        ),
+        _ => format!("{path} cannot be read: {error}"),
+    }
+}
+
+/// The topmost part of the path that is not there.
+fn first_missing(path: &Path) -> Option<&Path> {
+    path.ancestors().take_while(|part| fs::symlink_metadata(part).is_err()).last()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insta::assert_snapshot;
+
+    fn input(paths: &[String]) -> Vec<Input> {
+        vec![Input { name: "data".to_owned(), paths: paths.to_vec() }]
+    }
+
+    struct Tree(tempfile::TempDir);
+
+    impl Tree {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            fs::create_dir_all(dir.path().join("in/a")).unwrap();
+            for file in ["in/x.csv", "in/a/y[1].csv", "in/z*.csv"] {
+                fs::write(dir.path().join(file), "1\n").unwrap();
+            }
+            Self(dir)
+        }
+
+        fn path(&self, path: &str) -> String {
+            format!("{}/{path}", self.0.path().display())
+        }
+
+        fn one(&self, path: &str) -> (String, Option<String>) {
+            let sources = resolve(&input(&[self.path(path)])).unwrap();
+            let root = sources[0].root.to_str().unwrap();
+            let base = fs::canonicalize(self.0.path()).unwrap();
+            let root = root.strip_prefix(base.to_str().unwrap()).unwrap().to_owned();
+            (root, sources[0].pattern.clone())
+        }
+
+        fn error(&self, path: &str) -> String {
+            let error = resolve(&input(&[self.path(path)])).unwrap_err();
+            error.to_string().replace(self.0.path().to_str().unwrap(), "/d")
+        }
+    }
+
+    #[test]
+    fn folders_files_and_globs_are_found() {
+        let tree = Tree::new();
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(tree.one("in"), ("/in".to_owned(), None));
+        assert_eq!(tree.one("in/a/../"), ("/in".to_owned(), None));
+        assert_eq!(tree.one("in/x.csv"), ("/in".to_owned(), some("x.csv")));
+        assert_eq!(tree.one("in/a/y[1].csv"), ("/in/a".to_owned(), some("y[[]1[]].csv")));
+        assert_eq!(tree.one("in/z*.csv"), ("/in".to_owned(), some("z[*].csv")));
+        assert_eq!(tree.one("in/*.csv"), ("/in".to_owned(), some("*.csv")));
+        assert_eq!(tree.one("in/**/y*"), ("/in".to_owned(), some("**/y*")));
+        assert_eq!(tree.one("in/a?/b/*.csv"), ("/in".to_owned(), some("a?/b/*.csv")));
+    }
+
+    #[test]
+    fn links_named_by_the_job_are_followed() {
+        let tree = Tree::new();
+        std::os::unix::fs::symlink("in/x.csv", tree.path("latest.csv")).unwrap();
+        std::os::unix::fs::symlink("in/a", tree.path("dir")).unwrap();
+        assert_eq!(tree.one("latest.csv"), ("/in".to_owned(), Some("x.csv".to_owned())));
+        assert_eq!(tree.one("dir"), ("/in/a".to_owned(), None));
+    }
+
+    #[test]
+    fn guests_see_one_folder_for_each_path() {
+        let tree = Tree::new();
+        let one = resolve(&input(&[tree.path("in")])).unwrap();
+        assert_eq!(one[0].guest, "/inputs/data");
+        let two = resolve(&input(&[tree.path("in"), tree.path("in/a/*")])).unwrap();
+        let guests: Vec<_> = two.iter().map(|source| source.guest.as_str()).collect();
+        assert_eq!(guests, ["/inputs/data/0", "/inputs/data/1"]);
+        assert!(two.iter().all(|source| source.dataset == "data"));
+    }
+
+    #[test]
+    fn files_of_one_folder_are_one_source() {
+        let tree = Tree::new();
+        fs::write(tree.path("in/o,k.csv"), "1\n").unwrap();
+        let paths = ["in/x.csv", "in/a/y[1].csv", "in", "in/z*.csv", "in/x.csv", "in/o,k.csv"];
+        let sources = resolve(&input(&paths.map(|path| tree.path(path)))).unwrap();
+        let sources: Vec<_> = sources
+            .iter()
+            .map(|source| (source.guest.as_str(), source.pattern.as_deref().unwrap_or_default()))
+            .collect();
+        let list = "{o[,]k.csv,x.csv,z[*].csv}";
+        let expected =
+            [("/inputs/data/0", list), ("/inputs/data/1", "y[[]1[]].csv"), ("/inputs/data/2", "")];
+        assert_eq!(sources, expected);
+        let two = resolve(&input(&[tree.path("in/x.csv"), tree.path("in/z*.csv")])).unwrap();
+        assert_eq!((two.len(), two[0].guest.as_str()), (1, "/inputs/data"));
+    }
+
+    #[test]
+    fn too_many_are_refused() {
+        let tree = Tree::new();
+        let many = input(&vec![tree.path("in"); 257]);
+        assert_snapshot!(resolve(&many).unwrap_err(), @"the inputs name 257 different folders and globs, and at most 256 can be read: name a folder above them or a glob over them, as in data/**/*.csv");
+        assert_eq!(resolve(&input(&vec![tree.path("in"); 256])).unwrap().len(), 256);
+        let mut sources = resolve(&input(&[tree.path("in")])).unwrap();
+        sources[0].pattern = Some("x".repeat(9 << 20));
+        let root = sources[0].root.as_os_str().len();
+        let error = check_size(&sources).unwrap_err().to_string();
+        assert_snapshot!(error.replace(&((9 << 20) + root).to_string(), "N"), @"the names of the files that the inputs list take N bytes, and at most 8388608 can be sent to a worker: name their folder or a glob instead, as in data/*.csv");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told() {
+        let tree = Tree::new();
+        assert_snapshot!(tree.error("in/nope.csv"), @"input 'data': /d/in/nope.csv is not there; check the path");
+        assert_snapshot!(tree.error("im/x.csv"), @"input 'data': /d/im/x.csv is not there: there is no /d/im; check the path");
+        assert_snapshot!(tree.error("im/b/*.csv"), @"input 'data': the glob /d/im/b/*.csv cannot match: /d/im/b/ is not there: there is no /d/im; check the path");
+        assert_snapshot!(tree.error("in/x.csv/*"), @"input 'data': the glob /d/in/x.csv/* cannot match: /d/in/x.csv/ is not there; check the path");
+        assert_snapshot!(tree.error("in/[a"), @r#"input 'data': "[a" is no glob: unclosed character class; missing ']'"#);
+        let socket = std::os::unix::net::UnixListener::bind(tree.path("socket")).unwrap();
+        assert_snapshot!(tree.error("socket"), @"input 'data': /d/socket is neither a file nor a folder but a device, fifo or socket; inputs are read from files");
+        drop(socket);
+    }
+}

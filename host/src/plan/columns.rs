@@ -1,0 +1,39 @@
+//! Tells people what was inferred of an input's columns, and what of it may not be meant.
+
+use crate::dataset::csv::Inferred;
+
+/// Columns that are told whatever their type.
+const SHOWN: usize = 20;
+
+/// One line about the columns, and one more if the delimiter seems to be another.
+pub(super) fn notices(input: &str, inferred: &Inferred) -> Vec<String> {
+    let columns = &inferred.format.columns;
+    if columns.is_empty() {
+        return Vec::new();
+    }
+    let mut told = Vec::new();
+    for (index, (column, doubt)) in columns.iter().zip(&inferred.doubts).enumerate() {
+        match doubt {
+            Some(doubt) => told.push(format!("{} {} ({doubt})", column.name, column.kind)),
+            None if index < SHOWN => told.push(format!("{} {}", column.name, column.kind)),
+            None => {}
+        }
+    }
+    let more = match columns.len() - told.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let doubtful = inferred.doubts.iter().any(Option::is_some);
+    let remedy = if doubtful { "; set schema to fix types" } else { "" };
+    let mut notices = vec![format!("columns of input {input}: {}{more}{remedy}", told.join(", "))];
+    if let [only] = columns.as_slice()
+        && let Some(other) = only.name.chars().find(|c| matches!(c, ',' | ';' | '\t'))
+    {
+        let (name, used) = (&only.name, char::from(inferred.format.csv.delimiter));
+        notices.push(format!(
+            "input {input} has a single column, {name:?}, as its delimiter is {used:?}; if there \
+             are several, set delimiter to {other:?}"
+        ));
+    }
+    notices
+}

@@ -1,0 +1,48 @@
+//! Mini-batches of files, and of nothing.
+
+use super::sender::Sender;
+use super::{PlanError, refuse};
+use crate::dataset::Listing;
+use crate::model::{Source, Work};
+use crate::protocol::FromPlanner;
+
+/// Groups of `count` files that follow each other in one source; what is left at a source's end is
+/// a smaller group.
+pub(super) fn plan_files(
+    sources: &[Source],
+    count: u64,
+    sender: &mut Sender<'_>,
+) -> Result<(), PlanError> {
+    if count == 0 {
+        return refuse!("mini_batch_size must be at least 1 file");
+    }
+    sender.send(FromPlanner::Tables(Vec::new()))?;
+    for (index, source) in (0..).zip(sources) {
+        let mut listing = Listing::new(source)?;
+        let mut group = Vec::new();
+        loop {
+            let file = listing.next_file()?;
+            for notice in listing.take_notices() {
+                sender.notice(notice)?;
+            }
+            let ended = file.is_none();
+            group.extend(file);
+            if group.len() as u64 >= count || (ended && !group.is_empty()) {
+                sender.add(index, Work::Files(std::mem::take(&mut group)))?;
+            }
+            if ended {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `count` mini-batches without data.
+pub(super) fn plan_void(count: u64, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+    sender.send(FromPlanner::Tables(Vec::new()))?;
+    for _ in 0..count {
+        sender.add(0, Work::Void)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! Cutting inputs into mini-batches, in a process of its own: planning looks inside files that
+//! nobody vouches for. `files` and `tables` cut, `columns` tells of inferred columns, `sender` groups descriptors into messages. Imports
+//! `dataset`, `protocol` and below.
+
+mod columns;
+mod files;
+mod sender;
+mod tables;
+
+use crate::dataset::DatasetError;
+use crate::process::{die_with_parent, limit};
+use crate::protocol::{
+    Cut, FrameError, FromPlanner, MAX_FRAME, PROTOCOL_VERSION, PlanRequest, encode, read_frame,
+};
+use rustix::process::Resource;
+use sender::Sender;
+use std::io::{self, Write};
+
+/// Bytes of memory that the planner may write to. A folder of ten million files takes about two
+/// gigabytes.
+const MEMORY_BYTES: u64 = 16 << 30;
+
+/// What ends planning early.
+#[derive(Debug, thiserror::Error)]
+enum PlanError {
+    /// The inputs, or the request, cannot be used.
+    #[error(transparent)]
+    Input(#[from] DatasetError),
+    /// Nobody takes the plan any more.
+    #[error(transparent)]
+    Output(#[from] io::Error),
+}
+
+/// A [`PlanError`] for people, from a format string.
+macro_rules! refuse {
+    ($($argument:tt)*) => {
+        Err($crate::plan::PlanError::Input($crate::dataset::DatasetError(format!($($argument)*))))
+    };
+}
+use refuse;
+
+/// Plans, handing each message to `emit` as soon as it is known. What is wrong with the inputs is a
+/// message too; only an error of `emit` is an error, and stops planning.
+pub fn plan(
+    request: &PlanRequest,
+    emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
+) -> io::Result<()> {
+    match plan_all(request, &mut Sender::new(emit)) {
+        Ok(()) => emit(FromPlanner::Finished),
+        Err(PlanError::Input(error)) => emit(FromPlanner::Failed(error.to_string())),
+        Err(PlanError::Output(error)) => Err(error),
+    }
+}
+
+fn plan_all(request: &PlanRequest, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+    if request.protocol != PROTOCOL_VERSION {
+        return refuse!(
+            "the planner speaks version {PROTOCOL_VERSION} of the protocol, the leader version {}: \
+             the program was replaced while a job ran; start the job again",
+            request.protocol,
+        );
+    }
+    match &request.cut {
+        Cut::Files { count } => files::plan_files(&request.sources, *count, sender)?,
+        Cut::Csv { bytes, formats, full_inference } => {
+            let inputs = tables::group(&request.sources, formats)?;
+            tables::plan_tables(&inputs, *bytes, *full_inference, sender)?;
+        }
+        Cut::Void { count } => files::plan_void(*count, sender)?,
+    }
+    sender.close()?;
+    Ok(())
+}
+
+/// The planner process: a [`PlanRequest`] on standard input, messages to standard output. Fails if
+/// there is no request that it understands, or if the leader stops listening. It is killed when the
+/// thread that started it ends.
+pub fn serve() -> io::Result<()> {
+    die_with_parent()?;
+    limit(Resource::Data, MEMORY_BYTES);
+    limit(Resource::Core, 0);
+    let request: Option<PlanRequest> =
+        read_frame(&mut io::stdin().lock(), &mut Vec::new()).map_err(io::Error::other)?;
+    let Some(request) = request else {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "no plan was asked for"));
+    };
+    serve_request(&request, &mut io::stdout().lock())
+}
+
+fn serve_request(request: &PlanRequest, out: &mut impl Write) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    plan(request, &mut |message| {
+        bytes.clear();
+        match encode(&message, &mut bytes) {
+            Ok(()) => {}
+            Err(FrameError::Io(error)) => return Err(error),
+            Err(error) => {
+                let text = format!("the plan cannot be sent (at most {MAX_FRAME} bytes): {error}");
+                return Err(io::Error::other(text));
+            }
+        }
+        out.write_all(&bytes)?;
+        out.flush()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Numbers descriptors and groups them into messages.
+
+use super::{PlanError, refuse};
+use crate::model::{MiniBatch, MiniBatchId, Work};
+use crate::protocol::FromPlanner;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Descriptors in a message, at most.
+const GROUP: usize = 64;
+/// Bytes of file names in a message, about.
+const GROUP_BYTES: usize = 64 << 10;
+/// The longest that a descriptor waits for others, as long as others come.
+const GROUP_TIME: Duration = Duration::from_millis(5);
+/// Bytes of file names in one mini-batch, at most; a message must hold it.
+const MINI_BATCH_BYTES: usize = 12 << 20;
+/// Notices that are told one by one.
+const NOTICES: u64 = 20;
+
+/// Hands messages to the leader.
+pub(super) struct Sender<'a> {
+    emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>,
+    next_id: u64,
+    pending: Vec<MiniBatch>,
+    pending_bytes: usize,
+    sent_at: Option<Instant>,
+    notices: u64,
+}
+
+impl<'a> Sender<'a> {
+    pub(super) fn new(emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>) -> Self {
+        Self { emit, next_id: 0, pending: Vec::new(), pending_bytes: 0, sent_at: None, notices: 0 }
+    }
+
+    /// Sends a message that is no mini-batch.
+    pub(super) fn send(&mut self, message: FromPlanner) -> io::Result<()> {
+        (self.emit)(message)
+    }
+
+    /// Sends a notice; after many, just counts them.
+    pub(super) fn notice(&mut self, text: String) -> io::Result<()> {
+        self.notices += 1;
+        if self.notices <= NOTICES { self.send(FromPlanner::Notice(text)) } else { Ok(()) }
+    }
+
+    /// Adds the next mini-batch. The first goes out at once, so that work can begin; later ones in
+    /// groups.
+    pub(super) fn add(&mut self, source: u32, work: Work) -> Result<(), PlanError> {
+        let bytes = match &work {
+            Work::Files(files) => files.iter().map(|file| file.len() + 8).sum(),
+            Work::Csv(slice) => slice.file.len() + 32,
+            Work::Void => 1,
+        };
+        if bytes > MINI_BATCH_BYTES {
+            return refuse!(
+                "mini_batch_size is too large: the names of one mini-batch's files take {bytes} \
+                 bytes, and at most {MINI_BATCH_BYTES} can be sent to a worker; choose fewer files"
+            );
+        }
+        if self.pending_bytes + bytes > MINI_BATCH_BYTES {
+            self.flush()?;
+        }
+        self.pending.push(MiniBatch { id: MiniBatchId(self.next_id), source, work });
+        self.next_id += 1;
+        self.pending_bytes += bytes;
+        let waited = self.sent_at.is_none_or(|sent| sent.elapsed() >= GROUP_TIME);
+        if waited || self.pending.len() >= GROUP || self.pending_bytes >= GROUP_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Sends the mini-batches that wait.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        if !self.pending.is_empty() {
+            let group = std::mem::take(&mut self.pending);
+            self.pending_bytes = 0;
+            self.send(FromPlanner::MiniBatches(group))?;
+            self.sent_at = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Sends what waits, and how many notices were not told.
+    pub(super) fn close(&mut self) -> io::Result<()> {
+        self.flush()?;
+        match self.notices.saturating_sub(NOTICES) {
+            0 => Ok(()),
+            more => self.send(FromPlanner::Notice(format!("… and {more} more notices like these"))),
+        }
+    }
+}

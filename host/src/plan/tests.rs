@@ -1,0 +1,312 @@
+use super::*;
+use crate::model::{
+    Column, ColumnType, CsvFormat, CsvSlice, Input, MiniBatch, MiniBatchId, Source, TableFormat,
+    Work,
+};
+use crate::protocol::decode;
+use insta::assert_snapshot;
+use std::fs;
+use std::path::PathBuf;
+
+struct Tree(tempfile::TempDir);
+
+impl Tree {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            let path = dir.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Self(dir)
+    }
+
+    fn root(&self) -> PathBuf {
+        self.0.path().canonicalize().unwrap()
+    }
+
+    /// A source of the dataset for all files below `folder`.
+    fn source(&self, dataset: &str, folder: &str) -> Source {
+        Source {
+            dataset: dataset.to_owned(),
+            root: self.root().join(folder),
+            guest: format!("/inputs/{dataset}"),
+            pattern: None,
+        }
+    }
+
+    fn clean(&self, text: &str) -> String {
+        text.replace(self.root().to_str().unwrap(), "/d")
+    }
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    tables: Vec<TableFormat>,
+    groups: Vec<usize>,
+    mini_batches: Vec<MiniBatch>,
+    notices: Vec<String>,
+    /// What was said of inferred columns.
+    columns: Vec<String>,
+}
+
+/// The plan, after checks that hold for every plan; or the words of its failure.
+fn planned(sources: Vec<Source>, cut: Cut) -> Result<Plan, String> {
+    let request = PlanRequest { protocol: PROTOCOL_VERSION, sources, cut };
+    let mut messages = Vec::new();
+    plan(&request, &mut |message| {
+        messages.push(message);
+        Ok(())
+    })
+    .unwrap();
+    let last = messages.pop().unwrap();
+    if let FromPlanner::Failed(text) = last {
+        return Err(text);
+    }
+    assert_eq!(last, FromPlanner::Finished);
+    let mut plan = Plan::default();
+    for (index, message) in messages.into_iter().enumerate() {
+        match message {
+            FromPlanner::Tables(tables) => {
+                assert_eq!(index, 0);
+                plan.tables = tables;
+            }
+            FromPlanner::MiniBatches(group) => {
+                plan.groups.push(group.len());
+                plan.mini_batches.extend(group);
+            }
+            FromPlanner::Notice(text) if text.contains("column") => plan.columns.push(text),
+            FromPlanner::Notice(text) => plan.notices.push(text),
+            message => panic!("{message:?}"),
+        }
+    }
+    for (id, mini_batch) in (0..).zip(&plan.mini_batches) {
+        assert_eq!(mini_batch.id, MiniBatchId(id));
+    }
+    Ok(plan)
+}
+
+fn tables(sources: Vec<Source>, bytes: u64, columns: Option<Vec<Column>>) -> Result<Plan, String> {
+    let formats = vec![(CsvFormat::default(), columns); sources.len()];
+    planned(sources, Cut::Csv { bytes, formats, full_inference: false })
+}
+
+fn slices(plan: &Plan) -> Vec<(u32, &str, u64, u64)> {
+    let slices = plan.mini_batches.iter().map(|mini_batch| match &mini_batch.work {
+        Work::Csv(slice) => (mini_batch.source, slice.file.as_str(), slice.offset, slice.rows),
+        work => panic!("{work:?}"),
+    });
+    slices.collect()
+}
+
+#[test]
+fn files_are_grouped_within_their_source() {
+    let tree = Tree::new(&[("a/1", ""), ("a/2", ""), ("a/3/x", ""), ("b/1", "")]);
+    let sources = vec![tree.source("one", "a"), tree.source("one", "b"), tree.source("two", "a")];
+    let plan = planned(sources, Cut::Files { count: 2 }).unwrap();
+    let work: Vec<_> = plan
+        .mini_batches
+        .iter()
+        .map(|mini_batch| match &mini_batch.work {
+            Work::Files(files) => format!("{}: {}", mini_batch.source, files.join(" ")),
+            work => panic!("{work:?}"),
+        })
+        .collect();
+    assert_eq!(work, ["0: 1 2", "0: 3/x", "1: 1", "2: 1 2", "2: 3/x"]);
+    assert!(plan.tables.is_empty() && plan.notices.is_empty());
+    assert_eq!(plan.groups[0], 1, "the first goes out at once");
+}
+
+#[test]
+fn listed_files_are_grouped_like_all_others() {
+    let names: Vec<String> = (0..700).map(|index| format!("a/{index:03}")).collect();
+    let files: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
+    let tree = Tree::new(&files);
+    let paths = names.iter().map(|name| tree.root().join(name).display().to_string());
+    let input = Input { name: "one".to_owned(), paths: paths.collect() };
+    let sources = crate::dataset::resolve(&[input]).unwrap();
+    assert_eq!(sources.len(), 1);
+    let plan = planned(sources, Cut::Files { count: 50 }).unwrap();
+    assert_eq!(plan.mini_batches.len(), 14);
+    assert!(plan.mini_batches.iter().all(|it| it.planned_items() == 50));
+}
+
+#[test]
+fn void_mini_batches_are_counted_and_grouped() {
+    let plan = planned(Vec::new(), Cut::Void { count: 1000 }).unwrap();
+    assert_eq!(plan.mini_batches.len(), 1000);
+    assert!(plan.mini_batches.iter().all(|it| it.work == Work::Void && it.source == 0));
+    assert_eq!(plan.groups[0], 1);
+    assert!(plan.groups.iter().all(|&group| group <= 64));
+    assert!(planned(Vec::new(), Cut::Void { count: 0 }).unwrap().mini_batches.is_empty());
+}
+
+#[test]
+fn tables_are_cut_within_their_files() {
+    let tree = Tree::new(&[
+        ("a/1.csv", "x,y\n1,a\n2,b\n3,c\n"),
+        ("a/2.csv", "x,y\n4,d"),
+        ("b/3.csv", "x,y\r\n5,e\r\n"),
+        ("c/4.csv", "z\n1.5\n"),
+    ]);
+    let sources = vec![tree.source("one", "a"), tree.source("one", "b"), tree.source("two", "c")];
+    let plan = tables(sources, 5, None).unwrap();
+    assert_eq!(
+        slices(&plan),
+        [
+            (0, "1.csv", 4, 2),
+            (0, "1.csv", 12, 1),
+            (0, "2.csv", 4, 1),
+            (1, "3.csv", 5, 1),
+            (2, "4.csv", 2, 1)
+        ]
+    );
+    assert_eq!(plan.tables.len(), 3);
+    assert_eq!(plan.tables[0], plan.tables[1]);
+    let column = |name: &str, kind| Column { name: name.to_owned(), kind };
+    assert_eq!(plan.tables[0].columns[0], column("x", ColumnType::Int64));
+    assert_eq!(plan.tables[2].columns, [column("z", ColumnType::Float64)]);
+    assert_eq!(plan.notices, [""; 0]);
+}
+
+#[test]
+fn odd_files_are_noticed() {
+    let tree = Tree::new(&[
+        ("a/1.csv", ""),
+        ("a/2.csv", "x\n"),
+        ("a/3.csv", "x\n1\n"),
+        ("a/4.csv", "x\n\"open\n"),
+        ("a/5.csv", "\u{feff}\r\n"),
+    ]);
+    let plan = tables(vec![tree.source("one", "a")], 100, None).unwrap();
+    assert_eq!(plan.mini_batches.len(), 2);
+    assert_snapshot!(tree.clean(&plan.notices.join("\n")), @r"
+    /d/a/1.csv is empty and gives no mini-batch
+    /d/a/2.csv holds a header and no rows and gives no mini-batch
+    /d/a/4.csv ends within a quoted field; a quote may be missing, and everything behind the one that opened the field was taken for its text
+    /d/a/5.csv is empty and gives no mini-batch
+    ");
+}
+
+#[test]
+fn many_notices_are_counted() {
+    let files: Vec<_> = (0..50).map(|index| (format!("a/{index}.csv"), "x\n")).collect();
+    let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    let tree = Tree::new(&files);
+    let plan = tables(vec![tree.source("one", "a")], 100, None).unwrap();
+    assert_eq!(plan.notices.len(), 21);
+    assert_eq!(plan.notices[20], "… and 30 more notices like these");
+    assert!(plan.mini_batches.is_empty());
+}
+
+#[test]
+fn headers_must_agree() {
+    let tree = Tree::new(&[("a/1.csv", "x,y\n1,2\n"), ("a/2.csv", "y,x\n1,2\n")]);
+    let error = tables(vec![tree.source("one", "a")], 100, None).unwrap_err();
+    assert_snapshot!(tree.clean(&error), @"/d/a/2.csv: the header does not fit /d/a/1.csv; expected 2 columns: x, y; found 2 columns: y, x: give them the same columns in the same order, or make them inputs of jobs of their own");
+    let given = |names: [&str; 2]| {
+        let names = names.iter();
+        let columns =
+            names.map(|name| Column { name: (*name).to_owned(), kind: ColumnType::String });
+        tables(vec![tree.source("one", "a")], 100, Some(columns.collect()))
+    };
+    assert_snapshot!(tree.clean(&given(["x", "z"]).unwrap_err()), @"/d/a/1.csv: the header does not fit the schema in the job file; expected 2 columns: x, z; found 2 columns: x, y: give them the same columns in the same order, or make them inputs of jobs of their own");
+    assert!(given(["x", "y"]).unwrap_err().contains("2.csv"));
+    fs::remove_file(tree.root().join("a/2.csv")).unwrap();
+    assert_eq!(given(["x", "y"]).unwrap().tables[0].columns[0].kind, ColumnType::String);
+}
+
+#[test]
+fn bad_requests_are_refused_in_words() {
+    let tree = Tree::new(&[("a/1.csv", "x,y\n1,2\n")]);
+    let sources = vec![tree.source("one", "a")];
+    let plan_with = |csv: CsvFormat| {
+        let cut = Cut::Csv { bytes: 10, formats: vec![(csv, None)], full_inference: true };
+        planned(sources.clone(), cut)
+    };
+    let quote = CsvFormat { delimiter: b'"', ..CsvFormat::default() };
+    assert_snapshot!(plan_with(quote).unwrap_err(), @r#"input 'one': '"' cannot be the delimiter; use one ASCII character that is no quote or line end, such as ',', ';' or a tab"#);
+    assert_eq!(plan_with(CsvFormat::default()).unwrap().mini_batches.len(), 1);
+    let error = planned(sources.clone(), Cut::Files { count: 0 }).unwrap_err();
+    assert_snapshot!(error, @"mini_batch_size must be at least 1 file");
+    let missing = vec![tree.source("one", "b")];
+    let error = planned(missing, Cut::Files { count: 1 }).unwrap_err();
+    assert_snapshot!(tree.clean(&error), @"input 'one': cannot list /d/b: No such file or directory (os error 2)");
+    let mut messages = Vec::new();
+    let request = PlanRequest { protocol: 0, sources, cut: Cut::Void { count: 1 } };
+    plan(&request, &mut |message| {
+        messages.push(message);
+        Ok(())
+    })
+    .unwrap();
+    let [FromPlanner::Failed(error)] = messages.as_slice() else { panic!("{messages:?}") };
+    assert_snapshot!(error, @"the planner speaks version 1 of the protocol, the leader version 0: the program was replaced while a job ran; start the job again");
+}
+
+#[test]
+fn a_leader_that_stops_listening_ends_planning() {
+    let request = PlanRequest {
+        protocol: PROTOCOL_VERSION,
+        sources: Vec::new(),
+        cut: Cut::Void { count: u64::MAX },
+    };
+    let mut calls = 0;
+    let error = plan(&request, &mut |_| {
+        calls += 1;
+        if calls == 3 { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    })
+    .unwrap_err();
+    assert_eq!((calls, error.kind()), (3, io::ErrorKind::BrokenPipe));
+}
+
+#[test]
+fn names_that_no_message_could_hold_are_refused() {
+    let mut emit = |_| Ok(());
+    let mut sender = Sender::new(&mut emit);
+    let files = vec!["x".repeat(200); 70_000];
+    let error = sender.add(0, Work::Files(files)).unwrap_err();
+    assert_snapshot!(error, @"mini_batch_size is too large: the names of one mini-batch's files take 14560000 bytes, and at most 12582912 can be sent to a worker; choose fewer files");
+}
+
+#[test]
+fn messages_are_framed() {
+    let tree = Tree::new(&[("a/1.csv", "x\n1\n")]);
+    let cut =
+        Cut::Csv { bytes: 10, formats: vec![(CsvFormat::default(), None)], full_inference: false };
+    let sources = vec![tree.source("one", "a")];
+    let request = PlanRequest { protocol: PROTOCOL_VERSION, sources, cut };
+    let mut out = Vec::new();
+    serve_request(&request, &mut out).unwrap();
+    let mut seen = Vec::new();
+    let mut rest = out.as_slice();
+    while let Some((length, body)) = rest.split_first_chunk::<4>() {
+        let (body, after) = body.split_at(u32::from_le_bytes(*length) as usize);
+        seen.push(decode::<FromPlanner>(body).unwrap());
+        rest = after;
+    }
+    let slice = CsvSlice { file: "1.csv".to_owned(), offset: 2, length: 2, first_line: 2, rows: 1 };
+    let mini_batch = MiniBatch { id: MiniBatchId(0), source: 0, work: Work::Csv(slice) };
+    assert!(matches!(&seen[0], FromPlanner::Tables(tables) if tables.len() == 1));
+    assert!(matches!(&seen[1], FromPlanner::Notice(columns) if columns.contains("x int64")));
+    assert_eq!(seen[2..], [FromPlanner::MiniBatches(vec![mini_batch]), FromPlanner::Finished]);
+}
+
+#[test]
+fn what_was_inferred_is_told() {
+    let tree = Tree::new(&[
+        (
+            "a/1.csv",
+            "id,x,y,z\n1,oops,2026-01-02,a\n\n2,5.5,,\n3,7,2026-01-03,b\n4,8,2026-13-45,3\n",
+        ),
+        ("b/1.csv", "id;x\n1;2\n"),
+    ]);
+    let plan = tables(vec![tree.source("a", "a"), tree.source("b", "b")], 100, None).unwrap();
+    assert_snapshot!(plan.columns.join("\n"), @r#"
+    columns of input a: id int64, x string (1.csv, line 2: "oops" is no float64), y string (1.csv, line 6: "2026-13-45" is no date), z string; set schema to fix types
+    columns of input b: id;x string
+    input b has a single column, "id;x", as its delimiter is ','; if there are several, set delimiter to ';'
+    "#);
+    let columns = vec![Column { name: "id;x".to_owned(), kind: ColumnType::String }];
+    let plan = tables(vec![tree.source("b", "b")], 100, Some(columns)).unwrap();
+    assert_eq!(plan.columns.len(), 0, "the job file says it");
+}
