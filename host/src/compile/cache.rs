@@ -1,0 +1,380 @@
+//! Compiled code on disk.
+//!
+//! Loading compiled code is as good as running it, so the folder must belong to its user alone, and
+//! is opened once: all names below are relative to that open folder. An entry is the compiled code
+//! followed by a trailer with its SHA-256. It is written to a temporary file and renamed, so that
+//! a reader sees all of it or nothing, whatever is killed and however many compile at once.
+
+use super::{CompileError, child, engine};
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
+use sha2::{Digest, Sha256};
+use std::fs::{DirBuilder, File};
+use std::hash::{Hash, Hasher};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// Marks the trailer, and its version.
+const MAGIC: &[u8; 8] = b"SMCODE01";
+const TRAILER: usize = MAGIC.len() + 32;
+/// Temporary files of killed compilers are removed after this time.
+const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Compiled components, in a folder that its owner alone can use.
+#[derive(Debug)]
+pub struct Cache {
+    dir: Dir,
+    path: PathBuf,
+    program: PathBuf,
+}
+
+/// Compiled code, checked.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The open file; map this, not its path.
+    pub file: File,
+    /// SHA-256 of the entry script's file, in hex.
+    pub digest: String,
+    /// Whether it was there already.
+    pub cached: bool,
+}
+
+impl Cache {
+    /// Opens or makes the cache: `dir`, else `$SANDMILL_CACHE_DIR`, else below the user's cache
+    /// folder (`$XDG_CACHE_HOME/sandmill` or `~/.cache/sandmill`). `program` is the sandmill binary
+    /// to run for compiling.
+    ///
+    /// # Errors
+    /// If the folder cannot be made, or somebody else could write into it.
+    pub fn open(dir: Option<&Path>, program: &Path) -> Result<Self, CompileError> {
+        let path = match dir {
+            Some(dir) => dir.to_owned(),
+            None => default_dir(|name| std::env::var_os(name)).ok_or_else(|| {
+                CompileError::new(
+                    "there is no place for the cache of compiled code: none of SANDMILL_CACHE_DIR, \
+                     XDG_CACHE_HOME and HOME is set. Set SANDMILL_CACHE_DIR to a folder of yours",
+                )
+            })?,
+        };
+        let fail = |error: io::Error| {
+            CompileError::new(format!(
+                "the cache of compiled code {} cannot be used: {error}. Name another folder in \
+                 SANDMILL_CACHE_DIR",
+                path.display()
+            ))
+        };
+        if !path.is_dir() {
+            if let Some(parent) = path.parent() {
+                std::fs::create_dir_all(parent).map_err(fail)?;
+            }
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(fail(error));
+                }
+                _ => {}
+            }
+        }
+        let opened = Dir::open_ambient_dir(&path, ambient_authority()).map_err(fail)?;
+        check_private(&opened.dir_metadata().map_err(fail)?, &path)?;
+        let cache = Self { dir: opened, path, program: program.to_owned() };
+        cache.remove_stale();
+        Ok(cache)
+    }
+
+    /// Compiles a component, or a core module with WIT metadata, in a child process, unless the
+    /// cache has it. Checks first that it keeps the contract. `fuel`: with fuel counting. `say` gets
+    /// a line for people before a compilation, which may take many seconds.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is no entry script (the text says why), or the cache cannot be
+    /// written.
+    pub fn prepare(
+        &self,
+        entry_script: &Path,
+        fuel: bool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Compiled, CompileError> {
+        let fail = |error: io::Error| {
+            CompileError::new(format!(
+                "the entry script {} cannot be read: {error}",
+                entry_script.display()
+            ))
+        };
+        let mut source = File::open(entry_script).map_err(fail)?;
+        if !source.metadata().map_err(fail)?.is_file() {
+            return Err(CompileError::new(format!(
+                "the entry script {} is no regular file; name a component (.wasm), a core module \
+                 (.wasm) or a guest crate's folder",
+                entry_script.display()
+            )));
+        }
+        let digest = hex(&hash_to_end(&mut source).map_err(fail)?);
+        let name = format!("{digest}-{}", engine_key(fuel)?);
+        if let Some(file) = self.lookup(&name) {
+            return Ok(Compiled { file, digest, cached: true });
+        }
+        say(&format!("compiling {} (once; the result is kept)", entry_script.display()));
+        source.seek(SeekFrom::Start(0)).map_err(fail)?;
+        let temporary = Temporary::create(&self.dir).map_err(|error| self.write_error(&error))?;
+        child::compile(&self.program, source, &temporary.file, &digest, fuel)
+            .map_err(|error| CompileError(format!("{}: {error}", entry_script.display())))?;
+        let file = temporary.publish(&name).map_err(|error| self.write_error(&error))?;
+        Ok(Compiled { file, digest, cached: false })
+    }
+
+    /// The SHA-256 of an entry script's file, in hex: what `entry_script_digest` pins.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn digest(entry_script: &Path) -> Result<String, CompileError> {
+        let hash = File::open(entry_script).and_then(|mut file| hash_to_end(&mut file));
+        hash.map(|hash| hex(&hash)).map_err(|error| {
+            let path = entry_script.display();
+            CompileError::new(format!("the entry script {path} cannot be read: {error}"))
+        })
+    }
+
+    /// The entry of that name, if it is there, ours and whole.
+    fn lookup(&self, name: &str) -> Option<File> {
+        let mut file = self.dir.open(name).ok()?;
+        let metadata = file.metadata().ok()?;
+        if !metadata.is_file() || check_private(&metadata, Path::new(name)).is_err() {
+            return None;
+        }
+        is_whole(&mut file, metadata.len()).ok()?.then(|| file.into_std())
+    }
+
+    fn write_error(&self, error: &io::Error) -> CompileError {
+        CompileError::new(format!(
+            "compiled code cannot be written to the cache {}: {error}. Make room there, or name \
+             another folder in SANDMILL_CACHE_DIR",
+            self.path.display()
+        ))
+    }
+
+    fn remove_stale(&self) {
+        let Ok(entries) = self.dir.entries() else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let stale = name.to_string_lossy().starts_with("tmp-")
+                && entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|at| {
+                    SystemTime::now().duration_since(at.into_std()).is_ok_and(|age| age > STALE)
+                });
+            if stale {
+                // Somebody else may have removed it; either way it is gone.
+                let _ = self.dir.remove_file(&name);
+            }
+        }
+    }
+}
+
+/// A file that vanishes unless it is published.
+struct Temporary<'a> {
+    dir: &'a Dir,
+    name: String,
+    file: File,
+}
+
+impl<'a> Temporary<'a> {
+    fn create(dir: &'a Dir) -> io::Result<Self> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("tmp-{}-{count}", std::process::id());
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create_new(true).mode(0o600);
+            match dir.open_with(&name, &options) {
+                Ok(file) => return Ok(Self { dir, name, file: file.into_std() }),
+                // Left over from a process that had the same id.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Adds the trailer, makes it durable and gives it its name.
+    fn publish(self, name: &str) -> io::Result<File> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(0))?;
+        let digest = hash_to_end(&mut file)?;
+        file.write_all(MAGIC)?;
+        file.write_all(&digest)?;
+        file.sync_all()?;
+        self.dir.rename(&self.name, self.dir, name)?;
+        // Opened again for reading alone: what a worker maps, it must not be able to change.
+        Ok(self.dir.open(name)?.into_std())
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        // After publishing there is no such file any more.
+        let _ = self.dir.remove_file(&self.name);
+    }
+}
+
+fn default_dir(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("SANDMILL_CACHE_DIR")
+        .or_else(|| set("XDG_CACHE_HOME").map(|dir| dir.join("sandmill")))
+        .or_else(|| set("HOME").map(|dir| dir.join(".cache/sandmill")))
+}
+
+fn check_private(metadata: &cap_std::fs::Metadata, path: &Path) -> Result<(), CompileError> {
+    let user = rustix::process::geteuid().as_raw();
+    if metadata.uid() != user {
+        return Err(CompileError::new(format!(
+            "the cache of compiled code {} belongs to user {}, not to you (user {user}), who could \
+             put any code into it. Name a folder of yours in SANDMILL_CACHE_DIR",
+            path.display(),
+            metadata.uid()
+        )));
+    }
+    let mode = metadata.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(CompileError::new(format!(
+            "the cache of compiled code {} is open to others (mode {mode:03o}), who could put any \
+             code into it. Close it with `chmod 700`, or name another folder in SANDMILL_CACHE_DIR",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a file's trailer fits what is before it. Leaves the file at its end.
+fn is_whole(file: &mut (impl Read + Seek), length: u64) -> io::Result<bool> {
+    let Some(code) = length.checked_sub(TRAILER as u64) else { return Ok(false) };
+    let digest = hash_to_end(&mut Read::by_ref(file).take(code))?;
+    let mut trailer = [0; TRAILER];
+    file.read_exact(&mut trailer)?;
+    Ok(trailer[..MAGIC.len()] == *MAGIC && trailer[MAGIC.len()..] == digest)
+}
+
+/// SHA-256 of what is left in `reader`, without holding it in memory.
+fn hash_to_end(reader: &mut impl Read) -> io::Result<[u8; 32]> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => return Ok(hash.finalize().into()),
+            Ok(count) => hash.update(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Lower-case hex.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Hex SHA-256.
+pub(super) fn digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// A name for everything about the engine that compiled code depends on: version, settings,
+/// processor.
+fn engine_key(fuel: bool) -> Result<String, CompileError> {
+    struct Feed(Sha256);
+    impl Hasher for Feed {
+        fn write(&mut self, bytes: &[u8]) {
+            self.0.update(bytes);
+        }
+        fn finish(&self) -> u64 {
+            0
+        }
+    }
+    let engine = engine(fuel)
+        .map_err(|error| CompileError::new(format!("the engine cannot start: {error:#}")))?;
+    let mut feed = Feed(Sha256::new());
+    MAGIC.hash(&mut feed);
+    engine.precompile_compatibility_hash().hash(&mut feed);
+    Ok(hex(&feed.0.finalize()[..16]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn temporary_cache() -> (tempfile::TempDir, Cache) {
+        let root = tempfile::tempdir().expect("temporary folder");
+        let cache = Cache::open(Some(&root.path().join("cache")), Path::new("/nonexistent"));
+        (root, cache.expect("opens"))
+    }
+
+    #[test]
+    fn the_folder_is_private() {
+        let (root, cache) = temporary_cache();
+        let path = root.path().join("cache");
+        let mode = std::fs::metadata(&path).expect("is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        drop(cache);
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).expect("chmod");
+        let error = Cache::open(Some(&path), Path::new("/nonexistent")).expect_err("refused");
+        assert!(error.to_string().contains("open to others (mode 777)"), "{error}");
+    }
+
+    #[test]
+    fn entries_are_taken_only_when_whole() {
+        let (root, cache) = temporary_cache();
+        let temporary = Temporary::create(&cache.dir).expect("creates");
+        (&temporary.file).write_all(b"compiled code").expect("writes");
+        temporary.publish("entry").expect("publishes");
+        assert!(cache.lookup("entry").is_some());
+        assert!(cache.lookup("other").is_none());
+        let path = root.path().join("cache/entry");
+        let whole = std::fs::read(&path).expect("reads");
+        for (damage, bytes) in [
+            ("half written", whole[..whole.len() / 2].to_vec()),
+            ("empty", Vec::new()),
+            ("changed", [b"C", &whole[1..]].concat()),
+        ] {
+            std::fs::write(&path, bytes).expect("writes");
+            assert!(cache.lookup("entry").is_none(), "{damage}");
+        }
+        std::fs::write(&path, &whole).expect("writes");
+        assert!(cache.lookup("entry").is_some());
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o622)).expect("chmod");
+        assert!(cache.lookup("entry").is_none(), "others could have written it");
+    }
+
+    #[test]
+    fn nothing_stays_behind_when_compiling_fails() {
+        let (root, cache) = temporary_cache();
+        let script = root.path().join("script.wasm");
+        std::fs::write(&script, b"\0asm").expect("writes");
+        let error =
+            cache.prepare(&script, false, &mut |_| ()).expect_err("there is no such program");
+        assert!(error.to_string().contains("/nonexistent"), "{error}");
+        assert_eq!(std::fs::read_dir(root.path().join("cache")).expect("lists").count(), 0);
+        let error =
+            cache.prepare(root.path(), false, &mut |_| ()).expect_err("a folder").to_string();
+        assert!(error.contains("no regular file"), "{error}");
+    }
+
+    #[test]
+    fn fuel_has_its_own_entries() {
+        assert_ne!(engine_key(true), engine_key(false));
+        assert_eq!(engine_key(true), engine_key(true));
+    }
+
+    #[test]
+    fn the_environment_names_the_folder() {
+        let from = |pairs: &'static [(&str, &str)]| {
+            default_dir(move |name| {
+                pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())
+            })
+        };
+        assert_eq!(from(&[]), None);
+        assert_eq!(from(&[("HOME", "/h")]), Some("/h/.cache/sandmill".into()));
+        assert_eq!(from(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]), Some("/x/sandmill".into()));
+        let all = from(&[("HOME", "/h"), ("XDG_CACHE_HOME", ""), ("SANDMILL_CACHE_DIR", "/s")]);
+        assert_eq!(all, Some("/s".into()));
+    }
+}

@@ -1,0 +1,253 @@
+//! From a guest crate's folder, or a core module's file, to a component's file. This runs the
+//! crate's own build scripts, so it is for one's own code only.
+
+use super::toolchain::Toolchain;
+use super::{CompileError, componentize, identify};
+use crate::compile::Artifact;
+use serde_json::Value;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// Builds a guest crate into a component file and returns its path, below the crate's target
+/// folder. `say` gets lines for people. What is up to date is not built again.
+///
+/// # Errors
+/// If there is no crate, no toolchain for WebAssembly, the build fails (the text ends with what the
+/// compiler said), or it does not give exactly one library of type `cdylib`.
+pub fn build_guest_crate(
+    folder: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<PathBuf, CompileError> {
+    let mut components = build(folder, false, say)?;
+    match (components.pop(), components.len()) {
+        (Some(component), 0) => Ok(component),
+        (Some(_), more) => Err(CompileError::new(format!(
+            "the crate in {} gives {} components, and an entry script is one: name the folder of \
+             one crate",
+            folder.display(),
+            more + 1
+        ))),
+        (None, _) => Err(no_library(folder)),
+    }
+}
+
+/// Builds all examples of a crate that are of type `cdylib` and returns their components' files, in
+/// no particular order.
+///
+/// # Errors
+/// As [`build_guest_crate`].
+pub fn build_guest_examples(
+    folder: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<Vec<PathBuf>, CompileError> {
+    build(folder, true, say)
+}
+
+/// Makes a component of a core module's file, beside it: `x.wasm` becomes `x.component.wasm`. A
+/// file that is a component already is returned as it is.
+///
+/// # Errors
+/// If the file cannot be read, is no module with WIT metadata, or the result cannot be written.
+pub fn build_module(path: &Path) -> Result<PathBuf, CompileError> {
+    let at = |error: io::Error| CompileError::new(format!("{}: {error}", path.display()));
+    let inside = |error: CompileError| CompileError(format!("{}: {error}", path.display()));
+    let bytes = std::fs::read(path).map_err(at)?;
+    if identify(&bytes).map_err(inside)? == Artifact::Component {
+        return Ok(path.to_owned());
+    }
+    let target = path.with_extension("component.wasm");
+    let component = componentize(bytes).map_err(inside)?;
+    // Times do not tell whether it is this module's: a module may be put back that is older.
+    if std::fs::read(&target).is_ok_and(|there| there == component) {
+        return Ok(target);
+    }
+    // Renamed into place, so that nobody sees half of it.
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    std::fs::write(&temporary, component)
+        .and_then(|()| std::fs::rename(&temporary, &target))
+        .map_err(|error| {
+            let _ = std::fs::remove_file(&temporary);
+            CompileError::new(format!("{} cannot be written: {error}", target.display()))
+        })?;
+    Ok(target)
+}
+
+fn build(
+    folder: &Path,
+    examples: bool,
+    say: &mut dyn FnMut(&str),
+) -> Result<Vec<PathBuf>, CompileError> {
+    let manifest = folder.join("Cargo.toml");
+    if !manifest.is_file() {
+        return Err(CompileError::new(format!(
+            "{} is no guest crate: it has no Cargo.toml. `sandmill new NAME` makes one",
+            folder.display()
+        )));
+    }
+    // Cargo calls the manifest by its real path in what it prints.
+    let manifest = manifest.canonicalize().map_err(|error| {
+        CompileError::new(format!("{} cannot be opened: {error}", manifest.display()))
+    })?;
+    let toolchain = Toolchain::find(folder)?;
+    let mut command = toolchain.cargo_build(folder);
+    command
+        .args(examples.then_some("--examples"))
+        // Without colours, or no line would start with its words.
+        .args(["--message-format=json-render-diagnostics", "--color=never"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut cargo = command.spawn().map_err(|error| {
+        CompileError::new(format!("cargo, which builds guest crates, cannot be run: {error}"))
+    })?;
+    // One thread for each pipe, or a full one would block cargo.
+    let stdout = cargo.stdout.take();
+    let kind = if examples { "example" } else { "cdylib" };
+    let reader = std::thread::spawn(move || artifacts(stdout, &manifest, kind));
+    let errors = cargo.stderr.take().map_or_else(Vec::new, |stderr| tell(stderr, say));
+    let status = cargo.wait();
+    let modules = reader.join().unwrap_or_default();
+    if !status.is_ok_and(|status| status.success()) {
+        let reason = if errors.is_empty() {
+            "cargo ended without saying why".to_owned()
+        } else {
+            errors.join("\n")
+        };
+        return Err(CompileError::new(format!(
+            "the guest crate in {} does not build for {}:\n{reason}",
+            folder.display(),
+            toolchain.target(),
+        )));
+    }
+    errors.iter().for_each(|line| say(line));
+    modules.iter().map(|module| build_module(module)).collect()
+}
+
+/// Hands cargo's lines to `say` up to the first error, and returns that and what follows: it becomes
+/// the text of our error, and need not be read twice.
+fn tell(stderr: impl Read, say: &mut dyn FnMut(&str)) -> Vec<String> {
+    let mut errors = Vec::new();
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        if errors.is_empty() && !line.starts_with("error") {
+            say(&line);
+        } else {
+            errors.push(line);
+        }
+    }
+    errors
+}
+
+fn no_library(folder: &Path) -> CompileError {
+    CompileError::new(format!(
+        "the crate in {} gives no component: its Cargo.toml needs\n[lib]\ncrate-type = [\"cdylib\"]",
+        folder.display()
+    ))
+}
+
+/// The WebAssembly files among cargo's messages that belong to the crate itself and are of the
+/// wanted kind of target.
+fn artifacts(stdout: Option<impl Read>, manifest: &Path, kind: &str) -> Vec<PathBuf> {
+    let Some(stdout) = stdout else { return Vec::new() };
+    let mut files = Vec::new();
+    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+        let has = |field: &str, wanted: &str| {
+            message["target"][field].as_array().is_some_and(|all| all.iter().any(|v| v == wanted))
+        };
+        if message["reason"] == "compiler-artifact"
+            && message["manifest_path"].as_str().is_some_and(|path| Path::new(path) == manifest)
+            && has("kind", kind)
+            && has("crate_types", "cdylib")
+        {
+            let names = message["filenames"].as_array().into_iter().flatten();
+            files.extend(
+                names.filter_map(Value::as_str).filter(|n| n.ends_with(".wasm")).map(PathBuf::from),
+            );
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::testing;
+
+    #[test]
+    fn picks_the_crates_own_libraries() {
+        let line = |manifest: &str, kind: &str, types: &str, file: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"{manifest}","target":{{"kind":["{kind}"],"crate_types":["{types}"]}},"filenames":["{file}"]}}"#
+            )
+        };
+        let output = [
+            "not json".to_owned(),
+            line("/dep/Cargo.toml", "cdylib", "cdylib", "/t/dep.wasm"),
+            line("/own/Cargo.toml", "cdylib", "cdylib", "/t/own.wasm"),
+            line("/own/Cargo.toml", "example", "cdylib", "/t/examples/a.wasm"),
+            line("/own/Cargo.toml", "example", "bin", "/t/examples/b.wasm"),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ]
+        .join("\n");
+        let found = |kind| artifacts(Some(output.as_bytes()), Path::new("/own/Cargo.toml"), kind);
+        assert_eq!(found("cdylib"), [PathBuf::from("/t/own.wasm")]);
+        assert_eq!(found("example"), [PathBuf::from("/t/examples/a.wasm")]);
+    }
+
+    #[test]
+    fn a_module_is_made_into_a_component_once() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("guest.wasm");
+        std::fs::write(&path, testing::module("run-only", testing::RUN_EMPTY)).expect("writes");
+        let component = build_module(&path).expect("has metadata");
+        assert_eq!(component, folder.path().join("guest.component.wasm"));
+        let written = std::fs::metadata(&component).and_then(|m| m.modified()).expect("is there");
+        assert_eq!(build_module(&path).as_ref(), Ok(&component));
+        let again = std::fs::metadata(&component).and_then(|m| m.modified()).expect("is there");
+        assert_eq!(written, again, "nothing changed, so nothing is written");
+        assert_eq!(build_module(&component).as_ref(), Ok(&component));
+        let stale =
+            componentize(testing::module("run-only", "RUN unreachable)")).expect("a module");
+        let fresh = std::fs::read(&component).expect("reads");
+        assert_ne!(stale, fresh);
+        std::fs::write(&component, stale).expect("writes");
+        assert_eq!(build_module(&path).as_ref(), Ok(&component));
+        assert_eq!(
+            std::fs::read(&component).expect("reads"),
+            fresh,
+            "the newer file was another module's"
+        );
+        assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 2);
+    }
+
+    #[test]
+    fn what_cargo_says_is_told_once() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        std::fs::create_dir(folder.path().join("src")).expect("makes a folder");
+        let write = |file: &str, text: &str| {
+            std::fs::write(folder.path().join(file), text).expect("writes");
+        };
+        write(
+            "Cargo.toml",
+            "[package]\nname = \"broken\"\nedition = \"2024\"\n[lib]\ncrate-type = \
+             [\"cdylib\"]\n[workspace]\n",
+        );
+        write("src/lib.rs", "pub fn f() -> u8 { missing() }");
+        let mut said = Vec::new();
+        let error = build_guest_crate(folder.path(), &mut |line| said.push(line.to_owned()))
+            .expect_err("does not compile");
+        let text = error.to_string();
+        assert_eq!(text.matches("cannot find function `missing`").count(), 1, "{text}");
+        let said = said.join("\n");
+        assert!(said.contains("Compiling broken") && !said.contains("missing"), "{said}");
+        assert_eq!(tell(&b"a\nerror: x\n --> y\n"[..], &mut |_| {}), ["error: x", " --> y"]);
+    }
+
+    #[test]
+    fn a_folder_without_a_crate_is_refused() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let error = build_guest_crate(folder.path(), &mut |_| {}).expect_err("no crate");
+        assert!(error.to_string().contains("it has no Cargo.toml"), "{error}");
+    }
+}

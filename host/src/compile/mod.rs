@@ -1,0 +1,44 @@
+//! From a guest crate, core module or component to compiled code in a cache.
+//!
+//! - `engine`: the one place that configures the engine;
+//! - `artifact`: what a file is, and from a core module to a component;
+//! - `contract`: whether a component keeps the contract of `wit/`, in words;
+//! - `cache`: compiled code on disk; `child`: the process that compiles;
+//! - `toolchain`, `guest_crate`: from a guest crate's folder to its component.
+//!
+//! Imports `model` only.
+
+mod artifact;
+mod cache;
+mod child;
+mod contract;
+mod engine;
+mod guest_crate;
+#[cfg(test)]
+pub(crate) mod testing;
+mod toolchain;
+mod wit_text;
+
+pub use artifact::{Artifact, componentize, identify};
+pub use cache::{Cache, Compiled};
+#[cfg(test)]
+pub(crate) use child::compile_here;
+pub use child::{COMPILE_COMMAND, serve_compile};
+pub use contract::{
+    Entry, ImportVerdict, Names, check_names, find_entry, judge_import, read_names,
+};
+pub use engine::{MAX_WASM_STACK, engine};
+pub use guest_crate::{build_guest_crate, build_guest_examples, build_module};
+pub use wit_text::describe_function;
+
+/// What went wrong, for people, complete.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CompileError(pub String);
+
+impl CompileError {
+    /// An error with this text.
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}

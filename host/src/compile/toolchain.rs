@@ -1,0 +1,108 @@
+//! Which Rust toolchain can build a guest on this machine, and how it is to be called.
+
+use super::CompileError;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A way to build guests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Toolchain {
+    /// rustc knows `wasm32-wasip2`: its linker writes components.
+    Rustup,
+    /// The distribution's rustc with the library's source and wasi-libc: core modules come out.
+    Distribution {
+        /// The linker for WebAssembly.
+        linker: PathBuf,
+    },
+}
+
+const WASI_LIBC: &str = "/usr/lib/wasm32-wasi";
+const SYSTEM_RUSTC: &str = "/usr/bin/rustc";
+
+impl Toolchain {
+    /// Finds a toolchain for a crate in `folder` (which may name its own rustc).
+    pub(super) fn find(folder: &Path) -> Result<Self, CompileError> {
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let sysroot = ask(Command::new(rustc).current_dir(folder).args(["--print", "sysroot"]));
+        if sysroot.as_ref().is_some_and(|root| root.join("lib/rustlib/wasm32-wasip2").is_dir()) {
+            return Ok(Self::Rustup);
+        }
+        Self::distribution(sysroot.as_deref()).ok_or_else(|| {
+            CompileError::new(
+                "no Rust toolchain here can build an entry script for WebAssembly. With rustup: \
+                 `rustup target add wasm32-wasip2`. On Debian and Ubuntu without rustup's \
+                 servers: `apt-get install rustc-web rust-web-src wasi-libc lld`",
+            )
+        })
+    }
+
+    fn distribution(sysroot: Option<&Path>) -> Option<Self> {
+        let system = ask(Command::new(SYSTEM_RUSTC).args(["--print", "sysroot"]))?;
+        let source = system.join("lib/rustlib/src/rust/library/std");
+        if !source.is_dir() || !Path::new(WASI_LIBC).join("crt1-reactor.o").is_file() {
+            return None;
+        }
+        Some(Self::Distribution { linker: linker(sysroot)? })
+    }
+
+    /// The target's name.
+    pub(super) fn target(&self) -> &'static str {
+        match self {
+            Self::Rustup => "wasm32-wasip2",
+            Self::Distribution { .. } => "wasm32-wasip1",
+        }
+    }
+
+    /// `cargo build` for this toolchain, in `folder`.
+    pub(super) fn cargo_build(&self, folder: &Path) -> Command {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command
+            .current_dir(folder)
+            .args(["build", "--release", "--target", self.target()])
+            // They would hide the flags below; they are meant for the machine's own programs.
+            .env_remove("RUSTFLAGS")
+            .env_remove("CARGO_ENCODED_RUSTFLAGS");
+        match self {
+            Self::Rustup => {
+                command
+                    .arg("--config")
+                    .arg(r#"target.wasm32-wasip2.rustflags=["-C", "target-feature=+simd128"]"#);
+            }
+            Self::Distribution { linker } => {
+                let flags = format!(
+                    r#"target.wasm32-wasip1.rustflags=["-L", "native={WASI_LIBC}", "-C", "link-self-contained=no", "-C", "link-arg={WASI_LIBC}/crt1-reactor.o", "-C", "target-feature=+simd128"]"#
+                );
+                let linker =
+                    format!("target.wasm32-wasip1.linker={:?}", linker.display().to_string());
+                command
+                    .env("RUSTC", SYSTEM_RUSTC)
+                    .env("RUSTC_BOOTSTRAP", "1")
+                    .args(["-Z", "build-std=std,panic_abort", "--config", &flags])
+                    .args(["--config", &linker]);
+            }
+        }
+        command
+    }
+}
+
+fn linker(sysroot: Option<&Path>) -> Option<PathBuf> {
+    let mut candidates = vec![PathBuf::from("/usr/bin/rust-lld")];
+    if let Some(hosts) = sysroot.map(|root| root.join("lib/rustlib"))
+        && let Ok(hosts) = std::fs::read_dir(hosts)
+    {
+        candidates.extend(hosts.flatten().map(|host| host.path().join("bin/rust-lld")));
+    }
+    let on_path = |name: &str| {
+        let paths = std::env::var_os("PATH")?;
+        std::env::split_paths(&paths).map(|dir| dir.join(name)).find(|path| path.is_file())
+    };
+    candidates.into_iter().find(|path| path.is_file()).or_else(|| on_path("wasm-ld"))
+}
+
+/// The one line that a command prints, as a path; none if it fails.
+fn ask(command: &mut Command) -> Option<PathBuf> {
+    let output = command.output().ok()?;
+    let line = String::from_utf8(output.stdout).ok()?;
+    (output.status.success() && !line.trim().is_empty()).then(|| PathBuf::from(line.trim()))
+}

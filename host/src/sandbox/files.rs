@@ -1,0 +1,247 @@
+//! Reading whole files for the guest, under the same grants as WASI's files. One file costs an
+//! open, a stat, a read and a close.
+
+use super::types::FileBytes;
+use crate::model::{ByteSize, Mount};
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+/// Bytes of a path.
+const PATH_LIMIT: usize = 4096;
+
+/// The folders that a guest sees, open.
+pub(super) struct Files {
+    /// The longest guest paths first.
+    mounts: Vec<(String, Dir)>,
+    limit: ByteSize,
+}
+
+impl Files {
+    /// Opens the folders of `mounts`.
+    ///
+    /// # Errors
+    /// The first mount that cannot be opened, and why.
+    pub(super) fn open(mounts: &[Mount], limit: ByteSize) -> Result<Self, (&Mount, io::Error)> {
+        let mut opened = Vec::with_capacity(mounts.len());
+        for mount in mounts {
+            let dir = Dir::open_ambient_dir(&mount.host, ambient_authority());
+            let guest = mount.guest.trim_end_matches('/').to_owned();
+            opened.push((guest, dir.map_err(|error| (mount, error))?));
+        }
+        opened.sort_by_key(|(guest, _)| std::cmp::Reverse(guest.len()));
+        Ok(Self { mounts: opened, limit })
+    }
+
+    /// The bytes of the file at a guest path.
+    ///
+    /// # Errors
+    /// Why it cannot be read, for the guest.
+    pub(super) fn read(&self, path: &str) -> Result<FileBytes, String> {
+        if path.len() > PATH_LIMIT {
+            return Err(format!("the path is longer than {PATH_LIMIT} bytes"));
+        }
+        let mut file = self.open_file(path)?;
+        let at = |error: &io::Error| format!("{path}: {}", words(error));
+        let metadata = file.metadata().map_err(|error| at(&error))?;
+        if !metadata.is_file() {
+            return Err(format!("{path}: it is no regular file"));
+        }
+        if metadata.len() > self.limit.0 {
+            return Err(format!(
+                "{path}: it has {} bytes, more than limits.read allows ({})",
+                metadata.len(),
+                self.limit
+            ));
+        }
+        let mut bytes = FileBytes::new();
+        let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+        read_all(&mut file, size, self.limit, bytes.buffer()).map_err(|error| at(&error))?;
+        Ok(bytes)
+    }
+
+    fn open_file(&self, path: &str) -> Result<File, String> {
+        if !path.starts_with('/') {
+            return Err(format!("{path:?} is no absolute path"));
+        }
+        if path.contains('\0') {
+            return Err(format!("{path:?} holds a null character"));
+        }
+        let found = self.mounts.iter().find_map(|(guest, dir)| {
+            let inside = path.strip_prefix(guest.as_str())?;
+            let inside = if inside.is_empty() { inside } else { inside.strip_prefix('/')? };
+            Some((dir, inside.trim_start_matches('/')))
+        });
+        let Some((dir, inside)) = found else {
+            return Err(format!("{path}: it lies outside of the folders that were granted"));
+        };
+        if inside.is_empty() {
+            return Err(format!("{path}: it is no regular file"));
+        }
+        let mut options = OpenOptions::new();
+        // A fifo would otherwise wait for a writer, and a device for who knows what.
+        options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        dir.open_with(Path::new(inside), &options)
+            .map_err(|error| format!("{path}: {}", words(&error)))
+    }
+}
+
+/// Reads to the end into an empty `buffer`. `size` is what the file had when it was opened; with
+/// room for one byte more, one read call finds its end too.
+fn read_all(file: &mut File, size: usize, limit: ByteSize, buffer: &mut Vec<u8>) -> io::Result<()> {
+    buffer.try_reserve(size.saturating_add(1)).map_err(|_| ErrorKind::OutOfMemory)?;
+    let limit = usize::try_from(limit.0).unwrap_or(usize::MAX);
+    loop {
+        let room = buffer.capacity() - buffer.len();
+        let count = match rustix::io::read(&*file, rustix::buffer::spare_capacity(buffer)) {
+            Ok(count) => count,
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        if buffer.len() > limit {
+            return Err(io::Error::other("it grew beyond limits.read while it was read"));
+        }
+        if count == 0 || count < room && buffer.len() >= size {
+            return Ok(());
+        }
+        if buffer.len() == buffer.capacity() {
+            // It grew while it was read; the rest, in larger and larger steps.
+            let rest = (limit - buffer.len()) as u64;
+            Read::by_ref(file).take(rest.saturating_add(1)).read_to_end(buffer)?;
+        }
+    }
+}
+
+fn words(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "there is no such file".into(),
+        ErrorKind::NotADirectory => "a part of its path is no folder".into(),
+        ErrorKind::IsADirectory => "it is a folder".into(),
+        ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+            // What cap-std says of `..` and links that lead out.
+            "it lies outside of the folders that were granted".into()
+        }
+        ErrorKind::PermissionDenied => "it may not be read".into(),
+        // A socket, or a device without a driver.
+        _ if error.raw_os_error() == Some(libc::ENXIO) => "it is no regular file".into(),
+        _ if error.raw_os_error() == Some(libc::ELOOP) => "its links go round in a circle".into(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn files(limit: u64) -> (tempfile::TempDir, Files) {
+        let root = tempfile::tempdir().expect("temporary folder");
+        let path = |name: &str| root.path().join(name);
+        for folder in ["in/sub", "in/nested", "other"] {
+            std::fs::create_dir_all(path(folder)).expect("creates");
+        }
+        for (name, text) in [("in/a.txt", "alpha"), ("in/sub/b.txt", ""), ("other/c.txt", "gamma")]
+        {
+            std::fs::write(path(name), text).expect("writes");
+        }
+        std::fs::write(path("secret.txt"), "secret").expect("writes");
+        symlink("a.txt", path("in/inside")).expect("links");
+        symlink("../secret.txt", path("in/outside")).expect("links");
+        symlink("/proc/self/environ", path("in/environ")).expect("links");
+        symlink("/proc/self/root", path("in/root")).expect("links");
+        symlink("circle", path("in/circle")).expect("links");
+        let fifo = path("in/fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .expect("makes a fifo");
+        std::os::unix::net::UnixListener::bind(path("in/socket")).expect("binds");
+        let mount = |host: &str, guest: &str| Mount {
+            host: path(host),
+            guest: guest.into(),
+            writable: false,
+        };
+        let mounts = [mount("in", "/inputs/x"), mount("other", "/inputs/x/nested/deep")];
+        let files = Files::open(&mounts, ByteSize(limit)).map_err(|(_, e)| e).expect("opens");
+        (root, files)
+    }
+
+    #[test]
+    fn reads_what_was_granted() {
+        let (_root, files) = files(5);
+        let read = |path: &str| files.read(path).map(|mut bytes| bytes.buffer().clone());
+        assert_eq!(read("/inputs/x/a.txt"), Ok(b"alpha".to_vec()));
+        assert_eq!(read("/inputs/x/inside"), Ok(b"alpha".to_vec()));
+        assert_eq!(read("/inputs/x//./sub/../a.txt"), Ok(b"alpha".to_vec()));
+        assert_eq!(read("/inputs/x/sub/b.txt"), Ok(Vec::new()));
+        assert_eq!(read("/inputs/x/nested/deep/c.txt"), Ok(b"gamma".to_vec()));
+    }
+
+    #[test]
+    fn refuses_everything_else() {
+        let (_root, files) = files(1 << 20);
+        let mut table = String::new();
+        for path in [
+            "/inputs/x/missing",
+            "/inputs/x/../secret.txt",
+            "/inputs/x/sub/../../secret.txt",
+            "/inputs/x/outside",
+            "/inputs/x/environ",
+            "/inputs/x/root/etc/passwd",
+            "/inputs/x/circle",
+            "/inputs/x/fifo",
+            "/inputs/x/socket",
+            "/inputs/x/sub",
+            "/inputs/x/",
+            "/inputs/x",
+            "/inputs/xy",
+            "/inputs/x/a.txt/b",
+            "/inputs/x/nul\0",
+            "/proc/self/environ",
+            "/etc/passwd",
+            "a.txt",
+            "",
+        ] {
+            let error = files.read(path).map(|_| ()).expect_err(path);
+            table += &format!("{error}\n");
+        }
+        insta::assert_snapshot!(table, @r#"
+        /inputs/x/missing: there is no such file
+        /inputs/x/../secret.txt: it lies outside of the folders that were granted
+        /inputs/x/sub/../../secret.txt: it lies outside of the folders that were granted
+        /inputs/x/outside: it lies outside of the folders that were granted
+        /inputs/x/environ: it lies outside of the folders that were granted
+        /inputs/x/root/etc/passwd: it lies outside of the folders that were granted
+        /inputs/x/circle: its links go round in a circle
+        /inputs/x/fifo: it is no regular file
+        /inputs/x/socket: it is no regular file
+        /inputs/x/sub: it is no regular file
+        /inputs/x/: it is no regular file
+        /inputs/x: it is no regular file
+        /inputs/xy: it lies outside of the folders that were granted
+        /inputs/x/a.txt/b: a part of its path is no folder
+        "/inputs/x/nul\0" holds a null character
+        /proc/self/environ: it lies outside of the folders that were granted
+        /etc/passwd: it lies outside of the folders that were granted
+        "a.txt" is no absolute path
+        "" is no absolute path
+        "#);
+        let error = files.read(&format!("/{}", "x".repeat(5000))).map(|_| ()).expect_err("long");
+        assert_eq!(error, "the path is longer than 4096 bytes");
+    }
+
+    #[test]
+    fn a_file_over_the_limit_is_refused() {
+        let (_root, files) = files(4);
+        let error = files.read("/inputs/x/a.txt").map(|_| ()).expect_err("too large");
+        assert_eq!(
+            error,
+            "/inputs/x/a.txt: it has 5 bytes, more than limits.read allows (4 bytes)"
+        );
+    }
+}

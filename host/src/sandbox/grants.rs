@@ -1,0 +1,75 @@
+//! What a guest may see and use, and the WASI context that is made of it.
+
+use super::sink::Sink;
+use crate::model::{Failure, FailureKind, Limits, LoggingLevel, Mount};
+use std::fmt::Display;
+use std::path::PathBuf;
+use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
+
+/// All that a guest may see and use.
+#[derive(Clone, Debug)]
+pub struct Grants {
+    /// Folders.
+    pub mounts: Vec<Mount>,
+    /// The program's arguments, its name first.
+    pub arguments: Vec<String>,
+    /// Its environment.
+    pub environment: Vec<(String, String)>,
+    /// `host.agent-name`.
+    pub agent_name: String,
+    /// `host.node-id`.
+    pub node_id: String,
+    /// `host.log-dir`, a guest path.
+    pub log_dir: String,
+    /// `host.output-dir`, a guest path.
+    pub output_dir: String,
+    /// `host.source-dir`, a guest path.
+    pub source_dir: Option<String>,
+    /// `host.gpu-index`.
+    pub gpu_index: Option<u32>,
+    /// What `host.log` is cut at.
+    pub logging_level: LoggingLevel,
+    /// The budget.
+    pub limits: Limits,
+    /// Where stdout goes, as a file of the host; made at the first byte.
+    pub stdout: PathBuf,
+    /// Where stderr goes.
+    pub stderr: PathBuf,
+    /// Where `host.log` goes.
+    pub log: PathBuf,
+}
+
+/// The WASI context: just what was granted, nothing of the host's own environment, no network.
+pub(super) fn wasi(grants: &Grants, stderr: &Sink) -> Result<WasiCtx, Failure> {
+    let mut builder = WasiCtxBuilder::new();
+    builder
+        .args(&grants.arguments)
+        .envs(&grants.environment)
+        .stdout(Sink::new(grants.stdout.clone()))
+        .stderr(stderr.clone())
+        .allow_tcp(false)
+        .allow_udp(false)
+        .allow_ip_name_lookup(false)
+        // A worker has nothing else to do while its guest reads a file. Must come before the
+        // folders, which remember it.
+        .allow_blocking_current_thread(true);
+    for mount in &grants.mounts {
+        let permissions = if mount.writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
+        builder
+            .preopened_dir(&mount.host, &mount.guest, permissions)
+            .map_err(|error| cannot_open(mount, &error))?;
+    }
+    Ok(builder.build())
+}
+
+/// The failure of a folder that cannot be opened.
+pub(super) fn cannot_open(mount: &Mount, error: &dyn Display) -> Failure {
+    Failure::new(
+        FailureKind::HostFault,
+        format!(
+            "the folder {}, which the entry script is to see as {}, cannot be opened: {error}",
+            mount.host.display(),
+            mount.guest
+        ),
+    )
+}

@@ -1,0 +1,219 @@
+//! One instance of an entry script, and the calls into it.
+
+use super::clock::Timers;
+use super::program::{Exports, set_fuel};
+use super::state::State;
+use super::traps::{self, Circumstances};
+use super::types::{self, Copied, Results, Text};
+use crate::model::{ByteSize, CallStats, Failure, FailureKind, Limits};
+use std::time::Instant as Time;
+use wasmtime::Store;
+use wasmtime::component::{self, Func};
+
+/// One instance of the entry script. See the module's notes about threads.
+pub struct Instance {
+    store: Store<State>,
+    run: Func,
+    init: Option<Func>,
+    shutdown: Option<Func>,
+    /// For each call; none if fuel is not counted.
+    fuel: Option<u64>,
+    limits: Limits,
+    timers: Timers,
+}
+
+/// What `run` is called with.
+#[derive(Clone, Copy, Debug)]
+pub enum MiniBatchData<'a> {
+    /// Guest paths.
+    Files(&'a [String]),
+    /// An Arrow IPC stream.
+    Table(&'a [u8]),
+    /// Nothing.
+    Void,
+}
+
+/// The second parameter of `run`.
+#[derive(Clone, Debug)]
+pub struct Context<'a> {
+    /// The mini-batch.
+    pub id: u64,
+    /// The input's name.
+    pub dataset: &'a str,
+    /// From 1.
+    pub attempt: u32,
+    /// Partition keys and values.
+    pub partition_key_value: &'a [(String, String)],
+}
+
+/// Takes results as they come out of the guest.
+pub trait ResultSink {
+    /// One row of text.
+    fn row(&mut self, row: &str);
+    /// Results come as outcomes, so many of them; [`ResultSink::row`] and [`ResultSink::failed`]
+    /// follow. Comes first, and only then.
+    fn outcomes(&mut self, _count: usize) {}
+    /// The item at `index` failed.
+    fn failed(&mut self, index: usize, reason: &str);
+    /// An Arrow IPC stream.
+    ///
+    /// # Errors
+    /// If it is none.
+    fn table(&mut self, ipc: &[u8]) -> Result<(), Failure>;
+}
+
+/// What a call gave back, before anybody looked at it.
+type Called<T> = (CallStats, Result<T, Failure>);
+
+impl Instance {
+    pub(super) fn new(
+        mut store: Store<State>,
+        instance: &component::Instance,
+        exports: Exports,
+        fuel: Option<u64>,
+        limits: Limits,
+    ) -> Result<Self, Failure> {
+        let mut function = |index| {
+            instance.get_func(&mut store, index).ok_or_else(|| {
+                Failure::new(FailureKind::HostFault, "a checked export is not a function")
+            })
+        };
+        let run = function(exports.run)?;
+        let init = exports.init.map(&mut function).transpose()?;
+        let shutdown = exports.shutdown.map(&mut function).transpose()?;
+        let timers = store.data().timers.clone();
+        Ok(Self { store, run, init, shutdown, fuel, limits, timers })
+    }
+
+    /// Calls `init`, where there is one.
+    pub fn init(&mut self) -> (CallStats, Result<(), Failure>) {
+        let Some(function) = self.init else { return (CallStats::default(), Ok(())) };
+        let (stats, result) = self.call("init", |store| {
+            function.typed::<(), (Result<(), Text>,)>(&*store)?.call(store, ())
+        });
+        let result = result
+            .and_then(|(returned,)| returned.map_err(|text| traps::script_error("init", &text)));
+        (stats, result)
+    }
+
+    /// Calls `run` and hands what it returns to `sink`: all of it or, after a failure, nothing that
+    /// counts. After a failure other than `ScriptError` and `BadResults` the instance is broken:
+    /// throw it away.
+    pub fn run(
+        &mut self,
+        data: MiniBatchData<'_>,
+        context: &Context<'_>,
+        sink: &mut dyn ResultSink,
+    ) -> (CallStats, Result<(), Failure>) {
+        let batch = match data {
+            MiniBatchData::Files(paths) => types::MiniBatch::Files(paths),
+            MiniBatchData::Table(ipc) => types::MiniBatch::Table(ipc),
+            MiniBatchData::Void => types::MiniBatch::Void,
+        };
+        let context = types::Context {
+            id: context.id,
+            dataset: context.dataset,
+            attempt: context.attempt,
+            partition_key_value: context.partition_key_value,
+        };
+        let function = self.run;
+        types::set_limit(self.limits.results.0);
+        let (stats, result) = self.call("run", |store| {
+            function
+                .typed::<(types::MiniBatch<'_>, types::Context<'_>), (Result<Results, Text>,)>(
+                    &*store,
+                )?
+                .call(store, (batch, context))
+        });
+        let result = result.and_then(|(returned,)| match returned {
+            Ok(results) => deliver(&results, self.limits.results, sink),
+            Err(text) => Err(traps::script_error("run", &text)),
+        });
+        (stats, result)
+    }
+
+    /// Calls `shutdown`, where there is one.
+    pub fn shutdown(&mut self) -> (CallStats, Result<(), Failure>) {
+        let Some(function) = self.shutdown else { return (CallStats::default(), Ok(())) };
+        self.call("shutdown", |store| function.typed::<(), ()>(&*store)?.call(store, ()))
+    }
+
+    fn call<T>(
+        &mut self,
+        function: &'static str,
+        call: impl FnOnce(&mut Store<State>) -> wasmtime::Result<T>,
+    ) -> Called<T> {
+        if let Err(failure) = set_fuel(&mut self.store, self.fuel) {
+            return (CallStats::default(), Err(failure));
+        }
+        let state = self.store.data_mut();
+        // What an earlier call survived is not this call's fault.
+        state.budget.take_refusal();
+        let written = state.stderr.position();
+        let entered = self.timers.handle().enter();
+        let start = Time::now();
+        let result = call(&mut self.store);
+        let seconds = start.elapsed().as_secs_f64();
+        drop(entered);
+        // Not asked for without need: without fuel the answer is an error, which takes time to make.
+        let used = |fuel: u64| fuel.saturating_sub(self.store.get_fuel().unwrap_or(0));
+        let stats = CallStats { seconds, fuel: self.fuel.map(used) };
+        let result = result.map_err(|error| {
+            let state = self.store.data_mut();
+            let circumstances = Circumstances {
+                function,
+                limits: &self.limits,
+                refusal: state.budget.take_refusal(),
+                stderr: state.stderr.tail_since(written),
+            };
+            traps::failure(&error, &circumstances)
+        });
+        (stats, result)
+    }
+}
+
+/// Hands results over, if they keep the limit and are text where they should be.
+fn deliver(results: &Results, limit: ByteSize, sink: &mut dyn ResultSink) -> Result<(), Failure> {
+    let (copied, what) = match results {
+        Results::Rows(rows) => (&rows.0, "rows"),
+        Results::Outcomes(outcomes) => (&outcomes.0, "outcomes"),
+        Results::Table(table) => (&table.0, "a table"),
+    };
+    if copied.too_large() {
+        return Err(Failure::new(
+            FailureKind::BadResults,
+            format!(
+                "run returned {what} of {}, and limits.results allows {limit}. Raise it, or make \
+                 mini_batch_size smaller",
+                ByteSize(copied.size).rounded()
+            ),
+        ));
+    }
+    if let Results::Table(_) = results {
+        return sink.table(copied.bytes());
+    }
+    if let Results::Outcomes(_) = results {
+        sink.outcomes(copied.len());
+    }
+    deliver_texts(copied, sink)
+}
+
+fn deliver_texts(copied: &Copied, sink: &mut dyn ResultSink) -> Result<(), Failure> {
+    let entries = copied.entries().map_err(|number| {
+        Failure::new(
+            FailureKind::BadResults,
+            format!(
+                "run returned text that is no valid UTF-8 (entry {} of its results)",
+                number + 1
+            ),
+        )
+    })?;
+    for (index, entry) in entries.enumerate() {
+        if entry.failed {
+            sink.failed(index, entry.text);
+        } else {
+            sink.row(entry.text);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! One memory budget over everything that an instance can grow.
+
+use crate::model::ByteSize;
+use wasmtime::{Error, ResourceLimiter, Result};
+
+/// Bytes of the host for one element of a table.
+const TABLE_ELEMENT: usize = size_of::<usize>();
+
+/// A growth that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// Bytes in use before.
+    pub(super) used: u64,
+    /// Bytes asked for in addition.
+    pub(super) asked: u64,
+}
+
+/// Counts all linear memories and tables of an instance against one limit.
+///
+/// Nothing is ever counted back: a growth that fails after it was permitted here can only be the
+/// machine's own lack of memory, since growth beyond a memory's own maximum is refused first.
+#[derive(Debug)]
+pub(super) struct Budget {
+    limit: u64,
+    used: u64,
+    refused: Option<Refusal>,
+}
+
+impl Budget {
+    pub(super) fn new(limit: ByteSize) -> Self {
+        Self { limit: limit.0, used: 0, refused: None }
+    }
+
+    /// The last refusal since this was asked; what traps afterwards most likely does so because of
+    /// it.
+    pub(super) fn take_refusal(&mut self) -> Option<Refusal> {
+        self.refused.take()
+    }
+
+    fn grow(&mut self, delta: usize) -> bool {
+        let asked = delta as u64;
+        match self.used.checked_add(asked) {
+            Some(used) if used <= self.limit => {
+                self.used = used;
+                true
+            }
+            _ => {
+                self.refused = Some(Refusal { used: self.used, asked });
+                false
+            }
+        }
+    }
+}
+
+impl ResourceLimiter for Budget {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> Result<bool> {
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        Ok(self.grow(desired.saturating_sub(current)))
+    }
+
+    fn memory_grow_failed(&mut self, _: Error) -> Result<()> {
+        Ok(())
+    }
+
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> Result<bool> {
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        Ok(self.grow(desired.saturating_sub(current).saturating_mul(TABLE_ELEMENT)))
+    }
+
+    fn table_grow_failed(&mut self, _: Error) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memories_and_tables_share_one_budget() {
+        let mut budget = Budget::new(ByteSize(1000));
+        assert!(budget.memory_growing(0, 400, None).expect("answers"));
+        assert!(budget.memory_growing(0, 400, None).expect("answers"), "a second memory");
+        assert!(budget.table_growing(0, 25, None).expect("answers"), "25 times 8 bytes");
+        assert_eq!(budget.take_refusal(), None);
+        assert!(!budget.table_growing(25, 26, None).expect("answers"));
+        assert_eq!(budget.take_refusal(), Some(Refusal { used: 1000, asked: 8 }));
+        assert_eq!(budget.take_refusal(), None, "told once");
+        assert!(!budget.memory_growing(0, usize::MAX, None).expect("answers"), "no overflow");
+    }
+
+    #[test]
+    fn a_memorys_own_maximum_costs_nothing() {
+        let mut budget = Budget::new(ByteSize(1000));
+        assert!(!budget.memory_growing(0, 900, Some(800)).expect("answers"));
+        assert_eq!(budget.take_refusal(), None);
+        assert!(budget.memory_growing(0, 1000, None).expect("answers"));
+    }
+}

@@ -1,0 +1,34 @@
+//! The data of a store: all that a guest's calls can reach.
+
+use super::clock::{Clock, Timers};
+use super::host::Host;
+use super::limits::Budget;
+use super::sink::Sink;
+use wasmtime_wasi::clocks::WasiClocksCtxView;
+use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
+
+/// What belongs to one instance.
+pub(super) struct State {
+    pub(super) wasi: WasiCtx,
+    pub(super) table: ResourceTable,
+    pub(super) budget: Budget,
+    pub(super) host: Host,
+    pub(super) stderr: Sink,
+    pub(super) timers: Timers,
+}
+
+impl State {
+    /// The monotonic clock.
+    pub(super) fn clock(&mut self) -> Clock<'_> {
+        Clock {
+            wasi: WasiClocksCtxView { ctx: self.wasi.clocks(), table: &mut self.table },
+            timers: &self.timers,
+        }
+    }
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}

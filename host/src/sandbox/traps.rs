@@ -1,0 +1,200 @@
+//! From what wasmtime reports to a failure that people can act on.
+
+use super::limits::Refusal;
+use super::types::Text;
+use crate::compile::MAX_WASM_STACK;
+use crate::model::{ByteSize, Failure, FailureKind, Limits};
+use std::fmt::Write as _;
+use wasmtime::{Error, Trap, WasmBacktrace};
+use wasmtime_wasi::I32Exit;
+
+/// What is known about a call that ended with an error.
+pub(super) struct Circumstances<'a> {
+    /// The function: `init`, `run`, `shutdown`, or `starting` for the instantiation.
+    pub(super) function: &'static str,
+    pub(super) limits: &'a Limits,
+    /// A growth of memory that was refused during the call.
+    pub(super) refusal: Option<Refusal>,
+    /// What the guest wrote to stderr during the call, or the end of it.
+    pub(super) stderr: String,
+}
+
+impl Circumstances<'_> {
+    fn during(&self) -> String {
+        match self.function {
+            "starting" => "while it was started".to_owned(),
+            function => format!("in {function}"),
+        }
+    }
+}
+
+/// Turns an error of wasmtime's into a failure.
+pub(super) fn failure(error: &Error, circumstances: &Circumstances<'_>) -> Failure {
+    let (kind, message) = classify(error, circumstances);
+    Failure::new(kind, message).with_detail(detail(error, &circumstances.stderr))
+}
+
+fn classify(error: &Error, at: &Circumstances<'_>) -> (FailureKind, String) {
+    let during = at.during();
+    if let Some(exit) = error.downcast_ref::<I32Exit>() {
+        return (FailureKind::Exit, exited(exit.0, &during));
+    }
+    if let Some(refusal) = at.refusal {
+        return (FailureKind::OutOfMemory, out_of_memory(refusal, at.limits, &during));
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::OutOfFuel) => {
+            let fuel = at.limits.fuel.unwrap_or(u64::MAX);
+            let text = format!(
+                "the entry script used up its fuel {during}: limits.fuel allows {fuel} for one \
+                 call. Raise it, or look for a loop that does not end"
+            );
+            (FailureKind::OutOfFuel, text)
+        }
+        Some(Trap::StackOverflow) => {
+            let text = format!(
+                "the entry script's stack overflowed {during}: calls are nested too deeply for its \
+                 {}",
+                ByteSize(MAX_WASM_STACK as u64)
+            );
+            (FailureKind::Trap, text)
+        }
+        trap => {
+            let text = match (panic(&at.stderr), trap) {
+                (Some(panic), _) => format!("the entry script panicked {during}{panic}"),
+                (None, Some(trap)) => format!("the entry script trapped {during}: {}", what(*trap)),
+                (None, None) => format!("the entry script failed {during}: {}", root(error)),
+            };
+            (FailureKind::Trap, text)
+        }
+    }
+}
+
+fn out_of_memory(refusal: Refusal, limits: &Limits, during: &str) -> String {
+    format!(
+        "the entry script ran out of memory {during}: limits.memory allows {}, it held {} and \
+         asked for {} more. Raise it, or hold less at a time",
+        limits.memory,
+        ByteSize(refusal.used).rounded(),
+        ByteSize(refusal.asked).rounded()
+    )
+}
+
+/// WASI tells a success from a failure, and newer versions of it the code.
+fn exited(code: i32, during: &str) -> String {
+    let code = match code {
+        0 => "exit code 0".to_owned(),
+        1 => "an exit code other than 0".to_owned(),
+        code => format!("exit code {code}"),
+    };
+    format!("the entry script ended itself {during}, with {code}: return an error instead")
+}
+
+/// A trap, and what is behind it more often than not.
+fn what(trap: Trap) -> String {
+    let text = trap.to_string();
+    let text = text.strip_prefix("wasm trap: ").unwrap_or(&text);
+    let often = match trap {
+        Trap::UnreachableCodeReached => " (it aborted itself)",
+        // A compiler's stack lies at the start of the memory, and leaves it when it is full.
+        Trap::MemoryOutOfBounds => " (a pointer gone wrong, or calls nested too deeply)",
+        _ => "",
+    };
+    format!("{text}{often}")
+}
+
+/// What went wrong in the end, without the backtrace that wasmtime puts in front.
+fn root(error: &Error) -> String {
+    error.chain().last().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// The last panic in what a guest wrote, on one line: ` at src/lib.rs:10:5: boom`.
+fn panic(stderr: &str) -> Option<String> {
+    let (_, panic) = stderr.rsplit_once("panicked at ")?;
+    let mut lines = panic.lines();
+    let place = lines.next()?.trim_end().trim_end_matches(':');
+    let message: Vec<&str> = lines
+        .take_while(|line| !line.starts_with("note: ") && !line.starts_with("stack backtrace:"))
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let separator = if message.is_empty() { "" } else { ": " };
+    Some(format!(" at {place}{separator}{}", message.join(" ")))
+}
+
+fn detail(error: &Error, stderr: &str) -> String {
+    let mut text = String::new();
+    if let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() {
+        text.push_str(&stack(backtrace));
+    }
+    let stderr = stderr.trim();
+    if !stderr.is_empty() {
+        let _ = write!(text, "stderr of the entry script:\n  {}\n", stderr.replace('\n', "\n  "));
+    }
+    text
+}
+
+fn stack(backtrace: &WasmBacktrace) -> String {
+    let all = backtrace.frames();
+    if all.is_empty() {
+        return String::new();
+    }
+    // How a panic is told is of no interest; who panicked is.
+    let panicking = all.iter().rposition(|frame| {
+        let name = frame.func_name().map(|name| format!("{:#}", rustc_demangle::demangle(name)));
+        name.is_some_and(|name| name.ends_with("core::panicking::panic_fmt"))
+    });
+    let frames = &all[panicking.map_or(0, |index| index + 1)..];
+    let mut text = String::from("stack of the entry script, innermost call first:\n");
+    for (number, frame) in frames.iter().enumerate() {
+        // A frame has several symbols where functions were inlined.
+        let symbol = frame.symbols().first();
+        let name = symbol.and_then(|symbol| symbol.name()).or(frame.func_name());
+        let _ = match name {
+            // The alternate form leaves out the hash, which tells people nothing.
+            Some(name) => write!(text, "{number:4}: {:#}", rustc_demangle::demangle(name)),
+            None => write!(text, "{number:4}: function {}", frame.func_index()),
+        };
+        if let Some((symbol, file)) = symbol.and_then(|s| s.file().map(|file| (s, file))) {
+            let _ = write!(text, " at {file}:{}", symbol.line().unwrap_or(0));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The failure of an error that the entry script returned.
+pub(super) fn script_error(function: &str, text: &Text) -> Failure {
+    let mut lines = text.0.trim().splitn(2, '\n');
+    let first = match lines.next() {
+        None | Some("") => format!("{function} returned an error without a text"),
+        Some(first) => first.trim_end().to_owned(),
+    };
+    Failure::new(FailureKind::ScriptError, first).with_detail(lines.next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panics_become_one_line() {
+        let new = "thread '<unnamed>' (1) panicked at src/lib.rs:10:5:\nboom\nnote: run with `RUST_BACKTRACE=1`\n";
+        assert_eq!(panic(new).as_deref(), Some(" at src/lib.rs:10:5: boom"));
+        let two = format!("{new}\nthread 'main' panicked at src/a.rs:1:2:\nfirst\n  second\n");
+        assert_eq!(panic(&two).as_deref(), Some(" at src/a.rs:1:2: first second"));
+        assert_eq!(panic("all is well"), None);
+        assert_eq!(panic("panicked at "), None);
+    }
+
+    #[test]
+    fn errors_of_the_script_are_cut_into_line_and_detail() {
+        let failure = script_error("run", &Text("no model\nlooked in /x\n".into()));
+        assert_eq!(
+            (failure.message.as_str(), failure.detail.as_str()),
+            ("no model", "looked in /x")
+        );
+        let failure = script_error("init", &Text(String::new()));
+        assert_eq!(failure.message, "init returned an error without a text");
+    }
+}
