@@ -5,7 +5,11 @@ pub mod compile;
 #[doc(hidden)]
 pub mod dataset;
 pub mod event;
+#[doc(hidden)]
+pub mod journal;
 pub mod model;
+#[doc(hidden)]
+pub mod output;
 #[doc(hidden)]
 pub mod plan;
 mod process;

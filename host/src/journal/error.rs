@@ -1,0 +1,104 @@
+//! What can go wrong with a journal, for people.
+
+use crate::model::MiniBatchId;
+use rusqlite::ErrorCode;
+use std::path::{Path, PathBuf};
+
+/// A journal that cannot be made, opened, read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// There is a journal already.
+    #[error("the journal {0} exists already: start in an empty job directory")]
+    Exists(PathBuf),
+    /// There is no journal.
+    #[error("there is no journal at {0}: this is not the directory of a job that has begun")]
+    Missing(PathBuf),
+    /// Another process has it.
+    #[error(
+        "the journal {0} is in use: another process works on this job directory; wait for it to \
+         end, or use another --job-dir"
+    )]
+    Locked(PathBuf),
+    /// The file system is full.
+    #[error(
+        "no space left on the disk that holds the journal {0}: free some space, then run the job \
+         again"
+    )]
+    DiskFull(PathBuf),
+    /// No right to write.
+    #[error("the journal {0} cannot be written: check who owns the job directory and its rights")]
+    ReadOnly(PathBuf),
+    /// Not what this program wrote.
+    #[error(
+        "the journal {path} is damaged ({what}): the job cannot be taken up again; run it anew in another --job-dir"
+    )]
+    Corrupt {
+        /// The journal.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// Written by another version.
+    #[error(
+        "the journal {path} has format {found}, and this version of sandmill knows {known} only: \
+         use the version that began the job"
+    )]
+    Version {
+        /// The journal.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The format of this build.
+        known: i64,
+    },
+    /// The mini-batch has ended before: a late attempt. Nothing of its group was committed.
+    #[error(
+        "mini-batch {id} is in the journal {path} already; a late attempt must not be committed"
+    )]
+    AlreadyCommitted {
+        /// The journal.
+        path: PathBuf,
+        /// The mini-batch.
+        id: MiniBatchId,
+    },
+    /// A number that the journal cannot hold: no real job reaches it.
+    #[error(
+        "mini-batch {id} cannot be written to the journal {path}: {what} is {value}, and 2^63 - 1 is the most"
+    )]
+    OutOfRange {
+        /// The journal.
+        path: PathBuf,
+        /// The mini-batch.
+        id: MiniBatchId,
+        /// Which number.
+        what: &'static str,
+        /// The number.
+        value: u64,
+    },
+    /// Anything else.
+    #[error("the journal {path} failed: {source}; check the disk, then run the job again")]
+    Sqlite {
+        /// The journal.
+        path: PathBuf,
+        /// What SQLite says.
+        source: rusqlite::Error,
+    },
+}
+
+impl JournalError {
+    /// Puts SQLite's error into words.
+    pub(super) fn of(path: &Path, source: rusqlite::Error) -> Self {
+        let path = path.to_owned();
+        match source.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),
+            Some(ErrorCode::DiskFull) => Self::DiskFull(path),
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+                Self::ReadOnly(path)
+            }
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Corrupt { path, what: source.to_string() }
+            }
+            _ => Self::Sqlite { path, source },
+        }
+    }
+}

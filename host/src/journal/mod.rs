@@ -1,0 +1,15 @@
+//! What is committed, in SQLite (WAL): the promise that no row is lost or doubled. Not a reporter:
+//! a failed commit stops the job. Imports `model` only.
+//!
+//! [`Journal`] is the door, `schema` the tables, `entry` what a row of them means.
+
+mod entry;
+mod error;
+mod schema;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use entry::{Committed, Counts, End, Entry, JobIdentity};
+pub use error::JournalError;
+pub use store::Journal;

@@ -1,0 +1,174 @@
+use super::*;
+use crate::model::{FailureKind, ItemCounts, JobStatus, MiniBatchId, Segment, WorkerId};
+use std::path::PathBuf;
+
+fn identity() -> JobIdentity {
+    JobIdentity {
+        name: "iris".into(),
+        id: "20261121T100000Z-0001".into(),
+        entry_script_digest: "abc".into(),
+        spec_fingerprint: "def".into(),
+        created: "2026-11-21T10:00:00Z".parse().unwrap(),
+    }
+}
+
+fn succeeded(id: u64, length: u64) -> Entry {
+    let segment = Segment { offset: 1000 * id, length, checksum: u32::MAX - 1, rows: 2 };
+    Entry {
+        id: MiniBatchId(id),
+        attempts: 1,
+        worker: Some(WorkerId(7)),
+        items: ItemCounts { total: 3, succeeded: 2, failed: 1 },
+        end: End::Succeeded { segment, has_files: id.is_multiple_of(2) },
+    }
+}
+
+fn failed(id: u64) -> Entry {
+    let end = End::Failed { kind: FailureKind::OutOfMemory, message: "too much".into() };
+    let items = ItemCounts { total: 3, succeeded: 0, failed: 3 };
+    Entry { id: MiniBatchId(id), attempts: 3, worker: None, items, end }
+}
+
+fn entries(journal: &Journal) -> Vec<Committed> {
+    let mut all = Vec::new();
+    journal.for_each(|entry| all.push(entry)).unwrap();
+    all
+}
+
+struct Place {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn place() -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    Place { path: dir.path().join("journal.sqlite"), _dir: dir }
+}
+
+fn text(error: &JournalError, at: &Place) -> String {
+    error.to_string().replace(&at.path.display().to_string(), "JOURNAL")
+}
+
+#[test]
+fn what_is_committed_is_there_after_reopening() {
+    let at = place();
+    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    assert_eq!(journal.commit(&[succeeded(5, 100), failed(9)]).unwrap(), 0);
+    assert_eq!(journal.commit(&[succeeded(2, 0), succeeded(1, 50)]).unwrap(), 100);
+    let counts = journal.counts();
+    drop(journal);
+
+    let journal = Journal::open(&at.path).unwrap();
+    assert_eq!(journal.job().unwrap(), identity());
+    assert_eq!(journal.finished().unwrap(), None);
+    assert_eq!(journal.counts(), counts);
+    let items = ItemCounts { total: 12, succeeded: 6, failed: 6 };
+    assert_eq!(counts, Counts { succeeded: 3, failed: 1, items, rows: 6, output_length: 150 });
+    let offsets: Vec<_> = entries(&journal)
+        .iter()
+        .map(|committed| (committed.entry.id.0, committed.output_offset))
+        .collect();
+    assert_eq!(offsets, [(5, 0), (9, 100), (2, 100), (1, 100)]);
+    let back: Vec<_> = entries(&journal).into_iter().map(|committed| committed.entry).collect();
+    assert_eq!(back, [succeeded(5, 100), failed(9), succeeded(2, 0), succeeded(1, 50)]);
+}
+
+#[test]
+fn a_late_attempt_is_refused_and_its_group_with_it() {
+    let at = place();
+    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    journal.commit(&[succeeded(1, 10)]).unwrap();
+    let before = (journal.counts(), entries(&journal));
+    for late in [failed(1), succeeded(1, 10), succeeded(1, 0)] {
+        let error = journal.commit(&[succeeded(2, 10), late]).unwrap_err();
+        assert!(matches!(error, JournalError::AlreadyCommitted { id: MiniBatchId(1), .. }));
+        assert_eq!((journal.counts(), entries(&journal)), before);
+    }
+    let twice = journal.commit(&[succeeded(3, 10), succeeded(3, 10)]).unwrap_err();
+    insta::assert_snapshot!(text(&twice, &at), @"mini-batch 3 is in the journal JOURNAL already; a late attempt must not be committed");
+    // The next group goes on where the last good one ended.
+    assert_eq!(journal.commit(&[succeeded(2, 10)]).unwrap(), 10);
+}
+
+#[test]
+fn a_process_that_ends_without_closing_loses_nothing_that_was_committed() {
+    let at = place();
+    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    journal.commit(&[succeeded(1, 10)]).unwrap();
+    // As a crash leaves it: database and WAL, copied while the journal is open.
+    let copy = place();
+    for suffix in ["", "-wal"] {
+        let name = |path: &PathBuf| format!("{}{suffix}", path.display());
+        std::fs::copy(name(&at.path), name(&copy.path)).unwrap();
+    }
+    let reopened = Journal::open(&copy.path).unwrap();
+    assert_eq!(reopened.counts(), journal.counts());
+}
+
+#[test]
+fn two_leaders_cannot_share_a_journal() {
+    let at = place();
+    let journal = Journal::create(&at.path, &identity()).unwrap();
+    let error = Journal::open(&at.path).unwrap_err();
+    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL is in use: another process works on this job directory; wait for it to end, or use another --job-dir");
+    let error = Journal::create(&at.path, &identity()).unwrap_err();
+    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL exists already: start in an empty job directory");
+    drop(journal);
+    Journal::open(&at.path).unwrap();
+}
+
+#[test]
+fn finishing_is_remembered_and_leaves_one_file() {
+    let at = place();
+    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    journal.commit(&[succeeded(1, 10)]).unwrap();
+    journal.finish(JobStatus::Failed).unwrap();
+    journal.finish(JobStatus::Completed).unwrap();
+    drop(journal);
+    let files = std::fs::read_dir(at.path.parent().unwrap()).unwrap().count();
+    assert_eq!(files, 1);
+    let journal = Journal::open(&at.path).unwrap();
+    assert_eq!(journal.finished().unwrap(), Some(JobStatus::Completed));
+}
+
+#[test]
+fn what_is_no_journal_is_refused() {
+    let at = place();
+    let error = Journal::open(&at.path).unwrap_err();
+    insta::assert_snapshot!(text(&error, &at), @"there is no journal at JOURNAL: this is not the directory of a job that has begun");
+
+    std::fs::write(&at.path, "certainly not a database, but long enough to look".repeat(20))
+        .unwrap();
+    let error = Journal::open(&at.path).unwrap_err();
+    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL is damaged (file is not a database): the job cannot be taken up again; run it anew in another --job-dir");
+
+    let at = place();
+    drop(Journal::create(&at.path, &identity()).unwrap());
+    let raw = rusqlite::Connection::open(&at.path).unwrap();
+    raw.pragma_update(None, "user_version", 8).unwrap();
+    drop(raw);
+    let error = Journal::open(&at.path).unwrap_err();
+    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL has format 8, and this version of sandmill knows 1 only: use the version that began the job");
+
+    let nowhere = at.path.with_file_name("no-such-folder").join("journal.sqlite");
+    let error = Journal::create(&nowhere, &identity()).unwrap_err();
+    assert!(matches!(error, JournalError::ReadOnly(_)), "{error}");
+}
+
+#[test]
+fn numbers_beyond_the_database_are_refused() {
+    let at = place();
+    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    journal.commit(&[succeeded(1, i64::MAX as u64)]).unwrap();
+    let error = journal.commit(&[succeeded(2, 1)]).unwrap_err();
+    insta::assert_snapshot!(text(&error, &at), @"mini-batch 2 cannot be written to the journal JOURNAL: its place in the output is 9223372036854775808, and 2^63 - 1 is the most");
+    assert!(journal.commit(&[failed(u64::MAX)]).is_err());
+}
+
+#[test]
+fn a_full_disk_says_so() {
+    let at = place();
+    let full = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(13), None);
+    let error = JournalError::of(&at.path, full);
+    insta::assert_snapshot!(text(&error, &at), @"no space left on the disk that holds the journal JOURNAL: free some space, then run the job again");
+}

@@ -1,0 +1,275 @@
+//! The one output file, on the leader's side.
+
+use super::OutputError;
+use crate::model::Segment;
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes that are copied at once where the kernel does not copy by itself.
+const CHUNK: usize = 256 << 10;
+
+/// Appends committed segments of part files to the output file. All or nothing of a segment counts:
+/// after an error the length is what it was.
+#[derive(Debug)]
+pub struct Appender {
+    file: File,
+    path: PathBuf,
+    end: u64,
+    in_kernel: bool,
+    chunk: Vec<u8>,
+}
+
+impl Appender {
+    /// Makes the output file, which must not exist yet.
+    pub fn create(path: &Path) -> Result<Self, OutputError> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .map_err(OutputError::io("make the output file", path))?;
+        Ok(Self::new(file, path, 0))
+    }
+
+    /// Opens the output file of an earlier run, to append to it or to [`truncate`](Self::truncate).
+    pub fn open(path: &Path) -> Result<Self, OutputError> {
+        let opened = OpenOptions::new().write(true).open(path);
+        let file = opened.map_err(OutputError::io("open the output file", path))?;
+        let end = file.metadata().map_err(OutputError::io("look at the output file", path))?.len();
+        Ok(Self::new(file, path, end))
+    }
+
+    fn new(file: File, path: &Path, end: u64) -> Self {
+        Self { file, path: path.to_owned(), end, in_kernel: true, chunk: Vec::new() }
+    }
+
+    /// Bytes in the output file.
+    pub fn len(&self) -> u64 {
+        self.end
+    }
+
+    /// Whether no row is in the output file.
+    pub fn is_empty(&self) -> bool {
+        self.end == 0
+    }
+
+    /// Appends one segment.
+    pub fn append(&mut self, part: &File, segment: &Segment) -> Result<(), OutputError> {
+        self.append_all(part, std::slice::from_ref(segment))
+    }
+
+    /// Appends segments of one part file in their order. Segments that touch are copied as one.
+    pub fn append_all(&mut self, part: &File, segments: &[Segment]) -> Result<(), OutputError> {
+        let before = self.end;
+        let result = self.copy_all(part, segments);
+        if result.is_err() {
+            self.end = before;
+            // Best effort: the next segment would overwrite the rest anyway.
+            let _ = self.file.set_len(before);
+        }
+        result
+    }
+
+    fn copy_all(&mut self, part: &File, segments: &[Segment]) -> Result<(), OutputError> {
+        let size = size_of(part)?;
+        let mut rest = segments;
+        while let Some((first, tail)) = rest.split_first() {
+            rest = tail;
+            let mut end = checked_end(first, size)?;
+            while let Some((next, tail)) = rest.split_first()
+                && next.offset == end
+            {
+                end = checked_end(next, size)?;
+                rest = tail;
+            }
+            if end > first.offset {
+                self.copy(part, first.offset, end)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the bytes from `from` up to `end`, which the part file holds.
+    fn copy(&mut self, part: &File, mut from: u64, end: u64) -> Result<(), OutputError> {
+        let (offset, length) = (from, end - from);
+        let mut last = [0];
+        part.read_exact_at(&mut last, end - 1).map_err(|e| self.failed(e))?;
+        if last != *b"\n" {
+            return Err(OutputError::HalfLine { offset, length });
+        }
+        let mut to = self.end;
+        while from < end && self.in_kernel {
+            let wanted = usize::try_from(end - from).unwrap_or(usize::MAX).min(1 << 30);
+            match rustix::fs::copy_file_range(
+                part,
+                Some(&mut from),
+                &self.file,
+                Some(&mut to),
+                wanted,
+            ) {
+                // The part file was cut behind our back, or the file system reads it as empty.
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(
+                    Errno::XDEV
+                    | Errno::INVAL
+                    | Errno::NOSYS
+                    | Errno::OPNOTSUPP
+                    | Errno::PERM
+                    | Errno::BADF,
+                ) => self.in_kernel = false,
+                Err(errno) => return Err(self.failed(errno.into())),
+            }
+        }
+        self.copy_by_hand(part, from, end, to)?;
+        begin_write(&self.file, self.end, length);
+        self.end += length;
+        Ok(())
+    }
+
+    fn copy_by_hand(
+        &mut self,
+        part: &File,
+        mut from: u64,
+        end: u64,
+        mut to: u64,
+    ) -> Result<(), OutputError> {
+        let mut chunk = std::mem::take(&mut self.chunk);
+        let mut result = Ok(());
+        while from < end && result.is_ok() {
+            let length = (end - from).min(CHUNK as u64) as usize;
+            chunk.resize(length, 0);
+            result = part
+                .read_exact_at(&mut chunk, from)
+                .and_then(|()| self.file.write_all_at(&chunk, to));
+            from += length as u64;
+            to += length as u64;
+        }
+        self.chunk = chunk;
+        result.map_err(|e| self.failed(e))
+    }
+
+    fn failed(&self, source: io::Error) -> OutputError {
+        OutputError::io("copy rows to the output file", &self.path)(source)
+    }
+
+    /// Cuts the file back to what the journal knows.
+    pub fn truncate(&mut self, length: u64) -> Result<(), OutputError> {
+        self.file.set_len(length).map_err(OutputError::io("cut the output file", &self.path))?;
+        self.end = length;
+        Ok(())
+    }
+
+    /// Waits until everything appended is on the disk.
+    pub fn sync(&self) -> Result<(), OutputError> {
+        self.file.sync_data().map_err(OutputError::io("write to disk the output file", &self.path))
+    }
+}
+
+/// Has the kernel begin to write a range to the disk, so that [`Appender::sync`], for which a job's
+/// end waits, finds little left to do. A wish without any promise: a failure does not matter.
+fn begin_write(file: &File, offset: u64, length: u64) {
+    let (offset, length) = (offset.cast_signed(), length.cast_signed());
+    // SAFETY: the descriptor is open as long as `file` lives, and no memory is handed over.
+    unsafe {
+        libc::sync_file_range(file.as_raw_fd(), offset, length, libc::SYNC_FILE_RANGE_WRITE);
+    }
+}
+
+fn size_of(part: &File) -> Result<u64, OutputError> {
+    Ok(part.metadata().map_err(OutputError::io("look at", "a part file"))?.len())
+}
+
+fn checked_end(segment: &Segment, size: u64) -> Result<u64, OutputError> {
+    let &Segment { offset, length, .. } = segment;
+    match offset.checked_add(length) {
+        Some(end) if end <= size => Ok(end),
+        _ => Err(OutputError::OutsidePart { offset, length, size }),
+    }
+}
+
+/// Checks that a part file holds the segment as it was written.
+pub fn verify(part: &File, segment: &Segment) -> Result<(), OutputError> {
+    let end = checked_end(segment, size_of(part)?)?;
+    let mut hasher = crc32fast::Hasher::new();
+    let mut chunk = vec![0; CHUNK.min(segment.length as usize)];
+    let mut from = segment.offset;
+    while from < end {
+        let chunk = &mut chunk[..(end - from).min(CHUNK as u64) as usize];
+        part.read_exact_at(chunk, from).map_err(OutputError::io("read", "a part file"))?;
+        hasher.update(chunk);
+        from += chunk.len() as u64;
+    }
+    let found = hasher.finalize();
+    if found == segment.checksum {
+        return Ok(());
+    }
+    let &Segment { offset, length, checksum: expected, .. } = segment;
+    Err(OutputError::Checksum { offset, length, expected, found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PartFile;
+    use super::*;
+    use std::fs;
+
+    fn fixture() -> (tempfile::TempDir, File, Vec<Segment>, Appender) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.part");
+        let mut part = PartFile::create(&path).unwrap();
+        let segments = ["one\n", "two\ntwo\n", "", "three\n"]
+            .iter()
+            .map(|text| part.append(text.as_bytes(), text.lines().count() as u64).unwrap())
+            .collect();
+        let output = Appender::create(&folder.path().join("out.txt")).unwrap();
+        (folder, File::open(path).unwrap(), segments, output)
+    }
+
+    #[test]
+    fn segments_arrive_whole_and_in_order() {
+        for in_kernel in [true, false] {
+            let (folder, part, segments, mut output) = fixture();
+            output.in_kernel = in_kernel;
+            output.append(&part, &segments[3]).unwrap();
+            output.append_all(&part, &segments[..3]).unwrap();
+            output.sync().unwrap();
+            assert_eq!(output.len(), 18);
+            let path = folder.path().join("out.txt");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "three\none\ntwo\ntwo\n");
+            let mut again = Appender::open(&path).unwrap();
+            assert_eq!(again.len(), 18);
+            again.truncate(6).unwrap();
+            again.append(&part, &segments[0]).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "three\none\n");
+            assert!(Appender::create(&path).is_err(), "an existing file is not overwritten");
+        }
+    }
+
+    #[test]
+    fn wrong_segments_change_nothing() {
+        let (folder, part, segments, mut output) = fixture();
+        let length = |offset, length| Segment { offset, length, checksum: 0, rows: 1 };
+        let bad = [segments[0], length(12, 100)];
+        insta::assert_snapshot!(output.append_all(&part, &bad).unwrap_err(), @"100 bytes of rows at offset 12 lie outside their part file, which has 18 bytes: the part file was cut or the worker's report is wrong");
+        assert!(output.append(&part, &length(u64::MAX, 2)).is_err());
+        insta::assert_snapshot!(output.append(&part, &length(0, 2)).unwrap_err(), @"2 bytes of rows at offset 0 of a part file do not end with a line end: the part file is damaged or the worker's report is wrong");
+        assert_eq!(fs::read(folder.path().join("out.txt")).unwrap(), b"");
+        output.append_all(&part, &segments).unwrap();
+        assert_eq!(output.len(), 18);
+    }
+
+    #[test]
+    fn a_damaged_segment_is_found() {
+        let (_folder, part, mut segments, _) = fixture();
+        for segment in &segments {
+            verify(&part, segment).unwrap();
+        }
+        segments[1].checksum ^= 1;
+        let error = verify(&part, &segments[1]).unwrap_err();
+        assert!(matches!(error, OutputError::Checksum { offset: 4, .. }), "{error}");
+    }
+}

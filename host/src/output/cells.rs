@@ -1,0 +1,235 @@
+//! The fields of table rows, written as Python's csv writer would.
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, LargeStringArray, StringArray, StringViewArray,
+};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{
+    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow::error::ArrowError;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+
+/// A column of one batch, its type looked at once.
+pub(super) struct Column<'a> {
+    values: Values<'a>,
+    nulls: Option<NullBuffer>,
+}
+
+enum Values<'a> {
+    I8(&'a [i8]),
+    I16(&'a [i16]),
+    I32(&'a [i32]),
+    I64(&'a [i64]),
+    U8(&'a [u8]),
+    U16(&'a [u16]),
+    U32(&'a [u32]),
+    U64(&'a [u64]),
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+    Boolean(&'a BooleanArray),
+    Text(&'a StringArray),
+    LargeText(&'a LargeStringArray),
+    TextView(&'a StringViewArray),
+    /// Everything else, with a buffer for the field before it is quoted.
+    Other(ArrayFormatter<'a>, String),
+}
+
+impl<'a> Column<'a> {
+    /// Fails on types that cannot be printed.
+    pub(super) fn new(array: &'a ArrayRef) -> Result<Self, ArrowError> {
+        let values = match array.data_type() {
+            DataType::Int8 => Values::I8(array.as_primitive::<Int8Type>().values()),
+            DataType::Int16 => Values::I16(array.as_primitive::<Int16Type>().values()),
+            DataType::Int32 => Values::I32(array.as_primitive::<Int32Type>().values()),
+            DataType::Int64 => Values::I64(array.as_primitive::<Int64Type>().values()),
+            DataType::UInt8 => Values::U8(array.as_primitive::<UInt8Type>().values()),
+            DataType::UInt16 => Values::U16(array.as_primitive::<UInt16Type>().values()),
+            DataType::UInt32 => Values::U32(array.as_primitive::<UInt32Type>().values()),
+            DataType::UInt64 => Values::U64(array.as_primitive::<UInt64Type>().values()),
+            DataType::Float32 => Values::F32(array.as_primitive::<Float32Type>().values()),
+            DataType::Float64 => Values::F64(array.as_primitive::<Float64Type>().values()),
+            DataType::Boolean => Values::Boolean(array.as_boolean()),
+            DataType::Utf8 => Values::Text(array.as_string::<i32>()),
+            DataType::LargeUtf8 => Values::LargeText(array.as_string::<i64>()),
+            DataType::Utf8View => Values::TextView(array.as_string_view()),
+            _ => {
+                let options = const { FormatOptions::new().with_display_error(false) };
+                Values::Other(ArrayFormatter::try_new(array.as_ref(), &options)?, String::new())
+            }
+        };
+        let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+        Ok(Self { values, nulls })
+    }
+
+    /// Appends the field of a row; nothing for a null. `row` is below the batch's number of rows.
+    #[inline]
+    pub(super) fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
+        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            return Ok(());
+        }
+        match &mut self.values {
+            Values::I8(values) => integer(values[row], out),
+            Values::I16(values) => integer(values[row], out),
+            Values::I32(values) => integer(values[row], out),
+            Values::I64(values) => integer(values[row], out),
+            Values::U8(values) => integer(values[row], out),
+            Values::U16(values) => integer(values[row], out),
+            Values::U32(values) => integer(values[row], out),
+            Values::U64(values) => integer(values[row], out),
+            Values::F32(values) => float32(values[row], out),
+            Values::F64(values) => float64(values[row], out),
+            Values::Boolean(values) => {
+                out.extend_from_slice(if values.value(row) { b"True" } else { b"False" });
+            }
+            Values::Text(values) => text(values.value(row), out),
+            Values::LargeText(values) => text(values.value(row), out),
+            Values::TextView(values) => text(values.value(row), out),
+            Values::Other(formatter, field) => {
+                field.clear();
+                formatter.value(row).write(field)?;
+                text(field, out);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn integer(value: impl itoa::Integer, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+fn float64(value: f64, out: &mut Vec<u8>) {
+    let size = value.abs();
+    if size == 0.0 || (1e-4..1e16).contains(&size) {
+        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+    } else {
+        uncommon_float(ryu::Buffer::new().format(value), out);
+    }
+}
+
+fn float32(value: f32, out: &mut Vec<u8>) {
+    let size = value.abs();
+    if size == 0.0 || (1e-4..1e13).contains(&size) {
+        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+    } else {
+        uncommon_float(ryu::Buffer::new().format(value), out);
+    }
+}
+
+/// Rewrites a shortest decimal as Python's `repr` prints it: an exponent below 1e-4 and from 1e16
+/// on, with sign and two digits at least. Python's names of what is no number are `nan` and `inf`.
+#[cold]
+fn uncommon_float(shortest: &str, out: &mut Vec<u8>) {
+    let unsigned = shortest.strip_prefix('-').unwrap_or(shortest);
+    let (mantissa, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
+    let Ok(exponent) = exponent.parse::<i64>() else { return };
+    if !mantissa.starts_with(|c: char| c.is_ascii_digit()) {
+        out.extend_from_slice(shortest.to_ascii_lowercase().as_bytes());
+        return;
+    }
+    if unsigned.len() < shortest.len() {
+        out.push(b'-');
+    }
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = format!("{whole}{fraction}");
+    let digits = all.trim_start_matches('0');
+    // Where the point stands, counted in digits from the first that is not zero.
+    let point = whole.len() as i64 + exponent - (all.len() - digits.len()) as i64;
+    let digits = digits.trim_end_matches('0');
+    if (-3..=16).contains(&point) {
+        // Only single precision comes here, between 1e13 and 1e16: no digits after the point.
+        out.extend_from_slice(digits.as_bytes());
+        out.extend(std::iter::repeat_n(b'0', (point - digits.len() as i64).max(0) as usize));
+        out.extend_from_slice(b".0");
+        return;
+    }
+    out.extend_from_slice(&digits.as_bytes()[..1]);
+    if digits.len() > 1 {
+        out.push(b'.');
+        out.extend_from_slice(&digits.as_bytes()[1..]);
+    }
+    let sign = if point > 0 { '+' } else { '-' };
+    out.extend_from_slice(format!("e{sign}{:02}", (point - 1).abs()).as_bytes());
+}
+
+fn text(field: &str, out: &mut Vec<u8>) {
+    let special = |byte: &u8| matches!(byte, b' ' | b'"' | b'\n' | b'\r');
+    if !field.as_bytes().iter().any(special) {
+        out.extend_from_slice(field.as_bytes());
+        return;
+    }
+    out.push(b'"');
+    let mut rest = field.as_bytes();
+    while let Some(quote) = memchr::memchr(b'"', rest) {
+        out.extend_from_slice(&rest[..=quote]);
+        out.push(b'"');
+        rest = &rest[quote + 1..];
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn printed64(value: f64) -> String {
+        let mut out = Vec::new();
+        float64(value, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn printed32(value: f32) -> String {
+        let mut out = Vec::new();
+        float32(value, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn floats_look_as_in_python() {
+        for (value, text) in [
+            (1.0, "1.0"),
+            (-0.0, "-0.0"),
+            (0.1, "0.1"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (-0.0000123, "-1.23e-05"),
+            (123456789.125, "123456789.125"),
+            (1e15, "1000000000000000.0"),
+            (9007199254740993.0, "9007199254740992.0"),
+            (1e16, "1e+16"),
+            (1.5e300, "1.5e+300"),
+            (5e-324, "5e-324"),
+            (f64::NAN, "nan"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(printed64(value), text);
+        }
+        for (value, text) in [
+            (0.1, "0.1"),
+            (1e14, "100000000000000.0"),
+            (1.5e15, "1500000000000000.0"),
+            (1e-5, "1e-05"),
+            (1e16, "1e+16"),
+            (-3.4e38, "-3.4e+38"),
+        ] {
+            assert_eq!(printed32(value), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn floats_come_back(bits in any::<u64>(), small in any::<u32>()) {
+            let value = f64::from_bits(bits);
+            prop_assume!(!value.is_nan());
+            prop_assert_eq!(printed64(value).parse::<f64>().unwrap(), value);
+            let value = f32::from_bits(small);
+            prop_assume!(!value.is_nan());
+            prop_assert_eq!(printed32(value).parse::<f32>().unwrap(), value);
+        }
+    }
+}

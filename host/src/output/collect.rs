@@ -1,0 +1,260 @@
+//! What a mini-batch left in the folder that its guest sees, on its way to where the leader finds
+//! it.
+//!
+//! Files are copied, folders made anew: a guest may keep a file or folder open for as long as its
+//! instance lives, and what it does there later must not reach anything that is published. No guest
+//! runs while its folder is looked at, so going by paths is safe.
+
+use super::OutputError;
+use super::publish::{MAX_DEPTH, MAX_ENTRIES, check_kind, check_name};
+use super::remove::remove_tree;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What `init` made in a guest's folder. It belongs to no mini-batch: folders are there for all
+/// mini-batches to write into, files are never published and must not change.
+#[derive(Debug, Default)]
+pub struct Kept {
+    folders: HashSet<PathBuf>,
+    files: HashMap<PathBuf, Stamp>,
+}
+
+/// Tells whether a file is the same, unchanged.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl From<&Metadata> for Stamp {
+    fn from(metadata: &Metadata) -> Self {
+        Self {
+            inode: metadata.ino(),
+            length: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// What an entry of the folder is to [`Kept`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    None,
+    Folder,
+    File,
+    Changed,
+}
+
+impl Kept {
+    /// All that is in the folder now.
+    ///
+    /// # Errors
+    /// If that cannot be listed, or is more or deeper than a guest may leave.
+    pub fn of(folder: &Path) -> Result<Self, OutputError> {
+        let mut kept = Self::default();
+        for entry in walkdir::WalkDir::new(folder).min_depth(1) {
+            let failed = OutputError::io("list", folder);
+            let entry = match entry.map_err(io::Error::from) {
+                Ok(entry) => entry,
+                Err(error) => return Err(failed(error)),
+            };
+            let path = entry.path().strip_prefix(folder).unwrap_or(entry.path()).to_owned();
+            if entry.depth() > MAX_DEPTH {
+                return Err(OutputError::TooDeep { path, limit: MAX_DEPTH });
+            }
+            if kept.len() == MAX_ENTRIES {
+                return Err(OutputError::TooMany { limit: MAX_ENTRIES });
+            }
+            if entry.file_type().is_dir() {
+                kept.folders.insert(path);
+            } else {
+                let metadata = entry.metadata().map_err(|e| failed(e.into()))?;
+                kept.files.insert(path, (&metadata).into());
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Whether `init` made nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        self.folders.len() + self.files.len()
+    }
+
+    fn part(&self, relative: &Path, metadata: &Metadata) -> Part {
+        if self.folders.contains(relative) {
+            return if metadata.is_dir() { Part::Folder } else { Part::Changed };
+        }
+        match self.files.get(relative) {
+            None => Part::None,
+            Some(stamp) if *stamp == Stamp::from(metadata) => Part::File,
+            Some(_) => Part::Changed,
+        }
+    }
+
+    /// One that is not there any more.
+    fn missing(&self, folder: &Path) -> Option<PathBuf> {
+        let mut all = self.folders.iter().chain(self.files.keys());
+        all.find(|path| fs::symlink_metadata(folder.join(path)).is_err()).cloned()
+    }
+}
+
+/// Copies what a mini-batch left in `folder` to the new folder `staged`, which is made only if there
+/// is anything, and removes it from `folder`. Returns whether there was anything.
+///
+/// # Errors
+/// If it cannot be published, was too much, or `kept` is not as it was. Then `staged` is not there,
+/// and `folder` is to be cleared.
+pub fn collect_files(folder: &Path, kept: &Kept, staged: &Path) -> Result<bool, OutputError> {
+    let (relative, made) = (PathBuf::new(), false);
+    let mut collector = Collector { folder, kept, staged, relative, made, entries: 0, seen: 0 };
+    let result = collector.folder(0).and_then(|()| collector.all_there());
+    if result.is_err() && collector.made {
+        // Should some of it stay, nothing ever refers to it, and it goes with the job's work.
+        let _ = remove_tree(staged);
+    }
+    result.map(|()| collector.made)
+}
+
+/// Removes what a failed attempt left in `folder`. Returns whether `kept` is all as it was.
+///
+/// # Errors
+/// The operating system's.
+pub fn clear_files(folder: &Path, kept: &Kept) -> io::Result<bool> {
+    let mut seen = 0;
+    clear(folder, kept, Path::new(""), &mut seen)?;
+    Ok(seen == kept.len())
+}
+
+/// Counts what is as it was in `seen`.
+fn clear(folder: &Path, kept: &Kept, below: &Path, seen: &mut usize) -> io::Result<()> {
+    for entry in fs::read_dir(folder.join(below))? {
+        let entry = entry?;
+        let relative = below.join(entry.file_name());
+        match kept.part(&relative, &entry.metadata()?) {
+            Part::None | Part::Changed => remove_tree(&entry.path())?,
+            Part::File => *seen += 1,
+            Part::Folder => {
+                *seen += 1;
+                // No deeper than `Kept::of` allowed.
+                clear(folder, kept, &relative, seen)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Collector<'a> {
+    folder: &'a Path,
+    kept: &'a Kept,
+    staged: &'a Path,
+    /// Where below the folder the walk is.
+    relative: PathBuf,
+    /// Whether `staged` is there.
+    made: bool,
+    entries: usize,
+    /// How many of `kept` are as they were.
+    seen: usize,
+}
+
+impl Collector<'_> {
+    fn folder(&mut self, depth: usize) -> Result<(), OutputError> {
+        if depth > MAX_DEPTH {
+            return Err(OutputError::TooDeep { path: self.relative.clone(), limit: MAX_DEPTH });
+        }
+        for name in self.names()? {
+            self.relative.push(name);
+            self.entry(depth)?;
+            self.relative.pop();
+        }
+        Ok(())
+    }
+
+    /// Sorted, so that messages do not depend on the file system.
+    fn names(&mut self) -> Result<Vec<OsString>, OutputError> {
+        let path = self.folder.join(&self.relative);
+        let failed = |error| OutputError::io("list", &path)(error);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&path).map_err(failed)? {
+            names.push(entry.map_err(failed)?.file_name());
+            self.entries += 1;
+            if self.entries > MAX_ENTRIES + self.kept.len() {
+                return Err(OutputError::TooMany { limit: MAX_ENTRIES });
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn entry(&mut self, depth: usize) -> Result<(), OutputError> {
+        let from = self.folder.join(&self.relative);
+        let metadata = fs::symlink_metadata(&from).map_err(OutputError::io("look at", &from))?;
+        match self.kept.part(&self.relative, &metadata) {
+            Part::Changed => return Err(OutputError::Changed { path: self.relative.clone() }),
+            Part::Folder => {
+                self.seen += 1;
+                return self.folder(depth + 1);
+            }
+            Part::File => {
+                self.seen += 1;
+                return Ok(());
+            }
+            Part::None => {}
+        }
+        check_name(&self.relative)?;
+        if metadata.is_dir() {
+            let to = self.place()?;
+            fs::create_dir(&to).map_err(OutputError::io("make the folder", &to))?;
+            self.folder(depth + 1)?;
+            return fs::remove_dir(&from).map_err(OutputError::io("remove", &from));
+        }
+        check_kind(&self.relative, metadata.mode(), metadata.nlink())?;
+        let to = self.place()?;
+        copy(&from, &to).map_err(OutputError::io("copy a result file to", &to))?;
+        fs::remove_file(&from).map_err(OutputError::io("remove", &from))
+    }
+
+    /// Where the entry goes, in a folder that is there.
+    fn place(&mut self) -> Result<PathBuf, OutputError> {
+        let to = self.staged.join(&self.relative);
+        let parent = to.parent().unwrap_or(self.staged);
+        if !self.made {
+            // Left over by a worker of the same name, should there be anything.
+            remove_tree(self.staged).map_err(OutputError::io("remove", self.staged))?;
+        }
+        // A folder that `init` made has no counterpart yet.
+        if !self.made || parent != self.staged {
+            fs::create_dir_all(parent).map_err(OutputError::io("make the folder", parent))?;
+        }
+        self.made = true;
+        Ok(to)
+    }
+
+    fn all_there(&self) -> Result<(), OutputError> {
+        if self.seen == self.kept.len() {
+            return Ok(());
+        }
+        let path = self.kept.missing(self.folder).unwrap_or_default();
+        Err(OutputError::Removed { path })
+    }
+}
+
+/// Copies an ordinary file to a new one; in the kernel where it can do that.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let (mut from, mut to) = (options.open(from)?, File::create_new(to)?);
+    io::copy(&mut from, &mut to).map(drop)
+}
+
+#[cfg(test)]
+#[path = "collect_tests.rs"]
+mod tests;

@@ -1,0 +1,28 @@
+//! Rows on their way to the output: formatting and part files on the worker's side, the one output
+//! file and published files on the leader's. Imports `model` only.
+//!
+//! - [`RowWriter`] turns what a guest returned into lines; [`PartFile`] appends the lines of an
+//!   attempt to the worker's part file.
+//! - [`Appender`] copies committed segments of part files into the output file, by offset; it never
+//!   looks at what they hold, beyond the last byte.
+//! - [`collect_files`] and [`clear_files`] empty the folder that a guest writes into, around what
+//!   its `init` [`Kept`] there.
+//! - [`check_files`], [`publish_files`] and [`discard_files`] deal with the files that a guest
+//!   wrote; [`remove_tree`] and [`empty_folder`] remove whatever guests may have made.
+
+mod appender;
+mod cells;
+mod collect;
+mod error;
+mod part;
+mod publish;
+mod remove;
+mod rows;
+
+pub use appender::{Appender, verify};
+pub use collect::{Kept, clear_files, collect_files};
+pub use error::OutputError;
+pub use part::PartFile;
+pub use publish::{check_files, discard_files, publish_files};
+pub use remove::{empty_folder, remove_tree};
+pub use rows::RowWriter;

@@ -1,0 +1,159 @@
+//! Removing what a guest made: folders as deep as it likes, with as many files as it likes.
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::CStr;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// Removes a file, a link or a folder with all that is in it, if it is there. Links are not
+/// followed. Takes a few descriptors and no stack, however deep the folders lie.
+///
+/// # Errors
+/// The operating system's, where something cannot be removed; what was found before is gone.
+pub fn remove_tree(path: &Path) -> io::Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => empty_folder(path).and_then(|()| fs::remove_dir(path)),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Removes all that is in a folder; else as [`remove_tree`].
+///
+/// # Errors
+/// As for [`remove_tree`], and if `folder` is none.
+pub fn empty_folder(folder: &Path) -> io::Result<()> {
+    let mut lift = Lift { root: open(CWD, folder)?, count: 0 };
+    // A listing may miss what changes while it is read, hence again until nothing is left.
+    while lift.pass()? {}
+    Ok(())
+}
+
+/// Removes a tree level by level: whatever full folder lies inside of a folder of the root is moved
+/// up into the root, where a later pass finds it.
+struct Lift {
+    root: OwnedFd,
+    /// For names.
+    count: u64,
+}
+
+impl Lift {
+    /// Goes once through the root. Returns whether anything was in it.
+    fn pass(&mut self) -> Result<bool, Errno> {
+        let mut found = false;
+        for entry in Dir::read_from(&self.root)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if is_dots(name) {
+                continue;
+            }
+            found = true;
+            if !remove_one(&self.root, name)? {
+                self.empty(name)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Empties a folder of the root and removes it.
+    fn empty(&mut self, name: &CStr) -> Result<(), Errno> {
+        let folder = open(&self.root, name)?;
+        for entry in Dir::read_from(&folder)? {
+            let entry = entry?;
+            if !is_dots(entry.file_name()) && !remove_one(&folder, entry.file_name())? {
+                self.lift(&folder, entry.file_name())?;
+            }
+        }
+        // If it is not empty yet, the next pass goes on.
+        remove_one(&self.root, name).map(drop)
+    }
+
+    fn lift(&mut self, folder: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+        loop {
+            let new = format!(".sandmill-{}", self.count);
+            self.count += 1;
+            match rustix::fs::renameat(folder, name, &self.root, new) {
+                // The guest has taken this name.
+                Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+/// Removes anything but a folder with something in it, for which it returns false.
+fn remove_one(folder: &OwnedFd, name: &CStr) -> Result<bool, Errno> {
+    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(true),
+        Err(Errno::ISDIR) => {}
+        Err(errno) => return Err(errno),
+    }
+    match rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn is_dots(name: &CStr) -> bool {
+    name == c"." || name == c".."
+}
+
+fn open(at: impl std::os::fd::AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(at, path, flags, Mode::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// Folders in each other, deeper than any path is long.
+    fn nest(root: &Path, depth: usize) {
+        let mut folder = open(CWD, root).unwrap();
+        for _ in 0..depth {
+            rustix::fs::mkdirat(&folder, "d", Mode::from_raw_mode(0o777)).unwrap();
+            folder = open(&folder, "d").unwrap();
+        }
+    }
+
+    #[test]
+    fn depth_costs_neither_descriptors_nor_stack() {
+        // In memory where that is possible: a disk takes a minute.
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        nest(&root, 30_000);
+        remove_tree(&root).unwrap();
+        assert!(!root.exists());
+        remove_tree(&root).unwrap();
+    }
+
+    #[test]
+    fn files_links_and_taken_names_go_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("file"), "").unwrap();
+        for path in ["a/b/c/d", "a/x/y", ".sandmill-1/full"] {
+            fs::create_dir_all(root.join(path)).unwrap();
+            fs::write(root.join(path).join("file"), "").unwrap();
+        }
+        fs::write(root.join(".sandmill-0"), "").unwrap();
+        symlink(&outside, root.join("a/b/link")).unwrap();
+        empty_folder(&root).unwrap();
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+        symlink(&outside, root.join("link")).unwrap();
+        remove_tree(&root.join("link")).unwrap();
+        assert!(outside.join("file").exists() && !root.join("link").is_symlink());
+        assert!(empty_folder(&root.join("missing")).is_err());
+    }
+}
