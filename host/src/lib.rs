@@ -12,9 +12,13 @@ pub mod model;
 pub mod output;
 #[doc(hidden)]
 pub mod plan;
+#[doc(hidden)]
+pub mod pool;
 mod process;
 #[doc(hidden)]
 pub mod protocol;
 #[doc(hidden)]
 pub mod sandbox;
 pub mod spec;
+#[doc(hidden)]
+pub mod worker;

@@ -1,0 +1,217 @@
+//! One worker's life as the leader sees it: listen, deliver, reap, report its end.
+
+use super::launch::{Process, StderrLog};
+use super::outbox::Outbox;
+use super::{PoolEvent, WorkerExit};
+use crate::model::WorkerId;
+use crate::protocol::{FrameBuffer, FrameError, FromWorker, ToWorker};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::process::Child;
+use tokio::sync::mpsc;
+
+/// How long a worker that closed its socket may take to end.
+const GRACE: Duration = Duration::from_secs(5);
+/// Bytes read at once. Reports have some hundred bytes, so that one read takes many.
+const READ: usize = 16 << 10;
+
+/// The leader's end of one worker.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) process: Process,
+    outbox: Outbox,
+    /// Why the pool killed it, if it did so on its own.
+    fault: Mutex<Option<String>>,
+}
+
+impl Link {
+    /// Queues a message. Fails if it is too long.
+    pub(super) fn try_send(&self, message: &ToWorker) -> Result<(), FrameError> {
+        self.outbox.send(message)
+    }
+
+    /// Queues a message. One that is too long to send ends the worker: it would wait for ever.
+    pub(super) fn send(&self, message: &ToWorker) {
+        if let Err(error) = self.outbox.send(message) {
+            self.accuse(format!("a message to it could not be sent: {error}"));
+        }
+    }
+
+    fn accuse(&self, fault: String) {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
+        self.process.kill();
+    }
+
+    fn take_fault(&self) -> Option<String> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Makes both ends of a worker: the one to send by, and the task that listens.
+pub(super) fn open(
+    worker: WorkerId,
+    child: Child,
+    socket: std::os::unix::net::UnixStream,
+    stderr: StderrLog,
+    events: mpsc::Sender<PoolEvent>,
+) -> io::Result<(Arc<Link>, Listener)> {
+    let (read, write) = UnixStream::from_std(socket)?.into_split();
+    let link = Arc::new(Link {
+        process: Process::of(&child),
+        outbox: Outbox::new(write),
+        fault: Mutex::default(),
+    });
+    let inbox = Inbox {
+        worker,
+        socket: read,
+        frames: FrameBuffer::default(),
+        buffer: vec![0; READ],
+        held: None,
+        events,
+    };
+    Ok((link.clone(), Listener { link, inbox, child, stderr }))
+}
+
+/// The task of one worker.
+#[derive(Debug)]
+pub(super) struct Listener {
+    link: Arc<Link>,
+    inbox: Inbox,
+    child: Child,
+    stderr: StderrLog,
+}
+
+/// Why listening ended.
+#[derive(Debug)]
+enum End {
+    /// The worker closed the socket, or the socket failed.
+    Closed,
+    /// What it sent is no message.
+    Malformed(FrameError),
+    /// Nobody wants the events any more.
+    Unheard,
+}
+
+impl Listener {
+    /// Delivers the worker's messages until its end, then its end.
+    pub(super) async fn run(self) {
+        let Self { link, mut inbox, mut child, stderr } = self;
+        let mut wait = Box::pin(child.wait());
+        let ended = tokio::select! {
+            biased;
+            end = inbox.listen() => Err(end),
+            () = link.outbox.run() => Err(End::Closed),
+            status = &mut wait => Ok(status),
+        };
+        let status = match ended {
+            Ok(status) => status,
+            Err(End::Closed) => match tokio::time::timeout(GRACE, &mut wait).await {
+                Ok(status) => status,
+                Err(_) => {
+                    link.accuse("it closed its socket but did not end".into());
+                    wait.await
+                }
+            },
+            Err(End::Malformed(error)) => {
+                link.accuse(malformed(&error));
+                wait.await
+            }
+            Err(End::Unheard) => {
+                link.process.kill();
+                wait.await
+            }
+        };
+        link.process.set_reaped();
+        // A process that it left behind may still hold the socket, so waiting for the end of the
+        // stream could take for ever; what the worker itself said has arrived by now.
+        if let End::Malformed(error) = inbox.drain().await {
+            link.accuse(malformed(&error));
+        }
+        let exit = describe(status, link.take_fault(), &stderr);
+        // Nobody listening is no loss.
+        let _ = inbox.events.send(PoolEvent::Exited(inbox.worker, exit)).await;
+    }
+}
+
+fn malformed(error: &FrameError) -> String {
+    format!("it sent something that is no message: {error}")
+}
+
+fn describe(status: io::Result<ExitStatus>, fault: Option<String>, log: &StderrLog) -> WorkerExit {
+    let (code, signal, unknown) = match status {
+        Ok(status) => (status.code(), status.signal(), None),
+        Err(e) => (None, None, Some(format!("how it ended cannot be found out: {e}"))),
+    };
+    let tail = Some(log.tail()).filter(|tail| !tail.is_empty());
+    let note: Vec<String> = [fault, unknown, tail].into_iter().flatten().collect();
+    WorkerExit { code, signal, note: note.join("\n") }
+}
+
+/// The receiving half of a worker's socket.
+#[derive(Debug)]
+struct Inbox {
+    worker: WorkerId,
+    socket: OwnedReadHalf,
+    frames: FrameBuffer,
+    buffer: Vec<u8>,
+    /// A message that waits for room in the channel. Kept here, because `listen` may be cancelled
+    /// while it waits.
+    held: Option<FromWorker>,
+    events: mpsc::Sender<PoolEvent>,
+}
+
+impl Inbox {
+    /// Delivers messages until the stream ends. May be cancelled without losing any.
+    async fn listen(&mut self) -> End {
+        loop {
+            if let Some(end) = self.deliver().await {
+                return end;
+            }
+            match self.socket.read(&mut self.buffer).await {
+                Ok(0) => return End::Closed,
+                Ok(count) => self.frames.push(&self.buffer[..count]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return End::Closed,
+            }
+        }
+    }
+
+    /// Delivers what is in the socket already, without waiting for more.
+    async fn drain(&mut self) -> End {
+        loop {
+            if let Some(end) = self.deliver().await {
+                return end;
+            }
+            // Read directly: the runtime may not have noticed yet that there is something.
+            match rustix::io::read(self.socket.as_ref(), &mut self.buffer[..]) {
+                Ok(0) => return End::Closed,
+                Ok(count) => self.frames.push(&self.buffer[..count]),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return End::Closed,
+            }
+        }
+    }
+
+    /// Delivers the whole messages that have arrived.
+    async fn deliver(&mut self) -> Option<End> {
+        loop {
+            if self.held.is_none() {
+                match self.frames.next_message() {
+                    Ok(None) => return None,
+                    Ok(message) => self.held = message,
+                    Err(error) => return Some(End::Malformed(error)),
+                }
+            }
+            let Ok(permit) = self.events.reserve().await else { return Some(End::Unheard) };
+            if let Some(message) = self.held.take() {
+                permit.send(PoolEvent::Worker(self.worker, message));
+            }
+        }
+    }
+}

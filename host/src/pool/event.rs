@@ -1,0 +1,24 @@
+//! What the pool tells the engine.
+
+use crate::model::WorkerId;
+use crate::protocol::FromWorker;
+
+/// What comes from worker processes.
+#[derive(Debug)]
+pub enum PoolEvent {
+    /// A worker said something.
+    Worker(WorkerId, FromWorker),
+    /// A worker is gone, its last message delivered; always the last event of a worker.
+    Exited(WorkerId, WorkerExit),
+}
+
+/// How a worker process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerExit {
+    /// Its exit code, unless a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// What was wrong with its last message, if it was killed for that; the end of its stderr.
+    pub note: String,
+}

@@ -1,0 +1,187 @@
+//! What a child process is given: command line, environment, folders, descriptors.
+
+use crate::model::{JobDir, MiniBatchId};
+use crate::protocol::Setup;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::process::{Child, Command};
+
+/// Bytes of stderr that go into a note.
+pub(super) const STDERR_TAIL: usize = 2048;
+
+/// The program and the arguments that make it a worker or a planner.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+    pub(super) worker: Vec<OsString>,
+    pub(super) planner: Vec<OsString>,
+}
+
+impl Program {
+    /// The sandmill binary. A relative path is resolved now, because children get a working
+    /// directory of their own.
+    pub(super) fn sandmill(path: &Path) -> Self {
+        Self {
+            path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+            worker: vec!["worker".into()],
+            planner: vec!["plan-worker".into()],
+        }
+    }
+
+    /// A command with nothing inherited: an empty environment and a process group of its own.
+    ///
+    /// No hook runs between fork and exec, so that the standard library uses `posix_spawn`: with a
+    /// hook it copies the page tables of the whole leader. Children lock themselves down.
+    fn command(&self, arguments: &[OsString], folder: &Path) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(arguments).env_clear().process_group(0).current_dir(folder);
+        // Should the runtime end before the pool's tasks do, or one of them fail to start.
+        command.kill_on_drop(true);
+        if let Some(value) = std::env::var_os("RUST_BACKTRACE") {
+            command.env("RUST_BACKTRACE", value);
+        }
+        command
+    }
+
+    /// Starts the planner with three pipes.
+    pub(super) fn start_planner(&self) -> io::Result<Child> {
+        // The request names absolute paths only, so the working directory does not matter.
+        self.command(&self.planner, Path::new("/"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| explain(&e, "start the planner", &self.path))
+    }
+
+    /// Starts a worker: its end of a socket as descriptor 0, the compiled component as 1, its own
+    /// log file as 2. The component's offset is shared by all workers, so they map it.
+    pub(super) fn start_worker(
+        &self,
+        setup: &Setup,
+        component: &File,
+    ) -> io::Result<(Child, UnixStream, StderrLog)> {
+        let dir = JobDir::new(&setup.job_dir);
+        make_folders(&dir, setup)?;
+        let stderr = StderrLog::open(&dir.worker_stderr(setup.worker))?;
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let child = self
+            .command(&self.worker, &dir.worker_dir(setup.worker))
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::from(component.try_clone()?))
+            .stderr(Stdio::from(stderr.file.try_clone()?))
+            .spawn()
+            .map_err(|e| explain(&e, "start a worker process", &self.path))?;
+        Ok((child, ours, stderr))
+    }
+}
+
+/// Makes every folder that the worker writes in, so that it needs no right to make them.
+fn make_folders(dir: &JobDir, setup: &Setup) -> io::Result<()> {
+    let worker = setup.worker;
+    let folders =
+        [dir.worker_output(worker), dir.worker_inputs(worker), dir.parts(), dir.script_log_dir()];
+    // Only the folders that these lie in are made.
+    let files = [
+        dir.staged(worker, MiniBatchId(0), 1),
+        dir.worker_stderr(worker),
+        dir.script_log(worker),
+        dir.script_stdout(worker),
+        dir.script_stderr(worker),
+    ];
+    for folder in
+        folders.iter().map(PathBuf::as_path).chain(files.iter().filter_map(|f| f.parent()))
+    {
+        fs::create_dir_all(folder).map_err(|e| explain(&e, "make the folder", folder))?;
+    }
+    Ok(())
+}
+
+/// Adds to an error what was tried, with the path.
+fn explain(error: &io::Error, tried: &str, path: &Path) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {tried} {}: {error}", path.display()))
+}
+
+/// The log file that a worker process writes its own stderr to.
+#[derive(Debug)]
+pub(super) struct StderrLog {
+    file: File,
+    /// Where this worker's text begins: a resumed job may append to an older file.
+    start: u64,
+}
+
+impl StderrLog {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).read(true).open(path);
+        let mut file = file.map_err(|e| explain(&e, "open the log file", path))?;
+        let start = file.seek(SeekFrom::End(0))?;
+        Ok(Self { file, start })
+    }
+
+    /// The end of what the worker wrote, for people. Empty if it cannot be read.
+    pub(super) fn tail(&self) -> String {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = &self.file;
+            let end = file.metadata()?.len();
+            file.seek(SeekFrom::Start(self.start.max(end.saturating_sub(STDERR_TAIL as u64))))?;
+            let mut bytes = Vec::new();
+            file.take(STDERR_TAIL as u64).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        printable(&read().unwrap_or_default())
+    }
+}
+
+/// Text of a process that nobody vouches for: control characters could steer a terminal.
+pub(super) fn printable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.trim()
+        .chars()
+        .map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c })
+        .collect()
+}
+
+/// A child process that can be killed until it is reaped, and not after: its number may then be
+/// another's.
+#[derive(Debug)]
+pub(super) struct Process {
+    group: Option<Pid>,
+    reaped: AtomicBool,
+}
+
+impl Process {
+    pub(super) fn of(child: &Child) -> Self {
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        Self { group, reaped: AtomicBool::new(false) }
+    }
+
+    /// The process id.
+    pub(super) fn id(&self) -> u32 {
+        self.group.map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned())
+    }
+
+    /// Ends the process and all that it started, at once.
+    pub(super) fn kill(&self) {
+        if let (Some(group), false) = (self.group, self.is_reaped()) {
+            // It fails only if the process is gone already.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    /// To be called as soon as the process was waited for.
+    pub(super) fn set_reaped(&self) {
+        self.reaped.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_reaped(&self) -> bool {
+        self.reaped.load(Ordering::Relaxed)
+    }
+}

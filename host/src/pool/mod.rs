@@ -1,0 +1,20 @@
+//! The parent side of child processes: spawn workers and the planner, feed, kill, reap. Imports
+//! `protocol` and `model`, never `worker`. Decides nothing.
+//!
+//! Everything here runs on the one thread of a current-thread tokio runtime, which must live as
+//! long as the job: a worker asks to be killed when the *thread* that spawned it ends.
+//!
+//! [`Pool`] is the door; `conversation` is one worker's life, `planner` the planner's, `launch`
+//! says what a child process is given.
+
+mod conversation;
+mod event;
+mod launch;
+mod outbox;
+mod planner;
+mod processes;
+#[cfg(test)]
+mod tests;
+
+pub use event::{PoolEvent, WorkerExit};
+pub use processes::Pool;

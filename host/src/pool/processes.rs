@@ -1,0 +1,114 @@
+//! The pool itself.
+
+use super::conversation::{self, Link};
+use super::launch::{Process, Program};
+use super::{PoolEvent, planner};
+use crate::model::WorkerId;
+use crate::protocol::{FromPlanner, PlanRequest, Setup, ToWorker, encode};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// A machine's child processes. Dropping it kills them all.
+///
+/// All calls must come from the thread of one current-thread tokio runtime (see the module).
+#[derive(Debug)]
+pub struct Pool {
+    program: Program,
+    component: File,
+    events: mpsc::Sender<PoolEvent>,
+    planner: Option<Arc<Process>>,
+    workers: HashMap<WorkerId, Arc<Link>>,
+}
+
+impl Pool {
+    /// `program` is the sandmill binary, `component` the compiled code that workers get.
+    #[expect(clippy::needless_pass_by_value, reason = "the pool's owner has no more use for it")]
+    pub fn new(program: PathBuf, component: File, events: mpsc::Sender<PoolEvent>) -> Self {
+        Self::with_program(Program::sandmill(&program), component, events)
+    }
+
+    pub(super) fn with_program(
+        program: Program,
+        component: File,
+        events: mpsc::Sender<PoolEvent>,
+    ) -> Self {
+        Self { program, component, events, planner: None, workers: HashMap::new() }
+    }
+
+    /// Starts the planner, which speaks through a channel of its own: it is read only as fast as
+    /// that is emptied. After its end without `Finished` or `Failed`, a `Failed` that says how it
+    /// ended is made up.
+    ///
+    /// Fails if there is one already, if the request is too long for a message, or if the process
+    /// cannot be started.
+    pub fn plan(
+        &mut self,
+        request: &PlanRequest,
+        events: mpsc::Sender<FromPlanner>,
+    ) -> io::Result<()> {
+        if self.planner.is_some() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the planner runs already"));
+        }
+        let mut bytes = Vec::new();
+        encode(request, &mut bytes).map_err(io::Error::other)?;
+        let child = self.program.start_planner()?;
+        let process = Arc::new(Process::of(&child));
+        self.planner = Some(process.clone());
+        tokio::spawn(planner::run(child, process, bytes, events));
+        Ok(())
+    }
+
+    /// Starts a worker and gives it its set-up. Returns the process id.
+    ///
+    /// Makes the worker's folders first. Fails if they cannot be made, if the set-up is too long
+    /// for a message, or if the process cannot be started.
+    pub fn spawn(&mut self, setup: Setup) -> io::Result<u32> {
+        let worker = setup.worker;
+        self.workers.retain(|_, link| !link.process.is_reaped());
+        if self.workers.contains_key(&worker) {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                format!("{worker} runs already"),
+            ));
+        }
+        let (child, socket, stderr) = self.program.start_worker(&setup, &self.component)?;
+        // Dropping the listener on the way out kills the worker.
+        let (link, listener) =
+            conversation::open(worker, child, socket, stderr, self.events.clone())?;
+        link.try_send(&ToWorker::Setup(Box::new(setup))).map_err(io::Error::other)?;
+        let id = link.process.id();
+        self.workers.insert(worker, link);
+        tokio::spawn(listener.run());
+        Ok(id)
+    }
+
+    /// Queues a message. Never blocks; nothing happens if the worker is gone.
+    pub fn send(&mut self, worker: WorkerId, message: &ToWorker) {
+        if let Some(link) = self.workers.get(&worker) {
+            link.send(message);
+        }
+    }
+
+    /// Kills a worker, at once. Its `Exited` still comes.
+    pub fn kill(&mut self, worker: WorkerId) {
+        if let Some(link) = self.workers.get(&worker) {
+            link.process.kill();
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // Their tasks reap them, as long as the runtime lives.
+        for link in self.workers.values() {
+            link.process.kill();
+        }
+        if let Some(planner) = &self.planner {
+            planner.kill();
+        }
+    }
+}

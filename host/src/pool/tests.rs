@@ -1,0 +1,315 @@
+//! Real processes: shell scripts that act as workers and as the planner.
+
+use super::launch::Program;
+use super::{Pool, PoolEvent, WorkerExit};
+use crate::model::{
+    CallStats, Limits, LoggingLevel, MiniBatch, MiniBatchId, OutputAction, Work, WorkerId,
+};
+use crate::protocol::{
+    Assignment, Cut, FrameBuffer, FromPlanner, FromWorker, PROTOCOL_VERSION, PlanRequest, Setup,
+    ToWorker, encode,
+};
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+const WORKER: WorkerId = WorkerId(0);
+
+struct Bench {
+    dir: tempfile::TempDir,
+    pool: Pool,
+    events: mpsc::Receiver<PoolEvent>,
+}
+
+impl Bench {
+    fn new(script: &str, capacity: usize) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let component = dir.path().join("component");
+        fs::write(&component, "compiled code").unwrap();
+        let shell = |script: &str| vec!["-c".into(), script.into(), "sh".into()];
+        let program =
+            Program { path: "/bin/sh".into(), worker: shell(script), planner: shell(script) };
+        let (sender, events) = mpsc::channel(capacity);
+        let pool = Pool::with_program(program, File::open(component).unwrap(), sender);
+        Self { dir, pool, events }
+    }
+
+    fn setup(&self) -> Setup {
+        Setup {
+            protocol: PROTOCOL_VERSION,
+            worker: WORKER,
+            job_dir: self.dir.path().to_owned(),
+            arguments: vec![],
+            environment: vec![],
+            mounts: vec![],
+            source_dir: None,
+            sources: vec![],
+            tables: vec![],
+            limits: Limits::default(),
+            output_action: OutputAction::AppendRow,
+            logging_level: LoggingLevel::Info,
+            gpu_index: None,
+        }
+    }
+
+    fn file(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.dir.path().join(name), bytes).unwrap();
+    }
+
+    /// A file below the worker's working directory, which lies two folders down.
+    fn worker_file(&self, name: &str) -> Vec<u8> {
+        fs::read(self.dir.path().join("work/process000").join(name)).unwrap()
+    }
+
+    async fn next(&mut self) -> PoolEvent {
+        let wait = tokio::time::timeout(Duration::from_secs(20), self.events.recv());
+        wait.await.expect("an event should have come").expect("the pool is alive")
+    }
+
+    /// All messages up to the worker's end, and the end.
+    async fn until_the_end(&mut self) -> (Vec<FromWorker>, WorkerExit) {
+        let mut messages = Vec::new();
+        loop {
+            match self.next().await {
+                PoolEvent::Worker(WORKER, message) => messages.push(message),
+                PoolEvent::Exited(WORKER, exit) => return (messages, exit),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+fn frames<T: serde::Serialize>(messages: &[T]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for message in messages {
+        encode(message, &mut bytes).unwrap();
+    }
+    bytes
+}
+
+fn started(id: u64) -> FromWorker {
+    FromWorker::Started { id: MiniBatchId(id) }
+}
+
+fn assignment(id: u64, files: usize) -> ToWorker {
+    let work = Work::Files(vec!["some/file/name.png".into(); files]);
+    let mini_batch = MiniBatch { id: MiniBatchId(id), source: 0, work };
+    ToWorker::Run(Assignment { mini_batch, attempt: 1 })
+}
+
+#[tokio::test]
+async fn delivers_every_message_and_then_the_end() {
+    // More than the channel and one read hold, and the process is gone long before all is read.
+    let mut bench = Bench::new("cat ../../frames >&0; echo trouble >&2; exit 3", 2);
+    let messages: Vec<_> = (0..5_000).map(started).collect();
+    bench.file("frames", &frames(&messages));
+    bench.pool.spawn(bench.setup()).unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let (seen, exit) = bench.until_the_end().await;
+    assert_eq!(seen, messages);
+    assert_eq!(exit, WorkerExit { code: Some(3), signal: None, note: "trouble".into() });
+}
+
+#[tokio::test]
+async fn a_worker_gets_its_set_up_its_folder_and_nothing_else() {
+    let script = "head -c $(cat ../../size) <&0 >received; env >env; cat <&1 >component";
+    let mut bench = Bench::new(script, 8);
+    let mut setup = bench.setup();
+    setup.arguments = vec!["x".repeat(1000); 3000];
+    let messages =
+        [ToWorker::Setup(Box::new(setup.clone())), assignment(0, 10_000), assignment(1, 10_000)];
+    bench.file("size", frames(&messages).len().to_string().as_bytes());
+    let id = bench.pool.spawn(setup).unwrap();
+    assert!(id > 1);
+    bench.pool.send(WORKER, &messages[1]);
+    bench.pool.send(WORKER, &messages[2]);
+    let (_, exit) = bench.until_the_end().await;
+    assert_eq!((exit.code, exit.note.as_str()), (Some(0), ""));
+
+    // Not compared with assert_eq: it would print megabytes.
+    assert!(bench.worker_file("received") == frames(&messages));
+    assert_eq!(bench.worker_file("component"), b"compiled code");
+    let environment = String::from_utf8(bench.worker_file("env")).unwrap();
+    // What a shell sets on its own.
+    let own = ["PWD=", "OLDPWD=", "SHLVL=", "_=", "RUST_BACKTRACE="];
+    let foreign: Vec<_> =
+        environment.lines().filter(|line| !own.iter().any(|own| line.starts_with(own))).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+    let folders = ["output", "inputs", "staged", "../../parts"];
+    for folder in folders {
+        assert!(bench.dir.path().join("work/process000").join(folder).is_dir(), "{folder}");
+    }
+}
+
+#[tokio::test]
+async fn a_set_up_that_is_too_long_starts_no_worker() {
+    let mut bench = Bench::new("sleep 60", 8);
+    let mut setup = bench.setup();
+    setup.arguments = vec!["x".repeat(17 << 20)];
+    let error = bench.pool.spawn(setup).unwrap_err();
+    assert!(error.to_string().contains("longer than the 16777216 allowed"), "{error}");
+    // The name is free, and nothing is heard of it.
+    bench.pool.spawn(bench.setup()).unwrap();
+    bench.pool.kill(WORKER);
+    let (_, exit) = bench.until_the_end().await;
+    assert_eq!(exit.signal, Some(9));
+}
+
+#[tokio::test]
+async fn a_malformed_message_is_a_dead_worker() {
+    let script = "cat ../../frames >&0; echo some words >&2; sleep 60";
+    let mut bench = Bench::new(script, 8);
+    let mut bytes = frames(&[started(1)]);
+    bytes.extend_from_slice(&[2, 0, 0, 0, 0xff, 0xff]);
+    bytes.extend_from_slice(&frames(&[started(2)]));
+    bench.file("frames", &bytes);
+    bench.pool.spawn(bench.setup()).unwrap();
+    let (seen, exit) = bench.until_the_end().await;
+    assert_eq!(seen, [started(1)]);
+    assert_eq!(exit.signal, Some(9));
+    assert!(exit.note.starts_with("it sent something that is no message: "), "{}", exit.note);
+}
+
+#[tokio::test]
+async fn an_endless_length_is_a_dead_worker() {
+    let mut bench = Bench::new(r"printf '\377\377\377\377' >&0; sleep 60", 8);
+    bench.pool.spawn(bench.setup()).unwrap();
+    let (_, exit) = bench.until_the_end().await;
+    assert_eq!(exit.signal, Some(9));
+    assert!(exit.note.contains("4294967295 bytes"), "{}", exit.note);
+}
+
+#[tokio::test]
+async fn kill_ends_the_whole_group_at_once() {
+    // The child of the worker would keep the socket open.
+    let mut bench = Bench::new("sleep 60 & cat ../../frames >&0; wait", 8);
+    bench.file("frames", &frames(&[FromWorker::Ready { init: CallStats::default() }]));
+    bench.pool.spawn(bench.setup()).unwrap();
+    assert!(matches!(bench.next().await, PoolEvent::Worker(_, FromWorker::Ready { .. })));
+    bench.pool.kill(WORKER);
+    let (_, exit) = bench.until_the_end().await;
+    assert_eq!((exit.code, exit.signal), (None, Some(9)));
+    // Late orders for a worker that is gone do nothing.
+    bench.pool.kill(WORKER);
+    bench.pool.send(WORKER, &ToWorker::Shutdown);
+}
+
+#[tokio::test]
+async fn a_process_left_behind_does_not_hide_the_end() {
+    let mut bench = Bench::new("sleep 30 & cat ../../frames >&0; exit 7", 8);
+    bench.file("frames", &frames(&[started(1), started(2)]));
+    bench.pool.spawn(bench.setup()).unwrap();
+    let begin = std::time::Instant::now();
+    let (seen, exit) = bench.until_the_end().await;
+    assert_eq!((seen.len(), exit.code), (2, Some(7)));
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn dropping_the_pool_ends_its_processes() {
+    let mut bench = Bench::new("cat ../../frames >&0; sleep 60", 8);
+    bench.file("frames", &frames(&[started(1)]));
+    let id = bench.pool.spawn(bench.setup()).unwrap();
+    bench.next().await;
+    drop(bench.pool);
+    let exited = tokio::time::timeout(Duration::from_secs(20), bench.events.recv()).await.unwrap();
+    assert!(matches!(exited, Some(PoolEvent::Exited(_, WorkerExit { signal: Some(9), .. }))));
+    assert!(!Path::new(&format!("/proc/{id}")).exists());
+}
+
+#[tokio::test]
+async fn a_note_is_the_printable_end_of_stderr() {
+    let script = r"i=0; while [ $i -lt 900 ]; do echo filler >&2; i=$((i+1)); done;
+        printf 'the \033[31mend\n' >&2; exit 1";
+    let mut bench = Bench::new(script, 8);
+    bench.pool.spawn(bench.setup()).unwrap();
+    let (_, exit) = bench.until_the_end().await;
+    assert!(exit.note.ends_with("filler\nthe \u{fffd}[31mend"), "{:?}", exit.note);
+    assert!(exit.note.len() < 2100);
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_named() {
+    let mut bench = Bench::new("", 8);
+    let component = File::open(bench.dir.path().join("component")).unwrap();
+    let (sender, _events) = mpsc::channel(1);
+    bench.pool = Pool::new("/nowhere/sandmill".into(), component, sender);
+    let error = bench.pool.spawn(bench.setup()).unwrap_err();
+    let expected = "cannot start a worker process /nowhere/sandmill: ";
+    assert!(error.to_string().starts_with(expected), "{error}");
+}
+
+fn request() -> PlanRequest {
+    PlanRequest { protocol: PROTOCOL_VERSION, sources: vec![], cut: Cut::Void { count: 3 } }
+}
+
+impl Bench {
+    fn plan(&mut self, capacity: usize) -> mpsc::Receiver<FromPlanner> {
+        let (sender, planner) = mpsc::channel(capacity);
+        self.pool.plan(&request(), sender).unwrap();
+        planner
+    }
+}
+
+async fn next(planner: &mut mpsc::Receiver<FromPlanner>) -> Option<FromPlanner> {
+    tokio::time::timeout(Duration::from_secs(20), planner.recv()).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_planner_gets_its_request_and_is_heard() {
+    // The request comes back as the first message's body would: byte for byte.
+    let dir = tempfile::tempdir().unwrap();
+    let (frames_at, echo) = (dir.path().join("frames"), dir.path().join("echo"));
+    let script = format!("cat >{}; cat {}", echo.display(), frames_at.display());
+    let mut bench = Bench::new(&script, 8);
+    let messages = [FromPlanner::Tables(vec![]), FromPlanner::Finished];
+    fs::write(&frames_at, frames(&messages)).unwrap();
+    let mut planner = bench.plan(8);
+    assert!(bench.pool.plan(&request(), mpsc::channel(1).0).is_err());
+    for message in messages {
+        assert_eq!(next(&mut planner).await, Some(message));
+    }
+    let mut received = FrameBuffer::default();
+    received.push(&fs::read(echo).unwrap());
+    assert_eq!(received.next_message().unwrap(), Some(request()));
+    assert_eq!(next(&mut planner).await, None);
+}
+
+#[tokio::test]
+async fn the_planner_waits_for_the_leader() {
+    let dir = tempfile::tempdir().unwrap();
+    let (frames_at, done) = (dir.path().join("frames"), dir.path().join("done"));
+    let script = format!("cat {}; touch {}", frames_at.display(), done.display());
+    let mut bench = Bench::new(&script, 1);
+    let mut messages = vec![FromPlanner::Notice("n".repeat(10_000)); 100];
+    messages.push(FromPlanner::Finished);
+    fs::write(&frames_at, frames(&messages)).unwrap();
+    let mut planner = bench.plan(1);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!done.exists(), "a megabyte must not fit into pipe and channel");
+    for message in messages {
+        assert_eq!(next(&mut planner).await, Some(message));
+    }
+}
+
+#[tokio::test]
+async fn a_planner_that_crashes_is_explained() {
+    let mut bench = Bench::new("echo 'cannot open a.csv' >&2; kill -ABRT $$", 8);
+    let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
+    insta::assert_snapshot!(text, @r"
+    the planner process was ended by signal 6 before it had cut all inputs; the end of what it printed:
+    cannot open a.csv
+    ");
+}
+
+#[tokio::test]
+async fn a_planner_that_ends_early_or_talks_nonsense_has_failed() {
+    let mut bench = Bench::new("exit 0", 8);
+    let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
+    insta::assert_snapshot!(text, @"the planner process ended with exit code 0 before it had cut all inputs");
+
+    let mut bench = Bench::new(r"printf '\001\000\000\000\377'; sleep 60", 8);
+    let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
+    assert!(text.contains("sent something that is no message"), "{text}");
+}

@@ -1,0 +1,111 @@
+//! One attempt, from descriptor to report.
+
+use super::folder::OutputFolder;
+use super::guest::Guest;
+use super::link::Link;
+use super::load::Loader;
+use super::report::{Clock, Finished, report};
+use super::sink::{Sink, Tally};
+use crate::model::{CallStats, Failure, FailureKind, JobDir, MiniBatch, Segment, WorkerId};
+use crate::output::{OutputError, PartFile, RowWriter, discard_files};
+use crate::protocol::{Assignment, FromWorker};
+use crate::sandbox::Context;
+use std::io;
+
+/// What every attempt of a worker uses.
+pub(super) struct Bench {
+    pub(super) job_dir: JobDir,
+    pub(super) worker: WorkerId,
+    pub(super) loader: Loader,
+    pub(super) rows: RowWriter,
+    pub(super) part: PartFile,
+    pub(super) folder: OutputFolder,
+}
+
+impl Bench {
+    /// Makes one attempt. Its report waits in `link`, so that it can go out together with the next
+    /// `Started`; one that still waits there goes out before anything that takes time. An error is
+    /// the socket's.
+    pub(super) fn attempt(
+        &mut self,
+        assignment: &Assignment,
+        guest: &mut Guest,
+        link: &mut Link,
+    ) -> io::Result<()> {
+        let clock = Clock::start();
+        let mini_batch = &assignment.mini_batch;
+        if self.loader.takes_time(mini_batch) {
+            link.flush()?;
+        }
+        let (run, tally) = self.run(assignment, guest, link)?;
+        let result = tally.and_then(|tally| {
+            let (segment, has_files) = self.store(mini_batch, assignment.attempt)?;
+            Ok((tally, segment, has_files))
+        });
+        let result = result.or_else(|failure| self.drop_files(failure));
+        if self.folder.is_spoiled() {
+            guest.throw_away();
+        }
+        if let Err(error) = self.loader.unload(mini_batch) {
+            eprintln!("sandmill worker: cannot remove the links to a mini-batch's files: {error}");
+        }
+        let report = report(assignment, &clock, Finished { run, result });
+        link.queue(&FromWorker::Finished(Box::new(report)))
+    }
+
+    /// Loads and calls `run`. The outer error is the socket's.
+    fn run(
+        &mut self,
+        assignment: &Assignment,
+        guest: &mut Guest,
+        link: &mut Link,
+    ) -> io::Result<(CallStats, Result<Tally, Failure>)> {
+        let id = assignment.mini_batch.id;
+        let mut sink = Sink::new(&mut self.rows);
+        let loaded = match self.loader.load(&assignment.mini_batch) {
+            Ok(loaded) => loaded,
+            Err(failure) => return Ok((CallStats::default(), Err(failure))),
+        };
+        // Not one record that could be read: there is nothing to call `run` with.
+        if loaded.items == 0 && loaded.rejected_count > 0 {
+            return Ok((CallStats::default(), Ok(Tally::of_rejected(loaded))));
+        }
+        link.queue(&FromWorker::Started { id })?;
+        link.flush()?;
+        let context = Context {
+            id: id.0,
+            dataset: loaded.dataset,
+            attempt: assignment.attempt,
+            partition_key_value: &[],
+        };
+        let (stats, result) = guest.run(loaded.data, &context, &mut sink);
+        Ok((stats, result.and_then(|()| sink.finish(loaded))))
+    }
+
+    /// Puts files and rows where the leader finds them.
+    fn store(&mut self, mini_batch: &MiniBatch, attempt: u32) -> Result<(Segment, bool), Failure> {
+        let staged = || self.job_dir.staged(self.worker, mini_batch.id, attempt);
+        let has_files = self.folder.take(staged)?;
+        match self.part.append(self.rows.lines(), self.rows.rows()) {
+            Ok(segment) => Ok((segment, has_files)),
+            Err(error) => {
+                if has_files {
+                    discard_files(&staged()).map_err(|e| fault(&e))?;
+                }
+                Err(fault(&error))
+            }
+        }
+    }
+
+    /// Removes what a failed attempt wrote.
+    fn drop_files<T>(&mut self, failure: Failure) -> Result<T, Failure> {
+        match self.folder.clear() {
+            Ok(()) => Err(failure),
+            Err(second) => Err(second.with_detail(format!("after: {failure}\n{}", failure.detail))),
+        }
+    }
+}
+
+fn fault(error: &OutputError) -> Failure {
+    Failure::new(FailureKind::HostFault, error.to_string())
+}

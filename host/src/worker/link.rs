@@ -1,0 +1,124 @@
+//! The socket to the leader, from the worker's side.
+
+use crate::protocol::{FrameBuffer, FrameError, FromWorker, ToWorker, encode};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+
+/// Bytes read at once. Two assignments of ordinary size fit.
+const CHUNK: usize = 64 << 10;
+
+/// What a look at the socket found.
+#[derive(Debug, PartialEq)]
+pub(super) enum Incoming {
+    /// A message.
+    Message(ToWorker),
+    /// Nothing yet.
+    None,
+    /// The leader is gone.
+    Closed,
+}
+
+/// The socket. Messages to the leader are collected and go out together, because every write wakes
+/// the leader up.
+#[derive(Debug)]
+pub(super) struct Link {
+    stream: UnixStream,
+    incoming: FrameBuffer,
+    outgoing: Vec<u8>,
+    chunk: Vec<u8>,
+}
+
+impl Link {
+    pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(false)?;
+        let (incoming, outgoing) = (FrameBuffer::default(), Vec::new());
+        Ok(Self { stream, incoming, outgoing, chunk: vec![0; CHUNK] })
+    }
+
+    /// Puts a message behind those that wait.
+    pub(super) fn queue(&mut self, message: &FromWorker) -> io::Result<()> {
+        encode(message, &mut self.outgoing).map_err(fault)
+    }
+
+    /// Sends what waits.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        if !self.outgoing.is_empty() {
+            self.stream.write_all(&self.outgoing)?;
+            self.outgoing.clear();
+        }
+        Ok(())
+    }
+
+    /// The next message, if it has arrived. Sends nothing.
+    pub(super) fn poll(&mut self) -> io::Result<Incoming> {
+        self.next(RecvFlags::DONTWAIT)
+    }
+
+    /// Sends what waits, then waits for the next message.
+    pub(super) fn wait(&mut self) -> io::Result<Incoming> {
+        self.flush()?;
+        self.next(RecvFlags::empty())
+    }
+
+    fn next(&mut self, flags: RecvFlags) -> io::Result<Incoming> {
+        loop {
+            if let Some(message) = self.incoming.next_message().map_err(fault)? {
+                return Ok(Incoming::Message(message));
+            }
+            match recv(&self.stream, self.chunk.as_mut_slice(), flags) {
+                Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(Incoming::Closed),
+                Ok((count, _)) => self.incoming.push(&self.chunk[..count]),
+                Err(Errno::AGAIN) => return Ok(Incoming::None),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+fn fault(error: FrameError) -> io::Error {
+    match error {
+        FrameError::Io(error) => error,
+        other => io::Error::other(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::MiniBatchId;
+    use crate::protocol::read_frame;
+
+    #[test]
+    fn messages_wait_for_each_other() {
+        let (mut leader, worker) = UnixStream::pair().unwrap();
+        let mut link = Link::new(worker).unwrap();
+        assert_eq!(link.poll().unwrap(), Incoming::None);
+        let mut wire = Vec::new();
+        encode(&ToWorker::Shutdown, &mut wire).unwrap();
+        encode(&ToWorker::Shutdown, &mut wire).unwrap();
+        leader.write_all(&wire[..wire.len() - 1]).unwrap();
+        assert_eq!(link.poll().unwrap(), Incoming::Message(ToWorker::Shutdown));
+        assert_eq!(link.poll().unwrap(), Incoming::None);
+
+        let started = FromWorker::Started { id: MiniBatchId(1) };
+        link.queue(&started).unwrap();
+        leader.set_nonblocking(true).unwrap();
+        let mut scratch = Vec::new();
+        assert!(read_frame::<FromWorker>(&mut leader, &mut scratch).is_err());
+        leader.write_all(&wire[wire.len() - 1..]).unwrap();
+        assert_eq!(link.wait().unwrap(), Incoming::Message(ToWorker::Shutdown));
+        assert_eq!(read_frame(&mut leader, &mut scratch).unwrap(), Some(started));
+        drop(leader);
+        assert_eq!(link.wait().unwrap(), Incoming::Closed);
+    }
+
+    #[test]
+    fn garbage_is_a_fault() {
+        let (mut leader, worker) = UnixStream::pair().unwrap();
+        leader.write_all(&[1, 0, 0, 0, 250]).unwrap();
+        assert!(Link::new(worker).unwrap().wait().is_err());
+    }
+}

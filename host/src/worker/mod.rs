@@ -1,0 +1,24 @@
+//! The child side of a worker: take descriptors, load, run, write rows, answer. Imports `sandbox`
+//! and below, never `pool`.
+//!
+//! - `serve`: from the process's start to its exit code; `lockdown` and `process` are its parts.
+//! - `session`: the conversation with the leader; `attempt`: one mini-batch, from descriptor to
+//!   report.
+//! - `load`, `stage`: what the guest is given; `sink`, `folder`: what it gives back; `report`: what
+//!   the leader is told of it.
+//! - `guest`: the instance and its replacement; `link`: the socket.
+
+mod attempt;
+mod folder;
+mod guest;
+mod link;
+mod load;
+mod lockdown;
+mod process;
+mod report;
+mod serve;
+mod session;
+mod sink;
+mod stage;
+
+pub use serve::{EXIT_FAULT, EXIT_INIT_FAILED, serve};

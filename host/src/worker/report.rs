@@ -1,0 +1,134 @@
+//! What the leader is told of an attempt, bounded: much of it comes from the guest.
+
+use super::process::cpu_seconds;
+use super::sink::Tally;
+use crate::model::{AttemptReport, CallStats, Failure, FailureKind, ItemCounts, Segment};
+use crate::protocol::Assignment;
+use std::io;
+use std::path::Path;
+use std::time::Instant;
+
+/// Bytes of the reason of a failed item. With all items at this length and long paths the report
+/// still fits into a frame.
+pub(super) const MAX_REASON: usize = 2000;
+const MAX_MESSAGE: usize = 4000;
+const MAX_DETAIL: usize = 64 << 10;
+
+/// Started when a mini-batch is picked up.
+#[derive(Debug)]
+pub(super) struct Clock {
+    wall: Instant,
+    cpu: f64,
+}
+
+impl Clock {
+    pub(super) fn start() -> Self {
+        Self { wall: Instant::now(), cpu: cpu_seconds() }
+    }
+}
+
+/// What came of an attempt.
+#[derive(Debug)]
+pub(super) struct Finished {
+    /// The call of `run`; zero where it never came to that.
+    pub(super) run: CallStats,
+    /// The tally, the rows and whether there are files.
+    pub(super) result: Result<(Tally, Segment, bool), Failure>,
+}
+
+/// Puts a report together.
+pub(super) fn report(assignment: &Assignment, clock: &Clock, finished: Finished) -> AttemptReport {
+    let mut report = AttemptReport {
+        id: assignment.mini_batch.id,
+        attempt: assignment.attempt,
+        items: ItemCounts::from_returned(assignment.mini_batch.planned_items(), 0),
+        outcome: Err(Failure::new(FailureKind::HostFault, "")),
+        failed_items: Vec::new(),
+        surplus_rows: 0,
+        has_files: false,
+        elapsed_seconds: clock.wall.elapsed().as_secs_f64(),
+        process_seconds: (cpu_seconds() - clock.cpu).max(0.0),
+        run: finished.run,
+    };
+    match finished.result {
+        Ok((tally, segment, has_files)) => {
+            report.outcome = Ok(segment);
+            report.items = tally.items;
+            report.failed_items = tally.failed_items;
+            report.surplus_rows = tally.surplus_rows;
+            report.has_files = has_files;
+            for item in &mut report.failed_items {
+                shorten(&mut item.reason, MAX_REASON);
+            }
+        }
+        Err(failure) => report.outcome = Err(bounded(failure)),
+    }
+    report
+}
+
+/// A failure that fits into a frame.
+pub(super) fn bounded(mut failure: Failure) -> Failure {
+    shorten(&mut failure.message, MAX_MESSAGE);
+    shorten(&mut failure.detail, MAX_DETAIL);
+    failure
+}
+
+/// The machine's or our own fault, with the file or folder and the system's answer.
+pub(super) fn host_fault(action: &str, path: &Path, error: &io::Error) -> Failure {
+    let message = format!("cannot {action} {}: {error}", path.display());
+    Failure::new(FailureKind::HostFault, message)
+}
+
+/// The first bytes of a text, whole characters, with a mark where something is missing.
+pub(super) fn cut(text: &str, limit: usize) -> String {
+    let mut cut = text[..text.floor_char_boundary(limit)].to_owned();
+    if cut.len() < text.len() {
+        cut.push('…');
+    }
+    cut
+}
+
+fn shorten(text: &mut String, limit: usize) {
+    if text.len() > limit + '…'.len_utf8() {
+        *text = cut(text, limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{FailedItem, MiniBatch, MiniBatchId, Work};
+    use crate::protocol::{FromWorker, encode};
+
+    fn assignment() -> Assignment {
+        let work = Work::Files(vec!["a".to_owned(), "b".to_owned()]);
+        let mini_batch = MiniBatch { id: MiniBatchId(3), source: 0, work };
+        Assignment { mini_batch, attempt: 2 }
+    }
+
+    #[test]
+    fn all_items_of_a_failed_attempt_failed() {
+        let failure = Failure::new(FailureKind::Trap, "ä".repeat(5000)).with_detail("x\n");
+        let finished = Finished { run: CallStats::default(), result: Err(failure) };
+        let report = report(&assignment(), &Clock::start(), finished);
+        assert_eq!((report.id, report.attempt), (MiniBatchId(3), 2));
+        assert_eq!(report.items, ItemCounts { total: 2, succeeded: 0, failed: 2 });
+        let failure = report.outcome.unwrap_err();
+        assert_eq!(failure.message.chars().count(), 2001);
+        assert_eq!(failure.detail, "x\n");
+    }
+
+    #[test]
+    fn the_longest_report_fits_into_a_frame() {
+        let item = FailedItem { item: "p".repeat(4096), line: None, reason: "r".repeat(1 << 20) };
+        let tally = Tally {
+            items: ItemCounts::from_returned(2, 0),
+            failed_items: vec![item; AttemptReport::MAX_FAILED_ITEMS],
+            surplus_rows: 0,
+        };
+        let segment = Segment { offset: 0, length: 0, checksum: 0, rows: 0 };
+        let finished = Finished { run: CallStats::default(), result: Ok((tally, segment, false)) };
+        let report = report(&assignment(), &Clock::start(), finished);
+        encode(&FromWorker::Finished(Box::new(report)), &mut Vec::new()).unwrap();
+    }
+}

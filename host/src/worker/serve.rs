@@ -1,0 +1,84 @@
+//! From the start of a worker process to its exit code.
+
+use super::link::{Incoming, Link};
+use super::session::{End, Session};
+use super::{lockdown, process};
+use crate::protocol::{PROTOCOL_VERSION, Setup, ToWorker};
+use crate::sandbox::GUEST_THREAD_STACK;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+/// The exit code of a worker whose component could not be loaded or whose `init` failed; it has
+/// said so over the socket before.
+pub const EXIT_INIT_FAILED: u8 = 3;
+
+/// The exit code after a fault that is not the guest's; the reason is on stderr.
+pub const EXIT_FAULT: u8 = 4;
+
+/// The worker process. Its standard input is the socket to the leader, its standard output the
+/// compiled component, its standard error a file for faults that are not the guest's. Ends with 0
+/// after `Shutdown` and when the leader is gone, else with [`EXIT_INIT_FAILED`] or [`EXIT_FAULT`].
+pub fn serve() -> ExitCode {
+    match run() {
+        Ok(End::Done) => ExitCode::SUCCESS,
+        Ok(End::InitFailed) => ExitCode::from(EXIT_INIT_FAILED),
+        Err(fault) => {
+            eprintln!("sandmill worker: {fault}");
+            ExitCode::from(EXIT_FAULT)
+        }
+    }
+}
+
+fn run() -> io::Result<End> {
+    process::die_with_parent()?;
+    process::keep_memory();
+    process::own_session()?;
+    let (socket, component) = take_descriptors()?;
+    let mut link = Link::new(socket)?;
+    let setup = match link.wait()? {
+        Incoming::Message(ToWorker::Setup(setup)) => check_protocol(*setup)?,
+        Incoming::Message(other) => {
+            return Err(io::Error::other(format!("the first message is no set-up: {other:?}")));
+        }
+        Incoming::None | Incoming::Closed => return Ok(End::Done),
+    };
+    let Some(session) = Session::prepare(setup, link, &component)? else {
+        return Ok(End::InitFailed);
+    };
+    drop(component);
+    lockdown::lock_down()?;
+    on_guest_thread(session)
+}
+
+/// Takes the socket and the component from descriptors 0 and 1 and puts harmless files in their
+/// place, so that nobody reads or prints into them by accident.
+fn take_descriptors() -> io::Result<(UnixStream, File)> {
+    let socket: OwnedFd = rustix::stdio::stdin().try_clone_to_owned()?;
+    let component: OwnedFd = rustix::stdio::stdout().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr().as_fd())?;
+    Ok((socket.into(), component.into()))
+}
+
+fn check_protocol(setup: Setup) -> io::Result<Setup> {
+    if setup.protocol == PROTOCOL_VERSION {
+        return Ok(setup);
+    }
+    Err(io::Error::other(format!(
+        "the leader speaks version {} of the protocol and this worker version {PROTOCOL_VERSION}: \
+         both must be the same sandmill program",
+        setup.protocol
+    )))
+}
+
+/// Runs the session on a thread with room for the guest's stack.
+fn on_guest_thread(session: Session) -> io::Result<End> {
+    let thread = std::thread::Builder::new()
+        .name("guest".to_owned())
+        .stack_size(GUEST_THREAD_STACK)
+        .spawn(move || session.serve())?;
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("a fault in the worker itself")))
+}

@@ -1,0 +1,242 @@
+//! The conversation with the leader.
+
+use super::attempt::Bench;
+use super::folder::OutputFolder;
+use super::guest::Guest;
+use super::link::{Incoming, Link};
+use super::load::Loader;
+use super::report::{bounded, host_fault};
+use crate::model::{
+    Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction,
+};
+use crate::output::{PartFile, RowWriter};
+use crate::protocol::{FromWorker, Setup, ToWorker};
+use crate::sandbox::{Grants, Program};
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+/// How a session ends when nothing is wrong with the worker itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The leader wanted it so, or is gone.
+    Done,
+    /// The component could not be loaded or `init` failed; the leader knows.
+    InitFailed,
+}
+
+/// A worker that is set up.
+pub(super) struct Session {
+    link: Link,
+    guest: Guest,
+    bench: Bench,
+}
+
+impl Session {
+    /// Makes the worker's folders and files and loads the component. None if that failed; the leader
+    /// has been told then. An error is the socket's.
+    pub(super) fn prepare(
+        setup: Setup,
+        mut link: Link,
+        component: &File,
+    ) -> io::Result<Option<Self>> {
+        let loaded = Program::load(component, setup.limits.fuel.is_some());
+        match loaded.and_then(|program| Ok((program, bench(&setup)?))) {
+            Ok((program, bench)) => {
+                let guest = Guest::new(program, grants(setup, &bench));
+                Ok(Some(Self { link, guest, bench }))
+            }
+            Err(failure) => {
+                tell_init_failed(&mut link, failure)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Serves until the leader says `Shutdown` or is gone.
+    pub(super) fn serve(mut self) -> io::Result<End> {
+        let end = self.converse();
+        match end {
+            // Whatever the socket says when the leader is gone, there is nobody to complain to.
+            Err(error) if is_disconnect(&error) => Ok(End::Done),
+            end => end,
+        }
+    }
+
+    fn converse(&mut self) -> io::Result<End> {
+        if !self.start_guest()? {
+            return Ok(End::InitFailed);
+        }
+        loop {
+            let incoming = match self.link.poll()? {
+                Incoming::None => self.link.wait()?,
+                incoming => incoming,
+            };
+            match incoming {
+                Incoming::Message(ToWorker::Run(assignment)) => {
+                    self.bench.attempt(&assignment, &mut self.guest, &mut self.link)?;
+                    if self.guest.is_broken() {
+                        self.link.queue(&FromWorker::Restarting)?;
+                        if !self.start_guest()? {
+                            return Ok(End::InitFailed);
+                        }
+                    }
+                }
+                Incoming::Message(ToWorker::Shutdown) => return self.shut_down(),
+                Incoming::Message(ToWorker::Setup(_)) => {
+                    return Err(io::Error::other("the leader sent a second set-up"));
+                }
+                Incoming::None => {}
+                Incoming::Closed => return Ok(End::Done),
+            }
+        }
+    }
+
+    /// Makes an instance, calls `init` and tells the leader how that went. False if it failed.
+    fn start_guest(&mut self) -> io::Result<bool> {
+        self.link.flush()?;
+        let folder = &mut self.bench.folder;
+        let started = folder
+            .reset()
+            .and_then(|()| self.guest.start())
+            .and_then(|init| folder.keep_present().map(|()| init));
+        match started {
+            Ok(init) => {
+                self.link.queue(&FromWorker::Ready { init })?;
+                self.link.flush()?;
+                Ok(true)
+            }
+            Err(failure) => {
+                tell_init_failed(&mut self.link, failure)?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn shut_down(&mut self) -> io::Result<End> {
+        self.link.flush()?;
+        if let Err(failure) = self.guest.stop() {
+            // Every mini-batch is done and reported: this is worth a line and no more.
+            eprintln!("shutdown failed: {}", bounded(failure));
+        }
+        Ok(End::Done)
+    }
+}
+
+fn tell_init_failed(link: &mut Link, failure: Failure) -> io::Result<()> {
+    link.queue(&FromWorker::InitFailed { failure: bounded(failure) })?;
+    link.flush()
+}
+
+fn is_disconnect(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+/// Makes all that attempts need below the job directory.
+fn bench(setup: &Setup) -> Result<Bench, Failure> {
+    let (job_dir, worker) = (JobDir::new(&setup.job_dir), setup.worker);
+    make_folder(&job_dir.parts())?;
+    make_folder(&job_dir.script_log_dir())?;
+    let sinks =
+        [job_dir.script_stdout(worker), job_dir.script_stderr(worker), job_dir.script_log(worker)];
+    for file in sinks {
+        file.parent().map_or(Ok(()), make_folder)?;
+    }
+    let part = PartFile::create(&job_dir.part_file(worker))
+        .map_err(|error| Failure::new(FailureKind::HostFault, error.to_string()))?;
+    let output = job_dir.worker_output(worker);
+    let folder = OutputFolder::create(output.clone());
+    let folder = folder.map_err(|e| host_fault("make", &output, &e))?;
+    let loader = Loader::new(&setup.sources, &setup.tables, &job_dir, worker)?;
+    let keep = setup.output_action == OutputAction::AppendRow;
+    let rows = RowWriter::new(setup.limits.results.0, keep);
+    Ok(Bench { job_dir, worker, loader, rows, part, folder })
+}
+
+fn make_folder(path: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(path).map_err(|error| host_fault("make", path, &error))
+}
+
+/// What the guest may see and use.
+fn grants(setup: Setup, bench: &Bench) -> Grants {
+    let (job_dir, worker) = (&bench.job_dir, setup.worker);
+    let writable = |host, guest: &str| Mount { host, guest: guest.to_owned(), writable: true };
+    let mut mounts: Vec<Mount> = bench.loader.mounts().collect();
+    mounts.extend(setup.mounts);
+    mounts.push(writable(job_dir.worker_output(worker), GUEST_OUTPUT));
+    mounts.push(writable(job_dir.script_log_dir(), GUEST_LOGS));
+    Grants {
+        mounts,
+        arguments: setup.arguments,
+        environment: setup.environment,
+        agent_name: worker.to_string(),
+        node_id: NODE_ID.to_owned(),
+        log_dir: GUEST_LOGS.to_owned(),
+        output_dir: GUEST_OUTPUT.to_owned(),
+        source_dir: setup.source_dir,
+        gpu_index: setup.gpu_index,
+        logging_level: setup.logging_level,
+        limits: setup.limits,
+        stdout: job_dir.script_stdout(worker),
+        stderr: job_dir.script_stderr(worker),
+        log: job_dir.script_log(worker),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Limits, LoggingLevel, Source, WorkerId};
+    use crate::protocol::PROTOCOL_VERSION;
+
+    #[test]
+    fn a_guest_is_granted_its_folders_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let source = |guest: &str, pattern: Option<&str>| Source {
+            dataset: "d".to_owned(),
+            root: root.join("data"),
+            guest: guest.to_owned(),
+            pattern: pattern.map(str::to_owned),
+        };
+        let side = Mount { host: root.join("m"), guest: "/side_inputs/m".into(), writable: false };
+        let setup = Setup {
+            protocol: PROTOCOL_VERSION,
+            worker: WorkerId(7),
+            job_dir: root.join("job"),
+            arguments: vec!["script".to_owned()],
+            environment: Vec::new(),
+            mounts: vec![side],
+            source_dir: None,
+            sources: vec![source("/inputs/a", None), source("/inputs/b", Some("*.png"))],
+            tables: Vec::new(),
+            limits: Limits::default(),
+            output_action: OutputAction::SummaryOnly,
+            logging_level: LoggingLevel::Info,
+            gpu_index: None,
+        };
+        let bench = bench(&setup).unwrap();
+        let grants = grants(setup, &bench);
+        let mut text = String::new();
+        for mount in &grants.mounts {
+            let host = mount.host.strip_prefix(root).unwrap().display().to_string();
+            text += &format!("{} -> {host} {}\n", mount.guest, mount.writable);
+            let made = host.starts_with("job");
+            assert_eq!(mount.host.is_dir(), made, "{host}");
+        }
+        insta::assert_snapshot!(text, @"
+        /inputs/a -> data false
+        /inputs/b -> job/work/process007/inputs/1 false
+        /side_inputs/m -> m false
+        /output -> job/work/process007/output true
+        /logs -> job/logs/user/entry_script_log/0/files true
+        ");
+        assert_eq!(grants.agent_name, "process007");
+        for file in [&grants.stdout, &grants.stderr, &grants.log] {
+            assert!(file.parent().unwrap().is_dir());
+            // Where a guest may write, it could put a link for the host to follow.
+            let seen = |mount: &Mount| mount.writable && file.starts_with(&mount.host);
+            assert!(!grants.mounts.iter().any(seen), "{}", file.display());
+        }
+    }
+}

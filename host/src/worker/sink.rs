@@ -1,0 +1,179 @@
+//! Takes what a call of `run` returns and judges it.
+
+use super::load::Loaded;
+use crate::model::{AttemptReport, FailedItem, Failure, FailureKind, ItemCounts};
+use crate::output::RowWriter;
+use crate::sandbox::{MiniBatchData, ResultSink};
+
+/// The results of one call, row by row.
+pub(super) struct Sink<'a> {
+    rows: &'a mut RowWriter,
+    failed: Vec<(usize, String)>,
+    /// How many outcomes came, if results came in that form.
+    outcomes: Option<u64>,
+}
+
+/// What a successful attempt came to, but for its rows.
+#[derive(Debug, PartialEq)]
+pub(super) struct Tally {
+    pub(super) items: ItemCounts,
+    pub(super) failed_items: Vec<FailedItem>,
+    pub(super) surplus_rows: u64,
+}
+
+impl<'a> Sink<'a> {
+    /// `rows` is emptied.
+    pub(super) fn new(rows: &'a mut RowWriter) -> Self {
+        rows.clear();
+        Self { rows, failed: Vec::new(), outcomes: None }
+    }
+
+    /// The tally of a call that returned. Fails where the results cannot be right.
+    pub(super) fn finish(self, loaded: Loaded<'_>) -> Result<Tally, Failure> {
+        if let Some(failure) = self.rows.problem() {
+            return Err(failure);
+        }
+        let (items, returned) = (loaded.items, self.rows.rows());
+        if let Some(outcomes) = self.outcomes
+            && outcomes != items
+        {
+            let outcome = if outcomes == 1 { "outcome" } else { "outcomes" };
+            let item = if items == 1 { "item" } else { "items" };
+            let message = format!(
+                "run returned {outcomes} {outcome} for {items} {item}: return one outcome for each \
+                 item, in the order of the mini-batch"
+            );
+            return Err(Failure::new(FailureKind::BadResults, message));
+        }
+        let named = self.failed.iter().map(|(index, reason)| FailedItem {
+            item: loaded.item_name(*index).to_owned(),
+            line: None,
+            reason: reason.clone(),
+        });
+        let named: Vec<_> = named.collect();
+        let is_void = matches!(loaded.data, MiniBatchData::Void);
+        let mut tally = Tally::of_rejected(loaded);
+        tally.items += ItemCounts::from_returned(items, returned);
+        tally.failed_items.extend(named);
+        tally.failed_items.truncate(AttemptReport::MAX_FAILED_ITEMS);
+        tally.surplus_rows = if is_void { 0 } else { returned.saturating_sub(items) };
+        Ok(tally)
+    }
+}
+
+impl Tally {
+    /// Counts only the records that could not be read.
+    pub(super) fn of_rejected(loaded: Loaded<'_>) -> Self {
+        Self {
+            items: ItemCounts::from_returned(loaded.rejected_count, 0),
+            failed_items: loaded.rejected,
+            surplus_rows: 0,
+        }
+    }
+}
+
+impl ResultSink for Sink<'_> {
+    fn row(&mut self, row: &str) {
+        self.rows.row(row);
+    }
+
+    fn outcomes(&mut self, count: usize) {
+        self.outcomes = Some(count as u64);
+    }
+
+    fn failed(&mut self, index: usize, reason: &str) {
+        if self.failed.len() < AttemptReport::MAX_FAILED_ITEMS {
+            self.failed.push((index, super::report::cut(reason, super::report::MAX_REASON)));
+        }
+    }
+
+    fn table(&mut self, ipc: &[u8]) -> Result<(), Failure> {
+        self.rows.table(ipc)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded(paths: &[String]) -> Loaded<'_> {
+        Loaded {
+            data: MiniBatchData::Files(paths),
+            dataset: "d",
+            items: paths.len() as u64,
+            rejected_count: 0,
+            rejected: Vec::new(),
+            table_file: String::new(),
+        }
+    }
+
+    fn tally(loaded: Loaded<'_>, fill: impl FnOnce(&mut Sink<'_>)) -> Result<Tally, Failure> {
+        let mut rows = RowWriter::new(1000, true);
+        let mut sink = Sink::new(&mut rows);
+        fill(&mut sink);
+        sink.finish(loaded)
+    }
+
+    #[test]
+    fn rows_and_outcomes_are_counted() {
+        let paths = ["/a", "/b", "/c"].map(str::to_owned);
+        let counts = |total, succeeded| ItemCounts { total, succeeded, failed: total - succeeded };
+        let missing = tally(loaded(&paths), |sink| sink.row("x")).unwrap();
+        assert_eq!((missing.items, missing.surplus_rows), (counts(3, 1), 0));
+        let surplus = tally(loaded(&paths), |sink| (0..5).for_each(|_| sink.row("x"))).unwrap();
+        assert_eq!((surplus.items, surplus.surplus_rows), (counts(3, 3), 2));
+        let mixed = tally(loaded(&paths), |sink| {
+            sink.row("x");
+            sink.outcomes(paths.len());
+            sink.failed(1, "blurred");
+            sink.row("y");
+        })
+        .unwrap();
+        assert_eq!(mixed.items, counts(3, 2));
+        let failed = FailedItem { item: "/b".into(), line: None, reason: "blurred".into() };
+        assert_eq!(mixed.failed_items, [failed]);
+    }
+
+    #[test]
+    fn outcomes_must_match_the_items() {
+        let paths = ["/a", "/b", "/c"].map(str::to_owned);
+        let error = tally(loaded(&paths), |sink| {
+            sink.outcomes(1);
+            sink.failed(0, "x");
+        })
+        .unwrap_err();
+        assert_eq!(error.kind, FailureKind::BadResults);
+        insta::assert_snapshot!(error, @"run returned 1 outcome for 3 items: return one outcome for each item, in the order of the mini-batch");
+        assert!(tally(loaded(&paths), |sink| sink.row("a\nb")).is_err());
+        assert!(tally(loaded(&paths), |sink| assert!(sink.table(b"x").is_err())).is_ok());
+    }
+
+    #[test]
+    fn rejected_records_are_failed_items() {
+        let record =
+            FailedItem { item: "/t.csv".into(), line: Some(7), reason: "no number".into() };
+        let table = || Loaded {
+            data: MiniBatchData::Table(b""),
+            items: 2,
+            rejected_count: 3,
+            rejected: vec![record.clone()],
+            table_file: "/t.csv".to_owned(),
+            ..loaded(&[])
+        };
+        let tally = tally(table(), |sink| {
+            sink.failed(0, "odd");
+            sink.row("x");
+        })
+        .unwrap();
+        assert_eq!(tally.items, ItemCounts { total: 5, succeeded: 1, failed: 4 });
+        assert_eq!(tally.failed_items[0], record);
+        assert_eq!(tally.failed_items[1].item, "/t.csv");
+    }
+
+    #[test]
+    fn void_has_no_items_and_no_surplus() {
+        let void = Loaded { data: MiniBatchData::Void, ..loaded(&[]) };
+        let tally = tally(void, |sink| sink.row("x")).unwrap();
+        assert_eq!((tally.items, tally.surplus_rows), (ItemCounts::default(), 0));
+    }
+}

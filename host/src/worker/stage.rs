@@ -1,0 +1,207 @@
+//! Inputs of which a guest may see some files but not the folder that they lie in.
+
+use super::report::host_fault;
+use crate::model::{Failure, FailureKind};
+use crate::output::empty_folder;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+/// Checks a path of a descriptor and returns it: relative, and nothing but names in it.
+pub(super) fn checked(relative: &str) -> Result<&Path, Failure> {
+    let path = Path::new(relative);
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if plain && !relative.is_empty() && !relative.contains('\0') {
+        return Ok(path);
+    }
+    let message = format!("the mini-batch names {relative:?}, which is no path below its input");
+    Err(Failure::new(FailureKind::LoadFailed, message))
+}
+
+/// A folder that shows just the files of the running mini-batch: hard links where the file system
+/// allows them, copies elsewhere.
+#[derive(Debug)]
+pub(super) struct Stage {
+    root: PathBuf,
+    /// What was made, folders before what lies in them.
+    folders: Vec<PathBuf>,
+    files: Vec<PathBuf>,
+}
+
+impl Stage {
+    /// Makes the folder, empty.
+    pub(super) fn create(root: PathBuf) -> io::Result<Self> {
+        fs::create_dir_all(&root)?;
+        empty_folder(&root)?;
+        Ok(Self { root, folders: Vec::new(), files: Vec::new() })
+    }
+
+    /// The folder.
+    pub(super) fn root(&self) -> &PathBuf {
+        &self.root
+    }
+
+    /// Shows files of the folder `source`, and no others from now on.
+    pub(super) fn show(&mut self, source: &Path, files: &[String]) -> Result<(), Failure> {
+        self.clear().map_err(|e| host_fault("clear", &self.root, &e))?;
+        for file in files {
+            let relative = checked(file)?;
+            self.add(source, relative)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, source: &Path, relative: &Path) -> Result<(), Failure> {
+        let from = real_file(source, relative)?;
+        let mut folder = self.root.clone();
+        for part in relative.parent().into_iter().flat_map(Path::components) {
+            folder.push(part);
+            match fs::create_dir(&folder) {
+                Ok(()) => self.folders.push(folder.clone()),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(host_fault("make", &folder, &error)),
+            }
+        }
+        let to = self.root.join(relative);
+        self.files.push(to.clone());
+        match fs::hard_link(&from, &to) {
+            Ok(()) => return Ok(()),
+            // The same file twice in a mini-batch.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(unreadable(&from, &error));
+            }
+            Err(_) => {}
+        }
+        // Another file system, or a file of another user.
+        copy(&from, &to)
+    }
+
+    /// Shows no files.
+    pub(super) fn clear(&mut self) -> io::Result<()> {
+        let mut clean = true;
+        for file in self.files.drain(..) {
+            clean &= gone(fs::remove_file(file));
+        }
+        for folder in self.folders.drain(..).rev() {
+            clean &= gone(fs::remove_dir(folder));
+        }
+        if clean { Ok(()) } else { empty_folder(&self.root) }
+    }
+}
+
+/// Where the file itself lies: links are followed as listing the input did, below `source` only.
+fn real_file(source: &Path, relative: &Path) -> Result<PathBuf, Failure> {
+    let named = source.join(relative);
+    let look = |path: &Path| fs::symlink_metadata(path).map_err(|e| unreadable(&named, &e));
+    let refuse = |found: &str| {
+        let message = format!("cannot read {}: it is {found} now", named.display());
+        Err(Failure::new(FailureKind::LoadFailed, message))
+    };
+    let kind = look(&named)?.file_type();
+    if kind.is_file() {
+        return Ok(named);
+    }
+    if !kind.is_symlink() {
+        return refuse("no regular file");
+    }
+    let resolve = |path: &Path| fs::canonicalize(path).map_err(|e| unreadable(&named, &e));
+    let real = resolve(&named)?;
+    if !real.starts_with(resolve(source)?) {
+        return refuse("a link that leads out of its input");
+    }
+    if look(&real)?.is_file() { Ok(real) } else { refuse("a link to no regular file") }
+}
+
+fn gone(removed: io::Result<()>) -> bool {
+    removed.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    let mut source = File::open(from).map_err(|e| unreadable(from, &e))?;
+    File::create_new(to)
+        .and_then(|mut target| io::copy(&mut source, &mut target))
+        .map(drop)
+        .map_err(|e| host_fault("copy an input file to", to, &e))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    let message = format!("cannot read {}: {error}", path.display());
+    Failure::new(FailureKind::LoadFailed, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(root: &Path) -> Vec<String> {
+        let mut names: Vec<String> = walkdir::WalkDir::new(root)
+            .min_depth(1)
+            .into_iter()
+            .map(|entry| entry.unwrap().path().strip_prefix(root).unwrap().display().to_string())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn only_the_files_of_the_mini_batch_are_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, root) = (folder.path().join("source"), folder.path().join("shown"));
+        fs::create_dir_all(source.join("a/b")).unwrap();
+        for file in ["one", "a/two", "a/b/three", "other"] {
+            fs::write(source.join(file), file).unwrap();
+        }
+        let mut stage = Stage::create(root.clone()).unwrap();
+        let files = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        stage.show(&source, &files(&["one", "a/b/three", "one"])).unwrap();
+        assert_eq!(listing(&root), ["a", "a/b", "a/b/three", "one"]);
+        assert_eq!(fs::read_to_string(root.join("a/b/three")).unwrap(), "a/b/three");
+        stage.show(&source, &files(&["a/two"])).unwrap();
+        assert_eq!(listing(&root), ["a", "a/two"]);
+        fs::write(root.join("stray"), "").unwrap();
+        fs::write(root.join("a/stray"), "").unwrap();
+        stage.clear().unwrap();
+        fs::remove_file(root.join("stray")).unwrap_or_default();
+        assert_eq!(listing(&root), Vec::<String>::new());
+        assert_eq!(listing(&source).len(), 6, "the input itself is untouched");
+        let error = stage.show(&source, &files(&["missing"])).unwrap_err();
+        assert_eq!(error.kind, FailureKind::LoadFailed);
+        assert!(error.message.ends_with("missing: No such file or directory (os error 2)"));
+        copy(&source.join("one"), &root.join("copy")).unwrap();
+        assert_eq!(fs::read_to_string(root.join("copy")).unwrap(), "one");
+    }
+
+    #[test]
+    fn links_are_followed_below_their_input() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let (source, root) = (folder.path().join("source"), folder.path().join("shown"));
+        fs::create_dir_all(source.join("a")).unwrap();
+        fs::write(source.join("one"), "1").unwrap();
+        fs::write(folder.path().join("secret"), "s").unwrap();
+        symlink("../one", source.join("a/inner")).unwrap();
+        symlink("../secret", source.join("outer")).unwrap();
+        symlink("a", source.join("folder")).unwrap();
+        let mut stage = Stage::create(root.clone()).unwrap();
+        let mut show = |name: &str| stage.show(&source, &[name.to_owned()]);
+        show("a/inner").unwrap();
+        assert!(fs::symlink_metadata(root.join("a/inner")).unwrap().is_file());
+        assert_eq!(fs::read_to_string(root.join("a/inner")).unwrap(), "1");
+        let error = show("outer").unwrap_err();
+        assert!(error.message.ends_with("outer: it is a link that leads out of its input now"));
+        let error = show("folder").unwrap_err();
+        assert!(error.message.ends_with("folder: it is a link to no regular file now"));
+    }
+
+    #[test]
+    fn paths_stay_below_their_input() {
+        for path in ["a", "a/b.txt", "..a", "a b"] {
+            assert_eq!(checked(path).unwrap(), Path::new(path));
+        }
+        for path in ["", "/etc/passwd", "../a", "a/../../b", "./a", "a\0b"] {
+            assert_eq!(checked(path).unwrap_err().kind, FailureKind::LoadFailed, "{path:?}");
+        }
+        insta::assert_snapshot!(checked("../a").unwrap_err(), @r#"the mini-batch names "../a", which is no path below its input"#);
+    }
+}
