@@ -4,6 +4,7 @@
 pub mod compile;
 #[doc(hidden)]
 pub mod dataset;
+pub mod engine;
 pub mod event;
 #[doc(hidden)]
 pub mod journal;

@@ -1,0 +1,268 @@
+use super::*;
+use std::os::unix::fs::symlink;
+
+struct Place {
+    dir: tempfile::TempDir,
+    job: JobDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let job = JobDir::new(dir.path().join("job"));
+        Self { dir, job }
+    }
+
+    fn out(&self) -> PathBuf {
+        self.dir.path().join("out")
+    }
+
+    fn claim(&self, overwrite: bool) -> Result<Claim, ClaimError> {
+        claim(&self.job, "iris", None, Some("rows.csv"), overwrite)
+    }
+
+    fn claim_with_output(&self, overwrite: bool) -> Result<Claim, ClaimError> {
+        claim(&self.job, "iris", Some(&self.out()), Some("rows.csv"), overwrite)
+    }
+
+    fn end(&self, claimed: Result<Claim, ClaimError>, status: JobStatus) {
+        let mut claimed = claimed.unwrap();
+        claimed.set_status(status).unwrap();
+    }
+
+    fn text<T: std::fmt::Debug>(&self, result: Result<T, ClaimError>) -> String {
+        let real = self.dir.path().canonicalize().unwrap();
+        result
+            .unwrap_err()
+            .to_string()
+            .replace(&real.display().to_string(), "DIR")
+            .replace(&self.dir.path().display().to_string(), "DIR")
+            .replace(&format!("process {}", std::process::id()), "process PID")
+    }
+}
+
+fn write(path: PathBuf, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn a_new_directory_is_made_and_says_how_it_stands() {
+    let place = Place::new();
+    let mut claimed = place.claim(false).unwrap();
+    assert_eq!(claimed.output(), resolve(&place.job.default_output()).unwrap());
+    assert!(claimed.output().is_dir());
+    let state = || read_state(&place.job.state_file()).unwrap().unwrap();
+    assert_eq!(state().status, Status::Running);
+    assert_eq!((state().id.as_str(), state().pid), (claimed.id(), std::process::id()));
+    assert_eq!(state().started, claimed.started());
+    claimed.set_status(JobStatus::Cancelled).unwrap();
+    assert_eq!(state().status, Status::Cancelled);
+    assert!(!temporary(&place.job.state_file()).exists());
+}
+
+#[test]
+fn ids_differ_and_tell_the_time() {
+    let now: Timestamp = "2026-11-21T10:00:00.5Z".parse().unwrap();
+    let (first, second) = (new_id(now), new_id(now));
+    assert_ne!(first, second);
+    assert!(first.starts_with("20261121T100000Z-"), "{first}");
+}
+
+#[test]
+fn an_empty_directory_is_taken() {
+    let place = Place::new();
+    fs::create_dir(place.job.root()).unwrap();
+    // What a crash in the very first write leaves.
+    write(temporary(&place.job.state_file()), "{");
+    place.claim(false).unwrap();
+}
+
+#[test]
+fn a_finished_job_is_left_alone() {
+    let place = Place::new();
+    place.end(place.claim(false), JobStatus::Completed);
+    insta::assert_snapshot!(place.text(place.claim(false)), @"job 'iris' is finished in DIR/job: use --overwrite to run it again, or --job-dir for another place");
+    place.claim(true).unwrap();
+}
+
+#[test]
+fn an_unfinished_job_is_pointed_to_resume() {
+    let place = Place::new();
+    place.end(place.claim(false), JobStatus::Failed);
+    insta::assert_snapshot!(place.text(place.claim(false)), @"job 'iris' in DIR/job failed before it was finished: `sandmill resume` is to take it up again (not in this version yet); use --overwrite to run it anew, or --job-dir for another place");
+    drop(place.claim(true).unwrap());
+    insta::assert_snapshot!(place.text(place.claim(false)), @"job 'iris' in DIR/job was interrupted before it was finished: `sandmill resume` is to take it up again (not in this version yet); use --overwrite to run it anew, or --job-dir for another place");
+    place.end(place.claim(true), JobStatus::Cancelled);
+    assert!(place.text(place.claim(false)).contains("DIR/job was cancelled before"));
+}
+
+#[test]
+fn a_running_job_is_never_touched() {
+    let place = Place::new();
+    let _running = place.claim(false).unwrap();
+    for overwrite in [false, true] {
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(place.text(place.claim(overwrite)), @"job 'iris' (process PID) is running in DIR/job: wait for it to end, or name another place with --job-dir");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_this_job_s_is_never_touched() {
+    let place = Place::new();
+    place.end(place.claim(false), JobStatus::Completed);
+    let other = claim(&place.job, "wine", None, None, true);
+    insta::assert_snapshot!(place.text(other), @"DIR/job is the directory of job 'iris', not of 'wine': name another place with --job-dir");
+
+    let place = Place::new();
+    write(place.job.root().join("photo.png"), "");
+    insta::assert_snapshot!(place.text(place.claim(true)), @"DIR/job is no job directory (it holds 'photo.png' but no job.json): name an empty or new folder with --job-dir");
+
+    let place = Place::new();
+    fs::write(place.job.root(), "").unwrap();
+    insta::assert_snapshot!(place.text(place.claim(true)), @"DIR/job is no folder: name an empty or new one");
+}
+
+#[test]
+fn a_state_that_is_not_understood_is_left_alone() {
+    let place = Place::new();
+    write(place.job.state_file(), r#"{"version": 2, "job": {}}"#);
+    insta::assert_snapshot!(place.text(place.claim(true)), @"DIR/job/job.json cannot be understood (its version is 2, this program knows 1): name another place with --job-dir, or use the version of sandmill that wrote it");
+    for text in ["", "[]", "{}", r#"{"version": 1, "name": 3}"#] {
+        write(place.job.state_file(), text);
+        assert!(matches!(place.claim(true), Err(ClaimError::UnknownState { .. })), "{text}");
+    }
+}
+
+#[test]
+fn overwrite_removes_what_the_job_made_and_follows_no_links() {
+    let place = Place::new();
+    place.end(place.claim(false), JobStatus::Completed);
+    let precious = place.dir.path().join("precious/file");
+    write(precious.clone(), "keep");
+    let old = [
+        place.job.journal(),
+        place.job.root().join("journal.sqlite-wal"),
+        place.job.parts().join("process000.part"),
+        place.job.work().join("process000/output/x"),
+        place.job.logs().join("job_result.txt"),
+        place.job.default_output().join("rows.csv"),
+        place.job.default_output().join("sub/published"),
+    ];
+    for path in &old {
+        write(path.clone(), "old");
+    }
+    let notes = place.job.root().join("notes.txt");
+    write(notes.clone(), "mine");
+    symlink(precious.parent().unwrap(), place.job.work().join("link")).unwrap();
+    fs::remove_dir_all(place.job.parts()).unwrap();
+    symlink(precious.parent().unwrap(), place.job.parts()).unwrap();
+
+    let claimed = place.claim(true).unwrap();
+    for path in &old {
+        assert!(path.symlink_metadata().is_err(), "{}", path.display());
+    }
+    assert!(claimed.output().is_dir() && notes.exists() && precious.exists());
+}
+
+#[test]
+fn an_output_folder_elsewhere_is_made_and_kept_for_its_job() {
+    let place = Place::new();
+    let claimed = place.claim_with_output(false).unwrap();
+    assert_eq!(claimed.output(), place.out().canonicalize().unwrap());
+    assert_eq!(fs::read_dir(place.out()).unwrap().count(), 0, "the probe must be gone");
+    // Another job, at the same time and later.
+    let second = JobDir::new(place.dir.path().join("second"));
+    let take = || claim(&second, "wine", Some(&place.out()), None, true);
+    insta::assert_snapshot!(place.text(take()), @"another running job writes to the output folder DIR/out: name another folder for `output`");
+    drop(claimed);
+    write(place.out().join("rows.csv"), "old");
+    insta::assert_snapshot!(place.text(take()), @"the output folder DIR/out is not empty (it holds 'rows.csv'): it may be another job's output; name an empty or new folder for `output`");
+    // The refused job left its own directory free.
+    claim(&second, "wine", None, None, false).unwrap();
+}
+
+#[test]
+fn overwrite_replaces_only_the_rows_of_an_output_folder_elsewhere() {
+    let place = Place::new();
+    place.end(place.claim_with_output(false), JobStatus::Completed);
+    let (rows, more) = (place.out().join("rows.csv"), place.out().join("model.bin"));
+    write(rows.clone(), "old");
+    write(more.clone(), "published");
+    insta::assert_snapshot!(place.text(place.claim_with_output(true)), @"the output folder DIR/out holds 'model.bin' beside the rows of the earlier run, and only those can be replaced: remove its files yourself, or name an empty or new folder for `output`");
+    // A refusal has changed nothing.
+    assert!(rows.exists());
+    assert!(place.text(place.claim(false)).contains("is finished"));
+    fs::remove_file(&more).unwrap();
+    place.claim_with_output(true).unwrap();
+    assert!(!rows.exists());
+}
+
+#[test]
+fn an_output_folder_of_its_own_in_the_job_directory_is_cleared() {
+    let place = Place::new();
+    let results = place.job.root().join("results");
+    let take = || claim(&place.job, "iris", Some(&results), None, true);
+    place.end(take(), JobStatus::Completed);
+    write(results.join("published"), "old");
+    take().unwrap();
+    assert!(results.is_dir() && !results.join("published").exists());
+}
+
+#[test]
+fn a_recorded_output_that_became_a_link_is_not_followed() {
+    let place = Place::new();
+    let results = place.job.root().join("results");
+    let take = |output: &Path| claim(&place.job, "iris", Some(output), Some("rows.csv"), true);
+    place.end(take(&results), JobStatus::Completed);
+    fs::remove_dir(&results).unwrap();
+    let precious = place.dir.path().join("precious/rows.csv");
+    write(precious.clone(), "keep");
+    symlink(precious.parent().unwrap(), &results).unwrap();
+    take(&place.job.root().join("fresh")).unwrap();
+    assert!(take(&results).is_err());
+    assert!(precious.exists());
+}
+
+#[test]
+fn an_output_folder_in_the_way_is_refused() {
+    let place = Place::new();
+    for output in
+        [place.dir.path().to_owned(), place.job.root().to_owned(), place.job.logs().join("x")]
+    {
+        let refused = claim(&place.job, "iris", Some(&output), None, false);
+        assert!(matches!(refused, Err(ClaimError::Misplaced { .. })), "{}", output.display());
+    }
+    let refused = claim(&place.job, "iris", Some(&place.job.parts()), None, false);
+    insta::assert_snapshot!(place.text(refused), @"the output folder DIR/job/parts is in the way of the job directory DIR/job: name a folder for `output` that neither holds the job directory nor is one of its own folders");
+}
+
+#[test]
+fn an_output_folder_that_cannot_be_made_is_named() {
+    let place = Place::new();
+    write(place.out(), "a file");
+    insta::assert_snapshot!(place.text(place.claim_with_output(false)), @"DIR/out is no folder: name an empty or new one");
+    let refused = claim(&place.job, "iris", Some(Path::new("/proc/nowhere/out")), None, false);
+    assert!(place.text(refused).starts_with("cannot make the folder /proc/nowhere/out: "));
+    // Nobody can write there, not even root.
+    let refused = claim(&place.job, "iris", Some(Path::new("/proc/self/fdinfo")), None, false);
+    assert!(refused.is_err());
+}
+
+#[test]
+fn a_claim_that_is_undone_leaves_no_trace() {
+    let place = Place::new();
+    place.claim_with_output(false).unwrap().undo().unwrap();
+    assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 0);
+    fs::create_dir(place.job.root()).unwrap();
+    let claimed = place.claim(false).unwrap();
+    write(place.job.logs().join("readme.txt"), "text");
+    claimed.undo().unwrap();
+    assert_eq!(fs::read_dir(place.job.root()).unwrap().count(), 0, "it was there, and empty");
+    drop(claimed);
+    place.end(place.claim(false), JobStatus::Completed);
+    let overwritten = place.claim(true).unwrap();
+    overwritten.undo().unwrap();
+    assert!(place.job.state_file().exists());
+}

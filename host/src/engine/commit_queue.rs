@@ -1,0 +1,184 @@
+//! What waits for the committer. Made so that the thread is woken once for each group, not for
+//! each request.
+
+use super::commit::CommitRequest;
+use crate::model::JobStatus;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Requests in a group, at most.
+const GROUP: usize = 512;
+/// Requests that may wait.
+const ROOM: usize = 4096;
+
+/// A bounded queue between the leader and the committer.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    /// Told to the committer.
+    work: Condvar,
+    /// Told to the leader.
+    room: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: VecDeque<CommitRequest>,
+    flush: bool,
+    finish: Option<JobStatus>,
+    /// The leader's end is gone.
+    closed: bool,
+    /// The committer is gone.
+    stopped: bool,
+}
+
+/// What to do next.
+#[derive(Debug, PartialEq)]
+pub(super) enum Task {
+    /// Commit these.
+    Commit(Vec<CommitRequest>),
+    /// Nothing waits, and this is how the job ended.
+    Finish(JobStatus),
+}
+
+impl Queue {
+    pub(super) fn submit(&self, request: CommitRequest) {
+        let mut state = self.lock();
+        while state.requests.len() >= ROOM && !state.stopped {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.stopped {
+            return;
+        }
+        state.requests.push_back(request);
+        // In between, the committer sleeps until it is time for the next group.
+        if state.requests.len() == 1 || state.requests.len() == GROUP {
+            self.work.notify_one();
+        }
+    }
+
+    pub(super) fn flush(&self) {
+        self.lock().flush = true;
+        self.work.notify_one();
+    }
+
+    pub(super) fn finish(&self, status: JobStatus) {
+        self.lock().finish = Some(status);
+        self.work.notify_one();
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_one();
+    }
+
+    pub(super) fn stop(&self) {
+        let mut state = self.lock();
+        state.stopped = true;
+        state.requests.clear();
+        self.room.notify_all();
+    }
+
+    /// Waits for the next task; `None` when the leader is gone and nothing waits. A group is given
+    /// out not before `earliest`, unless it is full or somebody is in a hurry.
+    pub(super) fn next(&self, earliest: Instant) -> Option<Task> {
+        let mut state = self.lock();
+        loop {
+            if state.requests.is_empty() {
+                state.flush = false;
+                if let Some(status) = state.finish.take() {
+                    return Some(Task::Finish(status));
+                }
+                if state.closed {
+                    return None;
+                }
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let hurry = state.flush || state.closed || state.finish.is_some();
+            let wait = earliest.saturating_duration_since(Instant::now());
+            if hurry || state.requests.len() >= GROUP || wait.is_zero() {
+                let count = state.requests.len().min(GROUP);
+                let group = state.requests.drain(..count).collect();
+                self.room.notify_all();
+                return Some(Task::Commit(group));
+            }
+            let woken = self.work.wait_timeout(state, wait);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change is a single step, so a panic elsewhere leaves nothing half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::WorkerId;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn request(number: u32) -> CommitRequest {
+        CommitRequest::WorkerGone(WorkerId(number))
+    }
+
+    fn sizes(queue: &Queue, earliest: Instant) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        while let Some(Task::Commit(group)) = queue.next(earliest) {
+            sizes.push(group.len());
+        }
+        sizes
+    }
+
+    #[test]
+    fn the_first_goes_at_once_and_later_ones_in_groups() {
+        let queue = Queue::default();
+        queue.submit(request(0));
+        assert_eq!(queue.next(Instant::now()), Some(Task::Commit(vec![request(0)])));
+        let earliest = Instant::now() + Duration::from_millis(50);
+        queue.submit(request(1));
+        queue.submit(request(2));
+        assert_eq!(queue.next(earliest), Some(Task::Commit(vec![request(1), request(2)])));
+        assert!(Instant::now() >= earliest);
+    }
+
+    #[test]
+    fn full_groups_flush_finish_and_close_do_not_wait() {
+        let far = Instant::now() + Duration::from_secs(600);
+        let queue = Queue::default();
+        (0..GROUP as u32 + 1).for_each(|number| queue.submit(request(number)));
+        queue.flush();
+        assert!(matches!(queue.next(far), Some(Task::Commit(group)) if group.len() == GROUP));
+        assert!(matches!(queue.next(far), Some(Task::Commit(group)) if group.len() == 1));
+        queue.submit(request(1));
+        queue.finish(JobStatus::Failed);
+        assert!(matches!(queue.next(far), Some(Task::Commit(_))));
+        assert_eq!(queue.next(far), Some(Task::Finish(JobStatus::Failed)));
+        queue.submit(request(1));
+        queue.close();
+        assert_eq!(sizes(&queue, far), [1]);
+    }
+
+    #[test]
+    fn a_full_queue_holds_the_leader_until_there_is_room_or_nobody_to_take_it() {
+        let queue = Arc::new(Queue::default());
+        let leader = std::thread::spawn({
+            let queue = queue.clone();
+            move || (0..ROOM as u32 * 2).for_each(|number| queue.submit(request(number)))
+        });
+        let mut taken = 0;
+        while taken < ROOM {
+            let Some(Task::Commit(group)) = queue.next(Instant::now()) else { panic!() };
+            taken += group.len();
+            assert!(queue.lock().requests.len() <= ROOM);
+        }
+        queue.stop();
+        leader.join().unwrap();
+        queue.submit(request(0));
+        assert!(queue.lock().requests.is_empty());
+    }
+}

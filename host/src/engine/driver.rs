@@ -1,0 +1,419 @@
+//! Joins the state machine to the world: processes, the planner, the committer, the clock, whoever
+//! listens. Decides nothing itself.
+
+use super::cancel::{Cancel, Request};
+use super::commit::{CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Success};
+use super::machine::{Action, Machine, Message, Settled};
+use super::setup::{self, SetupTemplate};
+use super::{Claim, EngineError};
+use crate::compile::Compiled;
+use crate::event::{Event, EventKind};
+use crate::journal::{JobIdentity, Journal};
+use crate::model::{JobDir, JobResult, JobStatus, MiniBatch, OutputAction, Source, TableFormat};
+use crate::output::remove_tree;
+use crate::pool::{Pool, PoolEvent};
+use crate::protocol::{FromPlanner, FromWorker, ToWorker};
+use crate::spec::JobSpec;
+use jiff::Timestamp;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+
+/// All that a job needs to run.
+#[derive(Debug)]
+pub struct Job {
+    /// What to do.
+    pub spec: JobSpec,
+    /// The inputs' folders.
+    pub sources: Vec<Source>,
+    /// The compiled entry script.
+    pub component: Compiled,
+    /// The `sandmill` binary, for child processes.
+    pub program: PathBuf,
+    /// The job directory, ours until the end.
+    pub claim: Claim,
+    /// The same, for its paths.
+    pub job_dir: JobDir,
+}
+
+/// Runs a job to its end on this thread, which must not be one of a tokio runtime. Every event
+/// goes to `on_event` in order.
+///
+/// A job that failed or was cancelled is an `Ok`; one that never began
+/// ([`JobResult::never_began`]) leaves no job directory behind unless it has overwritten an earlier
+/// job. An error means that the job could not be begun,
+/// or that its end could not be written down.
+pub fn run(
+    job: Job,
+    on_event: &mut dyn FnMut(&Event),
+    cancel: &Cancel,
+) -> Result<JobResult, EngineError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| EngineError(format!("the leader cannot start: {e}")))?;
+    runtime.block_on(async { Driver::begin(job, on_event, cancel)?.drive().await })
+}
+
+struct Driver<'a> {
+    machine: Machine,
+    pool: Pool,
+    committer: Committer,
+    claim: Claim,
+    job_dir: JobDir,
+    template: SetupTemplate,
+    /// How to read the tables; known as soon as the planner has looked.
+    tables: Option<Vec<TableFormat>>,
+    sources: usize,
+    planned: u64,
+    workers: mpsc::Receiver<PoolEvent>,
+    planner: mpsc::Receiver<FromPlanner>,
+    /// None once the committer has said its last.
+    commits: Option<mpsc::UnboundedReceiver<CommitReply>>,
+    cancel: watch::Receiver<Option<Request>>,
+    start: Instant,
+    sequence: u64,
+    on_event: &'a mut dyn FnMut(&Event),
+    result: Option<JobResult>,
+}
+
+impl<'a> Driver<'a> {
+    fn begin(
+        mut job: Job,
+        on_event: &'a mut dyn FnMut(&Event),
+        cancel: &Cancel,
+    ) -> Result<Self, EngineError> {
+        let Started { pool, workers, planner, committer, commits } = match start(&job) {
+            Ok(started) => started,
+            Err(error) => {
+                // The error says what is wrong with the disk; a state file that stays as it is
+                // only makes the next run ask for --overwrite.
+                let _ = job.claim.set_status(JobStatus::Failed);
+                let _ = job.claim.undo();
+                return Err(error);
+            }
+        };
+        let mut driver = Self {
+            machine: Machine::new(setup::policy(&job.spec), job.sources.clone(), Timestamp::now()),
+            pool,
+            committer,
+            claim: job.claim,
+            template: SetupTemplate::new(&job.spec, &job.sources, job.job_dir.root()),
+            job_dir: job.job_dir,
+            tables: None,
+            sources: job.sources.len(),
+            planned: 0,
+            workers,
+            planner,
+            commits: Some(commits),
+            cancel: cancel.watch(),
+            start: Instant::now(),
+            sequence: 0,
+            on_event,
+            result: None,
+        };
+        driver.emit(EventKind::JobStarted {
+            job: job.spec.name,
+            tenant: job.spec.tenant,
+            workers: job.spec.process_count,
+        });
+        for message in job.spec.notices {
+            driver.emit(EventKind::Notice { message });
+        }
+        Ok(driver)
+    }
+
+    async fn drive(mut self) -> Result<JobResult, EngineError> {
+        loop {
+            self.wait().await;
+            // Whatever else has arrived is taken in before anything sleeps again.
+            while let Ok(event) = self.workers.try_recv() {
+                self.on_pool_event(event);
+            }
+            if self.is_somebody_late() {
+                self.on_deadline().await;
+            }
+            if let Some(result) = self.result.take() {
+                return self.finish(result).await;
+            }
+            if self.machine.awaits_commits_only() {
+                self.committer.flush();
+            }
+        }
+    }
+
+    async fn wait(&mut self) {
+        let deadline = self.machine.next_deadline().unwrap_or(Duration::from_secs(3600));
+        let wants_plan = self.machine.wants_plan();
+        tokio::select! {
+            biased;
+            Ok(()) = self.cancel.changed() => {
+                let request = self.cancel.borrow_and_update().clone();
+                if let Some(Request { reason, at_once }) = request {
+                    self.tell(Message::Cancel { reason, at_once });
+                }
+            }
+            reply = next_reply(&mut self.commits) => self.on_commit_reply(reply),
+            Some(event) = self.workers.recv() => self.on_pool_event(event),
+            Some(message) = self.planner.recv(), if wants_plan => self.on_plan(message),
+            () = tokio::time::sleep_until((self.start + deadline).into()) => {}
+        }
+    }
+
+    fn is_somebody_late(&self) -> bool {
+        self.machine.next_deadline().is_some_and(|at| self.start.elapsed() >= at)
+    }
+
+    /// Somebody may be late. If this process itself was held up (a suspended terminal, a slow
+    /// disk), the answer has arrived and only waits to be read: that is done first.
+    async fn on_deadline(&mut self) {
+        let mut quiet = 0;
+        while quiet < 3 {
+            tokio::task::yield_now().await;
+            quiet += 1;
+            while let Ok(event) = self.workers.try_recv() {
+                self.on_pool_event(event);
+                quiet = 0;
+            }
+        }
+        if self.is_somebody_late() {
+            self.tell(Message::Tick);
+        }
+    }
+
+    fn on_pool_event(&mut self, event: PoolEvent) {
+        let message = match event {
+            PoolEvent::Worker(worker, FromWorker::Ready { init }) => Message::Ready(worker, init),
+            PoolEvent::Worker(worker, FromWorker::Restarting) => Message::Restarting(worker),
+            PoolEvent::Worker(worker, FromWorker::InitFailed { failure }) => {
+                Message::InitFailed(worker, failure)
+            }
+            PoolEvent::Worker(worker, FromWorker::Started { id }) => Message::Started(worker, id),
+            PoolEvent::Worker(worker, FromWorker::Finished(report)) => {
+                Message::Finished(worker, report)
+            }
+            PoolEvent::Exited(worker, exit) => {
+                self.committer.submit(CommitRequest::WorkerGone(worker));
+                Message::Exited(worker, exit)
+            }
+        };
+        self.tell(message);
+    }
+
+    fn on_commit_reply(&mut self, reply: Option<CommitReply>) {
+        if !matches!(reply, Some(CommitReply::Committed(_) | CommitReply::Rejected { .. })) {
+            self.commits = None;
+        }
+        self.tell(match reply {
+            Some(CommitReply::Committed(ids)) => Message::Committed(ids),
+            Some(CommitReply::Rejected { id, failure, .. }) => Message::Rejected(id, failure),
+            Some(CommitReply::Fatal(text)) => Message::CommitFailed(text),
+            // `Finished` answers a request that only `finish` makes.
+            Some(CommitReply::Finished) | None => {
+                Message::CommitFailed("the committer thread broke down".to_owned())
+            }
+        });
+    }
+
+    /// The planner looks inside untrusted files, so what it says is checked.
+    fn on_plan(&mut self, message: FromPlanner) {
+        let message = match message {
+            FromPlanner::Tables(tables) if self.tables.is_none() => {
+                self.tables = Some(tables);
+                return;
+            }
+            FromPlanner::MiniBatches(batches) if self.plausible(&batches) => {
+                self.planned += batches.len() as u64;
+                Message::Planned(batches)
+            }
+            FromPlanner::Notice(message) => Message::Notice(message),
+            FromPlanner::Finished => Message::PlanFinished,
+            FromPlanner::Failed(text) => Message::PlanFailed(text),
+            FromPlanner::Tables(_) | FromPlanner::MiniBatches(_) => {
+                Message::PlanFailed("the planner process spoke out of turn".to_owned())
+            }
+        };
+        self.tell(message);
+    }
+
+    fn plausible(&self, batches: &[MiniBatch]) -> bool {
+        self.tables.is_some()
+            && (self.planned..).zip(batches).all(|(id, batch)| {
+                batch.id.0 == id && (batch.source as usize) < self.sources.max(1)
+            })
+    }
+
+    fn tell(&mut self, message: Message) {
+        let mut inbox = VecDeque::from([message]);
+        while let Some(message) = inbox.pop_front() {
+            let actions = self.machine.handle(message, self.start.elapsed());
+            // An answer is told only after all actions of its round are done.
+            inbox.extend(actions.into_iter().filter_map(|action| self.act(action)));
+        }
+    }
+
+    /// Does it; returns what the machine must know of that at once.
+    fn act(&mut self, action: Action) -> Option<Message> {
+        match action {
+            Action::Spawn(worker) => {
+                let setup =
+                    self.template.for_worker(worker, self.tables.as_deref().unwrap_or_default());
+                return Some(match self.pool.spawn(setup) {
+                    Ok(pid) => Message::Spawned(worker, pid),
+                    Err(e) => Message::SpawnFailed(worker, e.to_string()),
+                });
+            }
+            Action::Assign(worker, assignment) => {
+                self.pool.send(worker, &ToWorker::Run(assignment));
+            }
+            Action::Shutdown(worker) => self.pool.send(worker, &ToWorker::Shutdown),
+            Action::Kill(worker) => self.pool.kill(worker),
+            Action::Commit(settled) => self.committer.submit(commit_request(settled)),
+            Action::Emit(kind) => self.emit(kind),
+            Action::Finish(result) => self.result = Some(*result),
+        }
+        None
+    }
+
+    fn emit(&mut self, kind: EventKind) {
+        let event = Event {
+            version: Event::VERSION,
+            run: self.claim.id().to_owned(),
+            seq: self.sequence,
+            at: Timestamp::now(),
+            kind,
+        };
+        self.sequence += 1;
+        (self.on_event)(&event);
+    }
+
+    /// Writes the end down, then tells of it.
+    async fn finish(mut self, mut result: JobResult) -> Result<JobResult, EngineError> {
+        if let Err(text) = self.finish_commits(result.status).await {
+            result.status = JobStatus::Failed;
+            result.reason = text;
+        }
+        if result.status == JobStatus::Completed {
+            self.remove_leftovers();
+        }
+        result.seconds = self.start.elapsed().as_secs_f64();
+        let written = self.claim.set_status(result.status);
+        self.emit(EventKind::JobFinished { result: result.clone() });
+        written.map_err(|e| EngineError(e.to_string()))?;
+        if result.never_began() {
+            self.claim.undo().map_err(|e| EngineError(e.to_string()))?;
+        }
+        Ok(result)
+    }
+
+    async fn finish_commits(&mut self, status: JobStatus) -> Result<(), String> {
+        // If it stopped earlier, the result tells why.
+        let Some(mut commits) = self.commits.take() else { return Ok(()) };
+        self.committer.finish(status);
+        loop {
+            match commits.recv().await {
+                Some(CommitReply::Finished) => return Ok(()),
+                Some(CommitReply::Fatal(text)) => return Err(text),
+                Some(CommitReply::Committed(_) | CommitReply::Rejected { .. }) => {}
+                None => return Err("the committer thread broke down".to_owned()),
+            }
+        }
+    }
+
+    /// A completed job's rows and files are in the output; the copies are not needed any more.
+    fn remove_leftovers(&mut self) {
+        for folder in [self.job_dir.parts(), self.job_dir.work()] {
+            if let Err(e) = remove_tree(&folder) {
+                let folder = folder.display();
+                self.emit(EventKind::Notice {
+                    message: format!("{folder} cannot be removed: {e}"),
+                });
+            }
+        }
+    }
+}
+
+/// What a job runs on.
+struct Started {
+    pool: Pool,
+    workers: mpsc::Receiver<PoolEvent>,
+    planner: mpsc::Receiver<FromPlanner>,
+    committer: Committer,
+    commits: mpsc::UnboundedReceiver<CommitReply>,
+}
+
+fn start(job: &Job) -> Result<Started, EngineError> {
+    let failed = |what: &str, e: std::io::Error| EngineError(format!("{what}: {e}"));
+    // First the planner: it starts while the journal is made.
+    let (events, workers) = mpsc::channel(256);
+    let (plan_events, planner) = mpsc::channel(4);
+    let component = job.component.file.try_clone();
+    let component = component.map_err(|e| failed("the compiled entry script cannot be used", e))?;
+    let mut pool = Pool::new(job.program.clone(), component, events);
+    pool.plan(&setup::plan_request(&job.spec, &job.sources), plan_events)
+        .map_err(|e| failed("the planner process cannot be started", e))?;
+    let (replies, commits) = mpsc::unbounded_channel();
+    let (identity, target) = commit_target(job);
+    let committer = start_committer(&identity, target, replies)?;
+    Ok(Started { pool, workers, planner, committer, commits })
+}
+
+/// The committer's next reply; `None` if it broke down. Never, once it has said its last.
+async fn next_reply(
+    commits: &mut Option<mpsc::UnboundedReceiver<CommitReply>>,
+) -> Option<CommitReply> {
+    match commits {
+        Some(commits) => commits.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the journal says of the job, and where results go.
+fn commit_target(job: &Job) -> (JobIdentity, CommitTarget) {
+    let identity = JobIdentity {
+        name: job.spec.name.clone(),
+        id: job.claim.id().to_owned(),
+        entry_script_digest: job.component.digest.clone(),
+        spec_fingerprint: setup::fingerprint(&job.spec, &job.sources),
+        created: job.claim.started(),
+    };
+    let target = CommitTarget {
+        job_dir: job.job_dir.clone(),
+        output: job.claim.output().to_owned(),
+        output_file: (job.spec.output_action == OutputAction::AppendRow)
+            .then(|| job.spec.append_row_file_name.clone()),
+    };
+    (identity, target)
+}
+
+fn start_committer(
+    identity: &JobIdentity,
+    target: CommitTarget,
+    replies: mpsc::UnboundedSender<CommitReply>,
+) -> Result<Committer, EngineError> {
+    let journal = Journal::create(&target.job_dir.journal(), identity)
+        .map_err(|e| EngineError(e.to_string()))?;
+    Committer::start(target, journal, replies).map_err(|e| EngineError(e.to_string()))
+}
+
+fn commit_request(settled: Settled) -> CommitRequest {
+    let Settled { worker, report } = settled;
+    match report.outcome {
+        Ok(segment) => CommitRequest::Success(Success {
+            worker,
+            id: report.id,
+            attempt: report.attempt,
+            items: report.items,
+            segment,
+            has_files: report.has_files,
+        }),
+        Err(failure) => CommitRequest::Failure(FinalFailure {
+            id: report.id,
+            attempts: report.attempt,
+            worker: Some(worker),
+            items: report.items,
+            failure,
+        }),
+    }
+}

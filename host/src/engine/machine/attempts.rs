@@ -1,0 +1,206 @@
+//! Attempts: their end, the next try, the commit, and what counts as failed.
+
+use super::types::{Activity, Committing, Pending};
+use super::{Action, Machine, Settled};
+use crate::event::EventKind;
+use crate::model::{
+    AttemptReport, CallStats, ErrorThreshold, Failure, FailureKind, FirstFailure, ItemCounts,
+    MiniBatchId, WorkerId,
+};
+use std::time::Duration;
+
+impl Machine {
+    pub(super) fn on_finished(&mut self, id: WorkerId, report: AttemptReport) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let Some(first) = worker.held.front() else { return };
+        // A worker that was killed is late, and one that speaks of something it does not hold is
+        // not believed.
+        if matches!(worker.activity, Activity::Doomed(_))
+            || first.mini_batch.id != report.id
+            || first.attempt != report.attempt
+        {
+            return;
+        }
+        if !is_plausible(&report, first) {
+            let failure = Failure::new(
+                FailureKind::WorkerDied,
+                "the worker process sent a report whose numbers cannot be; it was killed",
+            );
+            return self.kill_and_lose(id, failure);
+        }
+        let started = worker.picked;
+        let Some(pending) = worker.held.pop_front() else { return };
+        worker.picked = self.now;
+        worker.activity =
+            if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };
+        let drops_next = worker.drops_next;
+        self.settle(id, pending, started, report);
+        match (self.ending.is_some(), drops_next) {
+            (true, true) => self.kill(id),
+            (true, false) => self.shut_down(id),
+            (false, _) => {}
+        }
+    }
+
+    /// An attempt that no worker can report on: its worker is gone.
+    pub(super) fn attempt_lost(
+        &mut self,
+        worker: WorkerId,
+        pending: Pending,
+        started: Duration,
+        failure: Failure,
+    ) {
+        let total = pending.mini_batch.planned_items();
+        let report = AttemptReport {
+            id: pending.mini_batch.id,
+            attempt: pending.attempt,
+            items: ItemCounts::from_returned(total, 0),
+            outcome: Err(failure),
+            failed_items: Vec::new(),
+            surplus_rows: 0,
+            has_files: false,
+            elapsed_seconds: self.now.saturating_sub(started).as_secs_f64(),
+            process_seconds: 0.0,
+            run: CallStats::default(),
+        };
+        self.settle(worker, pending, started, report);
+    }
+
+    /// A success goes to the journal; a failure is tried again, or goes there too.
+    fn settle(
+        &mut self,
+        worker: WorkerId,
+        pending: Pending,
+        started: Duration,
+        report: AttemptReport,
+    ) {
+        let again = report.outcome.is_err() && pending.attempt < self.policy.max_try;
+        if report.outcome.is_err() {
+            let will_retry = again && self.ending.is_none();
+            self.emit_attempt(worker, &pending, started, report.clone(), will_retry);
+        }
+        if again {
+            // After the job's end is decided, a failed attempt is simply left undone.
+            if self.ending.is_none() {
+                self.queue.push_back(Pending { attempt: pending.attempt + 1, ..pending });
+            }
+            return;
+        }
+        self.actions.push(Action::Commit(Settled { worker, report: report.clone() }));
+        let id = pending.mini_batch.id;
+        let failed = report.outcome.is_err();
+        let items = report.items;
+        self.note_first_failure(worker, &report);
+        self.committing.insert(id, Committing { pending, worker, report, started });
+        if failed {
+            self.failed += 1;
+            self.count_items(items);
+        }
+    }
+
+    pub(super) fn on_committed(&mut self, id: MiniBatchId) {
+        let Some(done) = self.committing.remove(&id) else { return };
+        let Ok(segment) = &done.report.outcome else { return }; // Counted when it failed.
+        self.succeeded += 1;
+        self.rows += segment.rows;
+        let (items, surplus) = (done.report.items, done.report.surplus_rows);
+        self.warn_of_surplus(id, surplus);
+        self.emit_attempt(done.worker, &done.pending, done.started, done.report, false);
+        self.count_items(items);
+    }
+
+    /// The mini-batch's own files cannot be published: its attempt has failed after all.
+    pub(super) fn on_rejected(&mut self, id: MiniBatchId, failure: Failure) {
+        let Some(mut done) = self.committing.remove(&id) else { return };
+        let total = done.report.items.total;
+        done.report.items = ItemCounts::from_returned(total, 0);
+        done.report.outcome = Err(failure);
+        done.report.has_files = false;
+        done.report.failed_items.clear();
+        self.settle(done.worker, done.pending, done.started, done.report);
+    }
+
+    fn emit_attempt(
+        &mut self,
+        worker: WorkerId,
+        pending: &Pending,
+        started: Duration,
+        report: AttemptReport,
+        will_retry: bool,
+    ) {
+        self.emit(EventKind::AttemptFinished {
+            worker: worker.to_string(),
+            report,
+            location: pending.mini_batch.location(&self.sources),
+            started: self.timestamp(started),
+            will_retry,
+        });
+    }
+
+    /// E8: more rows than items is accepted, and told once.
+    fn warn_of_surplus(&mut self, id: MiniBatchId, surplus: u64) {
+        if surplus > 0 && !self.warned_of_surplus {
+            self.warned_of_surplus = true;
+            self.emit(EventKind::Notice {
+                message: format!(
+                    "mini-batch {id} returned {surplus} more rows than it has items; the rows are \
+                     kept, and items are never counted above their number (told once per job)"
+                ),
+            });
+        }
+    }
+
+    fn note_first_failure(&mut self, worker: WorkerId, report: &AttemptReport) {
+        if self.first_failure.is_some() || report.items.failed == 0 && report.outcome.is_ok() {
+            return;
+        }
+        let item = report.failed_items.first().cloned();
+        let failure = match &report.outcome {
+            Err(failure) => failure.clone(),
+            Ok(_) => Failure::new(
+                FailureKind::ScriptError,
+                match &item {
+                    Some(item) => item.reason.clone(),
+                    None => format!(
+                        "run returned {} rows for {} items",
+                        report.items.succeeded, report.items.total
+                    ),
+                },
+            ),
+        };
+        self.first_failure = Some(FirstFailure {
+            mini_batch: Some(report.id),
+            worker: Some(worker.to_string()),
+            item,
+            failure,
+        });
+    }
+
+    /// Adds a mini-batch's items and holds the sum against the threshold (C9).
+    fn count_items(&mut self, items: ItemCounts) {
+        self.items += items;
+        let threshold = self.policy.error_threshold;
+        if self.ending.is_none() && threshold.exceeded_by(self.items.failed) {
+            let ErrorThreshold::AtMost(limit) = threshold else { return };
+            self.fail(format!(
+                "{} failed, more than error_threshold allows ({limit}); to go on in spite of \
+                 failures set error_threshold to the number you can bear, or to -1",
+                items_failed(self.items.failed)
+            ));
+        }
+    }
+}
+
+/// A worker that its guest has taken over may say anything; sums and limits must hold all the same.
+fn is_plausible(report: &AttemptReport, pending: &Pending) -> bool {
+    let items = report.items;
+    let rows = report.outcome.as_ref().map_or(0, |segment| segment.rows);
+    items.total == pending.mini_batch.planned_items()
+        && items.succeeded.checked_add(items.failed) == Some(items.total)
+        && rows.max(report.surplus_rows) < 1 << 40
+        && report.failed_items.len() <= AttemptReport::MAX_FAILED_ITEMS
+}
+
+fn items_failed(count: u64) -> String {
+    if count == 1 { "1 item".to_owned() } else { format!("{count} items") }
+}

@@ -1,0 +1,221 @@
+//! What goes into the machine, what comes out, and what it remembers of workers.
+
+use crate::event::EventKind;
+use crate::model::{
+    AttemptReport, CallStats, ErrorThreshold, Failure, JobResult, MiniBatch, MiniBatchId,
+    OutputAction, WorkerId,
+};
+use crate::pool::WorkerExit;
+use crate::protocol::Assignment;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// The settings that decisions rest on.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Workers wanted.
+    pub workers: u32,
+    /// Attempts at each mini-batch, at least 1.
+    pub max_try: u32,
+    /// Failed items that the job bears.
+    pub error_threshold: ErrorThreshold,
+    /// The longest that one call of `run` or `shutdown` may take.
+    pub run_timeout: Duration,
+    /// The longest that loading a mini-batch, and making a new instance after a trap, may take
+    /// (prs-semantics A1).
+    pub load_timeout: Duration,
+    /// Whether rows are written: then a job in which no item succeeded has failed (W10).
+    pub output_action: OutputAction,
+}
+
+impl Policy {
+    /// How long all workers may be inside `init` (prs-semantics I3).
+    pub fn init_timeout(&self) -> Duration {
+        3 * self.run_timeout + Duration::from_secs(30)
+    }
+
+    /// How many failures of `init` in a row end the attempts to start workers (I1).
+    pub fn init_failures_allowed(&self) -> u32 {
+        3 * self.workers
+    }
+
+    /// I2: a job older than this, in which no `init` succeeded, gets less patience.
+    pub const INIT_FAILURE_AGE: Duration = Duration::from_secs(120);
+
+    /// How long a killed process may take to vanish. One that hangs in the kernel (a dead network
+    /// file system) must not hold up the end of the job.
+    pub const KILL_GRACE: Duration = Duration::from_secs(30);
+
+    /// How long running mini-batches may go on after a cancellation.
+    pub const CANCEL_GRACE: Duration = Duration::from_secs(10);
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// More mini-batches.
+    Planned(Vec<MiniBatch>),
+    /// No more will come.
+    PlanFinished,
+    /// The inputs cannot be cut.
+    PlanFailed(String),
+    /// Something to tell the user.
+    Notice(String),
+    /// A worker process runs.
+    Spawned(WorkerId, u32),
+    /// A worker process could not be started.
+    SpawnFailed(WorkerId, String),
+    /// A worker has an instance whose `init` succeeded.
+    Ready(WorkerId, CallStats),
+    /// A worker's instance broke, and it makes a new one.
+    Restarting(WorkerId),
+    /// A worker could not get one. It will exit.
+    InitFailed(WorkerId, Failure),
+    /// `run` begins.
+    Started(WorkerId, MiniBatchId),
+    /// An attempt ended.
+    Finished(WorkerId, Box<AttemptReport>),
+    /// A worker process is gone.
+    Exited(WorkerId, WorkerExit),
+    /// These are in the journal and in the output.
+    Committed(Vec<MiniBatchId>),
+    /// This one cannot be committed, through its own fault.
+    Rejected(MiniBatchId, Failure),
+    /// Nothing can be committed any more.
+    CommitFailed(String),
+    /// Somebody wants the job to end.
+    Cancel {
+        /// Why, for people.
+        reason: String,
+        /// Without waiting for running mini-batches.
+        at_once: bool,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Start a worker process.
+    Spawn(WorkerId),
+    /// Hand over an attempt.
+    Assign(WorkerId, Assignment),
+    /// Ask for an orderly end.
+    Shutdown(WorkerId),
+    /// Kill.
+    Kill(WorkerId),
+    /// Journal the end of a mini-batch, then put its rows and files into the output.
+    Commit(Settled),
+    /// Tell the world.
+    Emit(EventKind),
+    /// The job is over. Always the last action.
+    Finish(Box<JobResult>),
+}
+
+/// A mini-batch that ended, for the journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    /// Whose attempt was the last.
+    pub worker: WorkerId,
+    /// What came of that attempt.
+    pub report: AttemptReport,
+}
+
+/// A mini-batch that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) mini_batch: MiniBatch,
+    pub(super) attempt: u32,
+}
+
+impl Pending {
+    pub(super) fn assignment(&self) -> Assignment {
+        Assignment { mini_batch: self.mini_batch.clone(), attempt: self.attempt }
+    }
+}
+
+/// The mini-batches that wait for a worker, and how much memory they take.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: VecDeque<Pending>,
+    bytes: usize,
+}
+
+impl Queue {
+    /// More of the plan is not read while descriptors of about this size wait.
+    const ENOUGH_BYTES: usize = 4 << 20;
+
+    pub(super) fn push_back(&mut self, pending: Pending) {
+        self.bytes += pending.mini_batch.size();
+        self.waiting.push_back(pending);
+    }
+
+    pub(super) fn push_front(&mut self, pending: Pending) {
+        self.bytes += pending.mini_batch.size();
+        self.waiting.push_front(pending);
+    }
+
+    pub(super) fn pop_front(&mut self) -> Option<Pending> {
+        let pending = self.waiting.pop_front()?;
+        self.bytes -= pending.mini_batch.size();
+        Some(pending)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether enough waits to keep so many workers busy.
+    pub(super) fn is_full(&self, workers: u32) -> bool {
+        self.len() >= 64 + 4 * workers as usize || self.bytes >= Self::ENOUGH_BYTES
+    }
+}
+
+/// An ended attempt that waits for the journal.
+#[derive(Clone, Debug)]
+pub(super) struct Committing {
+    pub(super) pending: Pending,
+    pub(super) worker: WorkerId,
+    pub(super) report: AttemptReport,
+    pub(super) started: Duration,
+}
+
+/// What a worker is doing, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Activity {
+    /// Loading the component, inside `init`, also again after a trap. It may hold a mini-batch that
+    /// it was given before the trap.
+    Starting(Duration),
+    /// Waiting for a mini-batch.
+    Idle,
+    /// Loading the first of `held`.
+    Loading(Duration),
+    /// Inside `run` with the first of `held`.
+    Running(Duration),
+    /// Asked to end.
+    ShuttingDown(Duration),
+    /// Killed, or ending after a failed `init`: nothing it still says counts.
+    Doomed(Duration),
+}
+
+/// A worker that has not exited.
+#[derive(Clone, Debug)]
+pub(super) struct Worker {
+    pub(super) activity: Activity,
+    /// The mini-batch it works on, and the next one.
+    pub(super) held: VecDeque<Pending>,
+    /// When it picked the first of `held` up.
+    pub(super) picked: Duration,
+    /// Whether it was given a next mini-batch that must not run any more: it is killed, not asked
+    /// to end, once the running one is done.
+    pub(super) drops_next: bool,
+}

@@ -1,0 +1,255 @@
+//! From a checked job to one that can run: inputs found, entry script built and compiled, job
+//! directory claimed. The claim comes last, so that a mistake in what comes before leaves no trace.
+
+use super::claim::resolve;
+use super::driver::Job;
+use super::{Claim, ClaimError, claim};
+use crate::compile::{Cache, CompileError, build_guest_crate};
+use crate::dataset::{self, DatasetError};
+use crate::model::{JobDir, OutputAction, Source};
+use crate::spec::JobSpec;
+use std::path::{Path, PathBuf};
+
+/// Where and how to run a job. Begin with [`Options::new`].
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The job directory; made if it is not there.
+    pub job_dir: PathBuf,
+    /// The folder for compiled components; none means the user's cache folder.
+    pub cache_dir: Option<PathBuf>,
+    /// The `sandmill` binary, for child processes.
+    pub program: PathBuf,
+    /// Whether the results of an earlier run of this job may be removed.
+    pub overwrite: bool,
+}
+
+impl Options {
+    /// Options with a job directory and the `sandmill` binary; the rest as it mostly is.
+    pub fn new(job_dir: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
+        let (job_dir, program) = (job_dir.into(), program.into());
+        Self { job_dir, cache_dir: None, program, overwrite: false }
+    }
+}
+
+/// Why a job cannot begin. No mini-batch ran. A guest crate may have been built and an entry script
+/// compiled, both kept for the next time, and folders may have been made.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// An input is not there, or is not what it should be.
+    #[error(transparent)]
+    Input(#[from] DatasetError),
+    /// The job would read what it writes, or overwrite what it reads.
+    #[error(
+        "{reader} and {what} {} are in each other's way, as the job would read what it writes: \
+         {advice}",
+        folder.display()
+    )]
+    Overlap {
+        /// What is read, as in "input 'texts'".
+        reader: String,
+        /// "the job directory" or "the output folder".
+        what: &'static str,
+        /// That folder.
+        folder: PathBuf,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A path that child processes could not be told.
+    #[error("the path of {what} is not UTF-8: {path:?}; rename the folder, or use another")]
+    NotUtf8 {
+        /// Whose path, as in "the job directory".
+        what: String,
+        /// The path.
+        path: PathBuf,
+    },
+    /// The entry script cannot be built, or is no entry script.
+    #[error(transparent)]
+    EntryScript(#[from] CompileError),
+    /// The entry script is not the one that the job file pins.
+    #[error(
+        "{path} has the SHA-256 {found}, but entry_script_digest is {expected}: it is not the \
+         component that this job was made for; put the right one there, or change the pin"
+    )]
+    Digest {
+        /// The component.
+        path: PathBuf,
+        /// What it has.
+        found: String,
+        /// What the job file says.
+        expected: String,
+    },
+    /// The job directory or the output folder is taken or cannot be used.
+    #[error(transparent)]
+    JobDir(#[from] ClaimError),
+}
+
+/// Prepares a job. `say` gets lines for people about what takes time.
+pub fn prepare(
+    mut spec: JobSpec,
+    options: &Options,
+    say: &mut dyn FnMut(&str),
+) -> Result<Job, PrepareError> {
+    let sources = dataset::resolve(&spec.inputs)?;
+    let root = absolute(&options.job_dir);
+    refuse_overlap(&spec, &sources, &root)?;
+    if spec.entry_script.is_dir() {
+        spec.entry_script = build_guest_crate(&spec.entry_script, say)?;
+    }
+    // Before the compiler sees it; and again, as it may be another file by then.
+    if spec.entry_script_digest.is_some() {
+        check_digest(&spec, Cache::digest(&spec.entry_script)?)?;
+    }
+    let cache = Cache::open(options.cache_dir.as_deref(), &options.program)?;
+    let component = cache.prepare(&spec.entry_script, spec.limits.fuel.is_some(), say)?;
+    check_digest(&spec, component.digest.clone())?;
+    let job_dir = JobDir::new(&root);
+    let claim = claim_for(&spec, &job_dir, options.overwrite)?;
+    Ok(Job { spec, sources, component, program: options.program.clone(), claim, job_dir })
+}
+
+fn check_digest(spec: &JobSpec, found: String) -> Result<(), PrepareError> {
+    match &spec.entry_script_digest {
+        Some(expected) if *expected != found => Err(PrepareError::Digest {
+            path: spec.entry_script.clone(),
+            found,
+            expected: expected.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Nothing that is read may take in what the job writes, or lie where it would be removed. And no
+/// path of either may be one that messages and `job.json` cannot hold.
+fn refuse_overlap(spec: &JobSpec, sources: &[Source], job_dir: &Path) -> Result<(), PrepareError> {
+    let mut places = vec![("the job directory", utf8("the job directory", job_dir)?)];
+    if let Some(output) = &spec.output {
+        places.push(("the output folder", utf8("the output folder", output)?));
+    }
+    let refused = |reader: String, what, folder: &PathBuf, advice| {
+        Err(PrepareError::Overlap { reader, what, folder: folder.clone(), advice })
+    };
+    for source in sources {
+        for (what, folder) in &places {
+            if source.root.starts_with(folder) || dataset::reaches(source, folder)? {
+                let advice = match *what {
+                    "the output folder" => "name another folder for `output`",
+                    _ => "name another place with --job-dir, or narrow the input (e.g. data/*.png)",
+                };
+                return refused(format!("input '{}'", source.dataset), what, folder, advice);
+            }
+        }
+    }
+    for (reader, path) in shown_whole(spec) {
+        let shown = utf8(&reader, path)?;
+        for (what, folder) in &places {
+            if shown.starts_with(folder) || folder.starts_with(&shown) {
+                let advice = match *what {
+                    "the output folder" => "name another folder for `output`",
+                    _ => "name another place with --job-dir",
+                };
+                return refused(reader, what, folder, advice);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The folders, beside the inputs, that the entry script sees with all that is in them.
+fn shown_whole(spec: &JobSpec) -> impl Iterator<Item = (String, &Path)> {
+    let side_inputs = spec.side_inputs.iter();
+    let side_inputs = side_inputs
+        .map(|mount| (format!("the side input at {}", mount.guest), mount.host.as_path()));
+    let source = spec.source_directory.as_deref();
+    side_inputs.chain(source.map(|path| ("source_directory".to_owned(), path)))
+}
+
+/// The path without links. Fails if it, or what it leads to, is not UTF-8.
+fn utf8(what: &str, path: &Path) -> Result<PathBuf, PrepareError> {
+    let resolved = resolve(path)?;
+    for path in [path, &resolved] {
+        if path.to_str().is_none() {
+            return Err(PrepareError::NotUtf8 { what: what.to_owned(), path: path.to_owned() });
+        }
+    }
+    Ok(resolved)
+}
+
+fn claim_for(spec: &JobSpec, job_dir: &JobDir, overwrite: bool) -> Result<Claim, ClaimError> {
+    let file = (spec.output_action == OutputAction::AppendRow)
+        .then_some(spec.append_row_file_name.as_str());
+    claim(job_dir, &spec.name, spec.output.as_deref(), file, overwrite)
+}
+
+/// Child processes have other working folders, so that every path they get is absolute.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec;
+    use insta::assert_snapshot;
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+
+    /// What is said of a job with these lines in a folder with `in/a.txt` and `model/`.
+    fn refused(lines: &str, job_dir: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        refused_in(dir.path(), lines, job_dir.as_ref())
+    }
+
+    fn refused_in(folder: &Path, lines: &str, job_dir: &OsStr) -> String {
+        for made in ["in", "model"] {
+            fs::create_dir_all(folder.join(made)).unwrap();
+        }
+        fs::write(folder.join("in/a.txt"), "a").unwrap();
+        let entry = folder.join("entry.wasm");
+        fs::write(&entry, "no entry script").unwrap();
+        let job = folder.join("job.yaml");
+        fs::write(&job, format!("name: x\nentry_script: {}\n{lines}\n", entry.display())).unwrap();
+        let spec = spec::load(&job, &[]).map_err(|errors| errors.to_string()).unwrap();
+        let options = Options {
+            job_dir: folder.join(job_dir),
+            cache_dir: Some(folder.join("cache")),
+            program: "/nonexistent".into(),
+            overwrite: false,
+        };
+        let error = prepare(spec, &options, &mut |_| {}).err().unwrap();
+        assert!(!options.job_dir.exists(), "{error}");
+        let resolved = folder.canonicalize().unwrap();
+        error.to_string().replace(resolved.to_str().unwrap_or("/none"), "/d")
+    }
+
+    #[test]
+    fn nothing_that_is_read_takes_in_what_is_written() {
+        let side = "inputs: {a: in}\nside_inputs: {s: model}";
+        assert_snapshot!(refused("inputs: {a: .}", "jobs/x"), @"input 'a' and the job directory /d/jobs/x are in each other's way, as the job would read what it writes: name another place with --job-dir, or narrow the input (e.g. data/*.png)");
+        assert_snapshot!(refused(side, "model/jobs/x"), @"the side input at /side_inputs/s and the job directory /d/model/jobs/x are in each other's way, as the job would read what it writes: name another place with --job-dir");
+        assert_snapshot!(refused(&format!("{side}\noutput: model/out"), "jobs/x"), @"the side input at /side_inputs/s and the output folder /d/model/out are in each other's way, as the job would read what it writes: name another folder for `output`");
+        assert_snapshot!(refused("inputs: {a: in}\nsource_directory: .", "jobs/x"), @"source_directory and the job directory /d/jobs/x are in each other's way, as the job would read what it writes: name another place with --job-dir");
+        // Only the entry script is wrong with these.
+        for lines in [side, "inputs: {a: '*/*.txt'}", "inputs: {a: in}\nsource_directory: model"] {
+            let error = refused(lines, "jobs/x");
+            assert!(error.contains("entry.wasm"), "{lines}: {error}");
+        }
+    }
+
+    #[test]
+    fn paths_that_no_message_holds_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let job_dir = OsStr::from_bytes(b"jobs-\xFF");
+        let error = refused_in(dir.path(), "inputs: {a: in}", job_dir);
+        assert_snapshot!(error, @r#"the path of the job directory is not UTF-8: "/d/jobs-\xFF"; rename the folder, or use another"#);
+        // Links lead into a folder whose name is no text.
+        let odd = dir.path().join(OsStr::from_bytes(b"odd-\xFF"));
+        fs::create_dir(&odd).unwrap();
+        std::os::unix::fs::symlink(&odd, dir.path().join("link")).unwrap();
+        for lines in ["inputs: {a: in}\noutput: link", "inputs: {a: in}\nside_inputs: {s: link}"] {
+            let error = refused_in(dir.path(), lines, "jobs".as_ref());
+            assert!(error.contains("is not UTF-8"), "{error}");
+        }
+    }
+}
