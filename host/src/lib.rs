@@ -1,5 +1,44 @@
 //! Sandmill runs entry scripts, compiled to WebAssembly components, over large inputs in parallel.
+//!
+//! The command line is this library's first user; a program of your own does the same:
+//!
+//! ```no_run
+//! use sandmill::{Cancel, Event, EventKind, Options};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let spec = sandmill::load("job.yaml".as_ref(), &[])?;
+//! // Child processes run the program.
+//! let options = Options::new("jobs/mine", "/usr/local/bin/sandmill");
+//! let job = sandmill::prepare(spec, &options, &mut |line| eprintln!("{line}"))?;
+//! let cancel = Cancel::new(); // clone it into another thread to end the job early
+//! let mut on_event = |event: &Event| {
+//!     if let EventKind::AttemptFinished { location, .. } = &event.kind {
+//!         println!("{location}");
+//!     }
+//! };
+//! let result = sandmill::run(job, &mut on_event, &cancel)?;
+//! println!("{}: {} rows", result.status, result.rows);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The names at the top are what programs are written against; the modules below are documented as
+//! far as these names lead into them, and may change.
+//!
+//! Floors, lowest first; a file imports only lower floors or siblings in its own folder
+//! (`tests/tests/floors.rs` checks that):
+//!
+//! 0. `model`
+//! 1. `event`, `process`, `protocol`
+//! 2. `spec`, `dataset`
+//! 3. `plan`, `journal`, `output`, `compile`
+//! 4. `sandbox`
+//! 5. `worker`, `pool`
+//! 6. `engine`, `report`
+//! 7. `cli`
 
+#[doc(hidden)]
+pub mod cli;
 #[doc(hidden)]
 pub mod compile;
 #[doc(hidden)]
@@ -18,8 +57,14 @@ pub mod pool;
 mod process;
 #[doc(hidden)]
 pub mod protocol;
+pub mod report;
 #[doc(hidden)]
 pub mod sandbox;
 pub mod spec;
 #[doc(hidden)]
 pub mod worker;
+
+pub use engine::{Cancel, EngineError, Job, Options, PrepareError, prepare, run};
+pub use event::{Event, EventKind};
+pub use model::{JobResult, JobStatus};
+pub use spec::{JobSpec, SpecErrors, load};

@@ -1,0 +1,71 @@
+//! `sandmill build PATH`: a guest crate or a core module becomes a component.
+
+use crate::compile::{self, CompileError};
+use std::path::{Path, PathBuf};
+
+/// Builds a guest crate's folder, or makes a component of a core module's file, and returns the
+/// component's path. A component's path comes back as it is. With `examples`, a component for each
+/// of the crate's examples of type `cdylib`. `say` gets the compiler's lines.
+///
+/// This runs the crate's own build scripts on this machine, without a sandbox.
+///
+/// # Errors
+/// What is wrong with the path, the crate, the module or the toolchain, or that the component is no
+/// entry script. An example that is none is only told.
+pub(super) fn build(
+    path: &Path,
+    examples: bool,
+    say: &mut dyn FnMut(&str),
+) -> Result<Vec<PathBuf>, CompileError> {
+    if examples {
+        let components = compile::build_guest_examples(path, say)?;
+        for error in components.iter().filter_map(|component| check(component).err()) {
+            say(&format!("note: {error}"));
+        }
+        return Ok(components);
+    }
+    let is_crate = path.is_dir();
+    let component =
+        if is_crate { compile::build_guest_crate(path, say) } else { compile::build_module(path) }?;
+    check(&component).map_err(|error| {
+        if !is_crate {
+            return error;
+        }
+        CompileError::new(format!(
+            "{error}\nDoes the crate say `sandmill_guest::export!(TYPE)`, once?"
+        ))
+    })?;
+    Ok(vec![component])
+}
+
+/// Whether the names that a component imports and exports keep the contract. Their types are
+/// looked at when it is compiled: by `sandmill check`, and before a job.
+fn check(component: &Path) -> Result<(), CompileError> {
+    let at = |error: &dyn std::fmt::Display| {
+        CompileError::new(format!("{}: {error}", component.display()))
+    };
+    let bytes = std::fs::read(component).map_err(|error| at(&error))?;
+    let names = compile::read_names(&bytes).map_err(|error| at(&error))?;
+    compile::check_names(&names).map_err(|error| at(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::testing;
+
+    #[test]
+    fn what_is_no_entry_script_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        let good = file("good.wasm", &testing::component("run-only", testing::RUN_EMPTY));
+        assert_eq!(build(&good, false, &mut |_| {}).unwrap(), [good]);
+        let empty = file("empty.wasm", &wat::parse_str("(component)").unwrap());
+        let error = build(&empty, false, &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains("empty.wasm: the component exports nothing. An entry"), "{error}");
+    }
+}

@@ -1,0 +1,39 @@
+//! The hidden commands: what this program is when it started itself.
+
+use crate::{compile, plan, worker};
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+/// The planner.
+pub(super) const PLAN_COMMAND: &str = "plan-worker";
+const WORKER_COMMAND: &str = "worker";
+
+/// Serves, if this process was started as somebody's child. Before the command line is parsed: a
+/// worker must start fast, and must not have threads or anything else of the command's making.
+pub(super) fn serve() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let command = arguments.next()?;
+    match command.to_str()? {
+        WORKER_COMMAND => Some(worker::serve()),
+        PLAN_COMMAND => Some(serve_plan()),
+        compile::COMPILE_COMMAND => {
+            let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
+            Some(compile::serve_compile(&rest))
+        }
+        _ => None,
+    }
+}
+
+fn lossy(argument: &OsStr) -> String {
+    argument.to_string_lossy().into_owned()
+}
+
+fn serve_plan() -> ExitCode {
+    match plan::serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            super::say(&format!("the planner stops: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The one table of exit codes, and errors as they are shown.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// The job is completed; the command did what it was asked.
+    Completed,
+    /// Bad usage or a bad job file, an input, a component or a folder that cannot be used: no
+    /// worker was started. Also what `clap` ends with.
+    Usage,
+    /// The job began, and failed; the component did not pass the check.
+    Failed,
+    /// The job was cancelled (Ctrl-C, SIGTERM). What was committed is kept.
+    Cancelled,
+}
+
+/// The table, below the help text.
+pub(super) const HELP: &str = "\
+Exit codes:
+    0  completed
+    2  bad usage or bad job file; nothing was run
+   42  the job failed; the component did not pass the check
+  130  the job was cancelled; what was committed is kept";
+
+impl Exit {
+    fn code(self) -> u8 {
+        match self {
+            Self::Completed => 0,
+            Self::Usage => 2,
+            Self::Failed => 42,
+            Self::Cancelled => 130,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        exit.code().into()
+    }
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub(super) struct Problem {
+    /// The code to end with.
+    pub(super) exit: Exit,
+    error: anyhow::Error,
+}
+
+impl Problem {
+    /// Nothing was run.
+    pub(super) fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self { exit: Exit::Usage, error: error.into() }
+    }
+
+    /// Nothing was run, for several reasons, each on a line of its own.
+    pub(super) fn each_line(reasons: &str) -> Self {
+        Self::usage(anyhow::anyhow!("{}", reasons.replace('\n', "\nerror: ")))
+    }
+
+    /// The job had begun.
+    pub(super) fn failed(error: impl Into<anyhow::Error>) -> Self {
+        Self { exit: Exit::Failed, error: error.into() }
+    }
+}
+
+/// Prints `error: ` and the error, then each cause that adds something.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut told = self.error.to_string();
+        write!(f, "error: {told}")?;
+        for cause in self.error.chain().skip(1) {
+            let cause = cause.to_string();
+            if !told.contains(&cause) {
+                write!(f, "\n  caused by: {cause}")?;
+                told = cause;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn the_help_has_all_codes() {
+        for exit in [Exit::Completed, Exit::Usage, Exit::Failed, Exit::Cancelled] {
+            let code = format!(" {}  ", exit.code());
+            assert!(HELP.contains(&code), "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn causes_are_told_once() {
+        let cause = std::io::Error::other("disk on fire");
+        let error = Err::<(), _>(cause).context("cannot write job.json: disk on fire");
+        let problem = Problem::failed(error.context("cannot claim the folder").unwrap_err());
+        insta::assert_snapshot!(problem.to_string(), @r"
+        error: cannot claim the folder
+          caused by: cannot write job.json: disk on fire
+        ");
+        let many = Problem::each_line("job.yaml:1: a: b\njob.yaml:2: c: d");
+        insta::assert_snapshot!(many.to_string(), @r"
+        error: job.yaml:1: a: b
+        error: job.yaml:2: c: d
+        ");
+    }
+}

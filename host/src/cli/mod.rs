@@ -1,0 +1,167 @@
+//! The command line, one file per command; the only place where engine and report meet, and the
+//! only one that turns errors into words and exit codes (`exit`). Imports everything.
+//!
+//! Messages go to standard error; standard output carries only what other programs may read.
+
+mod build;
+mod check;
+mod child;
+mod exit;
+mod new;
+mod plan;
+mod run;
+mod signals;
+mod template;
+
+use crate::compile::Cache;
+use clap::{Parser, Subcommand};
+use exit::{Exit, Problem};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Runs untrusted WebAssembly entry scripts over large inputs, in parallel.
+#[derive(Debug, Parser)]
+#[command(name = "sandmill", version, after_help = exit::HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs a job.
+    Run(run::Arguments),
+    /// Prints the mini-batches of a job, one a line, and runs nothing.
+    Plan(plan::Arguments),
+    /// Makes a component from a guest crate or a core module, and prints its path.
+    Build {
+        /// A guest crate's folder, or a core module made for wasm32-wasip1.
+        path: PathBuf,
+        /// Builds the crate's examples of type cdylib instead, each a component.
+        #[arg(long)]
+        examples: bool,
+    },
+    /// Says whether a component keeps the contract, and what it would need.
+    ///
+    /// Its code runs only with --run.
+    Check {
+        /// A component, a core module, or a guest crate's folder.
+        component: PathBuf,
+        #[command(flatten)]
+        trial: check::Trial,
+        /// Where compiled entry scripts are kept, as for `run`.
+        #[arg(long, value_name = "DIR")]
+        cache_dir: Option<PathBuf>,
+    },
+    /// Makes the folder of a new entry script, ready to build and run.
+    New(new::Arguments),
+}
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    if let Some(code) = child::serve() {
+        return code;
+    }
+    let result = match Cli::parse().command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Plan(arguments) => plan::plan(&arguments),
+        Command::Build { path, examples } => build_and_print(&path, examples),
+        Command::Check { component, trial, cache_dir } => {
+            check_and_print(&component, &trial, cache_dir.as_deref())
+        }
+        Command::New(arguments) => new::new(&arguments),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(problem) => {
+            say(&problem.to_string());
+            problem.exit.into()
+        }
+    }
+}
+
+/// Prints the components' paths on standard output, one a line.
+fn build_and_print(path: &Path, examples: bool) -> Result<Exit, Problem> {
+    let components = build::build(path, examples, &mut say).map_err(Problem::usage)?;
+    for component in &components {
+        let digest = Cache::digest(component).map_err(Problem::usage)?;
+        say(&format!("sha256:{digest}  {}", component.display()));
+    }
+    let lines = components.iter().map(|component| format!("{}\n", component.display()));
+    print(&lines.collect::<String>())?;
+    Ok(Exit::Completed)
+}
+
+/// Prints the verdict on standard output.
+fn check_and_print(
+    path: &Path,
+    trial: &check::Trial,
+    cache: Option<&Path>,
+) -> Result<Exit, Problem> {
+    let program = run::this_program()?;
+    let check = check::Check { path, trial, cache, program: &program };
+    let verdict = check::check(&check, &mut say).map_err(Problem::usage)?;
+    print(&verdict.text)?;
+    Ok(if verdict.good { Exit::Completed } else { Exit::Failed })
+}
+
+/// Writes to standard output. A reader that has read enough is no error.
+fn print(text: &str) -> Result<(), Problem> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(Problem::usage),
+    }
+}
+
+/// A line for people, on standard error. Nobody there to read it is no reason to stop.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        let cli = Cli::try_parse_from([
+            "sandmill",
+            "run",
+            "job.yaml",
+            "--set",
+            "error_threshold=-1",
+            "--set",
+            "arguments=[--fast, a=b]",
+            "--process-count",
+            "2",
+            "--overwrite",
+        ]);
+        let Command::Run(run) = cli.unwrap().command else { panic!("not run") };
+        assert_eq!(
+            run.job.all_sets(run.process_count),
+            [
+                ("error_threshold".to_owned(), "-1".to_owned()),
+                ("arguments".to_owned(), "[--fast, a=b]".to_owned()),
+                ("process_count_per_node".to_owned(), "2".to_owned()),
+            ]
+        );
+        assert!(run.overwrite);
+        for wrong in [
+            &["sandmill", "run"][..],
+            &["sandmill", "run", "job.yaml", "--set", "error_threshold"],
+            &["sandmill", "run", "job.yaml", "--process-count", "0"],
+            &["sandmill", "rnu", "job.yaml"],
+        ] {
+            let error = Cli::try_parse_from(wrong).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{wrong:?}");
+        }
+    }
+}

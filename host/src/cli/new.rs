@@ -1,0 +1,171 @@
+//! `sandmill new`: the folder of a new entry script.
+
+use super::exit::{Exit, Problem};
+use super::{say, template};
+use anyhow::{Context, bail};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Names that cargo refuses or that would hide what every crate needs.
+const RESERVED: [&str; 8] = ["alloc", "core", "proc_macro", "std", "test", "deps", "build", "self"];
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The name of crate, job and folder: small letters, digits, - and _, a letter first.
+    name: String,
+    /// The folder of the sandmill-guest crate, if it is not found [default: that of the checkout
+    /// which is around the current folder or which this program was built in].
+    #[arg(long, value_name = "PATH")]
+    sdk: Option<PathBuf>,
+}
+
+/// Makes the folder in the current one.
+pub(super) fn new(arguments: &Arguments) -> Result<Exit, Problem> {
+    let name = &arguments.name;
+    check(name).map_err(Problem::usage)?;
+    let sdk = sdk(arguments.sdk.as_deref(), &places()).map_err(Problem::usage)?;
+    make(Path::new("."), name, &sdk).map_err(Problem::usage)?;
+    say(&format!(
+        "made {name}/, an entry script with a job and a little data. Next:\n  cd {name}\n  sandmill \
+         run job.yaml"
+    ));
+    Ok(Exit::Completed)
+}
+
+fn make(parent: &Path, name: &str, sdk: &str) -> anyhow::Result<()> {
+    let folder = parent.join(name);
+    if let Err(error) = fs::create_dir(&folder) {
+        if error.kind() == ErrorKind::AlreadyExists {
+            bail!("{name} is there already: choose another name, or remove it first");
+        }
+        return Err(error).with_context(|| format!("cannot make the folder {}", folder.display()));
+    }
+    for (path, text) in template::FILES {
+        let path = folder.join(path);
+        path.parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&path, template::fill(text, name, sdk)))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The name becomes a crate's, a job's and a folder's.
+fn check(name: &str) -> anyhow::Result<()> {
+    let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    let well_formed =
+        name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(letters);
+    if !well_formed || name.len() > 64 {
+        bail!(
+            "{name:?} cannot be the name: use 1 to 64 small letters, digits, - and _, a letter \
+             first, as in word-count"
+        );
+    }
+    if RESERVED.contains(&name) {
+        bail!("{name:?} cannot be the name of a Rust crate: choose another, as {name}-script");
+    }
+    Ok(())
+}
+
+/// Where the SDK is, as keys of a dependency: in the folder that was named, or else around one of
+/// `places`. It is published nowhere yet.
+fn sdk(named: Option<&Path>, places: &[PathBuf]) -> anyhow::Result<String> {
+    let folder = match named {
+        Some(folder) => {
+            if !is_sdk(folder) {
+                bail!(
+                    "--sdk {}: it is not the folder of the sandmill-guest crate, which is called \
+                     guest-sdk in Sandmill's repository",
+                    folder.display()
+                );
+            }
+            folder.to_owned()
+        }
+        None => places.iter().find_map(|place| sdk_above(place)).context(
+            "the crate sandmill-guest, with which entry scripts are written, is not found, and it \
+             is not published yet: clone Sandmill's repository and name its folder, as --sdk \
+             sandmill/guest-sdk",
+        )?,
+    };
+    // The new crate lies elsewhere than we do.
+    let folder = folder
+        .canonicalize()
+        .with_context(|| format!("the folder {} cannot be found", folder.display()))?;
+    let path = folder.to_str().with_context(|| {
+        format!("{} is no UTF-8, and Cargo.toml cannot name it: move it", folder.display())
+    })?;
+    Ok(format!("path = \"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")))
+}
+
+/// Where a checkout may be: around the current folder, around this program, and where this program
+/// was built.
+fn places() -> Vec<PathBuf> {
+    let here = std::env::current_dir().ok();
+    let program = std::env::current_exe().ok();
+    let built = Some(PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    [here, program, built].into_iter().flatten().collect()
+}
+
+fn sdk_above(start: &Path) -> Option<PathBuf> {
+    start.ancestors().map(|folder| folder.join("guest-sdk")).find(|folder| is_sdk(folder))
+}
+
+fn is_sdk(folder: &Path) -> bool {
+    let manifest = fs::read_to_string(folder.join("Cargo.toml"));
+    manifest.is_ok_and(|text| text.lines().any(|line| line.trim() == "name = \"sandmill-guest\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn makes_a_folder_without_leftover_placeholders() {
+        let parent = tempfile::tempdir().unwrap();
+        make(parent.path(), "my-script", "path = \"/sdk\"").unwrap();
+        let folder = parent.path().join("my-script");
+        for (path, _) in template::FILES {
+            let text = fs::read_to_string(folder.join(path)).unwrap();
+            assert!(!text.contains("{{name}}") && !text.contains("{{sdk}}"), "{path}: {text}");
+        }
+        let cargo = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        assert!(cargo.contains("name = \"my-script\""), "{cargo}");
+        assert!(cargo.contains("sandmill-guest = { path = \"/sdk\""), "{cargo}");
+        let error = make(parent.path(), "my-script", "").unwrap_err();
+        assert!(error.to_string().contains("there already"), "{error}");
+    }
+
+    #[test]
+    fn refuses_what_is_no_name() {
+        let long = "a".repeat(65);
+        for name in ["", "Digits", "1st", "../up", "a/b", "a b", "-a", "test", "é", &long] {
+            assert!(check(name).is_err(), "{name}");
+        }
+        check("word_count-2").unwrap();
+    }
+
+    #[test]
+    fn finds_the_sdk_of_a_checkout() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (deep, folder) = (root.join("a/b"), root.join("guest-sdk"));
+        fs::create_dir_all(&deep).unwrap();
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("Cargo.toml"), "[package]\nname = \"another\"\n").unwrap();
+        let places = [PathBuf::from("/nowhere"), deep];
+        insta::assert_snapshot!(sdk(None, &places).unwrap_err(), @"the crate sandmill-guest, with which entry scripts are written, is not found, and it is not published yet: clone Sandmill's repository and name its folder, as --sdk sandmill/guest-sdk");
+        let error = sdk(Some(&folder), &[]).unwrap_err().to_string();
+        assert!(error.contains("it is not the folder of the sandmill-guest crate"), "{error}");
+        fs::write(folder.join("Cargo.toml"), "[package]\nname = \"sandmill-guest\"\n").unwrap();
+        let path = format!("path = \"{}\"", folder.display());
+        assert_eq!(sdk(None, &places).unwrap(), path);
+        assert_eq!(sdk(Some(&root.join("a/../guest-sdk")), &[]).unwrap(), path);
+    }
+
+    #[test]
+    fn a_program_outside_a_checkout_knows_where_it_was_built() {
+        let built = places().pop().unwrap();
+        assert!(sdk(None, &[built]).unwrap().ends_with("/guest-sdk\""));
+    }
+}

@@ -1,0 +1,224 @@
+//! `sandmill plan`: prints the mini-batches, runs nothing.
+
+use super::child::PLAN_COMMAND;
+use super::exit::{Exit, Problem};
+use super::run::{JobArguments, this_program, workers};
+use super::say;
+use crate::model::{MiniBatch, Source, Work};
+use crate::protocol::{FromPlanner, PlanRequest, encode, read_frame};
+use crate::{dataset, engine};
+use anyhow::{Context, anyhow, bail};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    job: JobArguments,
+    /// As for `run`; has no effect on the plan.
+    #[arg(long, value_name = "N", value_parser = workers)]
+    process_count: Option<NonZeroU32>,
+    /// As for `run`; not looked at.
+    #[arg(long, value_name = "DIR")]
+    job_dir: Option<PathBuf>,
+}
+
+/// Prints the mini-batches of a job on standard output, the totals on standard error.
+pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
+    let spec = arguments.job.load(arguments.process_count)?;
+    for notice in &spec.notices {
+        say(&format!("note: {notice}"));
+    }
+    let sources = dataset::resolve(&spec.inputs).map_err(Problem::usage)?;
+    let request = engine::plan_request(&spec, &sources);
+    let mut planner = Planner::start(&request).map_err(Problem::usage)?;
+    let mut table = Table::new(BufWriter::new(io::stdout().lock()), &request.sources);
+    let printed = print(&mut planner, &mut table);
+    planner.stop();
+    match printed {
+        Ok(()) => {
+            let noun = if table.mini_batches == 1 { "mini-batch" } else { "mini-batches" };
+            let items = if table.items == 1 { "item" } else { "items" };
+            say(&format!("{} {noun}, {} {items}", table.mini_batches, table.items));
+            Ok(Exit::Completed)
+        }
+        // Whoever reads this has read enough.
+        Err(error) if is_broken_pipe(&error) => Ok(Exit::Completed),
+        Err(error) => Err(Problem::usage(error)),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// The planner as a child process: it looks into files that nobody vouches for.
+struct Planner {
+    child: Child,
+    messages: BufReader<Box<dyn Read>>,
+}
+
+impl Planner {
+    fn start(request: &PlanRequest) -> anyhow::Result<Self> {
+        let program = this_program().map_err(|problem| anyhow!("{problem}"))?;
+        let mut frame = Vec::new();
+        encode(request, &mut frame).context("the inputs have too many names")?;
+        let mut child = Command::new(&program)
+            .arg(PLAN_COMMAND)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            bail!("the planner has no pipes");
+        };
+        // The planner reads all of it before it says anything. If it cannot, its end says more
+        // than this error would.
+        let _ = stdin.write_all(&frame);
+        drop(stdin);
+        Ok(Self { child, messages: BufReader::new(Box::new(stdout)) })
+    }
+
+    fn stop(&mut self) {
+        // It has ended, or nobody wants to hear the rest.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn print<W: Write>(planner: &mut Planner, table: &mut Table<'_, W>) -> anyhow::Result<()> {
+    let mut buffer = Vec::new();
+    loop {
+        match read_frame(&mut planner.messages, &mut buffer)? {
+            Some(FromPlanner::Tables(_)) => {}
+            Some(FromPlanner::Notice(notice)) => say(&format!("note: {notice}")),
+            Some(FromPlanner::MiniBatches(batches)) => {
+                if table.mini_batches == 0 {
+                    table.header()?;
+                }
+                batches.iter().try_for_each(|batch| table.row(batch))?;
+            }
+            Some(FromPlanner::Finished) => return Ok(table.out.flush()?),
+            Some(FromPlanner::Failed(reason)) => bail!(reason),
+            None => {
+                let status = planner.child.wait()?;
+                bail!("the planner ended before it was done ({status})");
+            }
+        }
+    }
+}
+
+/// Columns of a fixed width, so that rows can be printed as they come.
+struct Table<'a, W> {
+    out: W,
+    sources: &'a [Source],
+    /// Width of the column of input names.
+    input: usize,
+    mini_batches: u64,
+    items: u64,
+}
+
+impl<'a, W: Write> Table<'a, W> {
+    fn new(out: W, sources: &'a [Source]) -> Self {
+        let names = sources.iter().map(|source| source.dataset.chars().count());
+        let input = names.max().unwrap_or(0).max("input".len());
+        Self { out, sources, input, mini_batches: 0, items: 0 }
+    }
+
+    fn header(&mut self) -> io::Result<()> {
+        let input = self.input;
+        writeln!(self.out, "mini-batch  {:input$}  {:>9}  where", "input", "items")
+    }
+
+    fn row(&mut self, batch: &MiniBatch) -> anyhow::Result<()> {
+        let dataset = match (&batch.work, self.sources.get(batch.source as usize)) {
+            (Work::Void, _) => "-",
+            (_, Some(source)) => &source.dataset,
+            (_, None) => bail!("the planner names an input that there is not"),
+        };
+        self.mini_batches += 1;
+        self.items += batch.planned_items();
+        let (id, items, input) = (batch.id.0, batch.planned_items(), self.input);
+        let place = printable(&place(&batch.work));
+        writeln!(self.out, "{id:>10}  {dataset:input$}  {items:>9}  {place}")?;
+        Ok(())
+    }
+}
+
+/// Where a mini-batch lies, in words.
+fn place(work: &Work) -> String {
+    match work {
+        Work::Files(files) => match files.as_slice() {
+            [] => "-".to_owned(),
+            [only] => only.clone(),
+            [first, .., last] => format!("{first} .. {last}"),
+        },
+        Work::Csv(slice) => {
+            format!("{}, from line {}, {} bytes", slice.file, slice.first_line, slice.length)
+        }
+        Work::Void => "-".to_owned(),
+    }
+}
+
+/// A file's name may hold anything; a terminal must not obey it.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{CsvSlice, MiniBatchId};
+
+    fn source(dataset: &str) -> Source {
+        Source {
+            dataset: dataset.to_owned(),
+            root: "/data".into(),
+            guest: format!("/inputs/{dataset}"),
+            pattern: None,
+        }
+    }
+
+    fn batch(id: u64, source: u32, work: Work) -> MiniBatch {
+        MiniBatch { id: MiniBatchId(id), source, work }
+    }
+
+    #[test]
+    fn a_table_of_mini_batches() {
+        let sources = [source("images"), source("night_shift")];
+        let mut out = Vec::new();
+        let mut table = Table::new(&mut out, &sources);
+        table.header().unwrap();
+        let files = |names: &[&str]| Work::Files(names.iter().map(|&name| name.into()).collect());
+        let slice = CsvSlice {
+            file: "a.csv".into(),
+            offset: 10,
+            length: 1_048_500,
+            first_line: 2,
+            rows: 9000,
+        };
+        table.row(&batch(0, 0, files(&["a/0.png", "a/1.png", "a/2.png"]))).unwrap();
+        table.row(&batch(1, 1, files(&["evil\u{1b}[2J.png"]))).unwrap();
+        table.row(&batch(2, 1, Work::Csv(slice))).unwrap();
+        table.row(&batch(3, 0, Work::Void)).unwrap();
+        assert_eq!((table.mini_batches, table.items), (4, 9004));
+        assert!(table.row(&batch(4, 2, files(&["a"]))).is_err());
+        insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r"
+        mini-batch  input            items  where
+                 0  images               3  a/0.png .. a/2.png
+                 1  night_shift          1  evil�[2J.png
+                 2  night_shift       9000  a.csv, from line 2, 1048500 bytes
+                 3  -                    0  -
+        ");
+    }
+
+    #[test]
+    fn a_broken_pipe_is_no_error() {
+        assert!(is_broken_pipe(&io::Error::from(ErrorKind::BrokenPipe).into()));
+        assert!(!is_broken_pipe(&anyhow!("no")));
+    }
+}

@@ -1,0 +1,141 @@
+//! `sandmill run`: the way of a job, from its file to its exit code.
+
+use super::exit::{Exit, Problem};
+use super::{say, signals};
+use crate::engine::{self, Cancel, Job, Options};
+use crate::model::{JobStatus, OutputAction};
+use crate::report::{Places, Reporters, log_tree, terminal};
+use crate::spec::{self, JobSpec};
+use anyhow::Context;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+/// Which job, and which of its settings are to be others.
+#[derive(Debug, clap::Args)]
+pub(super) struct JobArguments {
+    /// The job file.
+    #[arg(value_name = "JOB.yaml")]
+    job: PathBuf,
+    /// Sets KEY of the job file to VALUE, written as in the file; may be given many times.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    sets: Vec<Setting>,
+}
+
+/// A key of the job file and its value.
+type Setting = (String, String);
+
+impl JobArguments {
+    /// All settings from the command line, later ones win.
+    pub(super) fn all_sets(&self, process_count: Option<NonZeroU32>) -> Vec<Setting> {
+        let count = process_count.map(|n| ("process_count_per_node".to_owned(), n.to_string()));
+        self.sets.iter().cloned().chain(count).collect()
+    }
+
+    /// Reads the job file.
+    pub(super) fn load(&self, process_count: Option<NonZeroU32>) -> Result<JobSpec, Problem> {
+        spec::load(&self.job, &self.all_sets(process_count))
+            .map_err(|errors| Problem::each_line(&errors.to_string()))
+    }
+}
+
+fn setting(text: &str) -> Result<Setting, String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.to_owned()))
+        }
+        _ => Err("write KEY=VALUE, as in mini_batch_size=100".to_owned()),
+    }
+}
+
+pub(super) fn workers(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| "expected a whole number of workers of at least 1".to_owned())
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    pub(super) job: JobArguments,
+    /// Where the job keeps its state, logs and output [default: jobs/<the job's name>].
+    #[arg(long, value_name = "DIR")]
+    job_dir: Option<PathBuf>,
+    /// Number of workers; the same as --set process_count_per_node=N.
+    #[arg(long, value_name = "N", value_parser = workers)]
+    pub(super) process_count: Option<NonZeroU32>,
+    /// Runs a job again that is in the job directory already; its results are removed first.
+    #[arg(long)]
+    pub(super) overwrite: bool,
+    /// Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR, else sandmill in the
+    /// user's cache folder].
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+}
+
+/// Runs a job.
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, Problem> {
+    let spec = arguments.job.load(arguments.process_count)?;
+    let here = std::env::current_dir()
+        .context("the current folder cannot be found")
+        .map_err(Problem::usage)?;
+    let named = arguments.job_dir.clone().unwrap_or_else(|| Path::new("jobs").join(&spec.name));
+    let options = Options {
+        job_dir: here.join(named),
+        cache_dir: arguments.cache_dir.clone(),
+        program: this_program()?,
+        overwrite: arguments.overwrite,
+    };
+    let job = engine::prepare(spec, &options, &mut say).map_err(Problem::usage)?;
+    let places = Places {
+        job: job.spec.name.clone(),
+        job_dir: job.job_dir.clone(),
+        output: output_place(&job.spec, job.claim.output()),
+        drops_rows: job.spec.output_action == OutputAction::SummaryOnly,
+        shown_from: here,
+    };
+    start(job, &places)
+}
+
+/// Joins the engine to its reporters, and waits.
+fn start(job: Job, places: &Places) -> Result<Exit, Problem> {
+    let mut all = terminal(places);
+    all.extend(log_tree(places));
+    let reporters = Reporters::new(all);
+    let cancel = Cancel::default();
+    if let Err(error) = signals::watch(cancel.clone(), reporters.clone()) {
+        say(&format!("warning: Ctrl-C will not wind down: {error}"));
+    }
+    let result = engine::run(job, &mut |event| reporters.on_event(event), &cancel)
+        .map_err(Problem::failed)?;
+    Ok(match result.status {
+        JobStatus::Completed => Exit::Completed,
+        JobStatus::Failed if result.never_began() => Exit::Usage,
+        JobStatus::Failed => Exit::Failed,
+        JobStatus::Cancelled => Exit::Cancelled,
+    })
+}
+
+/// The path of this program, for its children.
+pub(super) fn this_program() -> Result<PathBuf, Problem> {
+    std::env::current_exe()
+        .context("the path of the running program cannot be found; is /proc mounted?")
+        .map_err(Problem::usage)
+}
+
+/// What the user will look for: the output file, or the folder if there is no one file.
+fn output_place(spec: &JobSpec, folder: &Path) -> PathBuf {
+    match spec.output_action {
+        OutputAction::AppendRow => folder.join(&spec.append_row_file_name),
+        OutputAction::SummaryOnly => folder.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_have_a_key() {
+        assert_eq!(setting("a.b=c=d"), Ok(("a.b".to_owned(), "c=d".to_owned())));
+        assert!(setting("=x").is_err());
+        assert!(setting("x").is_err());
+    }
+}

@@ -1,0 +1,7 @@
+//! The `sandmill` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    sandmill::cli::main()
+}

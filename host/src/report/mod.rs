@@ -1,0 +1,56 @@
+//! What people and programs read: progress, log tree, result. Every reporter is fed the same
+//! events and nothing else. Imports `event` and `model`, never `engine`.
+//!
+//! A reporter is a [`Reporter`]; [`Reporters`] hands each event to all of them and keeps one that
+//! fails (a full disk, say) from starving the rest. [`log_tree`] and [`terminal`] are the usual
+//! ones. Reporters run on the leader's thread, so an event must cost them about a microsecond:
+//! they count and buffer, and draw or flush when the clock ticks.
+
+mod counters;
+mod errors;
+mod events;
+mod failed_items;
+mod log_file;
+mod mini_batches;
+mod notes;
+mod overview;
+mod progress;
+mod reporters;
+mod result;
+#[cfg(test)]
+mod samples;
+mod words;
+
+pub use reporters::{Reporter, Reporters};
+pub use result::{Places, result_text};
+
+use crate::model::JobDir;
+use std::io::{IsTerminal, Write};
+
+/// The reporters that write the log tree of a job directory.
+pub fn log_tree(places: &Places) -> Vec<Box<dyn Reporter>> {
+    let dir: &JobDir = &places.job_dir;
+    vec![
+        Box::new(events::Events::new(dir)),
+        Box::new(mini_batches::MiniBatches::new(dir)),
+        Box::new(failed_items::FailedItems::new(dir)),
+        Box::new(errors::Errors::new(dir)),
+        Box::new(overview::Overview::new(dir)),
+        Box::new(result::ResultFile::new(places.clone())),
+    ]
+}
+
+/// The reporters for whoever watches standard error: a bar if it is a terminal, plain lines if
+/// not, and in both cases the result as the last lines.
+pub fn terminal(places: &Places) -> Vec<Box<dyn Reporter>> {
+    let progress: Box<dyn Reporter> = if std::io::stderr().is_terminal() {
+        Box::new(progress::Bar::new())
+    } else {
+        Box::new(progress::Lines::new(stderr()))
+    };
+    vec![progress, Box::new(result::ResultLines::new(places.clone(), stderr()))]
+}
+
+fn stderr() -> Box<dyn Write + Send> {
+    Box::new(std::io::stderr())
+}

@@ -1,0 +1,75 @@
+//! Which events are worth a line at the terminal while the job runs, and what it says.
+
+use super::words::{counted, first_line, printable};
+use crate::event::EventKind;
+
+/// Lines about single failures, at most; the log tree has them all.
+const MOST: u32 = 5;
+
+/// Turns events into lines, and falls silent before it becomes a flood.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    told: u32,
+}
+
+impl Notes {
+    /// The line for this event, if it deserves one.
+    pub(super) fn line(&mut self, kind: &EventKind) -> Option<String> {
+        match kind {
+            EventKind::JobStarted { job, workers, .. } => {
+                Some(format!("job {job}: {}", counted((*workers).into(), "worker")))
+            }
+            EventKind::Notice { message } => Some(format!("note: {}", printable(message))),
+            EventKind::InitFailed { worker, failure } => {
+                self.failure(format!("{worker} could not start: {}", first_line(&failure.message)))
+            }
+            EventKind::WorkerExited { worker, how, expected: false } => {
+                self.failure(format!("{worker} {}", first_line(how)))
+            }
+            EventKind::AttemptFinished { worker, report, will_retry, .. } => {
+                let failure = report.outcome.as_ref().err()?;
+                let next = if *will_retry { ", will be tried again" } else { "" };
+                self.failure(format!(
+                    "mini-batch {}, attempt {} ({worker}){next}: {}",
+                    report.id,
+                    report.attempt,
+                    first_line(&failure.message)
+                ))
+            }
+            _ => None,
+        }
+    }
+
+    fn failure(&mut self, line: String) -> Option<String> {
+        self.told += 1;
+        match self.told {
+            0..=MOST => Some(line),
+            told if told == MOST + 1 => Some("more failures follow; the log tree has all".into()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::samples;
+
+    #[test]
+    fn tells_the_first_failures_only() {
+        let mut notes = Notes::default();
+        let mut kinds: Vec<_> = samples::job().into_iter().map(|event| event.kind).collect();
+        kinds.extend((3..20).map(|id| samples::failed(id, 1, samples::trap(), true)));
+        let lines: Vec<_> = kinds.iter().filter_map(|kind| notes.line(kind)).collect();
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+        job digits: 2 workers
+        note: node_count: 4 runs on one node
+        mini-batch 2, attempt 1 (process001), will be tried again: panicked at src/lib.rs:12:9: no digit, "5" expected
+        process000 exited with returncode -9
+        mini-batch 2, attempt 2 (process001): panicked at src/lib.rs:12:9: no digit, "5" expected
+        mini-batch 3, attempt 1 (process001), will be tried again: panicked at src/lib.rs:12:9: no digit, "5" expected
+        mini-batch 4, attempt 1 (process001), will be tried again: panicked at src/lib.rs:12:9: no digit, "5" expected
+        more failures follow; the log tree has all
+        "#);
+    }
+}

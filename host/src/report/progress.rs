@@ -1,0 +1,209 @@
+//! Progress on standard error: a bar for a terminal, plain lines for everything else.
+
+use super::counters::{Counters, Speed};
+use super::notes::Notes;
+use super::reporters::Reporter;
+use super::words::first_line;
+use crate::event::{Event, EventKind};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+/// Between two plain lines.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+/// A job that ends sooner than this after it began to wind down need not announce it.
+const ANNOUNCE_AFTER: Duration = Duration::from_millis(300);
+
+/// What both kinds of progress know.
+struct State {
+    counters: Counters,
+    speed: Speed,
+    notes: Notes,
+    started: Instant,
+    winding_down: Option<(Instant, String)>,
+    finished: bool,
+}
+
+impl State {
+    fn new() -> Self {
+        Self {
+            counters: Counters::default(),
+            speed: Speed::default(),
+            notes: Notes::default(),
+            started: Instant::now(),
+            winding_down: None,
+            finished: false,
+        }
+    }
+
+    /// Takes note of an event; returns the line that it deserves.
+    fn update(&mut self, kind: &EventKind) -> Option<String> {
+        self.counters.update(kind);
+        match kind {
+            EventKind::WindingDown { reason } => {
+                let line = format!("stopping: {}", first_line(reason));
+                self.winding_down = Some((Instant::now(), line));
+            }
+            EventKind::JobFinished { .. } => self.finished = true,
+            _ => {}
+        }
+        self.notes.line(kind)
+    }
+
+    /// The progress as of now.
+    fn line(&mut self) -> String {
+        self.speed.sample(self.started.elapsed().as_secs_f64(), &self.counters);
+        self.counters.line(&self.speed)
+    }
+
+    /// That the job winds down, once, if that takes time.
+    fn announcement(&mut self) -> Option<String> {
+        self.winding_down.take_if(|(since, _)| since.elapsed() >= ANNOUNCE_AFTER).map(|(_, it)| it)
+    }
+}
+
+/// A bar at the bottom of a terminal. Events only count; the tick draws.
+pub(super) struct Bar {
+    state: State,
+    bar: ProgressBar,
+}
+
+impl Bar {
+    pub(super) fn new() -> Self {
+        let style = ProgressStyle::with_template("[{bar:16.cyan}] {wide_msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .progress_chars("=> ");
+        let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::hidden());
+        bar.set_style(style);
+        Self { state: State::new(), bar }
+    }
+
+    fn print(&self, line: &str) -> io::Result<()> {
+        self.bar.suspend(|| writeln!(io::stderr(), "{line}"))
+    }
+}
+
+impl Reporter for Bar {
+    fn on_event(&mut self, event: &Event) -> io::Result<()> {
+        let line = self.state.update(&event.kind);
+        if self.state.finished {
+            self.bar.finish_and_clear();
+        }
+        line.map_or(Ok(()), |line| self.print(&line))
+    }
+
+    fn on_tick(&mut self) -> io::Result<()> {
+        if self.state.finished {
+            return Ok(());
+        }
+        if let Some(line) = self.state.announcement() {
+            self.print(&line)?;
+        }
+        let Counters { planned, done, .. } = self.state.counters;
+        let line = self.state.line();
+        // Together, or the bar would be drawn with the new length and the old position.
+        self.bar.update(|bar| {
+            bar.set_len(planned.max(done).max(1));
+            bar.set_pos(done);
+        });
+        self.bar.set_message(line);
+        if self.bar.is_hidden() {
+            // The first tick: a job that ends before it never shows a bar.
+            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+            self.bar.tick();
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, line: &str) -> io::Result<()> {
+        self.print(line)
+    }
+}
+
+/// A line every few seconds.
+pub(super) struct Lines {
+    state: State,
+    out: Box<dyn Write + Send>,
+    told: Instant,
+}
+
+impl Lines {
+    pub(super) fn new(out: Box<dyn Write + Send>) -> Self {
+        Self { state: State::new(), out, told: Instant::now() }
+    }
+}
+
+impl Reporter for Lines {
+    fn on_event(&mut self, event: &Event) -> io::Result<()> {
+        match self.state.update(&event.kind) {
+            Some(line) => writeln!(self.out, "{line}"),
+            None => Ok(()),
+        }
+    }
+
+    fn on_tick(&mut self) -> io::Result<()> {
+        if self.state.finished {
+            return Ok(());
+        }
+        if let Some(line) = self.state.announcement() {
+            writeln!(self.out, "{line}")?;
+        }
+        if self.told.elapsed() >= LINE_EVERY {
+            self.told = Instant::now();
+            let line = self.state.line();
+            writeln!(self.out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, line: &str) -> io::Result<()> {
+        writeln!(self.out, "{line}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::samples;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn plain_lines_are_few() {
+        let shared = Shared::default();
+        let mut lines = Lines::new(Box::new(shared.clone()));
+        for _ in 0..1000 {
+            lines.on_event(&samples::event(0, samples::succeeded(1, 1, Vec::new()))).unwrap();
+            lines.on_tick().unwrap();
+        }
+        assert!(shared.0.lock().unwrap().is_empty(), "a line for each event");
+        lines.told = Instant::now().checked_sub(LINE_EVERY).unwrap();
+        lines.on_tick().unwrap();
+        lines.on_tick().unwrap();
+        let text = String::from_utf8(shared.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.starts_with("1,000/1,000+ mini-batches, 10,000 items, 0 failed"), "{text}");
+    }
+
+    #[test]
+    fn events_cost_the_bar_next_to_nothing() {
+        let mut bar = Bar::new();
+        let event = samples::event(0, samples::succeeded(1, 1, Vec::new()));
+        let began = Instant::now();
+        for _ in 0..100_000 {
+            bar.on_event(&event).unwrap();
+        }
+        let each = began.elapsed() / 100_000;
+        assert!(each < Duration::from_micros(5), "{each:?} an event");
+    }
+}

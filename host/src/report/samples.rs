@@ -1,0 +1,122 @@
+//! A recorded job for the tests of reporters.
+
+use crate::event::{Event, EventKind};
+use crate::model::{
+    AttemptReport, CallStats, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
+    JobResult, JobStatus, MiniBatchId, Segment,
+};
+
+pub(super) fn event(seq: u64, kind: EventKind) -> Event {
+    let at = "2026-11-21T10:00:00Z".parse().expect("a time");
+    Event { version: Event::VERSION, run: "20261121T100000Z-0000abcd".to_owned(), seq, at, kind }
+}
+
+pub(super) fn succeeded(id: u64, attempt: u32, failed_items: Vec<FailedItem>) -> EventKind {
+    let failed = failed_items.len() as u64;
+    let report = AttemptReport {
+        id: MiniBatchId(id),
+        attempt,
+        items: ItemCounts { total: 10, succeeded: 10 - failed, failed },
+        outcome: Ok(Segment { offset: 0, length: 90, checksum: 7, rows: 10 - failed }),
+        failed_items,
+        surplus_rows: 0,
+        has_files: false,
+        elapsed_seconds: 0.25,
+        process_seconds: 0.2,
+        run: CallStats { seconds: 0.125, fuel: None },
+    };
+    attempt_finished(report, false)
+}
+
+pub(super) fn failed(id: u64, attempt: u32, failure: Failure, will_retry: bool) -> EventKind {
+    let report = AttemptReport {
+        id: MiniBatchId(id),
+        attempt,
+        items: ItemCounts::from_returned(10, 0),
+        outcome: Err(failure),
+        failed_items: Vec::new(),
+        surplus_rows: 0,
+        has_files: false,
+        elapsed_seconds: 0.5,
+        process_seconds: 0.25,
+        run: CallStats { seconds: 0.5, fuel: Some(1000) },
+    };
+    attempt_finished(report, will_retry)
+}
+
+fn attempt_finished(report: AttemptReport, will_retry: bool) -> EventKind {
+    EventKind::AttemptFinished {
+        worker: "process001".to_owned(),
+        location: format!("/inputs/images/img_{:04}.png and 9 more", report.id.0 * 10),
+        report,
+        started: "2026-11-21T10:00:00.5Z".parse().expect("a time"),
+        will_retry,
+    }
+}
+
+pub(super) fn trap() -> Failure {
+    Failure::new(FailureKind::Trap, "panicked at src/lib.rs:12:9: no digit, \"5\" expected")
+        .with_detail("wasm backtrace:\n  0: digits::run")
+}
+
+pub(super) fn broken_item() -> FailedItem {
+    FailedItem {
+        item: "/inputs/images/img_0007.png".to_owned(),
+        line: None,
+        reason: "not a PNG file".to_owned(),
+    }
+}
+
+pub(super) fn result(status: JobStatus) -> JobResult {
+    let mut result = JobResult {
+        status,
+        reason: String::new(),
+        first_failure: None,
+        mini_batches: 180,
+        succeeded_mini_batches: 180,
+        failed_mini_batches: 0,
+        items: ItemCounts { total: 1797, succeeded: 1797, failed: 0 },
+        rows: 1797,
+        seconds: 3.21,
+    };
+    if status == JobStatus::Failed {
+        result.reason = "10 items failed, more than error_threshold allows (0)".to_owned();
+        result.first_failure = Some(FirstFailure {
+            mini_batch: Some(MiniBatchId(2)),
+            worker: Some("process001".to_owned()),
+            item: None,
+            failure: trap(),
+        });
+        result.succeeded_mini_batches = 2;
+        result.failed_mini_batches = 1;
+        result.items = ItemCounts { total: 30, succeeded: 20, failed: 10 };
+        result.rows = 20;
+    }
+    result
+}
+
+/// A short job: one mini-batch with a failed item, one that fails twice, and the end.
+pub(super) fn job() -> Vec<Event> {
+    let kinds = vec![
+        EventKind::JobStarted { job: "digits".into(), tenant: "default".into(), workers: 2 },
+        EventKind::Notice { message: "node_count: 4 runs on one node".into() },
+        EventKind::WorkerStarted { worker: "process000".into(), pid: 41 },
+        EventKind::WorkerStarted { worker: "process001".into(), pid: 42 },
+        EventKind::WorkerReady { worker: "process001".into(), init_seconds: 0.01 },
+        EventKind::Planned { mini_batches: 3, items: 30, finished: false },
+        succeeded(0, 1, Vec::new()),
+        succeeded(1, 1, vec![broken_item()]),
+        EventKind::Planned { mini_batches: 180, items: 1797, finished: true },
+        failed(2, 1, trap(), true),
+        EventKind::WorkerExited {
+            worker: "process000".into(),
+            how: "exited with returncode -9".into(),
+            expected: false,
+        },
+        EventKind::MiniBatchReturned { id: MiniBatchId(3) },
+        failed(2, 2, trap(), false),
+        EventKind::WindingDown { reason: "10 items failed".into() },
+        EventKind::JobFinished { result: result(JobStatus::Failed) },
+    ];
+    kinds.into_iter().zip(0..).map(|(kind, seq)| event(seq, kind)).collect()
+}

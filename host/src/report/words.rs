@@ -1,0 +1,136 @@
+//! Numbers and names as people read them.
+
+use crate::model::WorkerId;
+use std::fmt::Write;
+
+/// `1797` as `1,797`.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `3` and `item` as `3 items`.
+pub(super) fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(number))
+}
+
+/// A time span: `0.04 s`, `3.2 s`, `1 min 05 s`, `2 h 10 min`.
+pub(super) fn seconds(seconds: f64) -> String {
+    let whole = seconds.max(0.0).round() as u64;
+    match whole {
+        _ if seconds < 0.0995 => format!("{:.2} s", seconds.max(0.0)),
+        _ if seconds < 59.95 => format!("{seconds:.1} s"),
+        0..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+/// A rate without a unit: `0.4`, `12`, `1,234`.
+pub(super) fn rate(per_second: f64) -> String {
+    if per_second < 9.95 { format!("{per_second:.1}") } else { count(per_second.round() as u64) }
+}
+
+/// The worker of a name that [`WorkerId`] printed.
+pub(super) fn worker_id(name: &str) -> Option<WorkerId> {
+    name.strip_prefix("process")?.parse().ok().map(WorkerId)
+}
+
+/// Appends one field of a CSV line, quoted where it has to be.
+pub(super) fn csv_field(line: &mut String, text: &str) {
+    if !text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
+        line.push_str(text);
+        return;
+    }
+    line.push('"');
+    for (index, part) in text.split('"').enumerate() {
+        if index > 0 {
+            line.push_str("\"\"");
+        }
+        line.push_str(part);
+    }
+    line.push('"');
+}
+
+/// Appends anything that prints without commas and quotes, such as numbers.
+pub(super) fn csv_number(line: &mut String, number: impl std::fmt::Display) {
+    // Writing to a string cannot fail.
+    let _ = write!(line, "{number}");
+}
+
+/// The first line of a text, and a mark if there were more or it was too long.
+pub(super) fn first_line(text: &str) -> String {
+    const MOST: usize = 300;
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let mut line: String = first.chars().take(MOST).map(visible).collect();
+    if lines.next().is_some() || line.len() < first.len() {
+        line.push_str(" ...");
+    }
+    line
+}
+
+/// The text without what a terminal would obey; line ends and tabs stay. Messages of entry scripts
+/// and names of files may hold anything.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|c| if matches!(c, '\n' | '\t') { c } else { visible(c) }).collect()
+}
+
+fn visible(c: char) -> char {
+    if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        let counts: Vec<_> = [0, 999, 1000, 1_234_567].into_iter().map(count).collect();
+        assert_eq!(counts, ["0", "999", "1,000", "1,234,567"]);
+        let spans: Vec<_> =
+            [0.0, 0.04, 0.1, 3.21, 59.94, 59.96, 65.0, 3599.0, 7800.0].map(seconds).into();
+        assert_eq!(
+            spans,
+            [
+                "0.00 s",
+                "0.04 s",
+                "0.1 s",
+                "3.2 s",
+                "59.9 s",
+                "1 min 00 s",
+                "1 min 05 s",
+                "59 min 59 s",
+                "2 h 10 min"
+            ]
+        );
+        assert_eq!([0.25, 12.4, 1234.5].map(rate), ["0.2", "12", "1,235"]);
+        assert_eq!(counted(1, "item"), "1 item");
+        assert_eq!(counted(0, "item"), "0 items");
+    }
+
+    #[test]
+    fn names_and_fields() {
+        assert_eq!(worker_id("process007"), Some(WorkerId(7)));
+        assert_eq!(worker_id(&WorkerId(1234).to_string()), Some(WorkerId(1234)));
+        assert_eq!(worker_id("../process007"), None);
+        let mut line = String::new();
+        for field in ["plain", "a,b", "say \"hi\"", "two\nlines"] {
+            csv_field(&mut line, field);
+            line.push(';');
+        }
+        assert_eq!(line, "plain;\"a,b\";\"say \"\"hi\"\"\";\"two\nlines\";");
+        assert_eq!(first_line("\n one\ntwo"), "one ...");
+        assert_eq!(first_line("one\n"), "one");
+        assert_eq!(first_line(&"é".repeat(400)).chars().count(), 304);
+        assert_eq!(first_line("\u{1b}[2Jgone"), "\u{fffd}[2Jgone");
+        assert_eq!(printable("a\tb\n\u{7}"), "a\tb\n\u{fffd}");
+    }
+}
