@@ -1,1 +1,86 @@
-//! End-to-end tests through the built binary.
+//! End-to-end tests through the built binary, and the harness that they stand on.
+//!
+//! A test writes a job into a folder of its own, runs `sandmill` on it as a user would, and looks at
+//! the exit code, what was printed and which files came out:
+//!
+//! ```no_run
+//! use sandmill_tests::{Job, guest};
+//!
+//! let ran = Job::new(&guest("counts"))
+//!     .yaml("inputs: [{ name: texts, path: input }]")
+//!     .file("input/a.txt", "two words")
+//!     .run(&[]);
+//! ran.exits_with(0);
+//! assert_eq!(ran.output(), "a.txt 2\n");
+//! ```
+//!
+//! A failing test prints the command, the files that lie there, stdout and stderr. The binary and the
+//! guests are those that `make test` builds; a test that finds them missing or out of date says so.
+//! This crate knows `sandmill` as its users do: it imports nothing from it.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a harness that cannot set a test up fails it, with the place"
+)]
+
+mod guests;
+mod job;
+mod ran;
+mod redact;
+
+pub use guests::{guest, guests, python_guest};
+pub use job::{Job, Running};
+pub use ran::Ran;
+pub use redact::{cut_denials, redact};
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+/// The repository's root.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// The `sandmill` binary. It belongs to another package, so that cargo does not build it for this
+/// one's tests; panics if it is missing or older than its sources.
+pub fn sandmill() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        // A test lies in target/debug/deps, a documentation test elsewhere.
+        let test = std::env::current_exe().unwrap();
+        let binary = test.parent().unwrap().with_file_name("sandmill");
+        let Some(built) = modified(&binary) else {
+            panic!("{} is not there; `make test` builds it", binary.display());
+        };
+        // Cargo lists what the binary was made of in a file beside it.
+        let made_of = fs::read_to_string(binary.with_extension("d")).unwrap_or_default();
+        let sources = made_of.split_once(": ").map_or("", |(_, sources)| sources);
+        for source in sources.split_whitespace() {
+            assert!(
+                modified(Path::new(source)).is_none_or(|changed| changed <= built),
+                "{source} is newer than {}; run `make test`, or \
+                 `cargo build --workspace --all-targets` before single tests",
+                binary.display()
+            );
+        }
+        binary
+    })
+}
+
+/// When a file last changed; none if it is not there.
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+/// When anything below a file or folder last changed; none if there is nothing.
+fn newest(path: &Path) -> Option<SystemTime> {
+    let mut newest = modified(path);
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_name() != "target" && entry.file_name() != "__pycache__" {
+            newest = newest.max(crate::newest(&entry.path()));
+        }
+    }
+    newest
+}

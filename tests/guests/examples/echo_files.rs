@@ -1,0 +1,20 @@
+//! Ordinary: a row `NAME: BYTES` for each file, read by the host.
+
+use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
+use std::path::PathBuf;
+
+struct Guest;
+
+impl EntryScript for Guest {
+    type Input = Files;
+
+    fn init(_job: &Job) -> Result<Self> {
+        Ok(Guest)
+    }
+
+    fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
+        test_guests::sizes(files, |file| sandmill_guest::read(file))
+    }
+}
+
+sandmill_guest::export!(Guest);

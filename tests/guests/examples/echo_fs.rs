@@ -1,0 +1,20 @@
+//! Ordinary: a row `NAME: BYTES` for each file, read through WASI.
+
+use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
+use std::path::PathBuf;
+
+struct Guest;
+
+impl EntryScript for Guest {
+    type Input = Files;
+
+    fn init(_job: &Job) -> Result<Self> {
+        Ok(Guest)
+    }
+
+    fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
+        test_guests::sizes(files, |file| std::fs::read(file))
+    }
+}
+
+sandmill_guest::export!(Guest);

@@ -1,0 +1,73 @@
+//! Hostile: fills the output folder with what is awkward to publish, then is as `echo_files`: names
+//! with line ends, control characters and a leading dash, a name of 255 bytes, folders 60 deep, a
+//! link that leads out (`link-up`), the name of the job's own output file (`parallel_run_step.txt`),
+//! `--files N` empty files (100 unless given) and one file of `--mb N` MB (0 unless given). What was
+//! refused is logged as a warning.
+
+use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, log};
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+struct Guest {
+    out: PathBuf,
+    files: usize,
+    mb: usize,
+}
+
+impl EntryScript for Guest {
+    type Input = Files;
+
+    fn init(job: &Job) -> Result<Self> {
+        let number = |name, otherwise| job.argument(name).map_or(Ok(otherwise), str::parse);
+        let (files, mb) = (number("--files", 100)?, number("--mb", 0)?);
+        Ok(Guest { out: job.output_dir().to_owned(), files, mb })
+    }
+
+    fn run(&mut self, files: &[PathBuf], context: &MiniBatchContext) -> Result<Results> {
+        let id = context.id;
+        let long = "n".repeat(255);
+        for name in [
+            "two\nlines",
+            "bell\x07\x1b[2J",
+            "-rf",
+            " ",
+            "con:|",
+            long.as_str(),
+            "parallel_run_step.txt",
+        ] {
+            self.tell(name, fs::write(self.out.join(name), format!("forged by {id}\n")));
+        }
+        let deep = self.out.join(format!("deep-{id}")).join("d/".repeat(60));
+        self.tell("deep", fs::create_dir_all(&deep).and_then(|()| fs::write(deep.join("f"), "x")));
+        let link = self.out.join(format!("link-up-{id}"));
+        self.tell("link-up", test_guests::symlink("../../../../../../etc/passwd", &link));
+        for number in 0..self.files {
+            let name = format!("empty-{id}-{number}");
+            self.tell(&name, fs::write(self.out.join(&name), ""));
+        }
+        self.tell("large", self.large(id));
+        test_guests::sizes(files, |file| sandmill_guest::read(file))
+    }
+}
+
+impl Guest {
+    fn large(&self, id: u64) -> std::io::Result<()> {
+        if self.mb > 0 {
+            let mut file = fs::File::create(self.out.join(format!("large-{id}")))?;
+            let block = vec![b'x'; 1 << 20];
+            for _ in 0..self.mb {
+                file.write_all(&block)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, name: &str, done: std::io::Result<()>) {
+        if let Err(error) = done {
+            log::warn!("{name:?}: {error}");
+        }
+    }
+}
+
+sandmill_guest::export!(Guest);

@@ -1,0 +1,37 @@
+//! Hostile: does in `init` what `--do WHAT` says (see src/harm.rs); with `--on-agent NAME` only in
+//! the worker of that name. Otherwise it is as `echo_files`. `--in-shutdown` does it in `shutdown`.
+
+use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
+use std::path::PathBuf;
+use test_guests::harm::Harm;
+
+struct Guest {
+    later: Option<Harm>,
+}
+
+impl EntryScript for Guest {
+    type Input = Files;
+
+    fn init(job: &Job) -> Result<Self> {
+        let harm = Harm::of(job)?;
+        if job.arguments().iter().any(|a| a == "--in-shutdown") {
+            return Ok(Guest { later: Some(harm) });
+        }
+        if job.argument("--on-agent").is_none_or(|name| name == job.agent_name()) {
+            harm.init()?;
+        }
+        Ok(Guest { later: None })
+    }
+
+    fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
+        test_guests::sizes(files, |file| sandmill_guest::read(file))
+    }
+
+    fn shutdown(&mut self) {
+        if let Some(Err(error)) = self.later.as_ref().map(Harm::init) {
+            sandmill_guest::logging::error(error.to_string());
+        }
+    }
+}
+
+sandmill_guest::export!(Guest);

@@ -1,0 +1,27 @@
+//! Ordinary: files with `bad` in their name fail as items, each with its reason; the others give
+//! `NAME: BYTES`.
+
+use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
+use std::path::PathBuf;
+
+struct Guest;
+
+impl EntryScript for Guest {
+    type Input = Files;
+
+    fn init(_job: &Job) -> Result<Self> {
+        Ok(Guest)
+    }
+
+    fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
+        Ok(Results::each(files, |file| {
+            let name = test_guests::name(file)?;
+            if name.contains("bad") {
+                return Err(format!("{name} is called bad").into());
+            }
+            Ok(format!("{name}: {}", sandmill_guest::read(file)?.len()))
+        }))
+    }
+}
+
+sandmill_guest::export!(Guest);

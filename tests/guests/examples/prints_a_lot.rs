@@ -1,0 +1,48 @@
+//! Hostile: writes `--mb N` MB (16 unless given) to each of stdout, stderr and the log in every
+//! `run`, as lines of 100 bytes; with `--one-line` without line ends, in one log call; `--binary`
+//! writes control characters and broken UTF-8. Then it is as `echo_files`.
+
+use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, logging};
+use std::io::Write;
+use std::path::PathBuf;
+
+struct Guest {
+    bytes: usize,
+    one_line: bool,
+    binary: bool,
+}
+
+impl EntryScript for Guest {
+    type Input = Files;
+
+    fn init(job: &Job) -> Result<Self> {
+        let mb = job.argument("--mb").map_or(Ok(16), str::parse::<usize>)?;
+        let given = |name: &str| job.arguments().iter().any(|a| a == name);
+        Ok(Guest { bytes: mb << 20, one_line: given("--one-line"), binary: given("--binary") })
+    }
+
+    fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
+        let line: Vec<u8> = match self.binary {
+            true => b"\x1b[2J\x00\xff\xfe\x1b]0;title\x07\r".repeat(5),
+            false => vec![b'x'; 99],
+        };
+        let mut text = Vec::with_capacity(self.bytes + 100);
+        while text.len() < self.bytes {
+            text.extend_from_slice(&line);
+            if !self.one_line {
+                text.push(b'\n');
+            }
+        }
+        // What the host does not take is lost; the guest goes on.
+        let _ = std::io::stdout().write_all(&text);
+        let _ = std::io::stderr().write_all(&text);
+        let log = String::from_utf8_lossy(&text);
+        match self.one_line {
+            true => logging::info(&*log),
+            false => log.lines().for_each(logging::info),
+        }
+        test_guests::sizes(files, |file| sandmill_guest::read(file))
+    }
+}
+
+sandmill_guest::export!(Guest);

@@ -1,0 +1,123 @@
+//! Hostile: tries to reach what it was not given. One row per item of its mini-batch; each row is
+//! all tries, joined by ` | `, as `WHAT=denied: REASON` or `WHAT=GOT IT: DETAIL`. `--path PATH` adds a
+//! path to read by both ways, `--list PATH` a folder to list and `--write PATH` a file to write; each may
+//! be given more than once.
+
+use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
+use std::fmt::{Debug, Display};
+use std::fs;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+
+struct Guest {
+    job: Job,
+}
+
+impl EntryScript for Guest {
+    type Input = Files;
+
+    fn init(job: &Job) -> Result<Self> {
+        Ok(Guest { job: job.clone() })
+    }
+
+    fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
+        let first = files.first().ok_or("no files")?;
+        let mut tries = Vec::new();
+        self.reads(first, &mut tries);
+        self.writes(first, &mut tries);
+        sockets(&mut tries);
+        let all = tries.join(" | ").replace(['\n', '\r'], " ");
+        Ok(Results::rows(files.iter().map(|f| format!("{}: {all}", f.display()))))
+    }
+}
+
+impl Guest {
+    fn reads(&self, first: &Path, tries: &mut Vec<String>) {
+        let up = "../".repeat(12);
+        let folder = first.parent().unwrap_or(Path::new("/"));
+        let mut paths: Vec<String> =
+            ["/etc/passwd", "/proc/self/environ", "/proc/self/maps", "/dev/zero"]
+                .into_iter()
+                .map(str::to_owned)
+                .collect();
+        paths.push(format!("{}/{up}etc/passwd", folder.display()));
+        paths.push(format!("{}/../../etc/passwd", self.job.output_dir().display()));
+        paths.push("etc/passwd".to_owned());
+        paths.push(String::new());
+        paths.push("/inputs\0/etc/passwd".to_owned());
+        paths.push(folder.display().to_string());
+        paths.extend(self.asked("--path"));
+        for path in &paths {
+            let shown = path.replace('\0', "\\0");
+            tries.push(tell(&format!("host {shown}"), sandmill_guest::read(path).map(|b| b.len())));
+            tries.push(tell(&format!("wasi {shown}"), fs::read(path).map(|b| b.len())));
+        }
+        tries.push(tell("list /", fs::read_dir("/").map(|dir| dir.count())));
+        tries.push(tell("list /..", fs::read_dir("/..").map(|dir| dir.count())));
+        for path in self.asked("--list") {
+            let names = fs::read_dir(&path).map(|dir| {
+                let mut names: Vec<_> = dir.flatten().map(|entry| entry.file_name()).collect();
+                names.sort();
+                names
+            });
+            tries.push(tell(&format!("list {path}"), names));
+        }
+    }
+
+    fn writes(&self, first: &Path, tries: &mut Vec<String>) {
+        let folder = first.parent().unwrap_or(Path::new("/"));
+        let out = self.job.output_dir();
+        tries.push(tell("overwrite the input", fs::write(first, "forged")));
+        tries.push(tell("write beside the input", fs::write(folder.join("forged"), "forged")));
+        tries.push(tell("remove the input", fs::remove_file(first)));
+        tries.push(tell("rename the input", fs::rename(first, folder.join("renamed"))));
+        tries.push(tell("move the input out", fs::rename(first, out.join("moved"))));
+        tries.push(tell("write above the output", fs::write(out.join("../forged"), "forged")));
+        if let Some(source) = self.job.source_dir() {
+            tries.push(tell("write into the source", fs::write(source.join("forged"), "forged")));
+        }
+        for path in self.asked("--write") {
+            tries.push(tell(&format!("write {path}"), fs::write(&path, "forged")));
+        }
+        self.links(first, tries);
+    }
+
+    /// The values of an argument that may be given more than once.
+    fn asked(&self, name: &str) -> Vec<String> {
+        let pairs = self.job.arguments().windows(2);
+        pairs.filter(|pair| pair[0] == name).map(|pair| pair[1].clone()).collect()
+    }
+
+    /// Links that lead out of the output folder, then reading and writing through them.
+    fn links(&self, first: &Path, tries: &mut Vec<String>) {
+        let out = self.job.output_dir();
+        for (name, target) in [("absolute", "/etc/passwd"), ("up", "../../../../etc/passwd")] {
+            let link = out.join(format!("{name}-link"));
+            tries.push(tell(&format!("make an {name} link"), test_guests::symlink(target, &link)));
+            tries.push(tell(
+                &format!("host {name} link"),
+                sandmill_guest::read(&link).map(|b| b.len()),
+            ));
+            tries.push(tell(&format!("wasi {name} link"), fs::read(&link).map(|b| b.len())));
+            let _ = fs::remove_file(&link);
+        }
+        tries.push(tell("hard link of the input", fs::hard_link(first, out.join("hard"))));
+    }
+}
+
+fn sockets(tries: &mut Vec<String>) {
+    tries.push(tell("connect", TcpStream::connect("127.0.0.1:80").map(drop)));
+    tries.push(tell("listen", TcpListener::bind("127.0.0.1:0").map(drop)));
+    tries.push(tell("udp", UdpSocket::bind("127.0.0.1:0").map(drop)));
+    tries.push(tell("look up", std::net::ToSocketAddrs::to_socket_addrs("localhost:80").map(drop)));
+    tries.push(tell("spawn", std::process::Command::new("/bin/sh").spawn().map(drop)));
+}
+
+fn tell<T: Debug, E: Display>(what: &str, got: Result<T, E>) -> String {
+    match got {
+        Ok(detail) => format!("{what}=GOT IT: {detail:?}"),
+        Err(reason) => format!("{what}=denied: {reason}"),
+    }
+}
+
+sandmill_guest::export!(Guest);

@@ -1,0 +1,68 @@
+//! Ordinary: tells what it sees. Writes a line per fact to stdout and to the log, and gives one row
+//! per item, `NAME|FACTS`, the facts joined by `|`.
+
+use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, log, logging};
+use std::path::PathBuf;
+
+struct Guest {
+    facts: Vec<String>,
+}
+
+impl EntryScript for Guest {
+    type Input = Files;
+
+    fn init(job: &Job) -> Result<Self> {
+        let mut facts = vec![
+            format!("arguments={:?}", job.arguments()),
+            format!("agent_name={}", job.agent_name()),
+            format!("node_id={}", job.node_id()),
+            format!("log_dir={}", job.log_dir().display()),
+            format!("output_dir={}", job.output_dir().display()),
+            format!("source_dir={:?}", job.source_dir()),
+            format!("gpu_index={:?}", job.gpu_index()),
+        ];
+        let mut variables: Vec<_> = std::env::vars().map(|(k, v)| format!("{k}={v}")).collect();
+        variables.sort();
+        facts.push(format!("environment={variables:?}"));
+        let mut root: Vec<_> = std::fs::read_dir("/")
+            .map(|dir| {
+                dir.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+            })
+            .unwrap_or_default();
+        root.sort();
+        facts.push(format!("root={root:?}"));
+        if let Some(dir) = job.source_dir() {
+            let count = std::fs::read_dir(dir)?.count();
+            facts.push(format!("source_entries={count}"));
+        }
+        std::fs::write(job.log_dir().join(format!("{}.txt", job.agent_name())), facts.join("\n"))?;
+        log::error!("an error");
+        logging::warning("a warning");
+        log::info!("some information");
+        logging::debug("a detail");
+        println!("init to stdout");
+        eprintln!("init to stderr");
+        Ok(Guest { facts })
+    }
+
+    fn run(&mut self, files: &[PathBuf], context: &MiniBatchContext) -> Result<Results> {
+        println!("run {} attempt {}", context.id, context.attempt);
+        let context = format!(
+            "id={}|dataset={}|attempt={}|keys={:?}",
+            context.id, context.dataset, context.attempt, context.partition_key_value
+        );
+        for fact in &self.facts {
+            println!("{fact}");
+            log::info!("{fact}");
+        }
+        let facts = self.facts.join("|");
+        Ok(Results::rows(files.iter().map(|f| format!("{}|{context}|{facts}", f.display()))))
+    }
+
+    fn shutdown(&mut self) {
+        log::info!("shutdown");
+        println!("shutdown to stdout");
+    }
+}
+
+sandmill_guest::export!(Guest);

@@ -1,0 +1,19 @@
+//! Ordinary: takes void mini-batches and gives one row `rank ID`.
+
+use sandmill_guest::{EntryScript, Job, MiniBatchContext, Result, Results, Void};
+
+struct Guest;
+
+impl EntryScript for Guest {
+    type Input = Void;
+
+    fn init(_job: &Job) -> Result<Self> {
+        Ok(Guest)
+    }
+
+    fn run(&mut self, (): (), context: &MiniBatchContext) -> Result<Results> {
+        Ok(Results::rows([format!("rank {}", context.id)]))
+    }
+}
+
+sandmill_guest::export!(Guest);

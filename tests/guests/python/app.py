@@ -1,0 +1,46 @@
+"""An entry script in Python: one row `NAME: BYTES` for each file.
+
+`init` and the arguments are used: `--prefix TEXT` goes in front of every row.
+"""
+
+import os
+import sys
+
+from componentize_py_types import Err, Ok
+from wit_world import exports
+from wit_world.imports import host
+from wit_world.imports.host import LogLevel
+from wit_world.imports.types import MiniBatch_Files, Results_Outcomes
+
+
+class Entry(exports.Entry):
+    prefix = None
+
+    def init(self):
+        arguments = sys.argv[1:]
+        Entry.prefix = ""
+        if "--prefix" in arguments:
+            Entry.prefix = arguments[arguments.index("--prefix") + 1]
+        host.log(LogLevel.INFO, f"init of {host.agent_name()} with {arguments}")
+
+    def run(self, batch, context):
+        if Entry.prefix is None:
+            raise Err("run was called before init")
+        if not isinstance(batch, MiniBatch_Files):
+            raise Err(f"this entry script takes files, but the mini-batch is {type(batch).__name__}")
+        return Results_Outcomes([self.one(path) for path in batch.value])
+
+    def one(self, path):
+        name = os.path.basename(path)
+        try:
+            fast = len(host.read(path))
+            with open(path, "rb") as file:
+                slow = len(file.read())
+        except (Err, OSError) as error:
+            return Err(f"{name}: {getattr(error, 'value', error)}")
+        if fast != slow:
+            return Err(f"{name}: {fast} bytes by the host, {slow} through WASI")
+        return Ok(f"{Entry.prefix}{name}: {fast}")
+
+    def shutdown(self):
+        host.log(LogLevel.INFO, "shutdown")

@@ -1,0 +1,21 @@
+//! Hostile: as `hostile_files` for tables, and as `echo_table` where it behaves.
+
+use sandmill_guest::arrow_array::RecordBatch;
+use sandmill_guest::{EntryScript, Job, MiniBatchContext, Result, Results, Table};
+use test_guests::harm::Harm;
+
+struct Guest(Harm);
+
+impl EntryScript for Guest {
+    type Input = Table;
+
+    fn init(job: &Job) -> Result<Self> {
+        Harm::of(job).map(Guest)
+    }
+
+    fn run(&mut self, table: RecordBatch, context: &MiniBatchContext) -> Result<Results> {
+        self.0.run(context, table.num_rows()).unwrap_or_else(|| Ok(table.into()))
+    }
+}
+
+sandmill_guest::export!(Guest);

@@ -1,0 +1,1 @@
+//! Empty: the guests are the examples.

@@ -1,0 +1,96 @@
+//! The components that tests run.
+
+use crate::{newest, root, sandmill};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The component of an example of `tests/guests`, e.g. `guest("panics")`. All of them are built
+/// together, and again when their sources changed.
+pub fn guest(name: &str) -> PathBuf {
+    match components().iter().find(|component| name_of(component) == name) {
+        Some(component) => component.clone(),
+        None => {
+            let known: Vec<_> = components().iter().map(|component| name_of(component)).collect();
+            panic!("tests/guests has no example {name}; there are {}", known.join(", "))
+        }
+    }
+}
+
+/// The names of all examples of `tests/guests`.
+pub fn guests() -> Vec<String> {
+    components().iter().map(|component| name_of(component)).collect()
+}
+
+/// `panics` for `.../panics.wasm` and `.../panics.component.wasm`.
+fn name_of(component: &Path) -> String {
+    let name = component.file_name().unwrap().to_string_lossy();
+    name.split('.').next().unwrap_or_default().to_owned()
+}
+
+/// The component made with componentize-py from `tests/guests/python`. `make test` makes it, or
+/// `make python-guest`.
+pub fn python_guest() -> PathBuf {
+    let component = root().join("target/guests/python.wasm");
+    let sources = newest(&root().join("tests/guests/python"));
+    assert!(
+        crate::modified(&component) >= sources,
+        "{} is missing or out of date; `make python-guest` makes it",
+        component.display()
+    );
+    component
+}
+
+/// The components of `tests/guests`.
+fn components() -> &'static [PathBuf] {
+    static COMPONENTS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    COMPONENTS.get_or_init(|| {
+        let target = root().join("target/guests");
+        fs::create_dir_all(&target).unwrap();
+        // What the build printed: one path a line.
+        let list = target.join("tests-guests.txt");
+        // Tests run in several processes, and only one of them may build.
+        let lock = File::create(target.join("tests-guests.lock")).unwrap();
+        lock.lock().unwrap();
+        if !is_current(&list) {
+            fs::write(&list, build(&target)).unwrap();
+        }
+        let paths = fs::read_to_string(&list).unwrap();
+        paths.lines().map(|line| root().join(line)).collect()
+    })
+}
+
+/// Whether nothing changed since the components were built.
+fn is_current(list: &Path) -> bool {
+    let sources = ["tests/guests", "guest-sdk", "wit"].map(|folder| newest(&root().join(folder)));
+    // An interrupted build may have left an empty list.
+    fs::metadata(list).is_ok_and(|list| list.len() > 0)
+        && crate::modified(list).is_some_and(|built| sources.iter().flatten().all(|at| *at < built))
+}
+
+/// The crates of test guests. Those that work on tables have one of their own, because Arrow makes a
+/// component twenty times larger.
+const CRATES: [&str; 2] = ["tests/guests", "tests/guests/tables"];
+
+/// Builds all components with the product's own command, which prints their paths.
+fn build(target: &Path) -> Vec<u8> {
+    let mut paths = Vec::new();
+    for folder in CRATES {
+        let output = Command::new(sandmill())
+            .args(["build", folder, "--examples"])
+            .current_dir(root())
+            .env("CARGO_TARGET_DIR", target)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "`sandmill build {folder} --examples` failed:\n{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(!output.stdout.is_empty(), "`sandmill build {folder} --examples` built nothing");
+        paths.extend(output.stdout);
+    }
+    paths
+}

@@ -1,0 +1,282 @@
+//! A job in a folder of its own, and its run.
+
+use crate::{Ran, sandmill};
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A run that takes longer hangs. Generous, because tests of a debug build run side by side.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A folder with a job file and whatever the job needs beside it.
+///
+/// The job file begins with a name and the entry script; [`Job::yaml`] adds the rest. Paths in it may
+/// be relative, since the command runs in the folder.
+#[derive(Debug)]
+pub struct Job {
+    dir: TempDir,
+    environment: Vec<(String, String)>,
+}
+
+impl Job {
+    /// A job named `test` with this entry script.
+    pub fn new(entry_script: &Path) -> Self {
+        let job = Self::empty();
+        let head = format!("name: test\nentry_script: {}\n", entry_script.display());
+        job.file("job.yaml", head)
+    }
+
+    /// A folder without a job file.
+    pub fn empty() -> Self {
+        Self { dir: TempDir::new().unwrap(), environment: Vec::new() }
+    }
+
+    /// Adds lines to the job file.
+    #[must_use]
+    pub fn yaml(self, lines: &str) -> Self {
+        let path = self.path("job.yaml");
+        let before = fs::read_to_string(&path).unwrap_or_default();
+        fs::write(path, format!("{before}{}\n", lines.trim_end())).unwrap();
+        self
+    }
+
+    /// Writes a file, and the folders that lead to it.
+    #[must_use]
+    pub fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+        self
+    }
+
+    /// Sets a variable for the command.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The job's folder.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A path in the job's folder.
+    pub fn path(&self, inside: &str) -> PathBuf {
+        self.dir().join(inside)
+    }
+
+    /// `sandmill run job.yaml --job-dir job` and more arguments, to its end.
+    pub fn run(self, arguments: &[&str]) -> Ran {
+        self.start(arguments).wait()
+    }
+
+    /// Any command, e.g. `["plan", "job.yaml"]`, to its end.
+    pub fn command(self, arguments: &[&str]) -> Ran {
+        self.spawn(arguments).wait()
+    }
+
+    /// As [`Job::run`], but does not wait.
+    pub fn start(self, arguments: &[&str]) -> Running {
+        let mut all = vec!["run", "job.yaml", "--job-dir", "job"];
+        all.extend(arguments);
+        self.spawn(&all)
+    }
+
+    /// As [`Job::command`], but does not wait.
+    pub fn spawn(self, arguments: &[&str]) -> Running {
+        let cache = crate::root().join("target/test-cache");
+        fs::create_dir_all(cache.parent().unwrap()).unwrap();
+        let mut child = Command::new(sandmill())
+            .args(arguments)
+            .current_dir(self.dir())
+            .env("SANDMILL_CACHE_DIR", cache)
+            .env("CARGO_TARGET_DIR", crate::root().join("target/guests"))
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // A group of its own, so that nothing of it outlives the test.
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let stdout = Reader::new(child.stdout.take().unwrap());
+        let stderr = Reader::new(child.stderr.take().unwrap());
+        let command = format!("sandmill {}", arguments.join(" "));
+        Running { job: Some(self), command, child, stdout, stderr, begun: Instant::now() }
+    }
+}
+
+/// A command that has not ended yet. Dropping it kills it, and its workers.
+#[derive(Debug)]
+pub struct Running {
+    job: Option<Job>,
+    command: String,
+    child: Child,
+    stdout: Reader,
+    stderr: Reader,
+    begun: Instant,
+}
+
+impl Running {
+    /// The process id, which is also its process group's.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The job's folder.
+    pub fn dir(&self) -> &Path {
+        self.job.as_ref().expect("the job is there until the end of the run").dir()
+    }
+
+    /// What stderr has said so far.
+    pub fn stderr_so_far(&self) -> String {
+        self.stderr.so_far()
+    }
+
+    /// Waits until a condition holds, e.g. on files of the job directory. `what` names it.
+    pub fn until(&mut self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
+        while !condition(self) {
+            let ended = self.child.try_wait().unwrap();
+            let too_late = self.begun.elapsed() > PATIENCE;
+            assert!(
+                ended.is_none() && !too_late,
+                "`{}` {} before this held: {what}\nstderr:\n{}",
+                self.command,
+                if too_late { "took too long" } else { "ended" },
+                self.stderr.so_far()
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ctrl-C, as a terminal sends it: to the whole group.
+    pub fn interrupt(&self) {
+        self.signal_group(rustix::process::Signal::INT);
+    }
+
+    /// Kills the leader alone, without warning.
+    pub fn kill_leader(&mut self) {
+        self.child.kill().unwrap();
+    }
+
+    /// Sandmill's processes of this run other than the leader: id and command line.
+    pub fn children(&self) -> Vec<(u32, String)> {
+        processes_of(self.dir(), self.pid())
+    }
+
+    /// Waits for the end. Panics, after killing all, if it does not come.
+    pub fn wait(mut self) -> Ran {
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if self.begun.elapsed() > PATIENCE {
+                self.signal_group(rustix::process::Signal::KILL);
+                let (stdout, stderr) = (self.stdout.so_far(), self.stderr.so_far());
+                panic!("`{}` hangs\nstdout:\n{stdout}\nstderr:\n{stderr}", self.command);
+            }
+            thread::sleep(Duration::from_millis(2));
+        };
+        let took = self.begun.elapsed();
+        let mut left = self.children();
+        if !left.is_empty() {
+            thread::sleep(Duration::from_millis(500));
+            left = self.children();
+        }
+        for (pid, _) in &left {
+            if let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+        Ran {
+            job: self.job.take().expect("the job is there until the end of the run"),
+            command: self.command.clone(),
+            // A signal is told as the shell's `$?` would not: negative, as in the job's reports.
+            code: status.code().unwrap_or_else(|| -status.signal().unwrap_or(0)),
+            stdout: self.stdout.finish(),
+            stderr: self.stderr.finish(),
+            left_behind: left,
+            took,
+        }
+    }
+
+    fn signal_group(&self, signal: rustix::process::Signal) {
+        if let Some(group) = rustix::process::Pid::from_raw(self.pid().cast_signed()) {
+            // The group may just have ended.
+            let _ = rustix::process::kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.signal_group(rustix::process::Signal::KILL);
+        // Nothing to do about a child that cannot be waited for.
+        let _ = self.child.wait();
+    }
+}
+
+/// Living processes of a run other than its leader: id and command line. Each is in a process group
+/// of its own, so they are known as the leader's children or, once it is gone, by the log file that
+/// is their stderr. Empty where there is no /proc.
+fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        // "pid (name) state parent group ...", and the name may hold anything.
+        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        let mut fields = rest.split(' ');
+        let is_dead = matches!(fields.next(), Some("Z" | "X"));
+        let is_child = fields.next() == Some(&leader.to_string());
+        let logs_there =
+            || fs::read_link(entry.path().join("fd/2")).is_ok_and(|log| log.starts_with(&folder));
+        if pid != leader && !is_dead && (is_child || logs_there()) {
+            let command = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+            found.push((pid, command.replace('\0', " ").trim_end().to_owned()));
+        }
+    }
+    found
+}
+
+/// Collects what a pipe says, so that it never fills.
+#[derive(Debug)]
+struct Reader {
+    text: Arc<Mutex<Vec<u8>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    fn new(mut pipe: impl Read + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&text);
+        let thread = thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+                sink.lock().unwrap().extend_from_slice(&buffer[..count]);
+            }
+        });
+        Self { text, thread: Some(thread) }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.text.lock().unwrap()).into_owned()
+    }
+
+    fn finish(&mut self) -> String {
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+        self.so_far()
+    }
+}

@@ -1,0 +1,171 @@
+//! What a command left behind.
+
+use crate::{Job, redact};
+use std::fmt::{self, Write as _};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// A command that ended: its exit code, what it printed, and its folder.
+#[derive(Debug)]
+pub struct Ran {
+    pub(crate) job: Job,
+    pub(crate) command: String,
+    /// The exit code; after a signal, its number below zero.
+    pub code: i32,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said.
+    pub stderr: String,
+    /// Processes of its group that outlived it by half a second: id and command name.
+    pub left_behind: Vec<(u32, String)>,
+    /// How long it ran.
+    pub took: Duration,
+}
+
+impl Ran {
+    /// Fails, and shows all there is, unless the exit code is this and no process was left behind.
+    #[track_caller]
+    pub fn exits_with(&self, code: i32) -> &Self {
+        assert!(self.code == code, "expected exit code {code}\n{self}");
+        assert!(self.left_behind.is_empty(), "processes outlived the leader\n{self}");
+        self
+    }
+
+    /// Fails, and shows all there is, unless stderr says this somewhere.
+    #[track_caller]
+    pub fn says(&self, words: &str) -> &Self {
+        assert!(self.stderr.contains(words), "expected stderr to say: {words}\n{self}");
+        self
+    }
+
+    /// Stderr without what differs from run to run, for snapshots.
+    pub fn redacted(&self) -> String {
+        redact(&self.stderr, self.job.dir())
+    }
+
+    /// What stderr tells of the job, for snapshots: without lines that come or not as the machine is
+    /// slow or fast, and with `[WORKER]` for whichever worker it was.
+    pub fn told(&self) -> String {
+        let text = self.redacted();
+        let told = |line: &&str| {
+            let is_progress = line.contains("/s, ") || line.contains(" mini-batches, ");
+            !is_progress && !line.starts_with("compiled ")
+        };
+        let lines: Vec<String> = text.lines().filter(told).map(unnamed).collect();
+        lines.join("\n")
+    }
+
+    /// The rows of `processed_mini-batches.csv` that have this status, as `ID, ATTEMPT`, sorted.
+    #[track_caller]
+    pub fn attempts(&self, status: &str) -> Vec<String> {
+        let mut attempts: Vec<String> = self
+            .log("sys/job_report/processed_mini-batches.csv")
+            .lines()
+            .filter(|row| row.split(',').any(|field| field == status))
+            .map(|row| row.split(',').take(2).collect::<Vec<_>>().join(", "))
+            .collect();
+        attempts.sort();
+        attempts
+    }
+
+    /// Stdout without what differs from run to run, for snapshots.
+    pub fn redacted_stdout(&self) -> String {
+        redact(&self.stdout, self.job.dir())
+    }
+
+    /// The job's one output file, under its default name.
+    #[track_caller]
+    pub fn output(&self) -> String {
+        self.text("job/output/parallel_run_step.txt")
+    }
+
+    /// The lines of the output file, sorted: their order is free.
+    #[track_caller]
+    pub fn sorted_output(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.output().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    /// A file of the log tree, e.g. `job_result.txt`.
+    #[track_caller]
+    pub fn log(&self, inside: &str) -> String {
+        self.text(&format!("job/logs/{inside}"))
+    }
+
+    /// Any file in the folder of the run.
+    #[track_caller]
+    pub fn text(&self, inside: &str) -> String {
+        match fs::read(self.job.path(inside)) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) => panic!("{inside}: {error}\n{self}"),
+        }
+    }
+
+    /// Whether a file or folder is there.
+    pub fn has(&self, inside: &str) -> bool {
+        self.job.path(inside).exists()
+    }
+
+    /// The folder, for another command in it.
+    pub fn into_job(self) -> Job {
+        self.job
+    }
+
+    /// The folder of the run.
+    pub fn dir(&self) -> &Path {
+        self.job.dir()
+    }
+}
+
+impl fmt::Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut files = String::new();
+        tree(self.job.dir(), 0, &mut files);
+        writeln!(f, "`{}` ended with {} after {:?}", self.command, self.code, self.took)?;
+        if !self.left_behind.is_empty() {
+            writeln!(f, "left behind: {:?}", self.left_behind)?;
+        }
+        writeln!(f, "---- files\n{files}---- stdout\n{}---- stderr\n{}", self.stdout, self.stderr)
+    }
+}
+
+/// A line with `[WORKER]` for the name of any worker.
+fn unnamed(line: &str) -> String {
+    let mut pieces = line.split("process");
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        match piece.get(..3) {
+            Some(number) if number.bytes().all(|b| b.is_ascii_digit()) => {
+                text.push_str("[WORKER]");
+                text.push_str(&piece[3..]);
+            }
+            _ => {
+                text.push_str("process");
+                text.push_str(piece);
+            }
+        }
+    }
+    text
+}
+
+/// Lists what lies in a folder, with sizes; only the first entries of a large one.
+fn tree(folder: &Path, depth: usize, list: &mut String) {
+    const SHOWN: usize = 20;
+    let mut entries: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries.iter().take(SHOWN) {
+        let name = entry.file_name();
+        let size = entry.metadata().map_or(0, |metadata| metadata.len());
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let shown = if is_folder { "/".to_owned() } else { format!(" ({size} bytes)") };
+        let _ = writeln!(list, "{:1$}{2}{shown}", "", depth * 2, name.to_string_lossy());
+        if is_folder {
+            tree(&entry.path(), depth + 1, list);
+        }
+    }
+    if entries.len() > SHOWN {
+        let _ = writeln!(list, "{:1$}and {2} more", "", depth * 2, entries.len() - SHOWN);
+    }
+}

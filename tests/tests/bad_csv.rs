@@ -1,0 +1,191 @@
+//! CSV files that do not hold what they should.
+
+#![cfg(unix)]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest};
+use std::fmt::Write;
+
+/// A job of one worker on CSV files.
+fn job(files: &[(&str, &[u8])]) -> Job {
+    let job = Job::new(&guest("echo_table")).yaml(
+        "inputs: { rows: { path: input, format: csv } }\n\
+         process_count_per_node: 1\n\
+         run_max_try: 1\n\
+         mini_batch_size: 64 KB",
+    );
+    files.iter().fold(job, |job, (name, content)| job.file(&format!("input/{name}"), content))
+}
+
+/// Numbered lines of an integer and a half.
+fn lines(count: usize) -> String {
+    (0..count).fold(String::new(), |mut text, i| {
+        let _ = writeln!(text, "{i},0.5");
+        text
+    })
+}
+
+/// A file whose first part is right, and has bad records at the lines that are returned behind it.
+fn with_bad_records() -> (String, usize) {
+    let good = 200_000;
+    let bad = "word,0.5\n7,0.5,1\n8\n\"9\n9\",0.5\n10,\"\n\nx\"\n11,0.5\n";
+    (format!("id,x\n{}{bad}", lines(good)), good)
+}
+
+#[test]
+fn bad_records_are_failed_items() {
+    let (text, good) = with_bad_records();
+    let ran = job(&[("a.csv", text.as_bytes())]).run(&["--set", "error_threshold=5"]);
+    ran.exits_with(0);
+    let rows = ran.output();
+    assert_eq!(rows.lines().count(), good + 1, "the good ones are all there");
+    assert!(rows.ends_with("\n11 0.5\n"), "{}", &rows[rows.len() - 50..]);
+    // Lines of the file, also behind records of several lines.
+    let failed = ran.log("failed_items.csv");
+    let mut known = failed;
+    for (line, name) in [(1, "BAD"), (2, "BAD+1"), (3, "BAD+2"), (4, "BAD+3"), (6, "BAD+5")] {
+        known = known.replace(&format!(",{},1,", good + 1 + line), &format!(",{name},1,"));
+    }
+    assert_snapshot!(without_batch(&known), @r#"
+    item,line,attempt,reason
+    /inputs/rows/a.csv,BAD,1,"column 1 'id': ""word"" is no int64"
+    /inputs/rows/a.csv,BAD+1,1,"3 fields, but the table has 2 columns"
+    /inputs/rows/a.csv,BAD+2,1,"1 field, but the table has 2 columns"
+    /inputs/rows/a.csv,BAD+3,1,"column 1 'id': ""9\n9"" is no int64"
+    /inputs/rows/a.csv,BAD+5,1,"column 2 'x': ""\n\nx"" is no float64"
+    "#);
+}
+
+/// `failed_items.csv` without the mini-batch, which depends on where the file was cut.
+fn without_batch(failed: &str) -> String {
+    let mut text = String::new();
+    for line in failed.lines() {
+        let mut fields: Vec<&str> = line.splitn(5, ',').collect();
+        fields.remove(3);
+        text += &(fields.join(",") + "\n");
+    }
+    text
+}
+
+#[test]
+fn one_more_than_the_threshold_ends_the_job() {
+    let (text, _) = with_bad_records();
+    let ran = job(&[("a.csv", text.as_bytes())]).run(&["--set", "error_threshold=4"]);
+    ran.exits_with(42);
+    let told = ran.told();
+    let counters = |line: &&str| !["  mini-batches", "  items"].iter().any(|c| line.starts_with(c));
+    let told: Vec<_> = told.lines().filter(counters).collect();
+    assert_snapshot!(told.join("\n"), @r#"
+    job test: 1 worker
+    note: columns of input rows: id int64, x float64
+    Job test failed after [TIME]: 5 items failed, more than error_threshold allows (4); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+      first cause   column 1 'id': "word" is no int64
+      item          /inputs/rows/a.csv, line 200002
+      where         mini-batch 31, [WORKER]
+      read next     job/logs/failed_items.csv
+    "#);
+}
+
+/// What ends a job on these files.
+fn refused(files: &[(&str, &[u8])]) -> String {
+    let ran = job(files).run(&["--set", "error_threshold=-1"]);
+    ran.exits_with(2);
+    reason(&ran)
+}
+
+fn reason(ran: &Ran) -> String {
+    let told = ran.told();
+    let ends = ["Job test failed after [TIME]: ", "Job test did not begin: "];
+    let reason = |line| ends.iter().find_map(|end| str::strip_prefix(line, end));
+    told.lines().find_map(reason).unwrap_or("no reason").to_owned()
+}
+
+#[test]
+fn headers_that_cannot_be() {
+    let huge = vec![b'x'; 3 << 20];
+    let told = [
+        refused(&[("a.csv", b"id,x\n1,2\n"), ("b.csv", b"id,y\n1,2\n")]),
+        refused(&[("a.csv", b"id,x\n1,2\n"), ("b.csv", b"id\n1\n")]),
+        refused(&[("a.csv", b"id,x\n1,2\n"), ("b.csv", b"\xff\xd8\xff\xe0 no table at all\n")]),
+        refused(&[("a.csv", b"id,id\n1,2\n")]),
+        refused(&[("a.csv", b"id,caf\xe9\n1,2\n")]),
+        refused(&[("a.csv", b"\x7fELF\x02\x01\0\0\0\0\n\0\0")]),
+        refused(&[("a.csv", b"\xff\xfei\0d\0\n\0")]),
+        refused(&[("a.csv", &huge)]),
+    ];
+    assert_snapshot!(told.join("\n"), @r#"
+    [DIR]/input/b.csv: the header does not fit [DIR]/input/a.csv; expected 2 columns: id, x; found 2 columns: id, y: give them the same columns in the same order, or make them inputs of jobs of their own
+    [DIR]/input/b.csv: the header does not fit [DIR]/input/a.csv; expected 2 columns: id, x; found 1 column: id: give them the same columns in the same order, or make them inputs of jobs of their own
+    [DIR]/input/b.csv: the name of column 1 in the header, "���� no table at all", is not UTF-8; save the file as UTF-8
+    [DIR]/input/a.csv: columns 1 and 2 of the header are both named 'id'; rename one (if the file has no header, set `header: false`)
+    [DIR]/input/a.csv: the name of column 2 in the header, "caf�", is not UTF-8; save the file as UTF-8
+    [DIR]/input/a.csv: the name of column 1 in the header, "\u{7f}ELF\u{2}\u{1}\0\0\0\0", holds a null character, so this is no CSV file; move it away, or name the files by a glob that leaves it out
+    [DIR]/input/a.csv: the name of column 1 in the header, "��i\0d\0", is not UTF-8; save the file as UTF-8
+    [DIR]/input/a.csv: the header does not end within 1 MB; look for a quote that is not closed in the first line
+    "#);
+    let ran = job(&[("a.csv", b"id,x\n1,2\n")])
+        .run(&["--set", "inputs.rows.schema={id: int64, width: float64}"]);
+    ran.exits_with(2);
+    assert_snapshot!(reason(&ran), @"[DIR]/input/a.csv: the header does not fit the schema in the job file; expected 2 columns: id, width; found 2 columns: id, x: give them the same columns in the same order, or make them inputs of jobs of their own");
+}
+
+/// The rows and the failed items of files that are no more than partly readable.
+fn partly(content: &[u8]) -> String {
+    let ran = job(&[("a.csv", content)]).run(&["--set", "error_threshold=-1"]);
+    ran.exits_with(0);
+    let notes: Vec<_> = ran.stderr.lines().filter(|line| line.starts_with("note: ")).collect();
+    let failed: Vec<String> =
+        ran.log("failed_items.csv").lines().skip(1).map(str::to_owned).collect();
+    let text = format!("{:?}\n{}\n{}\n", ran.output(), failed.join("\n"), notes.join("\n"));
+    text.replace(&ran.dir().display().to_string(), "[DIR]")
+}
+
+#[test]
+fn text_that_is_not_utf8() {
+    assert_snapshot!(partly(b"id,x\n1,caf\xe9\n2,ok\n"), @r#"
+    "2 ok\n"
+    /inputs/rows/a.csv,2,1,0,"column 2 'x': ""caf�"" is not UTF-8"
+    note: columns of input rows: id int64, x string
+    "#);
+}
+
+#[test]
+fn a_quote_that_is_not_closed() {
+    let text = format!("id,x\n1,2\n\"3,4\n{}", lines(50_000));
+    assert_snapshot!(partly(text.as_bytes()), @r#"
+    "1 2\n"
+    /inputs/rows/a.csv,3,1,0,"1 field, but the table has 2 columns"
+    note: columns of input rows: id int64, x int64
+    note: [DIR]/input/a.csv ends within a quoted field; a quote may be missing, and everything behind the one that opened the field was taken for its text
+    "#);
+}
+
+#[test]
+fn one_huge_line() {
+    let mut text = b"id,x\n1,2\n".to_vec();
+    text.resize(20 << 20, b'x');
+    text.extend_from_slice(b"\n3,4\n");
+    assert_snapshot!(partly(&text), @r#"
+    "1 2\n3 4\n"
+    /inputs/rows/a.csv,3,1,0,"1 field, but the table has 2 columns"
+    note: columns of input rows: id int64, x int64
+    "#);
+}
+
+#[test]
+fn files_without_rows() {
+    let ran = job(&[("a.csv", b""), ("b.csv", b"id,x\n"), ("c.csv", b"id,x\n1,2")]).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "1 2\n");
+    assert_snapshot!(ran.told(), @"
+    job test: 1 worker
+    note: columns of input rows: id int64, x int64
+    note: [DIR]/input/a.csv is empty and gives no mini-batch
+    note: [DIR]/input/b.csv holds a header and no rows and gives no mini-batch
+    Job test completed in [TIME].
+      mini-batches  1
+      items         1
+      rows          1
+      output        job/output/parallel_run_step.txt
+    ");
+}

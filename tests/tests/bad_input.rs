@@ -1,0 +1,218 @@
+//! Inputs, and output folders, that cannot be used.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+/// A job of one worker on the folder `input`, which holds `a.txt`.
+fn job() -> Job {
+    Job::new(&guest("echo_files"))
+        .yaml("process_count_per_node: 1\nrun_max_try: 1")
+        .file("input/a.txt", "text")
+}
+
+/// What is said of this input, once the folder is as `prepare` makes it.
+fn refused(input: &str, code: i32, prepare: impl FnOnce(&Job)) -> String {
+    let job = job().yaml(&format!("inputs: {{ texts: {input} }}"));
+    prepare(&job);
+    let ran = job.run(&[]);
+    ran.exits_with(code);
+    let told = ran.told();
+    told.lines().filter(|line| !line.starts_with("job test: ")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn inputs_that_are_not_there() {
+    let told = [
+        refused("nowhere", 2, |_| ()),
+        refused("input/*.png", 2, |_| ()),
+        refused("{ path: 'input/*.csv', format: csv }", 2, |_| ()),
+        refused("empty", 2, |job| fs::create_dir(job.path("empty")).unwrap()),
+        refused("input/[a", 2, |_| ()),
+    ];
+    assert_snapshot!(told.join("\n"), @r#"
+    error: input 'texts': [DIR]/nowhere is not there; check the path
+    Job test did not begin: input 'texts': the glob [DIR]/input/*.png matches no file; check the path
+    Job test did not begin: input 'texts': the glob [DIR]/input/*.csv matches no file; check the path
+    Job test did not begin: input 'texts': the folder [DIR]/empty holds no file
+    error: job.yaml:5: not valid YAML (column 24): while parsing a flow mapping, did not find expected ',' or '}'; text that contains ": " must stand in quotes
+    "#);
+}
+
+#[test]
+fn files_that_are_no_files() {
+    let fifo = |job: &Job| {
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, job.path("input/pipe"), kind, mode, 0).unwrap();
+    };
+    let link =
+        |target: &'static str| move |job: &Job| symlink(target, job.path("input/link")).unwrap();
+    let name = |job: &Job| {
+        fs::write(job.path("input").join(OsStr::from_bytes(b"caf\xe9.txt")), "").unwrap();
+    };
+    let told = [
+        refused("input", 2, fifo),
+        refused("input", 2, link("/etc/passwd")),
+        refused("input", 2, link("../job.yaml")),
+        refused("input", 2, link("nothing")),
+        refused("input", 2, name),
+        refused("/dev/null", 2, |_| ()),
+    ];
+    assert_snapshot!(told.join("\n"), @r#"
+    Job test did not begin: input 'texts': [DIR]/input/pipe is a device, fifo or socket; inputs are made of files, so move it away or name the files by a glob that leaves it out
+    Job test did not begin: input 'texts': the link [DIR]/input/link leads out of the folder, to /etc/passwd; copy that file in, or name its folder as a path of the input
+    Job test did not begin: input 'texts': the link [DIR]/input/link leads out of the folder, to [DIR]/job.yaml; copy that file in, or name its folder as a path of the input
+    Job test did not begin: input 'texts': [DIR]/input/link is a link to something that is not there; remove it or mend it
+    Job test did not begin: input 'texts': the name "[DIR]/input/caf\xE9.txt" is not UTF-8; rename the file
+    error: input 'texts': /dev/null is neither a file nor a folder but a device, fifo or socket; inputs are read from files
+    "#);
+}
+
+/// A link to a folder may lead round in a circle, and is left out.
+#[test]
+fn links_to_folders_are_skipped() {
+    let job = job().yaml("inputs: { texts: input }");
+    symlink(".", job.path("input/round")).unwrap();
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "a.txt: 4\n");
+    assert_snapshot!(ran.told(), @"
+    job test: 1 worker
+    note: input 'texts': [DIR]/input/round is a link to a folder and is skipped; name that folder as a path of the input to include it
+    Job test completed in [TIME].
+      mini-batches  1
+      items         1
+      rows          1
+      output        job/output/parallel_run_step.txt
+    ");
+}
+
+/// Whether permissions bind whoever runs the tests; says so if not, because the test then passes
+/// without having tried.
+fn permissions_bind(job: &Job) -> bool {
+    let path = job.path("probe");
+    fs::write(&path, "").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+    let binds = fs::read(&path).is_err();
+    if !binds {
+        eprintln!("skipped: this user reads and writes whatever its permissions say");
+    }
+    binds
+}
+
+#[test]
+fn files_that_may_not_be_read() {
+    let job = job().yaml("inputs: { texts: input }").file("input/b.txt", "secret");
+    if !permissions_bind(&job) {
+        return;
+    }
+    let closed = fs::Permissions::from_mode(0o000);
+    fs::set_permissions(job.path("input/b.txt"), closed.clone()).unwrap();
+    let ran = job.run(&["--set", "mini_batch_size=1", "--set", "error_threshold=1"]);
+    ran.exits_with(0).says("/inputs/texts/b.txt: ");
+    assert_eq!(ran.output(), "a.txt: 4\n");
+    let job = ran.into_job();
+    fs::set_permissions(job.path("input"), closed).unwrap();
+    let ran = job.run(&["--overwrite"]);
+    fs::set_permissions(ran.dir().join("input"), fs::Permissions::from_mode(0o700)).unwrap();
+    ran.exits_with(2).says("input 'texts'").says("may not be read by this user");
+}
+
+#[test]
+fn output_folders_that_may_not_be_written() {
+    let job = job().yaml("inputs: { texts: input }\noutput: closed");
+    fs::create_dir(job.path("closed")).unwrap();
+    if !permissions_bind(&job) {
+        return;
+    }
+    fs::set_permissions(job.path("closed"), fs::Permissions::from_mode(0o555)).unwrap();
+    let ran = job.run(&[]);
+    ran.exits_with(2)
+        .says("cannot write to the output folder")
+        .says("name one where you may write");
+}
+
+#[test]
+fn a_file_larger_than_limits_read() {
+    let ran = job()
+        .yaml("inputs: { texts: input }\nlimits: { read: 10 }\nmini_batch_size: 1")
+        .file("input/b.txt", "x".repeat(11))
+        .run(&["--set", "error_threshold=1"]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "a.txt: 4\n");
+    assert_snapshot!(ran.told(), @"
+    job test: 1 worker
+    mini-batch 1, attempt 1 ([WORKER]): /inputs/texts/b.txt: it has 11 bytes, more than limits.read allows (10 bytes)
+    Job test completed in [TIME].
+      mini-batches  2, 1 failed
+      items         2, of which 1 failed (see job/logs/failed_items.csv)
+      rows          1
+      output        job/output/parallel_run_step.txt
+    ");
+}
+
+/// A job with this output folder, and this job directory.
+fn to(output: &str, job_dir: &str) -> Job {
+    job()
+        .yaml(&format!("inputs: {{ texts: input }}\noutput: {output}\n# {job_dir}"))
+        .file("full/theirs.txt", "theirs")
+        .file("file", "theirs")
+}
+
+/// What is said of it, and that nothing of others was touched.
+fn says(ran: &Ran) -> String {
+    ran.exits_with(2);
+    assert_eq!(ran.text("full/theirs.txt"), "theirs");
+    assert_eq!(ran.text("file"), "theirs");
+    ran.told()
+}
+
+#[test]
+fn output_folders_and_job_directories_of_others() {
+    let mut told: Vec<String> = ["full", "file", "/dev/full", "/proc/nowhere", "."]
+        .iter()
+        .map(|output| format!("{output}: {}", says(&to(output, "").run(&[]))))
+        .collect();
+    for dir in ["full", "file", "/proc/nowhere"] {
+        let ran = to("results", dir).command(&["run", "job.yaml", "--job-dir", dir]);
+        told.push(format!("--job-dir {dir}: {}", says(&ran)));
+    }
+    assert_snapshot!(told.join("\n"), @"
+    full: error: the output folder [DIR]/full is not empty (it holds 'theirs.txt'): it may be another job's output; name an empty or new folder for `output`
+    file: error: job.yaml:6: output: [DIR]/file is a file; name a folder
+    /dev/full: error: job.yaml:6: output: /dev/full is a file; name a folder
+    /proc/nowhere: error: cannot make the folder /proc/nowhere: No such file or directory (os error 2); name one where you may write
+    .: error: input 'texts' and the output folder [DIR] are in each other's way, as the job would read what it writes: name another folder for `output`
+    --job-dir full: error: [DIR]/full is no job directory (it holds 'theirs.txt' but no job.json): name an empty or new folder with --job-dir
+    --job-dir file: error: [DIR]/file is no folder: name an empty or new one
+    --job-dir /proc/nowhere: error: cannot make the folder /proc/nowhere: No such file or directory (os error 2); name one where you may write
+    ");
+}
+
+#[test]
+fn a_job_directory_that_is_taken() {
+    let ran = job().yaml("inputs: { texts: input }\noutput: results").run(&[]);
+    ran.exits_with(0);
+    let again = ran.into_job().run(&[]);
+    again.exits_with(2);
+    let mut told = again.told() + "\n";
+    assert_eq!(again.text("results/parallel_run_step.txt"), "a.txt: 4\n");
+    let other = again.into_job().run(&["--set", "name=second"]);
+    other.exits_with(2);
+    told += &(other.told() + "\n");
+    let elsewhere = other.into_job().command(&["run", "job.yaml", "--job-dir", "elsewhere"]);
+    elsewhere.exits_with(2);
+    told += &elsewhere.told();
+    assert_eq!(elsewhere.text("results/parallel_run_step.txt"), "a.txt: 4\n");
+    assert_snapshot!(told, @"
+    error: job 'test' is finished in [DIR]/job: use --overwrite to run it again, or --job-dir for another place
+    error: [DIR]/job is the directory of job 'test', not of 'second': name another place with --job-dir
+    error: the output folder [DIR]/results is not empty (it holds 'parallel_run_step.txt'): it may be another job's output; name an empty or new folder for `output`
+    ");
+}

@@ -1,0 +1,60 @@
+//! Child processes that are not workers: they end with whoever started them.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Starts a child on a thread, which the kernel takes for its parent, and ends the thread once
+/// `started` has seen that the child runs.
+fn orphan(arguments: &'static [&str], started: fn(&mut Child)) -> Child {
+    let start = move || {
+        let mut child = Command::new(sandmill_tests::sandmill())
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        started(&mut child);
+        child
+    };
+    thread::spawn(start).join().unwrap()
+}
+
+fn is_killed(mut child: Child) {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(20) {
+        if let Some(status) = child.try_wait().unwrap() {
+            assert_eq!(status.signal(), Some(9), "{status}");
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    panic!("it outlived its parent");
+}
+
+#[test]
+fn the_planner_ends_with_its_leader() {
+    is_killed(orphan(&["plan-worker"], |child| {
+        // Version 1, no sources, `Cut::Void` with as many mini-batches as a number can say.
+        let count = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+        let request = [&[1, 0, 2][..], &count].concat();
+        let frame = [&(request.len() as u32).to_le_bytes()[..], &request].concat();
+        child.stdin.as_mut().unwrap().write_all(&frame).unwrap();
+        // It plans, and goes on until the pipe is full.
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 8]).unwrap();
+    }));
+}
+
+#[test]
+fn the_compiler_ends_with_its_leader() {
+    is_killed(orphan(&["compile-component", "digest"], |child| {
+        // More than a pipe holds: when it is written, the compiler reads.
+        child.stdin.as_mut().unwrap().write_all(&vec![0; 4 << 20]).unwrap();
+    }));
+}

@@ -1,0 +1,364 @@
+//! The command line: its commands, its settings, its exit codes.
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, guest, python_guest, root};
+use std::process::Command;
+
+fn two_files() -> Job {
+    Job::new(&guest("counts_runs"))
+        .yaml("inputs: {texts: in}\nprocess_count_per_node: 1")
+        .file("in/a.txt", "1")
+        .file("in/b.txt", "22")
+}
+
+#[test]
+fn version_and_help() {
+    let version = Job::empty().command(&["--version"]);
+    version.exits_with(0);
+    assert_snapshot!(version.stdout, @"sandmill 0.1.0");
+    let help = Job::empty().command(&["--help"]);
+    help.exits_with(0);
+    assert_snapshot!(help.stdout, @r"
+    Runs untrusted WebAssembly entry scripts over large inputs, in parallel
+
+    Usage: sandmill <COMMAND>
+
+    Commands:
+      run    Runs a job
+      plan   Prints the mini-batches of a job, one a line, and runs nothing
+      build  Makes a component from a guest crate or a core module, and prints its path
+      check  Says whether a component keeps the contract, and what it would need
+      new    Makes the folder of a new entry script, ready to build and run
+      help   Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help     Print help
+      -V, --version  Print version
+
+    Exit codes:
+        0  completed
+        2  bad usage or bad job file; nothing was run
+       42  the job failed; the component did not pass the check
+      130  the job was cancelled; what was committed is kept
+    ");
+    let help = Job::empty().command(&["run", "--help"]);
+    assert_snapshot!(help.stdout, @r"
+    Runs a job
+
+    Usage: sandmill run [OPTIONS] <JOB.yaml>
+
+    Arguments:
+      <JOB.yaml>  The job file
+
+    Options:
+          --set <KEY=VALUE>    Sets KEY of the job file to VALUE, written as in the file; may be given
+                               many times
+          --job-dir <DIR>      Where the job keeps its state, logs and output [default: jobs/<the job's
+                               name>]
+          --process-count <N>  Number of workers; the same as --set process_count_per_node=N
+          --overwrite          Runs a job again that is in the job directory already; its results are
+                               removed first
+          --cache-dir <DIR>    Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR, else
+                               sandmill in the user's cache folder]
+      -h, --help               Print help
+    ");
+}
+
+#[test]
+fn bad_usage_ends_with_2() {
+    for (arguments, words) in [
+        (&["rnu"][..], "unrecognized subcommand 'rnu'"),
+        (&["run"], "required arguments were not provided"),
+        (&["run", "no.yaml"], "no.yaml"),
+        (&["plan", "no.yaml"], "no.yaml"),
+        (&["run", "job.yaml", "--set", "x"], "write KEY=VALUE"),
+        (&["run", "job.yaml", "--process-count", "0"], "--process-count"),
+        (&["check", "no.wasm"], "no.wasm"),
+        (&["build", "no"], "no"),
+        (&["new", "../up"], "\"../up\" cannot be the name"),
+    ] {
+        let ran = two_files().command(arguments);
+        ran.exits_with(2).says(words);
+        assert_eq!(ran.stdout, "", "messages go to stderr");
+        assert!(!ran.has("jobs"), "nothing was run\n{ran}");
+    }
+}
+
+#[test]
+fn set_reaches_every_kind_of_setting() {
+    let ran = two_files().run(&[
+        "--set",
+        "mini_batch_size=1",
+        "--set",
+        "inputs.texts.path=in/b.txt",
+        "--set",
+        "append_row_file_name=rows.txt",
+        "--set",
+        "limits.memory=64 MB",
+        "--set",
+        "name=other",
+    ]);
+    ran.exits_with(0).says("Job other completed");
+    assert_eq!(ran.text("job/output/rows.txt"), "b.txt process000 1\n");
+}
+
+#[test]
+fn a_pinned_component_is_the_only_one_that_runs() {
+    let ran =
+        two_files().run(&["--set", &format!("entry_script_digest=sha256:{}", "0a".repeat(32))]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.redacted(), @"error: [REPO]/target/guests/wasm32-wasip2/release/examples/counts_runs.wasm has the SHA-256 [SHA256], but entry_script_digest is [SHA256]: it is not the component that this job was made for; put the right one there, or change the pin");
+    // The message tells the digest that it has.
+    let digests: Vec<&str> = ran
+        .stderr
+        .split(|c: char| !c.is_ascii_hexdigit())
+        .filter(|word| word.len() == 64 && !word.starts_with("0a0a"))
+        .collect();
+    let pin = format!("entry_script_digest={}", digests.first().expect("the digest found"));
+    two_files().run(&["--set", &pin]).exits_with(0);
+}
+
+#[test]
+fn the_tenant_is_recorded() {
+    let ran = two_files().yaml("tenant: radiology").run(&[]);
+    ran.exits_with(0);
+    assert!(ran.log("sys/events.jsonl").contains(r#""tenant":"radiology""#), "{ran}");
+}
+
+#[test]
+fn process_count_wins() {
+    let job = two_files().yaml("mini_batch_size: 1");
+    let ran = job.run(&["--process-count", "3"]);
+    ran.exits_with(0).says("job test: 3 workers\n");
+}
+
+#[test]
+fn jobs_go_to_a_folder_of_their_name() {
+    let ran = two_files().command(&["run", "job.yaml"]);
+    ran.exits_with(0).says("output        jobs/test/output/parallel_run_step.txt\n");
+    assert!(ran.has("jobs/test/output/parallel_run_step.txt"));
+}
+
+#[test]
+fn paths_are_relative_to_the_job_file() {
+    let job = Job::empty().file("sub/in/a.txt", "").file(
+        "sub/job.yaml",
+        format!("name: sub\nentry_script: {}\ninputs: {{t: in}}\n", guest("run_only").display()),
+    );
+    let ran = job.command(&["run", "sub/job.yaml"]);
+    ran.exits_with(0);
+    assert_eq!(ran.text("jobs/sub/output/parallel_run_step.txt"), "a.txt\n");
+}
+
+#[test]
+fn all_errors_of_a_job_file_at_once() {
+    let job = Job::empty().file("w/x", "").file(
+        "job.yaml",
+        "name: Bad Name
+entry_scrpt: x.wasm
+inputs:
+  texts: {path: in, delimiter: ';'}
+side_inputs: {w: {path: w, mount_path: relative}}
+arguments: ['${{inputs.nope}}']
+mini_batch_size: ten
+node_count: 4
+error_threshold: -2
+output_action: append
+run_invocation_timeout: 0
+logging_level: LOUD
+limits: {memory: 1, feul: 3}
+",
+    );
+    let ran = job.run(&["--set", "run_max_try=none"]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.redacted(), @r#"
+    error: job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm) or a guest crate's folder
+    error: job.yaml:1: name: found "Bad Name"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
+    error: job.yaml:2: entry_scrpt: unknown key; did you mean entry_script?
+    error: job.yaml:4: inputs.texts.delimiter: is for tables only, and input texts is of format files; add format: csv, or remove this key
+    error: job.yaml:5: side_inputs.w.mount_path: found "relative"; expected an absolute path without empty, . or .. parts (e.g. /models/digits)
+    error: job.yaml:6: arguments[0]: found "${{inputs.nope}}"; the first argument must start with "-", as in [--model, digits.bin]
+    error: job.yaml:6: arguments[0]: found the unknown reference ${{inputs.nope}}; there are ${{inputs.texts}}, ${{side_inputs.w}}, ${{output}}
+    error: job.yaml:7: mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
+    error: job.yaml:8: node_count: found 4; only 1 is supported for now: the job runs on this machine, with process_count_per_node workers
+    error: job.yaml:9: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
+    error: job.yaml:10: output_action: found "append"; expected append_row or summary_only
+    error: job.yaml:11: run_invocation_timeout: found 0; expected seconds, more than 0 and at most 259200 (e.g. 60)
+    error: job.yaml:12: logging_level: found "LOUD"; expected WARNING, INFO or DEBUG
+    error: job.yaml:13: limits.memory: found 1; expected a size of at least 64 KB (e.g. 512 MB)
+    error: job.yaml:13: limits.feul: unknown key; did you mean fuel?
+    error: --set run_max_try: found "none"; expected a whole number of attempts of at least 1 (e.g. 3)
+    "#);
+}
+
+#[test]
+fn a_file_that_the_azure_sdk_saved_runs() {
+    let job = Job::empty().file("in/a.txt", "1").file("in/b.txt", "").file(
+        "job.yaml",
+        format!(
+            "parallel_run_config:
+  append_row_file_name: predictions.txt
+  compute_target: cpu-cluster
+  description: null
+  entry_script: {}
+  environment:
+    name: batch_environment
+    version: null
+  environment_variables: {{}}
+  error_threshold: -1
+  logging_level: DEBUG
+  mini_batch_size: '5'
+  node_count: 4
+  output_action: append_row
+  partition_keys: null
+  process_count_per_node: 2
+  run_invocation_timeout: 600
+  run_max_try: 3
+  source_directory: null
+",
+            guest("echo_files").display()
+        ),
+    );
+    let ran = job.run(&["--set", "inputs.texts.path=in", "--set", "name=imported"]);
+    ran.exits_with(0);
+    assert_eq!(ran.text("job/output/predictions.txt"), "a.txt: 1\nb.txt: 0\n");
+    assert_snapshot!(ran.redacted(), @r"
+    job imported: 2 workers
+    note: compute_target: ignored, the job runs on this machine
+    note: environment: ignored, an entry script is a component and brings all that it needs
+    note: node_count: the file asks for 4 nodes; the job runs on this one
+    Job imported completed in [TIME].
+      mini-batches  1
+      items         2
+      rows          2
+      output        job/output/predictions.txt
+    ");
+}
+
+#[test]
+fn what_a_saved_file_leaves_out_gets_the_defaults_of_azure() {
+    let script = guest("echo_files").display().to_string();
+    let yaml =
+        format!("parallel_run_config:\n  entry_script: {script}\n  process_count_per_node: 1\n");
+    let job = Job::empty().file("in/a.txt", "1").file("job.yaml", yaml);
+    let plan = job.command(&["plan", "job.yaml", "--set", "inputs.texts.path=in"]);
+    plan.exits_with(0);
+    assert_snapshot!(plan.redacted(), @r"
+    note: output_action is not in the saved file: append_row (Azure has no default for it)
+    note: append_row_file_name is not in the saved file: parallel_run_step.txt (as in Azure)
+    note: mini_batch_size is not in the saved file: 10 files (as in Azure)
+    note: error_threshold is not in the saved file: 0 (Azure has no default for it, and no failure is ignored unasked)
+    note: run_max_try is not in the saved file: 3 (as in Azure)
+    note: run_invocation_timeout is not in the saved file: 60 seconds (as in Azure)
+    note: logging_level is not in the saved file: INFO (as in Azure)
+    1 mini-batch, 1 item
+    ");
+}
+
+#[test]
+fn check_tells_what_a_component_needs() {
+    let good = guest("run_only").display().to_string();
+    let ran = Job::empty().command(&["check", &good]);
+    ran.exits_with(0);
+    let text = ran.redacted_stdout();
+    let text = text.split_once(" bytes\n").expect("the size").1;
+    // What a component imports of WASI is its toolchain's affair; these two every one needs.
+    for (what, import) in [
+        ("the job's arguments and environment variables", "wasi:cli/environment@0.2."),
+        ("ending itself", "wasi:cli/exit@0.2."),
+    ] {
+        assert!(text.contains(&format!("  {what}\n    {import}")), "{text}");
+    }
+    let wasi = text.find("  reading and writing what others give").expect("streams");
+    let first = text.find("  the job's arguments").map_or(wasi, |other| other.min(wasi));
+    let rest = text.find("Functions: ").expect("functions");
+    assert_snapshot!(format!("{}{}", &text[..first], &text[rest..]), @r"
+    sha256:[SHA256]
+    Exports:
+      sandmill:entry/entry-run@0.1.0
+    Imports, and what they give it:
+      its own names and folders, its log, whole input files
+        sandmill:entry/host@0.1.0
+      types only
+        sandmill:entry/types@0.1.0
+    Functions: run
+    It keeps the contract.
+    ");
+
+    let bad = guest("not_entry").display().to_string();
+    let ran = Job::empty().command(&["check", &bad]);
+    ran.exits_with(42);
+    let text = ran.redacted_stdout();
+    let shown = |line: &&str| !line.starts_with("  ") || line.contains("greet");
+    assert_snapshot!(text.lines().skip(1).filter(shown).collect::<Vec<_>>().join("\n"), @r"
+    sha256:[SHA256]
+    Exports:
+      greet
+    Imports, and what they give it:
+    It does not keep the contract:
+    [REPO]/target/guests/wasm32-wasip2/release/examples/not_entry.wasm: the component does not export run (it exports greet). An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run alone); sandmill-guest makes one
+    ");
+
+    let python = python_guest().display().to_string();
+    let ran = Job::empty().command(&["check", &python]);
+    ran.exits_with(0);
+    assert!(ran.stdout.contains("Functions: run, init, shutdown\n"), "{ran}");
+}
+
+#[test]
+fn check_runs_on_given_files() {
+    let good = guest("echo_files").display().to_string();
+    let job = Job::empty().file("a.txt", "12345").file("sub/b.txt", "");
+    let ran = job.command(&["check", &good, "--run", "a.txt", "sub/b.txt"]);
+    ran.exits_with(0);
+    let tail =
+        |text: String| text.split_once("Functions").map_or(text.clone(), |(_, end)| end.to_owned());
+    assert_snapshot!(tail(ran.redacted_stdout()), @r"
+    : run, init, shutdown
+    It keeps the contract.
+    init ([TIME]): ok
+    run ([TIME]): ok
+    returned 2 rows and 0 failed items
+      a.txt: 5
+      b.txt: 0
+    shutdown ([TIME]): ok
+    ");
+    let bad = guest("hostile_files").display().to_string();
+    let ran = ran.into_job().command(&["check", &bad, "--run", "a.txt"]);
+    ran.exits_with(42);
+    assert_snapshot!(tail(ran.redacted_stdout()), @r"
+    : run, init, shutdown
+    It keeps the contract.
+    init ([TIME]): --do WHAT is missing
+    ");
+}
+
+#[test]
+fn a_new_entry_script_builds_runs_and_passes_its_tests() {
+    // All that it needs has come with the test guests.
+    let made = Job::empty().env("CARGO_NET_OFFLINE", "true").command(&["new", "my-script"]);
+    made.exits_with(0);
+    assert_snapshot!(made.redacted(), @r"
+    made my-script/, an entry script with a job and a little data. Next:
+      cd my-script
+      sandmill run job.yaml
+    ");
+    let again = made.into_job().command(&["new", "my-script"]);
+    again.exits_with(2).says("my-script is there already");
+    let ran = again.into_job().command(&["run", "my-script/job.yaml", "--job-dir", "job"]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.sorted_output().join("\n"), @r"
+    hello.txt: 2
+    second.txt: 11
+    ");
+    let tests = Command::new("cargo")
+        .args(["test", "--quiet"])
+        .current_dir(ran.dir().join("my-script"))
+        .env("CARGO_TARGET_DIR", root().join("target/guests"))
+        .env("CARGO_NET_OFFLINE", "true")
+        .output()
+        .expect("cargo is there");
+    let said = String::from_utf8_lossy(&tests.stdout);
+    assert!(tests.status.success(), "{said}{}", String::from_utf8_lossy(&tests.stderr));
+    assert!(said.contains("test result: ok. 1 passed"), "{said}");
+}

@@ -1,0 +1,178 @@
+//! What every entry script is promised, whatever toolchain made it: which functions are called and
+//! when, and what becomes of what they return.
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, guest, python_guest, root};
+use wit_component::{StringEncoding, embed_component_metadata};
+
+/// A job over `a.txt`, `bb.txt` and `ccc.txt`, one file a mini-batch.
+fn three_files(entry_script: &std::path::Path) -> Job {
+    Job::new(entry_script)
+        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
+        .file("in/a.txt", "1")
+        .file("in/bb.txt", "22")
+        .file("in/ccc.txt", "333")
+}
+
+#[test]
+fn init_and_shutdown_are_optional() {
+    let ran = three_files(&guest("run_only")).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "a.txt\nbb.txt\nccc.txt\n");
+    assert!(ran.log("user/entry_script_log/0/process000.log.txt").contains("INFO    mini-batch 2"));
+}
+
+#[test]
+fn a_component_of_another_toolchain_is_as_good() {
+    let ran = three_files(&python_guest())
+        .yaml("arguments: [--prefix, 'py ']")
+        .run(&["--set", "mini_batch_size=2"]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "py a.txt: 1\npy bb.txt: 2\npy ccc.txt: 3\n");
+    let log = ran.log("user/entry_script_log/0/process000.log.txt");
+    assert!(log.contains("init of process000 with ['--prefix', 'py ']"), "{log}");
+    assert!(log.trim_end().ends_with("shutdown"), "{log}");
+}
+
+/// A core module with the contract's metadata, whose `run` gives one row, whatever it gets.
+fn core_module() -> Vec<u8> {
+    let mut module = wat::parse_str(
+        r#"(module
+            (memory (export "memory") 1)
+            (global $free (mut i32) (i32.const 1024))
+            (data (i32.const 16) "a row of a core module")
+            ;; At 64: ok, rows, and the list of one text at 80.
+            (data (i32.const 64) "\00\00\00\00\00\00\00\00\50\00\00\00\01\00\00\00")
+            (data (i32.const 80) "\10\00\00\00\16\00\00\00")
+            (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+              (local $at i32)
+              (local.set $at (i32.and (i32.add (global.get $free) (i32.const 7)) (i32.const -8)))
+              (global.set $free (i32.add (local.get $at) (local.get 3)))
+              (local.get $at))
+            (func (export "sandmill:entry/entry-run@0.1.0#run")
+              (param i32 i32 i32 i64 i32 i32 i32 i32 i32) (result i32)
+              (i32.const 64)))"#,
+    )
+    .expect("the module is well-formed");
+    let mut resolve = wit_parser::Resolve::default();
+    let (package, _) = resolve.push_path(root().join("wit")).expect("the contract parses");
+    let world = resolve.select_world(&[package], Some("run-only")).expect("the world is there");
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)
+        .expect("metadata fits");
+    module
+}
+
+#[test]
+fn a_core_module_with_metadata_is_made_a_component_on_the_way_in() {
+    let ran = three_files("core.wasm".as_ref()).file("core.wasm", core_module()).run(&[]);
+    // One row for each of three mini-batches.
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "a row of a core module\n".repeat(3));
+}
+
+#[test]
+fn build_makes_a_component_of_a_core_module() {
+    let job = three_files("core.component.wasm".as_ref()).file("core.wasm", core_module());
+    let built = job.command(&["build", "core.wasm"]);
+    built.exits_with(0);
+    assert_eq!(built.stdout, "core.component.wasm\n");
+    let ran = built.into_job().run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "a row of a core module\n".repeat(3));
+}
+
+#[test]
+fn void_mini_batches_have_no_input() {
+    let ran = Job::new(&guest("void")).yaml("rank_mini_batch_count: 12").run(&[]);
+    ran.exits_with(0).says("mini-batches  12\n");
+    let mut expected: Vec<String> = (0..12).map(|rank| format!("rank {rank}")).collect();
+    expected.sort();
+    assert_eq!(ran.sorted_output(), expected);
+}
+
+#[test]
+fn init_is_called_once_in_each_worker() {
+    let mut job = Job::new(&guest("counts_runs"))
+        .yaml("inputs: {texts: in}\nmini_batch_size: 2\nprocess_count_per_node: 2");
+    for number in 0..40 {
+        job = job.file(&format!("in/{number:02}.txt"), "");
+    }
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    let mut runs = [Vec::new(), Vec::new()];
+    for row in ran.output().lines() {
+        let (_, rest) = row.split_once(' ').expect("NAME AGENT RUN");
+        let (agent, run) = rest.split_once(' ').expect("NAME AGENT RUN");
+        let agent = match agent {
+            "process000" => 0,
+            "process001" => 1,
+            other => panic!("worker {other}"),
+        };
+        runs[agent].push(run.parse::<usize>().expect("a number"));
+    }
+    // Each worker's instance lives from its first run to its last; two rows a run.
+    for runs in &mut runs {
+        runs.sort_unstable();
+        runs.dedup();
+        assert!(runs.iter().copied().eq(1..=runs.len()), "{runs:?}");
+    }
+    assert_eq!(runs[0].len() + runs[1].len(), 20);
+}
+
+#[test]
+fn a_failed_item_leaves_the_others() {
+    let job = Job::new(&guest("outcomes"))
+        .yaml("inputs: {texts: in}\nprocess_count_per_node: 1")
+        .file("in/good.txt", "1")
+        .file("in/bad.txt", "22")
+        .file("in/very, \"bad\".txt", "")
+        .file("in/z.txt", "333");
+    let ran = job.run(&["--set", "error_threshold=2"]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "good.txt: 1\nz.txt: 3\n");
+    assert_snapshot!(ran.log("failed_items.csv"), @r#"
+    item,line,attempt,mini_batch,reason
+    /inputs/texts/bad.txt,,1,0,bad.txt is called bad
+    "/inputs/texts/very, ""bad"".txt",,1,0,"very, ""bad"".txt is called bad"
+    "#);
+    assert_snapshot!(ran.redacted(), @r"
+    job test: 1 worker
+    Job test completed in [TIME].
+      mini-batches  1
+      items         4, of which 2 failed (see job/logs/failed_items.csv)
+      rows          2
+      output        job/output/parallel_run_step.txt
+    ");
+    // One more than is allowed.
+    let ran = ran.into_job().run(&["--overwrite", "--set", "error_threshold=1"]);
+    ran.exits_with(42);
+    assert_snapshot!(ran.redacted(), @r"
+    job test: 1 worker
+    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (1); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+      first cause   bad.txt is called bad
+      item          /inputs/texts/bad.txt
+      where         mini-batch 0, process000
+      mini-batches  1
+      items         4, of which 2 failed (see job/logs/failed_items.csv)
+      read next     job/logs/failed_items.csv
+    ");
+}
+
+#[test]
+fn tables_come_and_go() {
+    let job = Job::new(&guest("echo_table"))
+        .yaml("inputs: {rows: {path: in.csv, format: csv}}\nprocess_count_per_node: 1")
+        .file("in.csv", "id,width,name,good\n1,2.5,two words,true\n2,,plain,false\n");
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.output(), @r#"
+    1 2.5 "two words" True
+    2  plain False
+    "#);
+    let ran = ran.into_job().run(&["--overwrite", "--set", "arguments=[--rows]"]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.output(), @r"
+    1,2.5,two words,true
+    2,-,plain,false
+    ");
+}

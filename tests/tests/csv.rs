@@ -1,0 +1,233 @@
+//! CSV inputs: what of a file comes to a guest as which rows and types, and what becomes of rows
+//! that do not fit.
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest};
+
+/// A job that gives each row of `in.csv` as text. `input` are more keys of the input.
+fn table(csv: impl AsRef<[u8]>, input: &str) -> Job {
+    Job::new(&guest("echo_table")).file("in.csv", csv).yaml(&format!(
+        "inputs: {{rows: {{path: in.csv, format: csv{input}}}}}\n\
+         process_count_per_node: 1\narguments: [--rows]"
+    ))
+}
+
+/// The rows that come to the guest.
+#[track_caller]
+fn rows(csv: impl AsRef<[u8]>, input: &str) -> Vec<String> {
+    let ran = table(csv, input).run(&[]);
+    ran.exits_with(0);
+    ran.output().lines().map(str::to_owned).collect()
+}
+
+/// What the guest gives when it returns the table itself: there types show.
+#[track_caller]
+fn typed(csv: &str, input: &str) -> String {
+    let ran = table(csv, input).run(&["--set", "arguments=[]"]);
+    ran.exits_with(0);
+    ran.output()
+}
+
+#[test]
+fn quotes_hide_commas_and_line_ends() {
+    let csv = "id,text\n1,\"a, b\"\n2,\"say \"\"hi\"\"\"\n3,\"two\nlines\"\n4,end\n";
+    // Tables may hold line ends, rows of text may not. A cut between any two lines.
+    let ran = table(csv, "").run(&["--set", "mini_batch_size=8", "--set", "arguments=[]"]);
+    ran.exits_with(0).says("items         4\n");
+    assert_eq!(ran.output(), "1 \"a, b\"\n2 \"say \"\"hi\"\"\"\n3 \"two\nlines\"\n4 end\n");
+}
+
+#[test]
+fn spellings_of_one_table_are_one_table() {
+    let expected = ["1,one", "2,two"];
+    assert_eq!(rows("id,name\n1,one\n2,two\n", ""), expected);
+    assert_eq!(rows("id,name\n1,one\n2,two", ""), expected, "no last line end");
+    assert_eq!(rows("id,name\r\n1,one\r\n2,two\r\n", ""), expected, "CRLF");
+    assert_eq!(rows("id,name\r\n1,one\r\n2,two", ""), expected, "CRLF, no last line end");
+    assert_eq!(rows("\u{feff}id,name\n1,one\n2,two\n", ""), expected, "BOM");
+    assert_eq!(rows("id;name\n1;one\n2;two\n", ", delimiter: ';'"), expected);
+    assert_eq!(rows("id\tname\n1\tone\n2\ttwo\n", ", delimiter: tab"), expected);
+    assert_eq!(rows("1,one\n2,two\n", ", header: false"), expected);
+    assert_eq!(rows("\u{feff}1,one\n2,two\n", ", header: false"), expected, "BOM");
+    assert_eq!(rows("id,name\n1,one\n\n2,two\n\n", ""), expected, "empty lines");
+}
+
+#[test]
+fn a_small_mini_batch_cuts_between_rows() {
+    let mut csv = "id,text\n".to_owned();
+    for id in 0..500 {
+        csv.push_str(&format!("{id},\"text\nof {id}\"\n"));
+    }
+    let ran = table(&csv, "").run(&["--set", "mini_batch_size=100", "--set", "arguments=[]"]);
+    ran.exits_with(0).says("items         500\n");
+    let ids: Vec<String> = ran
+        .output()
+        .lines()
+        .map(|line| line.split(' ').next().unwrap_or_default().to_owned())
+        .filter(|id| id.parse::<u32>().is_ok())
+        .collect();
+    assert!(ids.iter().map(String::as_str).eq((0..500).map(|id| id.to_string())), "{ran}");
+}
+
+#[test]
+fn types_are_inferred() {
+    let csv = "a,b,c,d,e,f\n1,1.5,true,x,2026-01-02,\n2,,false,,2026-01-03,\n";
+    assert_eq!(rows(csv, ""), ["1,1.5,true,x,<Date32>,-", "2,-,false,-,<Date32>,-"]);
+    assert_snapshot!(typed(csv, ""), @r"
+    1 1.5 True x 2026-01-02 
+    2  False  2026-01-03
+    ");
+}
+
+#[test]
+fn null_values_are_null() {
+    let csv = "a,b\n1,x\nNA,-\n3,NA\n";
+    assert_eq!(rows(csv, ", null_values: [NA, '-']"), ["1,x", "-,-", "3,-"]);
+    // Without, the column is one of texts.
+    assert_eq!(rows(csv, ""), ["1,x", "NA,-", "3,NA"]);
+}
+
+#[test]
+fn a_schema_overrides() {
+    let csv = "a,b\n01,1\n02,2\n";
+    assert_eq!(rows(csv, ""), ["1,1", "2,2"]);
+    assert_eq!(rows(csv, ", schema: {a: string, b: float64}"), ["01,1", "02,2"]);
+    assert_eq!(typed(csv, ", schema: {a: string, b: float64}"), "01 1.0\n02 2.0\n");
+}
+
+#[test]
+fn rows_that_do_not_fit_are_failed_items() {
+    let csv = "id,width\n1,1.5\ntwo,2.5\n3\n4,4.5,more\n5,5.5\n\"six\n\",6.5\n7,7.5\n";
+    let ran =
+        table(csv, ", schema: {id: int64, width: float64}").run(&["--set", "error_threshold=-1"]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "1,1.5\n5,5.5\n7,7.5\n");
+    assert_snapshot!(ran.log("failed_items.csv"), @r#"
+    item,line,attempt,mini_batch,reason
+    /inputs/rows/in.csv,3,1,0,"column 1 'id': ""two"" is no int64"
+    /inputs/rows/in.csv,4,1,0,"1 field, but the table has 2 columns"
+    /inputs/rows/in.csv,5,1,0,"3 fields, but the table has 2 columns"
+    /inputs/rows/in.csv,7,1,0,"column 1 'id': ""six\n"" is no int64"
+    "#);
+    let ran = ran.into_job().run(&["--overwrite"]);
+    ran.exits_with(42);
+    assert_snapshot!(ran.redacted(), @r#"
+    job test: 1 worker
+    Job test failed after [TIME]: 4 items failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+      first cause   column 1 'id': "two" is no int64
+      item          /inputs/rows/in.csv, line 3
+      where         mini-batch 0, process000
+      mini-batches  1
+      items         7, of which 4 failed (see job/logs/failed_items.csv)
+      read next     job/logs/failed_items.csv
+    "#);
+}
+
+#[test]
+fn later_misfits_fail_unless_all_is_read_first() {
+    // More than is looked at without being asked.
+    let mut csv = "id,value\n".to_owned();
+    for id in 0..200_000 {
+        csv.push_str(&format!("{id},{id}\n"));
+    }
+    csv.push_str("200000,text\n");
+    let short = |ran: &Ran| ran.output().lines().count();
+    let ran = table(&csv, "").run(&["--set", "error_threshold=1"]);
+    ran.exits_with(0);
+    assert_eq!(short(&ran), 200_000);
+    assert_snapshot!(ran.log("failed_items.csv"), @r#"
+    item,line,attempt,mini_batch,reason
+    /inputs/rows/in.csv,200002,1,2,"column 2 'value': ""text"" is no int64"
+    "#);
+    let ran = ran.into_job().run(&["--overwrite", "--set", "schema_inference=full"]);
+    ran.exits_with(0);
+    assert_eq!(short(&ran), 200_001);
+    assert!(ran.output().ends_with("200000,text\n"));
+}
+
+#[test]
+fn files_of_one_input_are_one_table_and_never_mixed() {
+    let job = Job::new(&guest("echo_table"))
+        .yaml("inputs: {rows: {path: 'in/*.csv', format: csv}}\nprocess_count_per_node: 1\narguments: [--rows]")
+        .file("in/a.csv", "id,x\n1,1\n2,2\n")
+        .file("in/b.csv", "id,x\n3,3.5\n")
+        // Types are those of all small files together.
+        .file("in/c.csv", "id,x\n")
+        .file("in/d.csv", "")
+        .file("in/e.csv", "id,x\r\n5,\r\n");
+    let plan = job.command(&["plan", "job.yaml"]);
+    plan.exits_with(0);
+    assert_snapshot!(plan.stdout, @r"
+    mini-batch  input      items  where
+             0  rows           2  a.csv, from line 2, 8 bytes
+             1  rows           1  b.csv, from line 2, 6 bytes
+             2  rows           1  e.csv, from line 2, 4 bytes
+    ");
+    assert_snapshot!(plan.redacted(), @r"
+    note: columns of input rows: id int64, x float64
+    note: [DIR]/in/c.csv holds a header and no rows and gives no mini-batch
+    note: [DIR]/in/d.csv is empty and gives no mini-batch
+    3 mini-batches, 4 items
+    ");
+    let ran = plan.into_job().run(&[]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.output(), @r"
+    1,1
+    2,2
+    3,3.5
+    5,-
+    ");
+}
+
+#[test]
+fn a_file_with_other_columns_is_told() {
+    let ran = Job::new(&guest("echo_table"))
+        .yaml("inputs: {rows: {path: in, format: csv}}\nprocess_count_per_node: 1\narguments: [--rows]")
+        .file("in/a.csv", "id,x\n1,1\n")
+        .file("in/b.csv", "x,id\n2,2\n")
+        .run(&[]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.redacted(), @r"
+    job test: 1 worker
+    Job test did not begin: [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of jobs of their own
+    ");
+}
+
+#[test]
+fn tables_without_rows_are_no_error() {
+    for csv in ["", "id,x\n", "id,x", "\u{feff}", "\n\n"] {
+        let ran = table(csv, "").run(&[]);
+        ran.exits_with(0).says("gives no mini-batch\n").says("items         0\n");
+        assert_eq!(ran.output(), "", "{csv:?}");
+    }
+    let ran = table("id,x\n", "").run(&[]);
+    assert_snapshot!(ran.redacted(), @r"
+    job test: 1 worker
+    note: columns of input rows: id string, x string
+    note: [DIR]/in.csv holds a header and no rows and gives no mini-batch
+    Job test completed in [TIME].
+      mini-batches  0
+      items         0
+      output        job/output/parallel_run_step.txt
+    ");
+}
+
+#[test]
+fn a_plan_tells_lines_and_bytes() {
+    let mut csv = "id,x\n".to_owned();
+    for id in 0..1000 {
+        csv.push_str(&format!("{id},\"a\nb\"\n"));
+    }
+    let plan = table(&csv, "").command(&["plan", "job.yaml", "--set", "mini_batch_size=4KB"]);
+    plan.exits_with(0);
+    assert_snapshot!(plan.stdout, @r"
+    mini-batch  input      items  where
+             0  rows         421  in.csv, from line 2, 4100 bytes
+             1  rows         410  in.csv, from line 844, 4100 bytes
+             2  rows         169  in.csv, from line 1664, 1690 bytes
+    ");
+    assert_snapshot!(plan.redacted(), @r"
+    note: columns of input rows: id int64, x string
+    3 mini-batches, 1000 items
+    ");
+}

@@ -1,0 +1,41 @@
+//! The examples, run as they lie in the repository, against what scikit-learn predicted.
+
+use sandmill_tests::{Job, Ran, root};
+use std::fs;
+
+/// Runs an example and compares its rows, whose order is free, with those that are committed.
+#[track_caller]
+fn run(example: &str, rows: usize) -> Ran {
+    let folder = root().join("examples").join(example);
+    let job = folder.join("job.yaml").display().to_string();
+    let ran = Job::empty().command(&["run", &job, "--job-dir", "job"]);
+    ran.exits_with(0);
+    let mut expected = Vec::new();
+    for file in fs::read_dir(folder.join("expected")).expect("the example has expected rows") {
+        let text = fs::read_to_string(file.expect("a folder can be listed").path());
+        expected.extend(text.expect("rows are text").lines().map(str::to_owned));
+    }
+    expected.sort();
+    // Else the comparison could be one of two empty lists.
+    assert_eq!(expected.len(), rows);
+    assert!(ran.sorted_output() == expected, "other rows than the expected ones\n{ran}");
+    ran
+}
+
+#[test]
+fn digit_identification_equals_scikit_learn_for_all_digits() {
+    let ran = run("digit-identification", 1797);
+    ran.says("items         1,797\n");
+    // 1,797 files by 20.
+    ran.says("mini-batches  90\n");
+}
+
+#[test]
+fn iris_equals_scikit_learn_for_all_flowers() {
+    run("iris", 150).says("rows          150\n");
+}
+
+#[test]
+fn word_count_counts_as_wc_does() {
+    run("word-count", 8);
+}

@@ -1,0 +1,82 @@
+//! Disks that are full, or have room for no larger file.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, guest};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A file system of this many kilobytes, for as long as this lives.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// None where file systems cannot be mounted, which only root can.
+    fn mount(at: &Path, kilobytes: usize) -> Option<Self> {
+        fs::create_dir_all(at).unwrap();
+        let size = format!("size={kilobytes}k");
+        let arguments = ["-t", "tmpfs", "-o", &size, "tmpfs"];
+        let mounted = Command::new("mount").args(arguments).arg(at).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self(at.to_owned()));
+        }
+        eprintln!("skipped: no file system can be mounted here");
+        None
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// A job of four files; for the second the guest returns a row of 64 MB.
+fn job() -> Job {
+    let job = Job::new(&guest("hostile_files")).yaml(
+        "inputs: { texts: input }\n\
+         arguments: [--do, huge-rows, --on-batch, '1']\n\
+         mini_batch_size: 1\n\
+         process_count_per_node: 1\n\
+         run_max_try: 1",
+    );
+    (0..4).fold(job, |job, number| job.file(&format!("input/f{number}.txt"), "x"))
+}
+
+#[test]
+fn no_room_for_a_part_file() {
+    let job = job();
+    let Some(_disk) = Disk::mount(&job.path("job"), 4000) else { return };
+    let ran = job.run(&["--set", "error_threshold=-1"]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["f0.txt: 1", "f2.txt: 1", "f3.txt: 1"], "{ran}");
+    assert_snapshot!(ran.told(), @"
+    job test: 1 worker
+    mini-batch 1, attempt 1 ([WORKER]): cannot write rows to the part file [DIR]/job/parts/[WORKER].part: No space left on device (os error 28)
+    Job test completed in [TIME].
+      mini-batches  4, 1 failed
+      items         4, of which 1 failed (see job/logs/failed_items.csv)
+      rows          3
+      output        job/output/parallel_run_step.txt
+    ");
+}
+
+#[test]
+fn no_room_for_the_output_file() {
+    let job = job().yaml("output: results");
+    let Some(disk) = Disk::mount(&job.path("results"), 4000) else { return };
+    let ran = job.run(&["--set", "error_threshold=-1"]);
+    ran.exits_with(42);
+    // How many mini-batches are done by then depends on the machine.
+    let told = ran.told();
+    assert_snapshot!(told.lines().nth(1).unwrap_or_default(), @"Job test failed after [TIME]: cannot copy rows to the output file [DIR]/results/parallel_run_step.txt: No space left on device (os error 28)");
+    // With room again, the job can be run anew.
+    let job = ran.into_job();
+    drop(disk);
+    let ran =
+        job.run(&["--overwrite", "--set", "error_threshold=-1", "--set", "limits.results=1MB"]);
+    ran.exits_with(0);
+    assert_eq!(ran.text("results/parallel_run_step.txt").lines().count(), 3, "{ran}");
+}

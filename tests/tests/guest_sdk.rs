@@ -1,0 +1,145 @@
+//! The SDK in components, and the commands that an author of entry scripts uses first.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot look at its results fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest};
+use std::fs;
+
+/// A job over three files in two folders.
+fn over_files(entry_script: &str) -> Job {
+    Job::new(&guest(entry_script))
+        .yaml("inputs: { files: input }\nprocess_count_per_node: 1")
+        .file("input/a.txt", "")
+        .file("input/b.txt", "xx")
+        .file("input/c/d.txt", "y\n")
+}
+
+/// What the entry script's workers logged, without the time and the level.
+fn logged(ran: &Ran) -> String {
+    let mut text = String::new();
+    for entry in walk(&ran.dir().join("job/logs/user")) {
+        text.push_str(&fs::read_to_string(entry).unwrap());
+    }
+    let words = |line: &str| line.splitn(3, ' ').nth(2).unwrap_or("").trim_start().to_owned();
+    text.lines().map(words).collect::<Vec<_>>().join("\n")
+}
+
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            files.extend(walk(&entry.path()));
+        } else {
+            files.push(entry.path());
+        }
+    }
+    files
+}
+
+#[test]
+fn types_may_be_called_as_the_sdks_own() {
+    let ran = over_files("natural_names").run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt", "b.txt", "d.txt"]);
+}
+
+#[test]
+fn arguments_variables_and_errors_are_told_in_a_component() {
+    let paths = "/inputs/files/none.txt, /inputs/files/c, /inputs/files/a.txt/x, /inputs/files/b.txt, \
+                 /inputs/files/../x, /etc/passwd, /inputs/files/a.txt";
+    let ran = over_files("sdk_answers")
+        .yaml(&format!(
+            "environment_variables: {{ MODE: slow }}\nlimits: {{ read: 1 }}\narguments: [--fast, \
+             --also, {paths}]"
+        ))
+        .run(&[]);
+    ran.exits_with(0);
+    // What lies below no granted folder has a kind of its own with Debian's libc.
+    let logged = logged(&ran).replace("Uncategorized", "NotFound");
+    assert_snapshot!(logged, @r#"
+    fast true None Some("slow")
+    /inputs/files/none.txt|NotFound
+    /inputs/files/c|IsADirectory
+    /inputs/files/a.txt/x|NotADirectory
+    /inputs/files/b.txt|Other
+    /inputs/files/../x|PermissionDenied
+    /etc/passwd|NotFound
+    /inputs/files/a.txt|read
+    "#);
+    assert_eq!(ran.sorted_output()[0], "/inputs/files/a.txt|read");
+}
+
+/// What the contract's comments say of columns.
+#[test]
+fn tables_have_the_types_that_the_contract_names() {
+    let columns = "i,f,s,b,d,t\n1,0.5,x,true,2026-11-21,2026-11-21T10:00:00\n";
+    let ran = Job::new(&guest("echo_table"))
+        .yaml("inputs: { rows: { path: rows.csv, format: csv } }\narguments: [--types]")
+        .file("rows.csv", columns)
+        .run(&[]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.output().trim_end(), @r#"Int64 true; Float64 true; Utf8 true; Boolean true; Date32 true; Timestamp(Microsecond, Some("+00:00")) true"#);
+    let contract = fs::read_to_string(sandmill_tests::root().join("wit/entry.wit")).unwrap();
+    for name in ["Int64", "Float64", "Utf8", "Boolean", "Date32"] {
+        assert!(contract.contains(&format!("`{name}`")), "{name}");
+    }
+    assert!(contract.contains("`Timestamp(Microsecond, \"+00:00\")`"));
+}
+
+#[test]
+fn the_native_test_host_says_what_the_job_says() {
+    for (harm, sentence) in [
+        (
+            "rows-with-line-ends",
+            "row 0 (counted from 0) of the results holds a line break, but a row \
+          is one line of the output: replace the line break, or return a table, whose fields may \
+          hold one",
+        ),
+        (
+            "outcomes-too-few",
+            "run returned 2 outcomes for 3 items: return one outcome for each item, \
+          in the order of the mini-batch",
+        ),
+    ] {
+        let ran = over_files("hostile_files").yaml(&format!("arguments: [--do, {harm}]")).run(&[]);
+        ran.exits_with(42);
+        let report = ran.log("job_result.txt");
+        assert!(format!("{report}{}", ran.stderr).contains(sentence), "{harm}\n{ran}\n{report}");
+    }
+}
+
+#[test]
+fn a_new_entry_script_runs() {
+    // The dependencies are here already, from the other guests.
+    let ran = Job::empty().env("CARGO_NET_OFFLINE", "true").command(&["new", "first"]);
+    ran.exits_with(0);
+    let ran = ran.into_job().spawn(&["run", "first/job.yaml", "--job-dir", "job"]).wait();
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["hello.txt: 2", "second.txt: 11"]);
+}
+
+#[test]
+fn new_says_where_the_sdk_must_be() {
+    let ran = Job::empty().command(&["new", "first", "--sdk", "elsewhere"]);
+    ran.exits_with(2);
+    assert!(!ran.has("first"));
+    assert_snapshot!(ran.redacted(), @"error: --sdk elsewhere: it is not the folder of the sandmill-guest crate, which is called guest-sdk in Sandmill's repository");
+}
+
+#[test]
+fn a_crate_that_exports_nothing_is_no_entry_script() {
+    let manifest = "[package]\nname = \"silent\"\nedition = \"2024\"\n[lib]\ncrate-type = \
+                    [\"cdylib\"]\n[workspace]\n";
+    let ran = Job::empty()
+        .file("Cargo.toml", manifest)
+        .file("src/lib.rs", "pub fn nothing() {}")
+        .command(&["build", "."]);
+    ran.exits_with(2);
+    assert_eq!(ran.stdout, "");
+    // Where Debian's toolchain builds it, it is a core module, and not even that is right with it.
+    if !ran.stderr.contains("is a core module without WIT metadata") {
+        ran.says("the component exports nothing. An entry script exports");
+        ran.says("Does the crate say `sandmill_guest::export!(TYPE)`, once?");
+    }
+}

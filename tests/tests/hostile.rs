@@ -1,0 +1,246 @@
+//! Guests that misbehave in `run`: each costs its own mini-batch and nothing else, and the message
+//! says what it did.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest, redact};
+use std::fs;
+
+/// The rows of the mini-batches that nobody harmed.
+const GOOD: [&str; 4] = ["f0.txt: 0", "f1.txt: 1", "f4.txt: 4", "f5.txt: 5"];
+
+/// A job of three mini-batches of two files, whose guest misbehaves in the second.
+fn job(what: &str) -> Job {
+    let mut job = Job::new(&guest("hostile_files")).yaml(&format!(
+        "inputs: {{ texts: input }}\n\
+         arguments: [--do, {what}, --on-batch, '1']\n\
+         mini_batch_size: 2\n\
+         process_count_per_node: 2\n\
+         run_max_try: 2"
+    ));
+    for size in 0..6 {
+        job = job.file(&format!("input/f{size}.txt"), "x".repeat(size));
+    }
+    job
+}
+
+/// Runs it with all failures allowed and more settings, and returns the message, having checked
+/// that it is told wherever people look, and that all other rows are there.
+fn costs_its_mini_batch(what: &str, settings: &str) -> String {
+    let ran = job(what).yaml("error_threshold: -1").yaml(settings).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), GOOD, "{ran}");
+    assert_eq!(ran.attempts("RUN_EXCEPTION"), ["1, 1", "1, 2"], "{ran}");
+    assert_eq!(ran.attempts("RUN_DONE"), ["0, 1", "2, 1"], "{ran}");
+    let second = ran.stderr.lines().find_map(|line| line.strip_prefix("mini-batch 1, attempt 2 ("));
+    let Some((_, message)) = second.and_then(|line| line.split_once("): ")) else {
+        panic!("no message\n{ran}");
+    };
+    let start: String = message.chars().take(60).collect();
+    let failed = ran.log("failed_items.csv");
+    assert_eq!(failed.lines().count(), 2, "{failed}");
+    assert!(failed.contains("/inputs/texts/f2.txt and 1 more,,2,1,"), "{failed}");
+    for file in ["failed_items.csv", "user/error.txt", "sys/job_report/processed_mini-batches.csv"]
+    {
+        assert!(ran.log(file).contains(&start), "{file} does not say: {start}\n{ran}");
+    }
+    assert!(errors(&ran).contains(&start), "{ran}");
+    redact(message, ran.dir())
+}
+
+/// The files of single failures, together.
+fn errors(ran: &Ran) -> String {
+    let folder = ran.dir().join("job/logs/user/error/0");
+    let files = fs::read_dir(folder).unwrap();
+    files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
+}
+
+/// A line for each of several ways to misbehave: its name and the message.
+fn messages(cases: &[(&str, &str)]) -> String {
+    let line = |(what, settings): &(&str, &str)| {
+        let message = costs_its_mini_batch(what, settings);
+        format!("{what}: {message}\n")
+    };
+    cases.iter().map(line).collect()
+}
+
+#[test]
+fn guests_that_break_off() {
+    let all = ["panic", "error", "trap", "abort", "exit-0", "exit-3", "out-of-bounds", "recurse"];
+    let told = messages(&all.map(|what| (what, "")));
+    assert_snapshot!(told, @"
+    panic: the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
+    error: this guest fails, as asked
+    trap: the entry script trapped in run: wasm `unreachable` instruction executed (it aborted itself)
+    abort: the entry script trapped in run: wasm `unreachable` instruction executed (it aborted itself)
+    exit-0: the entry script ended itself in run, with exit code 0: return an error instead
+    exit-3: the entry script ended itself in run, with an exit code other than 0: return an error instead
+    out-of-bounds: the entry script trapped in run: out of bounds memory access (a pointer gone wrong, or calls nested too deeply)
+    recurse: the entry script trapped in run: out of bounds memory access (a pointer gone wrong, or calls nested too deeply)
+    ");
+}
+
+#[test]
+fn guests_whose_results_cannot_be_right() {
+    let all = ["outcomes-too-few", "outcomes-too-many", "rows-with-line-ends"];
+    let told = messages(&all.map(|what| (what, "")));
+    assert_snapshot!(told, @"
+    outcomes-too-few: run returned 1 outcome for 2 items: return one outcome for each item, in the order of the mini-batch
+    outcomes-too-many: run returned 7 outcomes for 2 items: return one outcome for each item, in the order of the mini-batch
+    rows-with-line-ends: row 0 (counted from 0) of the results holds a line break, but a row is one line of the output: replace the line break, or return a table, whose fields may hold one
+    ");
+}
+
+#[test]
+fn guests_that_want_too_much() {
+    let told = messages(&[
+        ("huge-rows", "limits: { results: 1 MB }"),
+        ("many-rows", "limits: { memory: 16 MB }"),
+        ("allocate", "limits: { memory: 16 MB }"),
+        ("loop", "limits: { fuel: 1000000 }"),
+    ]);
+    assert_snapshot!(told, @"
+    huge-rows: run returned rows of 128.0 MB, and limits.results allows 1 MB. Raise it, or make mini_batch_size smaller
+    many-rows: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+    allocate: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+    loop: the entry script used up its fuel in run: limits.fuel allows 1000000 for one call. Raise it, or look for a loop that does not end
+    ");
+}
+
+#[test]
+fn a_huge_error_is_cut() {
+    let message = costs_its_mini_batch("huge-error", "");
+    assert!(message.starts_with("eeee") && message.ends_with(" ..."), "{message}");
+    assert!(message.len() < 400, "{} bytes at the terminal", message.len());
+    let ran = job("huge-error").run(&[]);
+    ran.exits_with(42);
+    let size = |path: &str| fs::metadata(ran.dir().join(path)).unwrap().len();
+    assert!(errors(&ran).len() < 100_000, "{ran}");
+    assert!(size("job/logs/sys/events.jsonl") < 200_000, "{ran}");
+}
+
+/// A count that is not the number of items is no failed attempt.
+#[test]
+fn fewer_or_more_rows_than_items() {
+    let ran = job("return-nothing").yaml("error_threshold: 2").run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), GOOD);
+    assert_snapshot!(ran.told(), @"
+    job test: 2 workers
+    Job test completed in [TIME].
+      mini-batches  3
+      items         6, of which 2 failed (see job/logs/failed_items.csv)
+      rows          4
+      output        job/output/parallel_run_step.txt
+    ");
+    assert_snapshot!(ran.log("failed_items.csv"), @r#"
+    item,line,attempt,mini_batch,reason
+    /inputs/texts/f2.txt and 1 more,,1,1,"run returned fewer rows than items, so that 2 items of this mini-batch failed; which, is not known"
+    "#);
+
+    let ran = job("return-too-few").yaml("error_threshold: 1").run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output().len(), 5);
+    assert_snapshot!(ran.log("failed_items.csv"), @r#"
+    item,line,attempt,mini_batch,reason
+    /inputs/texts/f2.txt and 1 more,,1,1,"run returned fewer rows than items, so that 1 item of this mini-batch failed; which, is not known"
+    "#);
+
+    let ran = job("return-too-many").run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output().len(), 4 + 7);
+    assert_snapshot!(ran.told(), @"
+    job test: 2 workers
+    note: mini-batch 1 returned 5 more rows than it has items; the rows are kept, and items are never counted above their number (told once per job)
+    Job test completed in [TIME].
+      mini-batches  3
+      items         6
+      rows          11
+      output        job/output/parallel_run_step.txt
+    ");
+}
+
+#[test]
+fn nothing_is_ignored_unasked() {
+    // One worker and the last mini-batch, so that all others are done before the job ends.
+    let last = |what| {
+        let arguments = format!("arguments=[--do, {what}, --on-batch, '2']");
+        job(what).run(&["--process-count", "1", "--set", &arguments])
+    };
+    let ran = last("panic");
+    ran.exits_with(42);
+    assert_snapshot!(ran.told(), @"
+    job test: 1 worker
+    mini-batch 2, attempt 1 ([WORKER]), will be tried again: the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
+    mini-batch 2, attempt 2 ([WORKER]): the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
+    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+      first cause   the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
+      where         mini-batch 2, [WORKER]
+      mini-batches  3, 1 failed
+      items         6, of which 2 failed (see job/logs/failed_items.csv)
+      read next     job/logs/user/error/0/[WORKER].txt
+    ");
+    // The same ends in a file, for whoever has no terminal.
+    let result = ran.log("job_result.txt");
+    assert!(ran.stderr.ends_with(&result), "{result}\n{ran}");
+    let errors = errors(&ran);
+    for words in ["stack of the entry script", "test_guests::harm::harm\n", "stderr of the entry"] {
+        assert!(errors.contains(words), "{words}\n{errors}");
+    }
+
+    let ran = last("return-nothing");
+    ran.exits_with(42);
+    assert_snapshot!(ran.told(), @"
+    job test: 1 worker
+    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+      first cause   run returned 0 rows for 2 items
+      where         mini-batch 2, [WORKER]
+      mini-batches  3
+      items         6, of which 2 failed (see job/logs/failed_items.csv)
+      read next     job/logs/user/error/0/[WORKER].txt
+    ");
+}
+
+#[test]
+fn a_second_attempt_may_succeed() {
+    for what in ["panic", "exit-3", "error", "outcomes-too-few"] {
+        let ran = job(what).yaml("limits: {}").run(&[
+            "--set",
+            &format!("arguments=[--do, {what}, --on-batch, '1', --on-attempt, '1']"),
+        ]);
+        ran.exits_with(0).says("will be tried again");
+        assert_eq!(ran.sorted_output().len(), 6, "{ran}");
+        assert_eq!(ran.attempts("RUN_EXCEPTION"), ["1, 1"], "{ran}");
+        assert_eq!(ran.attempts("RUN_DONE"), ["0, 1", "1, 2", "2, 1"], "{ran}");
+    }
+}
+
+/// One worker, so that those that are killed have to be replaced before the rest can be done.
+#[test]
+fn a_call_without_end_costs_its_worker() {
+    for what in ["loop", "sleep"] {
+        let ran = job(what)
+            .yaml("run_invocation_timeout: 1\nerror_threshold: 2")
+            .run(&["--process-count", "1"]);
+        ran.exits_with(0);
+        assert_eq!(ran.sorted_output(), GOOD, "{ran}");
+        assert_eq!(ran.attempts("RUN_TIMEOUT"), ["1, 1", "1, 2"], "{ran}");
+        assert_eq!(ran.attempts("RUN_DONE"), ["0, 1", "2, 1"], "{ran}");
+        assert_eq!(ran.attempts("process000"), ["0, 1", "1, 1"], "{ran}");
+        assert_eq!(ran.attempts("process001"), ["1, 2", "2, 1"], "{ran}");
+        if what == "loop" {
+            assert_snapshot!(ran.told(), @"
+            job test: 1 worker
+            mini-batch 1, attempt 1 ([WORKER]), will be tried again: run took longer than run_invocation_timeout (1 s); the worker was killed
+            mini-batch 1, attempt 2 ([WORKER]): run took longer than run_invocation_timeout (1 s); the worker was killed
+            Job test completed in [TIME].
+              mini-batches  3, 1 failed
+              items         6, of which 2 failed (see job/logs/failed_items.csv)
+              rows          4
+              output        job/output/parallel_run_step.txt
+            ");
+        }
+    }
+}

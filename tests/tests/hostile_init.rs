@@ -1,0 +1,115 @@
+//! Guests that misbehave in `init` and `shutdown`.
+
+#![cfg(unix)]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, guest};
+
+/// A job of three files, one in each mini-batch.
+fn job(arguments: &str) -> Job {
+    Job::new(&guest("hostile_init"))
+        .yaml(&format!(
+            "inputs: {{ texts: input }}\n\
+             arguments: [{arguments}]\n\
+             mini_batch_size: 1\n\
+             process_count_per_node: 1"
+        ))
+        .file("input/a.txt", "1")
+        .file("input/b.txt", "22")
+        .file("input/c.txt", "333")
+}
+
+const ROWS: [&str; 3] = ["a.txt: 1", "b.txt: 2", "c.txt: 3"];
+
+#[test]
+fn an_init_that_always_fails_ends_the_job() {
+    let ran = job("--do, panic").run(&[]);
+    ran.exits_with(42);
+    assert_snapshot!(ran.told(), @"
+    job test: 1 worker
+    [WORKER] could not start: the entry script panicked in init at src/harm.rs:[LINE]: this guest panics, as asked
+    [WORKER] could not start: the entry script panicked in init at src/harm.rs:[LINE]: this guest panics, as asked
+    [WORKER] could not start: the entry script panicked in init at src/harm.rs:[LINE]: this guest panics, as asked
+    Job test failed after [TIME]: init failed 3 times in a row, on every worker that was started: the entry script panicked in init at src/harm.rs:[LINE]: this guest panics, as asked
+      first cause   the entry script panicked in init at src/harm.rs:[LINE]: this guest panics, as asked
+      where         [WORKER]
+      mini-batches  0 of 3
+      items         0
+      read next     job/logs/user/error/0/[WORKER].txt
+    ");
+    let mut told = String::new();
+    for (what, settings) in [
+        ("error", ""),
+        ("trap", ""),
+        ("exit-0", ""),
+        ("exit-3", ""),
+        ("out-of-bounds", ""),
+        ("allocate", "limits: { memory: 16 MB }"),
+        ("loop", "limits: { fuel: 100000 }"),
+    ] {
+        let ran = job(&format!("--do, {what}")).yaml(settings).run(&[]);
+        ran.exits_with(42);
+        assert_eq!(ran.output(), "", "{ran}");
+        let text = ran.told();
+        let first = text.lines().find_map(|line| line.strip_prefix("  first cause   "));
+        told += &format!("{what}: {}\n", first.unwrap_or("nothing"));
+    }
+    assert_snapshot!(told, @"
+    error: this guest fails, as asked
+    trap: the entry script trapped in init: wasm `unreachable` instruction executed (it aborted itself)
+    exit-0: the entry script ended itself in init, with exit code 0: return an error instead
+    exit-3: the entry script ended itself in init, with an exit code other than 0: return an error instead
+    out-of-bounds: the entry script trapped in init: out of bounds memory access (a pointer gone wrong, or calls nested too deeply)
+    allocate: the entry script ran out of memory in init: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+    loop: the entry script used up its fuel in init: limits.fuel allows 100000 for one call. Raise it, or look for a loop that does not end
+    ");
+}
+
+#[test]
+fn too_little_memory_to_start() {
+    let ran = job("--do, nothing").yaml("limits: { memory: 64 KB }").run(&[]);
+    ran.exits_with(42);
+    assert_snapshot!(ran.told(), @"
+    job test: 1 worker
+    [WORKER] could not start: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+    [WORKER] could not start: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+    [WORKER] could not start: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+    Job test failed after [TIME]: init failed 3 times in a row, on every worker that was started: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+      first cause   the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+      where         [WORKER]
+      mini-batches  0 of 3
+      items         0
+      read next     job/logs/user/error/0/[WORKER].txt
+    ");
+}
+
+#[test]
+fn one_worker_that_cannot_start_is_replaced() {
+    for what in ["panic", "exit-3", "error"] {
+        let ran = job(&format!("--do, {what}, --on-agent, process000")).run(&[]);
+        ran.exits_with(0).says("process000 could not start: ");
+        assert_eq!(ran.sorted_output(), ROWS, "{ran}");
+        assert!(ran.attempts("process000").is_empty(), "{ran}");
+    }
+}
+
+/// All rows are committed by then: the job is completed, and what went wrong is told.
+#[test]
+fn a_shutdown_that_fails_is_told() {
+    let mut told = String::new();
+    for what in ["panic", "exit-3", "trap", "loop"] {
+        let ran =
+            job(&format!("--do, {what}, --in-shutdown")).yaml("run_invocation_timeout: 1").run(&[]);
+        ran.exits_with(0);
+        assert_eq!(ran.sorted_output(), ROWS, "{ran}");
+        let text = ran.told();
+        let note = text.lines().find_map(|line| line.strip_prefix("note: "));
+        told += &format!("{what}: {}\n", note.unwrap_or("nothing"));
+    }
+    assert_snapshot!(told, @"
+    panic: [WORKER] said at its end: shutdown failed: the entry script panicked in shutdown at src/harm.rs:[LINE]: this guest panics, as asked
+    exit-3: [WORKER] said at its end: shutdown failed: the entry script ended itself in shutdown, with an exit code other than 0: return an error instead
+    trap: [WORKER] said at its end: shutdown failed: the entry script trapped in shutdown: wasm `unreachable` instruction executed (it aborted itself)
+    loop: [WORKER]: shutdown took longer than run_invocation_timeout (1 s); the worker was killed
+    ");
+}

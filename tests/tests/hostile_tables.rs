@@ -1,0 +1,92 @@
+//! Guests that misbehave with tables: invalid Arrow above all.
+
+#![cfg(unix)]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, guest};
+
+/// Two CSV files, which make two mini-batches.
+fn job(name: &str, arguments: &str) -> Job {
+    Job::new(&guest(name))
+        .yaml(&format!(
+            "inputs: {{ rows: {{ path: input, format: csv }} }}\n\
+             arguments: [{arguments}]\n\
+             process_count_per_node: 2\n\
+             run_max_try: 1"
+        ))
+        .file("input/a.csv", "id,x\n1,0.5\n2,1.5\n3,2.5\n")
+        .file("input/b.csv", "id,x\n4,3.5\n5,4.5\n")
+}
+
+#[test]
+fn what_is_no_arrow_stream() {
+    let mut told = String::new();
+    for what in ["nothing", "garbage", "cut", "flipped", "huge-length"] {
+        let ran = job("bad_arrow", &format!("--do, {what}")).run(&[]);
+        ran.exits_with(42);
+        assert_eq!(ran.output(), "", "{ran}");
+        let text = ran.told();
+        let first = text.lines().find_map(|line| line.strip_prefix("  first cause   "));
+        told += &format!("{what}: {}\n", first.unwrap_or("nothing"));
+    }
+    assert_snapshot!(told, @"
+    nothing: run returned a table that is no valid Arrow IPC stream: it holds no schema (it has 0 bytes)
+    garbage: run returned a table that is no valid Arrow IPC stream: it ends without an end-of-stream mark (it has 52 bytes)
+    cut: run returned a table that is no valid Arrow IPC stream: it ends without an end-of-stream mark (it has 292 bytes)
+    flipped: run returned a table that is no valid Arrow IPC stream: Unable to get root as message: Unaligned
+    huge-length: run returned a table that is no valid Arrow IPC stream: it ends without an end-of-stream mark (it has 8 bytes)
+    ");
+}
+
+#[test]
+fn the_other_tables_are_kept() {
+    let mut told = String::new();
+    for what in ["panic", "exit-3", "return-nothing", "outcomes-too-few"] {
+        let ran = job("hostile_table", &format!("--do, {what}, --on-batch, '1'"))
+            .yaml("error_threshold: -1")
+            .run(&[]);
+        ran.exits_with(0);
+        assert_eq!(ran.sorted_output(), ["1 0.5", "2 1.5", "3 2.5"], "{ran}");
+        let failed = ran.log("failed_items.csv");
+        told += &format!("{what}: {}\n", failed.lines().nth(1).unwrap_or_default());
+    }
+    let told = sandmill_tests::redact(&told, sandmill_tests::root());
+    assert_snapshot!(told, @r#"
+    panic: "/inputs/rows/b.csv, 2 records from line 2",,1,1,"the whole mini-batch (2 items): the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked"
+    exit-3: "/inputs/rows/b.csv, 2 records from line 2",,1,1,"the whole mini-batch (2 items): the entry script ended itself in run, with an exit code other than 0: return an error instead"
+    return-nothing: "/inputs/rows/b.csv, 2 records from line 2",,1,1,"run returned fewer rows than items, so that 2 items of this mini-batch failed; which, is not known"
+    outcomes-too-few: "/inputs/rows/b.csv, 2 records from line 2",,1,1,"the whole mini-batch (2 items): run returned 1 outcome for 2 items: return one outcome for each item, in the order of the mini-batch"
+    "#);
+}
+
+#[test]
+fn a_guest_of_the_other_kind() {
+    let ran = job("echo_files", "").run(&["--set", "inputs.rows.path=input/a.csv"]);
+    ran.exits_with(42);
+    assert_snapshot!(ran.told(), @"
+    job test: 2 workers
+    note: columns of input rows: id int64, x float64
+    mini-batch 0, attempt 1 ([WORKER]): this entry script takes files (`type Input = Files`), but the mini-batch is a table: leave the inputs' `format` out, or set `type Input = Table`
+    Job test failed after [TIME]: 3 items failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+      first cause   this entry script takes files (`type Input = Files`), but the mini-batch is a table: leave the inputs' `format` out, or set `type Input = Table`
+      where         mini-batch 0, [WORKER]
+      mini-batches  1, 1 failed
+      items         3, of which 3 failed (see job/logs/failed_items.csv)
+      read next     job/logs/user/error/0/[WORKER].txt
+    ");
+    let ran = Job::new(&guest("echo_table"))
+        .yaml("inputs: { texts: input }\nrun_max_try: 1\nprocess_count_per_node: 1")
+        .file("input/a.txt", "text")
+        .run(&[]);
+    ran.exits_with(42);
+    assert_snapshot!(ran.told(), @"
+    job test: 1 worker
+    mini-batch 0, attempt 1 ([WORKER]): this entry script takes a table (`type Input = Table`), but the mini-batch is files: give the job's inputs `format: csv`, or set `type Input = Files`
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+      first cause   this entry script takes a table (`type Input = Table`), but the mini-batch is files: give the job's inputs `format: csv`, or set `type Input = Files`
+      where         mini-batch 0, [WORKER]
+      mini-batches  1, 1 failed
+      items         1, of which 1 failed (see job/logs/failed_items.csv)
+      read next     job/logs/user/error/0/[WORKER].txt
+    ");
+}

@@ -1,0 +1,288 @@
+//! The job directory: whose it is, what a second run does to it, and what it tells afterwards.
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, Running, guest};
+use std::fs;
+
+fn texts(entry_script: &str) -> Job {
+    Job::new(&guest(entry_script))
+        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
+        .file("in/a.txt", "1")
+        .file("in/b.txt", "22")
+        .file("in/c.txt", "333")
+}
+
+/// A job whose second mini-batch hangs in its first attempt.
+fn hangs() -> Job {
+    texts("hostile_files").yaml("arguments: [--do, sleep, --on-batch, 1, --on-attempt, 1]")
+}
+
+/// Ctrl-C as soon as the first mini-batch is committed, while the second hangs.
+fn interrupted(running: &mut Running) {
+    running.until("the first mini-batch is committed", |running| {
+        fs::read_to_string(running.dir().join("job/output/parallel_run_step.txt"))
+            .is_ok_and(|output| output == "a.txt: 1\n")
+    });
+    running.interrupt();
+}
+
+#[test]
+fn a_finished_job_is_touched_only_with_overwrite() {
+    let first = texts("echo_files").run(&[]);
+    first.exits_with(0);
+    let (output, state) = (first.output(), first.text("job/job.json"));
+    let second = first.into_job().file("in/d.txt", "4444").run(&[]);
+    second.exits_with(2);
+    assert_snapshot!(second.redacted(), @"error: job 'test' is finished in [DIR]/job: use --overwrite to run it again, or --job-dir for another place");
+    assert_eq!((second.output(), second.text("job/job.json")), (output.clone(), state));
+    let third = second.into_job().run(&["--overwrite"]);
+    third.exits_with(0);
+    assert_eq!(third.output(), format!("{output}d.txt: 4\n"));
+    let fourth = third.into_job().run(&["--overwrite"]);
+    assert_eq!(fourth.exits_with(0).output(), format!("{output}d.txt: 4\n"));
+}
+
+#[test]
+fn an_unfinished_job_is_pointed_to_resume() {
+    let failed = texts("hostile_files")
+        .yaml("arguments: [--do, error, --on-batch, 1]\nrun_max_try: 1")
+        .run(&[]);
+    failed.exits_with(42);
+    let again = failed.into_job().run(&[]);
+    again.exits_with(2);
+    assert_snapshot!(again.redacted(), @"error: job 'test' in [DIR]/job failed before it was finished: `sandmill resume` is to take it up again (not in this version yet); use --overwrite to run it anew, or --job-dir for another place");
+    let anew = again.into_job().run(&["--overwrite", "--set", "error_threshold=1"]);
+    anew.exits_with(0);
+    assert_eq!(anew.output(), "a.txt: 1\nc.txt: 3\n");
+}
+
+#[test]
+fn other_folders_are_refused() {
+    let first = texts("echo_files").run(&[]);
+    let other = first.into_job().run(&["--set", "name=other", "--overwrite"]);
+    other.exits_with(2);
+    assert_snapshot!(other.redacted(), @"error: [DIR]/job is the directory of job 'test', not of 'other': name another place with --job-dir");
+    assert_eq!(other.output().lines().count(), 3, "the first job's output is untouched");
+
+    let foreign = texts("echo_files").file("job/thesis.txt", "mine").run(&["--overwrite"]);
+    foreign.exits_with(2);
+    assert_snapshot!(foreign.redacted(), @"error: [DIR]/job is no job directory (it holds 'thesis.txt' but no job.json): name an empty or new folder with --job-dir");
+    assert_eq!(foreign.text("job/thesis.txt"), "mine");
+}
+
+#[test]
+fn the_output_of_another_job_is_refused() {
+    let first = texts("echo_files").yaml("output: results").run(&[]);
+    first.exits_with(0);
+    let rows = first.text("results/parallel_run_step.txt");
+    let arguments = ["run", "job.yaml", "--set", "name=other", "--overwrite"];
+    let second = first.into_job().command(&arguments);
+    second.exits_with(2);
+    assert_snapshot!(second.redacted(), @"error: the output folder [DIR]/results is not empty (it holds 'parallel_run_step.txt'): it may be another job's output; name an empty or new folder for `output`");
+    assert_eq!(second.text("results/parallel_run_step.txt"), rows);
+}
+
+#[test]
+fn a_job_never_reads_what_it_writes() {
+    let refused = |settings: &[&str]| {
+        let job = texts("echo_files").file("results/a.txt", "");
+        let mut arguments = vec!["run", "job.yaml"];
+        for setting in settings {
+            arguments.extend(["--set", setting]);
+        }
+        let ran = job.command(&arguments);
+        ran.exits_with(2).says("are in each other's way");
+        assert!(!ran.has("jobs"), "{ran}");
+        ran.redacted()
+    };
+    assert_snapshot!(refused(&["inputs.texts.path=."]), @"error: input 'texts' and the job directory [DIR]/jobs/test are in each other's way, as the job would read what it writes: name another place with --job-dir, or narrow the input (e.g. data/*.png)");
+    assert_snapshot!(refused(&["inputs.texts.path=in", "output=in/out"]), @"error: input 'texts' and the output folder [DIR]/in/out are in each other's way, as the job would read what it writes: name another folder for `output`");
+    refused(&["inputs.texts.path=**/*.txt"]);
+    refused(&["inputs.texts.path=j*/test/*.txt"]);
+    refused(&["inputs.texts.path=results/a.txt", "output=results"]);
+    // These find nothing in jobs/test.
+    for glob in ["*.yaml", "i*/*.txt", "in/**"] {
+        let set = format!("inputs.texts.path={glob}");
+        texts("echo_files").command(&["run", "job.yaml", "--set", &set]).exits_with(0);
+    }
+}
+
+#[test]
+fn an_input_in_the_job_directory_is_not_removed() {
+    let first = texts("echo_files").run(&[]);
+    first.exits_with(0);
+    let again = first.into_job().run(&["--overwrite", "--set", "inputs.texts.path=job/output"]);
+    again.exits_with(2).says("are in each other's way");
+    assert_eq!(again.output().lines().count(), 3);
+}
+
+#[test]
+fn a_running_job_is_let_alone() {
+    let mut running = hangs().start(&[]);
+    running.until("the job has begun", |running| running.dir().join("job/job.json").exists());
+    let yaml = running.dir().join("job.yaml").display().to_string();
+    let place = running.dir().join("job").display().to_string();
+    let ran = Job::empty().command(&["run", &yaml, "--job-dir", &place, "--overwrite"]);
+    ran.exits_with(2).says("is running in").says("wait for it to end");
+}
+
+#[test]
+fn ctrl_c_finishes_what_runs_and_begins_nothing() {
+    let job = texts("hostile_files").yaml("arguments: [--do, pause, --on-batch, 1]");
+    let mut running = job.start(&[]);
+    interrupted(&mut running);
+    let ran = running.wait();
+    ran.exits_with(130);
+    assert_eq!(ran.output(), "a.txt: 1\nb.txt: 2\n");
+    assert_snapshot!(ran.redacted(), @r"
+    job test: 1 worker
+    Ctrl-C: running mini-batches are finished, no new ones begin; once more stops at once
+    stopping: Ctrl-C
+    Job test was cancelled after [TIME]: Ctrl-C
+      mini-batches  2 of 3
+      items         2
+      kept          2 rows, in job/output/parallel_run_step.txt
+    ");
+    let again = ran.into_job().run(&[]);
+    again.exits_with(2).says("was cancelled before it was finished");
+}
+
+#[test]
+fn what_fails_after_ctrl_c_is_not_tried_again() {
+    let mut running = hangs().start(&["--set", "run_invocation_timeout=1"]);
+    interrupted(&mut running);
+    let ran = running.wait();
+    ran.exits_with(130);
+    assert_eq!(ran.output(), "a.txt: 1\n");
+    let attempts = ran.log("sys/job_report/processed_mini-batches.csv");
+    assert_eq!(attempts.lines().count(), 1 + 2, "{attempts}");
+    assert!(attempts.contains("RUN_TIMEOUT"), "{attempts}");
+}
+
+#[test]
+fn a_second_ctrl_c_stops_at_once() {
+    let mut running = hangs().start(&[]);
+    interrupted(&mut running);
+    running.until("the first Ctrl-C was heard", |running| {
+        running.stderr_so_far().contains("once more stops at once")
+    });
+    running.interrupt();
+    let ran = running.wait();
+    ran.exits_with(130);
+    // The time-out of 60 s would have ended it as well.
+    assert!(ran.took.as_secs() < 20, "{ran}");
+    assert_eq!(ran.output(), "a.txt: 1\n");
+    assert_snapshot!(ran.redacted(), @r"
+    job test: 1 worker
+    Ctrl-C: running mini-batches are finished, no new ones begin; once more stops at once
+    Ctrl-C: stopping at once; what is committed is kept
+    Job test was cancelled after [TIME]: Ctrl-C
+      mini-batches  1 of 3
+      items         1
+      kept          1 row, in job/output/parallel_run_step.txt
+    ");
+}
+
+#[test]
+fn what_fails_once_is_tried_again() {
+    let ran = texts("hostile_files").yaml("arguments: [--do, error, --on-attempt, 1]").run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3"]);
+    assert_snapshot!(ran.redacted(), @r"
+    job test: 1 worker
+    mini-batch 0, attempt 1 (process000), will be tried again: this guest fails, as asked
+    mini-batch 1, attempt 1 (process000), will be tried again: this guest fails, as asked
+    mini-batch 2, attempt 1 (process000), will be tried again: this guest fails, as asked
+    Job test completed in [TIME].
+      mini-batches  3
+      items         3
+      rows          3
+      output        job/output/parallel_run_step.txt
+    ");
+    assert_snapshot!(ran.log("job_result.txt").lines().skip(1).collect::<Vec<_>>().join("\n"), @r"
+    mini-batches  3
+    items         3
+    rows          3
+    output        job/output/parallel_run_step.txt
+    ");
+    assert_snapshot!(attempts(&ran), @r#"
+    Mini-batch Id,Picked Count,Process,Node Id,Process Start Time,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error Message,Mini-batch Detail
+    0,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""location"":""/inputs/texts/a.txt""}"
+    1,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""location"":""/inputs/texts/b.txt""}"
+    2,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""location"":""/inputs/texts/c.txt""}"
+    0,2,process000,0,1,1,0,RUN_DONE,,,"{""location"":""/inputs/texts/a.txt"",""rows"":1}"
+    1,2,process000,0,1,1,0,RUN_DONE,,,"{""location"":""/inputs/texts/b.txt"",""rows"":1}"
+    2,2,process000,0,1,1,0,RUN_DONE,,,"{""location"":""/inputs/texts/c.txt"",""rows"":1}"
+    "#);
+    assert_snapshot!(ran.log("user/error.txt"), @r"
+    3 times: script_error: this guest fails, as asked
+      first in mini-batch 0, attempt 1 (/inputs/texts/a.txt), process000
+    Each failure in full: logs/user/error/<node>/<worker>.txt
+    ");
+}
+
+/// The report of attempts, without its times.
+fn attempts(ran: &Ran) -> String {
+    let report = ran.log("sys/job_report/processed_mini-batches.csv");
+    let shown = |line: &str| {
+        let cells: Vec<&str> = line.splitn(12, ',').collect();
+        assert_eq!(cells.len(), 12, "{line}");
+        [&cells[..4], &cells[5..8], &cells[11..]].concat().join(",")
+    };
+    let header = report.lines().next().unwrap_or_default().to_owned();
+    [header].into_iter().chain(report.lines().skip(1).map(shown)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn failures_are_not_ignored_unasked() {
+    let job =
+        texts("hostile_files").yaml("arguments: [--do, error, --on-batch, 1]\nrun_max_try: 2");
+    let ran = job.run(&[]);
+    ran.exits_with(42);
+    assert_snapshot!(ran.redacted(), @r"
+    job test: 1 worker
+    mini-batch 1, attempt 1 (process000), will be tried again: this guest fails, as asked
+    mini-batch 1, attempt 2 (process000): this guest fails, as asked
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+      first cause   this guest fails, as asked
+      where         mini-batch 1, process000
+      mini-batches  3, 1 failed
+      items         3, of which 1 failed (see job/logs/failed_items.csv)
+      read next     job/logs/user/error/0/process000.txt
+    ");
+    let ran = ran.into_job().run(&["--overwrite", "--set", "error_threshold=1"]);
+    ran.exits_with(0).says("3, of which 1 failed");
+    assert_eq!(ran.output(), "a.txt: 1\nc.txt: 3\n");
+    let ran = ran.into_job().run(&[
+        "--overwrite",
+        "--set",
+        "arguments=[--do, error]",
+        "--set",
+        "error_threshold=2",
+    ]);
+    ran.exits_with(42);
+    // All are ignored, yet nothing is left to write.
+    let ran = ran.into_job().run(&[
+        "--overwrite",
+        "--set",
+        "arguments=[--do, error]",
+        "--set",
+        "error_threshold=-1",
+    ]);
+    ran.exits_with(42);
+    assert_snapshot!(ran.redacted(), @r"
+    job test: 1 worker
+    mini-batch 0, attempt 1 (process000), will be tried again: this guest fails, as asked
+    mini-batch 1, attempt 1 (process000), will be tried again: this guest fails, as asked
+    mini-batch 2, attempt 1 (process000), will be tried again: this guest fails, as asked
+    mini-batch 0, attempt 2 (process000): this guest fails, as asked
+    mini-batch 1, attempt 2 (process000): this guest fails, as asked
+    more failures follow; the log tree has all
+    Job test failed after [TIME]: no item succeeded, so there is nothing to write
+      first cause   this guest fails, as asked
+      where         mini-batch 0, process000
+      mini-batches  3, 3 failed
+      items         3, of which 3 failed (see job/logs/failed_items.csv)
+      read next     job/logs/user/error/0/process000.txt
+    ");
+}

@@ -1,0 +1,173 @@
+//! Processes killed from outside, in the middle of a job: no row is lost, none is twice, and no
+//! process is left behind.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use rustix::process::{Pid, Signal, kill_process};
+use sandmill_tests::{Job, Running, guest};
+use std::collections::BTreeSet;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A job of files, one in each mini-batch, whose guest never returns from the first attempt at
+/// mini-batch 5: whoever has it can be found and killed there.
+fn stuck_job() -> Job {
+    let mut job = Job::new(&guest("hostile_files")).yaml(
+        "inputs: { texts: input }\n\
+         arguments: [--do, loop, --on-batch, '5', --on-attempt, '1']\n\
+         mini_batch_size: 1\n\
+         process_count_per_node: 2",
+    );
+    for number in 10..40 {
+        job = job.file(&format!("input/{number}.txt"), "x");
+    }
+    job
+}
+
+/// All rows of that job.
+fn rows() -> Vec<String> {
+    (10..40).map(|number| format!("{number}.txt: 1")).collect()
+}
+
+/// The command line of a process; empty if it is gone.
+fn command(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
+}
+
+/// Which worker processes there are, by the events so far: worker and process id.
+fn workers(running: &Running) -> Vec<(String, u32)> {
+    let events = running.dir().join("job/logs/sys/events.jsonl");
+    let text = fs::read_to_string(events).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|event| event["kind"]["event"] == "worker_started")
+        .filter_map(|event| {
+            let pid = u32::try_from(event["kind"]["pid"].as_u64()?).ok()?;
+            Some((event["kind"]["worker"].as_str()?.to_owned(), pid))
+        })
+        .collect()
+}
+
+fn kill(pid: u32) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
+}
+
+/// Seconds of processor time that a process has used.
+fn processor_time(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let Some((_, rest)) = stat.rsplit_once(") ") else { return 0.0 };
+    // User and system time are fields 14 and 15 of the line, in hundredths of a second.
+    let ticks: u32 = rest.split(' ').skip(11).take(2).filter_map(|n| n.parse::<u32>().ok()).sum();
+    f64::from(ticks) / 100.0
+}
+
+/// Waits until a worker spins in the mini-batch that never ends, and returns it.
+fn the_stuck_worker(running: &mut Running) -> (String, u32) {
+    running.until("a worker spins", |running| {
+        workers(running).iter().any(|(_, pid)| processor_time(*pid) > 0.3)
+    });
+    workers(running).into_iter().find(|(_, pid)| processor_time(*pid) > 0.3).unwrap()
+}
+
+/// Waits until none of these processes lives.
+fn gone(pids: &BTreeSet<u32>) {
+    let start = Instant::now();
+    while let Some(pid) = pids.iter().find(|pid| command(**pid).contains("worker")) {
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "process {pid} lives: {}",
+            command(*pid)
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_killed_worker_is_replaced() {
+    let mut running = stuck_job().start(&[]);
+    let (name, pid) = the_stuck_worker(&mut running);
+    kill(pid);
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), rows(), "{ran}");
+    assert_eq!(ran.attempts("RUN_EXCEPTION"), ["5, 1"], "{ran}");
+    assert!(ran.attempts("RUN_DONE").contains(&"5, 2".to_owned()), "{ran}");
+    assert_snapshot!(ran.told(), @"
+    job test: 2 workers
+    [WORKER] exited with returncode -9
+    mini-batch 5, attempt 1 ([WORKER]), will be tried again: the worker process exited with returncode -9 inside run; it was killed from outside, most often because the machine ran out of memory: use fewer workers (process_count_per_node) or a lower limits.memory
+    Job test completed in [TIME].
+      mini-batches  30
+      items         30
+      rows          30
+      output        job/output/parallel_run_step.txt
+    ");
+    let errors = ran.log(&format!("user/error/0/{name}.txt"));
+    assert!(errors.contains("returncode -9"), "{errors}");
+    assert!(ran.log("sys/events.jsonl").contains("exited with returncode -9"), "{ran}");
+}
+
+/// With one attempt only, the killed one is the last: the mini-batch fails, and the rest is there.
+#[test]
+fn a_killed_worker_costs_its_attempt() {
+    let mut running = stuck_job().start(&["--set", "run_max_try=1", "--set", "error_threshold=1"]);
+    let (_, pid) = the_stuck_worker(&mut running);
+    kill(pid);
+    let ran = running.wait();
+    ran.exits_with(0);
+    let mut rows = rows();
+    rows.retain(|row| row != "15.txt: 1");
+    assert_eq!(ran.sorted_output(), rows, "{ran}");
+    assert_snapshot!(ran.log("failed_items.csv"), @r#"
+    item,line,attempt,mini_batch,reason
+    /inputs/texts/15.txt,,1,5,"the whole mini-batch (1 item): the worker process exited with returncode -9 inside run; it was killed from outside, most often because the machine ran out of memory: use fewer workers (process_count_per_node) or a lower limits.memory"
+    "#);
+}
+
+#[test]
+fn nothing_outlives_a_killed_leader() {
+    let mut running = stuck_job().start(&[]);
+    the_stuck_worker(&mut running);
+    let pids: BTreeSet<u32> = workers(&running).into_iter().map(|(_, pid)| pid).collect();
+    assert_eq!(pids.len(), 2);
+    running.kill_leader();
+    // Also the one that spins in the guest and hears nothing.
+    gone(&pids);
+    let ran = running.wait();
+    ran.exits_with(-9);
+    let again = ran.into_job().run(&[]);
+    again.exits_with(2);
+    assert_snapshot!(again.told(), @"error: job 'test' in [DIR]/job was interrupted before it was finished: `sandmill resume` is to take it up again (not in this version yet); use --overwrite to run it anew, or --job-dir for another place");
+    let fresh = again.into_job().run(&["--overwrite", "--set", "run_invocation_timeout=1"]);
+    fresh.exits_with(0);
+    assert_eq!(fresh.sorted_output(), rows(), "{fresh}");
+}
+
+#[test]
+fn a_killed_planner_fails_the_job() {
+    let text = format!("id,x\n{}", "1,0.5\n".repeat(2_000_000));
+    let mut running = Job::new(&guest("echo_table"))
+        .yaml(
+            "inputs: { rows: { path: input, format: csv } }\n\
+             schema_inference: full\n\
+             process_count_per_node: 1",
+        )
+        .file("input/a.csv", text)
+        .start(&[]);
+    let planner = |running: &Running| {
+        running.children().into_iter().find(|(_, command)| command.ends_with(" plan-worker"))
+    };
+    running.until("the planner plans", |running| planner(running).is_some());
+    if let Some((pid, _)) = planner(&running) {
+        kill(pid);
+    }
+    let ran = running.wait();
+    ran.exits_with(2);
+    assert_snapshot!(ran.told(), @"
+    job test: 1 worker
+    Job test did not begin: the planner process was killed (signal 9; the machine may have run out of memory) before it had cut all inputs
+    ");
+}

@@ -1,0 +1,110 @@
+//! What is refused before anything runs: exit code 2, and nothing left behind.
+
+use sandmill_tests::{Job, guest};
+
+fn job() -> Job {
+    Job::new(&guest("echo_files"))
+        .yaml("inputs: { files: input }\nprocess_count_per_node: 1")
+        .file("input/a.txt", "a")
+}
+
+#[test]
+fn inputs_that_cannot_be_used_leave_no_job_directory() {
+    let ran = job().run(&["--set", "inputs.files.path=input/*.zip"]);
+    ran.exits_with(2);
+    ran.says(
+        "Job test did not begin: input 'files': the glob [DIR]/input/*.zip matches no file; \
+         check the path"
+            .replace("[DIR]", &ran.dir().canonicalize().unwrap().display().to_string())
+            .as_str(),
+    );
+    assert!(!ran.stderr.contains("read next") && !ran.has("job"), "{ran}");
+    ran.into_job().run(&[]).exits_with(0);
+}
+
+#[test]
+fn a_directory_that_was_overwritten_stays_claimed() {
+    let ran = job().run(&[]);
+    ran.exits_with(0);
+    let ran = ran.into_job().run(&["--overwrite", "--set", "inputs.files.path=input/*.zip"]);
+    ran.exits_with(2);
+    assert!(ran.has("job/job.json"), "{ran}");
+}
+
+#[test]
+fn a_pin_is_checked_before_anything_is_compiled() {
+    let ran = job()
+        .env("SANDMILL_CACHE_DIR", "cache")
+        .run(&["--set", &format!("entry_script_digest=sha256:{}", "0a".repeat(32))]);
+    ran.exits_with(2);
+    ran.says("but entry_script_digest is 0a0a");
+    assert!(!ran.stderr.contains("compiling") && !ran.has("job"), "{ran}");
+}
+
+#[test]
+fn check_prints_the_digest_that_a_job_file_pins() {
+    let ran = job().command(&["check", guest("echo_files").to_str().unwrap()]);
+    ran.exits_with(0);
+    let line = ran.stdout.lines().find(|line| line.starts_with("sha256:")).unwrap();
+    let pin = format!("entry_script_digest={line}");
+    ran.into_job().run(&["--set", &pin]).exits_with(0);
+}
+
+#[test]
+fn a_panic_is_told_with_the_callers_of_the_source() {
+    let ran = Job::new(&guest("hostile_files"))
+        .yaml("inputs: { files: input }\nprocess_count_per_node: 1\nrun_max_try: 1")
+        .yaml("arguments: [--do, panic]")
+        .file("input/a.txt", "a")
+        .run(&[]);
+    ran.exits_with(42);
+    let stack = ran.log("user/error/0/process000.txt");
+    assert!(stack.contains("0: test_guests::harm::harm"), "{stack}");
+    assert!(!stack.contains("_ZN") && !stack.contains("panic_fmt"), "{stack}");
+}
+
+#[test]
+fn check_runs_what_needs_arguments_and_side_inputs() {
+    let script = guest("surroundings").display().to_string();
+    let ran = job().file("weights/w.txt", "1").command(&[
+        "check",
+        &script,
+        "--run",
+        "input/a.txt",
+        "--arg",
+        "--model",
+        "--arg",
+        "${{side_inputs.model}}/w.txt",
+        "--side-input",
+        "model=weights",
+        "--env",
+        "A=b",
+    ]);
+    ran.exits_with(0);
+    assert!(ran.stdout.contains("/side_inputs/model/w.txt"), "{ran}");
+    assert!(ran.stdout.contains("A=b") && ran.stdout.contains("side_inputs"), "{ran}");
+}
+
+#[test]
+fn check_stops_what_does_not_end() {
+    let script = guest("hostile_files").display().to_string();
+    let loops = ["--arg", "--do", "--arg", "loop", "--timeout", "1"];
+    let ran = job().command(&[&["check", &script, "--run", "input/a.txt"][..], &loops].concat());
+    ran.exits_with(42);
+    assert!(ran.stdout.contains("stopped: not done within 1 s"), "{ran}");
+}
+
+#[test]
+fn a_line_for_run_is_one_for_plan() {
+    let ran = job().command(&["plan", "job.yaml", "--process-count", "2", "--job-dir", "x"]);
+    ran.exits_with(0);
+    let ran =
+        ran.into_job().command(&["plan", "job.yaml", "--set", "inputs.files.path=input/*.zip"]);
+    ran.exits_with(2);
+    assert_eq!(ran.stdout, "", "no table, so no header");
+    let ran = ran.into_job().command(&["check", "nope"]);
+    ran.says("error: nope: No such file or directory");
+    let ran = ran.into_job().command(&["run", "job.yaml", "--process-count", "0"]);
+    ran.exits_with(2);
+    ran.says("expected a whole number of workers of at least 1");
+}

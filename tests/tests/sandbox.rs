@@ -1,0 +1,79 @@
+//! What hostile entry scripts do with the folders that they may write into.
+
+use sandmill_tests::{Job, Ran, guest};
+use std::fs;
+
+/// Three mini-batches, one after the other in one worker.
+fn misuses(what: &str, arguments: &[&str]) -> Ran {
+    Job::new(&guest("misuses_folders"))
+        .yaml(&format!("arguments: [--do, {what}, --target, ../../../../../victim.txt]"))
+        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
+        .file("in/a.txt", "")
+        .file("in/b.txt", "")
+        .file("in/c.txt", "")
+        .file("victim.txt", "mine")
+        .run(arguments)
+}
+
+#[test]
+fn the_host_follows_no_link_in_the_log_folder() {
+    let ran = misuses("link", &[]);
+    ran.exits_with(0);
+    assert_eq!(ran.text("victim.txt"), "mine");
+    assert!(!ran.has("job/victim.txt"));
+    assert!(ran.log("user/entry_script_log/0/process000.log.txt").ends_with("ERROR   forged\n"));
+    let link = ran.dir().join("job/logs/user/entry_script_log/0/files/process000.log.txt");
+    assert!(fs::symlink_metadata(link).is_ok_and(|link| link.is_symlink()), "no link\n{ran}");
+}
+
+#[test]
+fn a_file_that_stays_open_leads_to_no_published_file() {
+    let ran = misuses("keep", &[]);
+    ran.exits_with(0);
+    assert_eq!(ran.text("job/output/kept-0.txt"), "of 0\n");
+    assert_eq!(ran.text("job/output/made/2.txt"), "whole");
+}
+
+#[test]
+fn what_init_made_is_made_again_for_the_next() {
+    for (what, word) in
+        [("change", "run changed /output/labels"), ("remove", "run removed /output/made")]
+    {
+        // The attempt fails, its repetition and the other mini-batches do not.
+        let ran = misuses(what, &[]);
+        ran.exits_with(0);
+        assert!(ran.log("user/error.txt").contains(word), "{ran}");
+        assert_eq!(ran.sorted_output(), ["a.txt", "b.txt", "c.txt"]);
+        assert_eq!(ran.text("job/output/made/0.txt"), "whole");
+        assert!(!ran.has("job/output/labels"));
+    }
+}
+
+#[test]
+fn folders_without_end_cost_one_attempt() {
+    let ran = misuses("deep", &[]);
+    ran.exits_with(0);
+    assert!(ran.log("user/error.txt").contains("bad_output: the output"), "{ran}");
+    assert_eq!(ran.sorted_output(), ["a.txt", "b.txt", "c.txt"]);
+    assert!(!ran.has("job/work"));
+}
+
+#[test]
+fn a_file_without_end_is_an_error_of_the_script() {
+    let ran = misuses("huge", &[]);
+    ran.exits_with(0);
+    assert!(ran.log("user/error.txt").contains("script_error"), "{ran}");
+    assert!(!ran.has("job/output/huge"));
+}
+
+#[test]
+fn a_glob_takes_links_below_its_folder() {
+    let job = Job::new(&guest("echo_files"))
+        .yaml("inputs: {texts: 'in/*.txt'}")
+        .file("in/a.txt", "1")
+        .file("in/data/b.bin", "22");
+    std::os::unix::fs::symlink("data/b.bin", job.path("in/b.txt")).unwrap();
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2"]);
+}

@@ -1,0 +1,177 @@
+//! What an entry script sees around it: arguments, variables, folders, names, and where its words
+//! and files go.
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, cut_denials, guest};
+
+/// A job for `surroundings` with all that can be given.
+fn surroundings() -> Job {
+    Job::new(&guest("surroundings"))
+        .file("in/a.txt", "")
+        .file("weights/w.bin", "")
+        .file("more/m.bin", "")
+        .file("code/one.txt", "")
+        .file("code/two.txt", "")
+        .yaml(
+            "source_directory: code
+inputs: {texts: in}
+side_inputs:
+  weights: weights
+  more: {path: more, mount_path: /models/large}
+arguments: [--in, '${{inputs.texts}}', --w, '${{side_inputs.weights}}/w.bin',
+  '--m=${{side_inputs.more}}', --out, '${{output}}', --code, '${{source}}', 7, 0.10, 'x y']
+environment_variables: {MODE: fast, WEIGHTS: '${{side_inputs.weights}}', NUMBER: 1e3}
+process_count_per_node: 1",
+        )
+}
+
+#[test]
+fn an_entry_script_sees_what_the_job_file_says() {
+    // The leader's own variables are not for guests.
+    let ran = surroundings().env("SECRET_OF_THE_LEADER", "1").run(&[]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.output().trim_end().replace('|', "\n"), @r#"
+    /inputs/texts/a.txt
+    id=0
+    dataset=texts
+    attempt=1
+    keys=[]
+    arguments=["--in", "/inputs/texts", "--w", "/side_inputs/weights/w.bin", "--m=/models/large", "--out", "/output", "--code", "/source", "7", "0.10", "x y"]
+    agent_name=process000
+    node_id=0
+    log_dir=/logs
+    output_dir=/output
+    source_dir=Some("/source")
+    gpu_index=None
+    environment=["MODE=fast", "NUMBER=1e3", "WEIGHTS=/side_inputs/weights"]
+    root=[]
+    source_entries=2
+    "#);
+}
+
+#[test]
+fn what_an_entry_script_says_goes_to_its_log_files() {
+    let ran = surroundings().run(&["--set", "logging_level=DEBUG"]);
+    ran.exits_with(0);
+    let stdout = ran.log("user/stdout/0/process000.stdout.txt");
+    assert!(stdout.starts_with("init to stdout\nrun 0 attempt 1\n"), "{stdout}");
+    assert!(stdout.ends_with("shutdown to stdout\n"), "{stdout}");
+    assert_eq!(ran.log("user/stderr/0/process000.stderr.txt"), "init to stderr\n");
+    // Its own file, in its log folder.
+    assert!(
+        ran.log("user/entry_script_log/0/files/process000.txt").contains("agent_name=process000")
+    );
+    assert_eq!(levels(&ran), ["ERROR", "WARNING", "INFO", "DEBUG"]);
+    let log = ran.log("user/entry_script_log/0/process000.log.txt");
+    assert!(log.ends_with("INFO    shutdown\n"), "{log}");
+}
+
+#[test]
+fn logging_level_silences_what_is_less_important() {
+    for (level, heard) in
+        [("INFO", &["ERROR", "WARNING", "INFO"][..]), ("WARNING", &["ERROR", "WARNING"])]
+    {
+        let ran = surroundings().run(&["--set", &format!("logging_level={level}")]);
+        ran.exits_with(0);
+        assert_eq!(levels(&ran), heard, "{level}");
+    }
+}
+
+/// The levels of lines in the log, each once, the most important first.
+fn levels(ran: &Ran) -> Vec<&'static str> {
+    let log = ran.log("user/entry_script_log/0/process000.log.txt");
+    let is_there = |level: &str| log.lines().any(|line| line.contains(&format!("Z {level}")));
+    ["ERROR", "WARNING", "INFO", "DEBUG"].into_iter().filter(|level| is_there(level)).collect()
+}
+
+/// What `reads_outside` got of its tries; `asked` are its arguments.
+fn tries(job: Job, asked: &[&str]) -> Vec<String> {
+    let ran = job.run(&["--set", &format!("arguments={asked:?}")]);
+    ran.exits_with(0);
+    let shown = |part: &&str| {
+        let place = part.split_once('=').and_then(|(what, _)| what.split_once(' '));
+        place.is_some_and(|(_, place)| asked.contains(&place))
+    };
+    let output = ran.output().replace('\n', " | ");
+    output.split(" | ").filter(shown).map(cut_denials).collect()
+}
+
+#[test]
+fn side_inputs_and_source_can_be_read_and_not_written() {
+    let job = Job::new(&guest("reads_outside"))
+        .file("in/a.txt", "1")
+        .file("weights/deep/w.bin", "22")
+        .file("more/m.bin", "333")
+        .file("code/one.txt", "4444")
+        .yaml(
+            "source_directory: code\ninputs: {texts: in}\nprocess_count_per_node: 1\n\
+             side_inputs: {weights: weights, more: {path: more, mount_path: /models/large}}",
+        );
+    let places = ["/side_inputs/weights/deep/w.bin", "/models/large/m.bin", "/source/one.txt"];
+    let mut asked = Vec::new();
+    for place in places {
+        asked.extend(["--path", place, "--write", place]);
+    }
+    asked.extend(["--list", "/side_inputs/weights", "--write", "/side_inputs/weights/new"]);
+    asked.extend(["--path", "/side_inputs/more/m.bin"]);
+    assert_snapshot!(tries(job, &asked).join("\n"), @r#"
+    host /side_inputs/weights/deep/w.bin=GOT IT: 2
+    wasi /side_inputs/weights/deep/w.bin=GOT IT: 2
+    host /models/large/m.bin=GOT IT: 3
+    wasi /models/large/m.bin=GOT IT: 3
+    host /source/one.txt=GOT IT: 4
+    wasi /source/one.txt=GOT IT: 4
+    host /side_inputs/more/m.bin=denied: /side_inputs/more/m.bin: it lies outside of the folders that were granted
+    wasi /side_inputs/more/m.bin=denied
+    list /side_inputs/weights=GOT IT: ["deep"]
+    write /side_inputs/weights/deep/w.bin=denied
+    write /models/large/m.bin=denied
+    write /source/one.txt=denied
+    write /side_inputs/weights/new=denied
+    "#);
+}
+
+#[test]
+fn a_glob_shows_nothing_beside_what_it_matches() {
+    let job = Job::new(&guest("reads_outside"))
+        .file("in/a.txt", "1")
+        .file("in/secret.md", "22")
+        .file("in/deep/b.txt", "333")
+        .file("in/deep/secret.md", "4444")
+        .file("in/closed/secret.md", "4444")
+        .yaml("inputs: {texts: 'in/**/*.txt'}\nprocess_count_per_node: 1\nmini_batch_size: 1");
+    let asked = [
+        "--path",
+        "/inputs/texts/a.txt",
+        "--path",
+        "/inputs/texts/secret.md",
+        "--path",
+        "/inputs/texts/deep/secret.md",
+        "--path",
+        "/inputs/texts/closed/secret.md",
+        "--list",
+        "/inputs/texts",
+    ];
+    assert_snapshot!(tries(job, &asked).join("\n"), @r#"
+    host /inputs/texts=denied: /inputs/texts: it is no regular file
+    wasi /inputs/texts=denied
+    host /inputs/texts/a.txt=GOT IT: 1
+    wasi /inputs/texts/a.txt=GOT IT: 1
+    host /inputs/texts/secret.md=denied: /inputs/texts/secret.md: there is no such file
+    wasi /inputs/texts/secret.md=denied
+    host /inputs/texts/deep/secret.md=denied: /inputs/texts/deep/secret.md: there is no such file
+    wasi /inputs/texts/deep/secret.md=denied
+    host /inputs/texts/closed/secret.md=denied: /inputs/texts/closed/secret.md: there is no such file
+    wasi /inputs/texts/closed/secret.md=denied
+    list /inputs/texts=GOT IT: ["a.txt"]
+    host /inputs/texts/a.txt=denied: /inputs/texts/a.txt: there is no such file
+    wasi /inputs/texts/a.txt=denied
+    host /inputs/texts/secret.md=denied: /inputs/texts/secret.md: there is no such file
+    wasi /inputs/texts/secret.md=denied
+    host /inputs/texts/deep/secret.md=denied: /inputs/texts/deep/secret.md: there is no such file
+    wasi /inputs/texts/deep/secret.md=denied
+    host /inputs/texts/closed/secret.md=denied: /inputs/texts/closed/secret.md: there is no such file
+    wasi /inputs/texts/closed/secret.md=denied
+    list /inputs/texts=GOT IT: ["deep"]
+    "#);
+}
