@@ -1,0 +1,60 @@
+# The commands of this repository; `make help` lists them. Each brings what it needs.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint fmt setup python-guest test-guests clean
+
+# Guests share one folder of build outputs, wherever they lie and whoever builds them.
+guest_target := $(CURDIR)/target/guests
+python_guest := target/guests/python.wasm
+nextest := $(shell command -v cargo-nextest)
+
+help: ## List the commands.
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 16
+
+demo: setup ## Run two examples on real data and compare them with scikit-learn.
+	@cargo build --release --locked --package sandmill
+	@scripts/demo.sh target/release/sandmill
+
+# The workspace is built once, in the shape in which the tests want it, binary included.
+test: setup ## Run all tests.
+	cargo build --locked --workspace --all-targets
+	@$(MAKE) --no-print-directory test-guests python-guest
+ifneq ($(nextest),)
+	cargo nextest run --locked --workspace --no-fail-fast
+else
+	@echo "cargo-nextest is not installed: using cargo test"
+	cargo test --locked --workspace --all-targets --no-fail-fast
+endif
+	cargo test --locked --doc --workspace
+	scripts/examples.sh examples test --quiet
+
+# What the end-to-end tests run; they find it in target/guests.
+test-guests:
+	CARGO_TARGET_DIR=$(guest_target) target/debug/sandmill build tests/guests --examples
+	CARGO_TARGET_DIR=$(guest_target) target/debug/sandmill build tests/guests/tables --examples
+
+python-guest: $(python_guest)
+
+$(python_guest): $(shell find tests/guests/python wit -type f -not -path '*/__pycache__/*' 2>/dev/null) scripts/python-env.sh
+	@scripts/python-env.sh
+	@mkdir -p $(@D)
+	target/venv/bin/componentize-py -d wit -w entry-script componentize app -p tests/guests/python -o $@.part
+	@mv $@.part $@
+
+bench: setup ## Measure against native code; needs python3.
+	cargo build --release --locked --package sandmill
+	python3 benches/run.py
+
+fmt: ## Format all Rust code.
+	cargo fmt --all
+	@scripts/examples.sh all fmt
+
+lint: ## Check formatting, clippy, documentation, scripts and dependencies.
+	@scripts/lint.sh
+
+setup:
+	@scripts/setup.sh
+
+clean: ## Delete all that was built.
+	rm -rf target

@@ -1,0 +1,63 @@
+//! What the benchmarks compare Sandmill with: the same libraries, arithmetic and mini-batches on
+//! threads of one process, without a sandbox. It also makes the data.
+//!
+//!     bench-native make-files FOLDER COUNT
+//!     bench-native make-table FILE ROWS
+//!     bench-native tally FOLDER OUTPUT THREADS
+//!     bench-native logistic FILE OUTPUT THREADS
+
+mod generate;
+mod logistic;
+#[path = "../../kernels/logistic.rs"]
+mod logistic_kernel;
+mod tally;
+#[path = "../../kernels/tally.rs"]
+mod tally_kernel;
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Mutex;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    keep_memory();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["make-files", folder, count] => generate::files(Path::new(folder), count.parse()?)?,
+        ["make-table", file, rows] => generate::table(Path::new(file), rows.parse()?)?,
+        ["tally", folder, output, threads] => {
+            tally::run(Path::new(folder), &Output::create(output)?, threads.parse()?)?;
+        }
+        ["logistic", file, output, threads] => {
+            logistic::run(Path::new(file), &Output::create(output)?, threads.parse()?)?;
+        }
+        _ => return Err("see the head of main.rs for the commands".into()),
+    }
+    Ok(())
+}
+
+/// Makes the allocator keep memory. Otherwise native code faults the same pages in again for every
+/// mini-batch, which costs it a fifth of the table job and would flatter Sandmill.
+fn keep_memory() {
+    // SAFETY: mallopt only sets numbers of the allocator, and no other thread runs yet.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+    }
+}
+
+/// The one output file that all threads append to.
+struct Output(Mutex<File>);
+
+impl Output {
+    fn create(path: &str) -> io::Result<Self> {
+        File::create(path).map(|file| Self(Mutex::new(file)))
+    }
+
+    fn append(&self, rows: &[u8]) -> io::Result<()> {
+        let mut file = self.0.lock().map_err(|_| io::Error::other("another thread panicked"))?;
+        file.write_all(rows)
+    }
+}

@@ -1,0 +1,53 @@
+//! The file job.
+
+use crate::{Output, tally_kernel};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Files in a mini-batch.
+const MINI_BATCH: usize = 10;
+
+/// Tallies all files two folders deep below `folder`.
+pub(crate) fn run(folder: &Path, output: &Output, threads: usize) -> io::Result<()> {
+    let files = list(folder)?;
+    let mini_batches: Vec<&[PathBuf]> = files.chunks(MINI_BATCH).collect();
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let work = || -> io::Result<()> {
+            let (mut bytes, mut rows) = (Vec::new(), String::new());
+            while let Some(files) = mini_batches.get(next.fetch_add(1, Ordering::Relaxed)) {
+                rows.clear();
+                for file in *files {
+                    bytes.clear();
+                    File::open(file)?.read_to_end(&mut bytes)?;
+                    let name = file.file_name().unwrap_or_default().to_string_lossy();
+                    rows.push_str(&tally_kernel::tally(&name, &bytes));
+                    rows.push('\n');
+                }
+                output.append(rows.as_bytes())?;
+            }
+            Ok(())
+        };
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(panicked())))
+    })
+}
+
+/// The error that stands for a thread that panicked, which has said so itself.
+pub(crate) fn panicked() -> io::Error {
+    io::Error::other("a thread panicked")
+}
+
+fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for inner in fs::read_dir(folder)? {
+        for file in fs::read_dir(inner?.path())? {
+            files.push(file?.path());
+        }
+    }
+    files.sort();
+    Ok(files)
+}

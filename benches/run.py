@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+"""Measures Sandmill against native code that does the same work, and prints the ratios.
+
+Native and Sandmill rounds take turns, so that a slow minute of the machine hits both; figures are
+medians. Outputs of both are compared. Data, jobs and results lie in target/bench; the data is made
+once, from a fixed seed. `make bench` builds the release binary and runs this.
+
+    benches/run.py              everything, with the table of ten times the size (2 GB)
+    benches/run.py --quick      three rounds and no table of ten times the size
+    benches/run.py tiny table   only these of: tiny, files, table, memory
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WORK = ROOT / "target" / "bench"
+SANDMILL = ROOT / "target" / "release" / "sandmill"
+BUILDS = ROOT / "target" / "outside"
+NATIVE = BUILDS / "release" / "bench-native"
+
+WORKERS = 2
+FILES = 20_000
+ROWS = 2_000_000
+TINY_FILES = 8
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("parts", nargs="*", metavar="PART", help="tiny, files, table, memory")
+    options.add_argument("--quick", action="store_true", help="three rounds, no tenfold table")
+    options.add_argument("--rounds", type=int, help="rounds of each, 5 unless given")
+    options = options.parse_args()
+    known = {"tiny": tiny, "files": files, "table": table, "memory": memory}
+    if unknown := [part for part in options.parts if part not in known]:
+        sys.exit(f"bench: no part {unknown[0]}; there are {', '.join(known)}")
+    options.rounds = options.rounds or (3 if options.quick else 5)
+
+    os.environ["SANDMILL_CACHE_DIR"] = str(WORK / "cache")
+    # A developer's setting that makes errors slower.
+    os.environ.pop("RUST_BACKTRACE", None)
+    WORK.mkdir(parents=True, exist_ok=True)
+    build_native()
+    lines = []
+    for part in options.parts or known:
+        lines += known[part](options)
+    show(lines, options.rounds)
+
+
+# --- what is measured -------------------------------------------------------------------------
+
+
+def tiny(options):
+    """A job so small that only starting and ending counts."""
+    data = files_data("tiny-files", TINY_FILES)
+    component = build_guest("tally")
+    inputs = f"  files: {data}"
+    single = f"  files: {data}/d00/f00000.txt"
+    arguments = '["--via", "sdk"]'
+    one = job("tiny-1", component, single, arguments, 1, 1)
+    spread1 = job("tiny-spread-1", component, inputs, arguments, 1, 1)
+    spread5 = job("tiny-spread-5", component, inputs, arguments, 1, 5)
+    rounds = options.rounds * 3
+    # The first of the rounds may compile the component.
+    taken = rounds_of({"one": one, "spread1": spread1, "spread5": spread5}, rounds)
+    one, spread1, spread5 = taken["one"], taken["spread1"], taken["spread5"]
+    return [
+        line("W3 one tiny mini-batch, start to exit", one.wall * 1000, "ms", 40),
+        line("   CPU", one.cpu * 1000, "ms"),
+        line("W3 each further worker", (spread5.wall - spread1.wall) / 4 * 1000, "ms", 8),
+        line("   CPU", (spread5.cpu - spread1.cpu) / 4 * 1000, "ms"),
+    ]
+
+
+def files(options):
+    """20,000 small files, read in one host call or through std::fs."""
+    data = files_data("files", FILES)
+    component = build_guest("tally")
+    output = WORK / "tally-native.txt"
+    sides = {"native": lambda: measure([NATIVE, "tally", data, output, WORKERS])}
+    for via in ("sdk", "fs"):
+        arguments = f'["--via", "{via}"]'
+        sides[via] = job(f"tally-{via}", component, f"  files: {data}", arguments, 10, WORKERS)
+    taken = rounds_of(sides, options.rounds)
+    for via in ("sdk", "fs"):
+        same_rows(output, job_output(f"tally-{via}"))
+    return [
+        native_line(f"W2 {FILES:,} files, native", taken["native"]),
+        *ratio_lines("W2 files through the SDK", taken["sdk"], taken["native"], 1.5),
+        *ratio_lines("W2 files through std::fs", taken["fs"], taken["native"], 2.2),
+    ]
+
+
+def table(options):
+    """A logistic regression over a CSV file."""
+    data = table_data("table.csv", ROWS)
+    component = build_guest("logistic")
+    output = WORK / "logistic-native.txt"
+    taken = rounds_of(
+        {
+            "native": lambda: measure([NATIVE, "logistic", data, output, WORKERS]),
+            "sandmill": table_job("logistic", component, data),
+        },
+        options.rounds,
+    )
+    same_rows(output, job_output("logistic"), numbers)
+    return [
+        native_line(f"W1 {ROWS:,} CSV rows, native", taken["native"]),
+        *ratio_lines("W1 CSV", taken["sandmill"], taken["native"], 1.2),
+    ]
+
+
+def memory(options):
+    """How much the leader needs, and whether that grows with the input."""
+    component = build_guest("logistic")
+    sizes = [(1, "table.csv")] if options.quick else [(1, "table.csv"), (10, "table-10x.csv")]
+    lines = []
+    for factor, name in sizes:
+        run = table_job(f"memory-{factor}x", component, table_data(name, ROWS * factor))
+        taken = run(watch_memory=True)
+        lines.append(line(f"Leader's peak memory, {ROWS * factor:,} rows", taken.peak, "MB", 60))
+        shutil.rmtree(WORK / "jobs" / f"memory-{factor}x")
+    return lines
+
+
+# --- jobs and data ----------------------------------------------------------------------------
+
+
+def job(name, component, inputs, arguments, mini_batch_size, workers):
+    """Writes a job file; gives a function that runs it and measures."""
+    path = WORK / f"{name}.yaml"
+    path.write_text(
+        f"name: {name}\nentry_script: {component}\ninputs:\n{inputs}\narguments: {arguments}\n"
+        f"mini_batch_size: {mini_batch_size}\nprocess_count_per_node: {workers}\n"
+        "append_row_file_name: rows.txt\n"
+    )
+    job_dir = WORK / "jobs" / name
+
+    def run(watch_memory=False):
+        # Removing what the last round left is no part of the job.
+        shutil.rmtree(job_dir, ignore_errors=True)
+        return measure([SANDMILL, "run", path, "--job-dir", job_dir], watch_memory)
+
+    return run
+
+
+def table_job(name, component, data):
+    inputs = f"  rows:\n    path: {data}\n    format: csv"
+    return job(name, component, inputs, "[]", "1 MB", WORKERS)
+
+
+def job_output(name):
+    return WORK / "jobs" / name / "output" / "rows.txt"
+
+
+def files_data(name, count):
+    return made(name, lambda path: ["make-files", path, count])
+
+
+def table_data(name, rows):
+    return made(name, lambda path: ["make-table", path, rows])
+
+
+def made(name, command):
+    """Data under that name, made if it is not there."""
+    path = WORK / name
+    if not path.exists():
+        print(f"making {path.relative_to(ROOT)} ...", file=sys.stderr)
+        part = WORK / f"{name}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        subprocess.run([NATIVE, *map(str, command(part))], check=True)
+        part.rename(path)
+    return path
+
+
+def build_native():
+    subprocess.run(
+        ["cargo", "build", "--release", "--locked", "--quiet"],
+        cwd=ROOT / "benches" / "native",
+        env={**os.environ, "CARGO_TARGET_DIR": str(BUILDS)},
+        check=True,
+    )
+
+
+def build_guest(name):
+    """Builds the guest crate of that name with the product's own command; gives its component."""
+    built = subprocess.run(
+        [SANDMILL, "build", ROOT / "benches" / "guests" / name],
+        env={**os.environ, "CARGO_TARGET_DIR": str(ROOT / "target" / "guests")},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return ROOT / built.stdout.strip()
+
+
+# --- measuring --------------------------------------------------------------------------------
+
+
+class Taken:
+    """What one run took: seconds of wall time and of CPU, the leader's peak memory in MB."""
+
+    def __init__(self, wall, cpu, peak):
+        self.wall, self.cpu, self.peak = wall, cpu, peak
+
+
+def measure(command, watch_memory=False):
+    """Runs a command to its end. CPU time is that of the whole process tree."""
+    log = WORK / "last-run.txt"
+    with open(log, "wb") as sink:
+        begun = time.perf_counter()
+        process = subprocess.Popen(
+            [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
+        )
+        watcher = Watcher(process.pid) if watch_memory else None
+        # Not process.wait: this gives the use of resources of the process and all that it awaited.
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - begun
+    process.returncode = os.waitstatus_to_exitcode(status)
+    peak = watcher.finish() if watcher else None
+    if process.returncode != 0:
+        text = log.read_text(errors="replace")
+        words = " ".join(str(word) for word in command)
+        sys.exit(f"bench: `{words}` ended with {process.returncode}:\n{text}")
+    return Taken(wall, usage.ru_utime + usage.ru_stime, peak)
+
+
+class Watcher:
+    """Reads the peak memory of one process, without its children, until it ends. Memory is watched
+    in runs of its own, since looking takes time."""
+
+    def __init__(self, pid):
+        self.status = Path(f"/proc/{pid}/status")
+        self.peak = 0
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+
+    def watch(self):
+        while not self.stop.wait(0.002):
+            try:
+                lines = self.status.read_text().splitlines()
+            except OSError:
+                return
+            for text in lines:
+                if text.startswith("VmHWM:"):
+                    self.peak = max(self.peak, int(text.split()[1]) / 1024)
+
+    def finish(self):
+        self.stop.set()
+        self.thread.join()
+        return self.peak
+
+
+def rounds_of(sides, rounds):
+    """Runs all sides in turns and gives each one's median. The first round only warms up."""
+    taken = {name: [] for name in sides}
+    for number in range(rounds + 1):
+        for name, run in sides.items():
+            result = run()
+            if number > 0:
+                taken[name].append(result)
+    return {
+        name: Taken(
+            statistics.median(result.wall for result in results),
+            statistics.median(result.cpu for result in results),
+            None,
+        )
+        for name, results in taken.items()
+    }
+
+
+def numbers(row):
+    """An id and a float as they are, not as they are printed: 1e-5 is 0.00001."""
+    number, float_text = row.split()
+    return int(number), float(float_text)
+
+
+def same_rows(expected, actual, read=bytes):
+    """Fails unless both files hold the same lines, each as `read` sees it, in whatever order."""
+    expected_rows = sorted(map(read, expected.read_bytes().splitlines()))
+    actual_rows = sorted(map(read, actual.read_bytes().splitlines()))
+    if expected_rows == actual_rows:
+        return
+    here = next(
+        (pair for pair in zip(expected_rows, actual_rows) if pair[0] != pair[1]), ("an end", "")
+    )
+    sys.exit(
+        f"bench: {actual} has {len(actual_rows)} rows and {expected} {len(expected_rows)}; "
+        f"the first that differ are {here[1]} and {here[0]}"
+    )
+
+
+# --- results ----------------------------------------------------------------------------------
+
+
+def line(name, value, unit, goal=None):
+    return {"name": name, "value": value, "unit": unit, "goal": goal}
+
+
+def native_line(name, taken):
+    return line(name, taken.wall * 1000, "ms")
+
+
+def ratio_lines(name, taken, native, goal):
+    return [
+        line(name, taken.wall * 1000, "ms"),
+        line("   wall / native", taken.wall / native.wall, "x", goal),
+        line("   CPU / native", taken.cpu / native.cpu, "x"),
+    ]
+
+
+def show(lines, rounds):
+    processors, load = os.cpu_count(), os.getloadavg()[0]
+    print(f"\nmedians of {rounds} rounds, {WORKERS} workers, {processors} processors", end=", ")
+    print(f"load {load:.1f} at the end (what else runs makes these figures worse)")
+    print(f"{'':44}{'measured':>12}  {'goal':>10}")
+    for each in lines:
+        measured = f"{each['value']:.2f} {each['unit']:<2}"
+        goal = ""
+        if each["goal"] is not None:
+            met = "met" if each["value"] <= each["goal"] else "MISSED"
+            goal = f"<= {each['goal']:g} {each['unit']:<2}  {met}"
+        print(f"{each['name']:44}{measured:>12}  {goal:>10}".rstrip())
+    (WORK / "results.json").write_text(json.dumps(lines, indent=1))
+
+
+if __name__ == "__main__":
+    main()

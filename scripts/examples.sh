@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs a cargo command in each crate that is no member of the workspace: the examples and the guests
+# of the tests and benchmarks. They share one folder of build outputs.
+# $1: which: `examples` or `all`; then the cargo command, e.g. `test --quiet`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CARGO_TARGET_DIR=$PWD/target/outside
+which=$1
+shift
+
+crates=(examples/*/Cargo.toml)
+if [ "$which" = all ]; then
+    crates+=(tests/guests/Cargo.toml tests/guests/*/Cargo.toml benches/guests/*/Cargo.toml benches/native/Cargo.toml)
+fi
+for manifest in "${crates[@]}"; do
+    [ -e "$manifest" ] || continue
+    printf '   %s: cargo %s\n' "${manifest%/Cargo.toml}" "$*"
+    (cd "${manifest%/Cargo.toml}" && cargo "$@")
+done

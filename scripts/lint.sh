@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Everything that is checked without running it. $1: only this step.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+format() {
+    cargo fmt --all --check
+    scripts/examples.sh all fmt --check
+}
+
+shell() {
+    local script
+    for script in scripts/*.sh .ci/run; do
+        bash -n "$script"
+    done
+    if command -v shellcheck >/dev/null; then
+        shellcheck --external-sources scripts/*.sh .ci/run
+    else
+        echo "shellcheck is not installed: only the scripts' syntax was checked"
+    fi
+    PYTHONPYCACHEPREFIX=target/pycache python3 -m py_compile benches/*.py
+}
+
+code() { cargo clippy --locked --workspace --all-targets -- --deny warnings; }
+
+guests() { scripts/examples.sh all clippy --quiet --all-targets -- --deny warnings; }
+
+documents() {
+    RUSTDOCFLAGS="--deny warnings" \
+        cargo doc --locked --workspace --no-deps --document-private-items
+}
+
+dependencies() {
+    if command -v cargo-deny >/dev/null; then
+        cargo deny --locked check
+    else
+        echo "cargo-deny is not installed: licences and advisories were not checked"
+    fi
+}
+
+for step in ${1:-format shell code guests documents dependencies}; do
+    printf '== lint: %s\n' "$step"
+    "$step"
+done
