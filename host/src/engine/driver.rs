@@ -42,8 +42,7 @@ pub struct Job {
 ///
 /// A job that failed or was cancelled is an `Ok`; one that never began
 /// ([`JobResult::never_began`]) leaves no job directory behind unless it has overwritten an earlier
-/// job. An error means that the job could not be begun,
-/// or that its end could not be written down.
+/// job. An error means that the job could not be begun, or that its end could not be written down.
 pub fn run(
     job: Job,
     on_event: &mut dyn FnMut(&Event),

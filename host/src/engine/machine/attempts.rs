@@ -15,9 +15,7 @@ impl Machine {
         let Some(first) = worker.held.front() else { return };
         // A worker that was killed is late, and one that speaks of something it does not hold is
         // not believed.
-        if matches!(worker.activity, Activity::Doomed(_))
-            || first.mini_batch.id != report.id
-            || first.attempt != report.attempt
+        if worker.is_doomed() || first.mini_batch.id != report.id || first.attempt != report.attempt
         {
             return;
         }

@@ -20,7 +20,7 @@ use crate::model::{FirstFailure, ItemCounts, JobStatus, MiniBatch, MiniBatchId, 
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-use types::{Activity, Pending, Queue, Worker};
+use types::{Pending, Queue, Worker};
 
 /// The state of one job.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl Machine {
 
     /// When [`Message::Tick`] is due at the latest, if nothing else happens.
     pub fn next_deadline(&self) -> Option<Duration> {
-        let doomed = self.workers.values().all(|w| matches!(w.activity, Activity::Doomed(_)));
+        let doomed = self.workers.values().all(Worker::is_doomed);
         let kill = self.ending.as_ref().filter(|_| !doomed).map(|ending| ending.kill_at);
         let workers = self.workers.values().filter_map(|worker| self.deadline_of(worker));
         workers.chain(self.stuck_at()).chain(kill).min()

@@ -21,8 +21,7 @@ pub struct Policy {
     pub error_threshold: ErrorThreshold,
     /// The longest that one call of `run` or `shutdown` may take.
     pub run_timeout: Duration,
-    /// The longest that loading a mini-batch, and making a new instance after a trap, may take
-    /// (prs-semantics A1).
+    /// The longest that loading a mini-batch may take (prs-semantics A1).
     pub load_timeout: Duration,
     /// Whether rows are written: then a job in which no item succeeded has failed (W10).
     pub output_action: OutputAction,
@@ -218,4 +217,10 @@ pub(super) struct Worker {
     /// Whether it was given a next mini-batch that must not run any more: it is killed, not asked
     /// to end, once the running one is done.
     pub(super) drops_next: bool,
+}
+
+impl Worker {
+    pub(super) fn is_doomed(&self) -> bool {
+        matches!(self.activity, Activity::Doomed(_))
+    }
 }

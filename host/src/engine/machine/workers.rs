@@ -16,8 +16,7 @@ impl Machine {
         }
         let held: usize = self.workers.values().map(|worker| worker.held.len()).sum();
         let wanted = (self.policy.workers as usize).min(self.queue.len() + held);
-        let is_live = |worker: &&Worker| !matches!(worker.activity, Activity::Doomed(_));
-        let live = self.workers.values().filter(is_live).count();
+        let live = self.workers.values().filter(|worker| !worker.is_doomed()).count();
         for _ in live..wanted {
             let id = WorkerId(self.next_worker);
             self.next_worker += 1;
@@ -72,12 +71,16 @@ impl Machine {
     /// A worker whose `init` failed ends by itself; what it held goes back unharmed.
     pub(super) fn on_init_failed(&mut self, id: WorkerId, failure: Failure) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        if matches!(worker.activity, Activity::Doomed(_)) {
+        if worker.is_doomed() {
             return;
         }
         worker.activity = Activity::Doomed(self.now);
         let held = std::mem::take(&mut worker.held);
         self.give_back(held);
+        self.tell_init_failure(id, failure);
+    }
+
+    fn tell_init_failure(&mut self, id: WorkerId, failure: Failure) {
         self.emit(EventKind::InitFailed { worker: id.to_string(), failure: failure.clone() });
         self.count_init_failure(id, failure);
     }
@@ -206,8 +209,7 @@ impl Machine {
             FailureKind::Timeout,
             format!("init took longer than {seconds} s (3 x run_invocation_timeout + 30 s)"),
         );
-        self.emit(EventKind::InitFailed { worker: id.to_string(), failure: failure.clone() });
-        self.count_init_failure(id, failure);
+        self.tell_init_failure(id, failure);
     }
 
     /// Kills a worker whose first mini-batch has failed by that.
@@ -245,7 +247,7 @@ impl Machine {
 
     pub(super) fn kill(&mut self, id: WorkerId) {
         if let Some(worker) = self.workers.get_mut(&id)
-            && !matches!(worker.activity, Activity::Doomed(_))
+            && !worker.is_doomed()
         {
             worker.activity = Activity::Doomed(self.now);
             self.actions.push(Action::Kill(id));
@@ -265,7 +267,7 @@ impl Machine {
 
     pub(super) fn shut_down(&mut self, id: WorkerId) {
         if let Some(worker) = self.workers.get_mut(&id)
-            && !matches!(worker.activity, Activity::Doomed(_))
+            && !worker.is_doomed()
         {
             worker.activity = Activity::ShuttingDown(self.now);
             self.actions.push(Action::Shutdown(id));
@@ -297,12 +299,7 @@ impl Machine {
         match activity {
             Activity::Starting(_) => {
                 self.give_back(held);
-                let failure = death(exit, &how, "while it started");
-                self.emit(EventKind::InitFailed {
-                    worker: id.to_string(),
-                    failure: failure.clone(),
-                });
-                self.count_init_failure(id, failure);
+                self.tell_init_failure(id, death(exit, &how, "while it started"));
             }
             Activity::Loading(_) => {
                 self.lose_held(id, held, picked, death(exit, &how, "loading a mini-batch"));
