@@ -1,7 +1,7 @@
 //! What the engine tells the world. Owned, serialisable data; reporters, the raw event file and,
 //! later, other front ends read the same type. Imports `model` only.
 
-use crate::model::{AttemptReport, Failure, JobResult, MiniBatchId};
+use crate::model::{AttemptReport, Failure, ItemCounts, JobResult, MiniBatchId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,19 @@ impl Event {
     pub const VERSION: u32 = 1;
 }
 
+/// How far an earlier run of a job came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// Mini-batches that succeeded.
+    pub succeeded: u64,
+    /// Mini-batches that failed for good.
+    pub failed: u64,
+    /// Their items.
+    pub items: ItemCounts,
+    /// Lines in the output.
+    pub rows: u64,
+}
+
 /// The kinds of events. Later versions may have more.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +51,8 @@ pub enum EventKind {
         tenant: String,
         /// How many workers are wanted.
         workers: u32,
+        /// What an earlier run of the job had done, if this one takes it up.
+        resumed: Option<Resumed>,
     },
     /// Something the user should know, that is no failure.
     Notice {
@@ -59,6 +74,8 @@ pub enum EventKind {
         worker: String,
         /// Its process id.
         pid: u32,
+        /// The index of the GPU leased to it.
+        gpu_index: Option<u32>,
     },
     /// A worker's `init` succeeded.
     WorkerReady {
@@ -82,6 +99,15 @@ pub enum EventKind {
         how: String,
         /// Whether it was meant to end.
         expected: bool,
+    },
+    /// A mini-batch is loaded, and `run` begins.
+    AttemptStarted {
+        /// The worker's name.
+        worker: String,
+        /// The mini-batch.
+        id: MiniBatchId,
+        /// The attempt, from 1.
+        attempt: u32,
     },
     /// An attempt ended, well or not. For one that succeeded, its rows are safely committed.
     AttemptFinished {

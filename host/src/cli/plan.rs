@@ -32,7 +32,7 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
         say(&format!("note: {notice}"));
     }
     let sources = dataset::resolve(&spec.inputs).map_err(Problem::usage)?;
-    let request = engine::plan_request(&spec, &sources);
+    let request = engine::plan_request(&spec, &sources, PathBuf::new());
     let mut planner = Planner::start(&request).map_err(Problem::usage)?;
     let mut table = Table::new(BufWriter::new(io::stdout().lock()), &request.sources);
     let printed = print(&mut planner, &mut table);
@@ -180,11 +180,12 @@ mod tests {
             root: "/data".into(),
             guest: format!("/inputs/{dataset}"),
             pattern: None,
+            partition_format: None,
         }
     }
 
     fn batch(id: u64, source: u32, work: Work) -> MiniBatch {
-        MiniBatch { id: MiniBatchId(id), source, work }
+        MiniBatch::new(MiniBatchId(id), source, work)
     }
 
     #[test]

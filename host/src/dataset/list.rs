@@ -301,6 +301,7 @@ mod tests {
                 root: self.root(),
                 guest: "/inputs/data".to_owned(),
                 pattern: pattern.map(str::to_owned),
+                partition_format: None,
             };
             let clean = |text: String| {
                 let base = self.root();

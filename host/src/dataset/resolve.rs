@@ -39,7 +39,13 @@ pub fn resolve(inputs: &[Input]) -> Result<Vec<Source>, DatasetError> {
                 Place::Glob(root, glob) => (root, Some(glob)),
                 Place::Files(root, names) => (root, Some(of_names(&names))),
             };
-            sources.push(Source { dataset: input.name.clone(), root, guest, pattern });
+            sources.push(Source {
+                dataset: input.name.clone(),
+                root,
+                guest,
+                pattern,
+                partition_format: input.partition_format.clone(),
+            });
         }
     }
     check_size(&sources)?;
@@ -199,7 +205,7 @@ mod tests {
     use insta::assert_snapshot;
 
     fn input(paths: &[String]) -> Vec<Input> {
-        vec![Input { name: "data".to_owned(), paths: paths.to_vec() }]
+        vec![Input { name: "data".to_owned(), paths: paths.to_vec(), partition_format: None }]
     }
 
     struct Tree(tempfile::TempDir);

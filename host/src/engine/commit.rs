@@ -43,8 +43,12 @@ pub(super) struct Success {
     pub items: ItemCounts,
     /// Its rows in the worker's part file.
     pub segment: Segment,
+    /// The output file's first line, where the job wants one.
+    pub header: Option<String>,
     /// Whether it left files to publish.
     pub has_files: bool,
+    /// Of the mini-batch's descriptor and files.
+    pub stamp: u64,
 }
 
 /// A mini-batch that will not be tried again.
@@ -60,6 +64,8 @@ pub(super) struct FinalFailure {
     pub items: ItemCounts,
     /// The last failure.
     pub failure: Failure,
+    /// Of the mini-batch's descriptor and files.
+    pub stamp: u64,
 }
 
 /// What the committer answers. If the channel closes before `Finished` or `Fatal`, and after

@@ -297,7 +297,7 @@ fn succeeded(success: &Success) -> Entry {
 }
 
 fn failed(failure: FinalFailure) -> Entry {
-    let FinalFailure { id, attempts, worker, items, failure } = failure;
+    let FinalFailure { id, attempts, worker, items, failure, .. } = failure;
     let Failure { kind, mut message, .. } = failure;
     // An entry script may say as much as a frame holds, and do so for every mini-batch.
     message.truncate(message.floor_char_boundary(MESSAGE));

@@ -54,7 +54,16 @@ impl Bench {
             rows: rows.lines().count() as u64,
         };
         let items = ItemCounts::from_returned(2, segment.rows);
-        Success { worker, id: MiniBatchId(id), attempt: 1, items, segment, has_files: false }
+        Success {
+            worker,
+            id: MiniBatchId(id),
+            attempt: 1,
+            items,
+            segment,
+            header: None,
+            has_files: false,
+            stamp: 0,
+        }
     }
 
     fn with_file(&self, mut success: Success, name: &str) -> Success {
@@ -170,6 +179,7 @@ fn a_lone_request_is_committed_at_once_and_flush_hurries() {
 fn final_failures_are_committed_too() {
     let mut bench = Bench::new(None);
     let failure = FinalFailure {
+        stamp: 0,
         id: MiniBatchId(4),
         attempts: 3,
         worker: Some(WorkerId(1)),
@@ -241,7 +251,7 @@ fn rows_that_are_not_there_are_rejected_before_anything_is_journaled() {
     for (id, segment) in [(2, beyond), (3, endless), (4, again)] {
         bench.submit(&Success { id: MiniBatchId(id), segment, ..good.clone() });
     }
-    bench.submit(&Success { id: MiniBatchId(5), worker: WorkerId(9), ..good });
+    bench.submit(&Success { id: MiniBatchId(5), worker: WorkerId(9), ..good.clone() });
     std::os::unix::fs::symlink("/etc/passwd", bench.job.part_file(WorkerId(8))).unwrap();
     bench.submit(&Success { id: MiniBatchId(6), worker: WorkerId(8), ..good });
     let (ids, rejected) = bench.finish();

@@ -9,7 +9,9 @@ use super::{Claim, EngineError};
 use crate::compile::Compiled;
 use crate::event::{Event, EventKind};
 use crate::journal::{JobIdentity, Journal};
-use crate::model::{JobDir, JobResult, JobStatus, MiniBatch, OutputAction, Source, TableFormat};
+use crate::model::{
+    JobDir, JobResult, JobStatus, MiniBatch, OutputAction, Restored, Source, TableFormat,
+};
 use crate::output::remove_tree;
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{FromPlanner, FromWorker, ToWorker};
@@ -94,7 +96,12 @@ impl<'a> Driver<'a> {
             }
         };
         let mut driver = Self {
-            machine: Machine::new(setup::policy(&job.spec), job.sources.clone(), Timestamp::now()),
+            machine: Machine::new(
+                setup::policy(&job.spec),
+                job.sources.clone(),
+                Timestamp::now(),
+                Restored::default(),
+            ),
             pool,
             committer,
             claim: job.claim,
@@ -116,6 +123,7 @@ impl<'a> Driver<'a> {
             job: job.spec.name,
             tenant: job.spec.tenant,
             workers: job.spec.process_count,
+            resumed: None,
         });
         for message in job.spec.notices {
             driver.emit(EventKind::Notice { message });
@@ -255,9 +263,9 @@ impl<'a> Driver<'a> {
     /// Does it; returns what the machine must know of that at once.
     fn act(&mut self, action: Action) -> Option<Message> {
         match action {
-            Action::Spawn(worker) => {
-                let setup =
-                    self.template.for_worker(worker, self.tables.as_deref().unwrap_or_default());
+            Action::Spawn(worker, gpu) => {
+                let tables = self.tables.as_deref().unwrap_or_default();
+                let setup = self.template.for_worker(worker, gpu, tables);
                 return Some(match self.pool.spawn(setup) {
                     Ok(pid) => Message::Spawned(worker, pid),
                     Err(e) => Message::SpawnFailed(worker, e.to_string()),
@@ -350,7 +358,7 @@ fn start(job: &Job) -> Result<Started, EngineError> {
     let component = job.component.file.try_clone();
     let component = component.map_err(|e| failed("the compiled entry script cannot be used", e))?;
     let mut pool = Pool::new(job.program.clone(), component, events);
-    pool.plan(&setup::plan_request(&job.spec, &job.sources), plan_events)
+    pool.plan(&setup::plan_request(&job.spec, &job.sources, job.job_dir.spill()), plan_events)
         .map_err(|e| failed("the planner process cannot be started", e))?;
     let (replies, commits) = mpsc::unbounded_channel();
     let (identity, target) = commit_target(job);
@@ -397,7 +405,7 @@ fn start_committer(
 }
 
 fn commit_request(settled: Settled) -> CommitRequest {
-    let Settled { worker, report } = settled;
+    let Settled { worker, report, stamp } = settled;
     match report.outcome {
         Ok(segment) => CommitRequest::Success(Success {
             worker,
@@ -405,7 +413,9 @@ fn commit_request(settled: Settled) -> CommitRequest {
             attempt: report.attempt,
             items: report.items,
             segment,
+            header: report.header,
             has_files: report.has_files,
+            stamp,
         }),
         Err(failure) => CommitRequest::Failure(FinalFailure {
             id: report.id,
@@ -413,6 +423,7 @@ fn commit_request(settled: Settled) -> CommitRequest {
             worker: Some(worker),
             items: report.items,
             failure,
+            stamp,
         }),
     }
 }

@@ -2,17 +2,13 @@
 
 use super::machine::Policy;
 use crate::model::{
-    GUEST_SOURCE, Input, InputKind, Limits, LoggingLevel, Mount, OutputAction, Source, TableFormat,
-    WorkerId,
+    GUEST_SOURCE, Input, InputKind, Limits, LoggingLevel, Mount, OutputAction, OutputFormat,
+    Source, TableFormat, WorkerId,
 };
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
 use crate::spec::JobSpec;
 use sha2::{Digest, Sha256};
-use std::path::Path;
-use std::time::Duration;
-
-/// prs-semantics A1.
-const LOAD_TIMEOUT: Duration = Duration::from_secs(600);
+use std::path::{Path, PathBuf};
 
 pub(super) fn policy(spec: &JobSpec) -> Policy {
     Policy {
@@ -20,13 +16,19 @@ pub(super) fn policy(spec: &JobSpec) -> Policy {
         max_try: spec.run_max_try,
         error_threshold: spec.error_threshold,
         run_timeout: spec.run_invocation_timeout,
-        load_timeout: LOAD_TIMEOUT,
+        load_timeout: spec.task_overhead_timeout,
+        allowed_failed_count: spec.allowed_failed_count,
+        allowed_failed_percent: spec.allowed_failed_percent,
+        first_task_timeout: spec.first_task_creation_timeout,
+        progress_timeout: spec.progress_update_timeout,
+        gpus: spec.gpus,
         output_action: spec.output_action,
     }
 }
 
-/// What the planner is asked for. Also used to show a plan without running it.
-pub fn plan_request(spec: &JobSpec, sources: &[Source]) -> PlanRequest {
+/// What the planner is asked for. Also used to show a plan without running it. `spill` is where a
+/// shuffle may write.
+pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanRequest {
     let cut = match &spec.input_kind {
         InputKind::Files { mini_batch_files } => Cut::Files { count: *mini_batch_files },
         InputKind::Csv { mini_batch_bytes, formats, full_inference } => Cut::Csv {
@@ -39,14 +41,21 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source]) -> PlanRequest {
         },
         InputKind::Void { count } => Cut::Void { count: *count },
     };
-    PlanRequest { protocol: PROTOCOL_VERSION, sources: sources.to_vec(), cut }
+    PlanRequest {
+        protocol: PROTOCOL_VERSION,
+        sources: sources.to_vec(),
+        cut,
+        partition_keys: spec.partition_keys.clone(),
+        spill,
+        processes: spec.process_count,
+    }
 }
 
 /// A digest of what decides which mini-batches there are and what they yield. A job is taken up
 /// again only if it is the same.
 pub(super) fn fingerprint(spec: &JobSpec, sources: &[Source]) -> String {
     let what = (
-        plan_request(spec, sources),
+        plan_request(spec, sources, PathBuf::new()),
         (&spec.arguments, &spec.environment_variables, &spec.side_inputs, &spec.source_directory),
         (&spec.limits, spec.output_action, &spec.append_row_file_name),
     );
@@ -74,6 +83,9 @@ pub(super) struct SetupTemplate {
     sources: Vec<Source>,
     limits: Limits,
     output_action: OutputAction,
+    output_format: OutputFormat,
+    strict_cardinality: bool,
+    profile: bool,
     logging_level: LoggingLevel,
 }
 
@@ -95,11 +107,19 @@ impl SetupTemplate {
             sources: sources.to_vec(),
             limits: spec.limits.clone(),
             output_action: spec.output_action,
+            output_format: spec.output_format.clone(),
+            strict_cardinality: spec.strict_cardinality,
+            profile: spec.profile,
             logging_level: spec.logging_level,
         }
     }
 
-    pub(super) fn for_worker(&self, worker: WorkerId, tables: &[TableFormat]) -> Setup {
+    pub(super) fn for_worker(
+        &self,
+        worker: WorkerId,
+        gpu_index: Option<u32>,
+        tables: &[TableFormat],
+    ) -> Setup {
         let template = self.clone();
         Setup {
             protocol: PROTOCOL_VERSION,
@@ -113,8 +133,11 @@ impl SetupTemplate {
             tables: tables.to_vec(),
             limits: template.limits,
             output_action: template.output_action,
+            output_format: template.output_format,
+            strict_cardinality: template.strict_cardinality,
+            profile: template.profile,
             logging_level: template.logging_level,
-            gpu_index: None,
+            gpu_index,
         }
     }
 }
@@ -131,9 +154,14 @@ mod tests {
             root: "/data".into(),
             guest: format!("/inputs/{dataset}"),
             pattern: None,
+            partition_format: None,
         };
         let dialect = |delimiter| (CsvFormat { delimiter, ..CsvFormat::default() }, None);
-        let inputs = ["a", "b"].map(|name| Input { name: name.into(), paths: Vec::new() });
+        let inputs = ["a", "b"].map(|name| Input {
+            name: name.into(),
+            paths: Vec::new(),
+            partition_format: None,
+        });
         let formats = [dialect(b','), dialect(b';')];
         let sources = [source("a"), source("a"), source("b")];
         let delimiters = sources.map(|source| format_of(&inputs, &source, &formats).0.delimiter);

@@ -9,6 +9,9 @@ pub struct Input {
     pub name: String,
     /// Files, folders or globs. Absolute: the job file's folder is already put before them.
     pub paths: Vec<String>,
+    /// Names the parts of the files' paths below `paths`, as in `{user}/{season}/{genre}.wav`
+    /// (prs-semantics M4); none unless given.
+    pub partition_format: Option<String>,
 }
 
 /// What all inputs of a job are made of.

@@ -13,9 +13,19 @@ pub struct MiniBatch {
     pub source: u32,
     /// The data.
     pub work: Work,
+    /// The partition keys and their values, in the order of the job file. Empty without keys.
+    pub partition: Vec<(String, String)>,
+    /// A digest of the descriptor and of the size and time of each of its files. A job is taken up
+    /// again only if the mini-batches that are done would be the same today.
+    pub stamp: u64,
 }
 
 impl MiniBatch {
+    /// A mini-batch without keys or stamp.
+    pub fn new(id: MiniBatchId, source: u32, work: Work) -> Self {
+        Self { id, source, work, partition: Vec::new(), stamp: 0 }
+    }
+
     /// How many items the plan expects: files, or records counted while cutting.
     pub fn planned_items(&self) -> u64 {
         match &self.work {
@@ -32,7 +42,10 @@ impl MiniBatch {
             Work::Csv(slice) => slice.file.len(),
             Work::Void => 0,
         };
-        size_of::<Self>() + names
+        let keys = self.partition.iter();
+        let keys: usize =
+            keys.map(|(key, value)| key.len() + value.len() + 2 * size_of::<String>()).sum();
+        size_of::<Self>() + names + keys
     }
 
     /// Where the data lies, in words for people, as the guest sees it: `/inputs/images/a.png and 9
@@ -93,6 +106,8 @@ pub struct Source {
     /// `a/**/*.png`, a single file's name, or several as in `{a.csv,b.csv}`); none means all. With
     /// a pattern, the folder's other files must stay invisible to the guest.
     pub pattern: Option<String>,
+    /// [`Input::partition_format`](super::Input::partition_format).
+    pub partition_format: Option<String>,
 }
 
 /// A folder of the host that a guest may see.

@@ -7,9 +7,12 @@ mod ids;
 mod input;
 mod limits;
 mod mini_batch;
+mod output_format;
 mod paths;
+mod percent;
 mod policy;
 mod report;
+mod restored;
 mod size;
 mod table;
 
@@ -19,10 +22,14 @@ pub use ids::{MiniBatchId, NODE_ID, WorkerId};
 pub use input::{Input, InputKind};
 pub use limits::Limits;
 pub use mini_batch::{CsvSlice, MiniBatch, Mount, Source, Work};
+pub use output_format::{OnConflict, OutputFormat, OutputKind, Quoting};
 pub use paths::JobDir;
+pub use percent::{AllowedPercent, ParsePercentError};
 pub use policy::{ErrorThreshold, LoggingLevel, OutputAction, ParsePolicyError};
 pub use report::{
-    AttemptReport, CallStats, FailedItem, FirstFailure, ItemCounts, JobResult, JobStatus, Segment,
+    AttemptReport, CallStats, EndedBy, FailedItem, FirstFailure, ItemCounts, JobResult, JobStatus,
+    Segment,
 };
+pub use restored::{MiniBatchSet, Restored};
 pub use size::ByteSize;
 pub use table::{Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat};

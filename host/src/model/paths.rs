@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 /// work/process000/output/     what the guest sees as its output folder
 /// work/process000/inputs/     links to the files of the running mini-batch, where needed
 /// work/process000/staged/     files of attempts that await their commit
+/// spill/                      rows on their way from files into groups by key
 /// output/                     results, unless the job file names another place
 /// logs/                       the log tree
 /// ```
@@ -72,6 +73,11 @@ impl JobDir {
     /// Where the files of one attempt wait to be published.
     pub fn staged(&self, worker: WorkerId, id: MiniBatchId, attempt: u32) -> PathBuf {
         self.worker_dir(worker).join("staged").join(format!("{id}-{attempt}"))
+    }
+
+    /// Where rows lie that are grouped by key.
+    pub fn spill(&self) -> PathBuf {
+        self.0.join("spill")
     }
 
     /// Results, unless the job file names another place.

@@ -50,9 +50,10 @@ pub struct Segment {
 pub struct FailedItem {
     /// The item: a file's path as the guest sees it, or a table's file.
     pub item: String,
-    /// The line in the file, from 1, for a record of a table; the row in the mini-batch is unknown
-    /// to the user and not given.
+    /// The line in the file, from 1, for a record of a table.
     pub line: Option<u64>,
+    /// The row of the mini-batch's table, from 1, where the line is not known.
+    pub row: Option<u64>,
     /// Why it failed.
     pub reason: String,
 }
@@ -82,6 +83,9 @@ pub struct AttemptReport {
     pub failed_items: Vec<FailedItem>,
     /// Number of rows more than items, if any: worth a warning.
     pub surplus_rows: u64,
+    /// The names of the table's columns as the output file's first line, without its end, where the
+    /// job wants one and the attempt returned a table.
+    pub header: Option<String>,
     /// Whether the guest left files to publish (in `staged/<id>-<attempt>` of the worker's folder).
     pub has_files: bool,
     /// Seconds from picking the mini-batch up to the end of writing its rows.
@@ -129,12 +133,19 @@ pub struct JobResult {
     pub reason: String,
     /// The first failure that matters for the reason, if there was one.
     pub first_failure: Option<FirstFailure>,
+    /// What ended it, for programs; none for a completed job.
+    pub ended_by: Option<EndedBy>,
     /// Mini-batches planned so far.
     pub mini_batches: u64,
     /// Mini-batches that succeeded.
     pub succeeded_mini_batches: u64,
     /// Mini-batches that failed for good.
     pub failed_mini_batches: u64,
+    /// Mini-batches that succeeded with fewer rows than items (prs-semantics W4).
+    pub short_mini_batches: u64,
+    /// Mini-batches, of those that succeeded or failed, that an earlier run had done before this one
+    /// took the job up.
+    pub restored_mini_batches: u64,
     /// Items of all mini-batches that ended.
     pub items: ItemCounts,
     /// Lines in the output file.
@@ -148,6 +159,37 @@ impl JobResult {
     pub fn never_began(&self) -> bool {
         self.status == JobStatus::Failed && self.mini_batches == 0 && self.first_failure.is_none()
     }
+}
+
+/// What ended a job before its time.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndedBy {
+    /// More failed items than `error_threshold`.
+    ErrorThreshold,
+    /// More failed mini-batches than `allowed_failed_count`.
+    AllowedFailedCount,
+    /// A larger share of failed mini-batches than `allowed_failed_percent`.
+    AllowedFailedPercent,
+    /// No item succeeded, so that there is nothing to write (W10).
+    NothingSucceeded,
+    /// `init` kept failing (I1, I2).
+    InitFailures,
+    /// Every worker hung in `init` (I3).
+    StuckInInit,
+    /// No mini-batch existed after `first_task_creation_timeout` (A3).
+    FirstTaskTimeout,
+    /// Nothing moved for `progress_update_timeout` (A2).
+    ProgressTimeout,
+    /// The inputs cannot be used.
+    Plan,
+    /// Results cannot be written.
+    Commit,
+    /// Worker processes cannot be started.
+    Spawn,
+    /// Somebody asked for it.
+    Cancelled,
 }
 
 /// Where a job's trouble began.

@@ -60,7 +60,7 @@ impl<'a> Sender<'a> {
         if self.pending_bytes + bytes > MINI_BATCH_BYTES {
             self.flush()?;
         }
-        self.pending.push(MiniBatch { id: MiniBatchId(self.next_id), source, work });
+        self.pending.push(MiniBatch::new(MiniBatchId(self.next_id), source, work));
         self.next_id += 1;
         self.pending_bytes += bytes;
         let waited = self.sent_at.is_none_or(|sent| sent.elapsed() >= GROUP_TIME);

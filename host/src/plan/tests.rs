@@ -32,6 +32,7 @@ impl Tree {
             root: self.root().join(folder),
             guest: format!("/inputs/{dataset}"),
             pattern: None,
+            partition_format: None,
         }
     }
 
@@ -52,7 +53,7 @@ struct Plan {
 
 /// The plan, after checks that hold for every plan; or the words of its failure.
 fn planned(sources: Vec<Source>, cut: Cut) -> Result<Plan, String> {
-    let request = PlanRequest { protocol: PROTOCOL_VERSION, sources, cut };
+    let request = PlanRequest::new(sources, cut);
     let mut messages = Vec::new();
     plan(&request, &mut |message| {
         messages.push(message);
@@ -123,7 +124,7 @@ fn listed_files_are_grouped_like_all_others() {
     let files: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
     let tree = Tree::new(&files);
     let paths = names.iter().map(|name| tree.root().join(name).display().to_string());
-    let input = Input { name: "one".to_owned(), paths: paths.collect() };
+    let input = Input { name: "one".to_owned(), paths: paths.collect(), partition_format: None };
     let sources = crate::dataset::resolve(&[input]).unwrap();
     assert_eq!(sources.len(), 1);
     let plan = planned(sources, Cut::Files { count: 50 }).unwrap();
@@ -233,23 +234,19 @@ fn bad_requests_are_refused_in_words() {
     let error = planned(missing, Cut::Files { count: 1 }).unwrap_err();
     assert_snapshot!(tree.clean(&error), @"input 'one': cannot list /d/b: No such file or directory (os error 2)");
     let mut messages = Vec::new();
-    let request = PlanRequest { protocol: 0, sources, cut: Cut::Void { count: 1 } };
+    let request = PlanRequest { protocol: 0, ..PlanRequest::new(sources, Cut::Void { count: 1 }) };
     plan(&request, &mut |message| {
         messages.push(message);
         Ok(())
     })
     .unwrap();
     let [FromPlanner::Failed(error)] = messages.as_slice() else { panic!("{messages:?}") };
-    assert_snapshot!(error, @"the planner speaks version 1 of the protocol, the leader version 0: the program was replaced while a job ran; start the job again");
+    assert_snapshot!(error, @"the planner speaks version 2 of the protocol, the leader version 0: the program was replaced while a job ran; start the job again");
 }
 
 #[test]
 fn a_leader_that_stops_listening_ends_planning() {
-    let request = PlanRequest {
-        protocol: PROTOCOL_VERSION,
-        sources: Vec::new(),
-        cut: Cut::Void { count: u64::MAX },
-    };
+    let request = PlanRequest::new(Vec::new(), Cut::Void { count: u64::MAX });
     let mut calls = 0;
     let error = plan(&request, &mut |_| {
         calls += 1;
@@ -274,7 +271,7 @@ fn messages_are_framed() {
     let cut =
         Cut::Csv { bytes: 10, formats: vec![(CsvFormat::default(), None)], full_inference: false };
     let sources = vec![tree.source("one", "a")];
-    let request = PlanRequest { protocol: PROTOCOL_VERSION, sources, cut };
+    let request = PlanRequest::new(sources, cut);
     let mut out = Vec::new();
     serve_request(&request, &mut out).unwrap();
     let mut seen = Vec::new();
@@ -285,7 +282,7 @@ fn messages_are_framed() {
         rest = after;
     }
     let slice = CsvSlice { file: "1.csv".to_owned(), offset: 2, length: 2, first_line: 2, rows: 1 };
-    let mini_batch = MiniBatch { id: MiniBatchId(0), source: 0, work: Work::Csv(slice) };
+    let mini_batch = MiniBatch::new(MiniBatchId(0), 0, Work::Csv(slice));
     assert!(matches!(&seen[0], FromPlanner::Tables(tables) if tables.len() == 1));
     assert!(matches!(&seen[1], FromPlanner::Notice(columns) if columns.contains("x int64")));
     assert_eq!(seen[2..], [FromPlanner::MiniBatches(vec![mini_batch]), FromPlanner::Finished]);

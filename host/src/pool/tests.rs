@@ -37,6 +37,9 @@ impl Bench {
 
     fn setup(&self) -> Setup {
         Setup {
+            output_format: crate::model::OutputFormat::default(),
+            strict_cardinality: false,
+            profile: false,
             protocol: PROTOCOL_VERSION,
             worker: WORKER,
             job_dir: self.dir.path().to_owned(),
@@ -94,7 +97,7 @@ fn started(id: u64) -> FromWorker {
 
 fn assignment(id: u64, files: usize) -> ToWorker {
     let work = Work::Files(vec!["some/file/name.png".into(); files]);
-    let mini_batch = MiniBatch { id: MiniBatchId(id), source: 0, work };
+    let mini_batch = MiniBatch::new(MiniBatchId(id), 0, work);
     ToWorker::Run(Assignment { mini_batch, attempt: 1 })
 }
 
@@ -241,7 +244,7 @@ async fn a_program_that_is_not_there_is_named() {
 }
 
 fn request() -> PlanRequest {
-    PlanRequest { protocol: PROTOCOL_VERSION, sources: vec![], cut: Cut::Void { count: 3 } }
+    PlanRequest::new(vec![], Cut::Void { count: 3 })
 }
 
 impl Bench {

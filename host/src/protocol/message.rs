@@ -2,13 +2,13 @@
 
 use crate::model::{
     AttemptReport, CallStats, Column, CsvFormat, Failure, Limits, LoggingLevel, MiniBatch,
-    MiniBatchId, Mount, OutputAction, Source, TableFormat, WorkerId,
+    MiniBatchId, Mount, OutputAction, OutputFormat, Source, TableFormat, WorkerId,
 };
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Changes with every change of a message or of the framing.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Leader to worker. The first message is `Setup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,6 +56,12 @@ pub struct Setup {
     pub limits: Limits,
     /// What to do with rows.
     pub output_action: OutputAction,
+    /// How rows are written.
+    pub output_format: OutputFormat,
+    /// Whether an attempt fails whose rows are not as many as its items.
+    pub strict_cardinality: bool,
+    /// Whether to write a profile of the guest's code.
+    pub profile: bool,
     /// What the guest's log calls are cut at.
     pub logging_level: LoggingLevel,
     /// The index of the GPU leased to this worker.
@@ -96,6 +102,20 @@ pub struct PlanRequest {
     pub sources: Vec<Source>,
     /// How to cut.
     pub cut: Cut,
+    /// By which keys rows or files are grouped, instead of by size. Empty: by size.
+    pub partition_keys: Vec<String>,
+    /// Where spill files of a shuffle go: a folder of the job directory.
+    pub spill: PathBuf,
+    /// Processes that a shuffle may use.
+    pub processes: u32,
+}
+
+impl PlanRequest {
+    /// A plan by size.
+    pub fn new(sources: Vec<Source>, cut: Cut) -> Self {
+        let (partition_keys, spill) = (Vec::new(), PathBuf::new());
+        Self { protocol: PROTOCOL_VERSION, sources, cut, partition_keys, spill, processes: 1 }
+    }
 }
 
 /// How to cut inputs into mini-batches.

@@ -20,6 +20,7 @@ pub(super) fn succeeded(id: u64, attempt: u32, failed_items: Vec<FailedItem>) ->
         outcome: Ok(Segment { offset: 0, length: 90, checksum: 7, rows: 10 - failed }),
         failed_items,
         surplus_rows: 0,
+        header: None,
         has_files: false,
         elapsed_seconds: 0.25,
         process_seconds: 0.2,
@@ -36,6 +37,7 @@ pub(super) fn failed(id: u64, attempt: u32, failure: Failure, will_retry: bool) 
         outcome: Err(failure),
         failed_items: Vec::new(),
         surplus_rows: 0,
+        header: None,
         has_files: false,
         elapsed_seconds: 0.5,
         process_seconds: 0.25,
@@ -61,6 +63,7 @@ pub(super) fn trap() -> Failure {
 
 pub(super) fn broken_item() -> FailedItem {
     FailedItem {
+        row: None,
         item: "/inputs/images/img_0007.png".to_owned(),
         line: None,
         reason: "not a PNG file".to_owned(),
@@ -69,6 +72,9 @@ pub(super) fn broken_item() -> FailedItem {
 
 pub(super) fn result(status: JobStatus) -> JobResult {
     let mut result = JobResult {
+        ended_by: None,
+        short_mini_batches: 0,
+        restored_mini_batches: 0,
         status,
         reason: String::new(),
         first_failure: None,
@@ -98,10 +104,15 @@ pub(super) fn result(status: JobStatus) -> JobResult {
 /// A short job: one mini-batch with a failed item, one that fails twice, and the end.
 pub(super) fn job() -> Vec<Event> {
     let kinds = vec![
-        EventKind::JobStarted { job: "digits".into(), tenant: "default".into(), workers: 2 },
+        EventKind::JobStarted {
+            job: "digits".into(),
+            tenant: "default".into(),
+            workers: 2,
+            resumed: None,
+        },
         EventKind::Notice { message: "node_count: 4 runs on one node".into() },
-        EventKind::WorkerStarted { worker: "process000".into(), pid: 41 },
-        EventKind::WorkerStarted { worker: "process001".into(), pid: 42 },
+        EventKind::WorkerStarted { worker: "process000".into(), pid: 41, gpu_index: None },
+        EventKind::WorkerStarted { worker: "process001".into(), pid: 42, gpu_index: None },
         EventKind::WorkerReady { worker: "process001".into(), init_seconds: 0.01 },
         EventKind::Planned { mini_batches: 3, items: 30, finished: false },
         succeeded(0, 1, Vec::new()),

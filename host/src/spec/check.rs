@@ -9,9 +9,12 @@ use super::mounts;
 use super::raw::{self, RawJob, RawLimits};
 use super::scope::At;
 use super::tree;
-use crate::model::{Limits, OutputAction};
+use crate::model::{
+    AllowedPercent, ErrorThreshold, Limits, OnConflict, OutputAction, OutputFormat,
+};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where the job file lies.
 pub(super) struct Place {
@@ -78,6 +81,7 @@ pub(super) fn check(raw: RawJob, imported: bool, place: &Place, report: &Report)
 
     let (output_action, append_row_file_name) = output_file(&raw, &defaults, report);
     let (inputs, input_kind) = inputs::check(&raw, &defaults, place, report);
+    let hours = Duration::from_secs(600);
 
     JobSpec {
         name: raw.name.map_or_else(|| place.job_name(), |name| name.value),
@@ -105,6 +109,22 @@ pub(super) fn check(raw: RawJob, imported: bool, place: &Place, report: &Report)
         ),
         logging_level: defaults
             .or("logging_level", raw.logging_level, |raw| raw.logging_level.clone()),
+        allowed_failed_count: ErrorThreshold::Ignore,
+        allowed_failed_percent: AllowedPercent::ALL,
+        strict_cardinality: false,
+        task_overhead_timeout: hours,
+        progress_update_timeout: hours * 24,
+        first_task_creation_timeout: hours,
+        resource_monitor_interval: Some(hours),
+        profile: false,
+        gpus: 0,
+        partition_keys: Vec::new(),
+        output_format: OutputFormat::default(),
+        ordered: false,
+        output_files: OnConflict::Error,
+        allow_reuse: true,
+        parent: None,
+        metrics_name_prefix: String::new(),
         limits: limits(raw.limits, &defaults),
         notices: report.take_notices(),
     }

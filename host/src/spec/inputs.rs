@@ -130,7 +130,7 @@ fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
             }
         }
     }
-    Input { name: input.name.value.clone(), paths }
+    Input { name: input.name.value.clone(), paths, partition_format: None }
 }
 
 fn check_path(path: &At<String>, place: &Place, report: &Report) -> Option<String> {

@@ -1,8 +1,22 @@
 //! A job as the rest of the program sees it: checked, resolved, with defaults filled in.
 
-use crate::model::{ErrorThreshold, Input, InputKind, Limits, LoggingLevel, Mount, OutputAction};
+use crate::model::{
+    AllowedPercent, ErrorThreshold, Input, InputKind, Limits, LoggingLevel, Mount, OnConflict,
+    OutputAction, OutputFormat,
+};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// The job that this one is a part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parent {
+    /// Its folder. Absolute.
+    pub folder: PathBuf,
+    /// Whether it gets a copy of this job's overview, progress and logs (prs-semantics A6).
+    pub copy_logs: bool,
+    /// Whether it gets this job's metrics too (A8).
+    pub push_metrics: bool,
+}
 
 /// A checked job. Paths are absolute.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +55,38 @@ pub struct JobSpec {
     pub run_max_try: u32,
     /// The longest that one call of `run` may take.
     pub run_invocation_timeout: Duration,
+    /// How many failed mini-batches the job bears; -1 for any number (prs-semantics C10).
+    pub allowed_failed_count: ErrorThreshold,
+    /// Which share of failed mini-batches the job bears (C11).
+    pub allowed_failed_percent: AllowedPercent,
+    /// Whether an attempt fails whose rows are not as many as its items.
+    pub strict_cardinality: bool,
+    /// The longest that loading a mini-batch may take (A1).
+    pub task_overhead_timeout: Duration,
+    /// The longest that nothing may move (A2).
+    pub progress_update_timeout: Duration,
+    /// The longest until there is a mini-batch (A3).
+    pub first_task_creation_timeout: Duration,
+    /// How often the machine is looked at; none for never (A4).
+    pub resource_monitor_interval: Option<Duration>,
+    /// Whether each worker writes a profile (A5).
+    pub profile: bool,
+    /// GPUs that may be leased to workers.
+    pub gpus: u32,
+    /// By which keys mini-batches are made; none for by size (C8).
+    pub partition_keys: Vec<String>,
+    /// How rows are written.
+    pub output_format: OutputFormat,
+    /// Whether rows are put in the order of the input.
+    pub ordered: bool,
+    /// What becomes of files of the same name.
+    pub output_files: OnConflict,
+    /// Whether an earlier result of the same job may be taken instead (C25).
+    pub allow_reuse: bool,
+    /// Where copies of logs and metrics go (A6, A8); none for nowhere.
+    pub parent: Option<Parent>,
+    /// Put before the names of the job's metrics (A7).
+    pub metrics_name_prefix: String,
     /// What the guest's log is cut at.
     pub logging_level: LoggingLevel,
     /// The budget of each instance.

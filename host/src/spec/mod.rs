@@ -27,6 +27,6 @@ mod tree;
 mod tests;
 
 pub use error::{Origin, SpecError, SpecErrors};
-pub use job::JobSpec;
+pub use job::{JobSpec, Parent};
 pub use load::{DEFAULT_JOB, load};
 pub use schema::schema;

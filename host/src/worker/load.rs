@@ -190,12 +190,13 @@ mod tests {
             root: root.to_owned(),
             guest: "/inputs/images".to_owned(),
             pattern: pattern.map(str::to_owned),
+            partition_format: None,
         }
     }
 
     fn files(names: &[&str]) -> MiniBatch {
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        MiniBatch { id: MiniBatchId(0), source: 0, work: Work::Files(names) }
+        MiniBatch::new(MiniBatchId(0), 0, Work::Files(names))
     }
 
     #[test]
@@ -242,7 +243,7 @@ mod tests {
     fn void_needs_no_input() {
         let job_dir = JobDir::new("unused");
         let mut loader = Loader::new(&[], &[], &job_dir, WorkerId(0)).unwrap();
-        let mini_batch = MiniBatch { id: MiniBatchId(0), source: 0, work: Work::Void };
+        let mini_batch = MiniBatch::new(MiniBatchId(0), 0, Work::Void);
         let loaded = loader.load(&mini_batch).unwrap();
         assert!(matches!(loaded.data, MiniBatchData::Void));
         assert_eq!((loaded.items, loaded.dataset), (0, ""));

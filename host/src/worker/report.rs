@@ -45,6 +45,7 @@ pub(super) fn report(assignment: &Assignment, clock: &Clock, finished: Finished)
         outcome: Err(Failure::new(FailureKind::HostFault, "")),
         failed_items: Vec::new(),
         surplus_rows: 0,
+        header: None,
         has_files: false,
         elapsed_seconds: clock.wall.elapsed().as_secs_f64(),
         process_seconds: (cpu_seconds() - clock.cpu).max(0.0),
@@ -102,7 +103,7 @@ mod tests {
 
     fn assignment() -> Assignment {
         let work = Work::Files(vec!["a".to_owned(), "b".to_owned()]);
-        let mini_batch = MiniBatch { id: MiniBatchId(3), source: 0, work };
+        let mini_batch = MiniBatch::new(MiniBatchId(3), 0, work);
         Assignment { mini_batch, attempt: 2 }
     }
 
@@ -120,7 +121,12 @@ mod tests {
 
     #[test]
     fn the_longest_report_fits_into_a_frame() {
-        let item = FailedItem { item: "p".repeat(4096), line: None, reason: "r".repeat(1 << 20) };
+        let item = FailedItem {
+            item: "p".repeat(4096),
+            line: None,
+            row: None,
+            reason: "r".repeat(1 << 20),
+        };
         let tally = Tally {
             items: ItemCounts::from_returned(2, 0),
             failed_items: vec![item; AttemptReport::MAX_FAILED_ITEMS],

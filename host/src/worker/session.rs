@@ -198,9 +198,13 @@ mod tests {
             root: root.join("data"),
             guest: guest.to_owned(),
             pattern: pattern.map(str::to_owned),
+            partition_format: None,
         };
         let side = Mount { host: root.join("m"), guest: "/side_inputs/m".into(), writable: false };
         let setup = Setup {
+            output_format: crate::model::OutputFormat::default(),
+            strict_cardinality: false,
+            profile: false,
             protocol: PROTOCOL_VERSION,
             worker: WorkerId(7),
             job_dir: root.join("job"),

@@ -48,6 +48,7 @@ impl<'a> Sink<'a> {
         let named = self.failed.iter().map(|(index, reason)| FailedItem {
             item: loaded.item_name(*index).to_owned(),
             line: None,
+            row: None,
             reason: reason.clone(),
         });
         let named: Vec<_> = named.collect();
@@ -130,7 +131,8 @@ mod tests {
         })
         .unwrap();
         assert_eq!(mixed.items, counts(3, 2));
-        let failed = FailedItem { item: "/b".into(), line: None, reason: "blurred".into() };
+        let failed =
+            FailedItem { item: "/b".into(), line: None, row: None, reason: "blurred".into() };
         assert_eq!(mixed.failed_items, [failed]);
     }
 
@@ -150,8 +152,12 @@ mod tests {
 
     #[test]
     fn rejected_records_are_failed_items() {
-        let record =
-            FailedItem { item: "/t.csv".into(), line: Some(7), reason: "no number".into() };
+        let record = FailedItem {
+            item: "/t.csv".into(),
+            line: Some(7),
+            row: None,
+            reason: "no number".into(),
+        };
         let table = || Loaded {
             data: MiniBatchData::Table(b""),
             items: 2,

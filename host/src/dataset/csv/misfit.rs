@@ -47,7 +47,12 @@ pub(super) fn sort_out(
         let before = if counted == 0 { b'\n' } else { text[counted - 1] };
         line += count_lines(&text[counted..start], before);
         counted = start;
-        misfits.named.push(FailedItem { item: item.to_owned(), line: Some(line), reason });
+        misfits.named.push(FailedItem {
+            item: item.to_owned(),
+            line: Some(line),
+            row: None,
+            reason,
+        });
     }
     misfits
 }

@@ -33,6 +33,7 @@ impl Files {
             root: self.root(),
             guest: "/inputs/data".to_owned(),
             pattern: None,
+            partition_format: None,
         }
     }
 

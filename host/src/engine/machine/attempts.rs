@@ -56,6 +56,7 @@ impl Machine {
             outcome: Err(failure),
             failed_items: Vec::new(),
             surplus_rows: 0,
+            header: None,
             has_files: false,
             elapsed_seconds: self.now.saturating_sub(started).as_secs_f64(),
             process_seconds: 0.0,
@@ -84,7 +85,11 @@ impl Machine {
             }
             return;
         }
-        self.actions.push(Action::Commit(Settled { worker, report: report.clone() }));
+        self.actions.push(Action::Commit(Settled {
+            worker,
+            report: report.clone(),
+            stamp: pending.mini_batch.stamp,
+        }));
         let id = pending.mini_batch.id;
         let failed = report.outcome.is_err();
         let items = report.items;

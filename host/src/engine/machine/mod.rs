@@ -16,7 +16,9 @@ mod workers;
 pub use types::{Action, Message, Policy, Settled};
 
 use crate::event::EventKind;
-use crate::model::{FirstFailure, ItemCounts, JobStatus, MiniBatch, MiniBatchId, Source, WorkerId};
+use crate::model::{
+    FirstFailure, ItemCounts, JobStatus, MiniBatch, MiniBatchId, Restored, Source, WorkerId,
+};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -63,7 +65,10 @@ struct Ending {
 
 impl Machine {
     /// A job before its first message. `began` is the time that `now` counts from.
-    pub fn new(policy: Policy, sources: Vec<Source>, began: Timestamp) -> Self {
+    ///
+    /// `restored` is what an earlier run of the job left done.
+    #[expect(clippy::needless_pass_by_value, reason = "taken apart as soon as jobs are taken up")]
+    pub fn new(policy: Policy, sources: Vec<Source>, began: Timestamp, restored: Restored) -> Self {
         Self {
             policy,
             sources,
@@ -72,7 +77,7 @@ impl Machine {
             actions: Vec::new(),
             queue: Queue::default(),
             workers: BTreeMap::new(),
-            next_worker: 0,
+            next_worker: restored.next_worker,
             committing: HashMap::new(),
             planned: 0,
             planned_items: 0,
@@ -101,7 +106,11 @@ impl Machine {
             Message::PlanFailed(text) => self.fail(text),
             Message::Notice(message) => self.emit(EventKind::Notice { message }),
             Message::Spawned(worker, pid) => {
-                self.emit(EventKind::WorkerStarted { worker: worker.to_string(), pid });
+                self.emit(EventKind::WorkerStarted {
+                    worker: worker.to_string(),
+                    pid,
+                    gpu_index: None,
+                });
             }
             Message::SpawnFailed(worker, text) => self.on_spawn_failed(worker, &text),
             Message::Ready(worker, stats) => self.on_ready(worker, stats),
@@ -109,6 +118,7 @@ impl Machine {
             Message::InitFailed(worker, failure) => self.on_init_failed(worker, failure),
             Message::Started(worker, id) => self.on_started(worker, id),
             Message::Finished(worker, report) => self.on_finished(worker, *report),
+            Message::Overrun(worker, failure) => self.kill_and_lose(worker, failure),
             Message::Exited(worker, exit) => self.on_exited(worker, &exit),
             Message::Committed(ids) => ids.into_iter().for_each(|id| self.on_committed(id)),
             Message::Rejected(id, failure) => self.on_rejected(id, failure),

@@ -50,6 +50,11 @@ struct World {
 impl World {
     fn new(batches: u64, workers: u32, max_try: u32, threshold: ErrorThreshold) -> Self {
         let policy = Policy {
+            allowed_failed_count: ErrorThreshold::Ignore,
+            allowed_failed_percent: crate::model::AllowedPercent::ALL,
+            first_task_timeout: Duration::from_secs(600),
+            progress_timeout: Duration::from_secs(86_400),
+            gpus: 0,
             workers,
             max_try,
             error_threshold: threshold,
@@ -58,14 +63,17 @@ impl World {
             output_action: OutputAction::AppendRow,
         };
         let unplanned = (0..batches)
-            .map(|id| MiniBatch {
-                id: MiniBatchId(id),
-                source: 0,
-                work: Work::Files(vec![String::new(); ITEMS as usize]),
+            .map(|id| {
+                MiniBatch::new(MiniBatchId(id), 0, Work::Files(vec![String::new(); ITEMS as usize]))
             })
             .collect();
         Self {
-            machine: Machine::new(policy.clone(), Vec::new(), Timestamp::UNIX_EPOCH),
+            machine: Machine::new(
+                policy.clone(),
+                Vec::new(),
+                Timestamp::UNIX_EPOCH,
+                crate::model::Restored::default(),
+            ),
             policy,
             now: Duration::ZERO,
             unplanned,
@@ -93,7 +101,7 @@ impl World {
     fn act(&mut self, action: Action) {
         assert!(self.result.is_none(), "{action:?} after the end");
         match action {
-            Action::Spawn(id) => {
+            Action::Spawn(id, _) => {
                 assert!(!self.winding_down, "a worker is started although the job ends");
                 assert!(self.workers.insert(id, FakeWorker::default()).is_none(), "{id} again");
             }
@@ -159,6 +167,7 @@ impl World {
     fn report(assignment: &Assignment, outcome: Result<Segment, Failure>) -> Box<AttemptReport> {
         let returned = if outcome.is_ok() { ITEMS } else { 0 };
         Box::new(AttemptReport {
+            header: None,
             id: assignment.mini_batch.id,
             attempt: assignment.attempt,
             items: ItemCounts::from_returned(ITEMS, returned),

@@ -14,6 +14,11 @@ const W0: WorkerId = WorkerId(0);
 
 fn policy() -> Policy {
     Policy {
+        allowed_failed_count: ErrorThreshold::Ignore,
+        allowed_failed_percent: crate::model::AllowedPercent::ALL,
+        first_task_timeout: Duration::from_secs(600),
+        progress_timeout: Duration::from_secs(86_400),
+        gpus: 0,
         workers: 1,
         max_try: 2,
         error_threshold: ErrorThreshold::AtMost(0),
@@ -28,17 +33,14 @@ fn secs(seconds: u64) -> Duration {
 }
 
 fn batches(count: u64) -> Vec<MiniBatch> {
-    let batch = |id| MiniBatch {
-        id: MiniBatchId(id),
-        source: 0,
-        work: Work::Files(vec!["a".into(), "b".into()]),
-    };
+    let batch = |id| MiniBatch::new(MiniBatchId(id), 0, Work::Files(vec!["a".into(), "b".into()]));
     (0..count).map(batch).collect()
 }
 
 /// A machine whose plan is told and whose first worker is ready.
 fn running(policy: Policy, count: u64) -> Machine {
-    let mut machine = Machine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH);
+    let mut machine =
+        Machine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, crate::model::Restored::default());
     machine.handle(Message::Planned(batches(count)), secs(0));
     machine.handle(Message::PlanFinished, secs(0));
     machine.handle(Message::Ready(W0, CallStats::default()), secs(0));
@@ -49,6 +51,7 @@ fn report(id: u64, attempt: u32, succeeded: u64, outcome: Result<Segment, Failur
     Message::Finished(
         W0,
         Box::new(AttemptReport {
+            header: None,
             id: MiniBatchId(id),
             attempt,
             items: ItemCounts::from_returned(2, succeeded),
@@ -142,7 +145,7 @@ fn a_time_out_counts_from_the_call_of_run_and_kills() {
     let actions = machine.handle(Message::Tick, secs(70));
     assert!(matches!(actions[0], Action::Kill(W0)));
     assert_eq!(lost(&actions), Some(FailureKind::Timeout));
-    assert!(actions.iter().any(|action| matches!(action, Action::Spawn(WorkerId(1)))));
+    assert!(actions.iter().any(|action| matches!(action, Action::Spawn(WorkerId(1), _))));
     // What the killed worker still says is too late.
     assert!(machine.handle(report(0, 1, 2, segment()), secs(70)).is_empty());
 }
@@ -207,12 +210,17 @@ fn what_ended_a_job_stays_the_reason_when_committing_fails_too() {
 
 #[test]
 fn init_failures_in_a_row_end_the_job() {
-    let mut machine = Machine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH);
+    let mut machine = Machine::new(
+        policy(),
+        Vec::new(),
+        Timestamp::UNIX_EPOCH,
+        crate::model::Restored::default(),
+    );
     machine.handle(Message::Planned(batches(1)), secs(0));
     for worker in 0..3 {
         let failure = Failure::new(FailureKind::ScriptError, "no weights");
         let actions = machine.handle(Message::InitFailed(WorkerId(worker), failure), secs(1));
-        let spawns = actions.iter().any(|action| matches!(action, Action::Spawn(_)));
+        let spawns = actions.iter().any(|action| matches!(action, Action::Spawn(..)));
         assert_eq!(spawns, worker < 2, "3 x process_count_per_node");
         let exit = WorkerExit { code: Some(3), signal: None, note: String::new() };
         let actions = machine.handle(Message::Exited(WorkerId(worker), exit), secs(1));
@@ -229,7 +237,12 @@ fn init_failures_in_a_row_end_the_job() {
 
 #[test]
 fn a_job_whose_workers_all_hang_in_init_fails() {
-    let mut machine = Machine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH);
+    let mut machine = Machine::new(
+        policy(),
+        Vec::new(),
+        Timestamp::UNIX_EPOCH,
+        crate::model::Restored::default(),
+    );
     machine.handle(Message::Planned(batches(1)), secs(5));
     assert_eq!(machine.next_deadline(), Some(secs(5 + 3 * 60 + 30)));
     let actions = machine.handle(Message::Tick, secs(215));
@@ -271,7 +284,12 @@ fn a_cancelled_job_lets_the_running_mini_batch_end_and_keeps_it() {
 
 #[test]
 fn an_empty_plan_completes() {
-    let mut machine = Machine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH);
+    let mut machine = Machine::new(
+        policy(),
+        Vec::new(),
+        Timestamp::UNIX_EPOCH,
+        crate::model::Restored::default(),
+    );
     let actions = machine.handle(Message::PlanFinished, secs(0));
     assert_eq!(result(&actions).status, JobStatus::Completed);
 }

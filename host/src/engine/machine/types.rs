@@ -2,8 +2,8 @@
 
 use crate::event::EventKind;
 use crate::model::{
-    AttemptReport, CallStats, ErrorThreshold, Failure, JobResult, MiniBatch, MiniBatchId,
-    OutputAction, WorkerId,
+    AllowedPercent, AttemptReport, CallStats, ErrorThreshold, Failure, JobResult, MiniBatch,
+    MiniBatchId, OutputAction, WorkerId,
 };
 use crate::pool::WorkerExit;
 use crate::protocol::Assignment;
@@ -23,6 +23,16 @@ pub struct Policy {
     pub run_timeout: Duration,
     /// The longest that loading a mini-batch may take (prs-semantics A1).
     pub load_timeout: Duration,
+    /// Failed mini-batches that the job bears (C10).
+    pub allowed_failed_count: ErrorThreshold,
+    /// The share of failed mini-batches that the job bears (C11).
+    pub allowed_failed_percent: AllowedPercent,
+    /// The longest until there is a mini-batch (A3).
+    pub first_task_timeout: Duration,
+    /// The longest that nothing may move (A2).
+    pub progress_timeout: Duration,
+    /// GPUs to lease to workers (G1, G2).
+    pub gpus: u32,
     /// Whether rows are written: then a job in which no item succeeded has failed (W10).
     pub output_action: OutputAction,
 }
@@ -74,6 +84,9 @@ pub enum Message {
     Started(WorkerId, MiniBatchId),
     /// An attempt ended.
     Finished(WorkerId, Box<AttemptReport>),
+    /// A worker uses more memory than it may: it is to be killed, and its attempt has failed by
+    /// that.
+    Overrun(WorkerId, Failure),
     /// A worker process is gone.
     Exited(WorkerId, WorkerExit),
     /// These are in the journal and in the output.
@@ -96,8 +109,8 @@ pub enum Message {
 /// What to do.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Start a worker process.
-    Spawn(WorkerId),
+    /// Start a worker process, with the index of the GPU that is leased to it.
+    Spawn(WorkerId, Option<u32>),
     /// Hand over an attempt.
     Assign(WorkerId, Assignment),
     /// Ask for an orderly end.
@@ -119,6 +132,8 @@ pub struct Settled {
     pub worker: WorkerId,
     /// What came of that attempt.
     pub report: AttemptReport,
+    /// [`MiniBatch::stamp`].
+    pub stamp: u64,
 }
 
 /// A mini-batch that waits.

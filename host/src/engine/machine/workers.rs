@@ -29,7 +29,7 @@ impl Machine {
                     picked: self.now,
                 },
             );
-            self.actions.push(Action::Spawn(id));
+            self.actions.push(Action::Spawn(id, None));
         }
     }
 

@@ -1,7 +1,7 @@
 use super::{LEAST, errors, job, job_with};
 use crate::model::{
-    ByteSize, Column, ColumnType, CsvFormat, ErrorThreshold, Input, InputKind, Limits,
-    LoggingLevel, Mount, OutputAction,
+    AllowedPercent, ByteSize, Column, ColumnType, CsvFormat, ErrorThreshold, Input, InputKind,
+    Limits, LoggingLevel, Mount, OnConflict, OutputAction, OutputFormat,
 };
 use crate::spec::JobSpec;
 use std::path::PathBuf;
@@ -14,7 +14,11 @@ fn least() -> JobSpec {
         entry_script: "/dir/script.wasm".into(),
         entry_script_digest: None,
         source_directory: None,
-        inputs: vec![Input { name: "images".into(), paths: vec!["/dir/data".into()] }],
+        inputs: vec![Input {
+            name: "images".into(),
+            paths: vec!["/dir/data".into()],
+            partition_format: None,
+        }],
         input_kind: InputKind::Files { mini_batch_files: 10 },
         side_inputs: Vec::new(),
         output: None,
@@ -29,6 +33,22 @@ fn least() -> JobSpec {
         run_invocation_timeout: Duration::from_secs(60),
         logging_level: LoggingLevel::Info,
         limits: Limits::default(),
+        allowed_failed_count: ErrorThreshold::Ignore,
+        allowed_failed_percent: AllowedPercent::ALL,
+        strict_cardinality: false,
+        task_overhead_timeout: Duration::from_secs(600),
+        progress_update_timeout: Duration::from_secs(24 * 600),
+        first_task_creation_timeout: Duration::from_secs(600),
+        resource_monitor_interval: Some(Duration::from_secs(600)),
+        profile: false,
+        gpus: 0,
+        partition_keys: Vec::new(),
+        output_format: OutputFormat::default(),
+        ordered: false,
+        output_files: OnConflict::Error,
+        allow_reuse: true,
+        parent: None,
+        metrics_name_prefix: String::new(),
         notices: Vec::new(),
     }
 }
@@ -84,8 +104,16 @@ rank_mini_batch_count: -3
         ),
         source_directory: Some("/dir/source".into()),
         inputs: vec![
-            Input { name: "images".into(), paths: vec!["/dir/data/*.png".into()] },
-            Input { name: "more".into(), paths: vec!["/dir/data/a".into(), "/elsewhere/b".into()] },
+            Input {
+                name: "images".into(),
+                paths: vec!["/dir/data/*.png".into()],
+                partition_format: None,
+            },
+            Input {
+                name: "more".into(),
+                paths: vec!["/dir/data/a".into(), "/elsewhere/b".into()],
+                partition_format: None,
+            },
         ],
         input_kind: InputKind::Files { mini_batch_files: 20 },
         side_inputs: vec![
@@ -122,6 +150,7 @@ rank_mini_batch_count: -3
             results: ByteSize(2 << 30),
         },
         notices: Vec::new(),
+        ..least()
     };
     assert_eq!(job(&text), expected);
 }

@@ -1,0 +1,74 @@
+//! A share of failed mini-batches that a job bears.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// From 0 to 100 (prs-semantics C11). 100 bears everything.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AllowedPercent(f64);
+
+impl AllowedPercent {
+    /// Bears everything.
+    pub const ALL: Self = Self(100.0);
+
+    /// Whether so many failed mini-batches of so many are too many.
+    pub fn exceeded_by(self, failed: u64, total: u64) -> bool {
+        failed as f64 * 100.0 > self.0 * total as f64
+    }
+}
+
+impl fmt::Display for AllowedPercent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The text was no percentage.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParsePercentError {
+    /// It is not even a number.
+    #[error("{0:?} is not a number: write one from 0 to 100")]
+    NoNumber(String),
+    /// It is a number, of no use.
+    #[error("{0} is outside 0 to 100")]
+    OutOfRange(String),
+}
+
+impl FromStr for AllowedPercent {
+    type Err = ParsePercentError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let trimmed = text.trim();
+        match trimmed.parse::<f64>() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Self(percent)),
+            Ok(percent) if !percent.is_nan() => {
+                Err(ParsePercentError::OutOfRange(trimmed.to_owned()))
+            }
+            _ => Err(ParsePercentError::NoNumber(trimmed.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_prints_and_decides() {
+        for text in ["0", "12.5", "100"] {
+            assert_eq!(text.parse::<AllowedPercent>().map(|p| p.to_string()), Ok(text.into()));
+        }
+        for text in ["", "x", "NaN", "5%"] {
+            assert!(matches!(text.parse::<AllowedPercent>(), Err(ParsePercentError::NoNumber(_))));
+        }
+        for text in ["-1", "100.1", "inf"] {
+            let error = text.parse::<AllowedPercent>();
+            assert!(matches!(error, Err(ParsePercentError::OutOfRange(_))), "{text}");
+        }
+        let ten: AllowedPercent = "10".parse().expect("a percentage");
+        assert!(!ten.exceeded_by(1, 10) && ten.exceeded_by(2, 10) && ten.exceeded_by(1, 0));
+        assert!(!AllowedPercent::ALL.exceeded_by(7, 7));
+    }
+}

@@ -1,0 +1,71 @@
+//! What an earlier run of a job left done.
+
+use super::{ItemCounts, MiniBatchId};
+
+/// A set of mini-batches, one bit each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MiniBatchSet(Vec<u64>);
+
+impl MiniBatchSet {
+    /// Puts one in.
+    pub fn insert(&mut self, id: MiniBatchId) {
+        let (word, bit) = Self::place(id);
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= bit;
+    }
+
+    /// Whether it is in.
+    pub fn contains(&self, id: MiniBatchId) -> bool {
+        let (word, bit) = Self::place(id);
+        self.0.get(word).is_some_and(|found| found & bit != 0)
+    }
+
+    fn place(id: MiniBatchId) -> (usize, u64) {
+        // No plan has so many mini-batches that this would be too large for memory: ids have no gaps.
+        (usize::try_from(id.0 / 64).unwrap_or(usize::MAX), 1 << (id.0 % 64))
+    }
+}
+
+/// What is in the journal when a job is taken up again. All zero for a new job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Mini-batches that ended, well or for good.
+    pub finished: MiniBatchSet,
+    /// How many succeeded.
+    pub succeeded: u64,
+    /// How many failed for good.
+    pub failed: u64,
+    /// How many of those that succeeded returned fewer rows than they had items.
+    pub short: u64,
+    /// Items of all that ended.
+    pub items: ItemCounts,
+    /// Lines in the output file, its header not counted.
+    pub rows: u64,
+    /// The first worker number that was never used.
+    pub next_worker: u32,
+}
+
+impl Restored {
+    /// Mini-batches that ended.
+    pub fn ended(&self) -> u64 {
+        self.succeeded + self.failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_knows_what_was_put_in() {
+        let mut set = MiniBatchSet::default();
+        for id in [0, 63, 64, 1000] {
+            assert!(!set.contains(MiniBatchId(id)));
+            set.insert(MiniBatchId(id));
+            assert!(set.contains(MiniBatchId(id)));
+        }
+        assert!(!set.contains(MiniBatchId(1)) && !set.contains(MiniBatchId(1 << 40)));
+    }
+}
