@@ -7,7 +7,7 @@ once, from a fixed seed. `make bench` builds the release binary and runs this.
 
     benches/run.py              everything, with the table of ten times the size (2 GB)
     benches/run.py --quick      three rounds and no table of ten times the size
-    benches/run.py tiny table   only these of: tiny, files, table, memory
+    benches/run.py tiny table   only these of: tiny, files, table, memory, books
 """
 
 import argparse
@@ -31,15 +31,18 @@ WORKERS = 2
 FILES = 20_000
 ROWS = 2_000_000
 TINY_FILES = 8
+MANY = 100_000
+# Mini-batches that are left to do when the leader is killed, at most.
+REST = 2_000
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("parts", nargs="*", metavar="PART", help="tiny, files, table, memory")
+    options.add_argument("parts", nargs="*", metavar="PART", help="tiny, files, table, memory, books")
     options.add_argument("--quick", action="store_true", help="three rounds, no tenfold table")
     options.add_argument("--rounds", type=int, help="rounds of each, 5 unless given")
     options = options.parse_args()
-    known = {"tiny": tiny, "files": files, "table": table, "memory": memory}
+    known = {"tiny": tiny, "files": files, "table": table, "memory": memory, "books": books}
     if unknown := [part for part in options.parts if part not in known]:
         sys.exit(f"bench: no part {unknown[0]}; there are {', '.join(known)}")
     options.rounds = options.rounds or (3 if options.quick else 5)
@@ -129,6 +132,51 @@ def memory(options):
         lines.append(line(f"Leader's peak memory, {ROWS * factor:,} rows", taken.peak, "MB", 60))
         shutil.rmtree(WORK / "jobs" / f"memory-{factor}x")
     return lines
+
+
+def books(options):
+    """What bookkeeping costs: very many tiny mini-batches, and taking such a job up again."""
+    data = files_data("many-files", MANY + REST)
+    component = build_guest("tally")
+    run = job("books", component, f"  files: {data}", '["--via", "sdk"]', 1, WORKERS)
+    taken = run(watch_memory=True)
+    each = taken.wall / (MANY + REST) * MANY
+    job_dir = WORK / "jobs" / "books"
+    kill_near_end(job_dir)
+    done = count_lines(job_output("books"))
+    resumed = measure([SANDMILL, "resume", job_dir], watch_memory=True)
+    if (rows := count_lines(job_output("books"))) != MANY + REST:
+        sys.exit(f"bench: the resumed job has {rows} rows and not {MANY + REST}")
+    return [
+        line(f"Bookkeeping, {MANY:,} mini-batches of one file", each, "s", 30),
+        line("   leader's peak memory", taken.peak, "MB", 150),
+        line(f"Taking up a job with {done:,} done, to its end", resumed.wall, "s", 2),
+        line("   leader's peak memory", resumed.peak, "MB", 150),
+    ]
+
+
+def kill_near_end(job_dir):
+    """Runs that job again, and kills the leader when little is left to do."""
+    path, output = WORK / "books.yaml", job_output("books")
+    shutil.rmtree(job_dir)
+    leader = subprocess.Popen(
+        [SANDMILL, "run", path, "--job-dir", job_dir],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while leader.poll() is None:
+        time.sleep(0.02)
+        if output.exists() and count_lines(output) >= MANY:
+            break
+    leader.kill()
+    if leader.wait() == 0:
+        sys.exit("bench: the job ended before its leader could be killed; try again")
+
+
+def count_lines(path):
+    with open(path, "rb") as file:
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
 
 
 # --- jobs and data ----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ mod build;
 mod check;
 mod child;
 mod exit;
+mod history;
 mod new;
 mod plan;
 mod run;
@@ -34,6 +35,23 @@ enum Command {
     Run(run::Arguments),
     /// Prints the mini-batches of a job, one a line, and runs nothing.
     Plan(plan::Arguments),
+    /// Says how a job stands.
+    Status {
+        /// The job directory.
+        #[arg(value_name = "JOB_DIR")]
+        dir: PathBuf,
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Prints what the entry script said, of all workers, of one, or about one mini-batch.
+    Logs(history::LogArguments),
+    /// Says what went wrong in a job or made it slow, what to read, and what to change.
+    Explain {
+        /// The job directory.
+        #[arg(value_name = "JOB_DIR")]
+        dir: PathBuf,
+    },
     /// Makes a component from a guest crate or a core module, and prints its path.
     Build {
         /// A guest crate's folder, or a core module made for wasm32-wasip1.
@@ -66,6 +84,9 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Plan(arguments) => plan::plan(&arguments),
+        Command::Status { dir, json } => history::status(&dir, json),
+        Command::Logs(arguments) => history::logs(&arguments),
+        Command::Explain { dir } => history::explain(&dir),
         Command::Build { path, examples } => build_and_print(&path, examples),
         Command::Check { component, trial, cache_dir } => {
             check_and_print(&component, &trial, cache_dir.as_deref())

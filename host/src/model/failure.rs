@@ -51,6 +51,10 @@ pub enum FailureKind {
     OutOfFuel,
     /// A call took longer than its time-out; the worker was killed.
     Timeout,
+    /// Loading a mini-batch took longer than `task_overhead_timeout`; the worker was killed.
+    LoadTimeout,
+    /// `run` returned another number of rows than it had items, and the job is strict about that.
+    ShortResults,
     /// `run` returned something that is not a valid result.
     BadResults,
     /// The mini-batch could not be read or decoded.
@@ -68,6 +72,7 @@ impl FailureKind {
     pub fn status_word(self) -> &'static str {
         match self {
             Self::Timeout => "RUN_TIMEOUT",
+            Self::LoadTimeout => "LOAD_TIMEOUT",
             Self::LoadFailed => "LOAD_EXCEPTION",
             _ => "RUN_EXCEPTION",
         }
@@ -84,6 +89,8 @@ impl fmt::Display for FailureKind {
             Self::OutOfMemory => "out_of_memory",
             Self::OutOfFuel => "out_of_fuel",
             Self::Timeout => "timeout",
+            Self::LoadTimeout => "load_timeout",
+            Self::ShortResults => "short_results",
             Self::BadResults => "bad_results",
             Self::LoadFailed => "load_failed",
             Self::BadOutput => "bad_output",

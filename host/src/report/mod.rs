@@ -6,11 +6,15 @@
 //! ones. Reporters run on the leader's thread, so an event must cost them about a microsecond:
 //! they count and buffer, and draw or flush when the clock ticks.
 
+mod advice;
 mod counters;
 mod errors;
 mod events;
+mod explain;
 mod failed_items;
+mod history;
 mod log_file;
+mod logs;
 mod mini_batches;
 mod notes;
 mod overview;
@@ -19,10 +23,15 @@ mod reporters;
 mod result;
 #[cfg(test)]
 mod samples;
+mod standing;
 mod words;
 
+pub use explain::explain_text;
+pub use history::{Doing, History};
+pub use logs::{LogFilter, print_logs};
 pub use reporters::{Reporter, Reporters};
 pub use result::{Places, result_text};
+pub use standing::standing_text;
 
 use crate::model::JobDir;
 use std::io::{IsTerminal, Write};

@@ -24,7 +24,7 @@ pub struct Places {
 }
 
 impl Places {
-    fn show(&self, path: &Path) -> String {
+    pub(super) fn show(&self, path: &Path) -> String {
         match path.strip_prefix(&self.shown_from) {
             Ok(below) if !below.as_os_str().is_empty() => below.display().to_string(),
             _ => path.display().to_string(),

@@ -279,6 +279,9 @@ impl Machine {
         let first = worker.held.front().map(|pending| pending.mini_batch.id);
         if first == Some(batch) && matches!(worker.activity, Activity::Loading(_)) {
             worker.activity = Activity::Running(self.now);
+            let attempt = worker.held.front().map_or(1, |pending| pending.attempt);
+            let worker = id.to_string();
+            self.emit(EventKind::AttemptStarted { worker, id: batch, attempt });
         }
     }
 

@@ -1,0 +1,282 @@
+//! What went wrong in a job, or made it slow, and what to do: the text of `sandmill explain`.
+
+use super::advice::{of_end, of_failure, of_init};
+use super::history::{Attempt, Group, History};
+use super::result::Places;
+use super::words::{count, counted, first_line, printable, seconds, worker_id};
+use crate::model::{FailureKind, JobResult, JobStatus, MiniBatchId};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Lines of a stack that are shown.
+const STACK: usize = 12;
+
+/// The explanation, in sections: how it ended, first cause, failures by kind, failed items, the
+/// slowest mini-batches, what to read, what to change. Sections without content are left out.
+pub fn explain_text(history: &History, places: &Places) -> String {
+    let mut text = Text(String::new());
+    text.line(&title(history, places));
+    first_cause(&mut text, history);
+    failures(&mut text, history);
+    failed_items(&mut text, history);
+    slowest(&mut text, history);
+    let read: Vec<String> = to_read(history, places);
+    text.section("What to read", &read);
+    text.section("What to change", &to_change(history));
+    text.0
+}
+
+fn title(history: &History, places: &Places) -> String {
+    let job = &places.job;
+    match &history.result {
+        Some(result) => {
+            let how = match result.status {
+                JobStatus::Completed => format!("Job {job} completed"),
+                JobStatus::Failed => format!("Job {job} failed"),
+                JobStatus::Cancelled => format!("Job {job} was cancelled"),
+            };
+            let why = if result.reason.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", result.reason)
+            };
+            format!("{how} after {}{}", seconds(result.seconds), printable(&why))
+        }
+        None => format!(
+            "Job {job} has not ended: {} of {} mini-batches are done, {} failed",
+            count(history.succeeded + history.failed),
+            count(history.planned),
+            count(history.failed)
+        ),
+    }
+}
+
+fn first_cause(text: &mut Text, history: &History) {
+    let result = history.result.as_ref();
+    let first = result.and_then(|result| result.first_failure.as_ref());
+    if let Some((worker, failure)) = &history.first_init_failure
+        && first.is_none_or(|first| first.mini_batch.is_none())
+    {
+        text.head("First failure");
+        text.line(&format!("  {worker} could not start: {}", failure.kind));
+        text.failure(&failure.message, &failure.detail);
+        return;
+    }
+    let named = first.and_then(|first| first.mini_batch);
+    let group = history.groups.iter().find(|group| named.is_none_or(|id| group.first.id == id));
+    match (group, first) {
+        (Some(group), _) => {
+            text.head("First failure");
+            text.line(&format!("  {}: {}", attempt(&group.first), group.failure.kind));
+            text.line(&format!("  {}", printable(&group.first.location)));
+            text.failure(&group.failure.message, &group.failure.detail);
+        }
+        (None, Some(first)) => {
+            text.head("First failure");
+            let place = first.mini_batch.map_or(String::new(), |id| format!("mini-batch {id}: "));
+            text.line(&format!("  {place}{}", first.failure.kind));
+            if let Some(item) = &first.item {
+                text.line(&format!("  {}", item_place(&item.item, item.line, item.row)));
+            }
+            text.failure(&first.failure.message, &first.failure.detail);
+        }
+        (None, None) => {}
+    }
+}
+
+fn failures(text: &mut Text, history: &History) {
+    if history.groups.is_empty() && history.init_failures == 0 && history.exit_count == 0 {
+        return;
+    }
+    text.head("Failures");
+    if history.init_failures > 0 {
+        text.line(&format!("  {} of a worker", counted(history.init_failures, "failed start")));
+    }
+    for group in &history.groups {
+        let times = counted(group.count, "attempt");
+        text.line(&format!(
+            "  {times}: {}: {}",
+            group.failure.kind,
+            first_line(&group.failure.message)
+        ));
+        text.line(&format!("    {}", mini_batches(group)));
+    }
+    for (worker, how) in &history.exits {
+        // The words that users of ParallelRunStep look for.
+        text.line(&format!("  {worker} {}", how.replacen("exited with", "exits with", 1)));
+    }
+    let more = history.exit_count.saturating_sub(history.exits.len() as u64);
+    if more > 0 {
+        text.line(&format!("  and {} that ended unbidden", counted(more, "worker")));
+    }
+}
+
+/// `mini-batches 3, 4, 9 and others`.
+fn mini_batches(group: &Group) -> String {
+    let ids: Vec<String> = group.mini_batches.iter().map(MiniBatchId::to_string).collect();
+    let noun = if ids.len() == 1 { "mini-batch" } else { "mini-batches" };
+    let others = if group.count > ids.len() as u64 && ids.len() > 1 { " and more" } else { "" };
+    format!("{noun} {}{others}", ids.join(", "))
+}
+
+fn failed_items(text: &mut Text, history: &History) {
+    let failed = history.items.failed;
+    if history.failed_items.is_empty() && history.short == 0 {
+        return;
+    }
+    text.head("Failed items");
+    text.line(&format!(
+        "  {} of {}; the first that were named:",
+        count(failed),
+        count(history.items.total)
+    ));
+    for (id, item) in &history.failed_items {
+        let place = item_place(&item.item, item.line, item.row);
+        text.line(&format!("  mini-batch {id}: {place}: {}", first_line(&item.reason)));
+    }
+    if history.short > 0 {
+        text.line(&format!(
+            "  {} returned fewer rows than items",
+            counted(history.short, "mini-batch").replace("mini-batchs", "mini-batches")
+        ));
+    }
+}
+
+fn item_place(item: &str, line: Option<u64>, row: Option<u64>) -> String {
+    let item = printable(item);
+    match (line, row) {
+        (Some(line), _) => format!("{item}, line {line}"),
+        (None, Some(row)) => format!("{item}, row {row} of the mini-batch"),
+        (None, None) => item,
+    }
+}
+
+fn slowest(text: &mut Text, history: &History) {
+    let Some(median) = history.median_run() else { return };
+    text.head("Slowest mini-batches");
+    text.line(&format!(
+        "  {:<10} {:>7} {:>9} {:>9} {:>9} {:>9}  location",
+        "mini-batch", "attempt", "items", "elapsed s", "run s", "CPU s"
+    ));
+    for slow in history.slowest.iter().take(5) {
+        text.line(&format!(
+            "  {:<10} {:>7} {:>9} {:>9.3} {:>9.3} {:>9.3}  {}",
+            slow.id.0,
+            slow.attempt,
+            slow.items,
+            slow.elapsed,
+            slow.run,
+            slow.cpu,
+            printable(&slow.location)
+        ));
+    }
+    text.line(&format!(
+        "  Half of all {} spent less than {median:.3} s in run.",
+        counted(history.attempts, "attempt")
+    ));
+}
+
+fn attempt(attempt: &Attempt) -> String {
+    format!("mini-batch {}, attempt {}, {}", attempt.id, attempt.attempt, attempt.worker)
+}
+
+fn to_read(history: &History, places: &Places) -> Vec<String> {
+    let dir = &places.job_dir;
+    let mut files: Vec<(PathBuf, &str)> = vec![(dir.result_file(), "the outcome")];
+    let worker = history
+        .groups
+        .first()
+        .map(|group| group.first.worker.as_str())
+        .or(history.first_init_failure.as_ref().map(|(worker, _)| worker.as_str()))
+        .and_then(worker_id);
+    if let Some(worker) = worker {
+        files.push((
+            dir.worker_errors(worker),
+            "each failure of that worker in full, with its stack",
+        ));
+        files.push((dir.script_stderr(worker), "what the entry script wrote to stderr"));
+        files.push((dir.script_log(worker), "what it logged"));
+        files.push((dir.worker_stderr(worker), "what the worker process itself said"));
+    }
+    files.push((dir.user_errors(), "all failures, counted"));
+    files.push((dir.failed_items(), "which items failed"));
+    files.push((dir.mini_batch_report(), "one row for each attempt"));
+    files
+        .into_iter()
+        .filter(|(path, _)| path.metadata().is_ok_and(|found| found.len() > 0))
+        .map(|(path, what)| format!("{}: {what}", places.show(&path)))
+        .collect()
+}
+
+fn to_change(history: &History) -> Vec<String> {
+    let mut advice: Vec<String> = Vec::new();
+    let mut add = |line: String| {
+        if !advice.contains(&line) {
+            advice.push(line);
+        }
+    };
+    if let Some((_, failure)) = &history.first_init_failure {
+        of_init(failure.kind).into_iter().for_each(&mut add);
+    }
+    for group in history.groups.iter().take(3) {
+        let killed = history.exits.iter().any(|(worker, _)| *worker == group.first.worker);
+        of_failure(group.failure.kind, &group.first, killed).into_iter().for_each(&mut add);
+    }
+    if let Some(end) = history.result.as_ref().and_then(|result: &JobResult| result.ended_by) {
+        of_end(end).into_iter().for_each(&mut add);
+    }
+    if let (Some(median), Some(slow)) = (history.median_run(), history.slowest.first())
+        && history.attempts >= 10
+        && slow.run > 1.0
+        && slow.run > 10.0 * median
+    {
+        add(format!(
+            "Mini-batch {} took {:.0} times as long as most: its data may be larger than the others'. \
+             A smaller mini_batch_size balances the workers",
+            slow.id,
+            slow.run / median.max(0.001)
+        ));
+    }
+    let killed = history.groups.iter().any(|group| group.failure.kind == FailureKind::OutOfMemory);
+    if history.exit_count > 2 && !killed {
+        add("Workers end unbidden again and again: read what their processes said".to_owned());
+    }
+    advice
+}
+
+/// Text that grows by lines and sections.
+struct Text(String);
+
+impl Text {
+    fn line(&mut self, line: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "{}", line.trim_end());
+    }
+
+    fn head(&mut self, title: &str) {
+        self.line("");
+        self.line(title);
+    }
+
+    fn section(&mut self, title: &str, lines: &[String]) {
+        if !lines.is_empty() {
+            self.head(title);
+            lines.iter().for_each(|line| self.line(&format!("  - {line}")));
+        }
+    }
+
+    fn failure(&mut self, message: &str, detail: &str) {
+        for line in printable(message).lines() {
+            self.line(&format!("  {line}"));
+        }
+        let detail = printable(detail);
+        let mut lines = detail.lines();
+        for line in lines.by_ref().take(STACK) {
+            self.line(&format!("    {line}"));
+        }
+        match lines.count() {
+            0 => {}
+            more => self.line(&format!("    ... and {}", counted(more as u64, "more line"))),
+        }
+    }
+}

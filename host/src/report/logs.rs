@@ -1,0 +1,158 @@
+//! Shows the entry script's own words, and a single mini-batch's story: the text of `sandmill logs`.
+
+use super::history::read_events;
+use super::words::printable;
+use crate::event::{Event, EventKind};
+use crate::model::{JobDir, MiniBatchId, NODE_ID};
+use jiff::{SignedDuration, Timestamp};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Which logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogFilter {
+    /// Those of all workers.
+    All,
+    /// Those of the worker with this name.
+    Worker(String),
+    /// Those of one mini-batch.
+    MiniBatch(MiniBatchId),
+}
+
+/// Writes the logs. False if there is nothing to show.
+///
+/// # Errors
+/// If something cannot be read, or `out` not be written.
+pub fn print_logs(dir: &JobDir, filter: &LogFilter, out: &mut dyn Write) -> io::Result<bool> {
+    match filter {
+        LogFilter::All => print_workers(dir, None, out),
+        LogFilter::Worker(name) => print_workers(dir, Some(name), out),
+        LogFilter::MiniBatch(id) => print_mini_batch(dir, *id, out),
+    }
+}
+
+/// The folders of what an entry script says, with the ends of its files' names, in the order in
+/// which they are shown.
+const KINDS: [(&str, &str); 4] = [
+    ("user/entry_script_log", ".log.txt"),
+    ("user/stdout", ".stdout.txt"),
+    ("user/stderr", ".stderr.txt"),
+    ("user/error", ".txt"),
+];
+
+fn print_workers(dir: &JobDir, worker: Option<&str>, out: &mut dyn Write) -> io::Result<bool> {
+    let mut found = false;
+    for (folder, end) in KINDS {
+        for path in files(&dir.logs().join(folder).join(NODE_ID), worker, end)? {
+            found = true;
+            let shown = path.strip_prefix(dir.root()).unwrap_or(&path).display();
+            writeln!(out, "==> {shown} <==")?;
+            print_file(&path, out)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Files with content of one worker or of all, also older ones that were put aside, by name.
+fn files(folder: &Path, worker: Option<&str>, end: &str) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let (name, metadata) = (entry.file_name(), entry.metadata()?);
+        let Some(name) = name.to_str() else { continue };
+        let stem = name.split('.').next().unwrap_or_default();
+        let fits = worker.is_none_or(|worker| worker == stem) && name.contains(end);
+        if fits && metadata.is_file() && metadata.len() > 0 {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Line by line: a file may be as long as its limit, and hold anything.
+fn print_file(path: &Path, out: &mut dyn Write) -> io::Result<()> {
+    each_line(path, |line| writeln!(out, "{line}"))
+}
+
+fn each_line(path: &Path, mut visit: impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
+    let mut reader = BufReader::new(File::open(path)?);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line)? > 0 {
+        visit(&printable(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r'])))?;
+        line.clear();
+    }
+    Ok(())
+}
+
+fn print_mini_batch(dir: &JobDir, id: MiniBatchId, out: &mut dyn Write) -> io::Result<bool> {
+    let mut attempts = Vec::new();
+    read_events(dir, &mut |event: Event| {
+        if matches!(&event.kind, EventKind::AttemptFinished { report, .. } if report.id == id) {
+            attempts.push(event);
+        }
+    })?;
+    for event in &attempts {
+        let EventKind::AttemptFinished { worker, report, location, started, .. } = &event.kind
+        else {
+            continue;
+        };
+        let how = match &report.outcome {
+            Ok(segment) => format!("succeeded with {} rows", segment.rows),
+            Err(failure) => format!("{}: {}", failure.kind, failure.message),
+        };
+        writeln!(
+            out,
+            "mini-batch {id}, attempt {} ({worker}, {started:.3}, {:.3} s, of that {:.3} s in run): {}",
+            report.attempt,
+            report.elapsed_seconds,
+            report.run.seconds,
+            printable(&how)
+        )?;
+        writeln!(out, "  {}", printable(location))?;
+        if let Err(failure) = &report.outcome {
+            for line in printable(&failure.detail).lines() {
+                writeln!(out, "  {line}")?;
+            }
+        }
+        for item in &report.failed_items {
+            writeln!(out, "  {}: {}", printable(&item.item), printable(&item.reason))?;
+        }
+        let seconds = SignedDuration::try_from_secs_f64(report.elapsed_seconds).unwrap_or_default();
+        let end = started.checked_add(seconds).unwrap_or(event.at);
+        print_logged(dir, worker, *started, end, out)?;
+    }
+    Ok(!attempts.is_empty())
+}
+
+/// What a worker's entry script logged in a span of time; its lines begin with the time.
+fn print_logged(
+    dir: &JobDir,
+    worker: &str,
+    from: Timestamp,
+    to: Timestamp,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let slack = SignedDuration::from_millis(2);
+    let from = from.checked_sub(slack).unwrap_or(from);
+    let to = to.checked_add(slack).unwrap_or(to);
+    let (folder, end) = KINDS[0];
+    for path in files(&dir.logs().join(folder).join(NODE_ID), Some(worker), end)? {
+        // A line without a time belongs to the one before it.
+        let mut inside = false;
+        each_line(&path, |line| {
+            let time = line.split([' ', '|']).next().and_then(|word| word.parse().ok());
+            if let Some(time) = time {
+                inside = (from..=to).contains(&time);
+            }
+            if inside { writeln!(out, "  | {line}") } else { Ok(()) }
+        })?;
+    }
+    Ok(())
+}

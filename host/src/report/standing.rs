@@ -1,0 +1,66 @@
+//! Where a job stands, for `sandmill status`.
+
+use super::history::{Doing, History};
+use super::words::{count, counted, first_line, seconds};
+use jiff::Timestamp;
+use std::fmt::Write;
+
+/// Where a job stands that has not ended, in a few lines; `now` is for how long things last.
+pub fn standing_text(history: &History, now: Timestamp) -> String {
+    let mut text = String::new();
+    let since = |then: Timestamp| seconds(now.duration_since(then).as_secs_f64());
+    // Writing to a string cannot fail.
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(text, "  {name:<14}{value}");
+    };
+    if let Some(began) = history.began {
+        let times = match history.taken_up {
+            0 => String::new(),
+            times => format!(", taken up {}", counted(times, "time")),
+        };
+        line("began", &format!("{began:.0}, {} ago{times}", since(began)));
+    }
+    line("mini-batches", &mini_batches(history));
+    line(
+        "items",
+        &format!("{}, {} failed", count(history.items.total), count(history.items.failed)),
+    );
+    line("rows", &count(history.rows));
+    line("workers", &format!("{} of {}", history.workers.len(), history.wanted));
+    for (name, worker) in &history.workers {
+        let gpu = worker.gpu_index.map(|index| format!(", GPU {index}")).unwrap_or_default();
+        let doing = match worker.doing {
+            Doing::Starting => "starting (loading, or inside init)".to_owned(),
+            Doing::Waiting => "between two mini-batches".to_owned(),
+            Doing::Running(id, attempt) => format!("mini-batch {id}, attempt {attempt}"),
+        };
+        line("", &format!("{name}: {doing}, for {}{gpu}", since(worker.since)));
+    }
+    if let Some(reason) = &history.winding_down {
+        line("winding down", &first_line(reason));
+    }
+    if let Some(last) = history.last {
+        line("last event", &format!("{} ago", since(last)));
+    }
+    text
+}
+
+/// `120 of 180, 2 failed, 1 waits for another try`.
+fn mini_batches(history: &History) -> String {
+    let more = if history.plan_finished { "" } else { " or more" };
+    let done = history.succeeded + history.failed;
+    let mut text = format!("{} of {}{more}", count(done), count(history.planned.max(done)));
+    for (number, what) in [(history.failed, "failed"), (history.short, "short of rows")] {
+        if number > 0 {
+            let _ = write!(text, ", {} {what}", count(number));
+        }
+    }
+    match history.waiting.len() as u64 {
+        0 => {}
+        1 => text.push_str(", 1 waits for another try"),
+        many => {
+            let _ = write!(text, ", {} wait for another try", count(many));
+        }
+    }
+    text
+}
