@@ -53,6 +53,7 @@ fn version_and_help() {
     Options:
           --set <KEY=VALUE>    Sets KEY of the job file to VALUE, written as in the file; may be given
                                many times
+          --job <NAME>         Which parallel job of a pipeline file is meant, where there are several
           --job-dir <DIR>      Where the job keeps its state, logs and output [default: jobs/<the job's
                                name>]
           --process-count <N>  Number of workers; the same as --set process_count_per_node=N

@@ -19,6 +19,9 @@ pub(super) struct JobArguments {
     /// Sets KEY of the job file to VALUE, written as in the file; may be given many times.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     sets: Vec<Setting>,
+    /// Which parallel job of a pipeline file is meant, where there are several.
+    #[arg(long = "job", value_name = "NAME")]
+    picked: Option<String>,
 }
 
 /// A key of the job file and its value.
@@ -28,7 +31,8 @@ impl JobArguments {
     /// All settings from the command line, later ones win.
     pub(super) fn all_sets(&self, process_count: Option<NonZeroU32>) -> Vec<Setting> {
         let count = process_count.map(|n| ("process_count_per_node".to_owned(), n.to_string()));
-        self.sets.iter().cloned().chain(count).collect()
+        let picked = self.picked.as_ref().map(|name| ("job".to_owned(), name.clone()));
+        self.sets.iter().cloned().chain(count).chain(picked).collect()
     }
 
     /// Reads the job file.

@@ -1,6 +1,8 @@
 //! Arguments and environment variables, and the references in them.
 
+use super::defaults::Dialect;
 use super::error::Report;
+use super::options::THRESHOLDS;
 use super::raw::RawJob;
 use super::scope::{At, Variables};
 use crate::model::{GUEST_INPUTS, GUEST_OUTPUT, GUEST_SOURCE, Mount};
@@ -19,19 +21,6 @@ const RESERVED: [&str; 12] = [
     "run_max_try",
     "append_row_file_name",
     "partition_keys",
-];
-
-/// Options by which ParallelRunStep's own driver is set (prs-semantics 1.3).
-const DRIVER_OPTIONS: [&str; 9] = [
-    "task_overhead_timeout",
-    "progress_update_timeout",
-    "first_task_creation_timeout",
-    "resource_monitor_interval",
-    "profiling_module",
-    "copy_logs_to_parent",
-    "metrics_name_prefix",
-    "push_metrics_to_parent",
-    "append_row_dataframe_header",
 ];
 
 /// What `${{...}}` may name, each with the guest's path for it.
@@ -102,6 +91,7 @@ impl References {
 pub(super) fn arguments(
     given: Option<&At<Vec<At<String>>>>,
     references: &References,
+    dialect: Dialect,
     report: &Report,
 ) -> Vec<String> {
     let Some(given) = given else { return Vec::new() };
@@ -116,30 +106,32 @@ pub(super) fn arguments(
         .value
         .iter()
         .map(|argument| {
-            check_option(argument, report);
+            check_option(argument, dialect, report);
             references.expand(argument, report)
         })
         .collect()
 }
 
-fn check_option(argument: &At<String>, report: &Report) {
+fn check_option(argument: &At<String>, dialect: Dialect, report: &Report) {
     let Some(option) = argument.value.strip_prefix("--") else { return };
     let name = option.split('=').next().unwrap_or_default();
-    if RESERVED.contains(&name) {
-        let is_key = super::keys::JOB.iter().any(|key| key.name == name);
-        let message = if is_key {
-            format!(
-                "--{name} is a setting of the job: write the key {name} in the job file instead"
-            )
-        } else {
-            format!("--{name} is a setting of the job that is not supported yet; remove it")
-        };
-        argument.blame(report, message);
-    } else if DRIVER_OPTIONS.contains(&name) {
-        report.notice(format!(
-            "arguments: --{name} is passed to the entry script and means nothing to Sandmill yet"
-        ));
+    let is_version_2 = dialect == Dialect::Version2;
+    if !RESERVED.contains(&name) || (is_version_2 && THRESHOLDS.contains(&name)) {
+        return;
     }
+    // What the key is called in the user's file.
+    let key = match name {
+        "output" if is_version_2 => "outputs",
+        "output_action" | "append_row_file_name" if is_version_2 => "task.append_row_to",
+        "process_count_per_node" if is_version_2 => "max_concurrency_per_instance",
+        "run_invocation_timeout" if is_version_2 => "retry_settings.timeout",
+        "run_max_try" if is_version_2 => "retry_settings.max_retries",
+        _ => name,
+    };
+    argument.blame(
+        report,
+        format!("--{name} is a setting of the job: write the key {key} in the job file instead"),
+    );
 }
 
 /// The guest's environment, in the order of the job file.

@@ -1,20 +1,15 @@
 //! Typed settings to a checked job: defaults, paths, and what settings ask of each other.
 
 use super::arguments::{self, References};
+use super::defaults::{Defaults, Dialect};
 use super::error::{Origin, Report};
-use super::inputs;
 use super::job::JobSpec;
-use super::load::DEFAULT_JOB;
-use super::mounts;
-use super::raw::{self, RawJob, RawLimits};
+use super::raw::{RawJob, RawLimits};
 use super::scope::At;
-use super::tree;
-use crate::model::{
-    AllowedPercent, ErrorThreshold, Limits, OnConflict, OutputAction, OutputFormat,
-};
+use super::{inputs, mounts, output, parent, passed, settings_file, times, workers};
+use crate::model::{Limits, OutputAction};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Where the job file lies.
 pub(super) struct Place {
@@ -46,44 +41,58 @@ impl Place {
     }
 
     /// The file's name, made to fit the rules for a job's name.
-    fn job_name(&self) -> String {
-        let fitted: String = self
-            .stem
-            .to_lowercase()
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' })
-            .skip_while(|c| !c.is_ascii_alphanumeric())
-            .take(64)
-            .collect();
-        if fitted.is_empty() { String::from("job") } else { fitted }
+    pub(super) fn job_name(&self) -> String {
+        fit_name(&self.stem)
     }
 }
 
+/// A text, made to fit the rules for a name.
+pub(super) fn fit_name(text: &str) -> String {
+    let fitted: String = text
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' })
+        .skip_while(|c| !c.is_ascii_alphanumeric())
+        .take(64)
+        .collect();
+    if fitted.is_empty() { String::from("job") } else { fitted }
+}
+
 /// Builds the job. What is wrong goes to the report; the job is only good if nothing did.
-pub(super) fn check(raw: RawJob, imported: bool, place: &Place, report: &Report) -> JobSpec {
-    let silent = Report::default();
-    let defaults = tree::parse(DEFAULT_JOB, &silent).map(|root| raw::read(root, &silent));
-    let defaults = Defaults { raw: defaults.flatten().unwrap_or_default(), imported, report };
-    check_node_count(raw.node_count.as_ref(), report);
+pub(super) fn check(raw: RawJob, dialect: Dialect, place: &Place, report: &Report) -> JobSpec {
+    let defaults = Defaults::new(dialect, report);
+    workers::check_node_count(raw.node_count.as_ref(), report);
 
     let source_directory = source_directory(raw.source_directory.as_ref(), place, report);
     let script_place = source_directory.as_deref().unwrap_or(&place.folder);
     let source_is_wrong = report.blames("source_directory");
     let entry_script =
-        entry_script(raw.entry_script.as_ref(), script_place, source_is_wrong, imported, report);
+        entry_script(raw.entry_script.as_ref(), script_place, source_is_wrong, dialect, report);
 
     let side_inputs =
         mounts::check(raw.side_inputs.as_ref().map(|at| at.value.as_slice()), place, report);
     let references = References::new(&raw, &side_inputs, source_directory.is_some());
-    let arguments = arguments::arguments(raw.arguments.as_ref(), &references, report);
+    let arguments = arguments::arguments(raw.arguments.as_ref(), &references, dialect, report);
     let environment_variables =
         arguments::variables(raw.environment_variables.as_ref(), &references, report);
 
-    let (output_action, append_row_file_name) = output_file(&raw, &defaults, report);
-    let (inputs, input_kind) = inputs::check(&raw, &defaults, place, report);
-    let hours = Duration::from_secs(600);
+    let (output_action, append_row_file_name) = output::file(&raw, &defaults, report);
+    let settings = (output_action == OutputAction::AppendRow)
+        .then(|| settings_folder(source_directory.as_deref(), &entry_script))
+        .flatten()
+        .and_then(|folder| settings_file::read(&folder, report));
+    let output_format = output::format(&raw, settings.as_ref(), output_action, report);
+    let (inputs, input_kind, partition_keys) = inputs::check(&raw, &defaults, place, report);
+    let found = std::env::var_os(workers::GPU_COUNT);
+    let gpus = workers::gpus(raw.gpus.as_ref(), found.as_deref(), report);
+    let process_count =
+        workers::process_count(raw.process_count_per_node.as_ref(), gpus, &defaults, report);
+    let run_max_try =
+        defaults.or("run_max_try", raw.run_max_try.clone(), |raw| raw.run_max_try.clone());
+    let times = times::check(&raw, run_max_try, &defaults, report);
 
-    JobSpec {
+    let mut spec = JobSpec {
+        parent: parent::check(&raw, place, report),
         name: raw.name.map_or_else(|| place.job_name(), |name| name.value),
         tenant: defaults.or("", raw.tenant, |raw| raw.tenant.clone()),
         entry_script,
@@ -92,102 +101,55 @@ pub(super) fn check(raw: RawJob, imported: bool, place: &Place, report: &Report)
         inputs,
         input_kind,
         side_inputs,
-        output: raw.output.and_then(|output| output_folder(&output, place, report)),
+        output: raw.output.and_then(|output| output::folder(&output, place, report)),
         arguments,
         environment_variables,
-        process_count: process_count(raw.process_count_per_node, &defaults),
+        process_count,
         output_action,
         append_row_file_name,
         error_threshold: defaults
             .or("error_threshold", raw.error_threshold, |raw| raw.error_threshold.clone()),
-        run_max_try: defaults.or("run_max_try", raw.run_max_try, |raw| raw.run_max_try.clone()),
-        run_invocation_timeout: defaults.or_shown(
-            "run_invocation_timeout",
-            raw.run_invocation_timeout,
-            |raw| raw.run_invocation_timeout.clone(),
-            |timeout| format!("{} seconds", timeout.as_secs_f64()),
-        ),
+        run_max_try,
+        run_invocation_timeout: times.run,
         logging_level: defaults
             .or("logging_level", raw.logging_level, |raw| raw.logging_level.clone()),
-        allowed_failed_count: ErrorThreshold::Ignore,
-        allowed_failed_percent: AllowedPercent::ALL,
-        strict_cardinality: false,
-        task_overhead_timeout: hours,
-        progress_update_timeout: hours * 24,
-        first_task_creation_timeout: hours,
-        resource_monitor_interval: Some(hours),
-        profile: false,
-        gpus: 0,
-        partition_keys: Vec::new(),
-        output_format: OutputFormat::default(),
-        ordered: false,
-        output_files: OnConflict::Error,
-        allow_reuse: true,
-        parent: None,
-        metrics_name_prefix: String::new(),
+        allowed_failed_count: defaults
+            .or("", raw.allowed_failed_count.clone(), |raw| raw.allowed_failed_count.clone()),
+        allowed_failed_percent: defaults
+            .or("", raw.allowed_failed_percent.clone(), |raw| raw.allowed_failed_percent.clone()),
+        strict_cardinality: defaults
+            .or("", raw.strict_cardinality, |raw| raw.strict_cardinality.clone()),
+        task_overhead_timeout: times.load,
+        progress_update_timeout: times.progress,
+        first_task_creation_timeout: times.first_task,
+        resource_monitor_interval: times.monitor,
+        profile: raw.profiling_module.is_some(),
+        gpus,
+        partition_keys,
+        output_format,
+        ordered: defaults.or("", raw.ordered, |raw| raw.ordered.clone()),
+        output_files: defaults.or("", raw.output_files, |raw| raw.output_files.clone()),
+        allow_reuse: defaults.or("", raw.allow_reuse, |raw| raw.allow_reuse.clone()),
+        metrics_name_prefix: raw.metrics_name_prefix.map(|at| at.value).unwrap_or_default(),
         limits: limits(raw.limits, &defaults),
-        notices: report.take_notices(),
+        notices: Vec::new(),
+    };
+    if defaults.or("", raw.pass_settings, |raw| raw.pass_settings.clone()) {
+        let count = raw.allowed_failed_count.is_some();
+        let percent = raw.allowed_failed_percent.is_some();
+        passed::append(&mut spec, count, percent);
     }
+    spec.notices = report.take_notices();
+    spec
 }
 
-/// The defaults of `default-job.yaml`. For a saved file, says which of them were taken.
-pub(super) struct Defaults<'r> {
-    raw: RawJob,
-    /// Whether the file is one that the Azure SDK saved.
-    pub(super) imported: bool,
-    report: &'r Report,
-}
-
-impl Defaults<'_> {
-    /// The given value or the default. `name` is empty for what Azure does not know.
-    pub(super) fn or<T: std::fmt::Display>(
-        &self,
-        name: &str,
-        given: Option<At<T>>,
-        default: impl FnOnce(&RawJob) -> Option<At<T>>,
-    ) -> T {
-        self.or_shown(name, given, default, ToString::to_string)
-    }
-
-    fn or_shown<T>(
-        &self,
-        name: &str,
-        given: Option<At<T>>,
-        default: impl FnOnce(&RawJob) -> Option<At<T>>,
-        show: impl FnOnce(&T) -> String,
-    ) -> T {
-        if let Some(given) = given {
-            return given.value;
-        }
-        let value = default(&self.raw)
-            .expect("default-job.yaml gives every key that has a default, as a test holds")
-            .value;
-        self.mention(name, &show(&value));
-        value
-    }
-
-    /// Says of a saved file that it leaves a setting out.
-    pub(super) fn mention(&self, name: &str, value: &str) {
-        if !self.imported || name.is_empty() || self.report.blames(name) {
-            return;
-        }
-        let whose = match name {
-            "error_threshold" => "Azure has no default for it, and no failure is ignored unasked",
-            "output_action" => "Azure has no default for it",
-            _ => "as in Azure",
-        };
-        self.report.notice(format!("{name} is not in the saved file: {value} ({whose})"));
-    }
-}
-
-fn check_node_count(count: Option<&At<u32>>, report: &Report) {
-    if let Some(count) = count.filter(|count| count.value != 1) {
-        let message = format!(
-            "found {}; only 1 is supported for now: the job runs on this machine, with \
-             process_count_per_node workers",
-            count.value
-        );
-        count.blame(report, message);
+/// Where the settings beside the entry script lie.
+fn settings_folder(source: Option<&Path>, entry_script: &Path) -> Option<PathBuf> {
+    match source {
+        Some(source) => Some(source.to_owned()),
+        // A guest crate's folder.
+        None if entry_script.is_dir() => Some(entry_script.to_owned()),
+        None => entry_script.parent().map(Path::to_owned),
     }
 }
 
@@ -219,7 +181,7 @@ fn entry_script(
     given: Option<&At<String>>,
     folder: &Path,
     folder_is_wrong: bool,
-    imported: bool,
+    dialect: Dialect,
     report: &Report,
 ) -> PathBuf {
     let Some(given) = given else {
@@ -235,7 +197,7 @@ fn entry_script(
     let message = if text.is_empty() {
         Some(format!("found an empty text; name {SCRIPT_KINDS}"))
     } else if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("py")) {
-        let how = if imported { ", and name it by --set entry_script=..." } else { "" };
+        let how = if dialect.is_azure() { ", and name it by --set entry_script=..." } else { "" };
         Some(format!(
             "found {text:?}, a Python script; entry scripts are WebAssembly components: make one \
              of it with componentize-py, or write one in Rust, starting with `sandmill new`{how}"
@@ -262,62 +224,6 @@ fn script_problem(path: &Path) -> Option<String> {
         Ok(_) => None,
         Err(error) => Some(format!("{}; name {SCRIPT_KINDS}", missing(path, &error))),
     }
-}
-
-fn output_folder(given: &At<String>, place: &Place, report: &Report) -> Option<PathBuf> {
-    let text = given.value.trim();
-    if text.is_empty() {
-        given.blame(report, "found an empty text; name a folder, or leave the key out");
-        return None;
-    }
-    let path = place.resolve(text);
-    if path.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
-        given.blame(report, format!("{} is a file; name a folder", path.display()));
-    }
-    Some(path)
-}
-
-fn output_file(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> (OutputAction, String) {
-    let output_action =
-        defaults.or("output_action", raw.output_action.clone(), |raw| raw.output_action.clone());
-    let append_row_file_name = defaults.or(
-        if output_action == OutputAction::AppendRow { "append_row_file_name" } else { "" },
-        raw.append_row_file_name.clone(),
-        |raw| raw.append_row_file_name.clone(),
-    );
-    if output_action == OutputAction::AppendRow {
-        check_file_name(raw.append_row_file_name.as_ref(), report);
-    }
-    (output_action, append_row_file_name)
-}
-
-/// Characters that an output file's name must not contain (prs-semantics C14).
-const FORBIDDEN_IN_NAME: &str = r##"~"#%&*:<>?/\{|}"##;
-
-fn check_file_name(given: Option<&At<String>>, report: &Report) {
-    let Some(given) = given else { return };
-    let name = given.value.as_str();
-    if let Some(bad) = name.chars().find(|c| FORBIDDEN_IN_NAME.contains(*c) || c.is_control()) {
-        let message = format!(
-            "found {name:?} with {bad:?} in it; a file name must have none of \
-             ~ \" # % & * : < > ? / \\ {{ | }}"
-        );
-        given.blame(report, message);
-    } else if name.trim().is_empty() || matches!(name, "." | "..") || name.len() > 255 {
-        let shown = tree::shorten(name);
-        let message = format!("found {shown:?}; expected a file name of 1 to 255 bytes");
-        given.blame(report, message);
-    }
-}
-
-fn process_count(given: Option<At<u32>>, defaults: &Defaults<'_>) -> u32 {
-    if let Some(given) = given {
-        return given.value;
-    }
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let count = u32::try_from(cores).unwrap_or(u32::MAX).clamp(1, 1000);
-    defaults.mention("process_count_per_node", &format!("{count}, the number of cores"));
-    count
 }
 
 fn limits(raw: RawLimits, defaults: &Defaults<'_>) -> Limits {

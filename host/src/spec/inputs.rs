@@ -1,7 +1,9 @@
 //! The inputs of a job: one kind for all of them, and what that kind asks for.
 
-use super::check::{Defaults, Place};
+use super::check::Place;
+use super::defaults::{Defaults, Dialect};
 use super::error::{Origin, Report};
+use super::partition;
 use super::raw::{Format, RawInput, RawJob, SchemaInference};
 use super::scope::At;
 use crate::model::{ByteSize, CsvFormat, Input, InputKind};
@@ -13,24 +15,27 @@ const DEFAULT_BYTES: u64 = 1 << 20;
 /// Mini-batches smaller than this are hardly meant.
 const SMALL_BYTES: u64 = 1 << 10;
 
-/// The inputs and their kind.
+/// The inputs, their kind, and by which keys they are cut.
 pub(super) fn check(
     raw: &RawJob,
     defaults: &Defaults<'_>,
     place: &Place,
     report: &Report,
-) -> (Vec<Input>, InputKind) {
+) -> (Vec<Input>, InputKind, Vec<String>) {
     let count =
         defaults.or("", raw.rank_mini_batch_count.clone(), |raw| raw.rank_mini_batch_count.clone());
     if let Some(count) = u64::try_from(count).ok().filter(|count| *count > 0) {
         if raw.inputs.is_some() {
             report.notice("inputs are ignored: rank_mini_batch_count is above 0");
         }
-        return (Vec::new(), InputKind::Void { count });
+        if raw.partition_keys.is_some() {
+            report.notice("partition_keys are ignored: rank_mini_batch_count is above 0");
+        }
+        return (Vec::new(), InputKind::Void { count }, Vec::new());
     }
     let given = raw.inputs.as_ref().map_or(&[][..], |inputs| inputs.value.as_slice());
     if given.is_empty() && !report.blames("inputs") {
-        no_inputs(raw.inputs.as_ref(), defaults.imported, report);
+        no_inputs(raw.inputs.as_ref(), defaults.dialect, report);
     }
     check_names(given, report);
     check_formats(given, report);
@@ -41,14 +46,14 @@ pub(super) fn check(
     } else {
         files_kind(raw, given, defaults, report)
     };
-    (inputs, kind)
+    (inputs, kind, partition::check(raw, given, report))
 }
 
-fn no_inputs(given: Option<&At<Vec<RawInput>>>, imported: bool, report: &Report) {
+fn no_inputs(given: Option<&At<Vec<RawInput>>>, dialect: Dialect, report: &Report) {
     match given {
         Some(given) => given.blame(report, "found none; name at least one (e.g. images: data)"),
         None => {
-            let place = if imported {
+            let place = if dialect == Dialect::Saved {
                 "a saved parallel_run_config holds none: name at least one beside it"
             } else {
                 "name at least one in the file"
@@ -106,7 +111,7 @@ fn has_bad_format(input: &RawInput, report: &Report) -> bool {
 }
 
 fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
-    let paths = input.paths.iter().filter_map(|path| check_path(path, place, report)).collect();
+    let paths = input.paths.iter().filter_map(|path| check_path(&input.name.value, path, place, report)).collect();
     if format_of(input) == Format::Files && !has_bad_format(input, report) {
         let csv_only = [
             input.delimiter.as_ref().map(|at| (&at.origin, &at.key)),
@@ -130,13 +135,31 @@ fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
             }
         }
     }
-    Input { name: input.name.value.clone(), paths, partition_format: None }
+    let partition_format =
+        input.partition_format.as_ref().and_then(|format| partition::template(format, report));
+    Input { name: input.name.value.clone(), paths, partition_format }
 }
 
-fn check_path(path: &At<String>, place: &Place, report: &Report) -> Option<String> {
+fn check_path(name: &str, path: &At<String>, place: &Place, report: &Report) -> Option<String> {
     let text = path.value.as_str();
     if text.trim().is_empty() || text.contains('\0') {
         path.blame(report, format!("found {text:?}; expected a file, a folder or a glob"));
+        return None;
+    }
+    if text.contains("${{") {
+        let message = format!(
+            "found the reference {text}, which leads to nothing on this machine; name a file, a \
+             folder or a glob (--set inputs.{name}.path=...)"
+        );
+        path.blame(report, message);
+        return None;
+    }
+    if text.starts_with("azureml:") {
+        let message = format!(
+            "found {text:?}, which lies in Azure; fetch it first, and name the files here by --set \
+             inputs.{name}.path=..."
+        );
+        path.blame(report, message);
         return None;
     }
     if text.contains("://") {
@@ -164,7 +187,7 @@ fn files_kind(
         inference.blame(report, "is for tables only, and the inputs are of format files");
     }
     let Some(size) = &raw.mini_batch_size else {
-        defaults.mention("mini_batch_size", &format!("{DEFAULT_FILES} files"));
+        say_size(raw, defaults, &format!("{DEFAULT_FILES} files"));
         return InputKind::Files { mini_batch_files: DEFAULT_FILES };
     };
     let files = size.value.trim().parse().ok().filter(|files| *files >= 1);
@@ -207,15 +230,22 @@ fn csv_kind(
     let inference =
         raw.schema_inference.as_ref().map_or(SchemaInference::First, |inference| inference.value);
     InputKind::Csv {
-        mini_batch_bytes: mini_batch_bytes(raw.mini_batch_size.as_ref(), defaults, report),
+        mini_batch_bytes: mini_batch_bytes(raw, defaults, report),
         formats,
         full_inference: inference == SchemaInference::Full,
     }
 }
 
-fn mini_batch_bytes(given: Option<&At<String>>, defaults: &Defaults<'_>, report: &Report) -> u64 {
-    let Some(given) = given else {
-        defaults.mention("mini_batch_size", &ByteSize(DEFAULT_BYTES).to_string());
+/// Says of a file of Azure's that the size is the default, unless keys cut.
+fn say_size(raw: &RawJob, defaults: &Defaults<'_>, size: &str) {
+    if raw.partition_keys.is_none() {
+        defaults.mention("mini_batch_size", size);
+    }
+}
+
+fn mini_batch_bytes(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> u64 {
+    let Some(given) = &raw.mini_batch_size else {
+        say_size(raw, defaults, &ByteSize(DEFAULT_BYTES).to_string());
         return DEFAULT_BYTES;
     };
     let Some(size) = given.value.parse::<ByteSize>().ok().filter(|size| size.0 >= 1) else {

@@ -3,7 +3,9 @@
 use super::check::{self, Place};
 use super::error::{Origin, Report, SpecErrors};
 use super::job::JobSpec;
-use super::{import, overrides, raw, tree};
+use super::defaults::Dialect;
+use super::tree::{self, Node};
+use super::{azure, options, overrides, parent, raw};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -14,8 +16,12 @@ pub const DEFAULT_JOB: &str = include_str!("../../default-job.yaml");
 /// A job file is written by hand or saved by a tool, and has a few kilobytes.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// The override that names the job of a pipeline; no key of a job file.
+const JOB: &str = "job";
+
 /// Reads and checks a job file. `overrides` are pairs of a key's path and a value in YAML, as
-/// `("limits.memory", "512MB")`; later ones win. Relative paths in both mean the job file's folder.
+/// `("limits.memory", "512MB")`; later ones win. The pair `("job", name)` picks a job of a pipeline
+/// file. Relative paths in both mean the job file's folder.
 ///
 /// # Errors
 /// All that is wrong, at once: syntax, unknown keys, values, and paths that lead nowhere. Whether
@@ -72,11 +78,45 @@ fn load_text(
             return None;
         }
     };
-    let mut root = tree::parse(text, report)?;
-    let imported = import::flatten(&mut root, report)?;
-    for (key, value) in overrides {
-        overrides::apply(&mut root, key, value, report);
+    let root = tree::parse(text, report)?;
+    let wanted = overrides.iter().rev().find(|(key, _)| key == JOB).map(|(_, name)| name.as_str());
+    let (mut root, dialect, pipeline) = if azure::is_version_2(&root) {
+        let picked = azure::pick(root, wanted, &place.job_name(), report)?;
+        let mut job = picked.job;
+        apply(&mut job, overrides, report, is_data);
+        (azure::convert(job, &place, report)?, Dialect::Version2, picked.pipeline)
+    } else {
+        if let Some(wanted) = wanted {
+            azure::no_pipeline(wanted, report);
+        }
+        let mut root = root;
+        let is_saved = azure::flatten(&mut root, report)?;
+        (root, if is_saved { Dialect::Saved } else { Dialect::Own }, None)
+    };
+    let is_applied = |key: &str| dialect == Dialect::Version2 && is_data(key);
+    apply(&mut root, overrides, report, |key| key != JOB && !is_applied(key));
+    options::rename(&mut root, report);
+    options::lift(&mut root, dialect, report);
+    if let Some(pipeline) = pipeline {
+        parent::of_pipeline(&mut root, &pipeline, report);
     }
     let raw = raw::read(root, report)?;
-    Some(check::check(raw, imported, &place, report))
+    Some(check::check(raw, dialect, &place, report))
+}
+
+/// Whether a key of `--set` means the inputs and outputs of a version 2 file as they stand there.
+fn is_data(key: &str) -> bool {
+    let first = key.split(['.', '[']).next().unwrap_or_default();
+    matches!(first, "inputs" | "outputs" | "input_data")
+}
+
+fn apply(
+    root: &mut Node,
+    overrides: &[(String, String)],
+    report: &Report,
+    wanted: impl Fn(&str) -> bool,
+) {
+    for (key, value) in overrides.iter().filter(|(key, _)| wanted(key.trim())) {
+        overrides::apply(root, key, value, report);
+    }
 }

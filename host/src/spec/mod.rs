@@ -2,26 +2,36 @@
 //! `model` only; touches the file system just to see whether what a job names is there.
 //!
 //! - `tree`: YAML text to a small tree that knows its lines;
-//! - `import`: a saved `parallel_run_config` to keys of our own;
-//! - `overrides`: `--set key=value`;
+//! - `azure`: files that were made for Azure's SDKs to trees of our own keys;
+//! - `overrides`: `--set key=value`; `options`: settings that stand among the arguments;
 //! - `keys`: the one table of all keys, which drives suggestions and the JSON schema;
 //! - `scope`, `raw`: the tree to typed, optional settings;
-//! - `check`, `inputs`, `mounts`, `arguments`: typed settings to a [`JobSpec`].
+//! - `defaults`: what holds where the file says nothing;
+//! - `check` and the rest: typed settings to a [`JobSpec`].
 
 mod arguments;
+mod azure;
 mod check;
+mod defaults;
 mod error;
-mod import;
 mod inputs;
 mod job;
 mod keys;
 mod load;
 mod mounts;
+mod options;
+mod output;
 mod overrides;
+mod parent;
+mod partition;
+mod passed;
 mod raw;
 mod schema;
 mod scope;
+mod settings_file;
+mod times;
 mod tree;
+mod workers;
 
 #[cfg(test)]
 mod tests;

@@ -47,6 +47,15 @@ fn folder(path: &At<String>, place: &Place, report: &Report) -> PathBuf {
         path.blame(report, "found an empty text; expected a path to a folder");
         return host;
     }
+    if text.starts_with("azureml:") || text.contains("${{") || text.contains("://") {
+        let message = format!(
+            "found {text:?}, which does not lie on this machine; fetch it first, and name the \
+             folder here by --set {}=...",
+            path.key
+        );
+        path.blame(report, message);
+        return host;
+    }
     match host.metadata() {
         Ok(metadata) if metadata.is_dir() => {}
         // The folder of the file would be seen whole, with all its other files.

@@ -5,7 +5,10 @@ use super::error::{Origin, Report};
 use super::keys;
 use super::scope::{At, Scope, Variables};
 use super::tree::{Node, Value};
-use crate::model::{ByteSize, Column, ColumnType, ErrorThreshold, LoggingLevel, OutputAction};
+use crate::model::{
+    AllowedPercent, ByteSize, Column, ColumnType, ErrorThreshold, LoggingLevel, OnConflict,
+    OutputAction, OutputKind, Quoting,
+};
 use std::time::Duration;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +32,27 @@ pub(super) struct RawJob {
     pub(super) run_max_try: Option<At<u32>>,
     pub(super) run_invocation_timeout: Option<At<Duration>>,
     pub(super) logging_level: Option<At<LoggingLevel>>,
+    pub(super) pass_settings: Option<At<bool>>,
+    pub(super) partition_keys: Option<At<Vec<At<String>>>>,
+    pub(super) gpus: Option<At<u32>>,
+    pub(super) output_format: RawOutputFormat,
+    pub(super) append_row_dataframe_header: Option<At<bool>>,
+    pub(super) ordered: Option<At<bool>>,
+    pub(super) output_files: Option<At<OnConflict>>,
+    pub(super) allow_reuse: Option<At<bool>>,
+    pub(super) allowed_failed_count: Option<At<ErrorThreshold>>,
+    pub(super) allowed_failed_percent: Option<At<AllowedPercent>>,
+    pub(super) strict_cardinality: Option<At<bool>>,
+    pub(super) task_overhead_timeout: Option<At<Duration>>,
+    pub(super) progress_update_timeout: Option<At<Duration>>,
+    pub(super) first_task_creation_timeout: Option<At<Duration>>,
+    /// None for never.
+    pub(super) resource_monitor_interval: Option<At<Option<Duration>>>,
+    pub(super) profiling_module: Option<At<String>>,
+    pub(super) parent: Option<At<String>>,
+    pub(super) copy_logs_to_parent: Option<At<bool>>,
+    pub(super) push_metrics_to_parent: Option<At<bool>>,
+    pub(super) metrics_name_prefix: Option<At<String>>,
     pub(super) limits: RawLimits,
     pub(super) schema_inference: Option<At<SchemaInference>>,
     pub(super) rank_mini_batch_count: Option<At<i64>>,
@@ -42,12 +66,22 @@ pub(super) struct RawLimits {
     pub(super) results: Option<At<ByteSize>>,
 }
 
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct RawOutputFormat {
+    pub(super) kind: Option<At<OutputKind>>,
+    pub(super) delimiter: Option<At<u8>>,
+    pub(super) header: Option<At<bool>>,
+    pub(super) quoting: Option<At<Quoting>>,
+    pub(super) null_value: Option<At<String>>,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RawInput {
     /// The path of the input itself.
     pub(super) key: String,
     pub(super) name: At<String>,
     pub(super) paths: Vec<At<String>>,
+    pub(super) partition_format: Option<At<String>>,
     pub(super) format: Option<At<Format>>,
     pub(super) delimiter: Option<At<u8>>,
     pub(super) header: Option<At<bool>>,
@@ -109,6 +143,32 @@ pub(super) fn read(root: Node, report: &Report) -> Option<RawJob> {
         run_max_try: job.parsed("run_max_try"),
         run_invocation_timeout: job.parsed_by("run_invocation_timeout", seconds),
         logging_level: job.parsed("logging_level"),
+        pass_settings: job.bool("pass_settings"),
+        partition_keys: job.texts("partition_keys"),
+        gpus: job.parsed("gpus"),
+        output_format: output_format(&mut job),
+        append_row_dataframe_header: job.bool("append_row_dataframe_header"),
+        ordered: job.bool("ordered"),
+        output_files: job.parsed_by("output_files", |_, text| {
+            choice(text, &OnConflict::ALL.map(|way| (way.name(), way)))
+        }),
+        allow_reuse: job.bool("allow_reuse"),
+        allowed_failed_count: job.parsed("allowed_failed_count"),
+        allowed_failed_percent: job.explained("allowed_failed_percent"),
+        strict_cardinality: job.bool("strict_cardinality"),
+        task_overhead_timeout: job.parsed_by("task_overhead_timeout", seconds),
+        progress_update_timeout: job.parsed_by("progress_update_timeout", seconds),
+        first_task_creation_timeout: job.parsed_by("first_task_creation_timeout", seconds),
+        resource_monitor_interval: job.parsed_by("resource_monitor_interval", interval),
+        profiling_module: job.parsed_by("profiling_module", |key, text| {
+            let keys::Kind::Choice(names) = key.kind else { return None };
+            let given = text.trim();
+            names().into_iter().find(|name| name.eq_ignore_ascii_case(given)).map(str::to_owned)
+        }),
+        parent: job.text("parent"),
+        copy_logs_to_parent: job.bool("copy_logs_to_parent"),
+        push_metrics_to_parent: job.bool("push_metrics_to_parent"),
+        metrics_name_prefix: job.text("metrics_name_prefix"),
         limits: limits(&mut job),
         schema_inference: job.parsed_by("schema_inference", |_, text| {
             choice(text, &[("first", SchemaInference::First), ("full", SchemaInference::Full)])
@@ -137,6 +197,34 @@ fn limits(job: &mut Scope<'_>) -> RawLimits {
     raw
 }
 
+fn output_format(job: &mut Scope<'_>) -> RawOutputFormat {
+    let Some(mut format) = job.group("output_format") else { return RawOutputFormat::default() };
+    let raw = RawOutputFormat {
+        kind: format.parsed_by("type", |_, text| {
+            let kinds = [
+                ("text", OutputKind::Text),
+                ("csv", OutputKind::Csv),
+                ("jsonl", OutputKind::Jsonl),
+            ];
+            choice(text, &kinds)
+        }),
+        delimiter: format.parsed_by("delimiter", |_, text| delimiter(text)),
+        header: format.bool("header"),
+        quoting: format.parsed_by("quoting", |_, text| {
+            let ways = [
+                ("minimal", Quoting::Minimal),
+                ("all", Quoting::All),
+                ("nonnumeric", Quoting::Nonnumeric),
+                ("none", Quoting::None),
+            ];
+            choice(text, &ways)
+        }),
+        null_value: format.text("null_value"),
+    };
+    format.finish();
+    raw
+}
+
 fn inputs(job: &mut Scope<'_>, report: &Report) -> Option<At<Vec<RawInput>>> {
     let groups = job.named("inputs")?;
     Some(groups.map(|groups| {
@@ -148,12 +236,12 @@ fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawI
     let raw = RawInput {
         key: input.path.clone(),
         paths: paths(&mut input, report),
+        partition_format: input.text("partition_format"),
         format: input.parsed_by("format", |_, text| {
             choice(text, &[("files", Format::Files), ("csv", Format::Csv)])
         }),
-        delimiter: input.parsed_by("delimiter", delimiter),
-        header: input
-            .parsed_by("header", |_, text| choice(text, &[("true", true), ("false", false)])),
+        delimiter: input.parsed_by("delimiter", |_, text| delimiter(text)),
+        header: input.bool("header"),
         null_values: input.scalars("null_values").map(|values| {
             values.map(|values| values.into_iter().map(|value| value.value).collect())
         }),
@@ -280,7 +368,18 @@ fn seconds(_: &keys::Key, text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok().filter(|duration| !duration.is_zero())
 }
 
-fn delimiter(_: &keys::Key, text: &str) -> Option<u8> {
+/// None within for never.
+fn interval(_: &keys::Key, text: &str) -> Option<Option<Duration>> {
+    let seconds: f64 = text.trim().parse().ok()?;
+    if !(0.0..=f64::from(keys::MAX_INTERVAL)).contains(&seconds) {
+        return None;
+    }
+    let duration = Duration::try_from_secs_f64(seconds).ok()?;
+    Some((!duration.is_zero()).then_some(duration))
+}
+
+/// A character that can stand between fields.
+pub(super) fn delimiter(text: &str) -> Option<u8> {
     match text.as_bytes() {
         b"tab" | b"\\t" => Some(b'\t'),
         [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\r' | b'\n' | 0) => Some(*byte),
@@ -288,6 +387,6 @@ fn delimiter(_: &keys::Key, text: &str) -> Option<u8> {
     }
 }
 
-fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Option<T> {
+pub(super) fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Option<T> {
     choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text.trim())).map(|(_, value)| *value)
 }

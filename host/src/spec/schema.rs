@@ -1,7 +1,7 @@
 //! The JSON schema of the job file, made from the table of keys and the default job file.
 
 use super::error::Report;
-use super::import::{SCHEMA_KEY, SECTION};
+use super::azure::{SCHEMA_KEY, SECTION};
 use super::keys::{self, Key, Kind};
 use super::load::DEFAULT_JOB;
 use super::tree::{self, Node, Value};
@@ -40,6 +40,12 @@ fn add_tolerated(properties: &mut Map<String, Json>) {
     for (name, reason) in keys::IGNORED {
         properties
             .insert((*name).to_owned(), json!({ "description": format!("Ignored: {reason}.") }));
+    }
+    for (name, key) in keys::ALIASES {
+        if let Some(mut schema) = properties.get(*key).cloned() {
+            schema["description"] = json!(format!("Another name for {key}."));
+            properties.insert((*name).to_owned(), schema);
+        }
     }
     properties.insert(String::from(SCHEMA_KEY), json!({ "type": "string" }));
     let saved = json!({
@@ -86,11 +92,16 @@ fn kind(kind: Kind, default: Option<&Node>) -> Json {
         Kind::Seconds { max } => {
             json!({ "type": "number", "exclusiveMinimum": 0, "maximum": max })
         }
+        Kind::Interval { max } => json!({ "type": "number", "minimum": 0, "maximum": max }),
+        Kind::Percent => json!({ "type": "number", "minimum": 0, "maximum": 100 }),
         Kind::Size => size(1),
         Kind::BatchSize => size(1),
         Kind::Choice(names) => choice(&names()),
         Kind::Bool => json!({ "type": "boolean" }),
         Kind::Scalars => json!({ "type": "array", "items": text_or_number }),
+        Kind::Texts => {
+            json!({ "type": "array", "minItems": 1, "items": { "type": "string", "minLength": 1 } })
+        }
         Kind::Variables => json!({
             "type": "object",
             "propertyNames": { "minLength": 1 },

@@ -4,6 +4,7 @@
 use super::error::{Origin, Report};
 use super::keys::{self, Key, Kind};
 use super::tree::{Entry, Node, Value, join};
+use std::fmt::Display;
 use std::str::FromStr;
 
 /// A setting and where it was written.
@@ -77,6 +78,27 @@ impl<'r> Scope<'r> {
         self.parsed_by(name, |_, text| Some(text.to_owned()))
     }
 
+    /// `true` or `false`, in any case.
+    pub(super) fn bool(&mut self, name: &str) -> Option<At<bool>> {
+        self.parsed_by(name, |_, text| {
+            let text = text.trim();
+            let is = |word: &str| text.eq_ignore_ascii_case(word);
+            if is("true") { Some(true) } else { is("false").then_some(false) }
+        })
+    }
+
+    /// A scalar of a type that reads itself, and says itself what is wrong with it.
+    pub(super) fn explained<T: FromStr<Err: Display>>(&mut self, name: &str) -> Option<At<T>> {
+        let text = self.text(name)?;
+        match text.value.parse() {
+            Ok(value) => Some(text.map(|_| value)),
+            Err(error) => {
+                text.blame(self.report, error.to_string());
+                None
+            }
+        }
+    }
+
     /// A scalar of a type that reads itself, within the range that the table gives.
     pub(super) fn parsed<T: FromStr>(&mut self, name: &str) -> Option<At<T>> {
         self.parsed_by(name, |key, text| {
@@ -112,6 +134,20 @@ impl<'r> Scope<'r> {
 
     /// A list of scalars, as written.
     pub(super) fn scalars(&mut self, name: &str) -> Option<At<Vec<At<String>>>> {
+        self.list(name, |_| true, "a text or a number")
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&mut self, name: &str) -> Option<At<Vec<At<String>>>> {
+        self.list(name, |is_text| is_text, "a text (a number or a truth value in quotes)")
+    }
+
+    fn list(
+        &mut self,
+        name: &str,
+        takes: impl Fn(bool) -> bool,
+        expected: &str,
+    ) -> Option<At<Vec<At<String>>>> {
         let (key, found) = self.take(name)?;
         let Value::List(items) = found.value else {
             self.mismatch(key, found);
@@ -121,11 +157,11 @@ impl<'r> Scope<'r> {
         for (index, node) in items.into_iter().enumerate() {
             let path = format!("{}[{index}]", found.key);
             match node.value {
-                Value::Scalar { text, .. } => {
+                Value::Scalar { text, is_text } if takes(is_text) => {
                     texts.push(At { value: text, origin: node.origin, key: path });
                 }
                 _ => {
-                    let message = format!("found {node}; expected a text or a number");
+                    let message = format!("found {node}; expected {expected}");
                     self.report.error(&node.origin, &path, message);
                 }
             }
@@ -274,11 +310,6 @@ impl<'r> Scope<'r> {
 
     fn unknown(&self, key: &str, listed: &mut bool) -> String {
         if self.path.is_empty() {
-            if keys::NOT_YET.contains(&key) {
-                return String::from(
-                    "not supported yet; remove the key, or wait for a later version of Sandmill",
-                );
-            }
             if let Some((_, ours)) = keys::RENAMED.iter().find(|(theirs, _)| *theirs == key) {
                 return format!("unknown key; use {ours}");
             }

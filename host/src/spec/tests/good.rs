@@ -37,7 +37,7 @@ fn least() -> JobSpec {
         allowed_failed_percent: AllowedPercent::ALL,
         strict_cardinality: false,
         task_overhead_timeout: Duration::from_secs(600),
-        progress_update_timeout: Duration::from_secs(24 * 600),
+        progress_update_timeout: Duration::from_secs(2040),
         first_task_creation_timeout: Duration::from_secs(600),
         resource_monitor_interval: Some(Duration::from_secs(600)),
         profile: false,

@@ -1,7 +1,7 @@
 //! The table of keys, the schema, the docs and the loader say the same.
 
 use super::{Fixture, job};
-use crate::spec::keys::{INPUT, JOB, Key, LIMITS, SIDE_INPUT};
+use crate::spec::keys::{INPUT, JOB, Key, LIMITS, OUTPUT_FORMAT, SIDE_INPUT};
 use crate::spec::schema;
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn repository(file: &str) -> std::path::PathBuf {
 }
 
 fn all_keys() -> impl Iterator<Item = &'static Key> {
-    JOB.iter().chain(LIMITS).chain(INPUT).chain(SIDE_INPUT)
+    JOB.iter().chain(LIMITS).chain(OUTPUT_FORMAT).chain(INPUT).chain(SIDE_INPUT)
 }
 
 #[test]
@@ -53,7 +53,15 @@ fn every_key_of_the_table_is_accepted_with_its_example() {
     fs::write(fixture.0.path().join("source/script.wasm"), b"").expect("a file");
     let mut files = Vec::new();
     for key in JOB {
-        files.push((key.name, with(key.name, &format!("{}: {}\n", key.name, key.example))));
+        let mut text = with(key.name, &format!("{}: {}\n", key.name, key.example));
+        if key.name.ends_with("_to_parent") {
+            text.push_str("parent: jobs\n");
+        }
+        files.push((key.name, text));
+    }
+    for key in OUTPUT_FORMAT {
+        let text = format!("output_format: {{{}: {}}}\n", key.name, key.example);
+        files.push((key.name, with("output_format", &text)));
     }
     for key in LIMITS {
         let text = format!("limits: {{{}: {}}}\n", key.name, key.example);

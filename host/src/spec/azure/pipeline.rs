@@ -1,0 +1,153 @@
+//! Version 2: is it one, and which job of a pipeline is meant.
+
+use super::nodes::{each_scalar, entry, scalar, take, text, text_at};
+use super::text::{reference, replace};
+use crate::spec::check::fit_name;
+use crate::spec::error::{Origin, Report};
+use crate::spec::tree::{Entry, Node, Value};
+
+/// Whether the root is a parallel job or a pipeline of version 2.
+pub(in crate::spec) fn is_version_2(root: &Node) -> bool {
+    let Value::Map(entries) = &root.value else { return false };
+    let has_map = |key: &str| {
+        entries.iter().any(|entry| entry.key == key && matches!(entry.node.value, Value::Map(_)))
+    };
+    match text_at(entries, "type") {
+        Some(kind) => kind.eq_ignore_ascii_case("parallel") || is_pipeline(entries),
+        None => has_map("task") || has_map("jobs"),
+    }
+}
+
+fn is_pipeline(entries: &[Entry]) -> bool {
+    match text_at(entries, "type") {
+        Some(kind) => kind.eq_ignore_ascii_case("pipeline"),
+        None => entries.iter().any(|entry| entry.key == "jobs"),
+    }
+}
+
+/// The parallel job of a file.
+pub(in crate::spec) struct Picked {
+    pub(in crate::spec) job: Node,
+    /// The pipeline's name, if the job is in one.
+    pub(in crate::spec) pipeline: Option<String>,
+}
+
+/// The parallel job: the file's only one, or the one with that name. None, with an error, if there
+/// is no such.
+pub(in crate::spec) fn pick(
+    mut root: Node,
+    wanted: Option<&str>,
+    stem: &str,
+    report: &Report,
+) -> Option<Picked> {
+    let Value::Map(entries) = &mut root.value else { return None };
+    if !is_pipeline(entries) {
+        if let Some(wanted) = wanted {
+            no_pipeline(wanted, report);
+            return None;
+        }
+        return Some(Picked { job: root, pipeline: None });
+    }
+    let jobs = match take(entries, "jobs") {
+        Some(Node { value: Value::Map(jobs), .. }) => jobs,
+        other => {
+            let origin = other.map_or(Origin::File, |node| node.origin);
+            report.error(&origin, "jobs", "expected a map of names to jobs, as a pipeline has it");
+            return None;
+        }
+    };
+    let name = choose(&jobs, wanted, report)?;
+    for other in jobs.iter().filter(|other| other.key != name) {
+        report.notice(format!("jobs.{}: not run, only job {name} of the pipeline is", other.key));
+    }
+    let Entry { node: mut job, .. } = jobs.into_iter().find(|entry| entry.key == name)?;
+    let pipeline = text_at(entries, "name").map_or_else(|| stem.to_owned(), fit_name);
+    bind(&mut job, entries);
+    if let Value::Map(settings) = &mut job.value {
+        if settings.iter().all(|setting| setting.key != "name") {
+            settings.push(entry("name", scalar(name, &job.origin)));
+        }
+    }
+    Some(Picked { job, pipeline: Some(pipeline) })
+}
+
+/// Says that a job cannot be picked by name.
+pub(in crate::spec) fn no_pipeline(wanted: &str, report: &Report) {
+    let message = format!("found {wanted:?}, but the file holds one job and no pipeline; leave it out");
+    report.error(&Origin::Set("job".into()), "job", message);
+}
+
+fn choose(jobs: &[Entry], wanted: Option<&str>, report: &Report) -> Option<String> {
+    let is_parallel = |job: &&Entry| match &job.node.value {
+        Value::Map(settings) => {
+            text_at(settings, "type").is_some_and(|kind| kind.eq_ignore_ascii_case("parallel"))
+        }
+        _ => false,
+    };
+    let parallel: Vec<&str> =
+        jobs.iter().filter(is_parallel).map(|entry| entry.key.as_str()).collect();
+    let all = parallel.join(", ");
+    match (wanted, parallel.as_slice()) {
+        (_, []) => {
+            let message = "there is no job of type parallel among them, and only such can run here";
+            report.error(&Origin::File, "jobs", message);
+            None
+        }
+        (Some(wanted), _) if !parallel.contains(&wanted) => {
+            let message = format!(
+                "found {wanted:?}, which is no parallel job of this pipeline; those are {all}"
+            );
+            report.error(&Origin::Set("job".into()), "job", message);
+            None
+        }
+        (Some(wanted), _) => Some(wanted.to_owned()),
+        (None, [one]) => Some((*one).to_owned()),
+        (None, _) => {
+            let message = format!("there are several parallel jobs; pick one by --job NAME: {all}");
+            report.error(&Origin::File, "jobs", message);
+            None
+        }
+    }
+}
+
+/// Replaces what the job says of the pipeline's inputs and outputs by what they are.
+fn bind(job: &mut Node, pipeline: &[Entry]) {
+    let group = |key: &str| match pipeline.iter().find(|entry| entry.key == key) {
+        Some(Entry { node: Node { value: Value::Map(entries), .. }, .. }) => entries.as_slice(),
+        _ => &[],
+    };
+    let (inputs, outputs) = (group("inputs"), group("outputs"));
+    let find = |name: &str| {
+        let input = name.strip_prefix("parent.inputs.").map(|name| (inputs, name));
+        let (entries, name) =
+            input.or_else(|| name.strip_prefix("parent.outputs.").map(|name| (outputs, name)))?;
+        entries.iter().find(|entry| entry.key == name).map(|entry| &entry.node)
+    };
+    each_scalar(job, &mut |node| {
+        let Some(written) = text(node) else { return };
+        let whole = reference(written).and_then(find);
+        let value = match whole {
+            Some(found) => literal(found).unwrap_or(found).value.clone(),
+            None => {
+                let known = |name: &str| {
+                    let found = find(name)?;
+                    text(literal(found).unwrap_or(found)).map(str::to_owned)
+                };
+                let text = replace(written, known);
+                let is_text = matches!(node.value, Value::Scalar { is_text: true, .. });
+                Value::Scalar { text, is_text }
+            }
+        };
+        node.value = value;
+    });
+}
+
+/// The value of an input that is no data: `{type: number, default: 5}`.
+pub(super) fn literal(node: &Node) -> Option<&Node> {
+    let Value::Map(entries) = &node.value else { return None };
+    if entries.iter().any(|entry| entry.key == "path") {
+        return None;
+    }
+    let value = |key: &str| entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node);
+    value("value").or_else(|| value("default"))
+}

@@ -1,0 +1,154 @@
+//! The keys of the groups: what stands below a key of the top level.
+
+use super::key::{Key, Kind, NAME_EXPECTED, BOOL_EXPECTED, key};
+
+/// Below `limits`.
+pub(in crate::spec) const LIMITS: &[Key] = &[
+    key(
+        "memory",
+        Kind::Size,
+        "a size of at least 64 KB (e.g. 512 MB)",
+        "512 MB",
+        "All memories and tables of one instance together.",
+    ),
+    key(
+        "fuel",
+        Kind::Integer { min: 1, max: i64::MAX },
+        "a whole number of at least 1 (e.g. 10000000000)",
+        "10000000000",
+        "Fuel for each single call of init, run and shutdown, about one for each WebAssembly instruction. Not measured unless given, which makes the entry script faster.",
+    ),
+    key(
+        "read",
+        Kind::Size,
+        "a size of at least 1 byte (e.g. 512 MB)",
+        "512 MB",
+        "The largest file that the entry script can read in one call of the host.",
+    ),
+    key(
+        "results",
+        Kind::Size,
+        "a size of at least 1 byte (e.g. 256 MB)",
+        "256 MB",
+        "Result bytes of one call of run.",
+    ),
+];
+
+/// Of one input.
+pub(in crate::spec) const INPUT: &[Key] = &[
+    key("name", Kind::Name, NAME_EXPECTED, "images", "The input's name, where inputs is a list."),
+    key(
+        "path",
+        Kind::Text,
+        "a file, a folder or a glob (e.g. data/*.png)",
+        "data",
+        "A file, a folder or a glob.",
+    ),
+    key(
+        "paths",
+        Kind::Scalars,
+        "a list of files, folders and globs",
+        "[data/*.csv, more]",
+        "Several files, folders or globs.",
+    ),
+    key(
+        "partition_format",
+        Kind::Text,
+        "a template of paths (e.g. {user}/{season}/{genre}.wav)",
+        "\"{region}/{store}\"",
+        "Names parts of the files' paths below the input's folder, for partition_keys. Each {name} stands for a part of one folder's or file's name.",
+    ),
+    key(
+        "format",
+        Kind::Choice(|| vec!["files", "csv"]),
+        "files or csv",
+        "csv",
+        "files: the entry script gets the files' paths. csv: it gets tables.",
+    ),
+    key(
+        "delimiter",
+        Kind::Text,
+        "one ASCII character, as \",\" or \";\", or tab",
+        "\";\"",
+        "What stands between the fields of a CSV file. A comma unless given.",
+    ),
+    key(
+        "header",
+        Kind::Bool,
+        BOOL_EXPECTED,
+        "false",
+        "Whether the first line of each CSV file holds the names of the columns. true unless given.",
+    ),
+    key(
+        "null_values",
+        Kind::Scalars,
+        "a list of texts (e.g. [NA, \"-\"])",
+        "[NA]",
+        "Field texts that mean null, beside the empty field.",
+    ),
+    key(
+        "schema",
+        Kind::Columns,
+        "a map of column names to types, in the order of the file (e.g. id: int64)",
+        "{id: int64, width: float64}",
+        "Names and types of all columns of a CSV file, in its order. Inferred unless given.",
+    ),
+];
+
+/// Of one side input.
+pub(in crate::spec) const SIDE_INPUT: &[Key] = &[
+    key(
+        "name",
+        Kind::Name,
+        NAME_EXPECTED,
+        "model",
+        "The side input's name, where side_inputs is a list.",
+    ),
+    key("path", Kind::Text, "a path to a folder", "weights", "A folder."),
+    key(
+        "mount_path",
+        Kind::Text,
+        "an absolute path (e.g. /models/digits)",
+        "/models/digits",
+        "Where the entry script sees the folder. /side_inputs/<name> unless given.",
+    ),
+];
+
+/// Below `output_format`.
+pub(in crate::spec) const OUTPUT_FORMAT: &[Key] = &[
+    key(
+        "type",
+        Kind::Choice(|| vec!["text", "csv", "jsonl"]),
+        "text, csv or jsonl",
+        "csv",
+        "text: rows as they are, tables with a space between fields. csv: comma-separated values with a header. jsonl: one JSON value a line. text unless given.",
+    ),
+    key(
+        "delimiter",
+        Kind::Text,
+        "one ASCII character, as \",\" or \";\", or tab",
+        "\";\"",
+        "What stands between the fields of a table. A space for text, a comma for csv.",
+    ),
+    key(
+        "header",
+        Kind::Bool,
+        BOOL_EXPECTED,
+        "false",
+        "Whether the names of a table's columns stand once at the top. false for text, true for csv.",
+    ),
+    key(
+        "quoting",
+        Kind::Choice(|| vec!["minimal", "all", "nonnumeric", "none"]),
+        "minimal, all, nonnumeric or none",
+        "all",
+        "Which fields of a table stand in quotes: those that must, all, all that are no numbers, or none, which fails an attempt that would need some. minimal unless given.",
+    ),
+    key(
+        "null_value",
+        Kind::Text,
+        "a text",
+        "NA",
+        "What is written for a null. Nothing unless given.",
+    ),
+];

@@ -1,0 +1,82 @@
+//! What a key of a job file is.
+
+use crate::model::ColumnType;
+
+/// A key of a job file.
+#[derive(Debug)]
+pub(in crate::spec) struct Key {
+    pub(in crate::spec) name: &'static str,
+    pub(in crate::spec) kind: Kind,
+    /// What is allowed, for the end of a sentence that starts with "expected".
+    pub(in crate::spec) expected: &'static str,
+    /// One or two sentences for the schema.
+    pub(in crate::spec) description: &'static str,
+    /// A value in YAML.
+    pub(in crate::spec) example: &'static str,
+}
+
+/// What a key's value is made of.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::spec) enum Kind {
+    /// Any text.
+    Text,
+    /// A name: 1-64 of `[a-z0-9_-]`, with or without a free first character.
+    Name,
+    /// A whole number.
+    Integer { min: i64, max: i64 },
+    /// Seconds, more than 0.
+    Seconds { max: u32 },
+    /// Seconds, 0 for never.
+    Interval { max: u32 },
+    /// A share in percent.
+    Percent,
+    /// Bytes.
+    Size,
+    /// A number of files, or bytes.
+    BatchSize,
+    /// One of these, in any case.
+    Choice(fn() -> Vec<&'static str>),
+    /// `true` or `false`.
+    Bool,
+    /// A list of scalars, kept as written.
+    Scalars,
+    /// A list of texts.
+    Texts,
+    /// A map of scalars, kept as written.
+    Variables,
+    /// Names and types of columns, in order.
+    Columns,
+    /// A map with keys of its own.
+    Group(&'static [Key]),
+    /// A map of names to paths or groups, or a list of groups that have a name.
+    Named(&'static [Key]),
+}
+
+pub(in crate::spec) const NAME_EXPECTED: &str = "1 to 64 of a-z, 0-9, _ and -, starting with a letter or a \
+                                        digit (e.g. nightly-digits)";
+
+pub(super) const BOOL_EXPECTED: &str = "true or false";
+
+/// The longest that one call may take, in seconds: three days.
+pub(in crate::spec) const MAX_TIMEOUT: u32 = 259_200;
+/// The largest number of seconds of an [`Kind::Interval`].
+pub(in crate::spec) const MAX_INTERVAL: u32 = i32::MAX as u32;
+/// More workers than this have no names.
+pub(super) const MAX_PROCESSES: i64 = 1000;
+
+/// Names of column types, in the order of the docs.
+pub(in crate::spec) fn column_types() -> Vec<&'static str> {
+    ColumnType::ALL.map(ColumnType::name).to_vec()
+}
+
+pub(super) const fn key(
+    name: &'static str,
+    kind: Kind,
+    expected: &'static str,
+    example: &'static str,
+    description: &'static str,
+) -> Key {
+    Key { name, kind, expected, description, example }
+}
+
+pub(super) const COUNT: i64 = u32::MAX as i64;

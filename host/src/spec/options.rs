@@ -1,0 +1,129 @@
+//! Other ways to say a setting: by another name, or as an option among the arguments, as people do
+//! with ParallelRunStep (prs-semantics 1.3). Both become keys of the tree before it is read.
+
+use super::defaults::Dialect;
+use super::error::Report;
+use super::keys;
+use super::tree::{Entry, Node, Value};
+
+/// Options by which ParallelRunStep's own driver is set (A1 to A9). Each is a key, too.
+const DRIVER: [&str; 9] = [
+    "task_overhead_timeout",
+    "progress_update_timeout",
+    "first_task_creation_timeout",
+    "resource_monitor_interval",
+    "profiling_module",
+    "copy_logs_to_parent",
+    "metrics_name_prefix",
+    "push_metrics_to_parent",
+    "append_row_dataframe_header",
+];
+
+/// What files of version 2 may give as an option, too (A10).
+pub(super) const THRESHOLDS: [&str; 3] =
+    ["error_threshold", "allowed_failed_count", "allowed_failed_percent"];
+
+/// Gives keys with another name their own one, with a notice.
+pub(super) fn rename(root: &mut Node, report: &Report) {
+    let Value::Map(entries) = &mut root.value else { return };
+    for (alias, name) in keys::ALIASES {
+        let Some(index) = entries.iter().position(|entry| entry.key == *alias) else { continue };
+        if entries.iter().any(|entry| entry.key == *name) {
+            let message = format!("is another name for {name}, which is given too; remove one");
+            report.error(&entries[index].node.origin, alias, message);
+            entries.remove(index);
+        } else {
+            report.notice(format!("{alias} is taken for {name}"));
+            (*name).clone_into(&mut entries[index].key);
+        }
+    }
+}
+
+/// Makes keys of the options among the arguments. They stay there for the entry script, too.
+pub(super) fn lift(root: &mut Node, dialect: Dialect, report: &Report) {
+    let Value::Map(entries) = &mut root.value else { return };
+    let Some(arguments) = entries.iter().find(|entry| entry.key == "arguments") else { return };
+    let Value::List(items) = &arguments.node.value else { return };
+    let mut lifted: Vec<Entry> = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let Some((name, written, value)) = option(item, items.get(index + 1), dialect) else {
+            continue;
+        };
+        let at = format!("arguments[{index}]");
+        let Some(value) = value else {
+            let message = format!("--{written} has no value; write one behind it");
+            report.error(&item.origin, &at, message);
+            continue;
+        };
+        if name != written {
+            report.notice(format!("arguments: --{written} is taken for --{name}"));
+        }
+        if lifted.iter().any(|entry| entry.key == name) {
+            let message = format!("--{name} is given twice; remove one");
+            report.error(&item.origin, &at, message);
+        } else if entries.iter().any(|entry| entry.key == name) {
+            let message = format!(
+                "given twice: --{name} here, and the key {name} in the job file; remove one"
+            );
+            report.error(&item.origin, &at, message);
+        } else {
+            report.notice(format!(
+                "arguments: --{name} sets {name} to {value}; the entry script gets it too"
+            ));
+            let value = Value::Scalar { text: value.to_owned(), is_text: true };
+            let node = Node { origin: item.origin.clone(), value };
+            lifted.push(Entry { key: name.to_owned(), node });
+        }
+    }
+    entries.extend(lifted);
+}
+
+/// The setting that an argument sets, how it is written, and its value, if it has one.
+fn option<'n>(
+    item: &'n Node,
+    next: Option<&'n Node>,
+    dialect: Dialect,
+) -> Option<(&'static str, &'n str, Option<&'n str>)> {
+    let text = scalar(item)?.strip_prefix("--")?;
+    let (written, value) = match text.split_once('=') {
+        Some((written, value)) => (written, Some(value)),
+        None => (text, next.and_then(scalar).filter(|value| !value.starts_with("--"))),
+    };
+    let thresholds = if dialect == Dialect::Version2 { &THRESHOLDS[..] } else { &[] };
+    let exact = DRIVER.iter().chain(thresholds).find(|name| **name == written);
+    let name = exact.or_else(|| DRIVER.iter().find(|name| abbreviates(written, name)))?;
+    Some((name, written, value))
+}
+
+/// Whether the text is the name, cut within its last word. Shorter ones are more likely the entry
+/// script's own.
+fn abbreviates(text: &str, name: &str) -> bool {
+    let last_word = name.rfind('_').map_or(0, |at| at + 1);
+    text.len() > last_word && name.starts_with(text)
+}
+
+fn scalar(node: &Node) -> Option<&str> {
+    match &node.value {
+        Value::Scalar { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A4: options may be cut within their last word, and then mean one only.
+    #[test]
+    fn abbreviations_are_unambiguous() {
+        for text in ["resource_monitor_interva", "copy_logs_to_p", "profiling_modul"] {
+            assert_eq!(DRIVER.iter().filter(|name| abbreviates(text, name)).count(), 1, "{text}");
+        }
+        for text in ["resource_monitor_", "task", "profiling", "profile", "copy_logs_to_parents"] {
+            assert!(!DRIVER.iter().any(|name| abbreviates(text, name)), "{text}");
+        }
+        for name in DRIVER.iter().chain(&THRESHOLDS) {
+            assert!(keys::JOB.iter().any(|key| key.name == *name), "{name} is a key");
+        }
+    }
+}

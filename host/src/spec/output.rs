@@ -1,0 +1,194 @@
+//! What is written: the output file's name, and how rows stand in it.
+
+use super::check::Place;
+use super::defaults::Defaults;
+use super::error::Report;
+use super::raw::RawJob;
+use super::scope::At;
+use super::settings_file::TableSettings;
+use super::tree;
+use crate::model::{OutputAction, OutputFormat, OutputKind, Quoting};
+use std::path::PathBuf;
+
+/// The folder for results.
+pub(super) fn folder(given: &At<String>, place: &Place, report: &Report) -> Option<PathBuf> {
+    let text = given.value.trim();
+    if text.is_empty() {
+        given.blame(report, "found an empty text; name a folder, or leave the key out");
+        return None;
+    }
+    let path = place.resolve(text);
+    if path.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
+        given.blame(report, format!("{} is a file; name a folder", path.display()));
+    }
+    Some(path)
+}
+
+/// What becomes of rows, and the name of the file for them.
+pub(super) fn file(
+    raw: &RawJob,
+    defaults: &Defaults<'_>,
+    report: &Report,
+) -> (OutputAction, String) {
+    let output_action =
+        defaults.or("output_action", raw.output_action.clone(), |raw| raw.output_action.clone());
+    let append_row_file_name = defaults.or(
+        if output_action == OutputAction::AppendRow { "append_row_file_name" } else { "" },
+        raw.append_row_file_name.clone(),
+        |raw| raw.append_row_file_name.clone(),
+    );
+    if output_action == OutputAction::AppendRow {
+        check_file_name(raw.append_row_file_name.as_ref(), report);
+    }
+    (output_action, append_row_file_name)
+}
+
+/// Characters that an output file's name must not contain (prs-semantics C14).
+const FORBIDDEN_IN_NAME: &str = r##"~"#%&*:<>?/\{|}"##;
+
+fn check_file_name(given: Option<&At<String>>, report: &Report) {
+    let Some(given) = given else { return };
+    let name = given.value.as_str();
+    if let Some(bad) = name.chars().find(|c| FORBIDDEN_IN_NAME.contains(*c) || c.is_control()) {
+        let message = format!(
+            "found {name:?} with {bad:?} in it; a file name must have none of \
+             ~ \" # % & * : < > ? / \\ {{ | }}"
+        );
+        given.blame(report, message);
+    } else if name.trim().is_empty() || matches!(name, "." | "..") || name.len() > 255 {
+        let shown = tree::shorten(name);
+        let message = format!("found {shown:?}; expected a file name of 1 to 255 bytes");
+        given.blame(report, message);
+    }
+}
+
+/// How rows are written: by `output_format`, `append_row_dataframe_header` (prs-semantics A9) and the
+/// settings beside the entry script (A11), which must not contradict each other.
+pub(super) fn format(
+    raw: &RawJob,
+    settings: Option<&TableSettings>,
+    action: OutputAction,
+    report: &Report,
+) -> OutputFormat {
+    let given = &raw.output_format;
+    let kind = given.kind.as_ref().map_or(OutputKind::Text, |kind| kind.value);
+    let mut format = OutputFormat::of(kind);
+    if action == OutputAction::SummaryOnly {
+        say_unused(raw, report);
+        return format;
+    }
+    if kind == OutputKind::Jsonl {
+        json_lines_have_none(raw, settings, report);
+        return format;
+    }
+    let file = settings.map(|settings| settings.file.as_str()).unwrap_or_default();
+    let of = |field: fn(&TableSettings) -> Option<u8>| settings.and_then(field);
+    let flag = |field: fn(&TableSettings) -> Option<bool>| settings.and_then(field);
+    let byte = |byte: &u8| format!("{:?}", char::from(*byte));
+
+    let delimiter = agree(given.delimiter.as_ref(), of(|s| s.delimiter), file, byte, report);
+    format.delimiter = delimiter.unwrap_or(format.delimiter);
+
+    let dataframe = raw.append_row_dataframe_header.as_ref();
+    let header = agree(
+        given.header.as_ref(),
+        dataframe.map(|at| at.value),
+        "append_row_dataframe_header",
+        bool::to_string,
+        report,
+    );
+    let stated = given.header.as_ref().or(dataframe);
+    let header = agree(stated, flag(|s| s.header), file, bool::to_string, report).or(header);
+    format.header = header.unwrap_or(format.header);
+
+    let quoting = settings.and_then(|settings| settings.quoting);
+    let quoting = agree(given.quoting.as_ref(), quoting, file, |way| word(*way).into(), report);
+    format.quoting = quoting.unwrap_or(format.quoting);
+
+    let null = settings.and_then(|settings| settings.null_value.clone());
+    let null = agree(given.null_value.as_ref(), null, file, |text| format!("{text:?}"), report);
+    format.null = null.unwrap_or_default();
+    if let Some(at) = given.null_value.as_ref().filter(|at| at.value.contains(['\n', '\r', '\0'])) {
+        at.blame(report, "found a line end or a NUL in it; each row is one line");
+    }
+    format.index = flag(|settings| settings.index).unwrap_or(false);
+    format
+}
+
+/// The value of two places, if they say the same; an error that names both if not.
+fn agree<T: PartialEq + Clone>(
+    given: Option<&At<T>>,
+    other: Option<T>,
+    whose: &str,
+    show: impl Fn(&T) -> String,
+    report: &Report,
+) -> Option<T> {
+    if let (Some(given), Some(other)) = (given, &other)
+        && given.value != *other
+    {
+        let message = format!(
+            "found {}, but {whose} says {}; make them the same, or remove one",
+            show(&given.value),
+            show(other)
+        );
+        given.blame(report, message);
+    }
+    given.map(|given| given.value.clone()).or(other)
+}
+
+fn word(quoting: Quoting) -> &'static str {
+    match quoting {
+        Quoting::Minimal => "minimal",
+        Quoting::All => "all",
+        Quoting::Nonnumeric => "nonnumeric",
+        Quoting::None => "none",
+    }
+}
+
+fn say_unused(raw: &RawJob, report: &Report) {
+    let format = &raw.output_format;
+    let has_format = format.kind.is_some()
+        || format.delimiter.is_some()
+        || format.header.is_some()
+        || format.quoting.is_some()
+        || format.null_value.is_some();
+    for (name, given) in [
+        ("output_format", has_format),
+        (
+            "append_row_dataframe_header",
+            raw.append_row_dataframe_header.as_ref().is_some_and(|at| at.value),
+        ),
+        ("ordered", raw.ordered.as_ref().is_some_and(|at| at.value)),
+    ] {
+        if given {
+            report.notice(format!("{name} has no effect: output_action is summary_only"));
+        }
+    }
+}
+
+fn json_lines_have_none(raw: &RawJob, settings: Option<&TableSettings>, report: &Report) {
+    let format = &raw.output_format;
+    let header = format.header.as_ref().or(raw.append_row_dataframe_header.as_ref());
+    for (origin, key) in [
+        format.delimiter.as_ref().map(|at| (&at.origin, &at.key)),
+        header.filter(|at| at.value).map(|at| (&at.origin, &at.key)),
+        format.quoting.as_ref().map(|at| (&at.origin, &at.key)),
+        format.null_value.as_ref().map(|at| (&at.origin, &at.key)),
+    ]
+    .into_iter()
+    .flatten()
+    {
+        report.error(
+            origin,
+            key,
+            "is for text and csv only, and output_format.type is jsonl; remove it",
+        );
+    }
+    if let (Some(settings), Some(kind)) = (settings, &format.kind) {
+        let message = format!(
+            "found jsonl, but {} says how text is written; remove one of them",
+            settings.file
+        );
+        kind.blame(report, message);
+    }
+}

@@ -1,0 +1,57 @@
+//! The job that a job is a part of.
+
+use super::check::Place;
+use super::error::Report;
+use super::job::Parent;
+use super::raw::RawJob;
+use super::tree::{Entry, Node, Value};
+
+/// Gives a job of a pipeline the pipeline for a parent, if the parent is to get something and none
+/// is named.
+pub(super) fn of_pipeline(root: &mut Node, pipeline: &str, report: &Report) {
+    let Value::Map(entries) = &mut root.value else { return };
+    let is_wanted = entries.iter().find(|Entry { key, node }| {
+        matches!(key.as_str(), "copy_logs_to_parent" | "push_metrics_to_parent")
+            && matches!(&node.value, Value::Scalar { text, .. } if text.eq_ignore_ascii_case("true"))
+    });
+    let Some(origin) = is_wanted.map(|entry| entry.node.origin.clone()) else { return };
+    if entries.iter().any(|entry| entry.key == "parent") {
+        return;
+    }
+    // No job directory has a dot in its name unless somebody names it so.
+    let folder = format!("jobs/{pipeline}.pipeline");
+    report.notice(format!("parent is {folder} beside the file, for the pipeline"));
+    let value = Value::Scalar { text: folder, is_text: true };
+    entries.push(Entry { key: String::from("parent"), node: Node { origin, value } });
+}
+
+/// The parent, if it is to get something (prs-semantics A6, A8).
+pub(super) fn check(raw: &RawJob, place: &Place, report: &Report) -> Option<Parent> {
+    let flags = [&raw.copy_logs_to_parent, &raw.push_metrics_to_parent];
+    let wanted = flags.map(|flag| flag.as_ref().filter(|flag| flag.value));
+    let Some(given) = &raw.parent else {
+        if !report.blames("parent") {
+            for flag in wanted.into_iter().flatten() {
+                let message = "needs the folder of the parent job: add parent with its path, or \
+                               remove this setting";
+                flag.blame(report, message);
+            }
+        }
+        return None;
+    };
+    let text = given.value.trim();
+    let folder = place.resolve(text);
+    if text.is_empty() {
+        given.blame(report, "found an empty text; name a folder, or leave the key out");
+    } else if folder.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
+        given.blame(report, format!("{} is a file; name a folder", folder.display()));
+    }
+    let [copy_logs, push_metrics] = wanted.map(|flag| flag.is_some());
+    if !copy_logs && !push_metrics {
+        report.notice(
+            "parent has no effect: neither copy_logs_to_parent nor push_metrics_to_parent is true",
+        );
+        return None;
+    }
+    Some(Parent { folder, copy_logs, push_metrics })
+}

@@ -1,0 +1,165 @@
+//! Partition keys: by what mini-batches are made instead of by size (prs-semantics C8, M4, M5).
+
+use super::error::Report;
+use super::raw::{Format, RawInput, RawJob};
+use super::scope::At;
+
+/// The keys, each checked against every input. Empty if mini-batches are made by size.
+pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &Report) -> Vec<String> {
+    let Some(given) = &raw.partition_keys else {
+        for format in inputs.iter().filter_map(|input| input.partition_format.as_ref()) {
+            report.notice(format!("{} has no effect: there are no partition_keys", format.key));
+        }
+        return Vec::new();
+    };
+    if given.value.is_empty() && !report.blames(&given.key) {
+        given.blame(report, "found an empty list; name at least one key, or leave the key out");
+    }
+    if let Some(size) = &raw.mini_batch_size {
+        let message = format!(
+            "found together with mini_batch_size ({}); mini-batches are made by keys or by size: \
+             choose one, and remove the other",
+            size.value
+        );
+        given.blame(report, message);
+    }
+    for (index, key) in given.value.iter().enumerate() {
+        if key.value.trim().is_empty() {
+            key.blame(report, "found an empty text; expected the name of a key");
+        } else if given.value[..index].iter().any(|other| other.value == key.value) {
+            key.blame(report, format!("found {:?} a second time; remove it", key.value));
+        }
+    }
+    for input in inputs {
+        check_input(input, &given.value, report);
+    }
+    given.value.iter().map(|key| key.value.clone()).collect()
+}
+
+fn check_input(input: &RawInput, keys: &[At<String>], report: &Report) {
+    let name = &input.name.value;
+    let is_csv = input.format.as_ref().is_some_and(|format| format.value == Format::Csv);
+    let (known, whose) = match (&input.partition_format, &input.schema) {
+        (Some(format), _) => match keys_of(&format.value) {
+            Ok(known) => (known, "partition_format"),
+            // Reported where the input is read.
+            Err(_) => return,
+        },
+        (None, _) if !is_csv => {
+            let message = format!(
+                "input {name} has no partition_format, which names the keys in its files' paths: \
+                 add one (e.g. partition_format: \"{{{}}}/{{file}}\")",
+                keys.first().map_or("key", |key| key.value.as_str())
+            );
+            let at = input.format.as_ref().map_or(&input.name.origin, |format| &format.origin);
+            report.error(at, &input.key, message);
+            return;
+        }
+        (None, Some(schema)) => {
+            (schema.value.iter().map(|column| column.name.as_str()).collect(), "schema")
+        }
+        // Columns are known once the files are read.
+        (None, None) => return,
+    };
+    for key in keys.iter().filter(|key| !key.value.trim().is_empty()) {
+        if !known.contains(&key.value.as_str()) {
+            let message = format!(
+                "found {:?}, which the {whose} of input {name} does not have; it has {}",
+                key.value,
+                if known.is_empty() { String::from("none") } else { known.join(", ") }
+            );
+            key.blame(report, message);
+        }
+    }
+}
+
+/// A template as the planner takes it: without a slash at the front. None, with an error, if it is no
+/// template.
+pub(super) fn template(given: &At<String>, report: &Report) -> Option<String> {
+    let text = given.value.trim();
+    let text = text.strip_prefix("./").unwrap_or(text).trim_start_matches('/');
+    let problem = match keys_of(text) {
+        Err(problem) => Some(problem),
+        Ok(keys) if keys.is_empty() => {
+            Some(String::from("it names no key; write one as in {store}/{file}.csv"))
+        }
+        Ok(_) if text.split('/').any(|part| matches!(part, "" | "." | "..")) => {
+            Some(String::from("it has an empty, . or .. part"))
+        }
+        Ok(_) => None,
+    };
+    if let Some(problem) = problem {
+        given.blame(report, format!("found {:?}; {problem}", given.value));
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+/// The names between braces, in their order.
+fn keys_of(template: &str) -> Result<Vec<&str>, String> {
+    let mut keys: Vec<&str> = Vec::new();
+    let mut rest = template;
+    while let Some(at) = rest.find(['{', '}']) {
+        if rest[at..].starts_with('}') {
+            return Err(String::from("a } has no {"));
+        }
+        if at == 0 && !keys.is_empty() {
+            let last = keys.last().copied().unwrap_or_default();
+            return Err(format!("{{{last}}} and the key after it have nothing between them"));
+        }
+        let inner = &rest[at + 1..];
+        let Some(end) = inner.find(['{', '}']).filter(|end| inner[*end..].starts_with('}')) else {
+            return Err(String::from("a { is not closed by }"));
+        };
+        let name = &inner[..end];
+        if let Some((name, _)) = name.split_once(':') {
+            return Err(format!(
+                "{{{name}:...}} gives a format, which is not supported; name each part, as in \
+                 {{year}}/{{month}}/{{day}}"
+            ));
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if !name.chars().all(plain) || !name.starts_with(|c: char| plain(c) && !c.is_ascii_digit())
+        {
+            return Err(format!(
+                "{{{name}}} is no key; expected letters, digits and _, no digit first"
+            ));
+        }
+        if keys.contains(&name) {
+            return Err(format!("{{{name}}} stands twice"));
+        }
+        keys.push(name);
+        rest = &inner[end + 1..];
+    }
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// M4: keys come from a template of paths.
+    #[test]
+    fn templates_name_keys() {
+        for (template, keys) in [
+            ("{user}/{season}/{genre}.wav", Ok(vec!["user", "season", "genre"])),
+            ("{a}-{b}_{_c2}/x.csv", Ok(vec!["a", "b", "_c2"])),
+            ("plain", Ok(vec![])),
+            ("{a", Err("not closed")),
+            ("{a{b}}", Err("not closed")),
+            ("a}", Err("no {")),
+            ("{a}{b}", Err("nothing between")),
+            ("{a}/{a}", Err("twice")),
+            ("{}", Err("no key")),
+            ("{1a}", Err("no key")),
+            ("{a b}", Err("no key")),
+            ("{date:yyyy/MM}", Err("gives a format")),
+        ] {
+            match (keys_of(template), keys) {
+                (Ok(found), Ok(keys)) => assert_eq!(found, keys, "{template}"),
+                (Err(found), Err(words)) => assert!(found.contains(words), "{template}: {found}"),
+                (found, _) => panic!("{template}: {found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! ParallelRunStep's own options behind the arguments (prs-semantics E11): scripts that were written
+//! for it may read them.
+
+use super::job::JobSpec;
+use crate::model::{InputKind, OutputAction};
+
+/// Puts each option behind the arguments that is not among them. Thresholds for mini-batches are
+/// only passed where the job file has them.
+pub(super) fn append(spec: &mut JobSpec, with_count: bool, with_percent: bool) {
+    let mut options = vec![("logging_level", spec.logging_level.to_string())];
+    match &spec.input_kind {
+        _ if !spec.partition_keys.is_empty() => {
+            let keys = spec.partition_keys.clone();
+            options.push(("partition_keys", serde_json::Value::from(keys).to_string()));
+        }
+        InputKind::Files { mini_batch_files } => {
+            options.push(("mini_batch_size", mini_batch_files.to_string()));
+        }
+        InputKind::Csv { mini_batch_bytes, .. } => {
+            options.push(("mini_batch_size", mini_batch_bytes.to_string()));
+        }
+        InputKind::Void { .. } => {}
+    }
+    options.push(("error_threshold", spec.error_threshold.to_string()));
+    if with_count {
+        options.push(("allowed_failed_count", spec.allowed_failed_count.to_string()));
+    }
+    if with_percent {
+        options.push(("allowed_failed_percent", spec.allowed_failed_percent.to_string()));
+    }
+    options.push((
+        "run_invocation_timeout",
+        spec.run_invocation_timeout.as_secs_f64().to_string(),
+    ));
+    options.push(("run_max_try", spec.run_max_try.to_string()));
+    options.push(("output_action", spec.output_action.to_string()));
+    if spec.output_action == OutputAction::AppendRow {
+        options.push(("append_row_file_name", spec.append_row_file_name.clone()));
+    }
+    options.push(("process_count_per_node", spec.process_count.to_string()));
+    for (name, value) in options {
+        let is_there = spec.arguments.iter().any(|argument| {
+            let option = argument.strip_prefix("--").unwrap_or_default();
+            option.split('=').next() == Some(name)
+        });
+        if !is_there {
+            spec.arguments.extend([format!("--{name}"), value]);
+        }
+    }
+}

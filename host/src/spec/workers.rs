@@ -1,0 +1,101 @@
+//! How many nodes, workers and GPUs.
+
+use super::defaults::Defaults;
+use super::error::Report;
+use super::scope::At;
+use std::ffi::OsStr;
+
+/// Where a machine says how many GPUs it has (prs-semantics G3).
+pub(super) const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
+
+/// Refuses more than one node.
+pub(super) fn check_node_count(count: Option<&At<u32>>, report: &Report) {
+    if let Some(count) = count.filter(|count| count.value != 1) {
+        let message = format!(
+            "found {}; only 1 is supported for now: the job runs on this machine, with \
+             process_count_per_node workers",
+            count.value
+        );
+        count.blame(report, message);
+    }
+}
+
+/// The number of GPUs: the given one, or what the environment variable `found` says.
+pub(super) fn gpus(given: Option<&At<u32>>, found: Option<&OsStr>, report: &Report) -> u32 {
+    if let Some(given) = given {
+        return given.value;
+    }
+    let Some(found) = found else { return 0 };
+    let text = found.to_string_lossy();
+    match text.trim().parse::<u32>() {
+        Ok(count) if count <= 1000 => count,
+        _ if text.trim().is_empty() => 0,
+        _ => {
+            report.notice(format!(
+                "{GPU_COUNT} is {text:?} in Sandmill's environment, which is no number of GPUs; \
+                 workers get none: set gpus to say how many there are"
+            ));
+            0
+        }
+    }
+}
+
+/// The number of workers: the given one, else one where there are GPUs, else one for each core
+/// (prs-semantics 1.12).
+pub(super) fn process_count(given: Option<&At<u32>>, gpus: u32, defaults: &Defaults<'_>, report: &Report) -> u32 {
+    if let Some(given) = given {
+        return given.value;
+    }
+    if gpus > 0 {
+        let how = match gpus {
+            1 => String::from("which gets the GPU"),
+            _ => format!("on one of {gpus} GPUs; for one worker per GPU set it to {gpus}"),
+        };
+        report.notice(format!("process_count_per_node is not given: 1 worker, {how}"));
+        return 1;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let count = u32::try_from(cores).unwrap_or(u32::MAX).clamp(1, 1000);
+    defaults.mention("process_count_per_node", &format!("{count}, the number of cores"));
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::defaults::Dialect;
+
+    /// G3: the count comes from the environment unless the job file has it; a bad value is told.
+    #[test]
+    fn gpus_come_from_the_environment() {
+        for (found, count, notices) in [
+            (None, 0, 0),
+            (Some("2"), 2, 0),
+            (Some(" 4 "), 4, 0),
+            (Some(""), 0, 0),
+            (Some("two"), 0, 1),
+            (Some("-1"), 0, 1),
+            (Some("100000"), 0, 1),
+        ] {
+            let report = Report::default();
+            assert_eq!(gpus(None, found.map(OsStr::new), &report), count, "{found:?}");
+            assert_eq!(report.take_notices().len(), notices, "{found:?}");
+        }
+    }
+
+    /// C6, 1.12: one worker where there are GPUs, and how to get one per GPU.
+    #[test]
+    fn one_worker_where_there_are_gpus() {
+        let report = Report::default();
+        let defaults = Defaults::new(Dialect::Own, &report);
+        assert_eq!(process_count(None, 4, &defaults, &report), 1);
+        assert_eq!(
+            report.take_notices(),
+            ["process_count_per_node is not given: 1 worker, on one of 4 GPUs; for one worker per \
+              GPU set it to 4"]
+        );
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        assert_eq!(process_count(None, 0, &defaults, &report) as usize, cores.min(1000));
+        assert!(report.take_notices().is_empty());
+    }
+}

@@ -1,0 +1,125 @@
+//! `docs/parallel-run-step.md` names, for each rule of ParallelRunStep, what Sandmill does and the
+//! tests that hold it. Here: no rule is missing, and no test that is named is.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot read the repository fails")]
+
+use sandmill_tests::root;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// Groups of rules, with how many each has.
+const GROUPS: [(&str, usize); 13] = [
+    ("E", 18),
+    ("C", 31),
+    ("A", 11),
+    ("M", 9),
+    ("W", 15),
+    ("I", 3),
+    ("G", 3),
+    ("O", 9),
+    ("V", 6),
+    ("F", 21),
+    ("K", 3),
+    ("T", 9),
+    ("D", 19),
+];
+
+/// What a row says of the rule as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    Reproduced,
+    Different,
+    NotPortable,
+}
+
+struct Row {
+    verdict: Verdict,
+    tests: Vec<String>,
+}
+
+fn rows(text: &str) -> BTreeMap<String, Row> {
+    let mut rows = BTreeMap::new();
+    for line in text.lines() {
+        let cells: Vec<&str> = line.split(" | ").map(|cell| cell.trim_matches(['|', ' '])).collect();
+        let [id, _, behaviour, tests] = cells.as_slice() else { continue };
+        let digits = id.trim_start_matches(|c: char| c.is_ascii_uppercase());
+        if digits.is_empty() || digits.len() == id.len() || digits.parse::<u32>().is_err() {
+            continue;
+        }
+        let verdict = if behaviour.starts_with("*Different:*") {
+            Verdict::Different
+        } else if behaviour.starts_with("*Not portable:*") {
+            Verdict::NotPortable
+        } else {
+            Verdict::Reproduced
+        };
+        let tests = tests.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        let before = rows.insert((*id).to_owned(), Row { verdict, tests });
+        assert!(before.is_none(), "{id} has two rows");
+    }
+    rows
+}
+
+/// Names of all functions in the Rust files below a folder.
+fn functions(folder: &Path, names: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("target") {
+            functions(&path, names);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let after = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
+            names.extend(after.map(str::to_owned));
+        }
+    }
+}
+
+fn document() -> String {
+    fs::read_to_string(root().join("docs/parallel-run-step.md")).unwrap()
+}
+
+#[test]
+fn every_rule_has_a_row_and_a_test_that_exists() {
+    let rows = rows(&document());
+    let mut known = BTreeSet::new();
+    for folder in ["host/src", "tests/tests", "guest-sdk/src"] {
+        functions(&root().join(folder), &mut known);
+    }
+    let mut wrong = Vec::new();
+    for (group, count) in GROUPS {
+        for number in 1..=count {
+            let id = format!("{group}{number}");
+            match rows.get(&id) {
+                None => wrong.push(format!("{id} has no row")),
+                Some(row) if row.tests.is_empty() && row.verdict == Verdict::Reproduced => {
+                    wrong.push(format!("{id} names no test"));
+                }
+                Some(row) => wrong.extend(
+                    row.tests
+                        .iter()
+                        .filter(|test| !known.contains(*test))
+                        .map(|test| format!("{id} names the test {test}, which is nowhere")),
+                ),
+            }
+        }
+    }
+    let count: usize = GROUPS.iter().map(|(_, count)| count).sum();
+    assert_eq!(rows.len(), count, "rows");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_document_counts_its_rules_right() {
+    let text = document();
+    let rows = rows(&text);
+    let count = |verdict| rows.values().filter(|row| row.verdict == verdict).count();
+    let sentence = format!(
+        "{} rules: {} reproduced, {} different on purpose, {} not portable to WebAssembly.",
+        rows.len(),
+        count(Verdict::Reproduced),
+        count(Verdict::Different),
+        count(Verdict::NotPortable),
+    );
+    assert!(text.contains(&sentence), "the document should say: {sentence}");
+}
