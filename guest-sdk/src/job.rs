@@ -100,7 +100,8 @@ impl Job {
     }
 
     /// The folder for result files. A file appears in the job's output when the mini-batch that
-    /// wrote it succeeded, and not at all otherwise.
+    /// wrote it succeeded, and not at all otherwise; one of `init` or `shutdown`, when the job
+    /// completes.
     pub fn output_dir(&self) -> &Path {
         &self.output_dir
     }
@@ -143,6 +144,15 @@ impl Default for MiniBatchContext {
 
 impl MiniBatchContext {
     /// The value of a partition key, if the job has that key.
+    ///
+    /// ```
+    /// use sandmill_guest::MiniBatchContext;
+    ///
+    /// let partition_key_value = vec![("user".to_owned(), "ann".to_owned())];
+    /// let context = MiniBatchContext { partition_key_value, ..MiniBatchContext::default() };
+    /// assert_eq!(context.partition_value("user"), Some("ann"));
+    /// assert_eq!(context.partition_value("genre"), None);
+    /// ```
     pub fn partition_value(&self, key: &str) -> Option<&str> {
         self.partition_key_value.iter().find(|(name, _)| name == key).map(|(_, value)| &**value)
     }

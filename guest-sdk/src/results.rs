@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 /// What `run` gives back when the call as a whole succeeded.
 ///
 /// A mini-batch of ten items should give ten: an item without a row counts as failed. More rows than
-/// items are kept, with a notice. A void mini-batch has no items, and may give any number of rows.
+/// items are kept, with a notice. In a job with `strict_cardinality` both fail the attempt. A void mini-batch has no items, and may give any number of rows.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Results {
@@ -18,7 +18,8 @@ pub enum Results {
     /// One entry for each item, in the order of the mini-batch: its row, or why it failed. Another
     /// number of entries fails the attempt; a void mini-batch takes rows instead.
     Outcomes(Vec<Result<String, String>>),
-    /// A table with one row for each item that succeeded.
+    /// A table with one row for each item that succeeded. It cannot say which items failed and why;
+    /// [`Results::Outcomes`] can.
     #[cfg(feature = "table")]
     Table(RecordBatch),
 }

@@ -71,6 +71,8 @@ pub(crate) fn capture(level: Level, message: &str) {
 #[derive(Debug)]
 pub struct TestHost {
     job: Job,
+    partition_key_value: Vec<(String, String)>,
+    strict: bool,
     scratch: Arc<Scratch>,
 }
 
@@ -94,7 +96,8 @@ impl TestHost {
             source_dir: None,
             gpu_index: None,
         };
-        TestHost { job, scratch: Arc::new(scratch) }
+        let scratch = Arc::new(scratch);
+        TestHost { job, partition_key_value: Vec::new(), strict: false, scratch }
     }
 
     /// Appends an argument.
@@ -161,6 +164,22 @@ impl TestHost {
         self
     }
 
+    /// Appends a partition key and its value, for the mini-batches whose context the test does not
+    /// give itself.
+    #[must_use]
+    pub fn partition_key(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.partition_key_value.push((key.into(), value.into()));
+        self
+    }
+
+    /// Refuses results that have not one row for each item, as a job does that sets
+    /// `strict_cardinality`.
+    #[must_use]
+    pub fn strict_cardinality(mut self) -> Self {
+        self.strict = true;
+        self
+    }
+
     /// What `init` would be told.
     pub fn job(&self) -> &Job {
         &self.job
@@ -178,7 +197,8 @@ impl TestHost {
                 .map_err(|error| Error::from(error).context(dir.display().to_string()))?;
         }
         let script = S::init(&self.job)?;
-        Ok(TestScript { script, job: self.job, next_id: 0, _scratch: self.scratch })
+        let TestHost { job, partition_key_value, strict, scratch } = self;
+        Ok(TestScript { script, job, partition_key_value, strict, next_id: 0, _scratch: scratch })
     }
 }
 
@@ -188,6 +208,8 @@ impl TestHost {
 pub struct TestScript<S> {
     script: S,
     job: Job,
+    partition_key_value: Vec<(String, String)>,
+    strict: bool,
     next_id: u64,
     _scratch: Arc<Scratch>,
 }
@@ -253,16 +275,21 @@ impl<S: EntryScript<Input = Void>> TestScript<S> {
 
 impl<S: EntryScript> TestScript<S> {
     fn next_context(&mut self) -> MiniBatchContext {
-        let context = MiniBatchContext { id: self.next_id, ..MiniBatchContext::default() };
+        let partition_key_value = self.partition_key_value.clone();
+        let default = MiniBatchContext::default();
+        let context = MiniBatchContext { id: self.next_id, partition_key_value, ..default };
         self.next_id += 1;
         context
     }
 
     /// Fails as the job would, where the results cannot be right.
     fn receive(&mut self, raw: Raw, context: &MiniBatchContext) -> Result<Results> {
-        let items = raw.items();
+        let (items, is_void) = (raw.items(), matches!(raw, Raw::Void));
         let results = S::Input::receive(raw, |mini_batch| self.script.run(mini_batch, context))?;
         checked::check(&results, items)?;
+        if self.strict && !is_void {
+            checked::check_count(&results, items)?;
+        }
         Ok(results)
     }
 
@@ -361,6 +388,40 @@ mod tests {
         let error = script.receive(Raw::Ipc(Vec::new()), &context).unwrap_err().to_string();
         assert!(
             error.contains("takes files (`type Input = Files`), but the mini-batch is a table")
+        );
+    }
+
+    struct Tells;
+
+    impl EntryScript for Tells {
+        type Input = Files;
+
+        fn init(_job: &Job) -> Result<Self> {
+            Ok(Tells)
+        }
+
+        fn run(&mut self, _files: &[PathBuf], context: &MiniBatchContext) -> Result<Results> {
+            Ok(Results::rows([format!("{:?}", context.partition_value("user"))]))
+        }
+    }
+
+    /// E15.
+    #[test]
+    fn a_test_sets_partition_keys() {
+        let mut script = TestHost::new().partition_key("user", "ann").init::<Tells>().unwrap();
+        assert_eq!(script.run_files(&["a"]).unwrap(), Results::rows(["Some(\"ann\")"]));
+        let context = MiniBatchContext::default();
+        assert_eq!(script.run_files_with(&["a"], &context).unwrap(), Results::rows(["None"]));
+    }
+
+    #[test]
+    fn a_strict_host_counts() {
+        let mut script = TestHost::new().strict_cardinality().init::<Tells>().unwrap();
+        assert!(script.run_files(&["a"]).is_ok());
+        assert_eq!(
+            script.run_files(&["a", "b"]).unwrap_err().to_string(),
+            "run returned 1 row for 2 items, and strict_cardinality asks for one row for each item: \
+             return one for each, or set strict_cardinality to false"
         );
     }
 

@@ -4,6 +4,7 @@
 use insta::assert_snapshot;
 use sandmill_tests::{Job, guest, python_guest, root};
 use wit_component::{StringEncoding, embed_component_metadata};
+use wit_parser::{PackageId, Resolve};
 
 /// A job over `a.txt`, `bb.txt` and `ccc.txt`, one file a mini-batch.
 fn three_files(entry_script: &std::path::Path) -> Job {
@@ -14,12 +15,16 @@ fn three_files(entry_script: &std::path::Path) -> Job {
         .file("in/ccc.txt", "333")
 }
 
+/// E2, E3.
 #[test]
 fn init_and_shutdown_are_optional() {
     let ran = three_files(&guest("run_only")).run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.output(), "a.txt\nbb.txt\nccc.txt\n");
-    assert!(ran.log("user/entry_script_log/0/process000.log.txt").contains("INFO    mini-batch 2"));
+    assert!(
+        ran.log("user/entry_script_log/0/process000.log.txt")
+            .contains("INFO    process000 mini-batch 2")
+    );
 }
 
 #[test]
@@ -34,8 +39,8 @@ fn a_component_of_another_toolchain_is_as_good() {
     assert!(log.trim_end().ends_with("shutdown"), "{log}");
 }
 
-/// A core module with the contract's metadata, whose `run` gives one row, whatever it gets.
-fn core_module() -> Vec<u8> {
+/// A core module with the contract's metadata, whose `run` does this.
+fn core_module_that(does: &str, resolve: &Resolve, package: PackageId) -> Vec<u8> {
     let mut module = wat::parse_str(
         r#"(module
             (memory (export "memory") 1)
@@ -49,17 +54,66 @@ fn core_module() -> Vec<u8> {
               (local.set $at (i32.and (i32.add (global.get $free) (i32.const 7)) (i32.const -8)))
               (global.set $free (i32.add (local.get $at) (local.get 3)))
               (local.get $at))
+            (func $divides_by_nothing (result i32)
+              (i32.div_s (i32.const 64) (i32.const 0)))
             (func (export "sandmill:entry/entry-run@0.1.0#run")
               (param i32 i32 i32 i64 i32 i32 i32 i32 i32) (result i32)
-              (i32.const 64)))"#,
+              DOES))"#
+            .replace("DOES", does),
     )
     .expect("the module is well-formed");
-    let mut resolve = wit_parser::Resolve::default();
-    let (package, _) = resolve.push_path(root().join("wit")).expect("the contract parses");
     let world = resolve.select_world(&[package], Some("run-only")).expect("the world is there");
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)
+    embed_component_metadata(&mut module, resolve, world, StringEncoding::UTF8)
         .expect("metadata fits");
     module
+}
+
+/// A core module whose `run` gives one row, whatever it gets.
+fn core_module() -> Vec<u8> {
+    let (resolve, package) = contract();
+    core_module_that("(i32.const 64)", &resolve, package)
+}
+
+fn contract() -> (Resolve, PackageId) {
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_path(root().join("wit")).expect("the contract parses");
+    (resolve, package)
+}
+
+/// E7: what is neither rows nor a table is refused before anything runs, since it shows in the type.
+#[test]
+fn run_must_return_rows_or_a_table() {
+    let text = std::fs::read_to_string(root().join("wit/entry.wit")).expect("the contract reads");
+    let (text, _) = text.split_once("/// Everything that an entry script may").expect("its end");
+    let text = text.replace("-> result<results, string>;", "-> string;");
+    let mut resolve = Resolve::default();
+    let package = resolve.push_str("entry.wit", &text).expect("it parses");
+    let module = core_module_that("(i32.const 80)", &resolve, package);
+    let ran = three_files("core.wasm".as_ref()).file("core.wasm", module).run(&[]);
+    ran.exits_with(2);
+    assert!(!ran.has("job/output"), "{ran}");
+    assert_snapshot!(ran.told(), @"
+    error: [DIR]/core.wasm: run of sandmill:entry/entry-run@0.1.0 has the wrong type
+      found:    func(variant { files(list<string>), table(list<u8>), void }, record { id: u64, dataset: string, attempt: u32, partition-key-value: list<tuple<string, string>> }) -> string
+      expected: func(variant { files(list<string>), table(list<u8>), void }, record { id: u64, dataset: string, attempt: u32, partition-key-value: list<tuple<string, string>> }) -> result<variant { rows(list<string>), outcomes(list<result<string, string>>), table(list<u8>) }, string>
+    Generate its bindings from the contract's wit/ folder
+    ");
+}
+
+/// Stacks hold the names that an entry script's author gave, whatever toolchain made it.
+#[test]
+fn errors_hold_the_functions_own_names() {
+    let (resolve, package) = contract();
+    let module = core_module_that("(call $divides_by_nothing)", &resolve, package);
+    let ran = three_files("core.wasm".as_ref()).file("core.wasm", module).run(&[]);
+    ran.exits_with(42).says("the entry script trapped in run: integer divide by zero");
+    let errors = ran.log("user/error/0/process000.txt");
+    assert!(errors.contains("   0: divides_by_nothing\n"), "{errors}");
+    let ran = three_files(&python_guest()).yaml("arguments: [--fail, bb.txt]").run(&[]);
+    ran.exits_with(42);
+    let errors = ran.log("user/error/0/process000.txt");
+    assert!(errors.contains("in raises_as_asked"), "{errors}");
+    assert!(errors.contains("ValueError: bb.txt is not wanted"), "{errors}");
 }
 
 #[test]
@@ -90,6 +144,7 @@ fn void_mini_batches_have_no_input() {
     assert_eq!(ran.sorted_output(), expected);
 }
 
+/// E1, E2.
 #[test]
 fn init_is_called_once_in_each_worker() {
     let mut job = Job::new(&guest("counts_runs"))
@@ -119,6 +174,7 @@ fn init_is_called_once_in_each_worker() {
     assert_eq!(runs[0].len() + runs[1].len(), 20);
 }
 
+/// E8.
 #[test]
 fn a_failed_item_leaves_the_others() {
     let job = Job::new(&guest("outcomes"))
@@ -158,6 +214,7 @@ fn a_failed_item_leaves_the_others() {
     ");
 }
 
+/// E6, E7, O2.
 #[test]
 fn tables_come_and_go() {
     let job = Job::new(&guest("echo_table"))

@@ -123,6 +123,25 @@ fn rows_that_do_not_fit_are_failed_items() {
     "#);
 }
 
+/// E8: an entry script names rows by their place in the table, reports by their line in the file.
+#[test]
+fn rows_that_fail_are_named_by_their_line() {
+    let csv = "id,text\n1,good\n2,bad\n\nx,3\n4,\"two\nlines, bad\"\r\n5,good\n6,bad\n";
+    let ran = table(csv, ", schema: {id: int64, text: string}").run(&[
+        "--set",
+        "error_threshold=-1",
+        "--set",
+        "arguments=[--fail, bad]",
+    ]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "1,good\n5,good\n");
+    let failed = ran.log("failed_items.csv");
+    let lines: Vec<&str> =
+        failed.lines().skip(1).filter_map(|line| line.split(',').nth(1)).collect();
+    assert_eq!(lines, ["5", "3", "6", "9"], "{failed}");
+    assert!(failed.contains("bad\"\" is not wanted"), "{failed}");
+}
+
 #[test]
 fn later_misfits_fail_unless_all_is_read_first() {
     // More than is looked at without being asked.

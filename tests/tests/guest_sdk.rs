@@ -15,13 +15,14 @@ fn over_files(entry_script: &str) -> Job {
         .file("input/c/d.txt", "y\n")
 }
 
-/// What the entry script's workers logged, without the time and the level.
+/// What the entry script's workers logged, without time, level and name.
 fn logged(ran: &Ran) -> String {
     let mut text = String::new();
     for entry in walk(&ran.dir().join("job/logs/user")) {
         text.push_str(&fs::read_to_string(entry).unwrap());
     }
-    let words = |line: &str| line.splitn(3, ' ').nth(2).unwrap_or("").trim_start().to_owned();
+    let words =
+        |line: &str| line.split_once(" process000 ").map_or("", |(_, words)| words).to_owned();
     text.lines().map(words).collect::<Vec<_>>().join("\n")
 }
 

@@ -142,11 +142,13 @@ fn published(ran: &Ran) -> String {
 fn what_a_guest_prints_is_cut() {
     let ran = job("prints_a_lot").run(&[]);
     ran.exits_with(0);
-    let mut size = 0;
+    // The first, and the newest.
     for file in ["stdout/0/process000.stdout.txt", "stderr/0/process000.stderr.txt"] {
-        size += ran.log(&format!("user/{file}")).len();
+        let size = ran.log(&format!("user/{file}")).len();
+        assert!(size > 15 << 20 && size < 17 << 20, "{size} bytes\n{ran}");
+        assert!(ran.has(&format!("job/logs/user/{file}.1")), "{ran}");
+        assert!(!ran.has(&format!("job/logs/user/{file}.3")), "{ran}");
     }
-    assert!(size > 0 && size < 200 << 20, "{size} bytes\n{ran}");
     assert_snapshot!(ran.told(), @"
     job test: 1 worker
     Job test completed in [TIME].

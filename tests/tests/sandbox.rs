@@ -21,7 +21,10 @@ fn the_host_follows_no_link_in_the_log_folder() {
     ran.exits_with(0);
     assert_eq!(ran.text("victim.txt"), "mine");
     assert!(!ran.has("job/victim.txt"));
-    assert!(ran.log("user/entry_script_log/0/process000.log.txt").ends_with("ERROR   forged\n"));
+    assert!(
+        ran.log("user/entry_script_log/0/process000.log.txt")
+            .ends_with("ERROR   process000 forged\n")
+    );
     let link = ran.dir().join("job/logs/user/entry_script_log/0/files/process000.log.txt");
     assert!(fs::symlink_metadata(link).is_ok_and(|link| link.is_symlink()), "no link\n{ran}");
 }

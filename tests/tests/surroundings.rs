@@ -25,6 +25,7 @@ process_count_per_node: 1",
         )
 }
 
+/// E4, E11, E15, E16: the context, arguments that nobody but the entry script knows, its helper.
 #[test]
 fn an_entry_script_sees_what_the_job_file_says() {
     // The leader's own variables are not for guests.
@@ -49,6 +50,7 @@ fn an_entry_script_sees_what_the_job_file_says() {
     "#);
 }
 
+/// E16, E17, E18.
 #[test]
 fn what_an_entry_script_says_goes_to_its_log_files() {
     let ran = surroundings().run(&["--set", "logging_level=DEBUG"]);
@@ -63,9 +65,16 @@ fn what_an_entry_script_says_goes_to_its_log_files() {
     );
     assert_eq!(levels(&ran), ["ERROR", "WARNING", "INFO", "DEBUG"]);
     let log = ran.log("user/entry_script_log/0/process000.log.txt");
-    assert!(log.ends_with("INFO    shutdown\n"), "{log}");
+    assert!(log.ends_with("INFO    process000 shutdown\n"), "{log}");
+    // Each line tells when, how important, and who.
+    let line = log.lines().find(|line| line.ends_with(" a warning")).unwrap_or_default();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[1..], ["WARNING", "process000", "a", "warning"], "{log}");
+    let when = words[0].as_bytes();
+    assert!(when.len() == 24 && when[10] == b'T' && when[19] == b'.' && when[23] == b'Z', "{line}");
 }
 
+/// C15, E17: INFO unless the job says otherwise.
 #[test]
 fn logging_level_silences_what_is_less_important() {
     for (level, heard) in
@@ -75,6 +84,7 @@ fn logging_level_silences_what_is_less_important() {
         ran.exits_with(0);
         assert_eq!(levels(&ran), heard, "{level}");
     }
+    assert_eq!(levels(&surroundings().run(&[])), ["ERROR", "WARNING", "INFO"]);
 }
 
 /// The levels of lines in the log, each once, the most important first.
@@ -96,6 +106,7 @@ fn tries(job: Job, asked: &[&str]) -> Vec<String> {
     output.split(" | ").filter(shown).map(cut_denials).collect()
 }
 
+/// C30, E12: files beside the script are found where the host says.
 #[test]
 fn side_inputs_and_source_can_be_read_and_not_written() {
     let job = Job::new(&guest("reads_outside"))

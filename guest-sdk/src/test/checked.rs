@@ -27,6 +27,20 @@ pub(super) fn check(results: &Results, items: usize) -> Result<()> {
     }
 }
 
+/// Fails where a job with `strict_cardinality` would. Outcomes say of each item what became of it.
+pub(super) fn check_count(results: &Results, items: usize) -> Result<()> {
+    let rows = results.succeeded();
+    if matches!(results, Results::Outcomes(_)) || rows == items {
+        return Ok(());
+    }
+    let row = if rows == 1 { "row" } else { "rows" };
+    let item = if items == 1 { "item" } else { "items" };
+    Err(Error::new(format!(
+        "run returned {rows} {row} for {items} {item}, and strict_cardinality asks for one row for \
+         each item: return one for each, or set strict_cardinality to false"
+    )))
+}
+
 /// Each row is one line of the output. One line end at its end is dropped.
 fn lines<'a>(rows: impl Iterator<Item = &'a String>) -> Result<()> {
     for (number, row) in rows.enumerate() {

@@ -57,6 +57,8 @@ pub enum FailureKind {
     ShortResults,
     /// `run` returned something that is not a valid result.
     BadResults,
+    /// `run` returned another number of rows than it got items, and `strict_cardinality` is set.
+    ShortResults,
     /// The mini-batch could not be read or decoded.
     LoadFailed,
     /// A file that the guest wrote could not be published.
@@ -92,6 +94,7 @@ impl fmt::Display for FailureKind {
             Self::LoadTimeout => "load_timeout",
             Self::ShortResults => "short_results",
             Self::BadResults => "bad_results",
+            Self::ShortResults => "short_results",
             Self::LoadFailed => "load_failed",
             Self::BadOutput => "bad_output",
             Self::WorkerDied => "worker_died",

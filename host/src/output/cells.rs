@@ -1,4 +1,4 @@
-//! The fields of table rows, written as Python's csv writer would.
+//! The values of a table's columns, as Python prints them. Quotes are `style`'s affair.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, LargeStringArray, StringArray, StringViewArray,
@@ -15,6 +15,18 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 pub(super) struct Column<'a> {
     values: Values<'a>,
     nulls: Option<NullBuffer>,
+    kind: Kind,
+}
+
+/// What a column holds, as far as quotes and JSON tell it apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Digits, or `nan` or `inf`.
+    Number,
+    /// `True` or `False`.
+    Boolean,
+    /// Everything else.
+    Text,
 }
 
 enum Values<'a> {
@@ -32,13 +44,20 @@ enum Values<'a> {
     Text(&'a StringArray),
     LargeText(&'a LargeStringArray),
     TextView(&'a StringViewArray),
-    /// Everything else, with a buffer for the field before it is quoted.
+    /// The place of each row's value in a column of values.
+    Dictionary(Vec<usize>, Box<Column<'a>>),
+    /// Everything else, with a buffer for the value.
     Other(ArrayFormatter<'a>, String),
 }
 
 impl<'a> Column<'a> {
     /// Fails on types that cannot be printed.
     pub(super) fn new(array: &'a ArrayRef) -> Result<Self, ArrowError> {
+        let mut kind = match array.data_type() {
+            DataType::Boolean => Kind::Boolean,
+            number if number.is_numeric() => Kind::Number,
+            _ => Kind::Text,
+        };
         let values = match array.data_type() {
             DataType::Int8 => Values::I8(array.as_primitive::<Int8Type>().values()),
             DataType::Int16 => Values::I16(array.as_primitive::<Int16Type>().values()),
@@ -54,21 +73,36 @@ impl<'a> Column<'a> {
             DataType::Utf8 => Values::Text(array.as_string::<i32>()),
             DataType::LargeUtf8 => Values::LargeText(array.as_string::<i64>()),
             DataType::Utf8View => Values::TextView(array.as_string_view()),
+            DataType::Dictionary(..) if !array.as_any_dictionary().values().is_empty() => {
+                let dictionary = array.as_any_dictionary();
+                let values = Self::new(dictionary.values())?;
+                kind = values.kind;
+                Values::Dictionary(dictionary.normalized_keys(), Box::new(values))
+            }
             _ => {
                 let options = const { FormatOptions::new().with_display_error(false) };
                 Values::Other(ArrayFormatter::try_new(array.as_ref(), &options)?, String::new())
             }
         };
         let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
-        Ok(Self { values, nulls })
+        Ok(Self { values, nulls, kind })
     }
 
-    /// Appends the field of a row; nothing for a null. `row` is below the batch's number of rows.
+    /// What it holds.
+    #[inline]
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether the row has no value.
+    #[inline]
+    pub(super) fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+
+    /// Appends the value of a row that has one. `row` is below the batch's number of rows.
     #[inline]
     pub(super) fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
-        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-            return Ok(());
-        }
         match &mut self.values {
             Values::I8(values) => integer(values[row], out),
             Values::I16(values) => integer(values[row], out),
@@ -83,13 +117,14 @@ impl<'a> Column<'a> {
             Values::Boolean(values) => {
                 out.extend_from_slice(if values.value(row) { b"True" } else { b"False" });
             }
-            Values::Text(values) => text(values.value(row), out),
-            Values::LargeText(values) => text(values.value(row), out),
-            Values::TextView(values) => text(values.value(row), out),
+            Values::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            Values::LargeText(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            Values::TextView(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            Values::Dictionary(keys, values) => return values.write(keys[row], out),
             Values::Other(formatter, field) => {
                 field.clear();
                 formatter.value(row).write(field)?;
-                text(field, out);
+                out.extend_from_slice(field.as_bytes());
             }
         }
         Ok(())
@@ -152,23 +187,6 @@ fn uncommon_float(shortest: &str, out: &mut Vec<u8>) {
     }
     let sign = if point > 0 { '+' } else { '-' };
     out.extend_from_slice(format!("e{sign}{:02}", (point - 1).abs()).as_bytes());
-}
-
-fn text(field: &str, out: &mut Vec<u8>) {
-    let special = |byte: &u8| matches!(byte, b' ' | b'"' | b'\n' | b'\r');
-    if !field.as_bytes().iter().any(special) {
-        out.extend_from_slice(field.as_bytes());
-        return;
-    }
-    out.push(b'"');
-    let mut rest = field.as_bytes();
-    while let Some(quote) = memchr::memchr(b'"', rest) {
-        out.extend_from_slice(&rest[..=quote]);
-        out.push(b'"');
-        rest = &rest[quote + 1..];
-    }
-    out.extend_from_slice(rest);
-    out.push(b'"');
 }
 
 #[cfg(test)]

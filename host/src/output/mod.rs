@@ -14,10 +14,12 @@ mod appender;
 mod cells;
 mod collect;
 mod error;
+mod json;
 mod part;
 mod publish;
 mod remove;
 mod rows;
+mod style;
 
 pub use appender::{Appender, verify};
 pub use collect::{Kept, clear_files, collect_files};

@@ -1,38 +1,65 @@
 //! What a guest returns, as lines of the output file.
 
-use super::cells::Column;
-use crate::model::{Failure, FailureKind};
-use arrow::array::RecordBatch;
+use super::cells::{Column, Kind};
+use super::json;
+use super::style::{NeedsQuotes, Style};
+use crate::model::{ByteSize, Failure, FailureKind, OutputFormat, OutputKind};
+use arrow::array::{RecordBatch, UInt64Array};
 use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Field, Schema};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// A buffer that has grown beyond this is given back before the next attempt.
 const KEPT_CAPACITY: usize = 64 << 20;
+/// Bytes of a header line: it travels to the leader in a message.
+const HEADER_LIMIT: usize = 1 << 20;
 
 /// Collects the rows of one attempt; its buffer serves attempt after attempt.
 ///
-/// A row of text is one line. A row of a table is one line with a single space between the fields,
-/// without header, written as Python's csv writer does it: a field that holds a space, a quote or a
+/// As text, a row of text is one line as it is. As CSV it is one field; as JSON lines it is a JSON
+/// text, or itself if it is a JSON object or array.
+///
+/// A row of a table is one line with the delimiter between the fields (as text, a space), written as
+/// Python's csv writer does it: with minimal quoting a field that holds the delimiter, a quote or a
 /// line break stands in quotes, with quotes in it doubled. Numbers are written as Python prints
 /// them (`1.0`, `1e-05`, `nan`), booleans as `True` and `False`, a null as an empty field, dates and
 /// times in ISO 8601 (`2026-11-21T10:30:00`), and other types as Arrow prints them. A line that
-/// would be empty because its only field is, is written as `""`.
+/// would be empty because its only field is, is written as `""`. As JSON lines it is an object, in
+/// which lists and structures are arrays and objects, and what is no number is null.
 #[derive(Debug)]
 pub struct RowWriter {
     buffer: Vec<u8>,
     rows: u64,
     limit: u64,
     keep: bool,
+    kind: OutputKind,
+    /// Whether a header is wanted, and rows of tables are numbered.
+    header: bool,
+    index: bool,
+    style: Style,
+    found_header: Option<String>,
     problem: Option<String>,
 }
 
 impl RowWriter {
     /// `limit`: how many bytes of text one attempt may make. `keep`: false to count rows and drop
     /// them.
-    pub fn new(limit: u64, keep: bool) -> Self {
-        Self { buffer: Vec::new(), rows: 0, limit, keep, problem: None }
+    pub fn new(limit: u64, keep: bool, format: &OutputFormat) -> Self {
+        Self {
+            buffer: Vec::new(),
+            rows: 0,
+            limit,
+            keep,
+            kind: format.kind,
+            header: format.header && format.kind != OutputKind::Jsonl,
+            index: format.index,
+            style: Style::new(format),
+            found_header: None,
+            problem: None,
+        }
     }
 
     /// Forgets all rows; to be called before each attempt.
@@ -42,6 +69,7 @@ impl RowWriter {
             self.buffer.shrink_to(KEPT_CAPACITY);
         }
         self.rows = 0;
+        self.found_header = None;
         self.problem = None;
     }
 
@@ -53,6 +81,12 @@ impl RowWriter {
     /// The rows so far, also where they are dropped.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// The names of the table's columns as a line, without its end, if there was a table and the
+    /// format has a header.
+    pub fn take_header(&mut self) -> Option<String> {
+        self.found_header.take()
     }
 
     /// What was wrong with rows of text: the attempt has to fail with this.
@@ -78,11 +112,32 @@ impl RowWriter {
             ));
             return;
         }
-        self.buffer.extend_from_slice(row.as_bytes());
-        self.buffer.push(b'\n');
+        if self.kind == OutputKind::Text {
+            self.buffer.extend_from_slice(row.as_bytes());
+            self.buffer.push(b'\n');
+        } else {
+            self.problem = self.shaped_row(row).err().map(|_| unquotable(number, None));
+        }
         if self.over_limit() {
             self.problem = Some(self.too_large());
         }
+    }
+
+    /// Appends a row of text as CSV or JSON.
+    fn shaped_row(&mut self, row: &str) -> Result<(), NeedsQuotes> {
+        let start = self.buffer.len();
+        if self.kind == OutputKind::Csv {
+            self.buffer.extend_from_slice(row.as_bytes());
+            self.style.close(&mut self.buffer, start, Kind::Text)?;
+            return self.style.end(&mut self.buffer, start);
+        }
+        if json::is_nested(row) {
+            self.buffer.extend_from_slice(row.as_bytes());
+        } else {
+            json::text(row, &mut self.buffer);
+        }
+        self.buffer.push(b'\n');
+        Ok(())
     }
 
     /// Takes the rows of an Arrow IPC stream. Decodes strictly: anything that is not as the format
@@ -99,6 +154,7 @@ impl RowWriter {
                     format!("run returned a table that is no valid Arrow IPC stream: {why}")
                 }
                 Refusal::TooLarge => self.too_large(),
+                Refusal::Unfit(why) => why,
             };
             Failure::new(FailureKind::BadResults, message)
         })
@@ -116,10 +172,45 @@ impl RowWriter {
         if decoder.finish().is_err() {
             return invalid("it ends without an end-of-stream mark");
         }
-        if decoder.schema().is_none() {
-            return invalid("it holds no schema");
+        match decoder.schema() {
+            None => return invalid("it holds no schema"),
+            Some(schema) if self.header && self.keep => {
+                self.found_header = Some(self.header_line(&schema)?);
+            }
+            Some(_) => {}
         }
         Ok(())
+    }
+
+    fn header_line(&mut self, schema: &Schema) -> Result<String, Refusal> {
+        let unnamed = self.index.then_some("");
+        let names = schema.fields().iter().map(|field| field.name().as_str());
+        let mut line = Vec::new();
+        for (index, name) in unnamed.into_iter().chain(names).enumerate() {
+            if index > 0 {
+                line.push(self.style.delimiter);
+            }
+            let start = line.len();
+            line.extend_from_slice(name.as_bytes());
+            self.style.close(&mut line, start, Kind::Text).map_err(|_| {
+                Refusal::Unfit(format!(
+                    "the column's name {name:?} cannot stand in the header without quotes, and \
+                     output_format.quoting is none: choose another quoting or delimiter"
+                ))
+            })?;
+            if line.len() > HEADER_LIMIT {
+                return Err(Refusal::Unfit(format!(
+                    "the names of the table's columns make a header line of more than {}: set \
+                     output_format.header to false",
+                    ByteSize(HEADER_LIMIT as u64)
+                )));
+            }
+        }
+        if line.is_empty() {
+            line.extend_from_slice(b"\"\"");
+        }
+        // Quotes, delimiters and names are text all of them.
+        Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
     fn batch(&mut self, batch: &RecordBatch) -> Result<(), Refusal> {
@@ -132,13 +223,23 @@ impl RowWriter {
         if rows > self.limit {
             return Err(Refusal::TooLarge);
         }
+        let before = self.rows;
         self.rows += rows;
         if !self.keep {
             return Ok(());
         }
+        if self.kind == OutputKind::Jsonl {
+            return self.objects(batch, before);
+        }
         let mut columns = batch.columns().iter().map(Column::new).collect::<Result<Vec<_>, _>>()?;
         for row in 0..batch.num_rows() {
-            self.line(&mut columns, row)?;
+            self.line(&mut columns, row, before + row as u64).map_err(|unfit| match unfit {
+                Unfit::Arrow(error) => error.into(),
+                Unfit::Quotes(column) => {
+                    let name = column.map(|index| batch.schema_ref().field(index).name().as_str());
+                    Refusal::Unfit(unquotable(before + row as u64, name))
+                }
+            })?;
             if self.over_limit() {
                 return Err(Refusal::TooLarge);
             }
@@ -146,19 +247,54 @@ impl RowWriter {
         Ok(())
     }
 
+    /// Appends the line of a row, which is the `number`-th of the attempt.
     #[inline]
-    fn line(&mut self, columns: &mut [Column<'_>], row: usize) -> Result<(), ArrowError> {
-        let start = self.buffer.len();
+    fn line(&mut self, columns: &mut [Column<'_>], row: usize, number: u64) -> Result<(), Unfit> {
+        let (out, style) = (&mut self.buffer, &mut self.style);
+        let line = out.len();
+        if self.index {
+            out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+            style.close(out, line, Kind::Number).map_err(|_| Unfit::Quotes(None))?;
+        }
         for (index, column) in columns.iter_mut().enumerate() {
-            if index > 0 {
-                self.buffer.push(b' ');
+            if index > 0 || self.index {
+                out.push(style.delimiter);
             }
-            column.write(row, &mut self.buffer)?;
+            let field = out.len();
+            let closed = if column.is_null(row) {
+                style.null(out)
+            } else {
+                column.write(row, out)?;
+                style.close(out, field, column.kind())
+            };
+            closed.map_err(|NeedsQuotes| Unfit::Quotes(Some(index)))?;
         }
-        if self.buffer.len() == start {
-            self.buffer.extend_from_slice(b"\"\"");
+        style.end(out, line).map_err(|NeedsQuotes| Unfit::Quotes(Some(0)))
+    }
+
+    /// Appends the rows as JSON lines, the first of which is the `number`-th of the attempt.
+    fn objects(&mut self, batch: &RecordBatch, number: u64) -> Result<(), Refusal> {
+        let mut fields = batch.schema_ref().fields().to_vec();
+        let mut arrays = batch.columns().to_vec();
+        if self.index {
+            let numbers = number..number + batch.num_rows() as u64;
+            fields.insert(0, Arc::new(Field::new("index", DataType::UInt64, false)));
+            arrays.insert(0, Arc::new(UInt64Array::from_iter_values(numbers)));
         }
-        self.buffer.push(b'\n');
+        if let Some(name) = json::twice(&fields) {
+            return Err(Refusal::Unfit(format!(
+                "two columns of the returned table are called {name:?}, and output_format.type is \
+                 jsonl, where a row is an object: give them different names"
+            )));
+        }
+        let mut object = json::Object::new(&fields, &arrays)?;
+        for row in 0..batch.num_rows() {
+            object.write(row, &mut self.buffer, self.limit)?;
+            self.buffer.push(b'\n');
+            if self.over_limit() {
+                return Err(Refusal::TooLarge);
+            }
+        }
         Ok(())
     }
 
@@ -167,7 +303,7 @@ impl RowWriter {
     }
 
     fn too_large(&self) -> String {
-        let limit = crate::model::ByteSize(self.limit);
+        let limit = ByteSize(self.limit);
         format!(
             "the returned rows make more text than limits.results allows ({limit}): return less, or use \
              smaller mini-batches, or raise the limit"
@@ -179,6 +315,29 @@ impl RowWriter {
 enum Refusal {
     Invalid(String),
     TooLarge,
+    /// It is a table, but not one that the job's output format takes.
+    Unfit(String),
+}
+
+/// Why a row of a table is not written.
+enum Unfit {
+    Arrow(ArrowError),
+    /// The field in this column would need quotes.
+    Quotes(Option<usize>),
+}
+
+impl From<ArrowError> for Unfit {
+    fn from(error: ArrowError) -> Self {
+        Self::Arrow(error)
+    }
+}
+
+fn unquotable(row: u64, column: Option<&str>) -> String {
+    let column = column.map(|name| format!(", column {name:?},")).unwrap_or_default();
+    format!(
+        "row {row} (counted from 0){column} of the results cannot be written without quotes, and \
+         output_format.quoting is none: choose another quoting or delimiter, or another value"
+    )
 }
 
 impl From<ArrowError> for Refusal {
@@ -202,142 +361,5 @@ fn without_structs(mut text: String) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use arrow::array::*;
-    use arrow::datatypes::Int32Type;
-    use arrow::ipc::writer::StreamWriter;
-    use proptest::prelude::*;
-    use std::sync::Arc;
-
-    fn ipc(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
-        let batch = RecordBatch::try_from_iter_with_nullable(
-            columns.into_iter().map(|(name, array)| (name, array, true)),
-        )
-        .unwrap();
-        let mut bytes = Vec::new();
-        let mut writer = StreamWriter::try_new(&mut bytes, &batch.schema()).unwrap();
-        writer.write(&batch).unwrap();
-        writer.finish().unwrap();
-        bytes
-    }
-
-    fn lines(ipc: &[u8]) -> String {
-        let mut writer = RowWriter::new(1 << 20, true);
-        writer.table(ipc).unwrap();
-        let text = String::from_utf8(writer.lines().to_vec()).unwrap();
-        assert_eq!(text.is_empty(), writer.rows() == 0);
-        text
-    }
-
-    #[test]
-    fn text_rows_are_lines() {
-        let mut writer = RowWriter::new(100, true);
-        for row in ["a b", "", "\"quoted\"", "ends\n", "ends too\r\n"] {
-            writer.row(row);
-        }
-        assert_eq!(writer.lines(), b"a b\n\n\"quoted\"\nends\nends too\n");
-        assert_eq!((writer.rows(), writer.problem()), (5, None));
-        writer.row("one\ntwo");
-        insta::assert_snapshot!(writer.problem().unwrap(), @"row 5 (counted from 0) of the results holds a line break, but a row is one line of the output: replace the line break, or return a table, whose fields may hold one");
-        writer.clear();
-        assert_eq!((writer.lines(), writer.rows()), (&b""[..], 0));
-        writer.row(&"x".repeat(100));
-        insta::assert_snapshot!(writer.problem().unwrap(), @"the returned rows make more text than limits.results allows (100 bytes): return less, or use smaller mini-batches, or raise the limit");
-    }
-
-    #[test]
-    fn table_rows_are_spaced_lines() {
-        let mut categories = StringDictionaryBuilder::<Int32Type>::new();
-        categories.append_value("red hot");
-        categories.append_null();
-        categories.append_value("blue");
-        let bytes = ipc(vec![
-            ("id", Arc::new(Int64Array::from(vec![Some(-1), None, Some(3)]))),
-            ("f", Arc::new(Float64Array::from(vec![1.0, 0.1, 1e-5]))),
-            ("g", Arc::new(Float32Array::from(vec![Some(0.1), None, Some(1e20)]))),
-            ("b", Arc::new(BooleanArray::from(vec![Some(true), Some(false), None]))),
-            ("s", Arc::new(StringArray::from(vec!["plain", "with \"quote\"", "two\nlines"]))),
-            ("d", Arc::new(Date32Array::from(vec![0, 1, 20_000]))),
-            ("t", Arc::new(TimestampMicrosecondArray::from(vec![0, 1_500_000, -1]))),
-            ("c", Arc::new(categories.finish())),
-            ("u", Arc::new(UInt8Array::from(vec![0, 7, 255]))),
-        ]);
-        insta::assert_snapshot!(lines(&bytes), @r#"
-        -1 1.0 0.1 True plain 1970-01-01 1970-01-01T00:00:00 "red hot" 0
-         0.1  False "with ""quote""" 1970-01-02 1970-01-01T00:00:01.500  7
-        3 1e-05 1e+20  "two
-        lines" 2024-10-04 1969-12-31T23:59:59.999999 blue 255
-        "#);
-        let nulls = ipc(vec![("a", Arc::new(StringArray::from(vec![None, Some(""), Some("x")])))]);
-        assert_eq!(lines(&nulls), "\"\"\n\"\"\nx\n");
-        let none = ipc(vec![("a", Arc::new(Int64Array::from(Vec::<i64>::new())))]);
-        assert_eq!(lines(&none), "");
-    }
-
-    #[test]
-    fn dropped_rows_are_counted() {
-        let mut writer = RowWriter::new(1 << 20, false);
-        writer.row("a");
-        writer.table(&ipc(vec![("a", Arc::new(Int64Array::from(vec![1, 2])))])).unwrap();
-        assert_eq!((writer.rows(), writer.lines()), (3, &b""[..]));
-    }
-
-    #[test]
-    fn what_is_no_table_is_said() {
-        let whole = ipc(vec![("a", Arc::new(Int64Array::from(vec![1, 2])))]);
-        let error = |bytes: &[u8]| RowWriter::new(1 << 20, true).table(bytes).unwrap_err().message;
-        insta::assert_snapshot!(error(b""), @"run returned a table that is no valid Arrow IPC stream: it holds no schema (it has 0 bytes)");
-        insta::assert_snapshot!(error(&whole[..whole.len() - 12]), @"run returned a table that is no valid Arrow IPC stream: it ends without an end-of-stream mark (it has 380 bytes)");
-        let huge = ipc(vec![("n", Arc::new(NullArray::new(2 << 20)))]);
-        insta::assert_snapshot!(error(&huge), @"the returned rows make more text than limits.results allows (1 MB): return less, or use smaller mini-batches, or raise the limit");
-        assert!(error(b"a,b\n1,2\n").starts_with("run returned a table that is no valid Arrow"));
-    }
-
-    /// Reads a line as Python's csv reader does with a space as delimiter.
-    fn parse(text: &str) -> Vec<Vec<String>> {
-        let (mut rows, mut row, mut field) = (Vec::new(), Vec::new(), String::new());
-        let (mut quoted, mut chars) = (false, text.chars().peekable());
-        while let Some(c) = chars.next() {
-            match c {
-                '"' if quoted && chars.peek() == Some(&'"') => field.push(chars.next().unwrap()),
-                '"' => quoted = !quoted,
-                ' ' if !quoted => row.push(std::mem::take(&mut field)),
-                '\n' if !quoted => {
-                    row.push(std::mem::take(&mut field));
-                    rows.push(std::mem::take(&mut row));
-                }
-                c => field.push(c),
-            }
-        }
-        rows
-    }
-
-    proptest! {
-        #[test]
-        fn fields_survive_quoting(
-            rows in prop::collection::vec(prop::array::uniform3("[ \"\n\r,ab\\PC]{0,6}"), 1..20)
-        ) {
-            let column = |i: usize| -> ArrayRef {
-                Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row[i].clone())))
-            };
-            let text = lines(&ipc(vec![("a", column(0)), ("b", column(1)), ("c", column(2))]));
-            let expected: Vec<Vec<String>> = rows.iter().map(|row| row.to_vec()).collect();
-            prop_assert_eq!(parse(&text), expected);
-        }
-
-        #[test]
-        fn damaged_tables_are_an_error_or_rows(
-            position in any::<prop::sample::Index>(), byte in any::<u8>(), cut in 0usize..40,
-        ) {
-            let mut bytes = ipc(vec![
-                ("s", Arc::new(StringArray::from(vec!["a", "bb", "ccc"]))),
-                ("n", Arc::new(Int32Array::from(vec![1, 2, 3]))),
-            ]);
-            let at = position.index(bytes.len());
-            bytes[at] = byte;
-            bytes.truncate(bytes.len() - cut);
-            let _ = RowWriter::new(1 << 20, true).table(&bytes);
-        }
-    }
-}
+#[path = "rows_tests.rs"]
+mod tests;

@@ -52,7 +52,8 @@ impl Host {
         let cut = if end < message.len() { "... (cut)" } else { "" };
         // The further lines of a message are indented, so that none can pass for a new one.
         let text = message[..end].trim_end().replace('\r', "").replace('\n', "\n    ");
-        let line = format!("{:.3} {:<7} {text}{cut}\n", Timestamp::now(), level.word());
+        let (now, level, agent) = (Timestamp::now(), level.word(), &self.agent_name);
+        let line = format!("{now:.3} {level:<7} {agent} {text}{cut}\n");
         self.log.accept(line.as_bytes());
     }
 }

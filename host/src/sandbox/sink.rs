@@ -1,11 +1,16 @@
 //! Where a guest's stdout, stderr and log lines go: files that are cut at a size. A sink always
 //! accepts, whatever happens to its file, because a guest whose `eprintln!` fails panics.
+//!
+//! The first file, `process000.stdout.txt`, keeps the beginning. Once it is full, the newest goes to
+//! `process000.stdout.txt.1`; when that is full it becomes `process000.stdout.txt.2`, in the place of
+//! an older one. So there are three files at most, with the beginning and the end of what was said.
 
 use bytes::Bytes;
-use std::fs::{File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -13,7 +18,7 @@ use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-/// Bytes of each file.
+/// Bytes of each file, but for the marks where something may be missing.
 const FILE_LIMIT: u64 = 16 << 20;
 /// Bytes of the end that are remembered.
 const TAIL: usize = 4 << 10;
@@ -28,6 +33,8 @@ struct Inner {
     path: PathBuf,
     limit: u64,
     file: Target,
+    /// Whether the file ends within a line.
+    in_line: bool,
     tail: Vec<u8>,
     total: u64,
 }
@@ -35,8 +42,9 @@ struct Inner {
 enum Target {
     /// Nothing was written yet.
     Unopened,
+    /// The first file or, once that is full, the newest; and the bytes in it.
     Open(File, u64),
-    /// The limit is reached, or the file cannot be written.
+    /// It cannot be written.
     Closed,
 }
 
@@ -47,7 +55,8 @@ impl Sink {
     }
 
     fn with_limit(path: PathBuf, limit: u64) -> Self {
-        let inner = Inner { path, limit, file: Target::Unopened, tail: Vec::new(), total: 0 };
+        let file = Target::Unopened;
+        let inner = Inner { path, limit, file, in_line: false, tail: Vec::new(), total: 0 };
         Self(Arc::new(Mutex::new(inner)))
     }
 
@@ -91,33 +100,82 @@ impl Inner {
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
+    fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            if matches!(self.file, Target::Unopened) {
+                self.open()?;
+            }
+            let Target::Open(file, written) = &mut self.file else { return Ok(()) };
+            let room = usize::try_from(self.limit.saturating_sub(*written)).unwrap_or(usize::MAX);
+            let is_new = *written == 0;
+            let (now, later) = bytes.split_at(fitting(bytes, room, is_new || self.in_line));
+            *written += now.len() as u64;
+            file.write_all(now)?;
+            self.in_line = now.last().map_or(self.in_line, |&byte| byte != b'\n');
+            bytes = later;
+            if !bytes.is_empty() {
+                self.rotate()?;
+            }
         }
-        if matches!(self.file, Target::Unopened) {
-            let mut options = OpenOptions::new();
-            // These files lie where no guest can make a link; should one be there, it is none of ours.
-            options.create(true).append(true).custom_flags(libc::O_NOFOLLOW);
-            let file = options.open(&self.path)?;
-            let length = file.metadata()?.len();
-            self.file = Target::Open(file, length);
-        }
-        let Target::Open(file, written) = &mut self.file else { return Ok(()) };
-        let room = usize::try_from(self.limit.saturating_sub(*written)).unwrap_or(usize::MAX);
-        if bytes.len() <= room {
-            *written += bytes.len() as u64;
-            return file.write_all(bytes);
-        }
-        file.write_all(&bytes[..room])?;
-        let cut = format!("\n[sandmill: cut here, after {} bytes]\n", self.limit);
-        // An earlier instance may have reached the limit and said so.
-        if *written <= self.limit {
-            file.write_all(cut.as_bytes())?;
-        }
-        self.file = Target::Closed;
         Ok(())
     }
+
+    /// Opens the file that an earlier instance left off with, or the first.
+    fn open(&mut self) -> io::Result<()> {
+        let newest = numbered(&self.path, 1);
+        let file = append_to(if newest.exists() { &newest } else { &self.path })?;
+        let length = file.metadata()?.len();
+        self.file = Target::Open(file, length);
+        Ok(())
+    }
+
+    /// Goes on in a new file.
+    fn rotate(&mut self) -> io::Result<()> {
+        let newest = numbered(&self.path, 1);
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        if newest.exists() {
+            fs::rename(&newest, numbered(&self.path, 2))?;
+        } else if let Target::Open(first, _) = &mut self.file {
+            let mark = format!(
+                "\n[sandmill: cut here, after {} bytes; {name}.1 has the newest, {name}.2 what came \
+                 before, if it is there]\n",
+                self.limit
+            );
+            first.write_all(mark.as_bytes())?;
+        }
+        let mut file = append_to(&newest)?;
+        let mark =
+            format!("[sandmill: the newest of {name}; something may be missing before this]\n");
+        file.write_all(mark.as_bytes())?;
+        self.file = Target::Open(file, 0);
+        Ok(())
+    }
+}
+
+/// How many bytes fit into the room that is left: whole lines or, if it has to be, a part of one.
+/// Then at least one byte, so that writing comes to an end.
+fn fitting(bytes: &[u8], room: usize, may_cut_line: bool) -> usize {
+    if bytes.len() <= room {
+        return bytes.len();
+    }
+    match memchr::memrchr(b'\n', &bytes[..room]) {
+        Some(end) => end + 1,
+        None if may_cut_line => room.max(1),
+        None => 0,
+    }
+}
+
+/// `process000.stdout.txt.1`.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(format!(".{number}"));
+    PathBuf::from(name)
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // These files lie where no guest can make a link; should one be there, it is none of ours.
+    options.create(true).append(true).custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
 impl IsTerminal for Sink {
@@ -180,23 +238,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sink_is_cut_and_remembers_its_end() {
+    fn a_sink_keeps_the_beginning_and_the_end() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("stderr.txt");
         let sink = Sink::with_limit(path.clone(), 10);
+        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("reads");
         assert!(!path.exists(), "made at the first byte");
         sink.accept(b"123456");
         let position = sink.position();
-        sink.accept(b"7890abc");
+        sink.accept(b"78\n90abc");
         sink.accept(b"def");
-        let text = std::fs::read_to_string(&path).expect("reads");
-        assert_eq!(text, "1234567890\n[sandmill: cut here, after 10 bytes]\n");
-        assert_eq!(sink.tail_since(position), "7890abcdef");
-        // The next instance does not say it again.
-        Sink::with_limit(path.clone(), 10).accept(b"more");
-        assert_eq!(std::fs::read_to_string(&path).expect("reads"), text);
+        let first = read("stderr.txt");
+        assert_eq!(
+            first,
+            "12345678\n\n[sandmill: cut here, after 10 bytes; stderr.txt.1 has the newest, stderr.txt.2 what came before, if it is there]\n"
+        );
+        let mark = "[sandmill: the newest of stderr.txt; something may be missing before this]\n";
+        assert_eq!(read("stderr.txt.1"), format!("{mark}90abcdef"));
+        assert_eq!(sink.tail_since(position), "78\n90abcdef");
+        // The next instance goes on where this one left off.
+        let sink = Sink::with_limit(path.clone(), 10 + mark.len() as u64);
+        sink.accept(b"gh");
+        assert_eq!(read("stderr.txt.1"), format!("{mark}90abcdefgh"));
+        let sink = Sink::with_limit(path, 10);
+        for line in 0..100 {
+            sink.accept(format!("line {line}\n").as_bytes());
+        }
+        sink.accept(b"the end");
+        assert_eq!(read("stderr.txt"), first);
+        assert_eq!(read("stderr.txt.1"), format!("{mark}the end"));
+        assert_eq!(read("stderr.txt.2"), format!("{mark}line 99\n"));
+        assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 3);
+        // A line longer than any file.
         sink.accept(&[b'x'; 3 * TAIL]);
         assert_eq!(sink.tail_since(0), "x".repeat(TAIL));
+        assert!(read("stderr.txt.2").ends_with(&format!("\n{}", "x".repeat(10))));
     }
 
     #[test]

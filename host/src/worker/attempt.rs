@@ -18,6 +18,8 @@ pub(super) struct Bench {
     pub(super) worker: WorkerId,
     pub(super) loader: Loader,
     pub(super) rows: RowWriter,
+    /// Whether an attempt fails whose rows are not as many as its items.
+    pub(super) strict: bool,
     pub(super) part: PartFile,
     pub(super) folder: OutputFolder,
 }
@@ -61,7 +63,7 @@ impl Bench {
         link: &mut Link,
     ) -> io::Result<(CallStats, Result<Tally, Failure>)> {
         let id = assignment.mini_batch.id;
-        let mut sink = Sink::new(&mut self.rows);
+        let mut sink = Sink::new(&mut self.rows, self.strict);
         let loaded = match self.loader.load(&assignment.mini_batch) {
             Ok(loaded) => loaded,
             Err(failure) => return Ok((CallStats::default(), Err(failure))),
@@ -76,7 +78,7 @@ impl Bench {
             id: id.0,
             dataset: loaded.dataset,
             attempt: assignment.attempt,
-            partition_key_value: &[],
+            partition_key_value: &assignment.mini_batch.partition,
         };
         let (stats, result) = guest.run(loaded.data, &context, &mut sink);
         Ok((stats, result.and_then(|()| sink.finish(loaded))))

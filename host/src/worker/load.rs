@@ -2,7 +2,7 @@
 
 use super::report::host_fault;
 use super::stage::{Stage, checked};
-use crate::dataset::TableReader;
+use crate::dataset::{RowLines, TableReader};
 use crate::model::{
     CsvSlice, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, Source, TableFormat,
     Work, WorkerId,
@@ -42,6 +42,8 @@ pub(super) struct Loaded<'a> {
     pub(super) rejected: Vec<FailedItem>,
     /// The file that a table comes from, as items are called in reports.
     pub(super) table_file: String,
+    /// Where a table's rows stand in their file, if they come from one.
+    pub(super) lines: Option<RowLines<'a>>,
 }
 
 impl Loader {
@@ -160,6 +162,7 @@ impl Input {
             rejected_count: table.rejected_count,
             rejected: table.rejected,
             table_file: item,
+            lines: Some(table.lines),
         })
     }
 }
@@ -167,7 +170,7 @@ impl Input {
 impl<'a> Loaded<'a> {
     fn new(data: MiniBatchData<'a>, dataset: &'a str, items: u64) -> Self {
         let (rejected, table_file) = (Vec::new(), String::new());
-        Self { data, dataset, items, rejected_count: 0, rejected, table_file }
+        Self { data, dataset, items, rejected_count: 0, rejected, table_file, lines: None }
     }
 
     /// What an item is called in reports.

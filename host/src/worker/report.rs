@@ -57,6 +57,7 @@ pub(super) fn report(assignment: &Assignment, clock: &Clock, finished: Finished)
             report.items = tally.items;
             report.failed_items = tally.failed_items;
             report.surplus_rows = tally.surplus_rows;
+            report.header = tally.header;
             report.has_files = has_files;
             for item in &mut report.failed_items {
                 shorten(&mut item.reason, MAX_REASON);
@@ -131,6 +132,7 @@ mod tests {
             items: ItemCounts::from_returned(2, 0),
             failed_items: vec![item; AttemptReport::MAX_FAILED_ITEMS],
             surplus_rows: 0,
+            header: Some("h".repeat(1 << 20)),
         };
         let segment = Segment { offset: 0, length: 0, checksum: 0, rows: 0 };
         let finished = Finished { run: CallStats::default(), result: Ok((tally, segment, false)) };

@@ -149,8 +149,9 @@ fn bench(setup: &Setup) -> Result<Bench, Failure> {
     let folder = folder.map_err(|e| host_fault("make", &output, &e))?;
     let loader = Loader::new(&setup.sources, &setup.tables, &job_dir, worker)?;
     let keep = setup.output_action == OutputAction::AppendRow;
-    let rows = RowWriter::new(setup.limits.results.0, keep);
-    Ok(Bench { job_dir, worker, loader, rows, part, folder })
+    let rows = RowWriter::new(setup.limits.results.0, keep, &setup.output_format);
+    let strict = setup.strict_cardinality;
+    Ok(Bench { job_dir, worker, loader, rows, strict, part, folder })
 }
 
 fn make_folder(path: &Path) -> Result<(), Failure> {

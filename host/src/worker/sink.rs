@@ -11,6 +11,8 @@ pub(super) struct Sink<'a> {
     failed: Vec<(usize, String)>,
     /// How many outcomes came, if results came in that form.
     outcomes: Option<u64>,
+    /// Whether there must be as many rows as items.
+    strict: bool,
 }
 
 /// What a successful attempt came to, but for its rows.
@@ -19,13 +21,15 @@ pub(super) struct Tally {
     pub(super) items: ItemCounts,
     pub(super) failed_items: Vec<FailedItem>,
     pub(super) surplus_rows: u64,
+    /// The output file's header, where there is one.
+    pub(super) header: Option<String>,
 }
 
 impl<'a> Sink<'a> {
-    /// `rows` is emptied.
-    pub(super) fn new(rows: &'a mut RowWriter) -> Self {
+    /// `rows` is emptied. `strict`: whether an attempt fails whose rows are not as many as its items.
+    pub(super) fn new(rows: &'a mut RowWriter, strict: bool) -> Self {
         rows.clear();
-        Self { rows, failed: Vec::new(), outcomes: None }
+        Self { rows, failed: Vec::new(), outcomes: None, strict }
     }
 
     /// The tally of a call that returned. Fails where the results cannot be right.
@@ -45,21 +49,48 @@ impl<'a> Sink<'a> {
             );
             return Err(Failure::new(FailureKind::BadResults, message));
         }
-        let named = self.failed.iter().map(|(index, reason)| FailedItem {
-            item: loaded.item_name(*index).to_owned(),
-            line: None,
-            row: None,
-            reason: reason.clone(),
-        });
-        let named: Vec<_> = named.collect();
         let is_void = matches!(loaded.data, MiniBatchData::Void);
+        // Outcomes say of each item what became of it.
+        if self.strict && self.outcomes.is_none() && !is_void && returned != items {
+            return Err(miscounted(returned, items));
+        }
+        let named = failed_items(&self.failed, &loaded);
         let mut tally = Tally::of_rejected(loaded);
         tally.items += ItemCounts::from_returned(items, returned);
         tally.failed_items.extend(named);
         tally.failed_items.truncate(AttemptReport::MAX_FAILED_ITEMS);
         tally.surplus_rows = if is_void { 0 } else { returned.saturating_sub(items) };
+        tally.header = self.rows.take_header();
         Ok(tally)
     }
+}
+
+/// The failure of rows that are not as many as the items, where they must be.
+fn miscounted(rows: u64, items: u64) -> Failure {
+    let row = if rows == 1 { "row" } else { "rows" };
+    let item = if items == 1 { "item" } else { "items" };
+    let message = format!(
+        "run returned {rows} {row} for {items} {item}, and strict_cardinality asks for one row for \
+         each item: return one for each, or set strict_cardinality to false"
+    );
+    Failure::new(FailureKind::ShortResults, message)
+}
+
+/// The items that failed by the guest's own word: files by name, rows of a table by their line.
+fn failed_items(failed: &[(usize, String)], loaded: &Loaded<'_>) -> Vec<FailedItem> {
+    let indices: Vec<usize> = failed.iter().map(|(index, _)| *index).collect();
+    let lines = loaded.lines.map(|lines| lines.of(&indices)).unwrap_or_default();
+    let is_table = matches!(loaded.data, MiniBatchData::Table(_));
+    let item = |(nth, (index, reason)): (usize, &(usize, String))| {
+        let line = lines.get(nth).copied();
+        FailedItem {
+            item: loaded.item_name(*index).to_owned(),
+            line,
+            row: (is_table && line.is_none()).then_some(*index as u64 + 1),
+            reason: reason.clone(),
+        }
+    };
+    failed.iter().enumerate().map(item).collect()
 }
 
 impl Tally {
@@ -69,6 +100,7 @@ impl Tally {
             items: ItemCounts::from_returned(loaded.rejected_count, 0),
             failed_items: loaded.rejected,
             surplus_rows: 0,
+            header: None,
         }
     }
 }
@@ -96,6 +128,7 @@ impl ResultSink for Sink<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::OutputFormat;
 
     fn loaded(paths: &[String]) -> Loaded<'_> {
         Loaded {
@@ -105,14 +138,47 @@ mod tests {
             rejected_count: 0,
             rejected: Vec::new(),
             table_file: String::new(),
+            lines: None,
         }
     }
 
     fn tally(loaded: Loaded<'_>, fill: impl FnOnce(&mut Sink<'_>)) -> Result<Tally, Failure> {
-        let mut rows = RowWriter::new(1000, true);
-        let mut sink = Sink::new(&mut rows);
+        judged(loaded, false, fill)
+    }
+
+    fn judged(
+        loaded: Loaded<'_>,
+        strict: bool,
+        fill: impl FnOnce(&mut Sink<'_>),
+    ) -> Result<Tally, Failure> {
+        let mut rows = RowWriter::new(1000, true, &OutputFormat::default());
+        let mut sink = Sink::new(&mut rows, strict);
         fill(&mut sink);
         sink.finish(loaded)
+    }
+
+    /// E8, W4.
+    #[test]
+    fn strict_cardinality_wants_a_row_for_each_item() {
+        let paths = ["/a", "/b", "/c"].map(str::to_owned);
+        for count in [0, 1, 4] {
+            let error = judged(loaded(&paths), true, |sink| (0..count).for_each(|_| sink.row("x")))
+                .unwrap_err();
+            assert_eq!(error.kind, FailureKind::ShortResults);
+            let counts = format!("run returned {count} row");
+            assert!(error.message.starts_with(&counts), "{error}");
+            assert!(error.message.contains("for 3 items, and strict_cardinality"), "{error}");
+        }
+        assert!(judged(loaded(&paths), true, |sink| (0..3).for_each(|_| sink.row("x"))).is_ok());
+        let outcomes = judged(loaded(&paths), true, |sink| {
+            sink.outcomes(3);
+            (0..3).for_each(|index| sink.failed(index, "blurred"));
+        });
+        assert_eq!(outcomes.unwrap().items.failed, 3, "they say why");
+        let void = Loaded { data: MiniBatchData::Void, ..loaded(&[]) };
+        assert!(judged(void, true, |sink| sink.row("x")).is_ok());
+        let void = Loaded { data: MiniBatchData::Void, ..loaded(&[]) };
+        assert!(judged(void, true, |_| ()).is_ok());
     }
 
     #[test]
@@ -173,7 +239,8 @@ mod tests {
         .unwrap();
         assert_eq!(tally.items, ItemCounts { total: 5, succeeded: 1, failed: 4 });
         assert_eq!(tally.failed_items[0], record);
-        assert_eq!(tally.failed_items[1].item, "/t.csv");
+        let odd = &tally.failed_items[1];
+        assert_eq!((odd.item.as_str(), odd.line, odd.row), ("/t.csv", None, Some(1)));
     }
 
     #[test]

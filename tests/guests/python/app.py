@@ -1,6 +1,7 @@
 """An entry script in Python: one row `NAME: BYTES` for each file.
 
-`init` and the arguments are used: `--prefix TEXT` goes in front of every row.
+`init` and the arguments are used: `--prefix TEXT` goes in front of every row, and files called
+`--fail NAME` raise.
 """
 
 import os
@@ -15,12 +16,15 @@ from wit_world.imports.types import MiniBatch_Files, Results_Outcomes
 
 class Entry(exports.Entry):
     prefix = None
+    fail = None
 
     def init(self):
         arguments = sys.argv[1:]
         Entry.prefix = ""
         if "--prefix" in arguments:
             Entry.prefix = arguments[arguments.index("--prefix") + 1]
+        if "--fail" in arguments:
+            Entry.fail = arguments[arguments.index("--fail") + 1]
         host.log(LogLevel.INFO, f"init of {host.agent_name()} with {arguments}")
 
     def run(self, batch, context):
@@ -32,6 +36,8 @@ class Entry(exports.Entry):
 
     def one(self, path):
         name = os.path.basename(path)
+        if name == Entry.fail:
+            raises_as_asked(name)
         try:
             fast = len(host.read(path))
             with open(path, "rb") as file:
@@ -44,3 +50,7 @@ class Entry(exports.Entry):
 
     def shutdown(self):
         host.log(LogLevel.INFO, "shutdown")
+
+
+def raises_as_asked(name):
+    raise ValueError(f"{name} is not wanted")

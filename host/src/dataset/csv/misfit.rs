@@ -58,7 +58,7 @@ pub(super) fn sort_out(
 }
 
 /// Why the record does not fit; `None` if it does.
-fn reason(record: &Record<'_>, format: &TableFormat) -> Option<String> {
+pub(super) fn reason(record: &Record<'_>, format: &TableFormat) -> Option<String> {
     let (found, expected) = (record.len(), format.columns.len());
     if found != expected {
         let fields = if found == 1 { "field" } else { "fields" };

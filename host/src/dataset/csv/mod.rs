@@ -1,7 +1,7 @@
 //! CSV tables. `scan` finds where records end, fast and without looking at fields; `cut` makes
 //! slices of a file with it; `header` and `infer` find names and types of columns; `reader` turns a
 //! slice into Arrow with arrow-csv, or faster with `plain` where the text is simple, and `misfit`
-//! sorts out the records that arrow-csv refuses.
+//! sorts out the records that arrow-csv refuses; `lines` tells where a row stands in its file.
 //! `records` is csv-core, arrow-csv's own parser, record by record.
 //!
 //! All agree on csv-core's dialect: a quote opens only at a field's start, `""` within quotes is a
@@ -11,6 +11,7 @@
 mod cut;
 mod header;
 mod infer;
+mod lines;
 mod misfit;
 mod plain;
 mod reader;
@@ -21,6 +22,7 @@ mod types;
 pub use cut::{CutFile, Cutter, MAX_SLICE};
 pub use header::check_names;
 pub use infer::{Inferred, infer_format};
+pub use lines::RowLines;
 pub use reader::{LoadedTable, TableReader};
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The worker's side: from a slice of a file to Arrow IPC.
 
 use super::cut::{MAX_SLICE, open_file};
+use super::lines::RowLines;
 use super::misfit::{Misfits, sort_out};
 use super::plain::PlainDecoder;
 use super::types::arrow_type;
@@ -49,6 +50,8 @@ pub struct LoadedTable<'a> {
     /// The first of them, with file and line; at most
     /// [`AttemptReport::MAX_FAILED_ITEMS`](crate::model::AttemptReport::MAX_FAILED_ITEMS).
     pub rejected: Vec<FailedItem>,
+    /// Where its rows stand in the file.
+    pub lines: RowLines<'a>,
 }
 
 impl TableReader {
@@ -108,6 +111,13 @@ impl TableReader {
                 rows,
                 rejected_count: misfits.count,
                 rejected: misfits.named,
+                lines: RowLines {
+                    text: &self.text
+                        [..usize::try_from(slice.length).unwrap_or(0).min(self.text.len())],
+                    format: &self.format,
+                    first_line: slice.first_line,
+                    all_fit: misfits.count == 0,
+                },
             }),
             Err(error) => fail!("{item}: cannot be written as Arrow data: {error}"),
         }

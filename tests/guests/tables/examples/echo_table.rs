@@ -1,5 +1,6 @@
 //! Ordinary: gives back the table it got; with `--rows`, a row of text per row instead: its values
-//! joined by commas, `-` for null; with `--types`, the columns' types in each row of text.
+//! joined by commas, `-` for null; with `--types`, the columns' types in each row of text. With
+//! `--fail TEXT`, an outcome per row: rows that hold the text fail.
 
 use sandmill_guest::arrow_array::cast::AsArray;
 use sandmill_guest::arrow_array::types::{Float64Type, Int64Type};
@@ -10,13 +11,15 @@ use sandmill_guest::{EntryScript, Job, MiniBatchContext, Result, Results, Table}
 struct Guest {
     rows: bool,
     types: bool,
+    fail: Option<String>,
 }
 
 impl EntryScript for Guest {
     type Input = Table;
 
     fn init(job: &Job) -> Result<Self> {
-        Ok(Guest { rows: job.flag("--rows"), types: job.flag("--types") })
+        let fail = job.argument("--fail").map(str::to_owned);
+        Ok(Guest { rows: job.flag("--rows"), types: job.flag("--types"), fail })
     }
 
     fn run(&mut self, table: RecordBatch, _context: &MiniBatchContext) -> Result<Results> {
@@ -27,7 +30,7 @@ impl EntryScript for Guest {
             let types = types.collect::<Vec<_>>().join("; ");
             return Ok(vec![types; table.num_rows()].into());
         }
-        if !self.rows {
+        if !self.rows && self.fail.is_none() {
             return Ok(table.into());
         }
         let row = |row| {
@@ -35,6 +38,12 @@ impl EntryScript for Guest {
                 table.columns().iter().map(|column| value(column, row)).collect();
             Ok(values?.join(","))
         };
+        if let Some(fail) = &self.fail {
+            return Ok(Results::each(0..table.num_rows(), |number| match row(number)? {
+                bad if bad.contains(fail) => Err(format!("{bad:?} is not wanted").into()),
+                good => Ok(good),
+            }));
+        }
         let rows: Result<Vec<String>> = (0..table.num_rows()).map(row).collect();
         Ok(rows?.into())
     }

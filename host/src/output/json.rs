@@ -1,0 +1,178 @@
+//! Rows as JSON lines.
+
+use super::cells::{Column, Kind};
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, FieldRef};
+use arrow::error::ArrowError;
+use serde::de::IgnoredAny;
+use std::collections::HashSet;
+
+/// A table's columns, or a structure's fields: `"name":` and values.
+pub(super) struct Object<'a>(Vec<(Vec<u8>, Value<'a>)>);
+
+/// The values of one column.
+struct Value<'a> {
+    shape: Shape<'a>,
+    nulls: Option<NullBuffer>,
+}
+
+enum Shape<'a> {
+    /// A number, a boolean or a text, which is written into the buffer first.
+    Plain(Box<Column<'a>>, Vec<u8>),
+    List(Ends<'a>, Box<Value<'a>>),
+    Struct(Object<'a>),
+}
+
+/// Where the lists of a column begin and end among the values of all.
+enum Ends<'a> {
+    Short(&'a [i32]),
+    Long(&'a [i64]),
+    Fixed(usize),
+}
+
+impl Ends<'_> {
+    fn of(&self, row: usize) -> std::ops::Range<usize> {
+        match self {
+            Self::Short(ends) => ends[row] as usize..ends[row + 1] as usize,
+            Self::Long(ends) => ends[row] as usize..ends[row + 1] as usize,
+            Self::Fixed(length) => row * length..(row + 1) * length,
+        }
+    }
+}
+
+impl<'a> Object<'a> {
+    /// Fails on types that cannot be printed.
+    pub(super) fn new(fields: &[FieldRef], arrays: &'a [ArrayRef]) -> Result<Self, ArrowError> {
+        let mut members = Vec::with_capacity(arrays.len());
+        for (field, array) in fields.iter().zip(arrays) {
+            let mut name = Vec::new();
+            text(field.name(), &mut name);
+            name.push(b':');
+            members.push((name, Value::new(array)?));
+        }
+        Ok(Self(members))
+    }
+
+    /// Appends a row. Stops within it once `out` is longer than `limit`.
+    pub(super) fn write(
+        &mut self,
+        row: usize,
+        out: &mut Vec<u8>,
+        limit: u64,
+    ) -> Result<(), ArrowError> {
+        out.push(b'{');
+        for (index, (name, value)) in self.0.iter_mut().enumerate() {
+            if out.len() as u64 > limit {
+                break;
+            }
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(name);
+            value.write(row, out, limit)?;
+        }
+        out.push(b'}');
+        Ok(())
+    }
+}
+
+impl<'a> Value<'a> {
+    fn new(array: &'a ArrayRef) -> Result<Self, ArrowError> {
+        let child = |values| Ok::<_, ArrowError>(Box::new(Self::new(values)?));
+        let shape = match array.data_type() {
+            DataType::List(_) => {
+                let lists = array.as_list::<i32>();
+                Shape::List(Ends::Short(lists.value_offsets()), child(lists.values())?)
+            }
+            DataType::LargeList(_) => {
+                let lists = array.as_list::<i64>();
+                Shape::List(Ends::Long(lists.value_offsets()), child(lists.values())?)
+            }
+            DataType::FixedSizeList(_, length) => {
+                let length = usize::try_from(*length).unwrap_or(0);
+                Shape::List(Ends::Fixed(length), child(array.as_fixed_size_list().values())?)
+            }
+            DataType::Struct(fields) => {
+                Shape::Struct(Object::new(fields, array.as_struct().columns())?)
+            }
+            _ => Shape::Plain(Box::new(Column::new(array)?), Vec::new()),
+        };
+        let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+        Ok(Self { shape, nulls })
+    }
+
+    fn write(&mut self, row: usize, out: &mut Vec<u8>, limit: u64) -> Result<(), ArrowError> {
+        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            out.extend_from_slice(b"null");
+            return Ok(());
+        }
+        match &mut self.shape {
+            Shape::Plain(column, buffer) => return plain(column, buffer, row, out),
+            Shape::Struct(object) => return object.write(row, out, limit),
+            Shape::List(ends, values) => {
+                out.push(b'[');
+                for (index, at) in ends.of(row).enumerate() {
+                    if out.len() as u64 > limit {
+                        break;
+                    }
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    values.write(at, out, limit)?;
+                }
+                out.push(b']');
+            }
+        }
+        Ok(())
+    }
+}
+
+fn plain(
+    column: &mut Column<'_>,
+    buffer: &mut Vec<u8>,
+    row: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), ArrowError> {
+    let start = out.len();
+    match column.kind() {
+        Kind::Number => {
+            column.write(row, out)?;
+            // `nan` and `inf`, which JSON has no numbers for.
+            if out.last().is_some_and(u8::is_ascii_alphabetic) {
+                out.truncate(start);
+                out.extend_from_slice(b"null");
+            }
+        }
+        Kind::Boolean => {
+            column.write(row, out)?;
+            out[start..].make_ascii_lowercase();
+        }
+        Kind::Text => {
+            buffer.clear();
+            column.write(row, buffer)?;
+            text(&String::from_utf8_lossy(buffer), out);
+        }
+    }
+    Ok(())
+}
+
+/// Appends a text in quotes.
+pub(super) fn text(text: &str, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, text).expect("a text can be written to memory");
+}
+
+/// A name that two of the fields have, or two of a structure's among them.
+pub(super) fn twice(fields: &[FieldRef]) -> Option<&str> {
+    let mut names = HashSet::new();
+    fields.iter().find_map(|field| match field.data_type() {
+        _ if !names.insert(field.name()) => Some(field.name().as_str()),
+        DataType::Struct(inner) => twice(inner),
+        _ => None,
+    })
+}
+
+/// Whether a row of text is a JSON object or array already.
+pub(super) fn is_nested(row: &str) -> bool {
+    row.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(row).is_ok()
+}

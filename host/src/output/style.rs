@@ -1,0 +1,103 @@
+//! Delimiters, quotes and nulls of a line of fields, as Python's csv writer sets them.
+
+use super::cells::Kind;
+use crate::model::{OutputFormat, Quoting};
+
+/// How fields become lines.
+#[derive(Debug)]
+pub(super) struct Style {
+    pub(super) delimiter: u8,
+    quoting: Quoting,
+    /// A null, with its quotes; none if it would need quotes and may not have them.
+    null: Option<Vec<u8>>,
+    /// Whether numbers and booleans need no second look.
+    bare_numbers: bool,
+    /// A field while it is quoted.
+    spare: Vec<u8>,
+}
+
+/// A field would have to stand in quotes, which the job forbids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NeedsQuotes;
+
+impl Style {
+    /// The style of an output format.
+    pub(super) fn new(format: &OutputFormat) -> Self {
+        // A delimiter that numbers or booleans may hold puts some of them in quotes.
+        let in_numbers =
+            format.delimiter.is_ascii_alphanumeric() || b"+-.".contains(&format.delimiter);
+        let mut style = Self {
+            delimiter: format.delimiter,
+            quoting: format.quoting,
+            null: None,
+            bare_numbers: format.quoting != Quoting::All && !in_numbers,
+            spare: Vec::new(),
+        };
+        let mut null = format.null.clone().into_bytes();
+        style.null = style.close(&mut null, 0, Kind::Text).is_ok().then_some(null);
+        style
+    }
+
+    /// Appends a null.
+    #[inline]
+    pub(super) fn null(&self, out: &mut Vec<u8>) -> Result<(), NeedsQuotes> {
+        out.extend_from_slice(self.null.as_ref().ok_or(NeedsQuotes)?);
+        Ok(())
+    }
+
+    /// Ends the field that begins at `start`: puts it in quotes where it has to be.
+    #[inline]
+    pub(super) fn close(
+        &mut self,
+        out: &mut Vec<u8>,
+        start: usize,
+        kind: Kind,
+    ) -> Result<(), NeedsQuotes> {
+        if self.bare_numbers && kind != Kind::Text {
+            return Ok(());
+        }
+        let delimiter = self.delimiter;
+        let special = |&byte: &u8| byte == delimiter || matches!(byte, b'"' | b'\n' | b'\r');
+        let quoted = match self.quoting {
+            Quoting::All => true,
+            Quoting::Nonnumeric if kind == Kind::Text => true,
+            Quoting::Minimal | Quoting::Nonnumeric | Quoting::None => {
+                out[start..].iter().any(special)
+            }
+        };
+        if quoted { self.quote(out, start) } else { Ok(()) }
+    }
+
+    /// Ends a line that began at `start`. One without any character would be no line to a reader of
+    /// CSV, so its only field stands in quotes.
+    #[inline]
+    pub(super) fn end(&self, out: &mut Vec<u8>, start: usize) -> Result<(), NeedsQuotes> {
+        if out.len() == start {
+            if self.quoting == Quoting::None {
+                return Err(NeedsQuotes);
+            }
+            out.extend_from_slice(b"\"\"");
+        }
+        out.push(b'\n');
+        Ok(())
+    }
+
+    fn quote(&mut self, out: &mut Vec<u8>, start: usize) -> Result<(), NeedsQuotes> {
+        if self.quoting == Quoting::None {
+            return Err(NeedsQuotes);
+        }
+        self.spare.clear();
+        self.spare.extend_from_slice(&out[start..]);
+        out.truncate(start);
+        out.push(b'"');
+        let mut rest = self.spare.as_slice();
+        while let Some(quote) = memchr::memchr(b'"', rest) {
+            out.extend_from_slice(&rest[..=quote]);
+            out.push(b'"');
+            rest = &rest[quote + 1..];
+        }
+        out.extend_from_slice(rest);
+        out.push(b'"');
+        Ok(())
+    }
+}

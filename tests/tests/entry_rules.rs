@@ -1,0 +1,122 @@
+//! How often an entry script's functions are called, by whom, and what becomes of counts that are
+//! not those of the items.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot look at its results fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest};
+use std::fs;
+
+/// A job of so many files, in mini-batches of two.
+fn over_files(entry_script: &str, count: usize) -> Job {
+    let mut job = Job::new(&guest(entry_script)).yaml("inputs: {texts: in}\nmini_batch_size: 2");
+    for number in 0..count {
+        job = job.file(&format!("in/{number:02}.txt"), "x".repeat(number));
+    }
+    job
+}
+
+/// What each worker's entry script printed.
+fn printed(ran: &Ran) -> Vec<String> {
+    let files = fs::read_dir(ran.dir().join("job/logs/user/stdout/0")).unwrap();
+    files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
+}
+
+/// E1, E2, E3, W1: `init` once in each worker, before its first `run`; `run` once for each
+/// mini-batch; `shutdown` once, after the last.
+#[test]
+fn functions_are_called_as_often_as_they_should() {
+    let ran = over_files("surroundings", 24).yaml("process_count_per_node: 3").run(&[]);
+    ran.exits_with(0);
+    let mut runs = Vec::new();
+    for said in printed(&ran) {
+        let calls: Vec<&str> = said
+            .lines()
+            .filter(|line| line.starts_with("run ") || line.ends_with(" to stdout"))
+            .collect();
+        let (first, rest) = calls.split_first().unwrap();
+        assert_eq!(*first, "init to stdout", "{said}");
+        let (last, between) = rest.split_last().unwrap();
+        assert_eq!(*last, "shutdown to stdout", "{said}");
+        runs.extend(between.iter().map(|run| run.to_string()));
+    }
+    let mut expected: Vec<String> = (0..12).map(|id| format!("run {id} attempt 1")).collect();
+    runs.sort();
+    expected.sort();
+    assert_eq!(runs, expected);
+}
+
+/// E18: files that carry the worker's name do not collide.
+#[test]
+fn workers_share_a_log_folder() {
+    let ran = over_files("surroundings", 24).yaml("process_count_per_node: 2").run(&[]);
+    ran.exits_with(0);
+    let names = fs::read_dir(ran.dir().join("job/logs/user/entry_script_log/0/files")).unwrap();
+    let mut count = 0;
+    for name in names {
+        let name = name.unwrap().file_name().into_string().unwrap();
+        let agent = name.strip_suffix(".txt").unwrap();
+        let facts = ran.log(&format!("user/entry_script_log/0/files/{name}"));
+        assert!(facts.contains(&format!("agent_name={agent}\n")), "{name}: {facts}");
+        count += 1;
+    }
+    assert_eq!(count, printed(&ran).len());
+}
+
+/// E10: no order is promised, and every row is there once, with its key.
+#[test]
+fn rows_of_all_workers_are_there() {
+    let ran = over_files("echo_files", 40).yaml("process_count_per_node: 4").run(&[]);
+    ran.exits_with(0);
+    let expected: Vec<String> =
+        (0..40).map(|number| format!("{number:02}.txt: {number}")).collect();
+    assert_eq!(ran.sorted_output(), expected);
+}
+
+/// E8, E9: nothing returned is no failed attempt; each item has failed.
+#[test]
+fn an_empty_return_fails_all_items_and_no_attempt() {
+    let ran = over_files("hostile_files", 6)
+        .yaml("arguments: [--do, return-nothing, --on-batch, '1']\nerror_threshold: -1")
+        .run(&[]);
+    ran.exits_with(0).says("items         6, of which 2 failed");
+    assert_eq!(ran.attempts("RUN_DONE"), ["0, 1", "1, 1", "2, 1"]);
+    assert_eq!(ran.sorted_output().len(), 4);
+}
+
+/// E8: more rows than items are kept, told once, and never counted above the items.
+#[test]
+fn more_rows_than_items_are_told_once() {
+    let ran = over_files("hostile_files", 6).yaml("arguments: [--do, return-too-many]").run(&[]);
+    ran.exits_with(0).says("more rows than it has items").says("items         6\n");
+    assert_eq!(ran.stderr.matches("more rows than it has items").count(), 1, "{ran}");
+    assert_eq!(ran.sorted_output().len(), 3 * 7);
+}
+
+/// E8, W2, W4: with `strict_cardinality` another number of rows fails the attempt, which is tried
+/// again; outcomes, which say what failed, do not.
+#[test]
+fn strict_cardinality_fails_the_attempt() {
+    let strict = |what: &str| {
+        over_files("hostile_files", 6)
+            .yaml(&format!("arguments: [--do, {what}, --on-batch, '1']\nerror_threshold: -1"))
+            .yaml("strict_cardinality: true\nrun_max_try: 2\nprocess_count_per_node: 1")
+            .run(&[])
+    };
+    let mut told = String::new();
+    for what in ["return-nothing", "return-too-few", "return-too-many"] {
+        let ran = strict(what);
+        ran.exits_with(0);
+        assert_eq!(ran.attempts("RUN_EXCEPTION"), ["1, 1", "1, 2"], "{ran}");
+        assert_eq!(ran.attempts("short_results"), ["1, 1", "1, 2"], "{ran}");
+        assert_eq!(ran.sorted_output().len(), 4, "{ran}");
+        let second = ran.stderr.lines().find(|line| line.starts_with("mini-batch 1, attempt 2"));
+        told += &format!("{}\n", second.unwrap_or_default());
+    }
+    assert_snapshot!(told, @"");
+    let ran = over_files("outcomes", 6)
+        .file("in/bad.txt", "")
+        .yaml("strict_cardinality: true\nerror_threshold: 1")
+        .run(&[]);
+    ran.exits_with(0).says("items         7, of which 1 failed");
+}
