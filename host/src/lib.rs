@@ -31,7 +31,7 @@
 //! 0. `model`
 //! 1. `event`, `process`, `protocol`
 //! 2. `spec`, `dataset`
-//! 3. `plan`, `journal`, `output`, `compile`
+//! 3. `plan`, `journal`, `output`, `compile`, `perf`
 //! 4. `sandbox`
 //! 5. `worker`, `pool`
 //! 6. `engine`, `report`
@@ -50,6 +50,8 @@ pub mod journal;
 pub mod model;
 #[doc(hidden)]
 pub mod output;
+#[doc(hidden)]
+pub mod perf;
 #[doc(hidden)]
 pub mod plan;
 #[doc(hidden)]

@@ -5,8 +5,8 @@
 //! process: inside of the component sandbox, with default limits and a time-out, but without the second
 //! wall of a worker process.
 
-use crate::compile::build_guest_crate;
-use crate::compile::{Cache, ImportVerdict, Names, componentize, judge_import, read_names};
+use crate::compile::{Cache, ImportVerdict, Instrumentation, Names};
+use crate::compile::{build_guest_crate, componentize, judge_import, read_names};
 use crate::model::{Failure, Limits, LoggingLevel, Mount};
 use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, NODE_ID};
 use crate::sandbox::{Context, GUEST_THREAD_STACK, Grants, Instance, MiniBatchData};
@@ -91,9 +91,10 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
     let _ = writeln!(text, "sha256:{}", Cache::digest(&path).with_context(at)?);
     drop(component);
     describe(&names, &mut text);
-    let compiled = Cache::open(check.cache, check.program)?.prepare(&path, false, say);
+    let compiled =
+        Cache::open(check.cache, check.program)?.prepare(&path, Instrumentation::default(), say);
     let loaded = compiled.map_err(|error| error.to_string()).and_then(|compiled| {
-        Program::load(&compiled.file, false).map_err(|failure| failure.to_string())
+        Program::load(&compiled.file, false, None).map_err(|failure| failure.to_string())
     });
     let program = match loaded {
         Ok(program) => program,
@@ -419,8 +420,9 @@ mod tests {
             (i32.store (i32.const 28) (local.get $len))
             (i32.const 16))";
         let component = testing::component("run-only", echo);
-        let code = crate::compile::compile_here(&component, false).expect("compiles");
-        let program = Program::load(&code, false).expect("loads");
+        let code =
+            crate::compile::compile_here(&component, Instrumentation::default()).expect("compiles");
+        let program = Program::load(&code, false, None).expect("loads");
         let trial = Trial { timeout: 60, ..Trial::default() };
         let mut text = String::new();
         assert!(run(program, &[file.clone(), file], &trial, &mut text).expect("runs"));

@@ -5,7 +5,7 @@
 //! followed by a trailer with its SHA-256. It is written to a temporary file and renamed, so that
 //! a reader sees all of it or nothing, whatever is killed and however many compile at once.
 
-use super::{CompileError, child, engine};
+use super::{CompileError, Instrumentation, child, engine};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
 use sha2::{Digest, Sha256};
@@ -85,8 +85,8 @@ impl Cache {
     }
 
     /// Compiles a component, or a core module with WIT metadata, in a child process, unless the
-    /// cache has it. Checks first that it keeps the contract. `fuel`: with fuel counting. `say` gets
-    /// a line for people before a compilation, which may take many seconds.
+    /// cache has it. Checks first that it keeps the contract. `say` gets a line for people before a
+    /// compilation, which may take many seconds.
     ///
     /// # Errors
     /// If the file cannot be read, is no entry script (the text says why), or the cache cannot be
@@ -94,7 +94,7 @@ impl Cache {
     pub fn prepare(
         &self,
         entry_script: &Path,
-        fuel: bool,
+        with: Instrumentation,
         say: &mut dyn FnMut(&str),
     ) -> Result<Compiled, CompileError> {
         let fail = |error: io::Error| {
@@ -112,14 +112,14 @@ impl Cache {
             )));
         }
         let digest = hex(&hash_to_end(&mut source).map_err(fail)?);
-        let name = format!("{digest}-{}", engine_key(fuel)?);
+        let name = format!("{digest}-{}", engine_key(with)?);
         if let Some(file) = self.lookup(&name) {
             return Ok(Compiled { file, digest, cached: true });
         }
         say(&format!("compiling {} (once; the result is kept)", entry_script.display()));
         source.seek(SeekFrom::Start(0)).map_err(fail)?;
         let temporary = Temporary::create(&self.dir).map_err(|error| self.write_error(&error))?;
-        child::compile(&self.program, source, &temporary.file, &digest, fuel)
+        child::compile(&self.program, source, &temporary.file, &digest, with)
             .map_err(|error| CompileError(format!("{}: {error}", entry_script.display())))?;
         let file = temporary.publish(&name).map_err(|error| self.write_error(&error))?;
         Ok(Compiled { file, digest, cached: false })
@@ -279,7 +279,7 @@ pub(super) fn digest(bytes: &[u8]) -> String {
 
 /// A name for everything about the engine that compiled code depends on: version, settings,
 /// processor.
-fn engine_key(fuel: bool) -> Result<String, CompileError> {
+fn engine_key(with: Instrumentation) -> Result<String, CompileError> {
     struct Feed(Sha256);
     impl Hasher for Feed {
         fn write(&mut self, bytes: &[u8]) {
@@ -289,7 +289,7 @@ fn engine_key(fuel: bool) -> Result<String, CompileError> {
             0
         }
     }
-    let engine = engine(fuel)
+    let engine = engine(with)
         .map_err(|error| CompileError::new(format!("the engine cannot start: {error:#}")))?;
     let mut feed = Feed(Sha256::new());
     MAGIC.hash(&mut feed);
@@ -301,6 +301,8 @@ fn engine_key(fuel: bool) -> Result<String, CompileError> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    const NONE: Instrumentation = Instrumentation { fuel: false, profile: false };
 
     fn temporary_cache() -> (tempfile::TempDir, Cache) {
         let root = tempfile::tempdir().expect("temporary folder");
@@ -350,18 +352,21 @@ mod tests {
         let script = root.path().join("script.wasm");
         std::fs::write(&script, b"\0asm").expect("writes");
         let error =
-            cache.prepare(&script, false, &mut |_| ()).expect_err("there is no such program");
+            cache.prepare(&script, NONE, &mut |_| ()).expect_err("there is no such program");
         assert!(error.to_string().contains("/nonexistent"), "{error}");
         assert_eq!(std::fs::read_dir(root.path().join("cache")).expect("lists").count(), 0);
         let error =
-            cache.prepare(root.path(), false, &mut |_| ()).expect_err("a folder").to_string();
+            cache.prepare(root.path(), NONE, &mut |_| ()).expect_err("a folder").to_string();
         assert!(error.contains("no regular file"), "{error}");
     }
 
     #[test]
-    fn fuel_has_its_own_entries() {
-        assert_ne!(engine_key(true), engine_key(false));
-        assert_eq!(engine_key(true), engine_key(true));
+    fn each_instrumentation_has_its_own_entries() {
+        let all = [(false, false), (true, false), (false, true), (true, true)]
+            .map(|(fuel, profile)| engine_key(Instrumentation { fuel, profile }).expect("a key"));
+        let different: std::collections::HashSet<_> = all.iter().collect();
+        assert_eq!(different.len(), 4);
+        assert_eq!(engine_key(NONE).expect("a key"), all[0]);
     }
 
     #[test]

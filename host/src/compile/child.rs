@@ -1,7 +1,9 @@
 //! The process that compiles. It alone looks into an entry script of unknown origin: a file that
 //! makes the parser or compiler run wild takes this process with it and nothing else.
 
-use super::{CompileError, cache, check_names, componentize, engine, find_entry, read_names};
+use super::{
+    CompileError, Instrumentation, cache, check_names, componentize, engine, find_entry, read_names,
+};
 use crate::process::{die_with_parent, limit};
 use rustix::process::Resource;
 use std::fs::File;
@@ -13,6 +15,10 @@ use wasmtime::component::Component;
 
 /// The hidden subcommand that must end in [`serve_compile`].
 pub const COMPILE_COMMAND: &str = "compile-component";
+
+/// The words that ask for instrumentation.
+const FUEL: &str = "fuel";
+const PROFILE: &str = "profile";
 
 /// CPU seconds of all threads together.
 const CPU_SECONDS: u64 = 1800;
@@ -31,7 +37,7 @@ pub(super) fn compile(
     source: File,
     target: &File,
     digest: &str,
-    fuel: bool,
+    with: Instrumentation,
 ) -> Result<(), CompileError> {
     let cannot = |error: io::Error| {
         CompileError::new(format!("{} cannot be run to compile it: {error}", program.display()))
@@ -39,7 +45,8 @@ pub(super) fn compile(
     let mut child = Command::new(program)
         .arg(COMPILE_COMMAND)
         .arg(digest)
-        .args(fuel.then_some("fuel"))
+        .args(with.fuel.then_some(FUEL))
+        .args(with.profile.then_some(PROFILE))
         .stdin(source)
         .stdout(target.try_clone().map_err(cannot)?)
         .stderr(Stdio::piped())
@@ -74,7 +81,7 @@ fn died(status: ExitStatus) -> String {
     }
 }
 
-/// The body of `sandmill compile-component DIGEST [fuel]`: standard input is the entry script,
+/// The body of `sandmill compile-component DIGEST [fuel] [profile]`: standard input is the entry script,
 /// standard output the file for the code, standard error takes one message for people.
 pub fn serve_compile(arguments: &[String]) -> ExitCode {
     match serve(arguments) {
@@ -88,11 +95,16 @@ pub fn serve_compile(arguments: &[String]) -> ExitCode {
 }
 
 fn serve(arguments: &[String]) -> Result<(), CompileError> {
-    let (expected, fuel) = match arguments {
-        [digest] => (digest, false),
-        [digest, word] if word == "fuel" => (digest, true),
-        _ => return Err(CompileError::new("this command is run by sandmill itself")),
-    };
+    let wrong = || CompileError::new("this command is run by sandmill itself");
+    let (expected, words) = arguments.split_first().ok_or_else(wrong)?;
+    let mut with = Instrumentation::default();
+    for word in words {
+        match word.as_str() {
+            FUEL => with.fuel = true,
+            PROFILE => with.profile = true,
+            _ => return Err(wrong()),
+        }
+    }
     die_with_parent().map_err(|error| CompileError::new(error.to_string()))?;
     limit(Resource::Cpu, CPU_SECONDS);
     limit(Resource::Data, MEMORY_BYTES);
@@ -112,7 +124,7 @@ fn serve(arguments: &[String]) -> Result<(), CompileError> {
     if cache::digest(&bytes) != *expected {
         return Err(CompileError::new("it changed while it was read: start again"));
     }
-    let code = translate(bytes, fuel)?;
+    let code = translate(bytes, with)?;
     let mut stdout = io::stdout().lock();
     stdout
         .write_all(&code)
@@ -121,10 +133,10 @@ fn serve(arguments: &[String]) -> Result<(), CompileError> {
 }
 
 /// From the bytes of an entry script to compiled code, with every check of the contract.
-fn translate(bytes: Vec<u8>, fuel: bool) -> Result<Vec<u8>, CompileError> {
+fn translate(bytes: Vec<u8>, with: Instrumentation) -> Result<Vec<u8>, CompileError> {
     let component = componentize(bytes)?;
     check_names(&read_names(&component)?)?;
-    let engine = engine(fuel)
+    let engine = engine(with)
         .map_err(|error| CompileError::new(format!("the engine cannot start: {error:#}")))?;
     let component = Component::from_binary(&engine, &component).map_err(|error| {
         CompileError::new(format!("it is no valid component, or cannot be compiled: {error:#}"))
@@ -137,8 +149,8 @@ fn translate(bytes: Vec<u8>, fuel: bool) -> Result<Vec<u8>, CompileError> {
 
 /// Compiles in this process, for tests of what runs components.
 #[cfg(test)]
-pub(crate) fn compile_here(component: &[u8], fuel: bool) -> Result<File, CompileError> {
-    let code = translate(component.to_vec(), fuel)?;
+pub(crate) fn compile_here(component: &[u8], with: Instrumentation) -> Result<File, CompileError> {
+    let code = translate(component.to_vec(), with)?;
     let mut file = tempfile::tempfile().expect("temporary file");
     file.write_all(&code).expect("writes");
     // As the cache does.
@@ -151,22 +163,26 @@ mod tests {
     use super::*;
     use crate::compile::testing;
 
+    const NONE: Instrumentation = Instrumentation { fuel: false, profile: false };
+
     #[test]
     fn translates_modules_and_components() {
         let module = testing::module("run-only", testing::RUN_EMPTY);
-        translate(module.clone(), false).expect("a module with metadata");
-        translate(componentize(module).expect("fits"), true).expect("a component");
+        translate(module.clone(), NONE).expect("a module with metadata");
+        let component = componentize(module).expect("fits");
+        let all = Instrumentation { fuel: true, profile: true };
+        translate(component, all).expect("a component");
     }
 
     #[test]
     fn refuses_before_compiling() {
         let import = r#"(component (import "wasi:nn/graph@0.2.0" (instance)))"#;
-        let error = translate(wat::parse_str(import).expect("valid"), false).expect_err("nn");
+        let error = translate(wat::parse_str(import).expect("valid"), NONE).expect_err("nn");
         assert!(error.to_string().contains("imports what is not granted"), "{error}");
         let mut damaged = testing::component("run-only", testing::RUN_EMPTY);
         let middle = damaged.len() / 2;
         damaged[middle..].fill(0xff);
-        translate(damaged, false).expect_err("damaged");
+        translate(damaged, NONE).expect_err("damaged");
     }
 
     #[test]

@@ -300,7 +300,7 @@ mod tests {
     use crate::compile::{engine, testing};
 
     fn entry(component: &[u8]) -> Result<Entry, CompileError> {
-        let engine = engine(false).expect("engine");
+        let engine = engine(crate::compile::Instrumentation::default()).expect("engine");
         let component = Component::new(&engine, component).expect("compiles");
         find_entry(&engine, &component)
     }

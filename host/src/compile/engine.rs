@@ -9,23 +9,45 @@ use wasmtime::{Config, Engine, WasmBacktraceDetails};
 pub const MAX_WASM_STACK: usize = 1 << 20;
 
 /// Frames of a guest's stack in an error. A panic alone takes about ten.
-const MAX_FRAMES: Option<NonZeroUsize> = NonZeroUsize::new(40);
+pub const MAX_FRAMES: usize = 40;
 
-/// An engine for compiling, loading and running. With `fuel`, guest code counts its instructions,
-/// which makes it slower; the two kinds do not load each other's code.
+/// Frames of a guest's stack in a sample of a profile. An interpreter takes many.
+const PROFILED_FRAMES: usize = 500;
+
+/// The version of the engine.
+pub const WASMTIME_VERSION: &str = "48.0.8";
+
+/// What guest code does beside its work. Each makes it slower.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Instrumentation {
+    /// It counts its instructions.
+    pub fuel: bool,
+    /// It looks up now and then whether it is to be interrupted for a sample.
+    pub profile: bool,
+}
+
+/// An engine for compiling, loading and running. Engines that differ in instrumentation do not load
+/// each other's code.
 ///
 /// There is no other interruption in guest code: a time-out kills the worker process.
 ///
 /// # Errors
 /// If the machine's processor is not supported.
-pub fn engine(fuel: bool) -> wasmtime::Result<Engine> {
+pub fn engine(with: Instrumentation) -> wasmtime::Result<Engine> {
     let mut config = Config::new();
+    // With lines of the source, each frame of each sample would be looked up in debug information:
+    // a stack then takes longer than the time between two samples.
+    let (details, frames) = if with.profile {
+        (WasmBacktraceDetails::Disable, PROFILED_FRAMES)
+    } else {
+        (WasmBacktraceDetails::Enable, MAX_FRAMES)
+    };
     config
-        .consume_fuel(fuel)
-        .epoch_interruption(false)
+        .consume_fuel(with.fuel)
+        .epoch_interruption(with.profile)
         .max_wasm_stack(MAX_WASM_STACK)
-        .wasm_backtrace_details(WasmBacktraceDetails::Enable)
-        .wasm_backtrace_max_frames(MAX_FRAMES)
+        .wasm_backtrace_details(details)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(frames))
         // The same job gives the same rows on every machine.
         .relaxed_simd_deterministic(true)
         .wasm_memory64(false)
@@ -34,4 +56,16 @@ pub fn engine(fuel: bool) -> wasmtime::Result<Engine> {
         // One call at a time: no bookkeeping for concurrent calls.
         .concurrency_support(false);
     Engine::new(&config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_that_which_is_built_in() {
+        let lock = include_str!("../../../Cargo.lock");
+        let entry = format!("name = \"wasmtime\"\nversion = \"{WASMTIME_VERSION}\"");
+        assert!(lock.contains(&entry), "WASMTIME_VERSION is another one than in Cargo.lock");
+    }
 }

@@ -13,6 +13,7 @@ use crate::model::{
     JobDir, JobResult, JobStatus, MiniBatch, OutputAction, Restored, Source, TableFormat,
 };
 use crate::output::remove_tree;
+use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{FromPlanner, FromWorker, ToWorker};
 use crate::spec::JobSpec;
@@ -73,6 +74,9 @@ struct Driver<'a> {
     /// None once the committer has said its last.
     commits: Option<mpsc::UnboundedReceiver<CommitReply>>,
     cancel: watch::Receiver<Option<Request>>,
+    /// None once the job is over.
+    monitor: Option<Monitor>,
+    perf: mpsc::UnboundedReceiver<PerfEvent>,
     start: Instant,
     sequence: u64,
     on_event: &'a mut dyn FnMut(&Event),
@@ -85,16 +89,17 @@ impl<'a> Driver<'a> {
         on_event: &'a mut dyn FnMut(&Event),
         cancel: &Cancel,
     ) -> Result<Self, EngineError> {
-        let Started { pool, workers, planner, committer, commits } = match start(&job) {
-            Ok(started) => started,
-            Err(error) => {
-                // The error says what is wrong with the disk; a state file that stays as it is
-                // only makes the next run ask for --overwrite.
-                let _ = job.claim.set_status(JobStatus::Failed);
-                let _ = job.claim.undo();
-                return Err(error);
-            }
-        };
+        let Started { pool, workers, planner, committer, commits, monitor, perf } =
+            match start(&job) {
+                Ok(started) => started,
+                Err(error) => {
+                    // The error says what is wrong with the disk; a state file that stays as it is
+                    // only makes the next run ask for --overwrite.
+                    let _ = job.claim.set_status(JobStatus::Failed);
+                    let _ = job.claim.undo();
+                    return Err(error);
+                }
+            };
         let mut driver = Self {
             machine: Machine::new(
                 setup::policy(&job.spec),
@@ -114,6 +119,8 @@ impl<'a> Driver<'a> {
             planner,
             commits: Some(commits),
             cancel: cancel.watch(),
+            monitor: Some(monitor),
+            perf,
             start: Instant::now(),
             sequence: 0,
             on_event,
@@ -162,6 +169,10 @@ impl<'a> Driver<'a> {
                 }
             }
             reply = next_reply(&mut self.commits) => self.on_commit_reply(reply),
+            Some(event) = self.perf.recv() => self.tell(match event {
+                PerfEvent::Overrun(worker, failure) => Message::Overrun(worker, failure),
+                PerfEvent::Notice(text) => Message::Notice(text),
+            }),
             Some(event) = self.workers.recv() => self.on_pool_event(event),
             Some(message) = self.planner.recv(), if wants_plan => self.on_plan(message),
             () = tokio::time::sleep_until((self.start + deadline).into()) => {}
@@ -202,6 +213,9 @@ impl<'a> Driver<'a> {
             }
             PoolEvent::Exited(worker, exit) => {
                 self.committer.submit(CommitRequest::WorkerGone(worker));
+                if let Some(monitor) = &self.monitor {
+                    monitor.exited(worker);
+                }
                 Message::Exited(worker, exit)
             }
         };
@@ -267,7 +281,12 @@ impl<'a> Driver<'a> {
                 let tables = self.tables.as_deref().unwrap_or_default();
                 let setup = self.template.for_worker(worker, gpu, tables);
                 return Some(match self.pool.spawn(setup) {
-                    Ok(pid) => Message::Spawned(worker, pid),
+                    Ok(pid) => {
+                        if let Some(monitor) = &self.monitor {
+                            monitor.started(worker, pid);
+                        }
+                        Message::Spawned(worker, pid)
+                    }
                     Err(e) => Message::SpawnFailed(worker, e.to_string()),
                 });
             }
@@ -304,6 +323,8 @@ impl<'a> Driver<'a> {
         if result.status == JobStatus::Completed {
             self.remove_leftovers();
         }
+        // Its last sample, before the job directory may vanish.
+        self.monitor = None;
         result.seconds = self.start.elapsed().as_secs_f64();
         let written = self.claim.set_status(result.status);
         self.emit(EventKind::JobFinished { result: result.clone() });
@@ -348,6 +369,8 @@ struct Started {
     planner: mpsc::Receiver<FromPlanner>,
     committer: Committer,
     commits: mpsc::UnboundedReceiver<CommitReply>,
+    monitor: Monitor,
+    perf: mpsc::UnboundedReceiver<PerfEvent>,
 }
 
 fn start(job: &Job) -> Result<Started, EngineError> {
@@ -363,7 +386,10 @@ fn start(job: &Job) -> Result<Started, EngineError> {
     let (replies, commits) = mpsc::unbounded_channel();
     let (identity, target) = commit_target(job);
     let committer = start_committer(&identity, target, replies)?;
-    Ok(Started { pool, workers, planner, committer, commits })
+    let (perf_events, perf) = mpsc::unbounded_channel();
+    let monitor = Monitor::start(setup::monitor(&job.spec, &job.job_dir), perf_events)
+        .map_err(|e| failed("the monitor of memory cannot be started", e))?;
+    Ok(Started { pool, workers, planner, committer, commits, monitor, perf })
 }
 
 /// The committer's next reply; `None` if it broke down. Never, once it has said its last.

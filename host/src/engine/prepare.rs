@@ -4,7 +4,7 @@
 use super::claim::resolve;
 use super::driver::Job;
 use super::{Claim, ClaimError, claim};
-use crate::compile::{Cache, CompileError, build_guest_crate};
+use crate::compile::{Cache, CompileError, Instrumentation, build_guest_crate};
 use crate::dataset::{self, DatasetError};
 use crate::model::{JobDir, OutputAction, Source};
 use crate::spec::JobSpec;
@@ -101,11 +101,15 @@ pub fn prepare(
         check_digest(&spec, Cache::digest(&spec.entry_script)?)?;
     }
     let cache = Cache::open(options.cache_dir.as_deref(), &options.program)?;
-    let component = cache.prepare(&spec.entry_script, spec.limits.fuel.is_some(), say)?;
+    let component = cache.prepare(&spec.entry_script, instrumentation(&spec), say)?;
     check_digest(&spec, component.digest.clone())?;
     let job_dir = JobDir::new(&root);
     let claim = claim_for(&spec, &job_dir, options.overwrite)?;
     Ok(Job { spec, sources, component, program: options.program.clone(), claim, job_dir })
+}
+
+fn instrumentation(spec: &JobSpec) -> Instrumentation {
+    Instrumentation { fuel: spec.limits.fuel.is_some(), profile: spec.profile }
 }
 
 fn check_digest(spec: &JobSpec, found: String) -> Result<(), PrepareError> {

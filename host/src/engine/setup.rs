@@ -1,10 +1,12 @@
 //! From a checked job to what planner, workers and machine are told.
 
 use super::machine::Policy;
+use crate::compile::WASMTIME_VERSION;
 use crate::model::{
-    GUEST_SOURCE, Input, InputKind, Limits, LoggingLevel, Mount, OutputAction, OutputFormat,
-    Source, TableFormat, WorkerId,
+    GUEST_SOURCE, Input, InputKind, JobDir, Limits, LoggingLevel, Mount, OutputAction,
+    OutputFormat, Source, TableFormat, WorkerId,
 };
+use crate::perf::{MemoryBudget, MonitorOptions};
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
 use crate::spec::JobSpec;
 use sha2::{Digest, Sha256};
@@ -23,6 +25,20 @@ pub(super) fn policy(spec: &JobSpec) -> Policy {
         progress_timeout: spec.progress_update_timeout,
         gpus: spec.gpus,
         output_action: spec.output_action,
+    }
+}
+
+/// What is looked at while the job runs.
+pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
+    let table = match &spec.input_kind {
+        InputKind::Csv { mini_batch_bytes, .. } => *mini_batch_bytes,
+        InputKind::Files { .. } | InputKind::Void { .. } => 0,
+    };
+    MonitorOptions {
+        job_dir: job_dir.clone(),
+        interval: spec.resource_monitor_interval,
+        budget: MemoryBudget::new(&spec.limits, table),
+        wasmtime: WASMTIME_VERSION,
     }
 }
 

@@ -115,6 +115,16 @@ impl JobDir {
         self.logs().join(format!("sys/node/{NODE_ID}/{worker}.stderr.txt"))
     }
 
+    /// The profile of a worker's guest code.
+    pub fn worker_profile(&self, worker: WorkerId) -> PathBuf {
+        self.logs().join(format!("sys/node/{NODE_ID}/{worker}.profile.json"))
+    }
+
+    /// Samples of what the machine and the job's processes use.
+    pub fn perf(&self) -> PathBuf {
+        self.logs().join(format!("perf/{NODE_ID}"))
+    }
+
     /// The folder that guests see as their log folder. Nothing that Sandmill itself opens may lie in
     /// it: a guest may put a link in its place.
     pub fn script_log_dir(&self) -> PathBuf {

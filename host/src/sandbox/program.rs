@@ -6,10 +6,11 @@ use super::grants::{self, Grants};
 use super::host::Host;
 use super::instance::Instance;
 use super::limits::Budget;
+use super::profile::Profiler;
 use super::sink::Sink;
 use super::state::State;
 use super::{clock, host, traps};
-use crate::compile::{engine, find_entry};
+use crate::compile::{Instrumentation, engine, find_entry};
 use crate::model::{Failure, FailureKind, Limits};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -31,6 +32,7 @@ pub struct Program {
     pub(super) exports: Exports,
     timers: Timers,
     fuel: bool,
+    profiler: Option<Profiler>,
 }
 
 /// Where the functions are.
@@ -43,16 +45,18 @@ pub(super) struct Exports {
 
 impl Program {
     /// Loads compiled code from an open file that the leader has checked. `fuel`: whether it was
-    /// compiled with fuel counting. Starts no thread.
+    /// compiled with fuel counting. `profiler`: what samples go to, if and only if it was compiled
+    /// for a profile. Starts no thread.
     ///
     /// # Errors
     /// A host fault if the file is no compiled code of this very version of Sandmill, or the
     /// component wants something that is not linked.
-    pub fn load(compiled: &File, fuel: bool) -> Result<Self, Failure> {
+    pub fn load(compiled: &File, fuel: bool, profiler: Option<Profiler>) -> Result<Self, Failure> {
         let fault = |what: &str, error: &dyn std::fmt::Display| {
             Failure::new(FailureKind::HostFault, format!("{what}: {error:#}"))
         };
-        let engine = engine(fuel).map_err(|error| fault("the engine cannot start", &error))?;
+        let with = Instrumentation { fuel, profile: profiler.is_some() };
+        let engine = engine(with).map_err(|error| fault("the engine cannot start", &error))?;
         let path = format!("/proc/self/fd/{}", compiled.as_raw_fd());
         // SAFETY: compiled code comes from a cache that its owner alone can write, and the leader
         // has compared its digest (`compile::Cache`); a file of another version or configuration is
@@ -78,7 +82,7 @@ impl Program {
             |error| fault("the entry script imports something that Sandmill does not have", &error),
         )?;
         let timers = Timers::new().map_err(|error| fault("timers cannot be made", &error))?;
-        Ok(Self { engine, pre, exports, timers, fuel })
+        Ok(Self { engine, pre, exports, timers, fuel, profiler })
     }
 
     /// The functions of the contract that the component exports.
@@ -113,6 +117,9 @@ impl Program {
         store.set_hostcall_fuel(usize::try_from(transfer.saturating_mul(2)).unwrap_or(usize::MAX));
         let fuel = self.fuel.then(|| grants.limits.fuel.unwrap_or(u64::MAX));
         set_fuel(&mut store, fuel)?;
+        if let Some(profiler) = &self.profiler {
+            profiler.attach(&mut store)?;
+        }
         let entered = self.timers.handle().enter();
         let instance = self.pre.instantiate(&mut store);
         drop(entered);

@@ -1,8 +1,8 @@
 //! Guests of every kind, ordinary and hostile, through the whole sandbox.
 
 use super::*;
-use crate::compile::compile_here;
 use crate::compile::testing::component;
+use crate::compile::{Instrumentation, compile_here};
 use crate::model::{ByteSize, CallStats, Failure, FailureKind, Limits, LoggingLevel, Mount};
 use std::path::PathBuf;
 use std::time::Instant as Time;
@@ -46,7 +46,8 @@ impl Bench {
         std::fs::create_dir(at("inputs")).expect("creates");
         std::fs::write(at("inputs/a.txt"), "alpha").expect("writes");
         let fuel = limits.fuel.is_some();
-        let code = compile_here(&component(world, body), fuel).expect("compiles");
+        let code = compile_here(&component(world, body), Instrumentation { fuel, profile: false })
+            .expect("compiles");
         let grants = Grants {
             mounts: vec![Mount { host: at("inputs"), guest: "/inputs".into(), writable: false }],
             arguments: vec!["entry-script".into(), "--verbose".into()],
@@ -63,7 +64,7 @@ impl Bench {
             stderr: at("stderr.txt"),
             log: at("log.txt"),
         };
-        let program = Program::load(&code, fuel).expect("loads");
+        let program = Program::load(&code, fuel, None).expect("loads");
         Self { folder, program, grants }
     }
 
@@ -443,7 +444,7 @@ fn an_import_that_is_not_linked_is_a_clear_failure() {
     assert_eq!(failure.kind, FailureKind::HostFault);
     assert!(failure.message.contains("/inputs, cannot be opened: No such file"), "{failure}");
     let file = std::fs::File::open("/proc/self/exe").expect("opens");
-    let failure = Program::load(&file, false).err().expect("no compiled code");
+    let failure = Program::load(&file, false, None).err().expect("no compiled code");
     assert!(failure.message.contains("cannot be loaded"), "{failure}");
 }
 

@@ -2,7 +2,7 @@
 
 use super::limits::Refusal;
 use super::types::Text;
-use crate::compile::MAX_WASM_STACK;
+use crate::compile::{MAX_FRAMES, MAX_WASM_STACK};
 use crate::model::{ByteSize, Failure, FailureKind, Limits};
 use std::fmt::Write as _;
 use wasmtime::{Error, Trap, WasmBacktrace};
@@ -146,7 +146,7 @@ fn stack(backtrace: &WasmBacktrace) -> String {
     });
     let frames = &all[panicking.map_or(0, |index| index + 1)..];
     let mut text = String::from("stack of the entry script, innermost call first:\n");
-    for (number, frame) in frames.iter().enumerate() {
+    for (number, frame) in frames.iter().take(MAX_FRAMES).enumerate() {
         // A frame has several symbols where functions were inlined.
         let symbol = frame.symbols().first();
         let name = symbol.and_then(|symbol| symbol.name()).or(frame.func_name());

@@ -11,7 +11,7 @@ use crate::model::{
 };
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
-use crate::sandbox::{Grants, Program};
+use crate::sandbox::{Grants, Profiler, Program};
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -30,6 +30,7 @@ pub(super) struct Session {
     link: Link,
     guest: Guest,
     bench: Bench,
+    profiler: Option<Profiler>,
 }
 
 impl Session {
@@ -40,11 +41,15 @@ impl Session {
         mut link: Link,
         component: &File,
     ) -> io::Result<Option<Self>> {
-        let loaded = Program::load(component, setup.limits.fuel.is_some());
+        let profiler = setup.profile.then(|| {
+            let path = JobDir::new(&setup.job_dir).worker_profile(setup.worker);
+            Profiler::new(&setup.worker.to_string(), path)
+        });
+        let loaded = Program::load(component, setup.limits.fuel.is_some(), profiler.clone());
         match loaded.and_then(|program| Ok((program, bench(&setup)?))) {
             Ok((program, bench)) => {
                 let guest = Guest::new(program, grants(setup, &bench));
-                Ok(Some(Self { link, guest, bench }))
+                Ok(Some(Self { link, guest, bench, profiler }))
             }
             Err(failure) => {
                 tell_init_failed(&mut link, failure)?;
@@ -56,6 +61,10 @@ impl Session {
     /// Serves until the leader says `Shutdown` or is gone.
     pub(super) fn serve(mut self) -> io::Result<End> {
         let end = self.converse();
+        if let Some(Err(error)) = self.profiler.as_ref().map(Profiler::write) {
+            // The job is none the worse.
+            eprintln!("the profile cannot be written: {error}");
+        }
         match end {
             // Whatever the socket says when the leader is gone, there is nobody to complain to.
             Err(error) if is_disconnect(&error) => Ok(End::Done),

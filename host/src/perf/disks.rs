@@ -1,0 +1,108 @@
+//! How full the disks are.
+
+use super::table::{line, megabytes, number};
+use procfs::{Current, MountEntry};
+use rustix::fs::{StatVfs, statvfs};
+use std::collections::HashSet;
+use std::path::Path;
+
+pub(super) const HEADER: [&str; 7] =
+    ["Time (UTC)", "Disk", "Mounted At", "Total (MB)", "Used (MB)", "Free (MB)", "Used %"];
+
+/// A mounted file system.
+#[derive(Debug)]
+pub(super) struct Disk {
+    pub(super) device: String,
+    pub(super) mounted_at: String,
+    pub(super) kind: String,
+    pub(super) total: u64,
+    pub(super) used: u64,
+    pub(super) free: u64,
+}
+
+/// File systems whose server may be gone: asking would hang, perhaps for ever.
+fn is_remote(kind: &str) -> bool {
+    kind.starts_with("fuse")
+        || matches!(kind, "nfs" | "nfs4" | "cifs" | "smb3" | "smbfs" | "ceph" | "afs" | "lustre")
+}
+
+/// The local file systems that hold files, each once, however often it is mounted, and the one that
+/// `job_dir` lies in, first.
+pub(super) fn disks(job_dir: &Path) -> Vec<Disk> {
+    let mounts = Vec::<MountEntry>::current().unwrap_or_default();
+    let holds = |mount: &MountEntry| job_dir.starts_with(&mount.fs_file);
+    let own = mounts.iter().filter(|m| holds(m)).max_by_key(|mount| mount.fs_file.len());
+    let others = mounts.iter().filter(|mount| !is_remote(&mount.fs_vfstype));
+    let mut seen = HashSet::new();
+    let mut disks = Vec::new();
+    for mount in own.into_iter().chain(others) {
+        let Ok(numbers) = statvfs(mount.fs_file.as_str()) else { continue };
+        // One without blocks holds no files, and device names such as `tmpfs` are no identity.
+        if numbers.f_blocks == 0 || !seen.insert(numbers.f_fsid) {
+            continue;
+        }
+        disks.push(Disk::new(mount, &numbers));
+    }
+    disks
+}
+
+impl Disk {
+    fn new(mount: &MountEntry, numbers: &StatVfs) -> Self {
+        let bytes = |blocks: u64| blocks.saturating_mul(numbers.f_frsize);
+        Self {
+            device: mount.fs_spec.clone(),
+            mounted_at: mount.fs_file.clone(),
+            kind: mount.fs_vfstype.clone(),
+            total: bytes(numbers.f_blocks),
+            used: bytes(numbers.f_blocks.saturating_sub(numbers.f_bfree)),
+            free: bytes(numbers.f_bavail),
+        }
+    }
+
+    /// The share in use, of what users can have, as `df` counts.
+    fn used_percent(&self) -> Option<f64> {
+        let usable = self.used.saturating_add(self.free);
+        (usable > 0).then(|| self.used as f64 * 100.0 / usable as f64)
+    }
+
+    pub(super) fn line(&self, time: &str) -> String {
+        line(&[
+            time.to_owned(),
+            self.device.clone(),
+            self.mounted_at.clone(),
+            megabytes(self.total),
+            megabytes(self.used),
+            megabytes(self.free),
+            number(self.used_percent()),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_disk_of_the_job_comes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let disks = disks(folder.path());
+        let own = &disks[0];
+        assert!(folder.path().starts_with(&own.mounted_at), "{own:?}");
+        for disk in &disks {
+            assert!(disk.used + disk.free <= disk.total, "{disk:?}");
+        }
+    }
+
+    #[test]
+    fn a_share_is_of_what_users_can_have() {
+        let disk = Disk {
+            device: "/dev/a".into(),
+            mounted_at: "/a, b".into(),
+            kind: "ext4".into(),
+            total: 100 << 20,
+            used: 30 << 20,
+            free: 60 << 20,
+        };
+        assert_eq!(disk.line("T"), "T,/dev/a,\"/a, b\",100.00,30.00,60.00,33.33\n");
+    }
+}

@@ -1,0 +1,409 @@
+//! The thread that looks.
+
+use super::disks;
+use super::machine::Machine;
+use super::node::Node;
+use super::processes::{self, List, Meter};
+use super::table::{append, hour, line, time};
+use super::watch::{MemoryBudget, Watched};
+use crate::model::{Failure, JobDir, WorkerId};
+use jiff::Timestamp;
+use procfs::process::Process;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// How often the memory of workers is looked at. A read of `/proc` for each, some microseconds.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The first sample is taken this long after the start. A job that is over by then has none, and
+/// pays nothing.
+const FIRST_SAMPLE: Duration = Duration::from_millis(100);
+
+/// Each sample waits so many times as long as the one before, until the interval is reached: so that
+/// a job that is shorter than the interval has samples too.
+const GROWTH: u32 = 4;
+
+/// Processes are not listed earlier than this, nor more than once in a minute: it takes
+/// milliseconds.
+const FIRST_LIST: Duration = Duration::from_secs(1);
+
+/// How long the end of a job waits for the last sample. A disk that hangs must not hold it up.
+const LAST_SAMPLE: Duration = Duration::from_secs(2);
+
+/// What the monitor is to do.
+#[derive(Clone, Debug)]
+pub struct MonitorOptions {
+    /// Where samples go.
+    pub job_dir: JobDir,
+    /// How often samples are taken, once the job runs that long; none for never (prs-semantics A4).
+    /// The memory of workers is watched all the same.
+    pub interval: Option<Duration>,
+    /// What each worker may hold.
+    pub budget: MemoryBudget,
+    /// The version of the engine that runs guests, for `machine.json`.
+    pub wasmtime: &'static str,
+}
+
+/// What the monitor has to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PerfEvent {
+    /// The worker holds more memory than it may, and is to be killed. Once for each worker.
+    Overrun(WorkerId, Failure),
+    /// Something for the user.
+    Notice(String),
+}
+
+/// Takes samples and watches memory until it is dropped, at the end of the job.
+#[derive(Debug)]
+pub struct Monitor {
+    /// None only while it is dropped.
+    commands: Option<Sender<Command>>,
+    done: Receiver<()>,
+}
+
+#[derive(Debug)]
+enum Command {
+    Started(WorkerId, u32),
+    Exited(WorkerId),
+}
+
+impl Monitor {
+    /// Starts the thread. Fails if there can be none.
+    pub fn start(options: MonitorOptions, events: UnboundedSender<PerfEvent>) -> io::Result<Self> {
+        let (commands, inbox) = channel();
+        let (finished, done) = channel();
+        thread::Builder::new().name("monitor".to_owned()).spawn(move || {
+            Watcher::new(options, inbox, events).run();
+            // Nobody waits any more if it took too long.
+            let _ = finished.send(());
+        })?;
+        Ok(Self { commands: Some(commands), done })
+    }
+
+    /// A worker process runs.
+    pub fn started(&self, worker: WorkerId, pid: u32) {
+        self.send(Command::Started(worker, pid));
+    }
+
+    /// A worker process is gone.
+    pub fn exited(&self, worker: WorkerId) {
+        self.send(Command::Exited(worker));
+    }
+
+    fn send(&self, command: Command) {
+        if let Some(commands) = &self.commands {
+            // Without the thread there is nothing to tell.
+            let _ = commands.send(command);
+        }
+    }
+}
+
+/// Takes the last sample.
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.commands = None;
+        let _ = self.done.recv_timeout(LAST_SAMPLE);
+    }
+}
+
+struct Watcher {
+    budget: MemoryBudget,
+    inbox: Receiver<Command>,
+    events: UnboundedSender<PerfEvent>,
+    workers: Vec<(Watched, Meter)>,
+    sampler: Option<Sampler>,
+}
+
+impl Watcher {
+    fn new(
+        options: MonitorOptions,
+        inbox: Receiver<Command>,
+        events: UnboundedSender<PerfEvent>,
+    ) -> Self {
+        let MonitorOptions { job_dir, interval, budget, wasmtime } = options;
+        let sampler = interval.and_then(|interval| Sampler::new(job_dir, interval, wasmtime));
+        Self { budget, inbox, events, workers: Vec::new(), sampler }
+    }
+
+    fn run(mut self) {
+        let mut next_look = Instant::now() + LOOK;
+        loop {
+            let look = (!self.workers.is_empty()).then_some(next_look);
+            let sample = self.sampler.as_ref().map(|sampler| sampler.next);
+            match self.next_command([look, sample].into_iter().flatten().min()) {
+                Ok(Command::Started(worker, pid)) => {
+                    let watched = Watched::new(worker, pid);
+                    self.workers.extend(watched.map(|w| (w, Meter::worker(worker))));
+                }
+                Ok(Command::Exited(worker)) => self.workers.retain(|(w, _)| w.worker != worker),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            let now = Instant::now();
+            if now >= next_look {
+                next_look = now + LOOK;
+                self.look();
+            }
+            if self.sampler.as_ref().is_some_and(|sampler| now >= sampler.next) {
+                self.sample(true);
+            }
+        }
+        if self.sampler.as_ref().is_some_and(|sampler| sampler.machine_written) {
+            self.sample(false);
+        }
+    }
+
+    fn next_command(&self, until: Option<Instant>) -> Result<Command, RecvTimeoutError> {
+        match until {
+            Some(at) => self.inbox.recv_timeout(at.saturating_duration_since(Instant::now())),
+            None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+
+    fn look(&mut self) {
+        for (watched, _) in &mut self.workers {
+            if let Some(failure) = watched.look(&self.budget) {
+                // Without the leader nobody is left to act.
+                let _ = self.events.send(PerfEvent::Overrun(watched.worker, failure));
+            }
+        }
+    }
+
+    /// `lists`: also of all processes, where they are due.
+    fn sample(&mut self, lists: bool) {
+        let Some(sampler) = &mut self.sampler else { return };
+        if let Err(error) = sampler.sample(&mut self.workers, lists) {
+            let folder = sampler.job_dir.perf();
+            self.sampler = None;
+            let message = format!(
+                "no more samples of what the machine uses are written, the job goes on: {}: {error}",
+                folder.display()
+            );
+            let _ = self.events.send(PerfEvent::Notice(message));
+        }
+    }
+}
+
+/// Takes samples and writes them.
+struct Sampler {
+    job_dir: JobDir,
+    interval: Duration,
+    wasmtime: &'static str,
+    node: Node,
+    myself: Process,
+    leader: Meter,
+    start: Instant,
+    next: Instant,
+    gap: Duration,
+    machine_written: bool,
+    /// The minute of the last list of processes.
+    listed: Option<String>,
+}
+
+impl Sampler {
+    /// None where there is no `/proc`.
+    fn new(job_dir: JobDir, interval: Duration, wasmtime: &'static str) -> Option<Self> {
+        let start = Instant::now();
+        let gap = FIRST_SAMPLE.min(interval);
+        let myself = Process::myself().ok()?;
+        let leader = Meter::leader(&myself);
+        Some(Self {
+            job_dir,
+            interval,
+            wasmtime,
+            node: Node::new(),
+            myself,
+            leader,
+            start,
+            next: start + gap,
+            gap,
+            machine_written: false,
+            listed: None,
+        })
+    }
+
+    fn sample(&mut self, workers: &mut [(Watched, Meter)], lists: bool) -> io::Result<()> {
+        self.gap = self.gap.saturating_mul(GROWTH).min(self.interval);
+        // An interval of centuries is never over.
+        let far = Instant::now() + Duration::from_secs(1 << 30);
+        self.next = Instant::now().checked_add(self.gap).unwrap_or(far);
+        if !self.machine_written {
+            let text = Machine::now(self.job_dir.root(), self.wasmtime).text();
+            std::fs::create_dir_all(self.job_dir.perf())?;
+            std::fs::write(self.file("machine.json"), text)?;
+            self.machine_written = true;
+        }
+        let now = Timestamp::now();
+        let time = time(now);
+        let node = self.node.line(&time);
+        append(&self.file("node_resource_usage.csv"), self.node.header(), &node)?;
+        let disks = disks::disks(self.job_dir.root());
+        let disks: String = disks.iter().map(|disk| disk.line(&time)).collect();
+        append(&self.file("node_disk_usage.csv"), &header(&disks::HEADER), &disks)?;
+        let mut lines = self.leader.line(&self.myself, &time).unwrap_or_default();
+        let each = workers.iter_mut();
+        lines.extend(each.filter_map(|(watched, meter)| meter.line(&watched.process, &time)));
+        let file = self.file("processes_resource_usage.csv");
+        append(&file, &header(&processes::HEADER), &lines)?;
+        if lists && self.start.elapsed() >= FIRST_LIST { self.list(now) } else { Ok(()) }
+    }
+
+    fn list(&mut self, now: Timestamp) -> io::Result<()> {
+        let (hour, minute) = (hour(now), now.strftime("%M").to_string());
+        let stamp = format!("{hour}{minute}");
+        if self.listed.as_ref() == Some(&stamp) {
+            return Ok(());
+        }
+        self.listed = Some(stamp);
+        let list = List::now();
+        let raw = self.file(&format!("os/{hour}/processes_{minute}"));
+        append(&raw, "", &list.text())?;
+        for (by, text) in [("cpu", list.by_cpu()), ("memory", list.by_memory())] {
+            let path = self.file(&format!("processes_cpu_memory_usage/{hour}_{by}.txt"));
+            append(&path, "", &format!("{}\n{text}\n", time(now)))?;
+        }
+        Ok(())
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.job_dir.perf().join(name)
+    }
+}
+
+fn header(columns: &[&str]) -> String {
+    line(&columns.iter().map(|column| (*column).to_owned()).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ByteSize, Limits};
+    use std::fs;
+    use std::process::{Child, Command as Program, Stdio};
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    struct Bench {
+        folder: tempfile::TempDir,
+        monitor: Monitor,
+        events: UnboundedReceiver<PerfEvent>,
+    }
+
+    impl Bench {
+        fn new(interval: Option<Duration>, budget: MemoryBudget) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let job_dir = JobDir::new(folder.path());
+            let (sender, events) = unbounded_channel();
+            let options = MonitorOptions { job_dir, interval, budget, wasmtime: "1.2.3" };
+            let monitor = Monitor::start(options, sender).unwrap();
+            Self { folder, monitor, events }
+        }
+
+        /// Ends the job; what is in the files by name.
+        fn end(self) -> (Vec<String>, JobDir, tempfile::TempDir) {
+            drop(self.monitor);
+            let job_dir = JobDir::new(self.folder.path());
+            let mut names: Vec<_> = fs::read_dir(job_dir.perf())
+                .into_iter()
+                .flatten()
+                .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+                .collect();
+            names.sort();
+            (names, job_dir, self.folder)
+        }
+    }
+
+    fn roomy() -> MemoryBudget {
+        MemoryBudget::new(&Limits::default(), 0)
+    }
+
+    fn sleeper() -> Child {
+        Program::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap()
+    }
+
+    /// A4: with an interval, samples of node, disks and processes; all that a job of a second and
+    /// a half has, whatever the interval.
+    #[test]
+    fn a_short_job_has_all_files() {
+        let bench = Bench::new(Some(Duration::from_secs(1)), roomy());
+        let mut child = sleeper();
+        bench.monitor.started(WorkerId(7), child.id());
+        thread::sleep(Duration::from_millis(1700));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        bench.monitor.exited(WorkerId(7));
+        let (names, job_dir, _folder) = bench.end();
+        assert_eq!(
+            names,
+            [
+                "machine.json",
+                "node_disk_usage.csv",
+                "node_resource_usage.csv",
+                "os",
+                "processes_cpu_memory_usage",
+                "processes_resource_usage.csv"
+            ]
+        );
+        let read = |name: &str| fs::read_to_string(job_dir.perf().join(name)).unwrap();
+        let node = read("node_resource_usage.csv");
+        // At 0.1 s, at 0.5 s, at 1.5 s and at the end, if the machine is not held up.
+        assert!((3..=6).contains(&node.lines().count()), "{node}");
+        assert!(node.starts_with("Time (UTC),CPU %,Memory Total (MB),"), "{node}");
+        let processes = read("processes_resource_usage.csv");
+        let of = |name: &str| processes.lines().filter(|line| line.contains(name)).count();
+        assert!(of(",process007,") >= 1, "{processes}");
+        assert!(
+            of(",leader,") > of(",process007,"),
+            "the last sample is without workers: {processes}"
+        );
+        let lists = fs::read_dir(job_dir.perf().join("processes_cpu_memory_usage")).unwrap();
+        assert!(lists.count() >= 2);
+    }
+
+    #[test]
+    fn a_job_of_no_time_has_no_files() {
+        let bench = Bench::new(Some(Duration::from_secs(600)), roomy());
+        let (names, ..) = bench.end();
+        assert!(names.is_empty(), "{names:?}");
+    }
+
+    /// A4: 0 is off; workers are watched all the same.
+    #[test]
+    fn without_samples_memory_is_watched_still() {
+        let tight = Limits { memory: ByteSize(0), ..Limits::default() };
+        let tight = Limits { results: ByteSize(0), read: ByteSize(0), ..tight };
+        let mut bench = Bench::new(None, MemoryBudget::new(&tight, 0));
+        // More than the margin, in this very process.
+        let held = vec![1_u8; 400 << 20];
+        bench.monitor.started(WorkerId(1), std::process::id());
+        let mut child = sleeper();
+        bench.monitor.started(WorkerId(2), child.id());
+        thread::sleep(Duration::from_millis(700));
+        assert!(held.iter().all(|byte| *byte == 1));
+        let Ok(PerfEvent::Overrun(worker, failure)) = bench.events.try_recv() else {
+            panic!("the overrun was not seen");
+        };
+        assert_eq!(worker, WorkerId(1));
+        assert!(failure.message.contains("more than its budget of 256 MB"), "{failure}");
+        bench.events.try_recv().expect_err("told once, and of the one worker");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (names, ..) = bench.end();
+        assert!(names.is_empty(), "{names:?}");
+    }
+
+    #[test]
+    fn a_full_disk_ends_the_samples_with_a_word() {
+        let mut bench = Bench::new(Some(Duration::from_secs(600)), roomy());
+        fs::write(bench.folder.path().join("logs"), "no folder").unwrap();
+        thread::sleep(Duration::from_millis(600));
+        let Ok(PerfEvent::Notice(text)) = bench.events.try_recv() else {
+            panic!("nothing was said");
+        };
+        assert!(text.starts_with("no more samples of what the machine uses are written"), "{text}");
+        assert!(bench.events.try_recv().is_err(), "said twice");
+    }
+}

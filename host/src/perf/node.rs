@@ -1,0 +1,196 @@
+//! What the machine as a whole uses.
+
+use super::gpus;
+use super::table::{known, line, megabytes, number};
+use procfs::net::dev_status;
+use procfs::{Current, CurrentSI, KernelStats, Meminfo};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// prs-semantics 1.10.
+const HEADER: [&str; 14] = [
+    "Time (UTC)",
+    "CPU %",
+    "Memory Total (MB)",
+    "Memory Available (MB)",
+    "Memory Used (MB)",
+    "Memory Used %",
+    "Disk Reads",
+    "Disk Writes",
+    "Disk Read (MB)",
+    "Disk Written (MB)",
+    "Network Sent (MB)",
+    "Network Received (MB)",
+    "TCP Connections",
+    "UDP Connections",
+];
+
+/// The kernel counts sectors of this size, whatever the disk's own.
+const SECTOR: u64 = 512;
+
+/// What only ever grows, since the machine was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Counters {
+    cpu_busy: u64,
+    cpu_all: u64,
+    disk: Option<[u64; 4]>,
+    network: Option<[u64; 2]>,
+}
+
+/// Remembers what the counters were when the job began and at the last sample.
+#[derive(Debug)]
+pub(super) struct Node {
+    sys: PathBuf,
+    header: String,
+    first: Counters,
+    last: Counters,
+}
+
+impl Node {
+    /// The counting begins here.
+    pub(super) fn new() -> Self {
+        let sys = PathBuf::from("/sys");
+        let now = Counters::now(&sys);
+        let mut header: Vec<String> = HEADER.map(str::to_owned).to_vec();
+        header.extend(gpus::header(&sys));
+        Self { header: line(&header), sys, first: now, last: now }
+    }
+
+    pub(super) fn header(&self) -> &str {
+        &self.header
+    }
+
+    /// A sample. The share of the processors is that since the sample before; disks and network
+    /// count from the beginning of the job.
+    pub(super) fn line(&mut self, time: &str) -> String {
+        let now = Counters::now(&self.sys);
+        let mut fields = vec![time.to_owned(), number(now.cpu_percent(&self.last))];
+        self.last = now;
+        fields.extend(memory());
+        fields.extend(now.transfers(&self.first));
+        fields.push(known(connections("tcp")));
+        fields.push(known(connections("udp")));
+        fields.extend(gpus::fields(&self.sys));
+        line(&fields)
+    }
+}
+
+impl Counters {
+    fn now(sys: &Path) -> Self {
+        let mut now = Self::default();
+        if let Ok(KernelStats { total, .. }) = KernelStats::current() {
+            let idle = total.idle + total.iowait.unwrap_or(0);
+            let rest = [total.irq, total.softirq, total.steal].map(|time| time.unwrap_or(0));
+            now.cpu_busy = total.user + total.nice + total.system + rest.iter().sum::<u64>();
+            now.cpu_all = now.cpu_busy + idle;
+        }
+        now.disk = disk_counters(sys);
+        now.network = dev_status().ok().map(|devices| {
+            let real = devices.values().filter(|device| device.name != "lo");
+            real.fold([0, 0], |[sent, received], device| {
+                [sent + device.sent_bytes, received + device.recv_bytes]
+            })
+        });
+        now
+    }
+
+    /// None if no time has passed.
+    fn cpu_percent(&self, before: &Self) -> Option<f64> {
+        let all = self.cpu_all.checked_sub(before.cpu_all).filter(|all| *all > 0)?;
+        Some(self.cpu_busy.saturating_sub(before.cpu_busy) as f64 * 100.0 / all as f64)
+    }
+
+    /// Reads, writes, megabytes read and written, megabytes sent and received since `first`.
+    fn transfers(&self, first: &Self) -> Vec<String> {
+        let since = |now: Option<u64>, then: Option<u64>| {
+            now.map(|now| now.saturating_sub(then.unwrap_or(0)))
+        };
+        let disk = |index: usize| since(self.disk.map(|d| d[index]), first.disk.map(|d| d[index]));
+        let network =
+            |index: usize| since(self.network.map(|n| n[index]), first.network.map(|n| n[index]));
+        vec![
+            known(disk(0)),
+            known(disk(1)),
+            known(disk(2).map(|sectors| megabytes(sectors * SECTOR))),
+            known(disk(3).map(|sectors| megabytes(sectors * SECTOR))),
+            known(network(0).map(megabytes)),
+            known(network(1).map(megabytes)),
+        ]
+    }
+}
+
+/// Reads, writes, sectors read, sectors written of whole disks. What lies upon other devices
+/// (partitions, loops, mapped volumes) would be counted twice.
+fn disk_counters(sys: &Path) -> Option<[u64; 4]> {
+    let stacked = ["loop", "ram", "zram", "dm-", "md"];
+    let is_whole = |name: &str| {
+        !stacked.iter().any(|kind| name.starts_with(kind)) && sys.join("block").join(name).exists()
+    };
+    let disks = procfs::diskstats().ok()?;
+    let whole = disks.iter().filter(|disk| is_whole(&disk.name));
+    Some(whole.fold([0; 4], |sum, disk| {
+        let here = [disk.reads, disk.writes, disk.sectors_read, disk.sectors_written];
+        std::array::from_fn(|index| sum[index] + here[index])
+    }))
+}
+
+/// Total, available, used, used percent.
+fn memory() -> [String; 4] {
+    let Ok(memory) = Meminfo::current() else { return Default::default() };
+    let total = memory.mem_total;
+    // Kernels before 3.14 do not tell what is available.
+    let available = memory.mem_available.unwrap_or(memory.mem_free + memory.cached);
+    let used = total.saturating_sub(available);
+    let percent = (total > 0).then(|| used as f64 * 100.0 / total as f64);
+    [megabytes(total), megabytes(available), megabytes(used), number(percent)]
+}
+
+/// How many sockets the kernel lists for a protocol, in both versions of IP.
+fn connections(protocol: &str) -> Option<usize> {
+    let count = |path: String| {
+        let text = fs::read(path).ok()?;
+        // The first line is the header.
+        Some(memchr::memchr_iter(b'\n', &text).count().saturating_sub(1))
+    };
+    let four = count(format!("/proc/net/{protocol}"));
+    let six = count(format!("/proc/net/{protocol}6"));
+    if four.is_none() && six.is_none() { None } else { Some(four.unwrap_or(0) + six.unwrap_or(0)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// prs-semantics 1.10: the columns of node_resource_usage.csv.
+    #[test]
+    fn a_line_has_a_field_for_each_column() {
+        let mut node = Node::new();
+        let line = node.line("T");
+        assert_eq!(line.matches(',').count(), node.header().matches(',').count());
+        let fields: Vec<&str> = line.trim_end().split(',').collect();
+        let number = |index: usize| fields[index].parse::<f64>().expect(fields[index]);
+        assert!(number(2) >= number(3) && number(2) >= number(4), "{line}");
+        assert!((0.0..=100.0).contains(&number(5)), "{line}");
+    }
+
+    #[test]
+    fn counters_are_shown_as_differences() {
+        let first = Counters {
+            cpu_busy: 100,
+            cpu_all: 1000,
+            disk: Some([1, 2, 2048, 0]),
+            network: Some([10, 20]),
+        };
+        let later = Counters {
+            cpu_busy: 150,
+            cpu_all: 1200,
+            disk: Some([4, 2, 4096, 4096]),
+            network: Some([10 + (1 << 20), 20]),
+        };
+        assert_eq!(later.cpu_percent(&first), Some(25.0));
+        assert_eq!(later.cpu_percent(&later), None);
+        assert_eq!(later.transfers(&first), ["3", "0", "1.00", "2.00", "1.00", "0.00"]);
+        let nothing = Counters::default();
+        assert_eq!(nothing.transfers(&nothing), [""; 6]);
+    }
+}

@@ -1,0 +1,270 @@
+//! What processes use: those of the job, and all others as a list.
+
+use super::table::{known, line, megabytes, number};
+use super::watch::private_memory;
+use crate::model::WorkerId;
+use procfs::process::{Process, Stat, all_processes};
+use procfs::{Current, Uptime};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::time::Instant;
+
+pub(super) const HEADER: [&str; 11] = [
+    "Time (UTC)",
+    "Process",
+    "PID",
+    "CPU %",
+    "CPU Seconds",
+    "Resident Memory (MB)",
+    "Private Memory (MB)",
+    "Threads",
+    "Open Files",
+    "Read (MB)",
+    "Written (MB)",
+];
+
+/// Characters of a command line that are shown.
+const COMMAND: usize = 500;
+/// Processes in each of the sorted lists.
+const SORTED: usize = 50;
+
+/// A process of the job: the leader, or a worker.
+#[derive(Debug)]
+pub(super) struct Meter {
+    name: String,
+    /// When it was looked at last, and its CPU seconds then.
+    last: (Instant, f64),
+}
+
+impl Meter {
+    /// A worker whose process was just started.
+    pub(super) fn worker(worker: WorkerId) -> Self {
+        Self { name: worker.to_string(), last: (Instant::now(), 0.0) }
+    }
+
+    /// This process.
+    pub(super) fn leader(process: &Process) -> Self {
+        let cpu = process.stat().map_or(0.0, |stat| cpu_seconds(&stat));
+        Self { name: "leader".to_owned(), last: (Instant::now(), cpu) }
+    }
+
+    /// A line of `processes_resource_usage.csv`; none if the process is gone. CPU % is the share of
+    /// one processor since the line before.
+    pub(super) fn line(&mut self, process: &Process, time: &str) -> Option<String> {
+        let stat = process.stat().ok().filter(|stat| stat.state != 'Z')?;
+        let (now, cpu) = (Instant::now(), cpu_seconds(&stat));
+        let (then, before) = std::mem::replace(&mut self.last, (now, cpu));
+        let elapsed = now.duration_since(then).as_secs_f64();
+        let percent = (elapsed > 0.0).then(|| (cpu - before).max(0.0) * 100.0 / elapsed);
+        let io = process.io().ok();
+        Some(line(&[
+            time.to_owned(),
+            self.name.clone(),
+            stat.pid.to_string(),
+            number(percent),
+            number(Some(cpu)),
+            megabytes(stat.rss.saturating_mul(procfs::page_size())),
+            known(private_memory(process).map(megabytes)),
+            stat.num_threads.to_string(),
+            known(process.fd_count().ok()),
+            known(io.map(|io| megabytes(io.rchar))),
+            known(io.map(|io| megabytes(io.wchar))),
+        ]))
+    }
+}
+
+fn cpu_seconds(stat: &Stat) -> f64 {
+    (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64
+}
+
+/// One process of the machine.
+#[derive(Clone, Debug)]
+struct Listed {
+    pid: i32,
+    parent: i32,
+    user: String,
+    /// CPU time by lifetime, as `ps` counts.
+    cpu: f64,
+    /// Bytes.
+    resident: u64,
+    /// Bytes.
+    size: u64,
+    state: char,
+    elapsed: f64,
+    command: String,
+}
+
+/// All processes that this user may see.
+pub(super) struct List(Vec<Listed>);
+
+impl List {
+    pub(super) fn now() -> Self {
+        let uptime = Uptime::current().map_or(0.0, |uptime| uptime.uptime);
+        let users = users(&fs::read_to_string("/etc/passwd").unwrap_or_default());
+        let Ok(all) = all_processes() else { return Self(Vec::new()) };
+        let mut list: Vec<_> =
+            all.flatten().filter_map(|process| Listed::new(&process, uptime, &users)).collect();
+        list.sort_by_key(|process| process.pid);
+        Self(list)
+    }
+
+    /// As `ps` shows it.
+    pub(super) fn text(&self) -> String {
+        print(self.0.iter())
+    }
+
+    /// Those that used most CPU time for their age first.
+    pub(super) fn by_cpu(&self) -> String {
+        self.sorted(|a, b| b.cpu.total_cmp(&a.cpu))
+    }
+
+    /// Those that hold most memory first.
+    pub(super) fn by_memory(&self) -> String {
+        self.sorted(|a, b| b.resident.cmp(&a.resident))
+    }
+
+    fn sorted(&self, order: impl Fn(&Listed, &Listed) -> std::cmp::Ordering) -> String {
+        let mut sorted: Vec<&Listed> = self.0.iter().collect();
+        sorted.sort_by(|a, b| order(a, b));
+        print(sorted.into_iter().take(SORTED))
+    }
+}
+
+impl Listed {
+    /// None if the process is gone meanwhile.
+    fn new(process: &Process, uptime: f64, users: &HashMap<u32, String>) -> Option<Self> {
+        let stat = process.stat().ok()?;
+        let started = stat.starttime as f64 / procfs::ticks_per_second() as f64;
+        let elapsed = (uptime - started).max(0.0);
+        let cpu = if elapsed > 0.0 { cpu_seconds(&stat) * 100.0 / elapsed } else { 0.0 };
+        let uid = process.uid().ok();
+        let name = uid.and_then(|uid| users.get(&uid).cloned());
+        let words = process.cmdline().unwrap_or_default();
+        let command = if words.is_empty() { format!("[{}]", stat.comm) } else { words.join(" ") };
+        Some(Self {
+            pid: stat.pid,
+            parent: stat.ppid,
+            user: name.unwrap_or_else(|| known(uid)),
+            cpu,
+            resident: stat.rss.saturating_mul(procfs::page_size()),
+            size: stat.vsize,
+            state: stat.state,
+            elapsed,
+            command: printable(&command),
+        })
+    }
+}
+
+/// On one line, and not for ever.
+fn printable(command: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    command.trim_end().chars().take(COMMAND).map(plain).collect()
+}
+
+/// Names of users by number, from the text of `/etc/passwd`.
+fn users(passwd: &str) -> HashMap<u32, String> {
+    let entry = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?.to_owned();
+        Some((fields.nth(1)?.parse().ok()?, name))
+    };
+    passwd.lines().filter_map(entry).collect()
+}
+
+fn print<'a>(processes: impl Iterator<Item = &'a Listed>) -> String {
+    let mut text = format!(
+        "{:>8} {:>8} {:<12} {:>6} {:>10} {:>12} {:<4} {:>11} {}\n",
+        "PID", "PPID", "USER", "%CPU", "RSS(KB)", "VSZ(KB)", "STAT", "ELAPSED", "COMMAND"
+    );
+    for process in processes {
+        let _ = writeln!(
+            text,
+            "{:>8} {:>8} {:<12} {:>6.1} {:>10} {:>12} {:<4} {:>11} {}",
+            process.pid,
+            process.parent,
+            process.user,
+            process.cpu,
+            process.resident >> 10,
+            process.size >> 10,
+            process.state,
+            elapsed(process.elapsed),
+            process.command
+        );
+    }
+    text
+}
+
+/// `3-04:05:06`, days left out where there are none.
+fn elapsed(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
+    if days == 0 { clock } else { format!("{days}-{clock}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_listed() {
+        let list = List::now();
+        let me = i32::try_from(std::process::id()).unwrap();
+        let mine = list.0.iter().find(|listed| listed.pid == me).expect("is listed");
+        assert!(mine.resident > 0 && mine.size >= mine.resident);
+        let text = list.text();
+        assert_eq!(text.lines().count(), list.0.len() + 1);
+        assert!(text.lines().any(|line| line.trim_start().starts_with(&format!("{me} "))));
+    }
+
+    #[test]
+    fn lists_are_sorted() {
+        let process = |pid, cpu, resident| Listed {
+            pid,
+            parent: 1,
+            user: "u".into(),
+            cpu,
+            resident,
+            size: 1 << 20,
+            state: 'S',
+            elapsed: 90_061.0,
+            command: format!("command {pid}"),
+        };
+        let list = List(vec![
+            process(1, 0.5, 3 << 10),
+            process(2, 99.0, 2 << 10),
+            process(3, 7.0, 1 << 20),
+        ]);
+        let pids = |text: String| -> Vec<String> {
+            let pid = |line: &str| line.split_whitespace().next().unwrap().to_owned();
+            text.lines().skip(1).map(pid).collect()
+        };
+        assert_eq!(pids(list.by_cpu()), ["2", "3", "1"]);
+        assert_eq!(pids(list.by_memory()), ["3", "1", "2"]);
+        assert_eq!(
+            list.text().lines().nth(1).unwrap(),
+            "       1        1 u               0.5          3         1024 S     1-01:01:01 command 1"
+        );
+    }
+
+    #[test]
+    fn command_lines_stay_on_one_line() {
+        assert_eq!(printable("a\nb\u{1b}[31m "), "a b [31m");
+        assert_eq!(printable(&"x".repeat(2000)).len(), COMMAND);
+        assert_eq!(users("root:x:0:0:r:/:/bin/sh\nbad\nu:x:7:7")[&7], "u");
+    }
+
+    #[test]
+    fn a_process_of_the_job_has_a_line() {
+        let me = Process::myself().unwrap();
+        let mut meter = Meter::leader(&me);
+        let fields = meter.line(&me, "T").expect("is alive");
+        assert_eq!(fields.matches(',').count(), HEADER.len() - 1, "{fields}");
+        assert!(fields.starts_with("T,leader,"), "{fields}");
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let process = Process::new(i32::try_from(child.id()).unwrap()).unwrap();
+        child.wait().unwrap();
+        assert_eq!(Meter::worker(WorkerId(1)).line(&process, "T"), None);
+    }
+}

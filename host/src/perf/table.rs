@@ -1,0 +1,99 @@
+//! Files that grow by one sample at a time.
+
+use jiff::Timestamp;
+use std::fmt::Display;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// The time of a sample as all files show it: UTC, with milliseconds.
+pub(super) fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+/// The hour of a sample as it is in names of folders and files.
+pub(super) fn hour(at: Timestamp) -> String {
+    at.strftime("%Y%m%d%H").to_string()
+}
+
+/// Bytes as megabytes (2^20 bytes), with two decimals.
+pub(super) fn megabytes(bytes: u64) -> String {
+    format!("{:.2}", bytes as f64 / f64::from(1 << 20))
+}
+
+/// A number with two decimals; nothing for none.
+pub(super) fn number(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| format!("{value:.2}"))
+}
+
+/// What is known; nothing for none.
+pub(super) fn known(value: Option<impl Display>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// One line of CSV, with a line break. Fields are quoted where they must be.
+pub(super) fn line(fields: &[String]) -> String {
+    let quoted = |field: &String| {
+        if field.contains(['"', ',', '\n', '\r']) {
+            format!("\"{}\"", field.replace('"', "\"\""))
+        } else {
+            field.clone()
+        }
+    };
+    let mut line = fields.iter().map(quoted).collect::<Vec<_>>().join(",");
+    line.push('\n');
+    line
+}
+
+/// Appends `text` to the file, which begins with `header` (empty for none). Makes the file's folder.
+///
+/// Opened anew for each sample: the file of a job that is taken up again goes on, and no file stays
+/// open between samples.
+pub(super) fn append(path: &Path, header: &str, text: &str) -> io::Result<()> {
+    let open = || OpenOptions::new().append(true).create(true).open(path);
+    let mut file = match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+            open()?
+        }
+        file => file?,
+    };
+    let whole;
+    let text = if file.metadata()?.len() == 0 && !header.is_empty() {
+        whole = format!("{header}{text}");
+        &whole
+    } else {
+        text
+    };
+    file.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_its_header_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/file.csv");
+        let header = line(&["Time".to_owned(), "Command".to_owned()]);
+        for command in ["a, b", "say \"x\""] {
+            append(&path, &header, &line(&["1".to_owned(), command.to_owned()])).unwrap();
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "Time,Command\n1,\"a, b\"\n1,\"say \"\"x\"\"\"\n");
+    }
+
+    #[test]
+    fn times_are_utc() {
+        let at = Timestamp::from_millisecond(1_700_000_000_123).unwrap();
+        assert_eq!(
+            (time(at).as_str(), hour(at).as_str()),
+            ("2023-11-14T22:13:20.123Z", "2023111422")
+        );
+        assert_eq!(
+            (megabytes(3 << 19), number(None), number(Some(0.5))),
+            ("1.50".into(), String::new(), "0.50".into())
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Workers that hold more memory than they may.
+//!
+//! The limit of an instance's memory is kept inside the worker. This is the wall behind it: it also
+//! sees what the host side of a worker holds (a mini-batch that is decoded, results on their way),
+//! and ends a worker before the machine runs out of memory and the kernel ends something else.
+
+use crate::model::{ByteSize, Failure, FailureKind, Limits, WorkerId};
+use procfs::process::Process;
+
+/// How much memory of its own one worker process may hold.
+///
+/// Counted is what belongs to the process alone. Pages of files do not count: the compiled entry
+/// script is mapped by all workers and shared by them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryBudget {
+    guest: ByteSize,
+    host: u64,
+}
+
+impl MemoryBudget {
+    /// What every worker may hold beside all else: the program itself, the allocator's reserves, and
+    /// how much may come in between two looks.
+    const MARGIN: u64 = 256 << 20;
+    /// Results are held twice: as they were copied from the guest, and as lines.
+    const RESULTS: u64 = 2;
+    /// Bytes of memory for a byte of CSV, at the most: a one-digit number with its comma becomes
+    /// eight bytes in a column, once more in what is handed to the guest, and buffers double when
+    /// they grow.
+    const TABLE: u64 = 16;
+
+    /// The budget of a worker whose guest has these limits. `mini_batch_bytes`: how much of a table
+    /// one mini-batch holds, 0 for files, which the guest reads itself.
+    pub fn new(limits: &Limits, mini_batch_bytes: u64) -> Self {
+        let host = [
+            limits.results.0.saturating_mul(Self::RESULTS),
+            limits.read.0,
+            mini_batch_bytes.saturating_mul(Self::TABLE),
+            Self::MARGIN,
+        ];
+        Self { guest: limits.memory, host: host.into_iter().fold(0, u64::saturating_add) }
+    }
+
+    /// All of it, in bytes.
+    pub fn total(&self) -> ByteSize {
+        ByteSize(self.guest.0.saturating_add(self.host))
+    }
+
+    /// What a worker that holds `held` bytes is told to have done; none if it may.
+    fn judge(&self, worker: WorkerId, held: u64) -> Option<Failure> {
+        if held <= self.total().0 {
+            return None;
+        }
+        Some(Failure::new(
+            FailureKind::OutOfMemory,
+            format!(
+                "the process of {worker} held {} of memory, more than its budget of {} \
+                 (limits.memory {} and {} for results, reading and decoding), and was killed. Make \
+                 mini_batch_size smaller, or raise limits.memory or limits.results",
+                ByteSize(held).rounded(),
+                self.total().rounded(),
+                self.guest,
+                ByteSize(self.host).rounded()
+            ),
+        ))
+    }
+}
+
+/// A worker process that is looked at. Holds the process's folder in `/proc` open: should the
+/// process end and its number go to another one, that one is not taken for it.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) worker: WorkerId,
+    pub(super) process: Process,
+    /// Whether it was found over its budget. It is told of once.
+    told: bool,
+}
+
+impl Watched {
+    /// None if there is no such process any more.
+    pub(super) fn new(worker: WorkerId, pid: u32) -> Option<Self> {
+        let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+        Some(Self { worker, process, told: false })
+    }
+
+    /// Looks once. A failure: it holds more than it may.
+    pub(super) fn look(&mut self, budget: &MemoryBudget) -> Option<Failure> {
+        if self.told {
+            return None;
+        }
+        let failure = budget.judge(self.worker, private_memory(&self.process)?)?;
+        self.told = true;
+        Some(failure)
+    }
+}
+
+/// Bytes in memory that no file backs; none if the process is gone.
+pub(super) fn private_memory(process: &Process) -> Option<u64> {
+    let pages = process.statm().ok()?;
+    Some(pages.resident.saturating_sub(pages.shared).saturating_mul(procfs::page_size()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn the_budget_follows_the_limits() {
+        let budget = MemoryBudget::new(&Limits::default(), 0);
+        assert_eq!(budget.total().rounded(), "2.2 GB");
+        let table = MemoryBudget::new(&Limits::default(), 100 << 20);
+        assert_eq!(table.total().0 - budget.total().0, 1600 << 20);
+        let endless = Limits { memory: ByteSize(u64::MAX), ..Limits::default() };
+        assert_eq!(MemoryBudget::new(&endless, u64::MAX).total(), ByteSize(u64::MAX));
+    }
+
+    /// W6: out of memory is told apart from other ends, with what was held and allowed.
+    #[test]
+    fn a_process_over_its_budget_is_told_of_once() {
+        // `tail` keeps all of its input in memory, as it may be its end.
+        let mut child = Command::new("sh")
+            .args(["-c", "exec tail -c 200000000"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut watched = Watched::new(WorkerId(3), child.id()).unwrap();
+        let budget = MemoryBudget { guest: ByteSize(64 << 20), host: 32 << 20 };
+        assert_eq!(watched.look(&budget), None);
+        let mut input = child.stdin.take().unwrap();
+        let zeros = vec![0; 1 << 20];
+        for _ in 0..150 {
+            std::io::Write::write_all(&mut input, &zeros).unwrap();
+        }
+        let failure = watched.look(&budget).expect("holds 150 MB");
+        assert_eq!(failure.kind, FailureKind::OutOfMemory);
+        let begin = "the process of process003 held 1";
+        assert!(failure.message.starts_with(begin), "{failure}");
+        let middle = "more than its budget of 96 MB (limits.memory 64 MB and 32 MB for results";
+        assert!(failure.message.contains(middle), "{failure}");
+        assert_eq!(watched.look(&budget), None, "told twice");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut gone = Watched { told: false, ..watched };
+        assert_eq!(gone.look(&budget), None, "it is gone");
+    }
+
+    #[test]
+    fn pages_of_files_do_not_count() {
+        let me = Process::myself().unwrap();
+        let status = me.status().unwrap();
+        let anonymous = status.rssanon.unwrap_or(0) << 10;
+        let held = private_memory(&me).unwrap();
+        // The kernel's counts lag behind each other by a few pages for each processor.
+        assert!(held.abs_diff(anonymous) < 16 << 20, "{held} {anonymous}");
+    }
+}

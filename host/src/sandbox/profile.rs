@@ -1,0 +1,350 @@
+//! What a guest's code is doing, some hundred times a second, and the file that this goes into.
+//!
+//! Guest code that was compiled for it looks at the engine's epoch at the head of each loop and
+//! function. A thread moves the epoch on; whoever sees that takes a sample of its own stack. So
+//! samples are of guest code only: while a guest waits for the host, none is taken.
+//!
+//! The file is in the processed format of the Firefox profiler. wasmtime's own profiler writes the
+//! same format, but only once, when the guest has ended: of a guest that hangs, which is when a
+//! profile is wanted most, it leaves nothing. This one writes again and again.
+
+use super::state::State;
+use crate::model::{Failure, FailureKind};
+use fxprof_processed_profile::{
+    CategoryColor, CategoryHandle, Frame, FrameFlags, FrameInfo, ProcessHandle, Profile,
+    SamplingInterval, StringHandle, ThreadHandle, Timestamp,
+};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+use wasmtime::{AsContext, Engine, Store, UpdateDeadline, WasmBacktrace};
+
+/// Between two samples.
+const INTERVAL: Duration = Duration::from_millis(5);
+
+/// The file is not written more often than this while a guest runs.
+const WRITE_EVERY: Duration = Duration::from_secs(2);
+
+/// Nor so often that writing takes more than this share of the time.
+const WRITE_SHARE: u32 = 20;
+
+/// Samples that one file takes, about 80 minutes of a busy guest. Later ones are left out, or file
+/// and memory would grow without end.
+const MOST_SAMPLES: u64 = 1_000_000;
+
+/// The profile of all instances that one worker runs.
+#[derive(Clone, Debug)]
+pub struct Profiler(Arc<Mutex<Recording>>);
+
+impl Profiler {
+    /// The profile of a worker of this name, which is to be written to `path`. Nothing is written
+    /// before there is a sample.
+    pub fn new(name: &str, path: PathBuf) -> Self {
+        Self(Arc::new(Mutex::new(Recording::new(name, path))))
+    }
+
+    /// Writes what there is, in place of what was written before.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write(&self) -> io::Result<()> {
+        self.lock().write()
+    }
+
+    /// Has the store take samples. Fails if the thread that says when cannot be started.
+    pub(super) fn attach(&self, store: &mut Store<State>) -> Result<(), Failure> {
+        self.lock().tick(store.engine()).map_err(|error| {
+            let message = format!("the thread that times samples cannot be started: {error}");
+            Failure::new(FailureKind::HostFault, message)
+        })?;
+        let profiler = self.clone();
+        store.epoch_deadline_callback(move |context| {
+            profiler.lock().sample(&context);
+            Ok(UpdateDeadline::Continue(1))
+        });
+        store.set_epoch_deadline(1);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recording> {
+        // A sample that was cut short by a panic is missing, no more.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Moves the epoch on until it is dropped.
+#[derive(Debug)]
+struct Ticker(Arc<AtomicBool>);
+
+impl Ticker {
+    fn start(engine: &Engine) -> io::Result<Self> {
+        let (engine, ended) = (engine.clone(), Arc::new(AtomicBool::new(false)));
+        let end = ended.clone();
+        thread::Builder::new().name("ticker".to_owned()).spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                thread::sleep(INTERVAL);
+                engine.increment_epoch();
+            }
+        })?;
+        Ok(Self(ended))
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Recording {
+    path: PathBuf,
+    /// Runs from the first instance on.
+    ticker: Option<Ticker>,
+    profile: Profile,
+    process: ProcessHandle,
+    thread: ThreadHandle,
+    category: CategoryHandle,
+    /// Names of functions as the module has them, and as they are shown.
+    names: HashMap<String, StringHandle>,
+    start: Instant,
+    /// CPU time of the thread at the last sample.
+    cpu: Duration,
+    samples: u64,
+    next_write: Instant,
+}
+
+impl Recording {
+    fn new(name: &str, path: PathBuf) -> Self {
+        let interval = SamplingInterval::from_nanos(INTERVAL.as_nanos() as u64);
+        let mut profile = Profile::new("sandmill", SystemTime::now().into(), interval);
+        // Functions go in by name: there are no addresses for a viewer to look up.
+        profile.set_symbolicated(true);
+        let zero = Timestamp::from_nanos_since_reference(0);
+        let process = profile.add_process(name, std::process::id(), zero);
+        let thread = profile.add_thread(process, std::process::id(), zero, true);
+        profile.set_thread_name(thread, name);
+        let category = profile.add_category("Entry script", CategoryColor::Blue);
+        let start = Instant::now();
+        Self {
+            path,
+            ticker: None,
+            profile,
+            process,
+            thread,
+            category,
+            names: HashMap::new(),
+            start,
+            cpu: Duration::ZERO,
+            samples: 0,
+            next_write: start + WRITE_EVERY,
+        }
+    }
+
+    fn tick(&mut self, engine: &Engine) -> io::Result<()> {
+        if self.ticker.is_none() {
+            self.ticker = Some(Ticker::start(engine)?);
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> Timestamp {
+        let nanos = self.start.elapsed().as_nanos();
+        Timestamp::from_nanos_since_reference(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Takes a sample of the stack below.
+    fn sample(&mut self, context: impl AsContext) {
+        if self.samples >= MOST_SAMPLES {
+            return;
+        }
+        let trace = WasmBacktrace::force_capture(context);
+        let frames: Vec<FrameInfo> = trace.frames().iter().rev().map(|f| self.frame(f)).collect();
+        let stack = self.profile.intern_stack_frames(self.thread, frames.into_iter());
+        let cpu = thread_cpu_time();
+        let used = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu));
+        let now = self.now();
+        self.profile.add_sample(self.thread, now, stack, used.into(), 1);
+        self.samples += 1;
+        if Instant::now() >= self.next_write || self.samples == MOST_SAMPLES {
+            // What cannot be written now is tried again, and told of at the end.
+            let _ = self.write();
+        }
+    }
+
+    fn frame(&mut self, frame: &wasmtime::FrameInfo) -> FrameInfo {
+        let unnamed;
+        let name = match frame.func_name() {
+            Some(name) => name,
+            None => {
+                unnamed = format!("function {}", frame.func_index());
+                &unnamed
+            }
+        };
+        let handle = match self.names.get(name) {
+            Some(handle) => *handle,
+            None => {
+                let shown = format!("{:#}", rustc_demangle::demangle(name));
+                let handle = self.profile.intern_string(&shown);
+                self.names.insert(name.to_owned(), handle);
+                handle
+            }
+        };
+        FrameInfo {
+            frame: Frame::Label(handle),
+            category_pair: self.category.into(),
+            flags: FrameFlags::empty(),
+        }
+    }
+
+    /// Writes beside the file and puts the new one in its place: whoever kills this process leaves
+    /// a whole file.
+    fn write(&mut self) -> io::Result<()> {
+        if self.samples == 0 {
+            return Ok(());
+        }
+        let begin = Instant::now();
+        let now = self.now();
+        self.profile.set_thread_end_time(self.thread, now);
+        self.profile.set_process_end_time(self.process, now);
+        let new = self.path.with_extension("json.new");
+        let written =
+            write_file(&self.profile, &new).and_then(|()| std::fs::rename(&new, &self.path));
+        if written.is_err() {
+            // It may be what fills the disk.
+            let _ = std::fs::remove_file(&new);
+        }
+        self.next_write = Instant::now() + WRITE_EVERY.max(begin.elapsed() * WRITE_SHARE);
+        written
+    }
+}
+
+fn write_file(profile: &Profile, path: &Path) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    serde_json::to_writer(&mut file, profile)?;
+    file.flush()
+}
+
+/// CPU time of this thread so far.
+fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec that lives for the call.
+    let answer = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    if answer != 0 {
+        return Duration::ZERO;
+    }
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Context, Grants, MiniBatchData, Program, ResultSink};
+    use super::*;
+    use crate::compile::testing::component;
+    use crate::compile::{Instrumentation, compile_here};
+    use crate::model::{Limits, LoggingLevel};
+    use serde_json::Value;
+
+    /// Takes its time in a function with a name, and then ends as `{END}` says.
+    const BUSY: &str = r#"
+        (func $count_sheep (local $left i64)
+          (local.set $left (i64.const 400000000))
+          (loop $more
+            (local.set $left (i64.sub (local.get $left) (i64.const 1)))
+            (br_if $more (i64.ne (local.get $left) (i64.const 0)))))
+        RUN (call $count_sheep) {END})"#;
+
+    struct Nowhere;
+    impl ResultSink for Nowhere {
+        fn row(&mut self, _: &str) {}
+        fn failed(&mut self, _: usize, _: &str) {}
+        fn table(&mut self, _: &[u8]) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
+    /// Runs a guest under a profiler; its outcome and the profiler.
+    fn run(end: &str, path: PathBuf) -> (Result<(), Failure>, Profiler) {
+        let component = component("run-only", &BUSY.replace("{END}", end));
+        let with = Instrumentation { fuel: false, profile: true };
+        let code = compile_here(&component, with).unwrap();
+        let folder = path.parent().unwrap().to_owned();
+        let profiler = Profiler::new("process007", path);
+        let program = Program::load(&code, false, Some(profiler.clone())).unwrap();
+        let grants = Grants {
+            mounts: Vec::new(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            agent_name: "process007".into(),
+            node_id: "0".into(),
+            log_dir: "/logs".into(),
+            output_dir: "/output".into(),
+            source_dir: None,
+            gpu_index: None,
+            logging_level: LoggingLevel::Info,
+            limits: Limits::default(),
+            stdout: folder.join("stdout"),
+            stderr: folder.join("stderr"),
+            log: folder.join("log"),
+        };
+        let mut instance = program.instantiate(&grants).unwrap();
+        let context = Context { id: 0, dataset: "d", attempt: 1, partition_key_value: &[] };
+        (instance.run(MiniBatchData::Void, &context, &mut Nowhere).1, profiler)
+    }
+
+    fn read(path: &Path) -> Value {
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    }
+
+    /// A5: the profile names the guest's functions, in the order of calls.
+    #[test]
+    fn a_profile_shows_where_time_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("process007.profile.json");
+        let (result, profiler) = run("(i32.const 0)", path.clone());
+        result.unwrap();
+        assert!(!path.exists(), "too early");
+        profiler.write().unwrap();
+        let profile = read(&path);
+        assert_eq!(profile["meta"]["product"], "sandmill");
+        let thread = &profile["threads"][0];
+        let samples = thread["samples"]["length"].as_u64().unwrap();
+        assert!(samples > 3, "{samples} samples");
+        let text = profile.to_string();
+        assert!(text.contains("\"count_sheep\""), "{text}");
+        let deepest = thread["samples"]["stack"][1].as_u64().unwrap();
+        let caller = &thread["stackTable"]["prefix"][usize::try_from(deepest).unwrap()];
+        assert!(caller.is_u64(), "run called it: {text}");
+        // Written again, with no more in it.
+        profiler.write().unwrap();
+        assert_eq!(read(&path)["threads"][0]["samples"]["length"], samples);
+    }
+
+    #[test]
+    fn a_trap_loses_no_samples() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("process007.profile.json");
+        let (result, profiler) = run("unreachable", path.clone());
+        let failure = result.expect_err("it traps");
+        assert_eq!(failure.kind, FailureKind::Trap);
+        assert!(failure.detail.contains("stack of the entry script"), "{}", failure.detail);
+        profiler.write().unwrap();
+        assert!(read(&path).to_string().contains("\"count_sheep\""));
+    }
+
+    #[test]
+    fn a_profile_that_cannot_be_written_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("process007.profile.json");
+        std::fs::create_dir(&path).unwrap();
+        let (result, profiler) = run("(i32.const 0)", path);
+        result.unwrap();
+        profiler.write().expect_err("a folder is in its place");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "the folder alone");
+    }
+}
