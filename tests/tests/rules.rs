@@ -41,7 +41,8 @@ struct Row {
 fn rows(text: &str) -> BTreeMap<String, Row> {
     let mut rows = BTreeMap::new();
     for line in text.lines() {
-        let cells: Vec<&str> = line.split(" | ").map(|cell| cell.trim_matches(['|', ' '])).collect();
+        let cells: Vec<&str> =
+            line.split(" | ").map(|cell| cell.trim_matches(['|', ' '])).collect();
         let [id, _, behaviour, tests] = cells.as_slice() else { continue };
         let digits = id.trim_start_matches(|c: char| c.is_ascii_uppercase());
         if digits.is_empty() || digits.len() == id.len() || digits.parse::<u32>().is_err() {

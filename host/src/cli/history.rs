@@ -76,6 +76,8 @@ fn find(path: &Path) -> Result<Found, Problem> {
         job_dir: dir.clone(),
         output: state.output_file.as_ref().map_or(state.output.clone(), |f| state.output.join(f)),
         drops_rows: state.output_file.is_none(),
+        parent: None,
+        metrics_name_prefix: String::new(),
         shown_from: here,
     };
     Ok(Found { dir, state, history, places })

@@ -4,7 +4,7 @@ use super::exit::{Exit, Problem};
 use super::{say, signals};
 use crate::engine::{self, Cancel, Job, Options};
 use crate::model::{JobStatus, OutputAction};
-use crate::report::{Places, Reporters, log_tree, terminal};
+use crate::report::{ParentFolder, Places, Reporters, log_tree, terminal};
 use crate::spec::{self, JobSpec};
 use anyhow::Context;
 use std::num::NonZeroU32;
@@ -94,6 +94,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Problem> {
         output: output_place(&job.spec, job.claim.output()),
         drops_rows: job.spec.output_action == OutputAction::SummaryOnly,
         shown_from: here,
+        parent: job.spec.parent.as_ref().map(|parent| ParentFolder {
+            folder: parent.folder.clone(),
+            copy_logs: parent.copy_logs,
+            push_metrics: parent.push_metrics,
+        }),
+        metrics_name_prefix: job.spec.metrics_name_prefix.clone(),
     };
     start(job, &places)
 }

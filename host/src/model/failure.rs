@@ -51,14 +51,13 @@ pub enum FailureKind {
     OutOfFuel,
     /// A call took longer than its time-out; the worker was killed.
     Timeout,
-    /// Loading a mini-batch took longer than `task_overhead_timeout`; the worker was killed.
+    /// Loading the mini-batch took longer than `task_overhead_timeout`; the worker was killed.
     LoadTimeout,
-    /// `run` returned another number of rows than it had items, and the job is strict about that.
+    /// `run` returned fewer or more rows than items, and the job wants one for each
+    /// (`strict_cardinality`).
     ShortResults,
     /// `run` returned something that is not a valid result.
     BadResults,
-    /// `run` returned another number of rows than it got items, and `strict_cardinality` is set.
-    ShortResults,
     /// The mini-batch could not be read or decoded.
     LoadFailed,
     /// A file that the guest wrote could not be published.
@@ -94,11 +93,31 @@ impl fmt::Display for FailureKind {
             Self::LoadTimeout => "load_timeout",
             Self::ShortResults => "short_results",
             Self::BadResults => "bad_results",
-            Self::ShortResults => "short_results",
             Self::LoadFailed => "load_failed",
             Self::BadOutput => "bad_output",
             Self::WorkerDied => "worker_died",
             Self::HostFault => "host_fault",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// W13: the status words of attempts that did not succeed.
+    #[test]
+    fn each_kind_has_its_status_word() {
+        let words = [
+            (FailureKind::Timeout, "RUN_TIMEOUT"),
+            (FailureKind::LoadTimeout, "LOAD_TIMEOUT"),
+            (FailureKind::LoadFailed, "LOAD_EXCEPTION"),
+            (FailureKind::ShortResults, "RUN_EXCEPTION"),
+            (FailureKind::Trap, "RUN_EXCEPTION"),
+            (FailureKind::WorkerDied, "RUN_EXCEPTION"),
+        ];
+        for (kind, word) in words {
+            assert_eq!(kind.status_word(), word, "{kind}");
+        }
     }
 }

@@ -100,6 +100,71 @@ impl JobDir {
         self.logs().join("failed_items.csv")
     }
 
+    /// How the job stands, as of now.
+    pub fn overview(&self) -> PathBuf {
+        self.logs().join("job_progress_overview.txt")
+    }
+
+    /// How the job stood in the course of the hour `stamp` (`yyyymmddhh`) and what followed.
+    pub fn overview_since(&self, stamp: &str) -> PathBuf {
+        self.logs().join(format!("job_progress_overview.{stamp}.txt"))
+    }
+
+    /// What went wrong, in a few lines.
+    pub fn job_errors(&self) -> PathBuf {
+        self.logs().join("job_error.txt")
+    }
+
+    /// What the log tree holds.
+    pub fn log_readme(&self) -> PathBuf {
+        self.logs().join("readme.txt")
+    }
+
+    /// What the leader did in the run that began at `stamp` (`yyyymmddhhmmss`).
+    pub fn master_role(&self, stamp: &str) -> PathBuf {
+        self.logs().join(format!("sys/master_role.{stamp}.txt"))
+    }
+
+    /// One row for each worker process.
+    pub fn process_summary(&self) -> PathBuf {
+        self.logs().join("sys/job_report/process_summary.csv")
+    }
+
+    /// One row for each node and run.
+    pub fn node_summary(&self) -> PathBuf {
+        self.logs().join("sys/job_report/node_summary.csv")
+    }
+
+    /// Progress in numbers, for the run that began at `stamp` (`yyyymmddhhmmss`).
+    pub fn progress(&self, stamp: &str) -> PathBuf {
+        self.logs().join(format!("sys/metrics/{stamp}/progress.csv"))
+    }
+
+    /// The job's metrics, one JSON object a line.
+    pub fn metrics(&self) -> PathBuf {
+        self.logs().join("sys/metrics/metrics.jsonl")
+    }
+
+    /// Worker processes as they come and go.
+    pub fn node_main(&self) -> PathBuf {
+        self.logs().join(format!("sys/node/{NODE_ID}/_main.txt"))
+    }
+
+    /// The mini-batches that a worker picked and finished.
+    pub fn worker_log(&self, worker: WorkerId) -> PathBuf {
+        self.logs().join(format!("sys/node/{NODE_ID}/{worker}.txt"))
+    }
+
+    /// Failures of the machine or of Sandmill that hit a worker.
+    pub fn worker_system_errors(&self, worker: WorkerId) -> PathBuf {
+        self.logs().join(format!("sys/error/{NODE_ID}/{worker}.txt"))
+    }
+
+    /// Failures of the machine or of Sandmill that hit the leader.
+    pub fn leader_errors(&self) -> PathBuf {
+        self.logs().join(format!("sys/error/{NODE_ID}/_main.txt"))
+    }
+
     /// Every event, one JSON object a line.
     pub fn events(&self) -> PathBuf {
         self.logs().join("sys/events.jsonl")

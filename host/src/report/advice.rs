@@ -1,7 +1,69 @@
-//! What to do about a failure: one sentence each, naming the setting.
+//! What a person can do about a job that did not end well, or an attempt that failed: a sentence
+//! each, naming the setting.
 
 use super::history::Attempt;
 use crate::model::{EndedBy, FailureKind};
+
+/// One line. `job` is how the job directory is written on a command line.
+pub(super) fn advice(ended_by: EndedBy, job: &str) -> String {
+    let resume = format!("sandmill resume {job}");
+    let more = |setting: &str| {
+        format!("to bear more and go on where it was: {resume} --set {setting}=N; -1 bears all")
+    };
+    match ended_by {
+        EndedBy::ErrorThreshold => more("error_threshold"),
+        EndedBy::AllowedFailedCount => more("allowed_failed_count"),
+        EndedBy::AllowedFailedPercent => {
+            format!("to bear more and go on where it was: {resume} --set allowed_failed_percent=N")
+        }
+        EndedBy::NothingSucceeded => "compare what run returns with what it is given; a script \
+            that writes its own files and returns nothing wants output_action: summary_only"
+            .to_owned(),
+        EndedBy::InitFailures => "init runs once in each worker, before its first mini-batch: \
+            repair it, or what it reads, and run the job again"
+            .to_owned(),
+        EndedBy::StuckInInit => "find out what init waits for; if it is only slow, raise \
+            run_invocation_timeout"
+            .to_owned(),
+        EndedBy::FirstTaskTimeout => "see with sandmill plan how long it takes to cut the inputs; \
+            if it is only slow, raise first_task_creation_timeout"
+            .to_owned(),
+        EndedBy::ProgressTimeout => "see in logs/sys/node/0 what each worker did last; if \
+            mini-batches are only slow, make them smaller or raise progress_update_timeout"
+            .to_owned(),
+        EndedBy::Plan => "see with sandmill plan what the inputs come to".to_owned(),
+        EndedBy::Commit => format!("look after the disk, then go on where it was: {resume}"),
+        EndedBy::Spawn => format!(
+            "the machine may be short of memory or of processes: {resume} --set \
+             process_count_per_node=N goes on with fewer workers"
+        ),
+        EndedBy::Cancelled => format!("to go on where it was: {resume}"),
+    }
+}
+
+/// Whether it was the leader that had to give up, not the entry script that failed.
+pub(super) fn hit_the_leader(ended_by: Option<EndedBy>) -> bool {
+    matches!(
+        ended_by,
+        Some(
+            EndedBy::Plan
+                | EndedBy::Commit
+                | EndedBy::Spawn
+                | EndedBy::FirstTaskTimeout
+                | EndedBy::ProgressTimeout
+                | EndedBy::StuckInInit
+        )
+    )
+}
+
+/// The name of what ended a job, as in reports: `error_threshold`.
+pub(super) fn name(ended_by: EndedBy) -> String {
+    match serde_json::to_value(ended_by) {
+        Ok(serde_json::Value::String(name)) => name,
+        // Cannot be: it is an enum without data.
+        _ => format!("{ended_by:?}"),
+    }
+}
 
 /// A call that spent less than this share of its time computing waited for something.
 const COMPUTING: f64 = 0.5;
@@ -83,43 +145,4 @@ fn time_out(attempt: &Attempt) -> Vec<String> {
         why,
         "Raise run_invocation_timeout, or choose a smaller mini_batch_size, so that one call has less to do".to_owned(),
     ]
-}
-
-/// What to change when a job was ended by this.
-pub(super) fn of_end(end: EndedBy) -> Vec<String> {
-    let text = match end {
-        EndedBy::ErrorThreshold => {
-            "To bear failed items, raise error_threshold (-1 bears all), then go on with sandmill resume: what succeeded is kept"
-        }
-        EndedBy::AllowedFailedCount => {
-            "To bear failed mini-batches, raise allowed_failed_count (-1 bears all), then go on with sandmill resume"
-        }
-        EndedBy::AllowedFailedPercent => {
-            "To bear failed mini-batches, raise allowed_failed_percent (100 bears all), then go on with sandmill resume"
-        }
-        EndedBy::NothingSucceeded => {
-            "An entry script that only writes files of its own wants output_action: summary_only"
-        }
-        EndedBy::InitFailures => {
-            "Nothing was run, since every worker failed to start; once that is mended, go on with sandmill resume"
-        }
-        EndedBy::StuckInInit => {
-            "init may take 3 x run_invocation_timeout + 30 s: raise run_invocation_timeout, or do less in init"
-        }
-        EndedBy::FirstTaskTimeout => {
-            "Raise first_task_creation_timeout, or see with sandmill plan what takes so long to list or cut"
-        }
-        EndedBy::ProgressTimeout => {
-            "Raise progress_update_timeout, or choose a smaller mini_batch_size, so that there is progress to see"
-        }
-        EndedBy::Plan => "sandmill plan tries the inputs without running anything",
-        EndedBy::Commit => {
-            "Make room on the disk, or name another output folder; then go on with sandmill resume: what is committed is kept"
-        }
-        EndedBy::Spawn => {
-            "Use fewer workers (process_count_per_node), or look at the limits for processes and open files (ulimit -a)"
-        }
-        EndedBy::Cancelled => "Go on where it was with sandmill resume",
-    };
-    vec![text.to_owned()]
 }

@@ -1,11 +1,11 @@
-//! What the progress bar and the overview count.
+//! What the progress bar, the overview and the metrics count.
 
 use super::words::{count, counted, rate, seconds};
 use crate::event::EventKind;
-use crate::model::ItemCounts;
-use std::collections::VecDeque;
+use crate::model::{AttemptReport, ItemCounts, MiniBatchId};
+use std::collections::{HashMap, VecDeque};
 
-/// How a job stands.
+/// How a job stands. Counts from where an earlier run left the job, if there was one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     /// Mini-batches known.
@@ -16,28 +16,104 @@ pub(super) struct Counters {
     pub(super) done: u64,
     /// Mini-batches that failed for good.
     pub(super) failed: u64,
+    /// Mini-batches that succeeded in this run with fewer rows than items (W4).
+    pub(super) short: u64,
     /// Items of the mini-batches that ended.
     pub(super) items: ItemCounts,
+    /// Rows committed.
+    pub(super) rows: u64,
+    /// Failed attempts of this run that were or will be followed by another.
+    pub(super) retries: u64,
     /// Workers that are alive.
     pub(super) workers: u64,
+    /// Mini-batches that ended in earlier runs, and their items.
+    restored: (u64, u64),
+    /// Failed mini-batches that wait for their next try, and their items. They count as failed in
+    /// what is shown until they pass (C10).
+    waiting: HashMap<MiniBatchId, u64>,
+    waiting_items: u64,
 }
 
 impl Counters {
     pub(super) fn update(&mut self, kind: &EventKind) {
         match kind {
+            EventKind::JobStarted { resumed: Some(resumed), .. } => {
+                self.done = resumed.succeeded + resumed.failed;
+                self.failed = resumed.failed;
+                self.items = resumed.items;
+                self.rows = resumed.rows;
+                self.restored = (self.done, self.items.total);
+            }
             EventKind::Planned { mini_batches, finished, .. } => {
                 self.planned = *mini_batches;
                 self.planning_finished = *finished;
             }
-            EventKind::AttemptFinished { report, will_retry, .. } if !will_retry => {
-                self.done += 1;
-                self.failed += u64::from(report.outcome.is_err());
-                self.items += report.items;
+            EventKind::AttemptFinished { report, will_retry, .. } => {
+                self.attempt(report, *will_retry);
             }
             EventKind::WorkerStarted { .. } => self.workers += 1,
             EventKind::WorkerExited { .. } => self.workers = self.workers.saturating_sub(1),
+            EventKind::JobFinished { result } => {
+                // The engine knows best: attempts that the end cut off are left undone.
+                self.waiting = HashMap::new();
+                self.waiting_items = 0;
+                self.planned = result.mini_batches;
+                self.done = result.succeeded_mini_batches + result.failed_mini_batches;
+                self.failed = result.failed_mini_batches;
+                self.short = result.short_mini_batches.max(self.short);
+                self.items = result.items;
+                self.rows = result.rows;
+            }
             _ => {}
         }
+    }
+
+    fn attempt(&mut self, report: &AttemptReport, will_retry: bool) {
+        if !self.waiting.is_empty() {
+            self.waiting_items -= self.waiting.remove(&report.id).unwrap_or_default();
+        }
+        if will_retry {
+            self.retries += 1;
+            self.waiting.insert(report.id, report.items.failed);
+            self.waiting_items += report.items.failed;
+            return;
+        }
+        self.done += 1;
+        self.items += report.items;
+        match &report.outcome {
+            Ok(segment) => {
+                self.rows += segment.rows;
+                self.short += u64::from(segment.rows < report.items.total);
+            }
+            Err(_) => self.failed += 1,
+        }
+    }
+
+    /// Mini-batches that succeeded.
+    pub(super) fn succeeded(&self) -> u64 {
+        self.done - self.failed.min(self.done)
+    }
+
+    /// Mini-batches that wait for their next try.
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
+    /// Mini-batches that failed, those included that will be tried again.
+    pub(super) fn failed_now(&self) -> u64 {
+        self.failed + self.waiting()
+    }
+
+    /// Items that failed, those included whose mini-batch will be tried again.
+    pub(super) fn failed_items_now(&self) -> u64 {
+        self.items.failed + self.waiting_items
+    }
+
+    /// Seconds until all is done, if that can be told.
+    pub(super) fn seconds_left(&self, speed: &Speed) -> Option<f64> {
+        let left = self.planned.saturating_sub(self.done);
+        let known = self.planning_finished && (left == 0 || speed.mini_batches > 0.0);
+        known.then(|| if left == 0 { 0.0 } else { left as f64 / speed.mini_batches })
     }
 
     /// `120/180 mini-batches, 1,200 items, 0 failed, 600/s, 0.1 s left`.
@@ -48,16 +124,17 @@ impl Counters {
             "{}/{known}{more} mini-batches, {}, {} failed",
             count(self.done),
             counted(self.items.total, "item"),
-            count(self.items.failed),
+            count(self.failed_items_now()),
         );
-        if self.done > 0 {
+        if self.done > self.restored.0 {
             line.push_str(&format!(", {}/s", rate(speed.items)));
         }
-        let left = self.planned.saturating_sub(self.done);
         if !self.planning_finished {
             line.push_str(", planning...");
-        } else if left > 0 && speed.mini_batches > 0.0 {
-            line.push_str(&format!(", {} left", seconds(left as f64 / speed.mini_batches)));
+        } else if let Some(left) = self.seconds_left(speed)
+            && left > 0.0
+        {
+            line.push_str(&format!(", {} left", seconds(left)));
         }
         line
     }
@@ -79,7 +156,9 @@ impl Speed {
 
     /// Takes a look at the counters, `now` seconds after the start.
     pub(super) fn sample(&mut self, now: f64, counters: &Counters) {
-        let (items, done) = (counters.items.total, counters.done);
+        // What an earlier run did says nothing about this one.
+        let done = counters.done.saturating_sub(counters.restored.0);
+        let items = counters.items.total.saturating_sub(counters.restored.1);
         let mut since = self.samples.front().copied().unwrap_or_default();
         if done == since.2 {
             // Nothing in the window: the average of the whole job says more than a zero.
@@ -114,18 +193,64 @@ mod tests {
             lines.push(counters.line(&speed));
         }
         lines.dedup();
-        insta::assert_snapshot!(lines.join("\n"), @r"
+        insta::assert_snapshot!(lines.join("\n"), @"
         0/0+ mini-batches, 0 items, 0 failed, planning...
         0/3+ mini-batches, 0 items, 0 failed, planning...
-        1/3+ mini-batches, 10 items, 0 failed, 3.3/s, planning...
-        2/3+ mini-batches, 20 items, 1 failed, 5.7/s, planning...
-        2/180 mini-batches, 20 items, 1 failed, 5.0/s, 5 min 56 s left
+        1/3+ mini-batches, 10 items, 0 failed, 2.9/s, planning...
+        2/3+ mini-batches, 20 items, 1 failed, 5.0/s, planning...
         2/180 mini-batches, 20 items, 1 failed, 4.4/s, 6 min 41 s left
         2/180 mini-batches, 20 items, 1 failed, 4.0/s, 7 min 25 s left
-        2/180 mini-batches, 20 items, 1 failed, 3.6/s, 8 min 10 s left
-        3/180 mini-batches, 30 items, 11 failed, 5.0/s, 5 min 54 s left
-        3/180 mini-batches, 30 items, 11 failed, 4.6/s, 6 min 24 s left
-        3/180 mini-batches, 30 items, 11 failed, 4.3/s, 6 min 53 s left
+        2/180 mini-batches, 20 items, 11 failed, 3.6/s, 8 min 10 s left
+        2/180 mini-batches, 20 items, 11 failed, 3.3/s, 8 min 54 s left
+        2/180 mini-batches, 20 items, 11 failed, 3.1/s, 9 min 39 s left
+        2/180 mini-batches, 20 items, 11 failed, 2.9/s, 10 min 23 s left
+        2/180 mini-batches, 20 items, 11 failed, 2.7/s, 11 min 08 s left
+        3/180 mini-batches, 30 items, 11 failed, 3.8/s, 7 min 52 s left
+        3/180 mini-batches, 30 items, 11 failed, 3.5/s, 8 min 21 s left
+        3/180 mini-batches, 30 items, 10 failed, 3.3/s, 8 min 51 s left
         ");
+    }
+
+    /// C10: what will be tried again counts as failed only in between.
+    #[test]
+    fn a_failure_in_between_counts_until_the_mini_batch_passes() {
+        let mut counters = Counters::default();
+        let shown = |counters: &Counters| {
+            (counters.failed_now(), counters.failed_items_now(), counters.succeeded())
+        };
+        counters.update(&samples::failed(5, 1, samples::trap(), true));
+        assert_eq!(shown(&counters), (1, 10, 0));
+        counters.update(&samples::failed(5, 2, samples::trap(), true));
+        assert_eq!((shown(&counters), counters.waiting()), ((1, 10, 0), 1));
+        counters.update(&samples::succeeded(5, 3, Vec::new()));
+        assert_eq!((shown(&counters), counters.waiting()), ((0, 0, 1), 0));
+        assert_eq!((counters.retries, counters.done, counters.rows), (2, 1, 10));
+        counters.update(&samples::failed(6, 3, samples::trap(), false));
+        assert_eq!(shown(&counters), (1, 10, 1));
+    }
+
+    /// W4: succeeded, with fewer rows than items.
+    #[test]
+    fn short_mini_batches_are_counted() {
+        let mut counters = Counters::default();
+        counters.update(&samples::succeeded(0, 1, vec![samples::broken_item()]));
+        counters.update(&samples::succeeded(1, 1, Vec::new()));
+        assert_eq!((counters.short, counters.succeeded()), (1, 2));
+    }
+
+    /// W15: a job that is taken up counts from where it was; its speed is that of this run.
+    #[test]
+    fn a_job_taken_up_goes_on_counting() {
+        let (mut counters, mut speed) = (Counters::default(), Speed::default());
+        counters.update(&samples::taken_up());
+        speed.sample(1.0, &counters);
+        assert_eq!(counters.line(&speed), "50/50+ mini-batches, 500 items, 10 failed, planning...");
+        counters.update(&EventKind::Planned { mini_batches: 60, items: 600, finished: true });
+        counters.update(&samples::succeeded(50, 1, Vec::new()));
+        speed.sample(2.0, &counters);
+        assert_eq!(
+            counters.line(&speed),
+            "51/60 mini-batches, 510 items, 10 failed, 10/s, 9.0 s left"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! `logs/user/error.txt`, the digest of all failures, and `logs/user/error/<node>/<worker>.txt`,
-//! each failure in full.
+//! `logs/user/error.txt`, the digest of all failures; `logs/job_error.txt`, the most frequent of them;
+//! and `logs/user/error/<node>/<worker>.txt`, each failure in full.
 
 use super::log_file;
 use super::reporters::Reporter;
@@ -8,13 +8,18 @@ use crate::event::{Event, EventKind};
 use crate::model::{Failure, JobDir};
 use jiff::Timestamp;
 use std::collections::HashMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
 /// The most that one worker's file holds.
 const MOST_BYTES: u64 = 8 << 20;
 /// The most kinds of failures that the digest tells apart.
 const MOST_KINDS: usize = 100;
+/// How many of them `job_error.txt` tells.
+const MOST_TOLD: usize = 10;
+/// What is kept of the digest of earlier runs.
+const MOST_EARLIER: u64 = 64 << 10;
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
 /// One line of the digest.
@@ -32,6 +37,8 @@ pub(super) struct Errors {
     known: HashMap<String, usize>,
     /// Failures for which the digest had no more room.
     others: u64,
+    /// The digests of the runs before this one took the job up.
+    earlier: [String; 2],
     dirty: bool,
     written: Instant,
 }
@@ -43,6 +50,7 @@ impl Errors {
             entries: Vec::new(),
             known: HashMap::new(),
             others: 0,
+            earlier: Default::default(),
             dirty: false,
             written: Instant::now(),
         }
@@ -79,26 +87,70 @@ impl Errors {
     fn digest(&self) -> String {
         let mut text = String::new();
         for entry in &self.entries {
-            text.push_str(&format!("{}: {}\n", counted(entry.count, "time"), entry.text));
-            text.push_str(&format!("  first in {}\n", entry.first));
+            entry.tell(&mut text);
         }
         if self.others > 0 {
             text.push_str(&format!("{}: other failures\n", counted(self.others, "time")));
         }
         text.push_str("Each failure in full: logs/user/error/<node>/<worker>.txt\n");
-        text
+        text + &self.earlier[0]
+    }
+
+    /// The most frequent failures first.
+    fn summary(&self) -> String {
+        let mut entries: Vec<&Entry> = self.entries.iter().collect();
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.count));
+        let all = self.others + entries.iter().map(|entry| entry.count).sum::<u64>();
+        let mut text = format!("{} so far, the most frequent first:\n", counted(all, "failure"));
+        for entry in entries.iter().take(MOST_TOLD) {
+            entry.tell(&mut text);
+        }
+        if entries.len() > MOST_TOLD || self.others > 0 {
+            text.push_str("There are more kinds in logs/user/error.txt\n");
+        }
+        text.push_str("Items that failed for good are in logs/failed_items.csv\n");
+        text + &self.earlier[1]
     }
 
     fn write(&mut self) -> io::Result<()> {
         self.dirty = false;
         self.written = Instant::now();
+        log_file::replace(&self.dir.job_errors(), &self.summary())?;
         log_file::replace(&self.dir.user_errors(), &self.digest())
+    }
+
+    /// Both files are written as a whole, so what earlier runs said is kept below.
+    fn keep_earlier(&mut self) {
+        for (text, path) in
+            self.earlier.iter_mut().zip([self.dir.user_errors(), self.dir.job_errors()])
+        {
+            // No file, no failures.
+            let Ok(file) = File::open(path) else { continue };
+            let mut bytes = Vec::new();
+            if file.take(MOST_EARLIER).read_to_end(&mut bytes).is_ok() && !bytes.is_empty() {
+                *text = format!("\nEarlier runs:\n{}", String::from_utf8_lossy(&bytes));
+                if !text.ends_with('\n') {
+                    text.push('\n');
+                }
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn tell(&self, text: &mut String) {
+        text.push_str(&format!("{}: {}\n", counted(self.count, "time"), self.text));
+        text.push_str(&format!("  first in {}\n", self.first));
     }
 }
 
 impl Reporter for Errors {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         match &event.kind {
+            EventKind::JobStarted { resumed: Some(_), .. } => {
+                self.keep_earlier();
+                Ok(())
+            }
             EventKind::InitFailed { worker, failure } => {
                 self.add(worker, event.at, "init", failure)
             }
@@ -124,6 +176,38 @@ mod tests {
     use super::*;
     use crate::model::{FailureKind, WorkerId};
     use crate::report::samples;
+
+    /// 1.9: job_error.txt; and a job that is taken up keeps what was said.
+    #[test]
+    fn a_few_lines_for_the_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let events = samples::job();
+        for events in [&events, &samples::job_again(), &samples::job_again()] {
+            let mut errors = Errors::new(&dir);
+            for event in events {
+                errors.on_event(event).unwrap();
+            }
+        }
+        let text = std::fs::read_to_string(dir.job_errors()).unwrap();
+        insta::assert_snapshot!(text, @r#"
+        2 failures so far, the most frequent first:
+        2 times: trap: panicked at src/lib.rs:12:9: no digit, "5" expected
+          first in mini-batch 2, attempt 1 (/inputs/images/img_0020.png and 9 more), process001
+        Items that failed for good are in logs/failed_items.csv
+        "#);
+        let mut again = samples::job();
+        again[0].kind = samples::taken_up();
+        let mut errors = Errors::new(&dir);
+        for event in again {
+            errors.on_event(&event).unwrap();
+        }
+        for path in [dir.job_errors(), dir.user_errors()] {
+            let text = std::fs::read_to_string(path).unwrap();
+            assert_eq!(text.matches("2 times: trap").count(), 2, "{text}");
+            assert_eq!(text.matches("\nEarlier runs:\n").count(), 1, "{text}");
+        }
+    }
 
     #[test]
     fn a_digest_and_the_whole_story() {

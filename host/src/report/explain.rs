@@ -1,6 +1,6 @@
 //! What went wrong in a job, or made it slow, and what to do: the text of `sandmill explain`.
 
-use super::advice::{of_end, of_failure, of_init};
+use super::advice::{advice, of_failure, of_init};
 use super::history::{Attempt, Group, History};
 use super::result::Places;
 use super::words::{count, counted, first_line, printable, seconds, worker_id};
@@ -22,7 +22,7 @@ pub fn explain_text(history: &History, places: &Places) -> String {
     slowest(&mut text, history);
     let read: Vec<String> = to_read(history, places);
     text.section("What to read", &read);
-    text.section("What to change", &to_change(history));
+    text.section("What to change", &to_change(history, places));
     text.0
 }
 
@@ -208,11 +208,11 @@ fn to_read(history: &History, places: &Places) -> Vec<String> {
         .collect()
 }
 
-fn to_change(history: &History) -> Vec<String> {
-    let mut advice: Vec<String> = Vec::new();
+fn to_change(history: &History, places: &Places) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
     let mut add = |line: String| {
-        if !advice.contains(&line) {
-            advice.push(line);
+        if !lines.contains(&line) {
+            lines.push(line);
         }
     };
     if let Some((_, failure)) = &history.first_init_failure {
@@ -223,7 +223,7 @@ fn to_change(history: &History) -> Vec<String> {
         of_failure(group.failure.kind, &group.first, killed).into_iter().for_each(&mut add);
     }
     if let Some(end) = history.result.as_ref().and_then(|result: &JobResult| result.ended_by) {
-        of_end(end).into_iter().for_each(&mut add);
+        add(advice(end, &places.show(places.job_dir.root())));
     }
     if let (Some(median), Some(slow)) = (history.median_run(), history.slowest.first())
         && history.attempts >= 10
@@ -241,7 +241,7 @@ fn to_change(history: &History) -> Vec<String> {
     if history.exit_count > 2 && !killed {
         add("Workers end unbidden again and again: read what their processes said".to_owned());
     }
-    advice
+    lines
 }
 
 /// Text that grows by lines and sections.

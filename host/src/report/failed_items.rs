@@ -1,13 +1,14 @@
-//! `logs/failed_items.csv`: every item that failed for good, as far as it is known which.
+//! `logs/failed_items.csv`: every item that failed for good, as far as it is known which, so that
+//! nothing is dropped in silence.
 
 use super::log_file::LogFile;
 use super::reporters::Reporter;
-use super::words::{counted, csv_field, csv_number};
+use super::words::{counted, csv_field, csv_number, path_of};
 use crate::event::{Event, EventKind};
-use crate::model::{AttemptReport, JobDir};
+use crate::model::{AttemptReport, FailedItem, JobDir};
 use std::io;
 
-const HEADER: &str = "item,line,attempt,mini_batch,reason";
+const HEADER: &str = "mini_batch,item,file,line,row,attempt,worker,reason";
 
 /// Writes the list. The file is there only if something failed.
 pub(super) struct FailedItems {
@@ -20,47 +21,61 @@ impl FailedItems {
         Self { file: LogFile::new(dir.failed_items(), HEADER), line: String::new() }
     }
 
+    /// One line. `item` is what failed; the place is its file, and its line or row in there.
     fn row(
         &mut self,
         report: &AttemptReport,
+        worker: &str,
         item: &str,
-        line_number: Option<u64>,
+        (file, line_number, row): (&str, Option<u64>, Option<u64>),
         reason: &str,
     ) -> io::Result<()> {
         let line = &mut self.line;
         line.clear();
-        csv_field(line, item);
-        line.push(',');
-        if let Some(number) = line_number {
-            csv_number(line, number);
+        csv_number(line, report.id);
+        for text in [item, file] {
+            line.push(',');
+            csv_field(line, text);
+        }
+        for number in [line_number, row] {
+            line.push(',');
+            if let Some(number) = number {
+                csv_number(line, number);
+            }
         }
         line.push(',');
         csv_number(line, report.attempt);
-        line.push(',');
-        csv_number(line, report.id);
-        line.push(',');
-        csv_field(line, reason);
+        for text in [worker, reason] {
+            line.push(',');
+            csv_field(line, text);
+        }
         line.push('\n');
         self.file.write(line.as_bytes())
     }
 
-    fn attempt(&mut self, report: &AttemptReport, location: &str) -> io::Result<()> {
-        for item in &report.failed_items {
-            self.row(report, &item.item, item.line, &item.reason)?;
+    fn attempt(&mut self, report: &AttemptReport, worker: &str, location: &str) -> io::Result<()> {
+        for FailedItem { item, line, row, reason } in &report.failed_items {
+            let name = match (line, row) {
+                (Some(line), _) => &format!("{item}, line {line}"),
+                (None, Some(row)) => &format!("{item}, row {row} of the mini-batch"),
+                (None, None) => item,
+            };
+            self.row(report, worker, name, (item, *line, *row), reason)?;
         }
         let unnamed = report.items.failed.saturating_sub(report.failed_items.len() as u64);
         let items = counted(unnamed, "item");
+        let place = (path_of(location), None, None);
         match &report.outcome {
             Err(failure) => {
                 let reason = format!("the whole mini-batch ({items}): {}", failure.message);
-                self.row(report, location, None, &reason)
+                self.row(report, worker, location, place, &reason)
             }
             Ok(_) if unnamed > 0 => {
                 let reason = format!(
                     "run returned fewer rows than items, so that {items} of this mini-batch failed; \
                      which, is not known"
                 );
-                self.row(report, location, None, &reason)
+                self.row(report, worker, location, place, &reason)
             }
             Ok(_) => Ok(()),
         }
@@ -70,10 +85,10 @@ impl FailedItems {
 impl Reporter for FailedItems {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         match &event.kind {
-            EventKind::AttemptFinished { report, location, will_retry: false, .. }
+            EventKind::AttemptFinished { worker, report, location, will_retry: false, .. }
                 if report.items.failed > 0 || report.outcome.is_err() =>
             {
-                self.attempt(report, location)
+                self.attempt(report, worker, location)
             }
             EventKind::JobFinished { .. } => self.file.flush(),
             _ => Ok(()),
@@ -106,10 +121,36 @@ mod tests {
         }
         let text = std::fs::read_to_string(dir.failed_items()).unwrap();
         insta::assert_snapshot!(text, @r#"
-        item,line,attempt,mini_batch,reason
-        /inputs/images/img_0007.png,,1,1,not a PNG file
-        /inputs/images/img_0070.png and 9 more,,1,7,"run returned fewer rows than items, so that 2 items of this mini-batch failed; which, is not known"
-        /inputs/images/img_0020.png and 9 more,,2,2,"the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected"
+        mini_batch,item,file,line,row,attempt,worker,reason
+        1,/inputs/images/img_0007.png,/inputs/images/img_0007.png,,,1,process001,not a PNG file
+        7,/inputs/images/img_0070.png and 9 more,/inputs/images/img_0070.png,,,1,process001,"run returned fewer rows than items, so that 2 items of this mini-batch failed; which, is not known"
+        2,/inputs/images/img_0020.png and 9 more,/inputs/images/img_0020.png,,,2,process001,"the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected"
+        "#);
+    }
+
+    /// Rows that the reader rejected have a line; rows of a table that `run` failed have a row.
+    #[test]
+    fn places_in_tables_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let mut list = FailedItems::new(&dir);
+        let item = |line, row, reason: &str| FailedItem {
+            item: "/inputs/iris/a.csv".to_owned(),
+            line,
+            row,
+            reason: reason.to_owned(),
+        };
+        let items = vec![
+            item(Some(7), None, "5 fields, 4 expected"),
+            item(None, Some(3), "no such species"),
+        ];
+        list.on_event(&samples::event(0, samples::succeeded(4, 2, items))).unwrap();
+        list.file.flush().unwrap();
+        let text = std::fs::read_to_string(dir.failed_items()).unwrap();
+        insta::assert_snapshot!(text, @r#"
+        mini_batch,item,file,line,row,attempt,worker,reason
+        4,"/inputs/iris/a.csv, line 7",/inputs/iris/a.csv,7,,2,process001,"5 fields, 4 expected"
+        4,"/inputs/iris/a.csv, row 3 of the mini-batch",/inputs/iris/a.csv,,3,2,process001,no such species
         "#);
     }
 

@@ -1,17 +1,25 @@
-//! A log file: made when the first byte goes into it, buffered, flushed about once a second.
+//! A log file: made when the first byte goes into it, buffered, flushed about once a second. A file
+//! that is there is continued: what stands in it stays.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// The most that a rotated file holds.
+const ROTATED_BYTES: u64 = 16 << 20;
+/// How many full files are kept beside the one that is written.
+const KEPT: u32 = 2;
 
 /// A file of the log tree. Errors name the file.
 pub(super) struct LogFile {
     path: PathBuf,
     /// The first line of a new file; empty for none.
     header: &'static str,
+    /// Bytes at which the file is put aside and a new one begun.
+    most: u64,
+    length: u64,
     writer: Option<BufWriter<File>>,
     /// Whether something waits in the buffer.
     dirty: bool,
@@ -19,15 +27,31 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
+    /// A file that grows without end.
     pub(super) fn new(path: PathBuf, header: &'static str) -> Self {
-        Self { path, header, writer: None, dirty: false, flushed: Instant::now() }
+        let flushed = Instant::now();
+        Self { path, header, most: u64::MAX, length: 0, writer: None, dirty: false, flushed }
     }
 
-    /// Appends bytes.
+    /// A file that is put aside when it is full: `a.txt` becomes `a.1.txt`, that becomes `a.2.txt`,
+    /// and what was there is removed. The cut is marked in both files.
+    pub(super) fn rotated(path: PathBuf) -> Self {
+        Self { most: ROTATED_BYTES, ..Self::new(path, "") }
+    }
+
+    /// Appends bytes: whole lines.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let result = self.open().and_then(|writer| writer.write_all(bytes));
-        self.dirty = true;
+        let result = self.open().map(|_| ()).and_then(|()| self.put(bytes));
         result.map_err(|error| at(&self.path, &error))
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.length + bytes.len() as u64 > self.most {
+            self.rotate()?;
+        }
+        self.dirty = true;
+        self.length += bytes.len() as u64;
+        self.open()?.write_all(bytes)
     }
 
     /// Flushes if it has been a while.
@@ -48,18 +72,66 @@ impl LogFile {
     /// The writer; makes the file, its folders and its header at the first use.
     pub(super) fn open(&mut self) -> io::Result<&mut BufWriter<File>> {
         if self.writer.is_none() {
-            make_parent(&self.path)?;
-            let file = OpenOptions::new().create(true).append(true).open(&self.path)?;
-            let is_new = file.metadata()?.len() == 0;
-            let mut writer = BufWriter::with_capacity(64 << 10, file);
-            if is_new && !self.header.is_empty() {
+            let file = continued(&self.path)?;
+            self.length = file.metadata()?.len();
+            let capacity = if self.most == u64::MAX { 64 << 10 } else { 8 << 10 };
+            let mut writer = BufWriter::with_capacity(capacity, file);
+            if self.length == 0 && !self.header.is_empty() {
                 writeln!(writer, "{}", self.header)?;
+                self.length = self.header.len() as u64 + 1;
                 self.dirty = true;
             }
             self.writer = Some(writer);
         }
         self.writer.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        let full = aside(&self.path, 1);
+        let mark = format!("This file is full; it goes on in {}.\n", name(&self.path));
+        self.open()?.write_all(mark.as_bytes())?;
+        self.flush()?;
+        self.writer = None;
+        for number in (1..KEPT).rev() {
+            if aside(&self.path, number).exists() {
+                fs::rename(aside(&self.path, number), aside(&self.path, number + 1))?;
+            }
+        }
+        fs::rename(&self.path, &full)?;
+        let mark = format!(
+            "This goes on from a file that was full. Full files are kept as {} and, older, {}; what \
+             is older still has been removed.\n",
+            name(&full),
+            name(&aside(&self.path, KEPT)),
+        );
+        self.length = mark.len() as u64;
+        self.open()?.write_all(mark.as_bytes())
+    }
+}
+
+/// `a.txt` as `a.1.txt`.
+fn aside(path: &Path, number: u32) -> PathBuf {
+    path.with_extension(format!("{number}.txt"))
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Opens a file to append to it. A line that a crash has cut short is ended first, so that what
+/// follows stands on lines of its own.
+fn continued(path: &Path) -> io::Result<File> {
+    make_parent(path)?;
+    let mut file = OpenOptions::new().create(true).append(true).read(true).open(path)?;
+    if file.metadata()?.len() > 0 {
+        let mut last = [0];
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+        if last != *b"\n" {
+            file.write_all(b"\n")?;
+        }
+    }
+    Ok(file)
 }
 
 /// Replaces a small file as a whole; whoever reads it sees the old text or the new one.
@@ -74,8 +146,7 @@ pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
 /// Appends to a file that is too seldom written to be kept open, unless it has `most` bytes.
 pub(super) fn append(path: &Path, text: &str, most: u64) -> io::Result<()> {
     let write = || {
-        make_parent(path)?;
-        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        let mut file = continued(path)?;
         let length = file.metadata()?.len();
         if length >= most {
             return Ok(());
@@ -89,11 +160,54 @@ pub(super) fn append(path: &Path, text: &str, most: u64) -> io::Result<()> {
     write().map_err(|error| at(path, &error))
 }
 
-fn make_parent(path: &Path) -> io::Result<()> {
+/// A file whose last rows are renewed in place: rows that are settled stay, those behind them are
+/// written anew each time.
+pub(super) struct TableFile {
+    path: PathBuf,
+    header: &'static str,
+    /// None before the first write: then all that stands in the file is settled.
+    file: Option<File>,
+    settled: u64,
+}
+
+impl TableFile {
+    pub(super) fn new(path: PathBuf, header: &'static str) -> Self {
+        Self { path, header, file: None, settled: 0 }
+    }
+
+    /// Puts `settled` behind the rows that stay, and `open` behind them.
+    pub(super) fn write(&mut self, settled: &str, open: &str) -> io::Result<()> {
+        self.put(settled, open).map_err(|error| at(&self.path, &error))
+    }
+
+    fn put(&mut self, settled: &str, open: &str) -> io::Result<()> {
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => self.begin()?,
+        };
+        // One write, so that a reader sees either table, but for the moment before it.
+        file.set_len(self.settled)?;
+        file.write_all(format!("{settled}{open}").as_bytes())?;
+        self.settled += settled.len() as u64;
+        self.file = Some(file);
+        Ok(())
+    }
+
+    fn begin(&mut self) -> io::Result<File> {
+        let mut file = continued(&self.path)?;
+        if file.metadata()?.len() == 0 {
+            writeln!(file, "{}", self.header)?;
+        }
+        self.settled = file.metadata()?.len();
+        Ok(file)
+    }
+}
+
+pub(super) fn make_parent(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
-fn at(path: &Path, error: &io::Error) -> io::Error {
+pub(super) fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
@@ -114,6 +228,96 @@ mod tests {
         again.write(b"3,4\n").unwrap();
         again.flush().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "x,y\n1,2\n3,4\n");
+    }
+
+    /// Taking a job up: a half line, left by a crash, does not swallow what follows.
+    #[test]
+    fn a_half_line_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("b.csv");
+        fs::write(&path, "x,y\n1,2\n3").unwrap();
+        let mut log = LogFile::new(path.clone(), "x,y");
+        log.write(b"4,5\n").unwrap();
+        log.flush().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "x,y\n1,2\n3\n4,5\n");
+    }
+
+    #[test]
+    fn a_full_file_is_put_aside_and_the_cut_is_marked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("process000.txt");
+        let mut log = LogFile { most: 100, ..LogFile::rotated(path.clone()) };
+        for number in 0..40 {
+            log.write(format!("line {number:04}\n").as_bytes()).unwrap();
+        }
+        log.flush().unwrap();
+        let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        names.sort_by_key(|entry| entry.as_ref().unwrap().file_name());
+        let text: String = names
+            .into_iter()
+            .map(|entry| {
+                let path = entry.unwrap().path();
+                format!("== {}\n{}", name(&path), fs::read_to_string(&path).unwrap())
+            })
+            .collect();
+        insta::assert_snapshot!(text, @"
+        == process000.1.txt
+        This goes on from a file that was full. Full files are kept as process000.1.txt and, older, process000.2.txt; what is older still has been removed.
+        line 0020
+        line 0021
+        line 0022
+        line 0023
+        line 0024
+        line 0025
+        line 0026
+        line 0027
+        line 0028
+        line 0029
+        This file is full; it goes on in process000.txt.
+        == process000.2.txt
+        This goes on from a file that was full. Full files are kept as process000.1.txt and, older, process000.2.txt; what is older still has been removed.
+        line 0010
+        line 0011
+        line 0012
+        line 0013
+        line 0014
+        line 0015
+        line 0016
+        line 0017
+        line 0018
+        line 0019
+        This file is full; it goes on in process000.txt.
+        == process000.txt
+        This goes on from a file that was full. Full files are kept as process000.1.txt and, older, process000.2.txt; what is older still has been removed.
+        line 0030
+        line 0031
+        line 0032
+        line 0033
+        line 0034
+        line 0035
+        line 0036
+        line 0037
+        line 0038
+        line 0039
+        ");
+    }
+
+    /// What is settled is never written again, also not by the next run.
+    #[test]
+    fn a_table_keeps_its_settled_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/t.csv");
+        let mut table = TableFile::new(path.clone(), "x");
+        let read = || fs::read_to_string(&path).unwrap();
+        table.write("", "1\n2\n").unwrap();
+        assert_eq!(read(), "x\n1\n2\n");
+        table.write("1!\n", "2\n3\n").unwrap();
+        table.write("", "2 again\n").unwrap();
+        assert_eq!(read(), "x\n1!\n2 again\n");
+        let mut next = TableFile::new(path.clone(), "x");
+        next.write("", "4\n").unwrap();
+        next.write("4!\n", "").unwrap();
+        assert_eq!(read(), "x\n1!\n2 again\n4!\n");
     }
 
     #[test]

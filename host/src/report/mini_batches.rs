@@ -3,9 +3,9 @@
 
 use super::log_file::LogFile;
 use super::reporters::Reporter;
-use super::words::{csv_field, csv_number};
+use super::words::{csv_field, csv_number, path_of};
 use crate::event::{Event, EventKind};
-use crate::model::{AttemptReport, JobDir, NODE_ID};
+use crate::model::{AttemptReport, JobDir, MiniBatchId, NODE_ID};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::fmt::Write;
@@ -15,15 +15,26 @@ const HEADER: &str = "Mini-batch Id,Picked Count,Process,Node Id,Process Start T
     Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,\
     Error Message,Mini-batch Detail";
 
-/// The last column.
+/// The last column. The first six are the ones that users know (M6).
 #[derive(Serialize)]
 struct Detail<'a> {
+    id: MiniBatchId,
+    dequeue_count: u32,
+    /// What it is made of, in words.
+    minibatch: &'a str,
+    /// Where it begins.
     location: &'a str,
+    /// Its items.
+    partition_size: u64,
+    task_type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     rows: Option<u64>,
     /// Fuel that `run` used, if the job measures it.
     #[serde(skip_serializing_if = "Option::is_none")]
     fuel: Option<u64>,
+    /// Whether this attempt was the last; told of failed ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    will_retry: Option<bool>,
 }
 
 /// Writes the report.
@@ -43,6 +54,7 @@ impl MiniBatches {
         report: &AttemptReport,
         location: &str,
         started: Timestamp,
+        will_retry: bool,
     ) -> io::Result<()> {
         let line = &mut self.line;
         line.clear();
@@ -72,7 +84,17 @@ impl MiniBatches {
                 None
             }
         };
-        let detail = Detail { location, rows, fuel: report.run.fuel };
+        let detail = Detail {
+            id: report.id,
+            dequeue_count: report.attempt,
+            minibatch: location,
+            location: path_of(location),
+            partition_size: report.items.total,
+            task_type: "run",
+            rows,
+            fuel: report.run.fuel,
+            will_retry: report.outcome.is_err().then_some(will_retry),
+        };
         csv_field(line, &serde_json::to_string(&detail)?);
         line.push('\n');
         self.file.write(line.as_bytes())
@@ -83,8 +105,8 @@ impl Reporter for MiniBatches {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         match &event.kind {
             EventKind::JobStarted { .. } => self.file.open().map(|_| ()),
-            EventKind::AttemptFinished { worker, report, location, started, .. } => {
-                self.row(worker, report, location, *started)
+            EventKind::AttemptFinished { worker, report, location, started, will_retry } => {
+                self.row(worker, report, location, *started, *will_retry)
             }
             EventKind::JobFinished { .. } => self.file.flush(),
             _ => Ok(()),
@@ -99,8 +121,10 @@ impl Reporter for MiniBatches {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Failure, FailureKind};
     use crate::report::samples;
 
+    /// 1.10, M6: all columns, and the known members of the detail.
     #[test]
     fn one_row_for_each_attempt() {
         let folder = tempfile::tempdir().unwrap();
@@ -112,11 +136,57 @@ mod tests {
         let text = std::fs::read_to_string(dir.mini_batch_report()).unwrap();
         insta::assert_snapshot!(text, @r#"
         Mini-batch Id,Picked Count,Process,Node Id,Process Start Time,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error Message,Mini-batch Detail
-        0,1,process001,0,2026-11-21T10:00:00.500000Z,10,10,0,0.250000,0.200000,0.125000,RUN_DONE,,,"{""location"":""/inputs/images/img_0000.png and 9 more"",""rows"":10}"
-        1,1,process001,0,2026-11-21T10:00:00.500000Z,10,9,1,0.250000,0.200000,0.125000,RUN_DONE,,,"{""location"":""/inputs/images/img_0010.png and 9 more"",""rows"":9}"
-        2,1,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""location"":""/inputs/images/img_0020.png and 9 more"",""fuel"":1000}"
-        2,2,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""location"":""/inputs/images/img_0020.png and 9 more"",""fuel"":1000}"
+        0,1,process001,0,2026-11-21T10:00:00.500000Z,10,10,0,0.250000,0.200000,0.125000,RUN_DONE,,,"{""id"":0,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0000.png and 9 more"",""location"":""/inputs/images/img_0000.png"",""partition_size"":10,""task_type"":""run"",""rows"":10}"
+        1,1,process001,0,2026-11-21T10:00:00.500000Z,10,9,1,0.250000,0.200000,0.125000,RUN_DONE,,,"{""id"":1,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0010.png and 9 more"",""location"":""/inputs/images/img_0010.png"",""partition_size"":10,""task_type"":""run"",""rows"":9}"
+        2,1,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""id"":2,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0020.png and 9 more"",""location"":""/inputs/images/img_0020.png"",""partition_size"":10,""task_type"":""run"",""fuel"":1000,""will_retry"":true}"
+        2,2,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""id"":2,""dequeue_count"":2,""minibatch"":""/inputs/images/img_0020.png and 9 more"",""location"":""/inputs/images/img_0020.png"",""partition_size"":10,""task_type"":""run"",""fuel"":1000,""will_retry"":false}"
         "#);
+    }
+
+    /// W13: the status words; a mini-batch succeeded if any row of its id is RUN_DONE.
+    #[test]
+    fn status_words_and_the_final_view() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let mut report = MiniBatches::new(&dir);
+        let kinds = [
+            samples::failed(1, 1, Failure::new(FailureKind::Timeout, "60 s"), true),
+            samples::failed(1, 2, Failure::new(FailureKind::LoadFailed, "gone"), true),
+            samples::succeeded(1, 3, Vec::new()),
+            samples::failed(2, 1, samples::trap(), false),
+        ];
+        for kind in kinds {
+            report.on_event(&samples::event(0, kind)).unwrap();
+        }
+        report.file.flush().unwrap();
+        let text = std::fs::read_to_string(dir.mini_batch_report()).unwrap();
+        let status = |row: &str| {
+            let cells: Vec<&str> = row.split(',').collect();
+            format!("{} {} {}", cells[0], cells[1], cells[11])
+        };
+        let rows: Vec<String> = text.lines().skip(1).map(status).collect();
+        assert_eq!(
+            rows,
+            ["1 1 RUN_TIMEOUT", "1 2 LOAD_EXCEPTION", "1 3 RUN_DONE", "2 1 RUN_EXCEPTION"]
+        );
+        let succeeded =
+            |id: &str| rows.iter().any(|row| row.starts_with(id) && row.ends_with(" RUN_DONE"));
+        assert!(succeeded("1 ") && !succeeded("2 "));
+    }
+
+    /// W15: a run that takes the job up adds rows; there is one header.
+    #[test]
+    fn the_next_run_adds_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        for events in [samples::job(), samples::job_again()] {
+            let mut report = MiniBatches::new(&dir);
+            for event in events {
+                report.on_event(&event).unwrap();
+            }
+        }
+        let text = std::fs::read_to_string(dir.mini_batch_report()).unwrap();
+        assert_eq!((text.lines().count(), text.matches("Mini-batch Id").count()), (1 + 4 + 2, 1));
     }
 
     #[test]

@@ -13,40 +13,61 @@ mod events;
 mod explain;
 mod failed_items;
 mod history;
+mod lines;
 mod log_file;
 mod logs;
+mod master_role;
+mod metrics;
 mod mini_batches;
+mod node;
 mod notes;
 mod overview;
+mod parent;
+mod per_worker;
 mod progress;
+mod progress_file;
 mod reporters;
 mod result;
 #[cfg(test)]
 mod samples;
 mod standing;
+mod summary;
+mod system_errors;
 mod words;
 
 pub use explain::explain_text;
 pub use history::{Doing, History};
 pub use logs::{LogFilter, print_logs};
 pub use reporters::{Reporter, Reporters};
-pub use result::{Places, result_text};
+pub use result::{ParentFolder, Places, result_text, reused_text};
 pub use standing::standing_text;
 
 use crate::model::JobDir;
 use std::io::{IsTerminal, Write};
 
-/// The reporters that write the log tree of a job directory.
+/// The reporters that write the log tree of a job directory, and the parent's copy of it.
 pub fn log_tree(places: &Places) -> Vec<Box<dyn Reporter>> {
     let dir: &JobDir = &places.job_dir;
-    vec![
+    let pid = std::process::id();
+    let mut all: Vec<Box<dyn Reporter>> = vec![
         Box::new(events::Events::new(dir)),
         Box::new(mini_batches::MiniBatches::new(dir)),
         Box::new(failed_items::FailedItems::new(dir)),
         Box::new(errors::Errors::new(dir)),
-        Box::new(overview::Overview::new(dir)),
+        Box::new(system_errors::SystemErrors::new(dir)),
+        Box::new(master_role::MasterRole::new(dir, pid)),
+        Box::new(node::NodeMain::new(dir, pid)),
+        Box::new(node::WorkerLogs::new(dir)),
+        Box::new(summary::Summaries::new(dir)),
+        Box::new(progress_file::ProgressFile::new(dir)),
+        Box::new(metrics::Metrics::new(places.clone())),
+        Box::new(overview::Overview::new(places.clone())),
         Box::new(result::ResultFile::new(places.clone())),
-    ]
+    ];
+    if let Some(ParentFolder { folder, copy_logs: true, .. }) = &places.parent {
+        all.push(Box::new(parent::ParentCopy::new(dir, folder, &places.job)));
+    }
+    all
 }
 
 /// The reporters for whoever watches standard error: a bar if it is a terminal, plain lines if

@@ -1,7 +1,7 @@
 //! Which events are worth a line at the terminal while the job runs, and what it says.
 
-use super::words::{counted, first_line, printable};
-use crate::event::EventKind;
+use super::words::{count, counted, first_line, printable};
+use crate::event::{EventKind, Resumed};
 
 /// Lines about single failures, at most; the log tree has them all.
 const MOST: u32 = 5;
@@ -16,8 +16,16 @@ impl Notes {
     /// The line for this event, if it deserves one.
     pub(super) fn line(&mut self, kind: &EventKind) -> Option<String> {
         match kind {
-            EventKind::JobStarted { job, workers, .. } => {
-                Some(format!("job {job}: {}", counted((*workers).into(), "worker")))
+            EventKind::JobStarted { job, workers, resumed, .. } => {
+                let mut line = format!("job {job}: {}", counted((*workers).into(), "worker"));
+                if let Some(Resumed { succeeded, failed, .. }) = resumed {
+                    let done = counted(succeeded + failed, "mini-batch");
+                    line.push_str(&format!("; taken up where it was: {done} done"));
+                    if *failed > 0 {
+                        line.push_str(&format!(", {} of them failed", count(*failed)));
+                    }
+                }
+                Some(line)
             }
             EventKind::Notice { message } => Some(format!("note: {}", printable(message))),
             EventKind::InitFailed { worker, failure } => {
@@ -54,6 +62,17 @@ impl Notes {
 mod tests {
     use super::*;
     use crate::report::samples;
+
+    /// W15.
+    #[test]
+    fn tells_what_was_done_before() {
+        assert_eq!(
+            Notes::default().line(&samples::taken_up()).as_deref(),
+            Some(
+                "job digits: 1 worker; taken up where it was: 50 mini-batches done, 1 of them failed"
+            )
+        );
+    }
 
     #[test]
     fn tells_the_first_failures_only() {

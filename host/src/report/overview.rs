@@ -1,53 +1,106 @@
-//! `logs/job_progress_overview.txt`, how the job stands, for whoever has no terminal; and
-//! `logs/readme.txt`, which explains the log tree.
+//! `logs/job_progress_overview.txt`, how the job stands, for whoever has no terminal; the same with a
+//! stamp, how it stood minute by minute; and `logs/readme.txt`, which explains the log tree.
 
 use super::counters::{Counters, Speed};
-use super::log_file;
+use super::log_file::{self, LogFile};
 use super::reporters::Reporter;
-use super::words::counted;
+use super::result::{Places, result_text};
+use super::words::{count, counted, hour_stamp, rate, seconds};
 use crate::event::{Event, EventKind};
-use crate::model::JobDir;
 use jiff::Timestamp;
 use std::io;
 use std::time::{Duration, Instant};
 
 const WRITE_EVERY: Duration = Duration::from_secs(5);
+const KEEP_EVERY: Duration = Duration::from_secs(60);
+/// A file of the history is continued in a new one after this.
+const NEW_FILE_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 const README: &str = include_str!("readme.txt");
 
-/// Writes both files.
+/// Writes the files.
 pub(super) struct Overview {
-    dir: JobDir,
-    job: String,
+    places: Places,
     counters: Counters,
     speed: Speed,
     started: Instant,
     written: Instant,
+    kept: Instant,
+    /// None before the start and after the end. With the time when it was begun.
+    history: Option<(Instant, LogFile)>,
 }
 
 impl Overview {
-    pub(super) fn new(dir: &JobDir) -> Self {
+    pub(super) fn new(places: Places) -> Self {
+        let now = Instant::now();
         Self {
-            dir: dir.clone(),
-            job: String::new(),
+            places,
             counters: Counters::default(),
             speed: Speed::default(),
-            started: Instant::now(),
-            written: Instant::now(),
+            started: now,
+            written: now,
+            kept: now,
+            history: None,
         }
     }
 
-    fn write(&mut self, end: &str) -> io::Result<()> {
+    fn begin(&mut self, at: Timestamp) {
+        let path = self.places.job_dir.overview_since(&hour_stamp(at));
+        self.history = Some((Instant::now(), LogFile::new(path, "")));
+    }
+
+    /// Renews the file; `keep` also adds the text to the history.
+    fn write(&mut self, at: Timestamp, end: &str, keep: bool) -> io::Result<()> {
         self.written = Instant::now();
         self.speed.sample(self.started.elapsed().as_secs_f64(), &self.counters);
-        let text = format!(
-            "job {}, as of {:.0}\n{}\n{} alive\n{end}",
-            self.job,
-            Timestamp::now(),
-            self.counters.line(&self.speed),
-            counted(self.counters.workers, "worker"),
-        );
-        log_file::replace(&self.dir.logs().join("job_progress_overview.txt"), &text)
+        let text = self.text(at, end);
+        log_file::replace(&self.places.job_dir.overview(), &text)?;
+        if !keep {
+            return Ok(());
+        }
+        self.kept = Instant::now();
+        if self.history.as_ref().is_some_and(|(begun, _)| begun.elapsed() >= NEW_FILE_EVERY) {
+            self.begin(at);
+        }
+        let Some((_, file)) = &mut self.history else { return Ok(()) };
+        file.write(text.as_bytes())?;
+        file.write(b"\n")?;
+        file.flush()
+    }
+
+    fn text(&self, at: Timestamp, end: &str) -> String {
+        let Self { places, counters, speed, .. } = self;
+        let more = if counters.planning_finished { "" } else { ", planning goes on" };
+        let waiting = match counters.waiting() {
+            0 => String::new(),
+            waiting => format!(", {} of them to be tried again", count(waiting)),
+        };
+        let left = match counters.seconds_left(speed) {
+            Some(left) if left > 0.0 => format!(", {} left", seconds(left)),
+            _ => String::new(),
+        };
+        let rows = if places.drops_rows { "counted and dropped" } else { "in the output file" };
+        format!(
+            "job {}, as of {at:.0}\n  \
+             scheduled     {}{more}\n  \
+             processed     {}\n  \
+             succeeded     {}\n  \
+             failed        {}{waiting}\n  \
+             items         {}, of which {} failed\n  \
+             rows          {} {rows}\n  \
+             speed         {} items/s{left}\n  \
+             workers       {} alive\n{end}",
+            places.job,
+            counted(counters.planned, "mini-batch"),
+            count(counters.done),
+            count(counters.succeeded()),
+            count(counters.failed_now()),
+            count(counters.items.total),
+            count(counters.failed_items_now()),
+            count(counters.rows),
+            rate(speed.items),
+            count(counters.workers),
+        )
     }
 }
 
@@ -55,55 +108,178 @@ impl Reporter for Overview {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         self.counters.update(&event.kind);
         match &event.kind {
-            EventKind::JobStarted { job, .. } => {
-                self.job.clone_from(job);
-                log_file::replace(&self.dir.logs().join("readme.txt"), README)
+            EventKind::JobStarted { .. } => {
+                self.begin(event.at);
+                log_file::replace(&self.places.job_dir.log_readme(), README)?;
+                self.write(event.at, "", true)
             }
             EventKind::JobFinished { result } => {
-                self.write(&format!("{}; see logs/job_result.txt\n", result.status))
+                let end = result_text(result, &self.places);
+                self.write(event.at, &end, true)?;
+                self.history = None;
+                Ok(())
             }
             _ => Ok(()),
         }
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
-        if self.written.elapsed() >= WRITE_EVERY { self.write("") } else { Ok(()) }
+        if self.history.is_none() || self.written.elapsed() < WRITE_EVERY {
+            return Ok(());
+        }
+        self.write(Timestamp::now(), "", self.kept.elapsed() >= KEEP_EVERY)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{JobDir, WorkerId};
     use crate::report::samples;
 
+    fn redacted(text: &str) -> String {
+        let speed = regex::Regex::new(r"speed .*").unwrap();
+        let folder = regex::Regex::new(r"explain .*").unwrap();
+        let text = speed.replace_all(text, "speed         [SPEED]");
+        folder.replace_all(&text, "explain [JOB]").into_owned()
+    }
+
+    /// 1.9: scheduled and processed counts, the final result, where to start on failure.
     #[test]
     fn tells_how_the_job_stands() {
         let folder = tempfile::tempdir().unwrap();
-        let dir = JobDir::new(folder.path());
-        let mut overview = Overview::new(&dir);
+        let places = samples::places(folder.path());
+        let dir = places.job_dir.clone();
+        let read = |path| redacted(&std::fs::read_to_string(path).unwrap());
+        let mut overview = Overview::new(places);
         for event in samples::job() {
+            if matches!(event.kind, EventKind::WorkerExited { .. }) {
+                overview.write(event.at, "", false).unwrap();
+                insta::assert_snapshot!(read(dir.overview()), @"
+                job digits, as of 2026-11-21T10:00:00Z
+                  scheduled     180 mini-batches
+                  processed     2
+                  succeeded     2
+                  failed        1, 1 of them to be tried again
+                  items         20, of which 11 failed
+                  rows          19 in the output file
+                  speed         [SPEED]
+                  workers       2 alive
+                ");
+            }
             overview.on_event(&event).unwrap();
         }
-        let text = std::fs::read_to_string(dir.logs().join("job_progress_overview.txt")).unwrap();
-        insta::with_settings!({filters => vec![
-            (r"as of \S+", "as of TIME"), (r"[\d,.]+/s", "N/s"), (r"s, \S+ \S+ left", "s, N left"),
-        ]}, {
-            insta::assert_snapshot!(text, @r"
-            job digits, as of TIME
-            3/180 mini-batches, 30 items, 11 failed, N/s, N left
-            1 worker alive
-            failed; see logs/job_result.txt
-            ");
-        });
-        assert!(dir.logs().join("readme.txt").exists());
+        insta::assert_snapshot!(read(dir.overview()), @r#"
+        job digits, as of 2026-11-21T10:00:00Z
+          scheduled     180 mini-batches
+          processed     3
+          succeeded     2
+          failed        1
+          items         30, of which 10 failed
+          rows          20 in the output file
+          speed         [SPEED]
+          workers       2 alive
+        Job digits failed after 3.2 s: 10 items failed, more than error_threshold allows (0)
+          first cause   panicked at src/lib.rs:12:9: no digit, "5" expected
+          where         mini-batch 2, process001
+          mini-batches  3 of 180, 1 failed
+          items         30, of which 10 failed (see logs/failed_items.csv)
+          read next     logs/user/error/0/process001.txt
+          next command  sandmill explain [JOB]
+        "#);
+        insta::assert_snapshot!(read(dir.overview_since("2026112110")), @r#"
+        job digits, as of 2026-11-21T10:00:00Z
+          scheduled     0 mini-batches, planning goes on
+          processed     0
+          succeeded     0
+          failed        0
+          items         0, of which 0 failed
+          rows          0 in the output file
+          speed         [SPEED]
+          workers       0 alive
+
+        job digits, as of 2026-11-21T10:00:00Z
+          scheduled     180 mini-batches
+          processed     3
+          succeeded     2
+          failed        1
+          items         30, of which 10 failed
+          rows          20 in the output file
+          speed         [SPEED]
+          workers       2 alive
+        Job digits failed after 3.2 s: 10 items failed, more than error_threshold allows (0)
+          first cause   panicked at src/lib.rs:12:9: no digit, "5" expected
+          where         mini-batch 2, process001
+          mini-batches  3 of 180, 1 failed
+          items         30, of which 10 failed (see logs/failed_items.csv)
+          read next     logs/user/error/0/process001.txt
+          next command  sandmill explain [JOB]
+        "#);
+        overview.written = Instant::now().checked_sub(WRITE_EVERY).unwrap();
+        std::fs::remove_file(dir.overview()).unwrap();
+        overview.on_tick().unwrap();
+        assert!(!dir.overview().exists(), "nothing is written after the end");
     }
 
+    /// 1.9: a new file each day and after the job was taken up; nothing is overwritten.
+    #[test]
+    fn the_history_goes_on_in_new_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = samples::places(folder.path());
+        let dir = places.job_dir.clone();
+        let mut overview = Overview::new(places.clone());
+        for event in samples::job_again() {
+            overview.on_event(&event).unwrap();
+        }
+        assert_eq!(
+            std::fs::read_to_string(dir.overview_since("2026112112"))
+                .unwrap()
+                .matches("job digits")
+                .count(),
+            2
+        );
+        overview.begin("2026-11-21T12:30:00Z".parse().unwrap());
+        overview.history.as_mut().unwrap().0 = Instant::now().checked_sub(NEW_FILE_EVERY).unwrap();
+        overview.write("2026-11-22T12:30:00Z".parse().unwrap(), "", true).unwrap();
+        assert!(dir.overview_since("2026112212").exists());
+        assert!(dir.overview_since("2026112112").exists());
+    }
+
+    /// 1.9: the readme explains the tree.
     #[test]
     fn the_readme_names_the_files_that_are_written() {
         let dir = JobDir::new("");
-        for path in [dir.result_file(), dir.failed_items(), dir.events(), dir.mini_batch_report()] {
+        let (worker, stamp) = (WorkerId(0), "<yyyymmddhhmmss>");
+        for path in [
+            dir.result_file(),
+            dir.job_errors(),
+            dir.overview(),
+            dir.overview_since("<yyyymmddhh>"),
+            dir.log_readme(),
+            dir.failed_items(),
+            dir.user_errors(),
+            dir.worker_errors(worker),
+            dir.script_stdout(worker),
+            dir.script_stderr(worker),
+            dir.script_log(worker),
+            dir.script_log_dir(),
+            dir.master_role(stamp),
+            dir.mini_batch_report(),
+            dir.process_summary(),
+            dir.node_summary(),
+            dir.progress(stamp),
+            dir.metrics(),
+            dir.node_main(),
+            dir.worker_log(worker),
+            dir.worker_stderr(worker),
+            dir.worker_system_errors(worker),
+            dir.leader_errors(),
+            dir.events(),
+        ] {
             let name = path.strip_prefix("logs").unwrap().display().to_string();
-            assert!(README.contains(&name), "{name}");
+            let name = name.replace("process000", "processNNN");
+            let named = |line: &str| line.split_whitespace().next() == Some(name.as_str());
+            assert!(README.lines().any(|line| named(line.trim_end_matches('/')) || line.trim().starts_with(&name)), "{name}");
         }
     }
 }

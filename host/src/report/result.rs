@@ -1,14 +1,16 @@
 //! The result in words: the last lines at the terminal, and `logs/job_result.txt`.
 
+use super::advice::{advice, hit_the_leader, name};
 use super::log_file;
 use super::reporters::Reporter;
-use super::words::{count, counted, first_line, printable, seconds, worker_id};
+use super::words::{count, counted, did, first_line, printable, seconds, worker_id};
 use crate::event::{Event, EventKind};
 use crate::model::{FailureKind, FirstFailure, JobDir, JobResult, JobStatus};
+use jiff::Timestamp;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Where the files lie that a result points to.
+/// Where the files lie that a result points to, and what else the reports must know of a job.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// The job's name.
@@ -21,6 +23,21 @@ pub struct Places {
     pub drops_rows: bool,
     /// Files below this folder are shown relative to it: where the user stands.
     pub shown_from: PathBuf,
+    /// The job that this one is a part of, if its folder is to get copies.
+    pub parent: Option<ParentFolder>,
+    /// Put before the names of the job's metrics (prs-semantics A7).
+    pub metrics_name_prefix: String,
+}
+
+/// The folder of the job that this one is a part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentFolder {
+    /// The folder. Absolute.
+    pub folder: PathBuf,
+    /// Whether overview, progress and logs are copied to `logs/<job>/` in it (A6).
+    pub copy_logs: bool,
+    /// Whether metrics are appended to `metrics.jsonl` in it (A8).
+    pub push_metrics: bool,
 }
 
 impl Places {
@@ -40,12 +57,7 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
     match result.status {
         JobStatus::Completed => {
             text.title(&format!("Job {job} completed in {took}."));
-            text.line("mini-batches", &mini_batches(result));
-            text.line("items", &items(result, places));
-            if result.rows > 0 {
-                let dropped = if places.drops_rows { ", dropped (summary_only)" } else { "" };
-                text.line("rows", &format!("{}{dropped}", count(result.rows)));
-            }
+            counts(&mut text, result, places);
             text.line("output", &places.show(&places.output));
         }
         JobStatus::Failed if result.never_began() => {
@@ -61,6 +73,7 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
             // If nothing was planned, the reason says all that is known.
             if result.first_failure.is_some() || result.mini_batches > 0 {
                 text.line("read next", &places.show(&next_file(result, &places.job_dir)));
+                what_next(&mut text, result, places);
             }
         }
         JobStatus::Cancelled => {
@@ -74,9 +87,68 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
             };
             let kept = format!("{what}, in {}", places.show(&places.output));
             text.line("kept", &kept);
+            what_next(&mut text, result, places);
         }
     }
     text.0
+}
+
+/// What a person can do now.
+fn what_next(text: &mut Text, result: &JobResult, places: &Places) {
+    let job = shell_word(&places.show(places.job_dir.root()));
+    if let Some(advice) = result.ended_by.map(|by| advice(by, &job)) {
+        text.line("what to do", &advice);
+    }
+    if result.status == JobStatus::Failed {
+        text.line("next command", &format!("sandmill explain {job}"));
+    }
+}
+
+/// A path as it is typed on a command line.
+fn shell_word(path: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if path.chars().all(plain) {
+        path.to_owned()
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
+    }
+}
+
+/// What `logs/job_result.txt` says beyond [`result_text`]: the causes as programs name them.
+fn typed_causes(result: &JobResult) -> String {
+    let mut text = Text::default();
+    if let Some(ended_by) = result.ended_by {
+        text.line("ended by", &name(ended_by));
+    }
+    if let Some(first) = &result.first_failure {
+        let kind = first.failure.kind;
+        text.line("kind", &format!("{kind}, {}", kind.status_word()));
+    }
+    text.0
+}
+
+/// What to tell of a job that is not run because its earlier result is still good. `ended` is when
+/// that was made. One or a few lines, with a line end.
+pub fn reused_text(result: &JobResult, ended: Timestamp, places: &Places) -> String {
+    let mut text = Text::default();
+    let job = &places.job;
+    text.title(&format!(
+        "Job {job} {}: result of {ended:.0} reused, as nothing has changed since (--no-reuse runs it \
+         again)",
+        did(result.status)
+    ));
+    counts(&mut text, result, places);
+    text.line("output", &places.show(&places.output));
+    text.0
+}
+
+fn counts(text: &mut Text, result: &JobResult, places: &Places) {
+    text.line("mini-batches", &mini_batches(result));
+    text.line("items", &items(result, places));
+    if result.rows > 0 {
+        let dropped = if places.drops_rows { ", dropped (summary_only)" } else { "" };
+        text.line("rows", &format!("{}{dropped}", count(result.rows)));
+    }
 }
 
 /// Collects a title and lines below it.
@@ -104,6 +176,14 @@ fn mini_batches(result: &JobResult) -> String {
     };
     if result.failed_mini_batches > 0 {
         text.push_str(&format!(", {} failed", count(result.failed_mini_batches)));
+    }
+    if result.short_mini_batches > 0 {
+        let short = count(result.short_mini_batches);
+        text.push_str(&format!(", {short} with fewer rows than items"));
+    }
+    if result.restored_mini_batches > 0 {
+        let restored = count(result.restored_mini_batches);
+        text.push_str(&format!(", {restored} done by an earlier run"));
     }
     text
 }
@@ -136,8 +216,12 @@ fn first_cause(text: &mut Text, first: &FirstFailure) {
     };
     text.line("first cause", &cause);
     if let Some(item) = &first.item {
-        let line = item.line.map(|line| format!(", line {line}")).unwrap_or_default();
-        text.line("item", &format!("{}{line}", item.item));
+        let place = match (item.line, item.row) {
+            (Some(line), _) => format!(", line {line}"),
+            (None, Some(row)) => format!(", row {row} of the mini-batch"),
+            (None, None) => String::new(),
+        };
+        text.line("item", &format!("{}{place}", item.item));
     }
     if !place.is_empty() {
         text.line("where", &place.join(", "));
@@ -146,6 +230,9 @@ fn first_cause(text: &mut Text, first: &FirstFailure) {
 
 /// The file that says most about the first cause.
 fn next_file(result: &JobResult, dir: &JobDir) -> PathBuf {
+    if hit_the_leader(result.ended_by) {
+        return dir.leader_errors();
+    }
     let Some(first) = &result.first_failure else { return dir.events() };
     if first.item.is_some() || first.failure.kind == FailureKind::LoadFailed {
         return dir.failed_items();
@@ -167,8 +254,23 @@ impl ResultFile {
 
 impl Reporter for ResultFile {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
-        let EventKind::JobFinished { result } = &event.kind else { return Ok(()) };
-        log_file::replace(&self.0.job_dir.result_file(), &result_text(result, &self.0))
+        let file = self.0.job_dir.result_file();
+        match &event.kind {
+            // What an earlier run came to is not how the job stands.
+            EventKind::JobStarted { job, resumed: Some(_), .. } => {
+                let before = std::fs::read_to_string(&file).unwrap_or_default();
+                let text = format!(
+                    "Job {job} runs again since {:.0}. What the run before came to:\n\n{before}",
+                    event.at
+                );
+                log_file::replace(&file, &text)
+            }
+            EventKind::JobFinished { result } => {
+                let text = result_text(result, &self.0) + &typed_causes(result);
+                log_file::replace(&file, &text)
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -192,166 +294,5 @@ impl Reporter for ResultLines {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::{Failure, ItemCounts, MiniBatchId};
-    use crate::report::samples;
-
-    fn places() -> Places {
-        Places {
-            job: "digits".to_owned(),
-            job_dir: JobDir::new("/home/ada/jobs/digits"),
-            output: PathBuf::from("/home/ada/jobs/digits/output/parallel_run_step.txt"),
-            drops_rows: false,
-            shown_from: PathBuf::from("/home/ada"),
-        }
-    }
-
-    fn text(result: &JobResult) -> String {
-        result_text(result, &places())
-    }
-
-    #[test]
-    fn completed() {
-        let mut result = samples::result(JobStatus::Completed);
-        insta::assert_snapshot!(text(&result), @r"
-        Job digits completed in 3.2 s.
-          mini-batches  180
-          items         1,797
-          rows          1,797
-          output        jobs/digits/output/parallel_run_step.txt
-        ");
-        result.items = ItemCounts::from_returned(1797, 1790);
-        result.rows = 0;
-        insta::assert_snapshot!(text(&result), @r"
-        Job digits completed in 3.2 s.
-          mini-batches  180
-          items         1,797, of which 7 failed (see jobs/digits/logs/failed_items.csv)
-          output        jobs/digits/output/parallel_run_step.txt
-        ");
-    }
-
-    #[test]
-    fn failed() {
-        insta::assert_snapshot!(text(&samples::result(JobStatus::Failed)), @r#"
-        Job digits failed after 3.2 s: 10 items failed, more than error_threshold allows (0)
-          first cause   panicked at src/lib.rs:12:9: no digit, "5" expected
-          where         mini-batch 2, process001
-          mini-batches  3 of 180, 1 failed
-          items         30, of which 10 failed (see jobs/digits/logs/failed_items.csv)
-          read next     jobs/digits/logs/user/error/0/process001.txt
-        "#);
-    }
-
-    #[test]
-    fn failed_by_an_item() {
-        let mut result = samples::result(JobStatus::Failed);
-        result.items = ItemCounts::from_returned(30, 29);
-        result.reason = "1 item failed, more than error_threshold allows (0)".to_owned();
-        if let Some(first) = &mut result.first_failure {
-            let mut item = samples::broken_item();
-            item.line = Some(12);
-            first.failure = Failure::new(FailureKind::ScriptError, item.reason.clone());
-            first.item = Some(item);
-        }
-        insta::assert_snapshot!(text(&result), @r"
-        Job digits failed after 3.2 s: 1 item failed, more than error_threshold allows (0)
-          first cause   not a PNG file
-          item          /inputs/images/img_0007.png, line 12
-          where         mini-batch 2, process001
-          mini-batches  3 of 180, 1 failed
-          items         30, of which 1 failed (see jobs/digits/logs/failed_items.csv)
-          read next     jobs/digits/logs/failed_items.csv
-        ");
-    }
-
-    #[test]
-    fn failed_before_the_first_mini_batch() {
-        let mut result = samples::result(JobStatus::Failed);
-        result.reason = "init failed in 6 workers in a row".to_owned();
-        result.items = ItemCounts::default();
-        (result.succeeded_mini_batches, result.failed_mini_batches) = (0, 0);
-        if let Some(first) = &mut result.first_failure {
-            first.mini_batch = None;
-        }
-        insta::assert_snapshot!(text(&result), @r#"
-        Job digits failed after 3.2 s: init failed in 6 workers in a row
-          first cause   panicked at src/lib.rs:12:9: no digit, "5" expected
-          where         process001
-          mini-batches  0 of 180
-          items         0
-          read next     jobs/digits/logs/user/error/0/process001.txt
-        "#);
-        result.first_failure = None;
-        insta::assert_snapshot!(text(&result), @r"
-        Job digits failed after 3.2 s: init failed in 6 workers in a row
-          mini-batches  0 of 180
-          items         0
-          read next     jobs/digits/logs/sys/events.jsonl
-        ");
-        result.mini_batches = 0;
-        result.reason = "input 'images': the folder data holds no file".to_owned();
-        insta::assert_snapshot!(text(&result), @"Job digits did not begin: input 'images': the folder data holds no file");
-    }
-
-    #[test]
-    fn rows_that_are_dropped_are_told_as_such() {
-        let result = samples::result(JobStatus::Completed);
-        let places = Places { output: "/home/ada/out".into(), drops_rows: true, ..places() };
-        insta::assert_snapshot!(result_text(&result, &places), @r"
-        Job digits completed in 3.2 s.
-          mini-batches  180
-          items         1,797
-          rows          1,797, dropped (summary_only)
-          output        out
-        ");
-    }
-
-    #[test]
-    fn cancelled() {
-        let mut result = samples::result(JobStatus::Cancelled);
-        result.reason = "interrupted with Ctrl-C".to_owned();
-        result.succeeded_mini_batches = 40;
-        result.items = ItemCounts::from_returned(400, 400);
-        result.rows = 400;
-        insta::assert_snapshot!(text(&result), @r"
-        Job digits was cancelled after 3.2 s: interrupted with Ctrl-C
-          mini-batches  40 of 180
-          items         400
-          kept          400 rows, in jobs/digits/output/parallel_run_step.txt
-        ");
-    }
-
-    #[test]
-    fn the_next_file_fits_the_cause() {
-        let dir = JobDir::new("j");
-        let next = |worker: Option<&str>, kind| {
-            let mut result = samples::result(JobStatus::Failed);
-            result.first_failure = Some(FirstFailure {
-                mini_batch: Some(MiniBatchId(1)),
-                worker: worker.map(str::to_owned),
-                item: None,
-                failure: Failure::new(kind, "x"),
-            });
-            next_file(&result, &dir).display().to_string()
-        };
-        assert_eq!(
-            next(Some("process003"), FailureKind::Trap),
-            "j/logs/user/error/0/process003.txt"
-        );
-        assert_eq!(next(Some("process003"), FailureKind::LoadFailed), "j/logs/failed_items.csv");
-        assert_eq!(next(None, FailureKind::HostFault), "j/logs/sys/events.jsonl");
-    }
-
-    #[test]
-    fn the_file_says_the_same() {
-        let folder = tempfile::tempdir().unwrap();
-        let places = Places { job_dir: JobDir::new(folder.path()), ..places() };
-        let mut file = ResultFile::new(places.clone());
-        for event in samples::job() {
-            file.on_event(&event).unwrap();
-        }
-        let written = std::fs::read_to_string(places.job_dir.result_file()).unwrap();
-        assert_eq!(written, result_text(&samples::result(JobStatus::Failed), &places));
-    }
-}
+#[path = "result_tests.rs"]
+mod tests;

@@ -1,10 +1,26 @@
 //! A recorded job for the tests of reporters.
 
-use crate::event::{Event, EventKind};
+use super::result::Places;
+use crate::event::{Event, EventKind, Resumed};
 use crate::model::{
-    AttemptReport, CallStats, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
+    AttemptReport, CallStats, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts, JobDir,
     JobResult, JobStatus, MiniBatchId, Segment,
 };
+use std::path::Path;
+
+/// A job directory, and what else reports must know.
+pub(super) fn places(root: &Path) -> Places {
+    let job_dir = JobDir::new(root);
+    Places {
+        job: "digits".to_owned(),
+        output: job_dir.default_output().join("parallel_run_step.txt"),
+        drops_rows: false,
+        shown_from: root.to_owned(),
+        parent: None,
+        metrics_name_prefix: String::new(),
+        job_dir,
+    }
+}
 
 pub(super) fn event(seq: u64, kind: EventKind) -> Event {
     let at = "2026-11-21T10:00:00Z".parse().expect("a time");
@@ -101,7 +117,27 @@ pub(super) fn result(status: JobStatus) -> JobResult {
     result
 }
 
-/// A short job: one mini-batch with a failed item, one that fails twice, and the end.
+/// The first event of a run that takes a job up.
+pub(super) fn taken_up() -> EventKind {
+    EventKind::JobStarted {
+        job: "digits".into(),
+        tenant: "default".into(),
+        workers: 1,
+        resumed: Some(Resumed {
+            succeeded: 49,
+            failed: 1,
+            items: ItemCounts { total: 500, succeeded: 490, failed: 10 },
+            rows: 490,
+        }),
+    }
+}
+
+fn picked(id: u64, attempt: u32) -> EventKind {
+    EventKind::AttemptStarted { worker: "process001".into(), id: MiniBatchId(id), attempt }
+}
+
+/// A short job: one mini-batch with a failed item, one that fails twice, a worker that is killed
+/// and replaced, and the end.
 pub(super) fn job() -> Vec<Event> {
     let kinds = vec![
         EventKind::JobStarted {
@@ -115,19 +151,55 @@ pub(super) fn job() -> Vec<Event> {
         EventKind::WorkerStarted { worker: "process001".into(), pid: 42, gpu_index: None },
         EventKind::WorkerReady { worker: "process001".into(), init_seconds: 0.01 },
         EventKind::Planned { mini_batches: 3, items: 30, finished: false },
+        picked(0, 1),
         succeeded(0, 1, Vec::new()),
         succeeded(1, 1, vec![broken_item()]),
         EventKind::Planned { mini_batches: 180, items: 1797, finished: true },
+        picked(2, 1),
         failed(2, 1, trap(), true),
         EventKind::WorkerExited {
             worker: "process000".into(),
             how: "exited with returncode -9".into(),
             expected: false,
         },
+        EventKind::WorkerStarted { worker: "process002".into(), pid: 43, gpu_index: Some(0) },
         EventKind::MiniBatchReturned { id: MiniBatchId(3) },
+        picked(2, 2),
         failed(2, 2, trap(), false),
         EventKind::WindingDown { reason: "10 items failed".into() },
         EventKind::JobFinished { result: result(JobStatus::Failed) },
     ];
     kinds.into_iter().zip(0..).map(|(kind, seq)| event(seq, kind)).collect()
+}
+
+/// The same job taken up two hours later: it ends well.
+pub(super) fn job_again() -> Vec<Event> {
+    let mut result = result(JobStatus::Completed);
+    result.restored_mini_batches = 50;
+    result.items = ItemCounts { total: 520, succeeded: 510, failed: 10 };
+    (result.mini_batches, result.succeeded_mini_batches, result.failed_mini_batches) = (52, 51, 1);
+    (result.rows, result.short_mini_batches) = (510, 3);
+    let kinds = vec![
+        taken_up(),
+        EventKind::WorkerStarted { worker: "process003".into(), pid: 44, gpu_index: None },
+        EventKind::Planned { mini_batches: 52, items: 520, finished: true },
+        by(succeeded(50, 1, Vec::new()), "process003"),
+        by(succeeded(51, 1, Vec::new()), "process003"),
+        EventKind::WorkerExited {
+            worker: "process003".into(),
+            how: "exited with returncode 0".into(),
+            expected: true,
+        },
+        EventKind::JobFinished { result },
+    ];
+    let at = "2026-11-21T12:00:00Z".parse().expect("a time");
+    kinds.into_iter().zip(0..).map(|(kind, seq)| Event { at, ..event(seq, kind) }).collect()
+}
+
+/// The same attempt on another worker.
+pub(super) fn by(mut kind: EventKind, name: &str) -> EventKind {
+    if let EventKind::AttemptFinished { worker, .. } = &mut kind {
+        *worker = name.to_owned();
+    }
+    kind
 }

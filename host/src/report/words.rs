@@ -1,6 +1,7 @@
 //! Numbers and names as people read them.
 
-use crate::model::WorkerId;
+use crate::model::{JobStatus, WorkerId};
+use jiff::Timestamp;
 use std::fmt::Write;
 
 /// `1797` as `1,797`.
@@ -18,7 +19,11 @@ pub(super) fn count(number: u64) -> String {
 
 /// `3` and `item` as `3 items`.
 pub(super) fn counted(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
+    let plural = match noun {
+        _ if number == 1 => "",
+        _ if noun.ends_with("ch") => "es",
+        _ => "s",
+    };
     format!("{} {noun}{plural}", count(number))
 }
 
@@ -41,6 +46,44 @@ pub(super) fn rate(per_second: f64) -> String {
 /// The worker of a name that [`WorkerId`] printed.
 pub(super) fn worker_id(name: &str) -> Option<WorkerId> {
     name.strip_prefix("process")?.parse().ok().map(WorkerId)
+}
+
+/// What became of a job, after its name: `failed`, `was cancelled`.
+pub(super) fn did(status: JobStatus) -> &'static str {
+    match status {
+        JobStatus::Completed => "completed",
+        JobStatus::Failed => "failed",
+        JobStatus::Cancelled => "was cancelled",
+    }
+}
+
+/// A time in the names of files, to the second: `20261121100000`. UTC, like all times here.
+pub(super) fn stamp(at: Timestamp) -> String {
+    at.strftime("%Y%m%d%H%M%S").to_string()
+}
+
+/// A time in the names of files, to the hour: `2026112110`.
+pub(super) fn hour_stamp(at: Timestamp) -> String {
+    at.strftime("%Y%m%d%H").to_string()
+}
+
+/// Where a mini-batch begins, without how much of it there is: the path in `/inputs/a/b.png and 9
+/// more` and in `/inputs/a/b.csv, 20 records from line 2`.
+pub(super) fn path_of(location: &str) -> &str {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if let Some((path, rest)) = location.rsplit_once(" and ")
+        && rest.strip_suffix(" more").is_some_and(is_number)
+    {
+        return path;
+    }
+    if let Some((path, rest)) = location.rsplit_once(", ")
+        && let Some((records, line)) = rest.split_once(" records from line ")
+        && is_number(records)
+        && is_number(line)
+    {
+        return path;
+    }
+    location
 }
 
 /// Appends one field of a CSV line, quoted where it has to be.
@@ -83,7 +126,8 @@ pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if matches!(c, '\n' | '\t') { c } else { visible(c) }).collect()
 }
 
-fn visible(c: char) -> char {
+/// A character that a terminal would obey, as a mark that it does not.
+pub(super) fn visible(c: char) -> char {
     if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }
 }
 
@@ -114,6 +158,22 @@ mod tests {
         assert_eq!([0.25, 12.4, 1234.5].map(rate), ["0.2", "12", "1,235"]);
         assert_eq!(counted(1, "item"), "1 item");
         assert_eq!(counted(0, "item"), "0 items");
+        assert_eq!(counted(2, "mini-batch"), "2 mini-batches");
+    }
+
+    #[test]
+    fn times_and_places() {
+        let at: Timestamp = "2026-11-21T10:02:03.4567Z".parse().unwrap();
+        assert_eq!([stamp(at), hour_stamp(at)], ["20261121100203", "2026112110"]);
+        for (location, path) in [
+            ("/inputs/a b.png", "/inputs/a b.png"),
+            ("/inputs/a.png and 9 more", "/inputs/a.png"),
+            ("/inputs/salt and pepper", "/inputs/salt and pepper"),
+            ("/inputs/a, b.csv, 20 records from line 2", "/inputs/a, b.csv"),
+            ("no input", "no input"),
+        ] {
+            assert_eq!(path_of(location), path);
+        }
     }
 
     #[test]

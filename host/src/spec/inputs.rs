@@ -111,7 +111,11 @@ fn has_bad_format(input: &RawInput, report: &Report) -> bool {
 }
 
 fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
-    let paths = input.paths.iter().filter_map(|path| check_path(&input.name.value, path, place, report)).collect();
+    let paths = input
+        .paths
+        .iter()
+        .filter_map(|path| check_path(&input.name.value, path, place, report))
+        .collect();
     if format_of(input) == Format::Files && !has_bad_format(input, report) {
         let csv_only = [
             input.delimiter.as_ref().map(|at| (&at.origin, &at.key)),

@@ -1,9 +1,9 @@
 //! The way from a file's bytes to a checked job.
 
 use super::check::{self, Place};
+use super::defaults::Dialect;
 use super::error::{Origin, Report, SpecErrors};
 use super::job::JobSpec;
-use super::defaults::Dialect;
 use super::tree::{self, Node};
 use super::{azure, options, overrides, parent, raw};
 use std::fs::File;

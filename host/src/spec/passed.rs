@@ -28,10 +28,7 @@ pub(super) fn append(spec: &mut JobSpec, with_count: bool, with_percent: bool) {
     if with_percent {
         options.push(("allowed_failed_percent", spec.allowed_failed_percent.to_string()));
     }
-    options.push((
-        "run_invocation_timeout",
-        spec.run_invocation_timeout.as_secs_f64().to_string(),
-    ));
+    options.push(("run_invocation_timeout", spec.run_invocation_timeout.as_secs_f64().to_string()));
     options.push(("run_max_try", spec.run_max_try.to_string()));
     options.push(("output_action", spec.output_action.to_string()));
     if spec.output_action == OutputAction::AppendRow {

@@ -62,7 +62,11 @@ pub(super) fn read(folder: &Path, report: &Report) -> Option<TableSettings> {
             Some(settings)
         }
         Err(error) => {
-            fail(format!("line {}, column {}: not valid JSON: {error}", error.line(), error.column()));
+            fail(format!(
+                "line {}, column {}: not valid JSON: {error}",
+                error.line(),
+                error.column()
+            ));
             None
         }
     }

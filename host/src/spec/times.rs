@@ -32,12 +32,14 @@ pub(super) fn check(
     defaults: &Defaults<'_>,
     report: &Report,
 ) -> Times {
-    let run = defaults.or_seconds("run_invocation_timeout", raw.run_invocation_timeout.clone(), |raw| {
-        raw.run_invocation_timeout.clone()
-    });
-    let load = defaults.or_seconds("task_overhead_timeout", raw.task_overhead_timeout.clone(), |raw| {
-        raw.task_overhead_timeout.clone()
-    });
+    let run =
+        defaults.or_seconds("run_invocation_timeout", raw.run_invocation_timeout.clone(), |raw| {
+            raw.run_invocation_timeout.clone()
+        });
+    let load =
+        defaults.or_seconds("task_overhead_timeout", raw.task_overhead_timeout.clone(), |raw| {
+            raw.task_overhead_timeout.clone()
+        });
     let first_task = defaults.or_seconds(
         "first_task_creation_timeout",
         raw.first_task_creation_timeout.clone(),
@@ -85,6 +87,9 @@ mod tests {
         let seconds = Duration::from_secs;
         assert_eq!(progress_default(3, seconds(600), seconds(60)), seconds(2040));
         assert_eq!(progress_default(1, seconds(1), seconds(1)), seconds(600));
-        assert_eq!(progress_default(u32::MAX, seconds(259_200), seconds(259_200)), seconds(1_000_000_000));
+        assert_eq!(
+            progress_default(u32::MAX, seconds(259_200), seconds(259_200)),
+            seconds(1_000_000_000)
+        );
     }
 }

@@ -42,7 +42,12 @@ pub(super) fn gpus(given: Option<&At<u32>>, found: Option<&OsStr>, report: &Repo
 
 /// The number of workers: the given one, else one where there are GPUs, else one for each core
 /// (prs-semantics 1.12).
-pub(super) fn process_count(given: Option<&At<u32>>, gpus: u32, defaults: &Defaults<'_>, report: &Report) -> u32 {
+pub(super) fn process_count(
+    given: Option<&At<u32>>,
+    gpus: u32,
+    defaults: &Defaults<'_>,
+    report: &Report,
+) -> u32 {
     if let Some(given) = given {
         return given.value;
     }
@@ -91,8 +96,10 @@ mod tests {
         assert_eq!(process_count(None, 4, &defaults, &report), 1);
         assert_eq!(
             report.take_notices(),
-            ["process_count_per_node is not given: 1 worker, on one of 4 GPUs; for one worker per \
-              GPU set it to 4"]
+            [
+                "process_count_per_node is not given: 1 worker, on one of 4 GPUs; for one worker per \
+              GPU set it to 4"
+            ]
         );
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         assert_eq!(process_count(None, 0, &defaults, &report) as usize, cores.min(1000));

@@ -55,7 +55,8 @@ impl Data {
                     report.notice(format!("inputs.{name} is called {fitted} here"));
                 }
                 report.notice(format!("input_data: inputs.{name} is cut into mini-batches"));
-                self.references.push((format!("inputs.{name}"), format!("${{{{inputs.{fitted}}}}}")));
+                self.references
+                    .push((format!("inputs.{name}"), format!("${{{{inputs.{fitted}}}}}")));
                 inputs.push(entry(&fitted, data_input(&name, node, place, report)));
             } else if let Some(value) = value_of(&node) {
                 self.references.push((format!("inputs.{name}"), value));
@@ -214,8 +215,9 @@ fn data_input(name: &str, mut node: Node, place: &Place, report: &Report) -> Nod
         }
         _ => {
             if let Some(kind) = &kind {
-                let message =
-                    format!("found {kind}; expected uri_folder, uri_file or mltable for input_data");
+                let message = format!(
+                    "found {kind}; expected uri_folder, uri_file or mltable for input_data"
+                );
                 report.error(&kind.origin, &format!("inputs.{name}.type"), message);
             }
         }

@@ -198,9 +198,8 @@ fn add_resources(entries: &mut Vec<Entry>, ours: &mut Vec<Entry>, report: &Repor
 fn add_nodes(key: &str, node: Node, ours: &mut Vec<Entry>, report: &Report) {
     match text(&node).and_then(|text| text.trim().parse::<u32>().ok()) {
         Some(1) => {}
-        Some(count) if count > 1 => report.notice(format!(
-            "{key}: the file asks for {count} nodes; the job runs on this one"
-        )),
+        Some(count) if count > 1 => report
+            .notice(format!("{key}: the file asks for {count} nodes; the job runs on this one")),
         _ => ours.push(entry("node_count", node)),
     }
 }

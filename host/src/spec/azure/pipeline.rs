@@ -73,7 +73,8 @@ pub(in crate::spec) fn pick(
 
 /// Says that a job cannot be picked by name.
 pub(in crate::spec) fn no_pipeline(wanted: &str, report: &Report) {
-    let message = format!("found {wanted:?}, but the file holds one job and no pipeline; leave it out");
+    let message =
+        format!("found {wanted:?}, but the file holds one job and no pipeline; leave it out");
     report.error(&Origin::Set("job".into()), "job", message);
 }
 

@@ -1,6 +1,6 @@
 //! The keys of the groups: what stands below a key of the top level.
 
-use super::key::{Key, Kind, NAME_EXPECTED, BOOL_EXPECTED, key};
+use super::key::{BOOL_EXPECTED, Key, Kind, NAME_EXPECTED, key};
 
 /// Below `limits`.
 pub(in crate::spec) const LIMITS: &[Key] = &[

@@ -1,7 +1,9 @@
 //! The keys at the top level of a job file.
 
 use super::groups::{INPUT, LIMITS, OUTPUT_FORMAT, SIDE_INPUT};
-use super::key::{COUNT, Key, Kind, MAX_INTERVAL, MAX_PROCESSES, MAX_TIMEOUT, NAME_EXPECTED, BOOL_EXPECTED, key};
+use super::key::{
+    BOOL_EXPECTED, COUNT, Key, Kind, MAX_INTERVAL, MAX_PROCESSES, MAX_TIMEOUT, NAME_EXPECTED, key,
+};
 use crate::model::{LoggingLevel, OnConflict, OutputAction};
 
 fn output_actions() -> Vec<&'static str> {

@@ -36,10 +36,8 @@ pub(in crate::spec) const RENAMED: &[(&str, &str)] = &[
 ];
 
 /// Other names for keys of the same meaning, which are taken too, with a notice.
-pub(in crate::spec) const ALIASES: &[(&str, &str)] = &[
-    ("mini_batch_error_threshold", "allowed_failed_count"),
-    ("is_deterministic", "allow_reuse"),
-];
+pub(in crate::spec) const ALIASES: &[(&str, &str)] =
+    &[("mini_batch_error_threshold", "allowed_failed_count"), ("is_deterministic", "allow_reuse")];
 
 /// Settings of ParallelRunStep that mean nothing on a machine of one's own.
 pub(in crate::spec) const IGNORED: &[(&str, &str)] = &[

@@ -1,0 +1,90 @@
+//! Log files of lines for people who know ParallelRunStep: `date time,ms|LEVEL|pid|thread|text`.
+
+use super::log_file::LogFile;
+use super::words::visible;
+use jiff::Timestamp;
+use std::fmt::{self, Write};
+use std::io;
+use std::path::PathBuf;
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    Info,
+    Warning,
+    Error,
+}
+
+impl Level {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Info => "INFO",
+            Self::Warning => "WARNING",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+/// A rotated file of such lines.
+pub(super) struct LineLog {
+    file: LogFile,
+    pid: u32,
+    thread: String,
+    line: String,
+}
+
+impl LineLog {
+    /// Lines of the process `pid`; `thread` says which part of it speaks.
+    pub(super) fn new(path: PathBuf, pid: u32, thread: impl Into<String>) -> Self {
+        let thread = thread.into();
+        Self { file: LogFile::rotated(path), pid, thread, line: String::new() }
+    }
+
+    /// Adds a line. The text may hold anything: it stays one line.
+    pub(super) fn log(
+        &mut self,
+        at: Timestamp,
+        level: Level,
+        text: fmt::Arguments<'_>,
+    ) -> io::Result<()> {
+        let line = &mut self.line;
+        line.clear();
+        let time = at.strftime("%Y-%m-%d %H:%M:%S,%3f");
+        // Writing to a string cannot fail.
+        let _ = write!(line, "{time}|{}|{}|{}|", level.name(), self.pid, self.thread);
+        let from = line.len();
+        let _ = line.write_fmt(text);
+        if line[from..].contains(char::is_control) {
+            let clean: String = line[from..].chars().map(visible).collect();
+            line.replace_range(from.., &clean);
+        }
+        line.push('\n');
+        self.file.write(line.as_bytes())
+    }
+
+    pub(super) fn tick(&mut self) -> io::Result<()> {
+        self.file.tick()
+    }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1.9: the format of the lines.
+    #[test]
+    fn a_line_is_a_line_whatever_it_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.txt");
+        let mut log = LineLog::new(path.clone(), 42, "leader");
+        let at = "2026-11-21T10:00:00.0456Z".parse().unwrap();
+        log.log(at, Level::Warning, format_args!("one\ntwo\u{1b}[2J")).unwrap();
+        log.flush().unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        assert_eq!(text, "2026-11-21 10:00:00,045|WARNING|42|leader|one\u{fffd}two\u{fffd}[2J\n");
+    }
+}

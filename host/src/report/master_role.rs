@@ -1,0 +1,258 @@
+//! `logs/sys/master_role.<stamp>.txt`: what the leader did, in the order in which it did it. Each run
+//! of a job has its own.
+
+use super::counters::{Counters, Speed};
+use super::lines::{Level, LineLog};
+use super::reporters::Reporter;
+use super::words::{count, counted, did, first_line, seconds, stamp};
+use crate::event::{Event, EventKind, Resumed};
+use crate::model::{AttemptReport, JobDir, JobResult, JobStatus};
+use jiff::Timestamp;
+use std::io;
+use std::time::{Duration, Instant};
+
+const MONITOR_EVERY: Duration = Duration::from_secs(10);
+
+/// Writes the file.
+pub(super) struct MasterRole {
+    dir: JobDir,
+    pid: u32,
+    /// None before the job has started.
+    log: Option<LineLog>,
+    began: Timestamp,
+    started: Instant,
+    monitored: Instant,
+    counters: Counters,
+    speed: Speed,
+    /// Whether there was a mini-batch already.
+    scheduled: bool,
+    /// Whether there is nothing left to watch.
+    finished: bool,
+}
+
+impl MasterRole {
+    /// `pid` is the leader's process id.
+    pub(super) fn new(dir: &JobDir, pid: u32) -> Self {
+        Self {
+            dir: dir.clone(),
+            pid,
+            log: None,
+            began: Timestamp::UNIX_EPOCH,
+            started: Instant::now(),
+            monitored: Instant::now(),
+            counters: Counters::default(),
+            speed: Speed::default(),
+            scheduled: false,
+            finished: false,
+        }
+    }
+
+    fn begin(&mut self, event: &Event) -> io::Result<()> {
+        let EventKind::JobStarted { job, tenant, workers, resumed } = &event.kind else {
+            return Ok(());
+        };
+        self.began = event.at;
+        let path = self.dir.master_role(&stamp(event.at));
+        let log = self.log.insert(LineLog::new(path, self.pid, "leader"));
+        let workers = counted((*workers).into(), "worker");
+        let run = &event.run;
+        let what = format_args!("job {job} of tenant {tenant} starts, run {run}; {workers} wanted");
+        log.log(event.at, Level::Info, what)?;
+        let Some(Resumed { succeeded, failed, items, rows }) = resumed else { return Ok(()) };
+        let what = format_args!(
+            "taken up from an earlier run: {} succeeded and {} failed, with {} and {}",
+            counted(*succeeded, "mini-batch"),
+            count(*failed),
+            counted(items.total, "item"),
+            counted(*rows, "row"),
+        );
+        log.log(event.at, Level::Info, what)
+    }
+
+    fn planned(&mut self, at: Timestamp, known: u64, items: u64, all: bool) -> io::Result<()> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        if known > 0 && !self.scheduled {
+            self.scheduled = true;
+            let after = seconds(at.duration_since(self.began).as_secs_f64());
+            let what = format_args!("FIRST_TASK_SCHEDULED after {after}");
+            log.log(at, Level::Info, what)?;
+        }
+        if all {
+            let (known, items) = (counted(known, "mini-batch"), counted(items, "item"));
+            let what = format_args!("ALL_TASKS_SCHEDULED: {known} with {items}");
+            log.log(at, Level::Info, what)?;
+        }
+        Ok(())
+    }
+
+    fn failed(
+        &mut self,
+        at: Timestamp,
+        worker: &str,
+        report: &AttemptReport,
+        again: bool,
+    ) -> io::Result<()> {
+        let (Err(failure), Some(log)) = (&report.outcome, &mut self.log) else { return Ok(()) };
+        let (id, attempt, kind) = (report.id, report.attempt, failure.kind);
+        let next = if again { "it will be tried again" } else { "it is not tried again" };
+        let why = first_line(&failure.message);
+        let what = format_args!(
+            "mini-batch {id} failed in attempt {attempt} on {worker}, {next}; {kind}: {why}"
+        );
+        log.log(at, Level::Warning, what)
+    }
+
+    fn note(&mut self, at: Timestamp, level: Level, what: &str) -> io::Result<()> {
+        self.log.as_mut().map_or(Ok(()), |log| log.log(at, level, format_args!("{what}")))
+    }
+
+    fn end(&mut self, at: Timestamp, result: &JobResult) -> io::Result<()> {
+        self.finished = true;
+        let level = match result.status {
+            JobStatus::Completed => Level::Info,
+            JobStatus::Cancelled => Level::Warning,
+            JobStatus::Failed => Level::Error,
+        };
+        let reason = first_line(&result.reason);
+        let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
+        self.note(at, level, &format!("the job {}{reason}", did(result.status)))?;
+        let what = format!(
+            "{} planned, {} succeeded, {} of them with fewer rows than items, {} failed; {}, {} \
+             failed; {}; {}",
+            counted(result.mini_batches, "mini-batch"),
+            count(result.succeeded_mini_batches),
+            count(result.short_mini_batches),
+            count(result.failed_mini_batches),
+            counted(result.items.total, "item"),
+            count(result.items.failed),
+            counted(result.rows, "row"),
+            seconds(result.seconds),
+        );
+        self.note(at, Level::Info, &what)?;
+        self.log.as_mut().map_or(Ok(()), LineLog::flush)
+    }
+
+    /// What the leader sees.
+    fn monitor(&mut self, at: Timestamp) -> io::Result<()> {
+        self.monitored = Instant::now();
+        self.speed.sample(self.started.elapsed().as_secs_f64(), &self.counters);
+        let line = self.counters.line(&self.speed);
+        let workers = counted(self.counters.workers, "worker");
+        let waiting = counted(self.counters.waiting(), "mini-batch");
+        let what = format!("monitoring: {line}; {workers} alive, {waiting} to be tried again");
+        self.note(at, Level::Info, &what)
+    }
+}
+
+impl Reporter for MasterRole {
+    fn on_event(&mut self, event: &Event) -> io::Result<()> {
+        self.counters.update(&event.kind);
+        let at = event.at;
+        match &event.kind {
+            EventKind::JobStarted { .. } => self.begin(event),
+            EventKind::Notice { message } => self.note(at, Level::Info, message),
+            EventKind::Planned { mini_batches, items, finished } => {
+                self.planned(at, *mini_batches, *items, *finished)
+            }
+            EventKind::InitFailed { worker, failure } => {
+                let why = first_line(&failure.message);
+                self.note(at, Level::Warning, &format!("init failed in {worker}: {why}"))
+            }
+            EventKind::WorkerExited { worker, how, expected: false } => {
+                self.note(at, Level::Warning, &format!("{worker} {how}"))
+            }
+            EventKind::AttemptFinished { worker, report, will_retry, .. } => {
+                self.failed(at, worker, report, *will_retry)
+            }
+            EventKind::MiniBatchReturned { id } => {
+                let what = "goes back unharmed: its worker died before it began";
+                self.note(at, Level::Info, &format!("mini-batch {id} {what}"))
+            }
+            EventKind::WindingDown { reason } => {
+                self.note(at, Level::Warning, &format!("no new mini-batches: {reason}"))
+            }
+            EventKind::JobFinished { result } => self.end(at, result),
+            _ => Ok(()),
+        }
+    }
+
+    fn on_tick(&mut self) -> io::Result<()> {
+        if !self.finished && self.monitored.elapsed() >= MONITOR_EVERY {
+            self.monitor(Timestamp::now())?;
+        }
+        self.log.as_mut().map_or(Ok(()), LineLog::tick)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::samples;
+
+    fn written(dir: &JobDir, stamp: &str) -> String {
+        std::fs::read_to_string(dir.master_role(stamp)).unwrap()
+    }
+
+    /// 1.9, W14: the driver's view, with the word for the first mini-batch.
+    #[test]
+    fn tells_what_the_leader_did() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let mut role = MasterRole::new(&dir, 7);
+        for event in samples::job() {
+            role.on_event(&event).unwrap();
+        }
+        insta::assert_snapshot!(written(&dir, "20261121100000"), @r#"
+        2026-11-21 10:00:00,000|INFO|7|leader|job digits of tenant default starts, run 20261121T100000Z-0000abcd; 2 workers wanted
+        2026-11-21 10:00:00,000|INFO|7|leader|node_count: 4 runs on one node
+        2026-11-21 10:00:00,000|INFO|7|leader|FIRST_TASK_SCHEDULED after 0.00 s
+        2026-11-21 10:00:00,000|INFO|7|leader|ALL_TASKS_SCHEDULED: 180 mini-batches with 1,797 items
+        2026-11-21 10:00:00,000|WARNING|7|leader|mini-batch 2 failed in attempt 1 on process001, it will be tried again; trap: panicked at src/lib.rs:12:9: no digit, "5" expected
+        2026-11-21 10:00:00,000|WARNING|7|leader|process000 exited with returncode -9
+        2026-11-21 10:00:00,000|INFO|7|leader|mini-batch 3 goes back unharmed: its worker died before it began
+        2026-11-21 10:00:00,000|WARNING|7|leader|mini-batch 2 failed in attempt 2 on process001, it is not tried again; trap: panicked at src/lib.rs:12:9: no digit, "5" expected
+        2026-11-21 10:00:00,000|WARNING|7|leader|no new mini-batches: 10 items failed
+        2026-11-21 10:00:00,000|ERROR|7|leader|the job failed: 10 items failed, more than error_threshold allows (0)
+        2026-11-21 10:00:00,000|INFO|7|leader|180 mini-batches planned, 2 succeeded, 0 of them with fewer rows than items, 1 failed; 30 items, 10 failed; 20 rows; 3.2 s
+        "#);
+    }
+
+    #[test]
+    fn tells_what_it_sees_now_and_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let mut role = MasterRole::new(&dir, 7);
+        for event in samples::job().into_iter().take(12) {
+            role.on_event(&event).unwrap();
+        }
+        role.started = Instant::now();
+        role.monitor("2026-11-21T10:00:10Z".parse().unwrap()).unwrap();
+        role.log.as_mut().unwrap().flush().unwrap();
+        let text = written(&dir, "20261121100000");
+        let line = text.lines().last().unwrap();
+        assert!(line.starts_with("2026-11-21 10:00:10,000|INFO|7|leader|monitoring: 2/"), "{line}");
+        assert!(line.ends_with("; 2 workers alive, 1 mini-batch to be tried again"), "{line}");
+    }
+
+    /// W15, M9: a run that takes the job up has a file of its own.
+    #[test]
+    fn each_run_has_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        for events in [samples::job(), samples::job_again()] {
+            let mut role = MasterRole::new(&dir, 7);
+            for event in events {
+                role.on_event(&event).unwrap();
+            }
+        }
+        insta::assert_snapshot!(written(&dir, "20261121120000"), @"
+        2026-11-21 12:00:00,000|INFO|7|leader|job digits of tenant default starts, run 20261121T100000Z-0000abcd; 1 worker wanted
+        2026-11-21 12:00:00,000|INFO|7|leader|taken up from an earlier run: 49 mini-batches succeeded and 1 failed, with 500 items and 490 rows
+        2026-11-21 12:00:00,000|INFO|7|leader|FIRST_TASK_SCHEDULED after 0.00 s
+        2026-11-21 12:00:00,000|INFO|7|leader|ALL_TASKS_SCHEDULED: 52 mini-batches with 520 items
+        2026-11-21 12:00:00,000|INFO|7|leader|the job completed
+        2026-11-21 12:00:00,000|INFO|7|leader|52 mini-batches planned, 51 succeeded, 3 of them with fewer rows than items, 1 failed; 520 items, 10 failed; 510 rows; 3.2 s
+        ");
+        assert!(written(&dir, "20261121100000").ends_with("20 rows; 3.2 s\n"));
+    }
+}

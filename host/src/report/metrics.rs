@@ -1,0 +1,176 @@
+//! `logs/sys/metrics/metrics.jsonl`: the job's metrics, one JSON object a line.
+
+use super::counters::Counters;
+use super::log_file::LogFile;
+use super::reporters::Reporter;
+use super::result::{ParentFolder, Places};
+use crate::event::{Event, EventKind};
+use crate::model::JobResult;
+use jiff::Timestamp;
+use serde::Serialize;
+use std::io;
+use std::time::{Duration, Instant};
+
+const WRITE_EVERY: Duration = Duration::from_secs(60);
+
+/// One line.
+#[derive(Serialize)]
+struct Metric<'a> {
+    name: String,
+    value: f64,
+    time: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<&'a str>,
+}
+
+/// Writes the file, each minute and at the end; and, if asked to, the last values into the parent's.
+pub(super) struct Metrics {
+    places: Places,
+    file: LogFile,
+    counters: Counters,
+    began: Timestamp,
+    written: Instant,
+    running: bool,
+}
+
+impl Metrics {
+    pub(super) fn new(places: Places) -> Self {
+        Self {
+            file: LogFile::new(places.job_dir.metrics(), ""),
+            places,
+            counters: Counters::default(),
+            began: Timestamp::UNIX_EPOCH,
+            written: Instant::now(),
+            running: false,
+        }
+    }
+
+    /// Mini-batches are counted once each, however many attempts they took (1.10).
+    fn values(&self, at: Timestamp, result: Option<&JobResult>) -> [(&'static str, f64); 9] {
+        let counters = &self.counters;
+        let elapsed = at.duration_since(self.began).as_secs_f64().max(0.0);
+        let seconds = result.map_or(elapsed, |result| result.seconds);
+        [
+            ("total_mini_batches", counters.planned as f64),
+            ("processed_mini_batches", counters.done as f64),
+            ("failed_mini_batches", counters.failed_now() as f64),
+            ("short_mini_batches", counters.short as f64),
+            ("total_items", counters.items.total as f64),
+            ("failed_items", counters.failed_items_now() as f64),
+            ("rows", counters.rows as f64),
+            ("retries", counters.retries as f64),
+            ("seconds", seconds),
+        ]
+    }
+
+    fn lines(
+        &self,
+        at: Timestamp,
+        result: Option<&JobResult>,
+        job: Option<&str>,
+    ) -> io::Result<Vec<u8>> {
+        let mut lines = Vec::new();
+        for (name, value) in self.values(at, result) {
+            let name = format!("{}{name}", self.places.metrics_name_prefix);
+            let time = at;
+            serde_json::to_writer(&mut lines, &Metric { name, value, time, job })?;
+            lines.push(b'\n');
+        }
+        Ok(lines)
+    }
+
+    fn write(&mut self, at: Timestamp, result: Option<&JobResult>) -> io::Result<()> {
+        self.written = Instant::now();
+        let lines = self.lines(at, result, None)?;
+        self.file.write(&lines)?;
+        self.file.flush()
+    }
+
+    /// A8.
+    fn push(&self, at: Timestamp, result: &JobResult) -> io::Result<()> {
+        let Some(ParentFolder { folder, push_metrics: true, .. }) = &self.places.parent else {
+            return Ok(());
+        };
+        let lines = self.lines(at, Some(result), Some(&self.places.job))?;
+        let mut file = LogFile::new(folder.join("metrics.jsonl"), "");
+        file.write(&lines)?;
+        file.flush()
+    }
+}
+
+impl Reporter for Metrics {
+    fn on_event(&mut self, event: &Event) -> io::Result<()> {
+        self.counters.update(&event.kind);
+        match &event.kind {
+            EventKind::JobStarted { .. } => {
+                self.began = event.at;
+                self.running = true;
+                Ok(())
+            }
+            EventKind::JobFinished { result } => {
+                self.running = false;
+                self.write(event.at, Some(result))?;
+                self.push(event.at, result)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn on_tick(&mut self) -> io::Result<()> {
+        let due = self.running && self.written.elapsed() >= WRITE_EVERY;
+        if due { self.write(Timestamp::now(), None) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::samples;
+
+    fn run(places: &Places) -> String {
+        let mut metrics = Metrics::new(places.clone());
+        for event in samples::job() {
+            metrics.on_event(&event).unwrap();
+        }
+        std::fs::read_to_string(places.job_dir.metrics()).unwrap()
+    }
+
+    /// 1.10, A7: mini-batches, not attempts; the prefix.
+    #[test]
+    fn counts_mini_batches_and_not_attempts() {
+        let folder = tempfile::tempdir().unwrap();
+        let places =
+            Places { metrics_name_prefix: "night_".to_owned(), ..samples::places(folder.path()) };
+        insta::assert_snapshot!(run(&places), @r#"
+        {"name":"night_total_mini_batches","value":180.0,"time":"2026-11-21T10:00:00Z"}
+        {"name":"night_processed_mini_batches","value":3.0,"time":"2026-11-21T10:00:00Z"}
+        {"name":"night_failed_mini_batches","value":1.0,"time":"2026-11-21T10:00:00Z"}
+        {"name":"night_short_mini_batches","value":1.0,"time":"2026-11-21T10:00:00Z"}
+        {"name":"night_total_items","value":30.0,"time":"2026-11-21T10:00:00Z"}
+        {"name":"night_failed_items","value":10.0,"time":"2026-11-21T10:00:00Z"}
+        {"name":"night_rows","value":20.0,"time":"2026-11-21T10:00:00Z"}
+        {"name":"night_retries","value":1.0,"time":"2026-11-21T10:00:00Z"}
+        {"name":"night_seconds","value":3.21,"time":"2026-11-21T10:00:00Z"}
+        "#);
+    }
+
+    /// A8: the parent gets them too, several jobs into one file.
+    #[test]
+    fn the_parent_gets_them_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let parent = folder.path().join("parent");
+        let mut places = samples::places(&folder.path().join("job"));
+        places.parent =
+            Some(ParentFolder { folder: parent.clone(), copy_logs: false, push_metrics: true });
+        run(&places);
+        run(&places);
+        let text = std::fs::read_to_string(parent.join("metrics.jsonl")).unwrap();
+        assert_eq!(text.lines().count(), 2 * 9);
+        let first = r#"{"name":"total_mini_batches","value":180.0,"time":"2026-11-21T10:00:00Z","job":"digits"}"#;
+        assert_eq!(text.lines().next(), Some(first));
+        places.parent =
+            Some(ParentFolder { folder: parent.join("b"), copy_logs: true, push_metrics: false });
+        run(&places);
+        assert!(!parent.join("b").exists());
+    }
+}

@@ -1,0 +1,248 @@
+//! `logs/sys/node/<node>/`: `_main.txt`, worker processes as they come and go; and for each of them
+//! `processNNN.txt`, the mini-batches that it picked and finished.
+
+use super::lines::{Level, LineLog};
+use super::per_worker::PerWorker;
+use super::reporters::Reporter;
+use super::words::{first_line, seconds, worker_id};
+use crate::event::{Event, EventKind};
+use crate::model::{AttemptReport, JobDir};
+use jiff::Timestamp;
+use std::collections::VecDeque;
+use std::io;
+
+/// All workers are processes of this machine.
+const NODE_ADDRESS: &str = "127.0.0.1";
+
+/// Writes `_main.txt`.
+pub(super) struct NodeMain {
+    log: LineLog,
+    /// Workers that ended before their time and were not replaced yet.
+    lost: VecDeque<String>,
+}
+
+impl NodeMain {
+    /// `pid` is the process id of whoever starts the workers.
+    pub(super) fn new(dir: &JobDir, pid: u32) -> Self {
+        Self { log: LineLog::new(dir.node_main(), pid, "agent_manager"), lost: VecDeque::new() }
+    }
+
+    fn exited(&mut self, at: Timestamp, worker: &str, how: &str, good: bool) -> io::Result<()> {
+        let level = if good { Level::Info } else { Level::Warning };
+        // W6: the words that users look for.
+        let how = match how.strip_prefix("exited with ") {
+            Some(code) => format!("exits with {code}"),
+            None => how.to_owned(),
+        };
+        if !good {
+            self.lost.push_back(worker.to_owned());
+        }
+        self.log.log(at, level, format_args!("{worker} {how}"))
+    }
+
+    fn started(
+        &mut self,
+        at: Timestamp,
+        worker: &str,
+        pid: u32,
+        gpu: Option<u32>,
+    ) -> io::Result<()> {
+        let gpu = gpu.map_or(String::new(), |index| format!(", GPU {index}"));
+        self.log.log(at, Level::Info, format_args!("{worker} starts, pid {pid}{gpu}"))?;
+        match self.lost.pop_front() {
+            Some(lost) => {
+                self.log.log(at, Level::Info, format_args!("{lost} is replaced by {worker}"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Reporter for NodeMain {
+    fn on_event(&mut self, event: &Event) -> io::Result<()> {
+        let at = event.at;
+        match &event.kind {
+            EventKind::JobStarted { workers, .. } => {
+                let what = format_args!("run {}: {workers} workers wanted", event.run);
+                self.log.log(at, Level::Info, what)
+            }
+            EventKind::WorkerStarted { worker, pid, gpu_index } => {
+                self.started(at, worker, *pid, *gpu_index)
+            }
+            EventKind::WorkerReady { worker, init_seconds } => {
+                let took = seconds(*init_seconds);
+                self.log.log(at, Level::Info, format_args!("{worker} is ready, init took {took}"))
+            }
+            EventKind::InitFailed { worker, failure } => {
+                let (kind, why) = (failure.kind, first_line(&failure.message));
+                let what = format_args!("{worker} could not start; {kind}: {why}");
+                self.log.log(at, Level::Warning, what)
+            }
+            EventKind::WorkerExited { worker, how, expected } => {
+                self.exited(at, worker, how, *expected)
+            }
+            EventKind::JobFinished { .. } => self.log.flush(),
+            _ => Ok(()),
+        }
+    }
+
+    fn on_tick(&mut self) -> io::Result<()> {
+        self.log.tick()
+    }
+}
+
+/// Writes the files of workers.
+pub(super) struct WorkerLogs {
+    dir: JobDir,
+    /// None for a name that is none.
+    logs: PerWorker<Option<Log>>,
+}
+
+struct Log {
+    lines: LineLog,
+    pid: u32,
+}
+
+impl WorkerLogs {
+    pub(super) fn new(dir: &JobDir) -> Self {
+        Self { dir: dir.clone(), logs: PerWorker::new() }
+    }
+
+    fn of(&mut self, worker: &str, pid: u32) -> Option<&mut Log> {
+        let dir = &self.dir;
+        let make = || {
+            let path = dir.worker_log(worker_id(worker)?);
+            Some(Log { lines: LineLog::new(path, pid, worker), pid })
+        };
+        self.logs.of(worker, make).as_mut()
+    }
+
+    fn note(&mut self, at: Timestamp, worker: &str, level: Level, what: &str) -> io::Result<()> {
+        self.of(worker, 0).map_or(Ok(()), |log| log.lines.log(at, level, format_args!("{what}")))
+    }
+
+    fn finished(
+        &mut self,
+        at: Timestamp,
+        worker: &str,
+        report: &AttemptReport,
+        location: &str,
+        started: Timestamp,
+    ) -> io::Result<()> {
+        let Some(Log { lines, pid }) = self.of(worker, 0) else { return Ok(()) };
+        let (status, level) = match &report.outcome {
+            Ok(_) => ("RUN_DONE", Level::Info),
+            Err(failure) => (failure.kind.status_word(), Level::Warning),
+        };
+        let AttemptReport { id, attempt, items, .. } = report;
+        let what = format_args!(
+            "finished mini-batch {id}, attempt {attempt}: {status}, IP {NODE_ADDRESS}, PID {pid}, \
+             items total {}, succeeded {}, failed {}, start {started:.3}, duration {:.3} s, \
+             process time {:.3} s, run time {:.3} s, {location}",
+            items.total,
+            items.succeeded,
+            items.failed,
+            report.elapsed_seconds,
+            report.process_seconds,
+            report.run.seconds,
+        );
+        lines.log(at, level, what)
+    }
+}
+
+impl Reporter for WorkerLogs {
+    fn on_event(&mut self, event: &Event) -> io::Result<()> {
+        let at = event.at;
+        match &event.kind {
+            EventKind::WorkerStarted { worker, pid, .. } => {
+                let Some(log) = self.of(worker, *pid) else { return Ok(()) };
+                let what = format_args!("{worker} starts, IP {NODE_ADDRESS}, PID {pid}");
+                log.lines.log(at, Level::Info, what)
+            }
+            EventKind::WorkerReady { worker, init_seconds } => {
+                let what = format!("init done in {}", seconds(*init_seconds));
+                self.note(at, worker, Level::Info, &what)
+            }
+            EventKind::InitFailed { worker, failure } => {
+                let what = format!("init failed: {}", first_line(&failure.message));
+                self.note(at, worker, Level::Error, &what)
+            }
+            EventKind::AttemptStarted { worker, id, attempt } => {
+                let what = format!("picked mini-batch {id}, attempt {attempt}");
+                self.note(at, worker, Level::Info, &what)
+            }
+            EventKind::AttemptFinished { worker, report, location, started, .. } => {
+                self.finished(at, worker, report, location, *started)
+            }
+            EventKind::WorkerExited { worker, how, expected } => {
+                let level = if *expected { Level::Info } else { Level::Error };
+                self.note(at, worker, level, how)?;
+                self.logs.gone(worker);
+                Ok(())
+            }
+            EventKind::JobFinished { .. } => {
+                let mut logs = self.logs.sweep(true).into_iter().filter_map(|(_, log)| log);
+                logs.try_for_each(|mut log| log.lines.flush())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn on_tick(&mut self) -> io::Result<()> {
+        self.logs.values_mut().flatten().try_for_each(|log| log.lines.tick())?;
+        let mut gone = self.logs.sweep(false).into_iter().filter_map(|(_, log)| log);
+        gone.try_for_each(|mut log| log.lines.flush())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::WorkerId;
+    use crate::report::samples;
+
+    /// 1.9, W5, W6, G1: workers, their GPUs, their exits in the known words, their replacements.
+    #[test]
+    fn workers_come_and_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let mut main = NodeMain::new(&dir, 7);
+        for event in samples::job() {
+            main.on_event(&event).unwrap();
+        }
+        let text = std::fs::read_to_string(dir.node_main()).unwrap();
+        insta::assert_snapshot!(text, @"
+        2026-11-21 10:00:00,000|INFO|7|agent_manager|run 20261121T100000Z-0000abcd: 2 workers wanted
+        2026-11-21 10:00:00,000|INFO|7|agent_manager|process000 starts, pid 41
+        2026-11-21 10:00:00,000|INFO|7|agent_manager|process001 starts, pid 42
+        2026-11-21 10:00:00,000|INFO|7|agent_manager|process001 is ready, init took 0.01 s
+        2026-11-21 10:00:00,000|WARNING|7|agent_manager|process000 exits with returncode -9
+        2026-11-21 10:00:00,000|INFO|7|agent_manager|process002 starts, pid 43, GPU 0
+        2026-11-21 10:00:00,000|INFO|7|agent_manager|process000 is replaced by process002
+        ");
+        assert!(text.contains("process000 exits with returncode -9"));
+    }
+
+    /// 1.9: per mini-batch picked and finished, with IP, PID, items, start, duration and times.
+    #[test]
+    fn a_worker_tells_what_it_did() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let mut logs = WorkerLogs::new(&dir);
+        for event in samples::job() {
+            logs.on_event(&event).unwrap();
+        }
+        let text = std::fs::read_to_string(dir.worker_log(WorkerId(1))).unwrap();
+        insta::assert_snapshot!(text, @"
+        2026-11-21 10:00:00,000|INFO|42|process001|process001 starts, IP 127.0.0.1, PID 42
+        2026-11-21 10:00:00,000|INFO|42|process001|init done in 0.01 s
+        2026-11-21 10:00:00,000|INFO|42|process001|picked mini-batch 0, attempt 1
+        2026-11-21 10:00:00,000|INFO|42|process001|finished mini-batch 0, attempt 1: RUN_DONE, IP 127.0.0.1, PID 42, items total 10, succeeded 10, failed 0, start 2026-11-21T10:00:00.500Z, duration 0.250 s, process time 0.200 s, run time 0.125 s, /inputs/images/img_0000.png and 9 more
+        2026-11-21 10:00:00,000|INFO|42|process001|finished mini-batch 1, attempt 1: RUN_DONE, IP 127.0.0.1, PID 42, items total 10, succeeded 9, failed 1, start 2026-11-21T10:00:00.500Z, duration 0.250 s, process time 0.200 s, run time 0.125 s, /inputs/images/img_0010.png and 9 more
+        2026-11-21 10:00:00,000|INFO|42|process001|picked mini-batch 2, attempt 1
+        2026-11-21 10:00:00,000|WARNING|42|process001|finished mini-batch 2, attempt 1: RUN_EXCEPTION, IP 127.0.0.1, PID 42, items total 10, succeeded 0, failed 10, start 2026-11-21T10:00:00.500Z, duration 0.500 s, process time 0.250 s, run time 0.500 s, /inputs/images/img_0020.png and 9 more
+        2026-11-21 10:00:00,000|INFO|42|process001|picked mini-batch 2, attempt 2
+        2026-11-21 10:00:00,000|WARNING|42|process001|finished mini-batch 2, attempt 2: RUN_EXCEPTION, IP 127.0.0.1, PID 42, items total 10, succeeded 0, failed 10, start 2026-11-21T10:00:00.500Z, duration 0.500 s, process time 0.250 s, run time 0.500 s, /inputs/images/img_0020.png and 9 more
+        ");
+    }
+}

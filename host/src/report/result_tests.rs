@@ -1,0 +1,240 @@
+//! Tests of [`super`].
+
+use super::*;
+use crate::model::{EndedBy, Failure, ItemCounts, MiniBatchId};
+use crate::report::samples;
+
+fn places() -> Places {
+    Places { shown_from: "/home/ada".into(), ..samples::places("/home/ada/jobs/digits".as_ref()) }
+}
+
+fn text(result: &JobResult) -> String {
+    result_text(result, &places())
+}
+
+#[test]
+fn completed() {
+    let mut result = samples::result(JobStatus::Completed);
+    insta::assert_snapshot!(text(&result), @r"
+    Job digits completed in 3.2 s.
+      mini-batches  180
+      items         1,797
+      rows          1,797
+      output        jobs/digits/output/parallel_run_step.txt
+    ");
+    result.items = ItemCounts::from_returned(1797, 1790);
+    result.rows = 0;
+    insta::assert_snapshot!(text(&result), @r"
+    Job digits completed in 3.2 s.
+      mini-batches  180
+      items         1,797, of which 7 failed (see jobs/digits/logs/failed_items.csv)
+      output        jobs/digits/output/parallel_run_step.txt
+    ");
+}
+
+#[test]
+fn failed() {
+    insta::assert_snapshot!(text(&samples::result(JobStatus::Failed)), @r#"
+    Job digits failed after 3.2 s: 10 items failed, more than error_threshold allows (0)
+      first cause   panicked at src/lib.rs:12:9: no digit, "5" expected
+      where         mini-batch 2, process001
+      mini-batches  3 of 180, 1 failed
+      items         30, of which 10 failed (see jobs/digits/logs/failed_items.csv)
+      read next     jobs/digits/logs/user/error/0/process001.txt
+      next command  sandmill explain jobs/digits
+    "#);
+}
+
+#[test]
+fn failed_by_an_item() {
+    let mut result = samples::result(JobStatus::Failed);
+    result.items = ItemCounts::from_returned(30, 29);
+    result.reason = "1 item failed, more than error_threshold allows (0)".to_owned();
+    if let Some(first) = &mut result.first_failure {
+        let mut item = samples::broken_item();
+        item.line = Some(12);
+        first.failure = Failure::new(FailureKind::ScriptError, item.reason.clone());
+        first.item = Some(item);
+    }
+    insta::assert_snapshot!(text(&result), @"
+    Job digits failed after 3.2 s: 1 item failed, more than error_threshold allows (0)
+      first cause   not a PNG file
+      item          /inputs/images/img_0007.png, line 12
+      where         mini-batch 2, process001
+      mini-batches  3 of 180, 1 failed
+      items         30, of which 1 failed (see jobs/digits/logs/failed_items.csv)
+      read next     jobs/digits/logs/failed_items.csv
+      next command  sandmill explain jobs/digits
+    ");
+}
+
+#[test]
+fn failed_before_the_first_mini_batch() {
+    let mut result = samples::result(JobStatus::Failed);
+    result.reason = "init failed in 6 workers in a row".to_owned();
+    result.items = ItemCounts::default();
+    (result.succeeded_mini_batches, result.failed_mini_batches) = (0, 0);
+    if let Some(first) = &mut result.first_failure {
+        first.mini_batch = None;
+    }
+    insta::assert_snapshot!(text(&result), @r#"
+    Job digits failed after 3.2 s: init failed in 6 workers in a row
+      first cause   panicked at src/lib.rs:12:9: no digit, "5" expected
+      where         process001
+      mini-batches  0 of 180
+      items         0
+      read next     jobs/digits/logs/user/error/0/process001.txt
+      next command  sandmill explain jobs/digits
+    "#);
+    result.first_failure = None;
+    insta::assert_snapshot!(text(&result), @"
+    Job digits failed after 3.2 s: init failed in 6 workers in a row
+      mini-batches  0 of 180
+      items         0
+      read next     jobs/digits/logs/sys/events.jsonl
+      next command  sandmill explain jobs/digits
+    ");
+    result.mini_batches = 0;
+    result.reason = "input 'images': the folder data holds no file".to_owned();
+    insta::assert_snapshot!(text(&result), @"Job digits did not begin: input 'images': the folder data holds no file");
+}
+
+#[test]
+fn rows_that_are_dropped_are_told_as_such() {
+    let result = samples::result(JobStatus::Completed);
+    let places = Places { output: "/home/ada/out".into(), drops_rows: true, ..places() };
+    insta::assert_snapshot!(result_text(&result, &places), @r"
+    Job digits completed in 3.2 s.
+      mini-batches  180
+      items         1,797
+      rows          1,797, dropped (summary_only)
+      output        out
+    ");
+}
+
+#[test]
+fn cancelled() {
+    let mut result = samples::result(JobStatus::Cancelled);
+    result.reason = "interrupted with Ctrl-C".to_owned();
+    result.succeeded_mini_batches = 40;
+    result.items = ItemCounts::from_returned(400, 400);
+    result.rows = 400;
+    insta::assert_snapshot!(text(&result), @r"
+    Job digits was cancelled after 3.2 s: interrupted with Ctrl-C
+      mini-batches  40 of 180
+      items         400
+      kept          400 rows, in jobs/digits/output/parallel_run_step.txt
+    ");
+}
+
+#[test]
+fn the_next_file_fits_the_cause() {
+    let dir = JobDir::new("j");
+    let next = |worker: Option<&str>, kind| {
+        let mut result = samples::result(JobStatus::Failed);
+        result.first_failure = Some(FirstFailure {
+            mini_batch: Some(MiniBatchId(1)),
+            worker: worker.map(str::to_owned),
+            item: None,
+            failure: Failure::new(kind, "x"),
+        });
+        next_file(&result, &dir).display().to_string()
+    };
+    assert_eq!(next(Some("process003"), FailureKind::Trap), "j/logs/user/error/0/process003.txt");
+    assert_eq!(next(Some("process003"), FailureKind::LoadFailed), "j/logs/failed_items.csv");
+    assert_eq!(next(None, FailureKind::HostFault), "j/logs/sys/events.jsonl");
+}
+
+#[test]
+fn the_file_says_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let places = Places { job_dir: JobDir::new(folder.path()), ..places() };
+    let mut file = ResultFile::new(places.clone());
+    for event in samples::job() {
+        file.on_event(&event).unwrap();
+    }
+    let read = || std::fs::read_to_string(places.job_dir.result_file()).unwrap();
+    let told = result_text(&samples::result(JobStatus::Failed), &places);
+    assert_eq!(read().strip_prefix(&told), Some("  kind          trap, RUN_EXCEPTION\n"));
+    // W15: while the job is taken up, the old result is told as such.
+    let mut again = samples::job_again().into_iter();
+    file.on_event(&again.next().unwrap()).unwrap();
+    assert!(read().starts_with("Job digits runs again since 2026-11-21T12:00:00Z. "), "{}", read());
+    assert!(read().contains(&told));
+    again.for_each(|event| file.on_event(&event).unwrap());
+    assert!(read().starts_with("Job digits completed in 3.2 s.\n"));
+}
+
+/// 1.11: each end says what to do; W4: short mini-batches; W15: what was done before.
+#[test]
+fn every_end_has_advice() {
+    let mut result = samples::result(JobStatus::Failed);
+    result.ended_by = Some(EndedBy::AllowedFailedCount);
+    (result.short_mini_batches, result.restored_mini_batches) = (2, 1);
+    result.reason = "3 mini-batches failed, more than allowed_failed_count allows (2)".to_owned();
+    insta::assert_snapshot!(text(&result) + &typed_causes(&result), @r#"
+    Job digits failed after 3.2 s: 3 mini-batches failed, more than allowed_failed_count allows (2)
+      first cause   panicked at src/lib.rs:12:9: no digit, "5" expected
+      where         mini-batch 2, process001
+      mini-batches  3 of 180, 1 failed, 2 with fewer rows than items, 1 done by an earlier run
+      items         30, of which 10 failed (see jobs/digits/logs/failed_items.csv)
+      read next     jobs/digits/logs/user/error/0/process001.txt
+      what to do    to bear more and go on where it was: sandmill resume jobs/digits --set allowed_failed_count=N; -1 bears all
+      next command  sandmill explain jobs/digits
+      ended by      allowed_failed_count
+      kind          trap, RUN_EXCEPTION
+    "#);
+    let all = [
+        EndedBy::ErrorThreshold,
+        EndedBy::AllowedFailedPercent,
+        EndedBy::NothingSucceeded,
+        EndedBy::InitFailures,
+        EndedBy::StuckInInit,
+        EndedBy::FirstTaskTimeout,
+        EndedBy::ProgressTimeout,
+        EndedBy::Plan,
+        EndedBy::Commit,
+        EndedBy::Spawn,
+        EndedBy::Cancelled,
+    ];
+    let all = all.map(|by| format!("{}: {}", name(by), advice(by, "jobs/a")));
+    insta::assert_snapshot!(all.join("\n"), @"
+    error_threshold: to bear more and go on where it was: sandmill resume jobs/a --set error_threshold=N; -1 bears all
+    allowed_failed_percent: to bear more and go on where it was: sandmill resume jobs/a --set allowed_failed_percent=N
+    nothing_succeeded: compare what run returns with what it is given; a script that writes its own files and returns nothing wants output_action: summary_only
+    init_failures: init runs once in each worker, before its first mini-batch: repair it, or what it reads, and run the job again
+    stuck_in_init: find out what init waits for; if it is only slow, raise run_invocation_timeout
+    first_task_timeout: see with sandmill plan how long it takes to cut the inputs; if it is only slow, raise first_task_creation_timeout
+    progress_timeout: see in logs/sys/node/0 what each worker did last; if mini-batches are only slow, make them smaller or raise progress_update_timeout
+    plan: see with sandmill plan what the inputs come to
+    commit: look after the disk, then go on where it was: sandmill resume jobs/a
+    spawn: the machine may be short of memory or of processes: sandmill resume jobs/a --set process_count_per_node=N goes on with fewer workers
+    cancelled: to go on where it was: sandmill resume jobs/a
+    ");
+    assert_eq!(shell_word("jobs/it's mine"), r"'jobs/it'\''s mine'");
+}
+
+/// W9: a system error that ends the job leads to its file.
+#[test]
+fn a_system_error_leads_to_its_file() {
+    let mut result = samples::result(JobStatus::Failed);
+    result.ended_by = Some(EndedBy::Commit);
+    assert_eq!(
+        next_file(&result, &JobDir::new("j")).display().to_string(),
+        "j/logs/sys/error/0/_main.txt"
+    );
+}
+
+/// C25: the result of an earlier run, taken as it is.
+#[test]
+fn a_result_that_is_reused_says_so() {
+    let ended = "2026-11-20T09:30:00.7Z".parse().unwrap();
+    let text = reused_text(&samples::result(JobStatus::Completed), ended, &places());
+    insta::assert_snapshot!(text, @"
+    Job digits completed: result of 2026-11-20T09:30:00Z reused, as nothing has changed since (--no-reuse runs it again)
+      mini-batches  180
+      items         1,797
+      rows          1,797
+      output        jobs/digits/output/parallel_run_step.txt
+    ");
+}

@@ -1,0 +1,233 @@
+//! `process_summary.csv` and `node_summary.csv`: the attempts of `processed_mini-batches.csv`, added
+//! up for each worker process and for each node. Who does less than the others, or takes longer over
+//! each mini-batch, shows here.
+
+use super::log_file::TableFile;
+use super::per_worker::PerWorker;
+use super::reporters::Reporter;
+use super::words::csv_field;
+use crate::event::{Event, EventKind};
+use crate::model::{AttemptReport, ItemCounts, JobDir, MiniBatchId, NODE_ID};
+use jiff::Timestamp;
+use std::fmt::Write;
+use std::io;
+use std::time::{Duration, Instant};
+
+const PROCESSES: &str = "Process,Node Id,PID,GPU Index,Process Start Time,Process End Time,\
+    Init Seconds,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,\
+    Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,\
+    Max Elapsed Seconds,Slowest Mini-batch Id";
+const NODES: &str = "Node Id,Run Start Time,Processes,Attempts,Succeeded Attempts,Failed Attempts,\
+    Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,\
+    Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id";
+
+const WRITE_EVERY: Duration = Duration::from_secs(5);
+
+/// What attempts add up to.
+#[derive(Default)]
+struct Sums {
+    attempts: u64,
+    succeeded: u64,
+    retried: u64,
+    items: ItemCounts,
+    elapsed: f64,
+    process: f64,
+    run: f64,
+    slowest: f64,
+    slowest_id: Option<MiniBatchId>,
+}
+
+impl Sums {
+    fn add(&mut self, report: &AttemptReport) {
+        self.attempts += 1;
+        self.succeeded += u64::from(report.outcome.is_ok());
+        self.retried += u64::from(report.attempt > 1);
+        self.items += report.items;
+        self.elapsed += report.elapsed_seconds;
+        self.process += report.process_seconds;
+        self.run += report.run.seconds;
+        if self.slowest_id.is_none() || report.elapsed_seconds > self.slowest {
+            self.slowest = report.elapsed_seconds;
+            self.slowest_id = Some(report.id);
+        }
+    }
+
+    /// The columns from `Attempts` on, each after a comma, and the line's end.
+    fn columns(&self, line: &mut String) {
+        let ItemCounts { total, succeeded, failed } = self.items;
+        let good = self.succeeded;
+        let bad = self.attempts - good;
+        let mean = if self.attempts == 0 { 0.0 } else { self.elapsed / self.attempts as f64 };
+        // Writing to a string cannot fail.
+        let _ = write!(
+            line,
+            ",{},{good},{bad},{},{total},{succeeded},{failed},{:.6},{:.6},{:.6},{mean:.6},{:.6},",
+            self.attempts, self.retried, self.elapsed, self.process, self.run, self.slowest
+        );
+        if let Some(id) = self.slowest_id {
+            let _ = write!(line, "{id}");
+        }
+        line.push('\n');
+    }
+}
+
+/// A worker process.
+#[derive(Default)]
+struct Process {
+    pid: u32,
+    gpu: Option<u32>,
+    started: Option<Timestamp>,
+    ended: Option<Timestamp>,
+    init: Option<f64>,
+    sums: Sums,
+}
+
+impl Process {
+    fn row(&self, name: &str, line: &mut String) {
+        csv_field(line, name);
+        let _ = write!(line, ",{NODE_ID},{},", self.pid);
+        if let Some(gpu) = self.gpu {
+            let _ = write!(line, "{gpu}");
+        }
+        for time in [self.started, self.ended] {
+            line.push(',');
+            if let Some(time) = time {
+                let _ = write!(line, "{time:.6}");
+            }
+        }
+        line.push(',');
+        if let Some(init) = self.init {
+            let _ = write!(line, "{init:.6}");
+        }
+        self.sums.columns(line);
+    }
+}
+
+/// Writes both. Rows of processes that ended are settled; the others, and the node's, are renewed.
+pub(super) struct Summaries {
+    process_file: TableFile,
+    node_file: TableFile,
+    processes: PerWorker<Process>,
+    began: Timestamp,
+    started: u64,
+    node: Sums,
+    dirty: bool,
+    written: Instant,
+}
+
+impl Summaries {
+    pub(super) fn new(dir: &JobDir) -> Self {
+        Self {
+            process_file: TableFile::new(dir.process_summary(), PROCESSES),
+            node_file: TableFile::new(dir.node_summary(), NODES),
+            processes: PerWorker::new(),
+            began: Timestamp::UNIX_EPOCH,
+            started: 0,
+            node: Sums::default(),
+            dirty: false,
+            written: Instant::now(),
+        }
+    }
+
+    fn write(&mut self, all: bool) -> io::Result<()> {
+        self.dirty = false;
+        self.written = Instant::now();
+        let (mut settled, mut open) = (String::new(), String::new());
+        for (name, process) in self.processes.sweep(all) {
+            process.row(&name, &mut settled);
+        }
+        for (name, process) in self.processes.sorted() {
+            process.row(name, &mut open);
+        }
+        self.process_file.write(&settled, &open)?;
+        let mut node = format!("{NODE_ID},{:.6},{}", self.began, self.started);
+        self.node.columns(&mut node);
+        self.node_file.write("", &node)
+    }
+}
+
+impl Reporter for Summaries {
+    fn on_event(&mut self, event: &Event) -> io::Result<()> {
+        match &event.kind {
+            EventKind::JobStarted { .. } => self.began = event.at,
+            EventKind::WorkerStarted { worker, pid, gpu_index } => {
+                let process = self.processes.of(worker, Process::default);
+                (process.pid, process.gpu) = (*pid, *gpu_index);
+                process.started = Some(event.at);
+                self.started += 1;
+            }
+            EventKind::WorkerReady { worker, init_seconds } => {
+                self.processes.of(worker, Process::default).init = Some(*init_seconds);
+            }
+            EventKind::AttemptFinished { worker, report, .. } => {
+                self.processes.of(worker, Process::default).sums.add(report);
+                self.node.add(report);
+            }
+            EventKind::WorkerExited { worker, .. } => {
+                self.processes.of(worker, Process::default).ended = Some(event.at);
+                self.processes.gone(worker);
+            }
+            EventKind::JobFinished { .. } => return self.write(true),
+            _ => return Ok(()),
+        }
+        self.dirty = true;
+        Ok(())
+    }
+
+    fn on_tick(&mut self) -> io::Result<()> {
+        let due = self.dirty && self.written.elapsed() >= WRITE_EVERY;
+        if due { self.write(false) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::samples;
+
+    fn read(dir: &JobDir) -> (String, String) {
+        let text = |path| std::fs::read_to_string(path).unwrap();
+        (text(dir.process_summary()), text(dir.node_summary()))
+    }
+
+    /// 1.9: the same data for each process and for each node, also over a job that was taken up.
+    #[test]
+    fn adds_up_for_each_process_and_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        for events in [samples::job(), samples::job_again()] {
+            let mut summaries = Summaries::new(&dir);
+            for event in events {
+                summaries.on_event(&event).unwrap();
+            }
+        }
+        let (processes, node) = read(&dir);
+        insta::assert_snapshot!(processes, @"
+        Process,Node Id,PID,GPU Index,Process Start Time,Process End Time,Init Seconds,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id
+        process000,0,41,,2026-11-21T10:00:00.000000Z,2026-11-21T10:00:00.000000Z,,0,0,0,0,0,0,0,0.000000,0.000000,0.000000,0.000000,0.000000,
+        process001,0,42,,2026-11-21T10:00:00.000000Z,,0.010000,4,2,2,1,40,19,21,1.500000,0.900000,1.250000,0.375000,0.500000,2
+        process002,0,43,0,2026-11-21T10:00:00.000000Z,,,0,0,0,0,0,0,0,0.000000,0.000000,0.000000,0.000000,0.000000,
+        process003,0,44,,2026-11-21T12:00:00.000000Z,2026-11-21T12:00:00.000000Z,,2,2,0,0,20,20,0,0.500000,0.400000,0.250000,0.250000,0.250000,50
+        ");
+        insta::assert_snapshot!(node, @"
+        Node Id,Run Start Time,Processes,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id
+        0,2026-11-21T10:00:00.000000Z,3,4,2,2,1,40,19,21,1.500000,0.900000,1.250000,0.375000,0.500000,2
+        0,2026-11-21T12:00:00.000000Z,1,2,2,0,0,20,20,0,0.500000,0.400000,0.250000,0.250000,0.250000,50
+        ");
+    }
+
+    /// Rows are renewed in place while the job runs.
+    #[test]
+    fn shows_a_running_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let mut summaries = Summaries::new(&dir);
+        for event in samples::job().into_iter().take(9) {
+            summaries.on_event(&event).unwrap();
+            summaries.write(false).unwrap();
+        }
+        let (processes, node) = read(&dir);
+        assert_eq!((processes.lines().count(), node.lines().count()), (1 + 2, 1 + 1));
+        assert!(node.contains(",2,2,2,0,0,20,19,1,0.500000,"), "{node}");
+    }
+}

@@ -1,0 +1,116 @@
+//! `logs/sys/error/<node>/`: what went wrong outside the entry script. `processNNN.txt` for what hit
+//! a worker, `_main.txt` for what hit the leader.
+
+use super::advice::hit_the_leader;
+use super::log_file;
+use super::reporters::Reporter;
+use super::words::{printable, worker_id};
+use crate::event::{Event, EventKind};
+use crate::model::{Failure, FailureKind, JobDir, JobStatus};
+use jiff::Timestamp;
+use std::io;
+
+/// The most that one file holds.
+const MOST_BYTES: u64 = 8 << 20;
+
+/// Writes the files. There are none where all went well.
+pub(super) struct SystemErrors(JobDir);
+
+impl SystemErrors {
+    pub(super) fn new(dir: &JobDir) -> Self {
+        Self(dir.clone())
+    }
+
+    fn worker(&self, at: Timestamp, worker: &str, what: &str) -> io::Result<()> {
+        let Some(worker) = worker_id(worker) else { return Ok(()) };
+        let text = format!("{at:.3} {}\n\n", printable(what.trim_end()));
+        log_file::append(&self.0.worker_system_errors(worker), &text, MOST_BYTES)
+    }
+
+    fn failure(
+        &self,
+        at: Timestamp,
+        worker: &str,
+        during: &str,
+        failure: &Failure,
+    ) -> io::Result<()> {
+        if !is_of_the_system(failure.kind) {
+            return Ok(());
+        }
+        let Failure { kind, message, detail } = failure;
+        self.worker(at, worker, &format!("{during}: {kind}\n{}\n{detail}", message.trim_end()))
+    }
+}
+
+/// Whether the entry script has no part in it.
+fn is_of_the_system(kind: FailureKind) -> bool {
+    matches!(kind, FailureKind::HostFault | FailureKind::WorkerDied)
+}
+
+impl Reporter for SystemErrors {
+    fn on_event(&mut self, event: &Event) -> io::Result<()> {
+        let at = event.at;
+        match &event.kind {
+            EventKind::InitFailed { worker, failure } => self.failure(at, worker, "init", failure),
+            EventKind::AttemptFinished { worker, report, location, .. } => {
+                let Err(failure) = &report.outcome else { return Ok(()) };
+                let (id, attempt) = (report.id, report.attempt);
+                let during = format!("mini-batch {id}, attempt {attempt} ({location})");
+                self.failure(at, worker, &during, failure)
+            }
+            EventKind::WorkerExited { worker, how, expected: false } => {
+                self.worker(at, worker, &format!("{worker} {how}"))
+            }
+            EventKind::JobFinished { result }
+                if result.status == JobStatus::Failed && hit_the_leader(result.ended_by) =>
+            {
+                let text = format!("{at:.3} {}\n\n", printable(result.reason.trim_end()));
+                log_file::append(&self.0.leader_errors(), &text, MOST_BYTES)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{EndedBy, WorkerId};
+    use crate::report::samples;
+
+    /// 1.9: system exceptions of each process, apart from the entry script's.
+    #[test]
+    fn system_errors_are_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let mut errors = SystemErrors::new(&dir);
+        let fault = Failure::new(FailureKind::HostFault, "cannot write rows: disk full");
+        let mut events = samples::job();
+        events.insert(3, samples::event(3, samples::failed(9, 1, fault, true)));
+        for event in events {
+            errors.on_event(&event).unwrap();
+        }
+        let read = |path| std::fs::read_to_string(path).unwrap();
+        insta::assert_snapshot!(read(dir.worker_system_errors(WorkerId(0))), @"2026-11-21T10:00:00.000Z process000 exited with returncode -9");
+        // The traps of process001 are the entry script's own.
+        insta::assert_snapshot!(read(dir.worker_system_errors(WorkerId(1))), @"
+        2026-11-21T10:00:00.000Z mini-batch 9, attempt 1 (/inputs/images/img_0090.png and 9 more): host_fault
+        cannot write rows: disk full
+        ");
+        assert!(!dir.leader_errors().exists());
+    }
+
+    /// W9: a system error that ends the job.
+    #[test]
+    fn what_hit_the_leader_is_there_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let mut result = samples::result(JobStatus::Failed);
+        result.reason = "results cannot be written: no space left on device".to_owned();
+        result.ended_by = Some(EndedBy::Commit);
+        let end = samples::event(0, EventKind::JobFinished { result });
+        SystemErrors::new(&dir).on_event(&end).unwrap();
+        let text = std::fs::read_to_string(dir.leader_errors()).unwrap();
+        insta::assert_snapshot!(text, @"2026-11-21T10:00:00.000Z results cannot be written: no space left on device");
+    }
+}
