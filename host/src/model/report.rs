@@ -157,7 +157,11 @@ pub struct JobResult {
 impl JobResult {
     /// Whether the job failed before there was a mini-batch: its inputs cannot be used.
     pub fn never_began(&self) -> bool {
-        self.status == JobStatus::Failed && self.mini_batches == 0 && self.first_failure.is_none()
+        self.status == JobStatus::Failed
+            && self.mini_batches == 0
+            && self.restored_mini_batches == 0
+            && self.first_failure.is_none()
+            && matches!(self.ended_by, None | Some(EndedBy::Plan))
     }
 }
 

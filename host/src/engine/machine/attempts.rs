@@ -4,8 +4,7 @@ use super::types::{Activity, Committing, Pending};
 use super::{Action, Machine, Settled};
 use crate::event::EventKind;
 use crate::model::{
-    AttemptReport, CallStats, ErrorThreshold, Failure, FailureKind, FirstFailure, ItemCounts,
-    MiniBatchId, WorkerId,
+    AttemptReport, CallStats, Failure, FailureKind, FirstFailure, ItemCounts, MiniBatchId, WorkerId,
 };
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ impl Machine {
         let started = worker.picked;
         let Some(pending) = worker.held.pop_front() else { return };
         worker.picked = self.now;
+        worker.may_restart = true;
         worker.activity =
             if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };
         let drops_next = worker.drops_next;
@@ -73,6 +73,7 @@ impl Machine {
         started: Duration,
         report: AttemptReport,
     ) {
+        self.progressed();
         let again = report.outcome.is_err() && pending.attempt < self.policy.max_try;
         if report.outcome.is_err() {
             let will_retry = again && self.ending.is_none();
@@ -97,19 +98,23 @@ impl Machine {
         self.committing.insert(id, Committing { pending, worker, report, started });
         if failed {
             self.failed += 1;
-            self.count_items(items);
+            self.items += items;
         }
     }
 
     pub(super) fn on_committed(&mut self, id: MiniBatchId) {
         let Some(done) = self.committing.remove(&id) else { return };
+        self.progressed();
         let Ok(segment) = &done.report.outcome else { return }; // Counted when it failed.
         self.succeeded += 1;
         self.rows += segment.rows;
         let (items, surplus) = (done.report.items, done.report.surplus_rows);
+        self.items += items;
+        if items.failed > 0 {
+            self.short += 1; // W4.
+        }
         self.warn_of_surplus(id, surplus);
         self.emit_attempt(done.worker, &done.pending, done.started, done.report, false);
-        self.count_items(items);
     }
 
     /// The mini-batch's own files cannot be published: its attempt has failed after all.
@@ -178,20 +183,6 @@ impl Machine {
             failure,
         });
     }
-
-    /// Adds a mini-batch's items and holds the sum against the threshold (C9).
-    fn count_items(&mut self, items: ItemCounts) {
-        self.items += items;
-        let threshold = self.policy.error_threshold;
-        if self.ending.is_none() && threshold.exceeded_by(self.items.failed) {
-            let ErrorThreshold::AtMost(limit) = threshold else { return };
-            self.fail(format!(
-                "{} failed, more than error_threshold allows ({limit}); to go on in spite of \
-                 failures set error_threshold to the number you can bear, or to -1",
-                items_failed(self.items.failed)
-            ));
-        }
-    }
 }
 
 /// A worker that its guest has taken over may say anything; sums and limits must hold all the same.
@@ -202,8 +193,4 @@ fn is_plausible(report: &AttemptReport, pending: &Pending) -> bool {
         && items.succeeded.checked_add(items.failed) == Some(items.total)
         && rows.max(report.surplus_rows) < 1 << 40
         && report.failed_items.len() <= AttemptReport::MAX_FAILED_ITEMS
-}
-
-fn items_failed(count: u64) -> String {
-    if count == 1 { "1 item".to_owned() } else { format!("{count} items") }
 }

@@ -1,14 +1,14 @@
 //! How a job ends: completed, failed or cancelled.
 
-use super::types::{Activity, Policy};
-use super::{Action, Ending, Machine};
+use super::types::{Activity, Ending};
+use super::{Action, Machine, Policy};
 use crate::event::EventKind;
-use crate::model::{JobResult, JobStatus, OutputAction, WorkerId};
+use crate::model::{EndedBy, JobResult, JobStatus, OutputAction, WorkerId};
 
 impl Machine {
     /// The job has failed: running mini-batches are killed, what is committed stays.
-    pub(super) fn fail(&mut self, reason: String) {
-        self.end(JobStatus::Failed, reason);
+    pub(super) fn fail(&mut self, by: EndedBy, reason: String) {
+        self.end(JobStatus::Failed, by, reason);
         self.kill_all();
     }
 
@@ -17,11 +17,11 @@ impl Machine {
         // A job that seemed to end well has not, if that could not be written down. What ended it
         // before stays the reason.
         self.ending.take_if(|ending| ending.status == JobStatus::Completed);
-        self.fail(text);
+        self.fail(EndedBy::Commit, text);
     }
 
     pub(super) fn on_cancel(&mut self, reason: String, at_once: bool) {
-        self.end(JobStatus::Cancelled, reason);
+        self.end(JobStatus::Cancelled, EndedBy::Cancelled, reason);
         if at_once {
             return self.kill_all();
         }
@@ -44,13 +44,14 @@ impl Machine {
     }
 
     /// Decides the end, once: a job only winds down from here.
-    fn end(&mut self, status: JobStatus, reason: String) {
+    fn end(&mut self, status: JobStatus, by: EndedBy, reason: String) {
         if self.ending.is_some() {
             return;
         }
         self.queue.clear();
         self.emit(EventKind::WindingDown { reason: reason.clone() });
-        self.ending = Some(Ending { status, reason, kill_at: self.now + Policy::CANCEL_GRACE });
+        let kill_at = self.now + Policy::CANCEL_GRACE;
+        self.ending = Some(Ending { status, by: Some(by), reason, kill_at });
     }
 
     /// Ends the job once nothing is left to do or to wait for.
@@ -71,15 +72,16 @@ impl Machine {
 
     /// Every mini-batch has ended within the thresholds.
     fn all_done(&mut self) {
-        let nothing = self.items.total > 0 && self.items.succeeded == 0;
-        let (status, reason) = if nothing && self.policy.output_action == OutputAction::AppendRow {
-            (JobStatus::Failed, "no item succeeded, so there is nothing to write".to_owned())
+        let nothing = self.has_nothing() && self.policy.output_action == OutputAction::AppendRow;
+        let (status, by, reason) = if nothing {
+            let reason = "no item succeeded, so there is nothing to write".to_owned();
+            (JobStatus::Failed, Some(EndedBy::NothingSucceeded), reason)
         } else {
-            (JobStatus::Completed, String::new())
+            (JobStatus::Completed, None, String::new())
         };
         // Later than each worker's own deadline for `shutdown`, so that the slow one is named.
-        let kill_at = self.now + self.policy.run_timeout + Policy::CANCEL_GRACE;
-        self.ending = Some(Ending { status, reason, kill_at });
+        let kill_at = self.now.saturating_add(self.policy.run_timeout + Policy::CANCEL_GRACE);
+        self.ending = Some(Ending { status, by, reason, kill_at });
         let ids: Vec<(WorkerId, Activity)> =
             self.workers.iter().map(|(id, worker)| (*id, worker.activity)).collect();
         for (id, activity) in ids {
@@ -92,19 +94,31 @@ impl Machine {
         }
     }
 
+    /// W10: there was something to do, and nothing of it succeeded. Void mini-batches have no items.
+    fn has_nothing(&self) -> bool {
+        self.items.succeeded == 0
+            && (self.items.total > 0 || self.failed > 0 && self.succeeded == 0)
+    }
+
     fn finish(&mut self) {
         let Some(ending) = self.ending.take() else { return };
         self.finished = true;
+        // The one that matters for the reason.
+        let (attempt, init) = (self.first_failure.take(), self.init_failure.take());
+        let first_failure = match ending.by {
+            Some(EndedBy::InitFailures | EndedBy::StuckInInit) => init.or(attempt),
+            _ => attempt.or(init.filter(|_| ending.by.is_some())),
+        };
         let result = JobResult {
             status: ending.status,
             reason: ending.reason,
-            first_failure: self.first_failure.take(),
-            ended_by: None,
+            first_failure,
+            ended_by: ending.by,
             mini_batches: self.planned,
             succeeded_mini_batches: self.succeeded,
             failed_mini_batches: self.failed,
-            short_mini_batches: 0,
-            restored_mini_batches: 0,
+            short_mini_batches: self.short,
+            restored_mini_batches: self.restored,
             items: self.items,
             rows: self.rows,
             seconds: self.now.as_secs_f64(),

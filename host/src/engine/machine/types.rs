@@ -2,62 +2,13 @@
 
 use crate::event::EventKind;
 use crate::model::{
-    AllowedPercent, AttemptReport, CallStats, ErrorThreshold, Failure, JobResult, MiniBatch,
-    MiniBatchId, OutputAction, WorkerId,
+    AttemptReport, CallStats, EndedBy, Failure, JobResult, JobStatus, MiniBatch, MiniBatchId,
+    WorkerId,
 };
 use crate::pool::WorkerExit;
 use crate::protocol::Assignment;
 use std::collections::VecDeque;
 use std::time::Duration;
-
-/// The settings that decisions rest on.
-#[derive(Clone, Debug)]
-pub struct Policy {
-    /// Workers wanted.
-    pub workers: u32,
-    /// Attempts at each mini-batch, at least 1.
-    pub max_try: u32,
-    /// Failed items that the job bears.
-    pub error_threshold: ErrorThreshold,
-    /// The longest that one call of `run` or `shutdown` may take.
-    pub run_timeout: Duration,
-    /// The longest that loading a mini-batch may take (prs-semantics A1).
-    pub load_timeout: Duration,
-    /// Failed mini-batches that the job bears (C10).
-    pub allowed_failed_count: ErrorThreshold,
-    /// The share of failed mini-batches that the job bears (C11).
-    pub allowed_failed_percent: AllowedPercent,
-    /// The longest until there is a mini-batch (A3).
-    pub first_task_timeout: Duration,
-    /// The longest that nothing may move (A2).
-    pub progress_timeout: Duration,
-    /// GPUs to lease to workers (G1, G2).
-    pub gpus: u32,
-    /// Whether rows are written: then a job in which no item succeeded has failed (W10).
-    pub output_action: OutputAction,
-}
-
-impl Policy {
-    /// How long all workers may be inside `init` (prs-semantics I3).
-    pub fn init_timeout(&self) -> Duration {
-        3 * self.run_timeout + Duration::from_secs(30)
-    }
-
-    /// How many failures of `init` in a row end the attempts to start workers (I1).
-    pub fn init_failures_allowed(&self) -> u32 {
-        3 * self.workers
-    }
-
-    /// I2: a job older than this, in which no `init` succeeded, gets less patience.
-    pub const INIT_FAILURE_AGE: Duration = Duration::from_secs(120);
-
-    /// How long a killed process may take to vanish. One that hangs in the kernel (a dead network
-    /// file system) must not hold up the end of the job.
-    pub const KILL_GRACE: Duration = Duration::from_secs(30);
-
-    /// How long running mini-batches may go on after a cancellation.
-    pub const CANCEL_GRACE: Duration = Duration::from_secs(10);
-}
 
 /// What happened.
 #[derive(Clone, Debug)]
@@ -203,6 +154,16 @@ pub(super) struct Committing {
     pub(super) started: Duration,
 }
 
+/// Why no new mini-batches are handed out, and since when.
+#[derive(Clone, Debug)]
+pub(super) struct Ending {
+    pub(super) status: JobStatus,
+    pub(super) by: Option<EndedBy>,
+    pub(super) reason: String,
+    /// When workers that still run are killed.
+    pub(super) kill_at: Duration,
+}
+
 /// What a worker is doing, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
@@ -232,9 +193,26 @@ pub(super) struct Worker {
     /// Whether it was given a next mini-batch that must not run any more: it is killed, not asked
     /// to end, once the running one is done.
     pub(super) drops_next: bool,
+    /// Whether its `init` has succeeded once.
+    pub(super) good: bool,
+    /// Whether it may say that its instance broke: once after each attempt. A worker that its guest
+    /// has taken over could otherwise keep a job waiting for ever.
+    pub(super) may_restart: bool,
 }
 
 impl Worker {
+    /// One that is just started.
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            activity: Activity::Starting(now),
+            held: VecDeque::new(),
+            picked: now,
+            drops_next: false,
+            good: false,
+            may_restart: false,
+        }
+    }
+
     pub(super) fn is_doomed(&self) -> bool {
         matches!(self.activity, Activity::Doomed(_))
     }

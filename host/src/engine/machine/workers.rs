@@ -1,46 +1,76 @@
-//! Workers: start, readiness, time-outs, death and replacement.
+//! Workers: start, readiness, death and replacement.
 
-use super::types::{Activity, Pending, Policy, Worker};
-use super::{Action, Machine};
+use super::types::{Activity, Pending, Worker};
+use super::{Action, Machine, Policy};
 use crate::event::EventKind;
-use crate::model::{CallStats, Failure, FailureKind, FirstFailure, MiniBatchId, WorkerId};
+use crate::model::{CallStats, EndedBy, Failure, FailureKind, MiniBatchId, WorkerId};
 use crate::pool::WorkerExit;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 impl Machine {
-    /// Starts workers until there are as many as wanted: no more than there is work for.
+    /// Starts workers until there are as many as wanted: no more than there is work for. Fewer live
+    /// only for a reason that was told: the job ends, `init` keeps failing (I1), or the machine has
+    /// no room for another process.
     pub(super) fn spawn_wanted(&mut self) {
-        if self.ending.is_some() {
+        self.spawn_again_at = self.spawn_again_at.filter(|at| self.now < *at);
+        if self.ending.is_some() || self.spawn_again_at.is_some() || self.is_init_hopeless() {
             return;
         }
         let held: usize = self.workers.values().map(|worker| worker.held.len()).sum();
         let wanted = (self.policy.workers as usize).min(self.queue.len() + held);
-        let live = self.workers.values().filter(|worker| !worker.is_doomed()).count();
-        for _ in live..wanted {
-            let id = WorkerId(self.next_worker);
-            self.next_worker += 1;
-            self.workers.insert(
-                id,
-                Worker {
-                    activity: Activity::Starting(self.now),
-                    held: VecDeque::new(),
-                    drops_next: false,
-                    picked: self.now,
-                },
-            );
-            self.actions.push(Action::Spawn(id, None));
+        // A killed worker that has a GPU keeps its place until it is gone: the next one is to have
+        // that GPU (G1).
+        let in_place = |id: &WorkerId, worker: &Worker| {
+            !worker.is_doomed() || (self.policy.gpus > 0 && self.leases.of(*id).is_some())
+        };
+        let places = self.workers.iter().filter(|(id, worker)| in_place(id, worker)).count();
+        for _ in places..wanted {
+            self.spawn();
         }
     }
 
+    fn spawn(&mut self) {
+        let id = WorkerId(self.next_worker);
+        self.next_worker += 1;
+        self.workers.insert(id, Worker::new(self.now));
+        let gpu = self.leases.take(id);
+        if gpu.is_none() {
+            self.tell_of_lost_gpus(id);
+        }
+        self.actions.push(Action::Spawn(id, gpu));
+    }
+
+    /// A process that cannot be killed keeps its GPU.
+    fn tell_of_lost_gpus(&mut self, id: WorkerId) {
+        let lost = self.leases.taken().find(|(_, holder)| !self.workers.contains_key(holder));
+        if let Some((index, holder)) = lost {
+            self.notice(format!(
+                "{id} starts without a GPU: {holder} was killed, does not end, and still holds GPU \
+                 {index}"
+            ));
+        }
+    }
+
+    pub(super) fn on_spawned(&mut self, worker: WorkerId, pid: u32) {
+        self.told_spawn_trouble = false;
+        let gpu_index = self.leases.of(worker);
+        self.emit(EventKind::WorkerStarted { worker: worker.to_string(), pid, gpu_index });
+    }
+
+    /// The others go on; perhaps the machine has room again later.
     pub(super) fn on_spawn_failed(&mut self, worker: WorkerId, text: &str) {
         self.workers.remove(&worker);
+        self.leases.release(worker);
         let text = format!("the worker process {worker} cannot be started: {text}");
         if self.workers.is_empty() {
-            self.fail(text);
-        } else {
-            // The others go on; perhaps the machine has room again later.
-            self.count_init_failure(worker, Failure::new(FailureKind::HostFault, text));
+            return self.fail(EndedBy::Spawn, text);
+        }
+        self.spawn_again_at = Some(self.now + Policy::SPAWN_PAUSE);
+        if !self.told_spawn_trouble {
+            self.told_spawn_trouble = true;
+            let pause = Policy::SPAWN_PAUSE.as_secs();
+            self.notice(format!("{text}; the others go on, and it is tried again every {pause} s"));
         }
     }
 
@@ -52,7 +82,9 @@ impl Machine {
         worker.picked = self.now;
         worker.activity =
             if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };
-        self.init_failures_in_a_row = 0;
+        worker.good = true;
+        self.init_succeeded();
+        self.progressed();
         self.emit(EventKind::WorkerReady { worker: id.to_string(), init_seconds: stats.seconds });
         if self.ending.is_some() {
             self.shut_down(id);
@@ -62,6 +94,7 @@ impl Machine {
     /// The time for `init` counts, and its failure is not that of the mini-batch that waits.
     pub(super) fn on_restarting(&mut self, id: WorkerId) {
         if let Some(worker) = self.workers.get_mut(&id)
+            && std::mem::take(&mut worker.may_restart)
             && matches!(worker.activity, Activity::Idle | Activity::Loading(_))
         {
             worker.activity = Activity::Starting(self.now);
@@ -77,139 +110,28 @@ impl Machine {
         worker.activity = Activity::Doomed(self.now);
         let held = std::mem::take(&mut worker.held);
         self.give_back(held);
-        self.tell_init_failure(id, failure);
+        self.init_failed(id, failure);
     }
 
-    fn tell_init_failure(&mut self, id: WorkerId, failure: Failure) {
-        self.emit(EventKind::InitFailed { worker: id.to_string(), failure: failure.clone() });
-        self.count_init_failure(id, failure);
-    }
-
-    /// I1 and I2. A good `init` in between resets I1's count (the newest documentation says
-    /// "continuously").
-    fn count_init_failure(&mut self, id: WorkerId, failure: Failure) {
-        self.init_failures_in_a_row += 1;
-        let message = failure.message.clone();
-        self.first_failure.get_or_insert(FirstFailure {
-            mini_batch: None,
-            worker: Some(id.to_string()),
-            item: None,
-            failure,
-        });
-        let old = self.now > Policy::INIT_FAILURE_AGE;
-        if self.init_failures_in_a_row >= self.policy.init_failures_allowed()
-            || (old && self.init_failures_in_a_row > 2 * self.policy.workers)
-        {
-            self.fail(format!(
-                "init failed {} times in a row, on every worker that was started: {message}",
-                self.init_failures_in_a_row
-            ));
-        }
-    }
-
-    /// When something must happen if this worker stays silent.
-    pub(super) fn deadline_of(&self, worker: &Worker) -> Option<Duration> {
-        match worker.activity {
-            Activity::Loading(since) => Some(since + self.policy.load_timeout),
-            Activity::Running(since) => Some(since + self.policy.run_timeout),
-            Activity::ShuttingDown(since) => Some(since + self.policy.run_timeout),
-            Activity::Doomed(since) => Some(since + Policy::KILL_GRACE),
-            Activity::Starting(since) if !worker.held.is_empty() => {
-                Some(since + self.policy.init_timeout())
-            }
-            // One worker that is slow in init is borne while another is not; see `stuck_at`.
-            Activity::Starting(_) | Activity::Idle => None,
-        }
-    }
-
-    pub(super) fn check_deadlines(&mut self) {
-        if self.ending.as_ref().is_some_and(|ending| self.now >= ending.kill_at) {
-            self.kill_all();
-        }
-        let ids: Vec<WorkerId> = self.workers.keys().copied().collect();
-        for id in ids {
-            // Looked up one by one: one that is late may end the job, and with it the others.
-            let deadline = self.workers.get(&id).and_then(|worker| self.deadline_of(worker));
-            if deadline.is_some_and(|at| self.now >= at) {
-                self.time_out(id);
-            }
-        }
-        self.check_stuck();
-    }
-
-    /// I3: when a job makes no progress because every worker hangs in `init`.
-    pub(super) fn stuck_at(&self) -> Option<Duration> {
-        let starts = self.workers.values().map(|worker| match worker.activity {
-            Activity::Starting(since) => Some(since),
-            _ => None,
-        });
-        let last = starts.collect::<Option<Vec<Duration>>>()?.into_iter().max()?;
-        Some(last + self.policy.init_timeout()).filter(|_| self.ending.is_none())
-    }
-
-    fn check_stuck(&mut self) {
-        if self.stuck_at().is_some_and(|at| self.now >= at) {
-            self.fail(format!(
-                "no progress: every worker has been inside init for more than {} s (3 x \
-                 run_invocation_timeout + 30 s)",
-                self.policy.init_timeout().as_secs()
-            ));
-        }
-    }
-
-    fn time_out(&mut self, id: WorkerId) {
-        let Some(worker) = self.workers.get(&id) else { return };
-        let failure = match worker.activity {
-            Activity::Running(_) => Failure::new(
-                FailureKind::Timeout,
-                format!(
-                    "run took longer than run_invocation_timeout ({} s); the worker was killed",
-                    self.policy.run_timeout.as_secs_f64()
-                ),
-            ),
-            Activity::Loading(_) => Failure::new(
-                FailureKind::Timeout,
-                format!(
-                    "loading the mini-batch took longer than {} s; the worker was killed",
-                    self.policy.load_timeout.as_secs_f64()
-                ),
-            ),
-            Activity::ShuttingDown(_) => {
-                self.emit(EventKind::Notice {
-                    message: format!(
-                        "{id}: shutdown took longer than run_invocation_timeout ({} s); the worker \
-                         was killed",
-                        self.policy.run_timeout.as_secs_f64()
-                    ),
-                });
-                return self.kill(id);
-            }
-            Activity::Starting(_) => return self.time_out_init(id),
-            Activity::Doomed(_) => {
-                self.workers.remove(&id);
-                self.actions.push(Action::Kill(id));
-                return self.emit(EventKind::Notice {
-                    message: format!(
-                        "{id} was killed and does not end; the job goes on without it"
-                    ),
-                });
-            }
-            Activity::Idle => return,
-        };
-        self.kill_and_lose(id, failure);
-    }
-
-    /// A new instance after a trap is not ready in time, while a mini-batch waits for it.
-    fn time_out_init(&mut self, id: WorkerId) {
+    /// A worker in `init` is killed for this; what it held goes back unharmed.
+    pub(super) fn kill_in_init(&mut self, id: WorkerId, failure: Failure) {
         self.kill(id);
         let held = self.workers.get_mut(&id).map(|worker| std::mem::take(&mut worker.held));
         self.give_back(held.unwrap_or_default());
-        let seconds = self.policy.init_timeout().as_secs();
-        let failure = Failure::new(
-            FailureKind::Timeout,
-            format!("init took longer than {seconds} s (3 x run_invocation_timeout + 30 s)"),
-        );
-        self.tell_init_failure(id, failure);
+        self.init_failed(id, failure);
+    }
+
+    /// A worker uses more memory than it may.
+    pub(super) fn on_overrun(&mut self, id: WorkerId, failure: Failure) {
+        match self.workers.get(&id).map(|worker| worker.activity) {
+            Some(Activity::Starting(_)) => self.kill_in_init(id, failure),
+            Some(Activity::Loading(_) | Activity::Running(_)) => self.kill_and_lose(id, failure),
+            Some(Activity::Idle | Activity::ShuttingDown(_)) => {
+                self.kill(id);
+                self.notice(format!("{id} was killed while it had no mini-batch: {failure}"));
+            }
+            Some(Activity::Doomed(_)) | None => {}
+        }
     }
 
     /// Kills a worker whose first mini-batch has failed by that.
@@ -236,7 +158,7 @@ impl Machine {
         }
     }
 
-    fn give_back(&mut self, held: VecDeque<Pending>) {
+    pub(super) fn give_back(&mut self, held: VecDeque<Pending>) {
         for pending in held.into_iter().rev() {
             if self.ending.is_none() {
                 self.emit(EventKind::MiniBatchReturned { id: pending.mini_batch.id });
@@ -276,17 +198,23 @@ impl Machine {
 
     pub(super) fn on_started(&mut self, id: WorkerId, batch: MiniBatchId) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        let first = worker.held.front().map(|pending| pending.mini_batch.id);
-        if first == Some(batch) && matches!(worker.activity, Activity::Loading(_)) {
+        let Some(first) = worker.held.front() else { return };
+        if first.mini_batch.id == batch && matches!(worker.activity, Activity::Loading(_)) {
             worker.activity = Activity::Running(self.now);
-            let attempt = worker.held.front().map_or(1, |pending| pending.attempt);
-            let worker = id.to_string();
-            self.emit(EventKind::AttemptStarted { worker, id: batch, attempt });
+            let attempt = first.attempt;
+            self.progressed();
+            self.emit(EventKind::AttemptStarted { worker: id.to_string(), id: batch, attempt });
         }
     }
 
     pub(super) fn on_exited(&mut self, id: WorkerId, exit: &WorkerExit) {
-        let Some(Worker { activity, held, picked, .. }) = self.workers.remove(&id) else { return };
+        self.leases.release(id);
+        let Some(Worker { activity, held, picked, .. }) = self.workers.remove(&id) else {
+            // The job has gone on without it; its end is told all the same.
+            let how = describe_exit(exit);
+            let worker = id.to_string();
+            return self.emit(EventKind::WorkerExited { worker, how, expected: true });
+        };
         let expected = match activity {
             Activity::Doomed(_) => true,
             Activity::ShuttingDown(_) => exit.code == Some(0),
@@ -294,15 +222,14 @@ impl Machine {
         };
         if matches!(activity, Activity::ShuttingDown(_)) && !exit.note.is_empty() {
             // All its mini-batches are done: nothing fails, but nothing is hidden either.
-            let message = format!("{id} said at its end: {}", exit.note.trim_end());
-            self.emit(EventKind::Notice { message });
+            self.notice(format!("{id} said at its end: {}", exit.note.trim_end()));
         }
         let how = describe_exit(exit);
         self.emit(EventKind::WorkerExited { worker: id.to_string(), how: how.clone(), expected });
         match activity {
             Activity::Starting(_) => {
                 self.give_back(held);
-                self.tell_init_failure(id, death(exit, &how, "while it started"));
+                self.init_failed(id, death(exit, &how, "while it started"));
             }
             Activity::Loading(_) => {
                 self.lose_held(id, held, picked, death(exit, &how, "loading a mini-batch"));

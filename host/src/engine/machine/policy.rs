@@ -1,0 +1,62 @@
+//! The settings that decisions rest on.
+
+use crate::model::{AllowedPercent, ErrorThreshold, OutputAction};
+use std::time::Duration;
+
+/// The settings that decisions rest on.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Workers wanted.
+    pub workers: u32,
+    /// Attempts at each mini-batch, at least 1.
+    pub max_try: u32,
+    /// Failed items that the job bears (prs-semantics C9).
+    pub error_threshold: ErrorThreshold,
+    /// The longest that one call of `run` or `shutdown` may take (C16).
+    pub run_timeout: Duration,
+    /// The longest that loading a mini-batch may take (A1).
+    pub load_timeout: Duration,
+    /// Failed mini-batches that the job bears (C10).
+    pub allowed_failed_count: ErrorThreshold,
+    /// The share of failed mini-batches that the job bears (C11).
+    pub allowed_failed_percent: AllowedPercent,
+    /// The longest until there is a mini-batch (A3).
+    pub first_task_timeout: Duration,
+    /// The longest that nothing may move (A2).
+    pub progress_timeout: Duration,
+    /// GPUs to lease to workers (G1, G2).
+    pub gpus: u32,
+    /// Whether rows are written: then a job in which no item succeeded has failed (W10).
+    pub output_action: OutputAction,
+}
+
+impl Policy {
+    /// How long all workers may be inside `init` (I3), and one of them while others work.
+    pub fn init_timeout(&self) -> Duration {
+        self.run_timeout.saturating_mul(3).saturating_add(Duration::from_secs(30))
+    }
+
+    /// How many failures of `init` in a row end the attempts to start workers (I1).
+    pub fn init_failures_allowed(&self) -> u32 {
+        self.workers.saturating_mul(3)
+    }
+
+    /// I2: a job older than this, in which no `init` succeeded, gets less patience.
+    pub const INIT_FAILURE_AGE: Duration = Duration::from_secs(120);
+
+    /// More failures of `init` in a row than this end a job that is older than
+    /// [`Policy::INIT_FAILURE_AGE`] (I2).
+    pub fn init_failures_when_old(&self) -> u32 {
+        self.workers.saturating_mul(2)
+    }
+
+    /// How long a killed process may take to vanish. One that hangs in the kernel (a dead network
+    /// file system) must not hold up the end of the job.
+    pub const KILL_GRACE: Duration = Duration::from_secs(30);
+
+    /// How long running mini-batches may go on after a cancellation.
+    pub const CANCEL_GRACE: Duration = Duration::from_secs(10);
+
+    /// How long to wait after a worker process could not be started, while others work.
+    pub const SPAWN_PAUSE: Duration = Duration::from_secs(10);
+}

@@ -1,0 +1,114 @@
+//! What must hold after every step.
+
+use super::world::World;
+use crate::model::{EndedBy, JobResult, JobStatus};
+use std::collections::BTreeSet;
+
+impl World {
+    /// `ticked`: the machine has just been told of the time.
+    pub(super) fn check(&self, ticked: bool) {
+        if let Some(result) = &self.result {
+            return self.check_end(result);
+        }
+        // Row 6: no stage without a watchdog, and none that is late and not looked after.
+        let deadline = self.machine.next_deadline().expect("something is always awaited");
+        assert!(!ticked || deadline > self.now, "a deadline stays in the past");
+        if self.winding_down || self.workers.values().any(|worker| worker.asked_to_end) {
+            return;
+        }
+        assert!(!self.cancelled, "a cancelled job winds down");
+        for by in
+            [EndedBy::ErrorThreshold, EndedBy::AllowedFailedCount, EndedBy::AllowedFailedPercent]
+        {
+            assert!(!self.is_exceeded(by), "{by:?} is exceeded, and the job goes on");
+        }
+        self.check_workers();
+    }
+
+    fn check_workers(&self) {
+        let mut held = BTreeSet::new();
+        let (mut live, mut places, mut idle) = (0, 0, false);
+        for worker in self.workers.values() {
+            if worker.is_live() {
+                live += 1;
+                idle |= worker.ready && worker.inbox.is_empty();
+                for assignment in &worker.inbox {
+                    assert!(held.insert(assignment.mini_batch.id), "given to two workers");
+                }
+            }
+            let waits_for_gpu = worker.gpu.is_some() && !worker.given_up;
+            places += usize::from(worker.is_live() || waits_for_gpu);
+        }
+        let most = self.policy.workers as usize;
+        assert!(live <= most, "{live} workers live");
+        // Row 16: live workers = wanted, or a reason was told.
+        let reason = self.told_init_stop || self.now < self.paused_until;
+        assert!(places >= most.min(self.open) || reason, "{live} workers for {} tasks", self.open);
+        let waiting = self.open.checked_sub(held.len()).expect("held, but not waited for");
+        assert!(waiting == 0 || !idle, "a worker idles while {waiting} mini-batches wait");
+    }
+
+    /// By our own count, of what the machine was told.
+    fn is_exceeded(&self, by: EndedBy) -> bool {
+        let failed = self.counted.failed + self.counted.short;
+        match by {
+            EndedBy::ErrorThreshold => {
+                self.policy.error_threshold.exceeded_by(self.counted.items.failed)
+            }
+            EndedBy::AllowedFailedCount => self.policy.allowed_failed_count.exceeded_by(failed),
+            EndedBy::AllowedFailedPercent => {
+                let planned = self.planned as u64;
+                self.plan_told && self.policy.allowed_failed_percent.exceeded_by(failed, planned)
+            }
+            _ => true,
+        }
+    }
+
+    /// A job is not ended for a threshold that is not exceeded.
+    pub(super) fn begin_to_wind_down(&mut self, reason: &str) {
+        assert!(!self.winding_down, "the end is decided twice");
+        self.winding_down = true;
+        for (words, by) in [
+            ("more than error_threshold", EndedBy::ErrorThreshold),
+            ("more than allowed_failed_count", EndedBy::AllowedFailedCount),
+            ("share than allowed_failed_percent", EndedBy::AllowedFailedPercent),
+        ] {
+            assert!(!reason.contains(words) || self.is_exceeded(by), "too early: {reason}");
+        }
+    }
+
+    fn check_end(&self, result: &JobResult) {
+        assert_eq!(self.machine.next_deadline(), None);
+        let waited = self.workers.values().all(|worker| worker.given_up);
+        assert!(waited, "the job ended before its workers");
+        assert_eq!(result.ended_by.is_none(), result.status == JobStatus::Completed);
+        assert_eq!(result.reason.is_empty(), result.status == JobStatus::Completed);
+        assert_eq!(
+            result.status == JobStatus::Cancelled,
+            result.ended_by == Some(EndedBy::Cancelled)
+        );
+        if self.commits_given_up || self.committer_dead {
+            return assert_ne!(result.status, JobStatus::Completed);
+        }
+        assert!(self.committer.is_empty() && self.untold.is_empty(), "it ended before its commits");
+        assert_eq!(result.succeeded_mini_batches, self.counted.succeeded);
+        assert_eq!(result.failed_mini_batches, self.counted.failed);
+        assert_eq!(result.short_mini_batches, self.counted.short);
+        assert_eq!((result.items, result.rows), (self.counted.items, self.counted.rows));
+        let ended = result.succeeded_mini_batches + result.failed_mini_batches;
+        assert_eq!(ended, self.journal.len() as u64, "what ended is in the journal");
+        assert!(self.runs > 1 || result.restored_mini_batches == 0);
+        if result.status == JobStatus::Completed {
+            assert!(self.plan_told);
+            assert_eq!(self.plan.len() as u64, result.mini_batches);
+            assert_eq!(ended, result.mini_batches, "every mini-batch ends exactly once");
+            for by in [
+                EndedBy::ErrorThreshold,
+                EndedBy::AllowedFailedCount,
+                EndedBy::AllowedFailedPercent,
+            ] {
+                assert!(!self.is_exceeded(by), "{by:?} is exceeded");
+            }
+        }
+    }
+}

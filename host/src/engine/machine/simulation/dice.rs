@@ -1,0 +1,33 @@
+//! Chance, from a seed.
+
+/// A small random generator (splitmix64).
+#[derive(Debug)]
+pub(super) struct Dice {
+    state: u64,
+    /// From now on nothing unlikely happens.
+    pub(super) calm: bool,
+}
+
+impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { state: seed, calm: false }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`.
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Whether something that happens once in `times` happens now.
+    pub(super) fn one_in(&mut self, times: u64) -> bool {
+        !self.calm && self.below(times) == 0
+    }
+}

@@ -1,0 +1,276 @@
+//! What happens by chance.
+
+use super::super::Message;
+use super::world::{ITEMS, World};
+use crate::model::{
+    AllowedPercent, AttemptReport, CallStats, EndedBy, ErrorThreshold, Failure, FailureKind,
+    ItemCounts, MiniBatchId, Segment, WorkerId,
+};
+use crate::protocol::Assignment;
+use std::time::Duration;
+
+impl World {
+    /// One random step.
+    pub(super) fn step(&mut self) {
+        if self.result.is_some() {
+            if !self.is_completed() && self.dice.one_in(4) {
+                let retry = self.dice.one_in(2);
+                self.take_up(retry);
+            }
+            return;
+        }
+        match self.dice.below(16) {
+            0 | 1 => self.step_plan(),
+            2..=4 => self.step_committer(),
+            5 => self.step_clock(),
+            6 => self.step_trouble(),
+            _ => {
+                let nth = self.dice.below(self.workers.len().max(1) as u64) as usize;
+                if let Some(id) = self.workers.keys().nth(nth).copied() {
+                    self.step_worker(id);
+                }
+            }
+        }
+    }
+
+    /// From here on everything goes well: the job must end, and, taken up again with patience, must
+    /// complete with every mini-batch done exactly once.
+    pub(super) fn settle(&mut self) {
+        self.dice.calm = true;
+        self.run_to_end();
+        if !self.is_completed() {
+            self.policy.error_threshold = ErrorThreshold::Ignore;
+            self.policy.allowed_failed_count = ErrorThreshold::Ignore;
+            self.policy.allowed_failed_percent = AllowedPercent::ALL;
+            self.take_up(true);
+            self.run_to_end();
+            let ended_by = self.result.as_ref().and_then(|result| result.ended_by);
+            // Everything may have come back short before.
+            assert!(matches!(ended_by, None | Some(EndedBy::NothingSucceeded)), "{ended_by:?}");
+            assert_eq!(self.journal.len(), self.plan.len(), "every mini-batch has ended");
+        }
+    }
+
+    fn run_to_end(&mut self) {
+        for _ in 0..1000 {
+            if self.result.is_some() {
+                return;
+            }
+            let before = self.now;
+            self.step_plan();
+            self.step_committer();
+            for id in self.workers.keys().copied().collect::<Vec<_>>() {
+                self.step_worker(id);
+            }
+            if self.now == before {
+                self.tick();
+            }
+        }
+        panic!("the job does not end: {self:#?}");
+    }
+
+    fn step_plan(&mut self) {
+        if self.result.is_some() || self.plan_told || !self.machine.wants_plan() {
+            return;
+        }
+        let most = 1 + self.dice.below(6) as usize;
+        let count = most.min(self.plan.len() - self.planned);
+        if count > 0 {
+            let batches = self.plan[self.planned..self.planned + count].to_vec();
+            self.planned += count;
+            self.tell(Message::Planned(batches));
+        } else if self.dice.one_in(64) {
+            self.tell(Message::PlanFailed("unreadable".to_owned()));
+        } else {
+            self.plan_told = true;
+            self.tell(Message::PlanFinished);
+        }
+    }
+
+    fn step_committer(&mut self) {
+        if self.committer_dead || self.result.is_some() {
+            return;
+        }
+        if self.dice.one_in(8) {
+            return self.reject();
+        }
+        self.write();
+        if self.dice.calm || self.dice.one_in(2) {
+            self.tell_written();
+        }
+    }
+
+    /// Time passes: to the next deadline, or a part of the way there.
+    fn step_clock(&mut self) {
+        if self.dice.one_in(2) {
+            return self.tick();
+        }
+        let at = self.machine.next_deadline().unwrap_or_default();
+        let left = at.saturating_sub(self.now).as_millis() as u64;
+        self.now += Duration::from_millis(self.dice.below(left.max(1)));
+        self.tell(Message::Notice("time passes".to_owned()));
+    }
+
+    fn tick(&mut self) {
+        let at = self.machine.next_deadline();
+        let at = at.unwrap_or_else(|| panic!("the job hangs: {self:#?}"));
+        self.now = self.now.max(at);
+        self.tell(Message::Tick);
+    }
+
+    /// What happens rarely.
+    fn step_trouble(&mut self) {
+        match self.dice.below(16) {
+            0 => {
+                let at_once = self.dice.one_in(2);
+                self.cancelled = true;
+                self.tell(Message::Cancel { reason: "asked".to_owned(), at_once });
+            }
+            1..=3 => self.crash(),
+            4 => {
+                self.committer_dead = true;
+                self.committer.clear();
+                self.tell(Message::CommitFailed("disk full".to_owned()));
+            }
+            5..=8 => self.overrun(),
+            9..=12 => self.lie(),
+            _ => {}
+        }
+    }
+
+    /// The leader is killed; what the committer was at is written or not.
+    fn crash(&mut self) {
+        for _ in 0..self.dice.below(3) {
+            if !self.committer_dead {
+                self.write();
+            }
+        }
+        let retry = self.dice.one_in(4);
+        self.take_up(retry);
+    }
+
+    fn any_worker(&mut self) -> Option<WorkerId> {
+        let nth = self.dice.below(self.workers.len().max(1) as u64) as usize;
+        self.workers.keys().nth(nth).copied()
+    }
+
+    fn overrun(&mut self) {
+        if let Some(id) = self.any_worker() {
+            let failure = Failure::new(FailureKind::OutOfMemory, "too much");
+            self.tell(Message::Overrun(id, failure));
+        }
+    }
+
+    /// A worker that its guest has taken over says what cannot be.
+    fn lie(&mut self) {
+        let Some(id) = self.any_worker() else { return };
+        let held = self.workers[&id].inbox.front().cloned();
+        let other = MiniBatchId(self.dice.below(20));
+        match (self.dice.below(4), held) {
+            (0, _) => {
+                self.workers.entry(id).and_modify(|worker| worker.ready = false);
+                self.tell(Message::Restarting(id));
+            }
+            (1, Some(mut assignment)) => {
+                assignment.attempt += 1;
+                let report = report(&assignment, ITEMS, ok(ITEMS));
+                self.tell(Message::Finished(id, report));
+            }
+            (2, Some(assignment)) => {
+                let mut report = report(&assignment, ITEMS, ok(ITEMS));
+                report.items.failed += 1;
+                self.tell(Message::Finished(id, report));
+            }
+            _ => self.tell(Message::Started(id, other)),
+        }
+    }
+
+    fn step_worker(&mut self, id: WorkerId) {
+        let gone = self.dice.calm || !self.dice.one_in(3);
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        if worker.failed_init || (worker.killed && gone) {
+            let code = (!worker.killed).then_some(0);
+            let signal = worker.killed.then_some(9);
+            return self.exit(id, code, signal);
+        }
+        if !worker.ready {
+            return self.step_init(id);
+        }
+        let Some(assignment) = worker.inbox.front().cloned() else {
+            if worker.asked_to_end || worker.killed {
+                self.exit(id, Some(0), None);
+            }
+            return;
+        };
+        let started = std::mem::replace(&mut worker.started, true);
+        if self.dice.one_in(16) {
+            return self.exit(id, None, Some(9));
+        }
+        if !started {
+            return self.tell(Message::Started(id, assignment.mini_batch.id));
+        }
+        self.step_finish(id, &assignment);
+    }
+
+    fn step_init(&mut self, id: WorkerId) {
+        if self.dice.one_in(16) {
+            return self.exit(id, None, Some(11));
+        }
+        let fails = self.dice.one_in(4);
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        if fails {
+            worker.failed_init = true;
+            let failure = Failure::new(FailureKind::ScriptError, "no");
+            return self.tell(Message::InitFailed(id, failure));
+        }
+        worker.ready = true;
+        self.tell(Message::Ready(id, CallStats::default()));
+    }
+
+    fn step_finish(&mut self, id: WorkerId, assignment: &Assignment) {
+        let breaks = self.dice.one_in(8);
+        let total = assignment.mini_batch.planned_items();
+        let (returned, outcome) = if self.dice.one_in(4) {
+            (0, Err(Failure::new(FailureKind::Trap, "trap")))
+        } else if self.dice.one_in(8) {
+            let returned = self.dice.below(total.max(1));
+            (returned, ok(returned))
+        } else {
+            (total, ok(total))
+        };
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.inbox.pop_front();
+            worker.started = false;
+            worker.ready = !breaks;
+        }
+        self.tell(Message::Finished(id, report(assignment, returned, outcome)));
+        if breaks {
+            self.tell(Message::Restarting(id));
+        }
+    }
+}
+
+fn ok(rows: u64) -> Result<Segment, Failure> {
+    Ok(Segment { offset: 0, length: rows, checksum: 0, rows })
+}
+
+fn report(
+    assignment: &Assignment,
+    returned: u64,
+    outcome: Result<Segment, Failure>,
+) -> Box<AttemptReport> {
+    let total = assignment.mini_batch.planned_items();
+    Box::new(AttemptReport {
+        id: assignment.mini_batch.id,
+        attempt: assignment.attempt,
+        items: ItemCounts::from_returned(total, returned),
+        outcome,
+        failed_items: Vec::new(),
+        surplus_rows: 0,
+        header: None,
+        has_files: false,
+        elapsed_seconds: 0.0,
+        process_seconds: 0.0,
+        run: CallStats::default(),
+    })
+}

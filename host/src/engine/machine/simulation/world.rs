@@ -1,0 +1,335 @@
+//! What the machine's actions meet: processes, a committer, a plan, a journal that stays.
+
+use super::super::{Action, Machine, Message, Policy, Settled};
+use super::dice::Dice;
+use crate::event::EventKind;
+use crate::model::{
+    AllowedPercent, ErrorThreshold, Failure, ItemCounts, JobResult, JobStatus, MiniBatch,
+    MiniBatchId, OutputAction, Restored, Work, WorkerId,
+};
+use crate::pool::WorkerExit;
+use crate::protocol::Assignment;
+use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// Items of a mini-batch that is not void.
+pub(super) const ITEMS: u64 = 3;
+
+#[derive(Debug, Default)]
+pub(super) struct FakeWorker {
+    pub(super) ready: bool,
+    pub(super) started: bool,
+    pub(super) inbox: VecDeque<Assignment>,
+    pub(super) asked_to_end: bool,
+    pub(super) killed: bool,
+    killed_at: Duration,
+    pub(super) failed_init: bool,
+    /// The machine does not wait for it any more.
+    pub(super) given_up: bool,
+    pub(super) gpu: Option<u32>,
+}
+
+impl FakeWorker {
+    pub(super) fn is_live(&self) -> bool {
+        !self.killed && !self.failed_init
+    }
+}
+
+/// What failed and succeeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Counts {
+    pub(super) succeeded: u64,
+    pub(super) failed: u64,
+    pub(super) short: u64,
+    pub(super) items: ItemCounts,
+    pub(super) rows: u64,
+}
+
+impl Counts {
+    fn add(&mut self, settled: &Settled) {
+        self.items += settled.report.items;
+        let Ok(segment) = &settled.report.outcome else {
+            self.failed += 1;
+            return;
+        };
+        self.succeeded += 1;
+        self.rows += segment.rows;
+        self.short += u64::from(settled.report.items.failed > 0);
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) machine: Machine,
+    pub(super) policy: Policy,
+    pub(super) dice: Dice,
+    pub(super) now: Duration,
+    pub(super) plan: Vec<MiniBatch>,
+    pub(super) planned: usize,
+    pub(super) plan_told: bool,
+    pub(super) workers: BTreeMap<WorkerId, FakeWorker>,
+    pub(super) next_worker: u32,
+    /// What the committer has still to do.
+    pub(super) committer: VecDeque<Settled>,
+    /// What it has written and not told.
+    pub(super) untold: VecDeque<Settled>,
+    /// No more is written: the disk is full, say.
+    pub(super) committer_dead: bool,
+    /// The journal: outlives the leader.
+    pub(super) journal: BTreeMap<MiniBatchId, Settled>,
+    /// What the machine must have counted: what it was told, and failures for good at once.
+    pub(super) counted: Counts,
+    /// Mini-batches that wait for a worker or are held by one.
+    pub(super) open: usize,
+    attempts: BTreeMap<MiniBatchId, u32>,
+    pub(super) winding_down: bool,
+    pub(super) cancelled: bool,
+    /// Why there may be fewer workers than wanted.
+    pub(super) told_init_stop: bool,
+    pub(super) paused_until: Duration,
+    pub(super) commits_given_up: bool,
+    pub(super) result: Option<JobResult>,
+    pub(super) runs: u32,
+}
+
+impl World {
+    pub(super) fn new(mut dice: Dice) -> Self {
+        let void = dice.one_in(4);
+        let plan = (0..dice.below(14)).map(|id| {
+            let names = vec![String::new(); ITEMS as usize];
+            let work = if void && id % 2 == 0 { Work::Void } else { Work::Files(names) };
+            MiniBatch::new(MiniBatchId(id), 0, work)
+        });
+        let plan = plan.collect();
+        let policy = random_policy(&mut dice);
+        Self {
+            machine: machine(&policy, Restored::default()),
+            policy,
+            dice,
+            now: Duration::ZERO,
+            plan,
+            planned: 0,
+            plan_told: false,
+            workers: BTreeMap::new(),
+            next_worker: 0,
+            committer: VecDeque::new(),
+            untold: VecDeque::new(),
+            committer_dead: false,
+            journal: BTreeMap::new(),
+            counted: Counts::default(),
+            open: 0,
+            attempts: BTreeMap::new(),
+            winding_down: false,
+            cancelled: false,
+            told_init_stop: false,
+            paused_until: Duration::ZERO,
+            commits_given_up: false,
+            result: None,
+            runs: 1,
+        }
+    }
+
+    /// The leader is killed, or its job has ended; the job is taken up from the journal.
+    pub(super) fn take_up(&mut self, retry_failed: bool) {
+        if retry_failed {
+            self.journal.retain(|_, settled| settled.report.outcome.is_ok());
+        }
+        let mut counted = Counts::default();
+        self.journal.values().for_each(|settled| counted.add(settled));
+        let mut restored = Restored {
+            finished: crate::model::MiniBatchSet::default(),
+            succeeded: counted.succeeded,
+            failed: counted.failed,
+            short: counted.short,
+            items: counted.items,
+            rows: counted.rows,
+            next_worker: self.next_worker,
+        };
+        self.journal.keys().for_each(|id| restored.finished.insert(*id));
+        self.machine = machine(&self.policy, restored);
+        self.now = Duration::ZERO;
+        (self.planned, self.plan_told, self.open) = (0, false, 0);
+        self.workers.clear();
+        self.committer.clear();
+        self.untold.clear();
+        self.committer_dead = false;
+        self.counted = counted;
+        self.attempts.clear();
+        (self.winding_down, self.cancelled, self.told_init_stop) = (false, false, false);
+        self.paused_until = Duration::ZERO;
+        self.commits_given_up = false;
+        self.result = None;
+        self.runs += 1;
+    }
+
+    /// As the driver does it: an answer is told only after all actions of its round are done.
+    pub(super) fn tell(&mut self, message: Message) {
+        self.now += Duration::from_millis(1);
+        let mut ticked = matches!(message, Message::Tick);
+        let mut inbox = VecDeque::from([message]);
+        while let Some(message) = inbox.pop_front() {
+            self.note(&message);
+            for action in self.machine.handle(message, self.now) {
+                inbox.extend(self.act(action));
+            }
+            ticked &= inbox.is_empty();
+        }
+        self.check(ticked);
+    }
+
+    /// What the machine is about to know.
+    fn note(&mut self, message: &Message) {
+        match message {
+            Message::Planned(batches) if !self.winding_down => {
+                let is_new = |batch: &&MiniBatch| !self.journal.contains_key(&batch.id);
+                self.open += batches.iter().filter(is_new).count();
+            }
+            Message::Rejected(..) => self.open += 1,
+            Message::Ready(worker, _) if self.workers[worker].is_live() => {
+                self.told_init_stop = false;
+            }
+            Message::SpawnFailed(worker, _) => {
+                self.workers.remove(worker);
+                self.paused_until = self.now + Policy::SPAWN_PAUSE;
+            }
+            _ => {}
+        }
+    }
+
+    fn act(&mut self, action: Action) -> Option<Message> {
+        assert!(self.result.is_none(), "{action:?} after the end");
+        match action {
+            Action::Spawn(id, gpu) => return Some(self.spawn(id, gpu)),
+            Action::Assign(id, assignment) => self.assign(id, assignment),
+            Action::Shutdown(id) => {
+                self.workers.get_mut(&id).expect("a live worker").asked_to_end = true;
+            }
+            Action::Kill(id) => {
+                let worker = self.workers.get_mut(&id).expect("a live worker");
+                let grace = self.now >= worker.killed_at + Policy::KILL_GRACE;
+                assert!(!worker.killed || grace, "{id} is killed twice");
+                worker.given_up = worker.killed || worker.failed_init;
+                worker.killed = true;
+                worker.killed_at = self.now;
+            }
+            Action::Commit(settled) => {
+                self.open = self.open.checked_sub(1).expect("committed, but not held by anybody");
+                if settled.report.outcome.is_err() {
+                    self.counted.add(&settled);
+                }
+                self.committer.push_back(settled);
+            }
+            Action::Emit(EventKind::WindingDown { reason }) => self.begin_to_wind_down(&reason),
+            Action::Emit(EventKind::Notice { message }) => {
+                self.told_init_stop |= message.contains("no new workers are started");
+                self.commits_given_up |= message.contains("could not be written within");
+            }
+            Action::Emit(_) => {}
+            Action::Finish(result) => self.result = Some(*result),
+        }
+        None
+    }
+
+    fn spawn(&mut self, id: WorkerId, gpu: Option<u32>) -> Message {
+        assert!(!self.winding_down, "a worker is started although the job ends");
+        assert_eq!(id.0, self.next_worker, "numbers rise, also over runs");
+        self.next_worker += 1;
+        // Until its process is gone, a worker has its GPU.
+        let taken: BTreeSet<u32> = self.workers.values().filter_map(|worker| worker.gpu).collect();
+        let lowest = (0..self.policy.gpus).find(|index| !taken.contains(index));
+        assert_eq!(gpu, lowest, "the lowest free GPU of {}", self.policy.gpus);
+        let worker = FakeWorker { gpu, ..FakeWorker::default() };
+        assert!(self.workers.insert(id, worker).is_none(), "{id} again");
+        if self.dice.one_in(64) {
+            return Message::SpawnFailed(id, "no room".to_owned());
+        }
+        Message::Spawned(id, 1)
+    }
+
+    fn assign(&mut self, id: WorkerId, assignment: Assignment) {
+        assert!(!self.winding_down, "work is handed out although the job ends");
+        let worker = self.workers.get_mut(&id).expect("a live worker");
+        assert!(worker.is_live() && !worker.asked_to_end);
+        let mini_batch = assignment.mini_batch.id;
+        assert!(!self.journal.contains_key(&mini_batch), "{mini_batch} has ended already");
+        let last = self.attempts.entry(mini_batch).or_insert(0);
+        assert!(assignment.attempt == *last || assignment.attempt == *last + 1);
+        assert!(assignment.attempt <= self.policy.max_try);
+        *last = assignment.attempt;
+        worker.inbox.push_back(assignment);
+        assert!(worker.inbox.len() <= 2);
+    }
+
+    /// The committer writes the first that waits.
+    pub(super) fn write(&mut self) {
+        let Some(settled) = self.committer.pop_front() else { return };
+        let id = settled.report.id;
+        self.untold.push_back(settled.clone());
+        assert!(self.journal.insert(id, settled).is_none(), "{id} is committed twice");
+    }
+
+    /// The committer tells what it has written.
+    pub(super) fn tell_written(&mut self) {
+        let written: Vec<Settled> = self.untold.drain(..).collect();
+        if written.is_empty() {
+            return;
+        }
+        for settled in written.iter().filter(|settled| settled.report.outcome.is_ok()) {
+            self.counted.add(settled);
+        }
+        self.tell(Message::Committed(written.iter().map(|settled| settled.report.id).collect()));
+    }
+
+    pub(super) fn reject(&mut self) {
+        let front = self.committer.front();
+        if front.is_some_and(|settled| settled.report.outcome.is_ok())
+            && let Some(settled) = self.committer.pop_front()
+        {
+            let failure = Failure::new(crate::model::FailureKind::BadOutput, "a link");
+            self.tell(Message::Rejected(settled.report.id, failure));
+        }
+    }
+
+    pub(super) fn exit(&mut self, id: WorkerId, code: Option<i32>, signal: Option<i32>) {
+        self.workers.remove(&id);
+        self.tell(Message::Exited(id, WorkerExit { code, signal, note: String::new() }));
+    }
+
+    pub(super) fn is_completed(&self) -> bool {
+        self.result.as_ref().is_some_and(|result| result.status == JobStatus::Completed)
+    }
+}
+
+fn machine(policy: &Policy, restored: Restored) -> Machine {
+    Machine::new(policy.clone(), Vec::new(), Timestamp::UNIX_EPOCH, restored)
+}
+
+fn random_policy(dice: &mut Dice) -> Policy {
+    let seconds = |seconds| Duration::from_secs(seconds);
+    let mut threshold = |most| {
+        if dice.one_in(2) {
+            ErrorThreshold::AtMost(dice.below(most))
+        } else {
+            ErrorThreshold::Ignore
+        }
+    };
+    let (error_threshold, allowed_failed_count) = (threshold(20), threshold(6));
+    let percent = ["0", "10", "25", "50", "100", "100"][dice.below(6) as usize];
+    Policy {
+        workers: 1 + dice.below(4) as u32,
+        max_try: 1 + dice.below(3) as u32,
+        error_threshold,
+        allowed_failed_count,
+        allowed_failed_percent: percent.parse().unwrap_or(AllowedPercent::ALL),
+        run_timeout: seconds(10),
+        load_timeout: seconds(20),
+        first_task_timeout: seconds(30),
+        progress_timeout: seconds([25, 200, 1000][dice.below(3) as usize]),
+        gpus: dice.below(4) as u32,
+        output_action: match dice.below(2) {
+            0 => OutputAction::AppendRow,
+            _ => OutputAction::SummaryOnly,
+        },
+    }
+}

@@ -1,0 +1,200 @@
+//! The machine: its state, and the one door to it.
+
+use super::leases::Leases;
+use super::types::{Committing, Ending, Pending, Queue, Worker};
+use super::{Action, Message, Policy};
+use crate::event::EventKind;
+use crate::model::{
+    EndedBy, FirstFailure, ItemCounts, MiniBatch, MiniBatchId, MiniBatchSet, Restored, Source,
+    WorkerId,
+};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+/// The state of one job.
+#[derive(Debug)]
+pub struct Machine {
+    pub(super) policy: Policy,
+    pub(super) sources: Vec<Source>,
+    pub(super) began: Timestamp,
+    pub(super) now: Duration,
+    pub(super) actions: Vec<Action>,
+    /// Mini-batches that wait for a worker.
+    pub(super) queue: Queue,
+    /// Every worker that has not exited.
+    pub(super) workers: BTreeMap<WorkerId, Worker>,
+    pub(super) next_worker: u32,
+    pub(super) leases: Leases,
+    /// Attempts, ended well or for good, that wait for the journal.
+    pub(super) committing: HashMap<MiniBatchId, Committing>,
+    /// Mini-batches that an earlier run of the job had done, and how many they are.
+    pub(super) done_before: MiniBatchSet,
+    pub(super) restored: u64,
+    pub(super) planned: u64,
+    pub(super) planned_items: u64,
+    pub(super) plan_finished: bool,
+    pub(super) succeeded: u64,
+    pub(super) failed: u64,
+    /// Of those that succeeded: with fewer rows than items (prs-semantics W4).
+    pub(super) short: u64,
+    pub(super) items: ItemCounts,
+    pub(super) rows: u64,
+    /// When something last moved (A2).
+    pub(super) moved: Duration,
+    /// Failures of `init` since the last one that succeeded (I1, I2), and the first of them.
+    pub(super) init_failures_in_a_row: u32,
+    pub(super) init_failure: Option<FirstFailure>,
+    /// Whether it was told that no new workers are started.
+    pub(super) told_init_stop: bool,
+    /// When starting a worker process is tried again after that has failed.
+    pub(super) spawn_again_at: Option<Duration>,
+    pub(super) told_spawn_trouble: bool,
+    pub(super) warned_of_surplus: bool,
+    pub(super) first_failure: Option<FirstFailure>,
+    pub(super) ending: Option<Ending>,
+    pub(super) finished: bool,
+}
+
+impl Machine {
+    /// A job before its first message. `began` is the time that `now` counts from.
+    ///
+    /// `restored` is what an earlier run of the job left done: it counts, and is not done again.
+    pub fn new(policy: Policy, sources: Vec<Source>, began: Timestamp, restored: Restored) -> Self {
+        Self {
+            leases: Leases::new(policy.gpus),
+            policy,
+            sources,
+            began,
+            now: Duration::ZERO,
+            actions: Vec::new(),
+            queue: Queue::default(),
+            workers: BTreeMap::new(),
+            next_worker: restored.next_worker,
+            committing: HashMap::new(),
+            restored: restored.ended(),
+            done_before: restored.finished,
+            planned: 0,
+            planned_items: 0,
+            plan_finished: false,
+            succeeded: restored.succeeded,
+            failed: restored.failed,
+            short: restored.short,
+            items: restored.items,
+            rows: restored.rows,
+            moved: Duration::ZERO,
+            init_failures_in_a_row: 0,
+            init_failure: None,
+            told_init_stop: false,
+            spawn_again_at: None,
+            told_spawn_trouble: false,
+            warned_of_surplus: false,
+            first_failure: None,
+            ending: None,
+            finished: false,
+        }
+    }
+
+    /// Takes in what happened; returns what to do, in order. `now` never goes back.
+    pub fn handle(&mut self, message: Message, now: Duration) -> Vec<Action> {
+        self.now = now;
+        if self.finished {
+            return Vec::new();
+        }
+        self.take_in(message);
+        self.check_thresholds();
+        self.check_init_rules();
+        self.spawn_wanted();
+        self.assign();
+        self.check_end();
+        std::mem::take(&mut self.actions)
+    }
+
+    fn take_in(&mut self, message: Message) {
+        match message {
+            Message::Planned(batches) => self.on_planned(batches),
+            Message::PlanFinished => self.on_plan_finished(),
+            Message::PlanFailed(text) => self.fail(EndedBy::Plan, text),
+            Message::Notice(message) => self.emit(EventKind::Notice { message }),
+            Message::Spawned(worker, pid) => self.on_spawned(worker, pid),
+            Message::SpawnFailed(worker, text) => self.on_spawn_failed(worker, &text),
+            Message::Ready(worker, stats) => self.on_ready(worker, stats),
+            Message::Restarting(worker) => self.on_restarting(worker),
+            Message::InitFailed(worker, failure) => self.on_init_failed(worker, failure),
+            Message::Started(worker, id) => self.on_started(worker, id),
+            Message::Finished(worker, report) => self.on_finished(worker, *report),
+            Message::Overrun(worker, failure) => self.on_overrun(worker, failure),
+            Message::Exited(worker, exit) => self.on_exited(worker, &exit),
+            Message::Committed(ids) => ids.into_iter().for_each(|id| self.on_committed(id)),
+            Message::Rejected(id, failure) => self.on_rejected(id, failure),
+            Message::CommitFailed(text) => self.on_commit_failed(text),
+            Message::Cancel { reason, at_once } => self.on_cancel(reason, at_once),
+            // Only here: an answer that has arrived already must not be beaten by the clock of a
+            // leader that was held up.
+            Message::Tick => self.check_deadlines(),
+        }
+    }
+
+    /// Whether more of the plan is welcome. Holds memory flat however large the input.
+    pub fn wants_plan(&self) -> bool {
+        !self.queue.is_full(self.policy.workers)
+    }
+
+    /// Whether nothing but commits is awaited: what the committer has gathered should go at once.
+    pub fn awaits_commits_only(&self) -> bool {
+        !self.committing.is_empty()
+            && (self.plan_finished || self.ending.is_some())
+            && self.queue.is_empty()
+            && self.workers.values().all(|worker| worker.held.is_empty())
+    }
+
+    fn on_planned(&mut self, batches: Vec<MiniBatch>) {
+        if self.ending.is_some() || batches.is_empty() {
+            return;
+        }
+        self.progressed();
+        for mini_batch in batches {
+            self.planned += 1;
+            self.planned_items += mini_batch.planned_items();
+            if !self.done_before.contains(mini_batch.id) {
+                self.queue.push_back(Pending { mini_batch, attempt: 1 });
+            }
+        }
+        self.emit_planned();
+    }
+
+    fn on_plan_finished(&mut self) {
+        if self.ending.is_none() {
+            self.progressed();
+            self.plan_finished = true;
+            self.emit_planned();
+        }
+    }
+
+    fn emit_planned(&mut self) {
+        self.emit(EventKind::Planned {
+            mini_batches: self.planned,
+            items: self.planned_items,
+            finished: self.plan_finished,
+        });
+    }
+
+    /// Something moved (A2): a part of the plan came, a worker became ready, an attempt began or
+    /// ended, a mini-batch was written.
+    pub(super) fn progressed(&mut self) {
+        self.moved = self.now;
+    }
+
+    pub(super) fn emit(&mut self, kind: EventKind) {
+        self.actions.push(Action::Emit(kind));
+    }
+
+    pub(super) fn notice(&mut self, message: String) {
+        self.emit(EventKind::Notice { message });
+    }
+
+    pub(super) fn timestamp(&self, at: Duration) -> Timestamp {
+        let offset = SignedDuration::try_from(at).unwrap_or(SignedDuration::MAX);
+        self.began.checked_add(offset).unwrap_or(Timestamp::MAX)
+    }
+}

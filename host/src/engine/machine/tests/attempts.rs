@@ -1,0 +1,86 @@
+//! W2, W3, W6: attempts and their retries.
+
+use super::*;
+use crate::model::JobStatus;
+
+#[test]
+fn a_failed_attempt_is_tried_again_and_the_job_completes() {
+    let mut machine = running(policy(), 1);
+    let actions = machine.handle(report(0, 1, 0, trap()), secs(1));
+    assert_eq!(assigned(&actions), [(0, 2)]);
+    let actions = machine.handle(report(0, 2, 2, segment()), secs(2));
+    assert!(matches!(actions.as_slice(), [Action::Commit(_)]), "{actions:#?}");
+    assert!(machine.awaits_commits_only());
+    let actions = machine.handle(Message::Committed(vec![MiniBatchId(0)]), secs(3));
+    assert!(actions.iter().any(|action| matches!(action, Action::Shutdown(_))));
+    let actions = machine.handle(exit(Some(0), None), secs(4));
+    assert_eq!(result(&actions).status, JobStatus::Completed);
+    assert_eq!(result(&actions).rows, 2);
+}
+
+#[test]
+fn a_dead_worker_loses_the_first_mini_batch_and_returns_the_next() {
+    let mut machine = running(Policy { workers: 1, ..policy() }, 8);
+    machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
+    let actions = machine.handle(exit(None, Some(9)), secs(2));
+    assert_eq!(lost_kind(&actions), Some(FailureKind::OutOfMemory));
+    let returned = |action: &Action| matches!(action, Action::Emit(EventKind::MiniBatchReturned { id }) if id.0 == 1);
+    assert!(actions.iter().any(returned), "{actions:#?}");
+    let actions = machine.handle(Message::Ready(WorkerId(1), CallStats::default()), secs(3));
+    assert_eq!(assigned(&actions)[0], (1, 1), "the returned one comes first, as attempt 1");
+}
+
+#[test]
+fn a_report_that_cannot_be_costs_the_worker() {
+    let mut machine = running(policy(), 1);
+    let Message::Finished(_, mut lie) = report(0, 1, 2, segment()) else { panic!() };
+    lie.items.total = u64::MAX;
+    let actions = machine.handle(Message::Finished(W0, lie), secs(1));
+    assert!(matches!(actions[0], Action::Kill(W0)), "{actions:#?}");
+    assert_eq!(lost_kind(&actions), Some(FailureKind::WorkerDied));
+}
+
+/// The log tree shows each attempt from its beginning.
+#[test]
+fn the_start_of_an_attempt_is_told_once() {
+    let mut machine = running(policy(), 1);
+    let told = |actions: &[Action]| {
+        let is = |action: &&Action| matches!(action, Action::Emit(EventKind::AttemptStarted { id, attempt: 1, .. }) if id.0 == 0);
+        actions.iter().filter(is).count()
+    };
+    assert_eq!(told(&machine.handle(started(0, 1), secs(1))), 0, "it does not hold that one");
+    assert_eq!(told(&machine.handle(started(0, 0), secs(1))), 1);
+    assert_eq!(told(&machine.handle(started(0, 0), secs(1))), 0);
+}
+
+/// A worker that its guest has taken over cannot hold up the job by saying for ever that its
+/// instance broke.
+#[test]
+fn a_worker_may_restart_once_after_each_attempt() {
+    let mut machine = running(policy(), 8);
+    machine.handle(Message::Restarting(W0), secs(1));
+    assert_eq!(machine.next_deadline(), Some(secs(600)), "it loads all the same");
+    machine.handle(report(0, 1, 2, segment()), secs(2));
+    machine.handle(Message::Restarting(W0), secs(2));
+    machine.handle(ready(0), secs(3));
+    assert_eq!(machine.next_deadline(), Some(secs(603)));
+    machine.handle(Message::Restarting(W0), secs(4));
+    machine.handle(ready(0), secs(5));
+    assert_eq!(machine.next_deadline(), Some(secs(603)));
+}
+
+/// C17: `run_max_try` tries, not one more; what failed for good says so.
+#[test]
+fn tries_are_spent_exactly() {
+    let mut machine = running(Policy { max_try: 3, ..patient() }, 1);
+    for attempt in 1..=3 {
+        let actions = machine.handle(report(0, attempt, 0, trap()), secs(1));
+        let expected: &[(u64, u32)] = if attempt < 3 { &[(0, attempt + 1)] } else { &[] };
+        assert_eq!(assigned(&actions), expected);
+        let will_retry = actions.iter().find_map(|action| match action {
+            Action::Emit(EventKind::AttemptFinished { will_retry, .. }) => Some(*will_retry),
+            _ => None,
+        });
+        assert_eq!(will_retry, Some(attempt < 3));
+    }
+}

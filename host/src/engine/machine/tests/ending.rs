@@ -1,0 +1,142 @@
+//! How a job ends.
+
+use super::*;
+use crate::model::{EndedBy, JobStatus};
+
+#[test]
+fn what_ended_a_job_stays_the_reason_when_committing_fails_too() {
+    let mut machine = running(policy(), 1);
+    machine.handle(Message::CommitFailed("no space left".into()), secs(1));
+    machine.handle(Message::CommitFailed("broke down".into()), secs(1));
+    assert_eq!(result(&machine.handle(exit(None, Some(9)), secs(2))).reason, "no space left");
+}
+
+#[test]
+fn a_process_that_cannot_be_killed_does_not_hold_up_the_end() {
+    let mut machine = running(Policy { max_try: 1, ..policy() }, 1);
+    machine.handle(Message::Started(W0, MiniBatchId(0)), secs(0));
+    machine.handle(Message::Tick, secs(60));
+    machine.handle(Message::Committed(vec![MiniBatchId(0)]), secs(60));
+    assert_eq!(machine.next_deadline(), Some(secs(90)));
+    assert_eq!(result(&machine.handle(Message::Tick, secs(90))).status, JobStatus::Failed);
+}
+
+#[test]
+fn a_cancelled_job_lets_the_running_mini_batch_end_and_keeps_it() {
+    let mut machine = running(policy(), 8);
+    machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
+    let cancel = Message::Cancel { reason: "interrupted".into(), at_once: false };
+    let actions = machine.handle(cancel, secs(2));
+    assert!(matches!(actions.as_slice(), [Action::Emit(EventKind::WindingDown { .. })]));
+    let actions = machine.handle(report(0, 1, 2, segment()), secs(3));
+    // It holds a second one that must not run: killed, not asked to end.
+    assert!(matches!(actions.as_slice(), [Action::Commit(_), Action::Kill(W0)]), "{actions:#?}");
+    machine.handle(Message::Committed(vec![MiniBatchId(0)]), secs(3));
+    let actions = machine.handle(exit(None, Some(9)), secs(3));
+    assert_eq!(result(&actions).status, JobStatus::Cancelled);
+    assert_eq!(result(&actions).succeeded_mini_batches, 1);
+}
+
+#[test]
+fn an_empty_plan_completes() {
+    let mut machine = new(policy());
+    let actions = machine.handle(Message::PlanFinished, secs(0));
+    assert_eq!(result(&actions).status, JobStatus::Completed);
+}
+
+/// W9: every way to end is named for programs too.
+#[test]
+fn each_end_is_named() {
+    let ended_by = |message: Message| {
+        let mut machine = running(policy(), 1);
+        machine.handle(message, secs(1));
+        let actions = machine.handle(exit(None, Some(9)), secs(2));
+        result(&actions).ended_by
+    };
+    let cancel = Message::Cancel { reason: "interrupted".into(), at_once: true };
+    assert_eq!(ended_by(cancel), Some(EndedBy::Cancelled));
+    assert_eq!(ended_by(Message::PlanFailed("no such folder".into())), Some(EndedBy::Plan));
+    assert_eq!(ended_by(Message::CommitFailed("disk full".into())), Some(EndedBy::Commit));
+
+    let mut machine = new(policy());
+    machine.handle(Message::Planned(batches(1)), secs(0));
+    let actions = machine.handle(Message::SpawnFailed(W0, "no processes left".into()), secs(0));
+    assert_eq!(result(&actions).ended_by, Some(EndedBy::Spawn));
+    assert_eq!(
+        result(&actions).reason,
+        "the worker process process000 cannot be started: no processes left"
+    );
+    assert!(!result(&actions).never_began(), "nothing is wrong with the inputs");
+}
+
+/// As long as others work, a machine without room for one more process is no reason to fail.
+#[test]
+fn a_worker_that_cannot_be_started_is_tried_again_later() {
+    let mut machine = new(Policy { workers: 2, ..policy() });
+    machine.handle(Message::Planned(batches(9)), secs(0));
+    machine.handle(Message::Spawned(W0, 17), secs(0));
+    let full = || Message::SpawnFailed(WorkerId(1), "no processes left".into());
+    let actions = machine.handle(full(), secs(0));
+    insta::assert_snapshot!(
+        notices(&actions).concat(),
+        @"the worker process process001 cannot be started: no processes left; the others go on, and it is tried again every 10 s"
+    );
+    assert!(spawned(&actions).is_empty());
+    assert_eq!(machine.next_deadline(), Some(secs(10)));
+    assert!(spawned(&machine.handle(ready(0), secs(9))).is_empty());
+    assert_eq!(spawned(&machine.handle(Message::Tick, secs(10))), [(2, None)]);
+}
+
+/// Memory: what the worker does then decides what it costs.
+#[test]
+fn a_worker_that_uses_too_much_memory_is_killed() {
+    let overrun = |worker| {
+        let failure = Failure::new(FailureKind::OutOfMemory, "it held 9 GiB of 4 GiB");
+        Message::Overrun(WorkerId(worker), failure)
+    };
+    // Inside run: its attempt has failed, the next one goes back unharmed.
+    let mut machine = running(policy(), 8);
+    machine.handle(started(0, 0), secs(1));
+    let actions = machine.handle(overrun(0), secs(2));
+    assert_eq!(killed(&actions), [0]);
+    assert_eq!(lost_kind(&actions), Some(FailureKind::OutOfMemory));
+    assert!(machine.handle(overrun(0), secs(2)).is_empty(), "once");
+
+    // Inside init: a failure of init.
+    let actions = machine.handle(overrun(1), secs(3));
+    assert_eq!(killed(&actions), [1]);
+    let told = |action: &Action| matches!(action, Action::Emit(EventKind::InitFailed { failure, .. }) if failure.kind == FailureKind::OutOfMemory);
+    assert!(actions.iter().any(told), "{actions:#?}");
+    assert_eq!(spawned(&actions), [(2, None)]);
+
+    // Idle: only killed, and told.
+    let mut machine = new(Policy { workers: 2, ..policy() });
+    machine.handle(Message::Planned(batches(2)), secs(0));
+    machine.handle(ready(0), secs(0));
+    machine.handle(ready(1), secs(0));
+    machine.handle(report(0, 1, 2, segment()), secs(1));
+    let actions = machine.handle(overrun(0), secs(2));
+    assert_eq!((killed(&actions), lost_kind(&actions)), (vec![0], None));
+    assert_eq!(
+        notices(&actions),
+        ["process000 was killed while it had no mini-batch: it held 9 GiB of 4 GiB"]
+    );
+}
+
+/// Row 6: a job whose results can no longer be written ends as well.
+#[test]
+fn a_committer_that_hangs_does_not_hold_up_the_end() {
+    let mut machine = running(Policy { progress_timeout: secs(700), ..policy() }, 1);
+    machine.handle(report(0, 1, 2, segment()), secs(1));
+    let cancel = Message::Cancel { reason: "interrupted".into(), at_once: true };
+    machine.handle(cancel, secs(2));
+    machine.handle(exit(None, Some(9)), secs(3));
+    assert_eq!(machine.next_deadline(), Some(secs(701)));
+    let actions = machine.handle(Message::Tick, secs(701));
+    assert_eq!(
+        notices(&actions),
+        ["1 finished mini-batches could not be written within 700 s (progress_update_timeout); a \
+          resumed job does them again"]
+    );
+    assert_eq!(result(&actions).ended_by, Some(EndedBy::Cancelled));
+}

@@ -1,0 +1,201 @@
+//! I1 to I3: failures of `init`, with one node.
+
+use super::*;
+use crate::model::{EndedBy, JobStatus};
+
+#[test]
+fn init_failures_in_a_row_end_the_job() {
+    let mut machine = new(policy());
+    machine.handle(Message::Planned(batches(1)), secs(0));
+    for worker in 0..3 {
+        let failure = Failure::new(FailureKind::ScriptError, "no weights");
+        let actions = machine.handle(Message::InitFailed(WorkerId(worker), failure), secs(1));
+        let spawns = actions.iter().any(|action| matches!(action, Action::Spawn(..)));
+        assert_eq!(spawns, worker < 2, "3 x process_count_per_node");
+        let exit = WorkerExit { code: Some(3), signal: None, note: String::new() };
+        let actions = machine.handle(Message::Exited(WorkerId(worker), exit), secs(1));
+        if worker == 2 {
+            let result = result(&actions);
+            assert_eq!(result.status, JobStatus::Failed);
+            assert_eq!(
+                result.reason,
+                "init failed 3 times in a row, on every worker that was started: no weights"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_job_whose_workers_all_hang_in_init_fails() {
+    let mut machine = new(policy());
+    machine.handle(Message::Planned(batches(1)), secs(5));
+    assert_eq!(machine.next_deadline(), Some(secs(5 + 3 * 60 + 30)));
+    let actions = machine.handle(Message::Tick, secs(215));
+    assert!(actions.iter().any(|action| matches!(action, Action::Kill(W0))));
+    let actions = machine.handle(exit(None, Some(9)), secs(216));
+    assert!(result(&actions).reason.starts_with("no progress"));
+}
+
+fn two_workers() -> Machine {
+    let mut machine = new(Policy { workers: 2, ..policy() });
+    machine.handle(Message::Planned(batches(9)), secs(0));
+    machine
+}
+
+/// I1: exactly 3 x process_count_per_node failures, not one fewer.
+#[test]
+fn i1_ends_at_three_times_the_count() {
+    let mut machine = two_workers();
+    for worker in 0..6 {
+        let actions = fails_init(&mut machine, worker, secs(1));
+        assert_eq!(winding_down(&actions).is_empty(), worker < 5, "failure {}", worker + 1);
+        assert_eq!(spawned(&actions).len(), usize::from(worker < 5));
+    }
+}
+
+/// I1: "continuously": one init that succeeds resets the count.
+#[test]
+fn i1_counts_from_the_last_good_init() {
+    let mut machine = two_workers();
+    for worker in 0..5 {
+        fails_init(&mut machine, worker, secs(1));
+    }
+    machine.handle(ready(5), secs(1));
+    machine.handle(exit_of(5, None, Some(11)), secs(1));
+    // Numbers 6 and 7 run now, and each that fails is replaced.
+    for worker in 6..12 {
+        let actions = fails_init(&mut machine, worker, secs(2));
+        assert_eq!(winding_down(&actions).is_empty(), worker < 11, "failure {}", worker - 5);
+    }
+}
+
+/// I1, row 16: no new workers, but the one that works goes on; the job fails with it.
+#[test]
+fn i1_leaves_alone_what_works() {
+    let mut machine = two_workers();
+    machine.handle(ready(0), secs(1));
+    for worker in 1..7 {
+        let actions = fails_init(&mut machine, worker, secs(2));
+        assert_eq!(winding_down(&actions), "");
+        assert_eq!(spawned(&actions).len(), usize::from(worker < 6));
+        if worker == 6 {
+            assert_eq!(
+                notices(&actions),
+                ["init failed 6 times in a row: no new workers are started, the job goes on with \
+                  those that work"]
+            );
+        }
+    }
+    assert_eq!(assigned(&machine.handle(report(0, 1, 2, segment()), secs(3))).len(), 1);
+    machine.handle(committed(0), secs(3));
+    let actions = machine.handle(exit(None, Some(11)), secs(4));
+    let result = result(&actions);
+    assert_eq!(result.ended_by, Some(EndedBy::InitFailures));
+    let first = result.first_failure.as_ref().expect("a failure");
+    assert_eq!(first.failure.message, "no weights", "not the death of the good worker");
+}
+
+/// I2: at 2 x count and an old job nothing ends; above it does.
+#[test]
+fn i2_ends_an_old_job_above_two_times_the_count() {
+    for (last, ends) in [(119, false), (120, false), (121, true)] {
+        let mut machine = two_workers();
+        for worker in 0..3 {
+            fails_init(&mut machine, worker, secs(1));
+        }
+        // The fourth: exactly 2 x 2.
+        assert_eq!(winding_down(&fails_init(&mut machine, 3, secs(last))), "");
+        // The fifth is one more.
+        let reason = winding_down(&fails_init(&mut machine, 4, secs(last)));
+        assert_eq!(reason.is_empty(), !ends, "at {last} s");
+    }
+}
+
+/// I2: a job with too many failures ends as soon as it is old, without a further one.
+#[test]
+fn i2_ends_a_job_when_it_becomes_old() {
+    let mut machine = two_workers();
+    for worker in 0..5 {
+        fails_init(&mut machine, worker, secs(1));
+    }
+    let due = machine.next_deadline().expect("a deadline");
+    assert_eq!(due, secs(120) + Duration::from_millis(1));
+    assert_eq!(winding_down(&machine.handle(Message::Tick, secs(120))), "");
+    assert!(winding_down(&machine.handle(Message::Tick, due)).starts_with("init failed 5 times"));
+}
+
+/// I2: with a worker that works it is not "all workers".
+#[test]
+fn i2_needs_all_workers_to_fail() {
+    let mut machine = two_workers();
+    machine.handle(ready(0), secs(1));
+    for worker in 1..6 {
+        assert_eq!(winding_down(&fails_init(&mut machine, worker, secs(121))), "");
+    }
+}
+
+/// I3: stuck only once the last of them has been inside init for too long.
+#[test]
+fn i3_needs_all_workers_to_be_stuck() {
+    let mut machine = two_workers();
+    machine.handle(exit_of(1, Some(1), None), secs(5));
+    // Worker 0 since 0 s, worker 2 since 5 s.
+    assert_eq!(machine.next_deadline(), Some(secs(5 + 210)));
+    assert_eq!(winding_down(&machine.handle(Message::Tick, secs(214))), "");
+    let actions = machine.handle(Message::Tick, secs(215));
+    insta::assert_snapshot!(
+        winding_down(&actions),
+        @"no progress: every worker has been inside init for more than 210 s (3 x run_invocation_timeout + 30 s); see what init waits for, do less in it, or raise run_invocation_timeout"
+    );
+    machine.handle(exit_of(0, None, Some(9)), secs(216));
+    let actions = machine.handle(exit_of(2, None, Some(9)), secs(216));
+    assert_eq!(result(&actions).ended_by, Some(EndedBy::StuckInInit));
+    assert!(result(&actions).first_failure.is_some());
+}
+
+/// A time-out inside init is a failure of init, as is a kill from outside; row 16: its place is
+/// filled again.
+#[test]
+fn a_time_out_or_kill_in_init_counts() {
+    let told = |actions: &[Action]| {
+        actions.iter().find_map(|action| match action {
+            Action::Emit(EventKind::InitFailed { failure, .. }) => Some(failure.kind),
+            _ => None,
+        })
+    };
+    let mut machine = two_workers();
+    machine.handle(ready(0), secs(0));
+    assert!(machine.next_deadline() <= Some(secs(210)));
+    let actions = machine.handle(Message::Tick, secs(210));
+    assert_eq!(killed(&actions), [1]);
+    assert_eq!(told(&actions), Some(FailureKind::Timeout));
+    assert_eq!(spawned(&actions), [(2, None)]);
+    let actions = machine.handle(exit_of(2, None, Some(9)), secs(211));
+    assert_eq!(told(&actions), Some(FailureKind::OutOfMemory));
+    // Two have counted: four more end the attempts.
+    for worker in 3..7 {
+        let actions = fails_init(&mut machine, worker, secs(212));
+        assert_eq!(notices(&actions).len(), usize::from(worker == 6));
+    }
+}
+
+/// A new instance after a trap, beside a worker that works.
+#[test]
+fn a_new_instance_that_hangs_or_dies_in_init_costs_no_attempt() {
+    for dies in [false, true] {
+        let mut machine = new(Policy { workers: 2, ..policy() });
+        machine.handle(Message::Planned(batches(9)), secs(0));
+        machine.handle(ready(0), secs(0));
+        machine.handle(ready(1), secs(0));
+        machine.handle(report(0, 1, 0, trap()), secs(1));
+        machine.handle(Message::Restarting(W0), secs(1));
+        assert_eq!(machine.next_deadline(), Some(secs(1 + 210)), "the time of init counts");
+        let actions = if dies {
+            machine.handle(exit(None, Some(11)), secs(2))
+        } else {
+            machine.handle(Message::Tick, secs(211))
+        };
+        assert_eq!(lost_kind(&actions), None, "{actions:#?}");
+        assert_eq!(assigned(&machine.handle(ready(2), secs(212)))[0], (1, 1));
+    }
+}

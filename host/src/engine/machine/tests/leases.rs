@@ -1,0 +1,85 @@
+//! G1, G2: which worker has which GPU.
+
+use super::*;
+
+fn four_workers(gpus: u32) -> (Machine, Vec<(u32, Option<u32>)>) {
+    let mut machine = new(Policy { workers: 4, gpus, ..policy() });
+    let first = spawned(&machine.handle(Message::Planned(batches(99)), secs(0)));
+    (machine, first)
+}
+
+/// G1, G2: the documented example: 2 GPUs, 4 workers; worker 0 stops, worker 4 takes 0.
+#[test]
+fn g2_the_next_worker_takes_the_index_of_the_one_that_stopped() {
+    let (mut machine, first) = four_workers(2);
+    assert_eq!(first, [(0, Some(0)), (1, Some(1)), (2, None), (3, None)]);
+    let actions = machine.handle(exit(Some(1), None), secs(1));
+    assert_eq!(spawned(&actions), [(4, Some(0))]);
+    // One without a GPU is followed by one without.
+    let actions = machine.handle(exit_of(3, Some(1), None), secs(2));
+    assert_eq!(spawned(&actions), [(5, None)]);
+}
+
+/// G1: a killed worker holds its index until it is gone, and so its place.
+#[test]
+fn g1_a_lease_ends_with_the_process() {
+    let (mut machine, _) = four_workers(2);
+    for worker in 0..4 {
+        machine.handle(ready(worker), secs(0));
+    }
+    machine.handle(started(0, 0), secs(0));
+    let actions = machine.handle(Message::Tick, secs(60));
+    assert_eq!((killed(&actions), spawned(&actions)), (vec![0], vec![]));
+    let actions = machine.handle(exit(None, Some(9)), secs(61));
+    assert_eq!(spawned(&actions), [(4, Some(0))]);
+    // A worker without a GPU is replaced at once.
+    machine.handle(started(2, 4), secs(61));
+    let actions = machine.handle(Message::Tick, secs(121));
+    assert_eq!((killed(&actions), spawned(&actions)), (vec![2], vec![(5, None)]));
+}
+
+/// G1: a process that cannot be killed keeps its GPU; that is told.
+#[test]
+fn g1_a_lost_gpu_is_told_and_comes_back_with_the_exit() {
+    let mut machine = new(Policy { gpus: 1, ..policy() });
+    machine.handle(Message::Planned(batches(9)), secs(0));
+    machine.handle(ready(0), secs(0));
+    machine.handle(started(0, 0), secs(0));
+    machine.handle(Message::Tick, secs(60));
+    let actions = machine.handle(Message::Tick, secs(90));
+    assert_eq!(spawned(&actions), [(1, None)]);
+    assert_eq!(
+        notices(&actions),
+        [
+            "process000 was killed and does not end; the job goes on without it",
+            "process001 starts without a GPU: process000 was killed, does not end, and still holds \
+             GPU 0"
+        ]
+    );
+    machine.handle(exit(None, Some(9)), secs(100));
+    assert_eq!(spawned(&machine.handle(exit_of(1, Some(1), None), secs(101))), [(2, Some(0))]);
+}
+
+/// G2: without GPUs nobody has one; the index is told with the start.
+#[test]
+fn g2_the_index_is_told() {
+    let (_, first) = four_workers(0);
+    assert!(first.iter().all(|(_, gpu)| gpu.is_none()));
+    let (mut machine, _) = four_workers(2);
+    for (worker, gpu) in [(1, Some(1)), (2, None)] {
+        let actions = machine.handle(Message::Spawned(WorkerId(worker), 17), secs(0));
+        assert!(
+            matches!(&actions[..], [Action::Emit(EventKind::WorkerStarted { gpu_index, .. })] if *gpu_index == gpu),
+            "{actions:#?}"
+        );
+    }
+}
+
+/// A process that could not be started holds nothing.
+#[test]
+fn a_failed_start_gives_its_gpu_back() {
+    let (mut machine, _) = four_workers(2);
+    machine.handle(Message::SpawnFailed(WorkerId(1), "no room".into()), secs(0));
+    let actions = machine.handle(Message::Tick, secs(10));
+    assert_eq!(spawned(&actions), [(4, Some(1))]);
+}

@@ -1,0 +1,187 @@
+//! The rules one by one, by hand. Here: what the tests speak with.
+
+mod attempts;
+mod ending;
+mod init;
+mod leases;
+mod restored;
+mod thresholds;
+mod time_outs;
+
+use super::{Action, Machine, Message, Policy};
+use crate::event::EventKind;
+use crate::model::{
+    AllowedPercent, AttemptReport, CallStats, ErrorThreshold, Failure, FailureKind, ItemCounts,
+    JobResult, MiniBatch, MiniBatchId, OutputAction, Restored, Segment, Work, WorkerId,
+};
+use crate::pool::WorkerExit;
+use jiff::Timestamp;
+use std::time::Duration;
+
+const W0: WorkerId = WorkerId(0);
+
+fn policy() -> Policy {
+    Policy {
+        workers: 1,
+        max_try: 2,
+        error_threshold: ErrorThreshold::AtMost(0),
+        allowed_failed_count: ErrorThreshold::Ignore,
+        allowed_failed_percent: AllowedPercent::ALL,
+        run_timeout: secs(60),
+        load_timeout: secs(600),
+        first_task_timeout: secs(600),
+        progress_timeout: secs(86_400),
+        gpus: 0,
+        output_action: OutputAction::AppendRow,
+    }
+}
+
+/// One that bears every failure.
+fn patient() -> Policy {
+    Policy { error_threshold: ErrorThreshold::Ignore, max_try: 1, ..policy() }
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Mini-batches of two items each.
+fn batches(count: u64) -> Vec<MiniBatch> {
+    let batch = |id| MiniBatch::new(MiniBatchId(id), 0, Work::Files(vec!["a".into(), "b".into()]));
+    (0..count).map(batch).collect()
+}
+
+fn new(policy: Policy) -> Machine {
+    Machine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, Restored::default())
+}
+
+/// A machine whose plan is told and whose first worker is ready.
+fn running(policy: Policy, count: u64) -> Machine {
+    let mut machine = new(policy);
+    machine.handle(Message::Planned(batches(count)), secs(0));
+    machine.handle(Message::PlanFinished, secs(0));
+    machine.handle(ready(0), secs(0));
+    machine
+}
+
+fn ready(worker: u32) -> Message {
+    Message::Ready(WorkerId(worker), CallStats::default())
+}
+
+fn started(worker: u32, id: u64) -> Message {
+    Message::Started(WorkerId(worker), MiniBatchId(id))
+}
+
+fn committed(id: u64) -> Message {
+    Message::Committed(vec![MiniBatchId(id)])
+}
+
+fn report(id: u64, attempt: u32, succeeded: u64, outcome: Result<Segment, Failure>) -> Message {
+    Message::Finished(
+        W0,
+        Box::new(AttemptReport {
+            header: None,
+            id: MiniBatchId(id),
+            attempt,
+            items: ItemCounts::from_returned(2, succeeded),
+            outcome,
+            failed_items: Vec::new(),
+            surplus_rows: 0,
+            has_files: false,
+            elapsed_seconds: 0.0,
+            process_seconds: 0.0,
+            run: CallStats::default(),
+        }),
+    )
+}
+
+fn segment() -> Result<Segment, Failure> {
+    Ok(Segment { offset: 0, length: 4, checksum: 0, rows: 2 })
+}
+
+fn trap() -> Result<Segment, Failure> {
+    Err(Failure::new(FailureKind::Trap, "wasm trap"))
+}
+
+fn init_failed(worker: u32) -> Message {
+    let failure = Failure::new(FailureKind::ScriptError, "no weights");
+    Message::InitFailed(WorkerId(worker), failure)
+}
+
+fn exit(code: Option<i32>, signal: Option<i32>) -> Message {
+    exit_of(0, code, signal)
+}
+
+fn exit_of(worker: u32, code: Option<i32>, signal: Option<i32>) -> Message {
+    Message::Exited(WorkerId(worker), WorkerExit { code, signal, note: String::new() })
+}
+
+/// A worker's `init` fails, and it is gone. What is done at the first.
+fn fails_init(machine: &mut Machine, worker: u32, at: Duration) -> Vec<Action> {
+    let actions = machine.handle(init_failed(worker), at);
+    machine.handle(exit_of(worker, Some(3), None), at);
+    actions
+}
+
+fn assigned(actions: &[Action]) -> Vec<(u64, u32)> {
+    let pick = |action: &Action| match action {
+        Action::Assign(_, a) => Some((a.mini_batch.id.0, a.attempt)),
+        _ => None,
+    };
+    actions.iter().filter_map(pick).collect()
+}
+
+/// The workers that are started, and their GPUs.
+fn spawned(actions: &[Action]) -> Vec<(u32, Option<u32>)> {
+    let pick = |action: &Action| match action {
+        Action::Spawn(worker, gpu) => Some((worker.0, *gpu)),
+        _ => None,
+    };
+    actions.iter().filter_map(pick).collect()
+}
+
+fn killed(actions: &[Action]) -> Vec<u32> {
+    let pick = |action: &Action| match action {
+        Action::Kill(worker) => Some(worker.0),
+        _ => None,
+    };
+    actions.iter().filter_map(pick).collect()
+}
+
+fn notices(actions: &[Action]) -> Vec<String> {
+    let pick = |action: &Action| match action {
+        Action::Emit(EventKind::Notice { message }) => Some(message.clone()),
+        _ => None,
+    };
+    actions.iter().filter_map(pick).collect()
+}
+
+fn result(actions: &[Action]) -> &JobResult {
+    match actions.last() {
+        Some(Action::Finish(result)) => result,
+        _ => panic!("no end in {actions:#?}"),
+    }
+}
+
+/// Why the job begins to wind down here; empty if it does not.
+fn winding_down(actions: &[Action]) -> String {
+    let reason = actions.iter().find_map(|action| match action {
+        Action::Emit(EventKind::WindingDown { reason }) => Some(reason.clone()),
+        _ => None,
+    });
+    reason.unwrap_or_default()
+}
+
+/// The failure of the attempt that ended here.
+fn lost(actions: &[Action]) -> Option<Failure> {
+    actions.iter().find_map(|action| match action {
+        Action::Emit(EventKind::AttemptFinished { report, .. }) => {
+            report.outcome.as_ref().err().cloned()
+        }
+        _ => None,
+    })
+}
+
+fn lost_kind(actions: &[Action]) -> Option<FailureKind> {
+    lost(actions).map(|failure| failure.kind)
+}

@@ -1,0 +1,98 @@
+//! W15: a job that is taken up again.
+
+use super::*;
+use crate::model::{EndedBy, JobStatus};
+
+fn taken_up(policy: Policy, restored: Restored, planned: u64) -> (Machine, Vec<Action>) {
+    let mut machine = Machine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, restored);
+    let mut actions = machine.handle(Message::Planned(batches(planned)), secs(0));
+    actions.extend(machine.handle(Message::PlanFinished, secs(0)));
+    (machine, actions)
+}
+
+/// Mini-batches 0 to 2 are done, one of them short, one failed.
+fn restored() -> Restored {
+    let mut restored = Restored {
+        succeeded: 2,
+        failed: 1,
+        short: 1,
+        items: ItemCounts { total: 6, succeeded: 3, failed: 3 },
+        rows: 3,
+        next_worker: 7,
+        ..Restored::default()
+    };
+    (0..3).for_each(|id| restored.finished.insert(MiniBatchId(id)));
+    restored
+}
+
+#[test]
+fn what_is_done_counts_and_is_not_done_again() {
+    let (mut machine, actions) = taken_up(patient(), restored(), 4);
+    assert_eq!(spawned(&actions), [(7, None)], "numbers of workers go on, one is enough");
+    assert_eq!(assigned(&machine.handle(ready(7), secs(1))), [(3, 1)]);
+    let Message::Finished(_, report) = report(3, 1, 2, segment()) else { panic!() };
+    machine.handle(Message::Finished(WorkerId(7), report), secs(2));
+    machine.handle(committed(3), secs(2));
+    let actions = machine.handle(exit_of(7, Some(0), None), secs(3));
+    let result = result(&actions);
+    assert_eq!(result.status, JobStatus::Completed);
+    assert_eq!((result.mini_batches, result.restored_mini_batches), (4, 3));
+    assert_eq!((result.succeeded_mini_batches, result.failed_mini_batches), (3, 1));
+    assert_eq!((result.short_mini_batches, result.rows), (1, 5));
+    assert_eq!(result.items, ItemCounts { total: 8, succeeded: 5, failed: 3 });
+}
+
+#[test]
+fn a_job_that_was_done_completes_without_a_worker() {
+    let (_, actions) = taken_up(patient(), restored(), 3);
+    assert_eq!(result(&actions).status, JobStatus::Completed);
+    assert!(spawned(&actions).is_empty());
+}
+
+/// W10 over both runs.
+#[test]
+fn a_job_whose_every_item_failed_before_fails_again() {
+    let mut restored = restored();
+    restored.items = ItemCounts { total: 6, succeeded: 0, failed: 6 };
+    let (_, actions) = taken_up(patient(), restored, 3);
+    assert_eq!(result(&actions).ended_by, Some(EndedBy::NothingSucceeded));
+    assert!(!result(&actions).never_began(), "its directory must stay");
+}
+
+/// C9 to C11 over both runs, and W4: at the value nothing ends, above it does.
+#[test]
+fn thresholds_hold_over_both_runs() {
+    let at_most = ErrorThreshold::AtMost;
+    let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
+    let counts = |count| Policy { allowed_failed_count: at_most(count), ..patient() };
+    let items = |count| Policy { error_threshold: at_most(count), ..patient() };
+    let share = |text| Policy { allowed_failed_percent: percent(text), ..patient() };
+    for (policy, ended_by) in [
+        (counts(2), None),
+        (counts(1), Some(EndedBy::AllowedFailedCount)),
+        (items(3), None),
+        (items(2), Some(EndedBy::ErrorThreshold)),
+        (share("50"), None),
+        (share("49.9"), Some(EndedBy::AllowedFailedPercent)),
+    ] {
+        let (mut machine, mut actions) = taken_up(policy, restored(), 4);
+        if ended_by.is_none() {
+            assert_eq!(winding_down(&actions), "");
+            continue;
+        }
+        assert!(winding_down(&actions).ends_with("earlier runs of this job is counted too"));
+        if !matches!(actions.last(), Some(Action::Finish(_))) {
+            actions = machine.handle(exit_of(7, None, Some(9)), secs(1));
+        }
+        assert_eq!(result(&actions).ended_by, ended_by);
+        assert!(!result(&actions).never_began());
+    }
+}
+
+/// A job whose inputs have gone since keeps its directory.
+#[test]
+fn a_plan_that_fails_at_the_second_run_does_not_undo_the_first() {
+    let mut machine = Machine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, restored());
+    let actions = machine.handle(Message::PlanFailed("gone".into()), secs(0));
+    assert!(!result(&actions).never_began());
+}

@@ -1,0 +1,148 @@
+//! C9 to C12, W4, W10: how much may fail.
+
+use super::*;
+use crate::model::{EndedBy, JobStatus};
+
+#[test]
+fn the_threshold_counts_items_and_names_itself() {
+    let mut machine = running(Policy { error_threshold: ErrorThreshold::AtMost(1), ..policy() }, 2);
+    machine.handle(report(0, 1, 1, segment()), secs(1));
+    machine.handle(Message::Committed(vec![MiniBatchId(0)]), secs(1));
+    machine.handle(report(1, 1, 1, segment()), secs(2));
+    let actions = machine.handle(Message::Committed(vec![MiniBatchId(1)]), secs(2));
+    assert!(actions.iter().any(|action| matches!(action, Action::Kill(W0))));
+    let actions = machine.handle(exit(None, Some(9)), secs(3));
+    let result = result(&actions);
+    assert_eq!(result.status, JobStatus::Failed);
+    insta::assert_snapshot!(
+        result.reason,
+        @"2 items failed, more than error_threshold allows (1); to go on in spite of failures set error_threshold to the number you can bear, or to -1"
+    );
+    assert_eq!(result.succeeded_mini_batches, 2);
+}
+
+#[test]
+fn no_success_at_all_fails_an_append_row_job() {
+    let policy = Policy { max_try: 1, error_threshold: ErrorThreshold::Ignore, ..policy() };
+    for (action, status) in [
+        (OutputAction::AppendRow, JobStatus::Failed),
+        (OutputAction::SummaryOnly, JobStatus::Completed),
+    ] {
+        let mut machine = running(Policy { output_action: action, ..policy.clone() }, 1);
+        machine.handle(report(0, 1, 0, trap()), secs(1));
+        machine.handle(Message::Committed(vec![MiniBatchId(0)]), secs(1));
+        let actions = machine.handle(exit(Some(0), None), secs(2));
+        assert_eq!(result(&actions).status, status);
+    }
+}
+
+/// What one worker makes of so many mini-batches: the number of items that come back for each; none
+/// for an attempt that fails for good.
+fn run(policy: Policy, returned: &[Option<u64>]) -> JobResult {
+    let mut machine = running(policy, returned.len() as u64);
+    let mut done = None;
+    let mut take = |actions: Vec<Action>| {
+        if let Some(Action::Finish(result)) = actions.last() {
+            done = Some(result.as_ref().clone());
+        }
+        actions.iter().any(|action| matches!(action, Action::Kill(_) | Action::Shutdown(_)))
+    };
+    for (id, returned) in (0..).zip(returned) {
+        let outcome = if returned.is_some() { segment() } else { trap() };
+        let ends = take(machine.handle(report(id, 1, returned.unwrap_or(0), outcome), secs(1)));
+        if take(machine.handle(committed(id), secs(1))) || ends {
+            take(machine.handle(exit(Some(0), None), secs(2)));
+            break;
+        }
+    }
+    done.expect("an end")
+}
+
+/// C10, W4: failed for good and short ones count together; at the value nothing ends, above it does.
+#[test]
+fn the_count_of_failed_mini_batches_is_held() {
+    let policy = Policy { allowed_failed_count: ErrorThreshold::AtMost(2), ..patient() };
+    let result = run(policy.clone(), &[None, Some(1), Some(2), Some(2)]);
+    assert_eq!((result.status, result.ended_by), (JobStatus::Completed, None));
+    assert_eq!((result.failed_mini_batches, result.short_mini_batches), (1, 1));
+    assert_eq!(result.succeeded_mini_batches, 3, "the rows of short ones are kept");
+
+    let result = run(policy, &[None, Some(1), Some(0), Some(2)]);
+    assert_eq!(result.ended_by, Some(EndedBy::AllowedFailedCount));
+    insta::assert_snapshot!(
+        result.reason,
+        @"3 mini-batches failed (2 by returning fewer rows than items), more than allowed_failed_count allows (2); to go on in spite of failures set allowed_failed_count to the number you can bear, or to -1"
+    );
+    let first = result.first_failure.expect("a failure");
+    assert_eq!(first.mini_batch, Some(MiniBatchId(0)));
+}
+
+/// C10: one that may still pass is no reason to end.
+#[test]
+fn a_failure_that_is_tried_again_does_not_count() {
+    let policy = Policy {
+        allowed_failed_count: ErrorThreshold::AtMost(0),
+        error_threshold: ErrorThreshold::AtMost(0),
+        ..policy()
+    };
+    let mut machine = running(policy, 1);
+    assert_eq!(winding_down(&machine.handle(report(0, 1, 0, trap()), secs(1))), "");
+    let actions = machine.handle(report(0, 2, 0, trap()), secs(2));
+    // C12: both are exceeded; the first is named.
+    assert!(winding_down(&actions).contains("error_threshold"));
+}
+
+/// C11: nothing is said of a share before all mini-batches are scheduled; then it holds at once.
+#[test]
+fn the_share_is_held_once_the_plan_is_finished() {
+    let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
+    let policy = Policy { allowed_failed_percent: percent("25"), ..patient() };
+    let mut machine = new(policy.clone());
+    machine.handle(Message::Planned(batches(4)), secs(0));
+    machine.handle(ready(0), secs(0));
+    machine.handle(report(0, 1, 0, trap()), secs(1));
+    let actions = machine.handle(report(1, 1, 0, trap()), secs(1));
+    assert_eq!(winding_down(&actions), "");
+    let actions = machine.handle(Message::PlanFinished, secs(2));
+    insta::assert_snapshot!(
+        winding_down(&actions),
+        @"2 of 4 mini-batches failed, a larger share than allowed_failed_percent allows (25 %); to go on in spite of failures set allowed_failed_percent to the share you can bear, or to 100"
+    );
+    // A quarter is not more than a quarter; W4: short ones count too.
+    let result = run(policy.clone(), &[None, Some(2), Some(2), Some(2)]);
+    assert_eq!(result.ended_by, None);
+    let result = run(policy.clone(), &[None, Some(2), Some(2), Some(1)]);
+    assert_eq!(result.ended_by, Some(EndedBy::AllowedFailedPercent));
+    let none = Policy { allowed_failed_percent: percent("0"), ..policy };
+    assert_eq!(run(none, &[Some(2), Some(2)]).ended_by, None);
+}
+
+/// E9: an empty return leaves every item failed; borne with -1, and W10 when nothing succeeded.
+#[test]
+fn empty_returns_are_borne_but_not_all_of_them() {
+    let result = run(patient(), &[Some(0), Some(2)]);
+    assert_eq!((result.status, result.items.failed), (JobStatus::Completed, 2));
+    let result = run(patient(), &[Some(0), Some(0)]);
+    assert_eq!(result.ended_by, Some(EndedBy::NothingSucceeded));
+    assert_eq!(result.reason, "no item succeeded, so there is nothing to write");
+}
+
+/// C26, W10: void mini-batches have no items, and are never short.
+#[test]
+fn void_mini_batches_are_not_short() {
+    for (outcome, ended_by) in [(segment(), None), (trap(), Some(EndedBy::NothingSucceeded))] {
+        let policy = Policy { allowed_failed_percent: AllowedPercent::ALL, ..patient() };
+        let mut machine = new(policy);
+        let void = MiniBatch::new(MiniBatchId(0), 0, Work::Void);
+        machine.handle(Message::Planned(vec![void]), secs(0));
+        machine.handle(Message::PlanFinished, secs(0));
+        machine.handle(ready(0), secs(0));
+        let Message::Finished(_, mut report) = report(0, 1, 0, outcome) else { panic!() };
+        report.items = ItemCounts::default();
+        machine.handle(Message::Finished(W0, report), secs(1));
+        machine.handle(committed(0), secs(1));
+        let actions = machine.handle(exit(Some(0), None), secs(2));
+        assert_eq!(result(&actions).short_mini_batches, 0);
+        assert_eq!(result(&actions).ended_by, ended_by);
+    }
+}

@@ -1,0 +1,113 @@
+//! C16, A1 to A3: time-outs.
+
+use super::*;
+use crate::model::EndedBy;
+
+#[test]
+fn a_time_out_counts_from_the_call_of_run_and_kills() {
+    let mut machine = running(policy(), 1);
+    assert_eq!(machine.next_deadline(), Some(secs(600)));
+    machine.handle(Message::Started(W0, MiniBatchId(0)), secs(10));
+    assert_eq!(machine.next_deadline(), Some(secs(70)));
+    assert!(machine.handle(Message::Tick, secs(69)).is_empty());
+    let actions = machine.handle(Message::Tick, secs(70));
+    assert!(matches!(actions[0], Action::Kill(W0)));
+    assert_eq!(lost_kind(&actions), Some(FailureKind::Timeout));
+    assert!(actions.iter().any(|action| matches!(action, Action::Spawn(WorkerId(1), _))));
+    // What the killed worker still says is too late.
+    assert!(machine.handle(report(0, 1, 2, segment()), secs(70)).is_empty());
+}
+
+/// C16, 1.11: the message names the setting, its value, and what to compare.
+#[test]
+fn a_time_out_of_run_says_what_to_do() {
+    let mut machine = running(patient(), 1);
+    machine.handle(started(0, 0), secs(0));
+    let actions = machine.handle(Message::Tick, secs(60));
+    let failure = lost(&actions).expect("a failed attempt");
+    assert_eq!(failure.kind.status_word(), "RUN_TIMEOUT");
+    insta::assert_snapshot!(
+        failure,
+        @"run took longer than run_invocation_timeout (60 s); the worker was killed. Compare elapsed with process seconds in processed_mini-batches.csv: a large gap means waiting for files or the network; otherwise raise the time-out or make mini-batches smaller"
+    );
+}
+
+/// A1, W13: the time to load is not the time of run.
+#[test]
+fn a_time_out_of_loading_has_its_own_status_word() {
+    let mut machine = running(patient(), 1);
+    assert!(machine.handle(Message::Tick, secs(599)).is_empty());
+    let actions = machine.handle(Message::Tick, secs(600));
+    assert_eq!(killed(&actions), [0]);
+    let failure = lost(&actions).expect("a failed attempt");
+    assert_eq!(failure.kind.status_word(), "LOAD_TIMEOUT");
+    insta::assert_snapshot!(
+        failure,
+        @"loading the mini-batch took longer than task_overhead_timeout (600 s); the worker was killed. Raise it, make mini-batches smaller (mini_batch_size), or see why the storage of the inputs is slow"
+    );
+}
+
+/// A shutdown that hangs is ended, told, and costs nothing.
+#[test]
+fn a_time_out_of_shutdown_kills_and_the_job_completes() {
+    let mut machine = running(policy(), 1);
+    machine.handle(report(0, 1, 2, segment()), secs(1));
+    machine.handle(committed(0), secs(2));
+    assert_eq!(machine.next_deadline(), Some(secs(62)));
+    let actions = machine.handle(Message::Tick, secs(62));
+    assert_eq!(killed(&actions), [0]);
+    assert_eq!(
+        notices(&actions),
+        [
+            "process000: shutdown took longer than run_invocation_timeout (60 s); the worker was killed"
+        ]
+    );
+    assert_eq!(result(&machine.handle(exit(None, Some(9)), secs(63))).ended_by, None);
+}
+
+/// A3: from the job's start until the first mini-batch exists.
+#[test]
+fn a_job_without_a_first_mini_batch_fails_in_time() {
+    let mut machine = new(Policy { first_task_timeout: secs(5), ..policy() });
+    assert_eq!(machine.next_deadline(), Some(secs(5)));
+    machine.handle(Message::Notice("a file is empty".into()), secs(4));
+    let actions = machine.handle(Message::Tick, secs(5));
+    let result = result(&actions);
+    assert_eq!(result.ended_by, Some(EndedBy::FirstTaskTimeout));
+    insta::assert_snapshot!(
+        result.reason,
+        @"no mini-batch existed 5 s after the job's start, longer than first_task_creation_timeout allows (5 s): the inputs take too long to list or to read. Raise it, or make the inputs smaller: fewer files in a folder, a list of files, faster storage"
+    );
+    // One mini-batch is enough.
+    let mut machine = new(Policy { first_task_timeout: secs(5), ..policy() });
+    machine.handle(Message::Planned(batches(1)), secs(4));
+    assert!(machine.handle(Message::Tick, secs(5)).is_empty());
+}
+
+/// A2: whatever moves puts the end off; a planner that hangs moves nothing.
+#[test]
+fn a_job_in_which_nothing_moves_fails() {
+    let mut machine =
+        new(Policy { progress_timeout: secs(50), run_timeout: secs(100), ..policy() });
+    machine.handle(Message::Planned(batches(4)), secs(10));
+    for (message, at) in [
+        (ready(0), 50),
+        (started(0, 0), 90),
+        (report(0, 1, 2, segment()), 130),
+        (committed(0), 170),
+    ] {
+        assert_eq!(machine.next_deadline().map(|due| due > secs(at)), Some(true));
+        machine.handle(message, secs(at));
+        assert_eq!(machine.next_deadline(), Some(secs(at + 50)));
+    }
+    machine.handle(Message::Planned(Vec::new()), secs(200));
+    machine.handle(Message::Notice("still here".into()), secs(210));
+    assert!(machine.handle(Message::Tick, secs(219)).is_empty());
+    let actions = machine.handle(Message::Tick, secs(221));
+    insta::assert_snapshot!(
+        winding_down(&actions),
+        @"no progress for 51 s, longer than progress_update_timeout allows (50 s); at that time 1 worker was loading a mini-batch, the inputs were still being cut into mini-batches. See logs/sys/error, then a profile (profiling_module); raise progress_update_timeout if that was only slow"
+    );
+    let actions = machine.handle(exit(None, Some(9)), secs(222));
+    assert_eq!(result(&actions).ended_by, Some(EndedBy::ProgressTimeout));
+}
