@@ -3,20 +3,26 @@
 //! The command line is this library's first user; a program of your own does the same:
 //!
 //! ```no_run
-//! use sandmill::{Cancel, Event, EventKind, Options};
+//! use sandmill::{Cancel, Event, EventKind, Options, Prepared};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let spec = sandmill::load("job.yaml".as_ref(), &[])?;
 //! // Child processes run the program.
 //! let options = Options::new("jobs/mine", "/usr/local/bin/sandmill");
-//! let job = sandmill::prepare(spec, &options, &mut |line| eprintln!("{line}"))?;
+//! let job = match sandmill::prepare(spec, &options, &mut |line| eprintln!("{line}"))? {
+//!     Prepared::Job(job) => job,
+//!     Prepared::Reused(earlier) => {
+//!         println!("nothing changed: {} rows in {}", earlier.result.rows, earlier.output.display());
+//!         return Ok(());
+//!     }
+//! };
 //! let cancel = Cancel::new(); // clone it into another thread to end the job early
 //! let mut on_event = |event: &Event| {
 //!     if let EventKind::AttemptFinished { location, .. } = &event.kind {
 //!         println!("{location}");
 //!     }
 //! };
-//! let result = sandmill::run(job, &mut on_event, &cancel)?;
+//! let result = sandmill::run(*job, &mut on_event, &cancel)?;
 //! println!("{}: {} rows", result.status, result.rows);
 //! # Ok(())
 //! # }
@@ -29,7 +35,7 @@
 //! (`tests/tests/floors.rs` checks that):
 //!
 //! 0. `model`
-//! 1. `event`, `process`, `protocol`
+//! 1. `event`, `fail_point`, `process`, `protocol`
 //! 2. `spec`, `dataset`
 //! 3. `plan`, `journal`, `output`, `compile`, `perf`
 //! 4. `sandbox`
@@ -45,6 +51,7 @@ pub mod compile;
 pub mod dataset;
 pub mod engine;
 pub mod event;
+mod fail_point;
 #[doc(hidden)]
 pub mod journal;
 pub mod model;
@@ -66,7 +73,9 @@ pub mod spec;
 #[doc(hidden)]
 pub mod worker;
 
-pub use engine::{Cancel, EngineError, Job, Options, PrepareError, prepare, run};
+pub use engine::{
+    Cancel, EngineError, Job, JobFile, Options, PrepareError, Prepared, Reused, prepare, run,
+};
 pub use event::{Event, EventKind};
 pub use model::{JobResult, JobStatus};
 pub use spec::{JobSpec, SpecErrors, load};

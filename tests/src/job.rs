@@ -77,6 +77,18 @@ impl Job {
         self.start(arguments).wait()
     }
 
+    /// `sandmill resume job` and more arguments, to its end: goes on with what [`Job::run`] began.
+    pub fn resume(self, arguments: &[&str]) -> Ran {
+        self.start_resume(arguments).wait()
+    }
+
+    /// As [`Job::resume`], but does not wait.
+    pub fn start_resume(self, arguments: &[&str]) -> Running {
+        let mut all = vec!["resume", "job"];
+        all.extend(arguments);
+        self.spawn(&all)
+    }
+
     /// Any command, e.g. `["plan", "job.yaml"]`, to its end.
     pub fn command(self, arguments: &[&str]) -> Ran {
         self.spawn(arguments).wait()
@@ -156,6 +168,11 @@ impl Running {
         }
     }
 
+    /// Whether it has ended by now.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Ctrl-C, as a terminal sends it: to the whole group.
     pub fn interrupt(&self) {
         self.signal_group(rustix::process::Signal::INT);
@@ -185,9 +202,9 @@ impl Running {
             thread::sleep(Duration::from_millis(2));
         };
         let took = self.begun.elapsed();
-        let mut left = self.children();
-        if !left.is_empty() {
-            thread::sleep(Duration::from_millis(500));
+        let (mut left, ended) = (self.children(), Instant::now());
+        while !left.is_empty() && ended.elapsed() < Duration::from_millis(500) {
+            thread::sleep(Duration::from_millis(5));
             left = self.children();
         }
         for (pid, _) in &left {

@@ -88,6 +88,12 @@ impl Ran {
         lines
     }
 
+    /// `failed_items.csv`, without which worker it was.
+    #[track_caller]
+    pub fn failed_items(&self) -> String {
+        self.log("failed_items.csv").lines().map(|line| unnamed(line) + "\n").collect()
+    }
+
     /// A file of the log tree, e.g. `job_result.txt`.
     #[track_caller]
     pub fn log(&self, inside: &str) -> String {

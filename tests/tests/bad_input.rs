@@ -199,7 +199,7 @@ fn output_folders_and_job_directories_of_others() {
 fn a_job_directory_that_is_taken() {
     let ran = job().yaml("inputs: { texts: input }\noutput: results").run(&[]);
     ran.exits_with(0);
-    let again = ran.into_job().run(&[]);
+    let again = ran.into_job().run(&["--no-reuse"]);
     again.exits_with(2);
     let mut told = again.told() + "\n";
     assert_eq!(again.text("results/parallel_run_step.txt"), "a.txt: 4\n");

@@ -24,12 +24,13 @@ fn version_and_help() {
     Usage: sandmill <COMMAND>
 
     Commands:
-      run    Runs a job
-      plan   Prints the mini-batches of a job, one a line, and runs nothing
-      build  Makes a component from a guest crate or a core module, and prints its path
-      check  Says whether a component keeps the contract, and what it would need
-      new    Makes the folder of a new entry script, ready to build and run
-      help   Print this message or the help of the given subcommand(s)
+      run     Runs a job; one that was interrupted goes on where it was
+      resume  Takes a job up from where it was interrupted, failed or cancelled
+      plan    Prints the mini-batches of a job, one a line, and runs nothing
+      build   Makes a component from a guest crate or a core module, and prints its path
+      check   Says whether a component keeps the contract, and what it would need
+      new     Makes the folder of a new entry script, ready to build and run
+      help    Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help
@@ -43,7 +44,7 @@ fn version_and_help() {
     ");
     let help = Job::empty().command(&["run", "--help"]);
     assert_snapshot!(help.stdout, @r"
-    Runs a job
+    Runs a job; one that was interrupted goes on where it was
 
     Usage: sandmill run [OPTIONS] <JOB.yaml>
 
@@ -57,8 +58,8 @@ fn version_and_help() {
           --job-dir <DIR>      Where the job keeps its state, logs and output [default: jobs/<the job's
                                name>]
           --process-count <N>  Number of workers; the same as --set process_count_per_node=N
-          --overwrite          Runs a job again that is in the job directory already; its results are
-                               removed first
+          --overwrite          Begins anew where the job was run before; its results are removed first
+          --no-reuse           Refuses where the job is finished already, instead of reusing its result
           --cache-dir <DIR>    Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR, else
                                sandmill in the user's cache folder]
       -h, --help               Print help
@@ -228,6 +229,9 @@ fn a_file_that_the_azure_sdk_saved_runs() {
     note: compute_target: ignored, the job runs on this machine
     note: environment: ignored, an entry script is a component and brings all that it needs
     note: node_count: the file asks for 4 nodes; the job runs on this one
+    note: task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
+    note: first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
+    note: progress_update_timeout is not in the saved file: 3660 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600
     Job imported completed in [TIME].
       mini-batches  1
       items         2
@@ -248,12 +252,47 @@ fn what_a_saved_file_leaves_out_gets_the_defaults_of_azure() {
     note: output_action is not in the saved file: append_row (Azure has no default for it)
     note: append_row_file_name is not in the saved file: parallel_run_step.txt (as in Azure)
     note: mini_batch_size is not in the saved file: 10 files (as in Azure)
-    note: error_threshold is not in the saved file: 0 (Azure has no default for it, and no failure is ignored unasked)
     note: run_max_try is not in the saved file: 3 (as in Azure)
     note: run_invocation_timeout is not in the saved file: 60 seconds (as in Azure)
+    note: task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
+    note: first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
+    note: progress_update_timeout is not in the saved file: 2040 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600
+    note: error_threshold is not in the saved file: 0 (Azure has no default for it, and no failure is ignored unasked)
     note: logging_level is not in the saved file: INFO (as in Azure)
     1 mini-batch, 1 item
     ");
+}
+
+/// A pipeline file of version 2, with two parallel jobs and one that is none.
+fn pipeline() -> Job {
+    let script = guest("echo_files").display().to_string();
+    let score = format!(
+        "{{type: parallel, inputs: {{d: \"${{{{parent.inputs.d}}}}\"}}, outputs: {{o: {{type: uri_file}}}}, \
+         input_data: \"${{{{inputs.d}}}}\", max_concurrency_per_instance: 1, \
+         retry_settings: {{max_retries: 1}}, task: {{entry_script: {script}, \
+         append_row_to: \"${{{{outputs.o}}}}\"}}}}"
+    );
+    Job::empty().file("in/a.txt", "1").file(
+        "job.yaml",
+        format!(
+            "type: pipeline\ninputs: {{d: {{type: uri_folder, path: in}}}}\njobs:\n  \
+             prepare: {{type: command}}\n  first: {score}\n  second: {score}\n"
+        ),
+    )
+}
+
+/// C17, C27: a parallel job of a pipeline runs, picked by name.
+#[test]
+fn a_job_of_a_pipeline_is_picked_by_name() {
+    let ran = pipeline().run(&["--job", "second"]);
+    ran.exits_with(0)
+        .says("Job second completed")
+        .says("retry_settings.max_retries 1 is run_max_try 2: the first attempt counts, too");
+    assert_eq!(ran.text("job/output/parallel_run_step.txt"), "a.txt: 1\n");
+    let ran = pipeline().run(&[]);
+    ran.exits_with(2).says("pick one by --job NAME: first, second");
+    let ran = pipeline().run(&["--job", "prepare"]);
+    ran.exits_with(2).says("--job: found \"prepare\", which is no parallel job");
 }
 
 #[test]

@@ -186,10 +186,10 @@ fn a_failed_item_leaves_the_others() {
     let ran = job.run(&["--set", "error_threshold=2"]);
     ran.exits_with(0);
     assert_eq!(ran.output(), "good.txt: 1\nz.txt: 3\n");
-    assert_snapshot!(ran.log("failed_items.csv"), @r#"
-    item,line,attempt,mini_batch,reason
-    /inputs/texts/bad.txt,,1,0,bad.txt is called bad
-    "/inputs/texts/very, ""bad"".txt",,1,0,"very, ""bad"".txt is called bad"
+    assert_snapshot!(ran.failed_items(), @r#"
+    mini_batch,item,file,line,row,attempt,worker,reason
+    0,/inputs/texts/bad.txt,/inputs/texts/bad.txt,,,1,[WORKER],bad.txt is called bad
+    0,"/inputs/texts/very, ""bad"".txt","/inputs/texts/very, ""bad"".txt",,,1,[WORKER],"very, ""bad"".txt is called bad"
     "#);
     assert_snapshot!(ran.redacted(), @r"
     job test: 1 worker
@@ -202,7 +202,7 @@ fn a_failed_item_leaves_the_others() {
     // One more than is allowed.
     let ran = ran.into_job().run(&["--overwrite", "--set", "error_threshold=1"]);
     ran.exits_with(42);
-    assert_snapshot!(ran.redacted(), @r"
+    assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
     Job test failed after [TIME]: 2 items failed, more than error_threshold allows (1); to go on in spite of failures set error_threshold to the number you can bear, or to -1
       first cause   bad.txt is called bad
@@ -211,6 +211,7 @@ fn a_failed_item_leaves_the_others() {
       mini-batches  1
       items         4, of which 2 failed (see job/logs/failed_items.csv)
       read next     job/logs/failed_items.csv
+      next command  sandmill explain job
     ");
 }
 

@@ -102,12 +102,12 @@ fn rows_that_do_not_fit_are_failed_items() {
         table(csv, ", schema: {id: int64, width: float64}").run(&["--set", "error_threshold=-1"]);
     ran.exits_with(0);
     assert_eq!(ran.output(), "1,1.5\n5,5.5\n7,7.5\n");
-    assert_snapshot!(ran.log("failed_items.csv"), @r#"
-    item,line,attempt,mini_batch,reason
-    /inputs/rows/in.csv,3,1,0,"column 1 'id': ""two"" is no int64"
-    /inputs/rows/in.csv,4,1,0,"1 field, but the table has 2 columns"
-    /inputs/rows/in.csv,5,1,0,"3 fields, but the table has 2 columns"
-    /inputs/rows/in.csv,7,1,0,"column 1 'id': ""six\n"" is no int64"
+    assert_snapshot!(ran.failed_items(), @r#"
+    mini_batch,item,file,line,row,attempt,worker,reason
+    0,"/inputs/rows/in.csv, line 3",/inputs/rows/in.csv,3,,1,[WORKER],"column 1 'id': ""two"" is no int64"
+    0,"/inputs/rows/in.csv, line 4",/inputs/rows/in.csv,4,,1,[WORKER],"1 field, but the table has 2 columns"
+    0,"/inputs/rows/in.csv, line 5",/inputs/rows/in.csv,5,,1,[WORKER],"3 fields, but the table has 2 columns"
+    0,"/inputs/rows/in.csv, line 7",/inputs/rows/in.csv,7,,1,[WORKER],"column 1 'id': ""six\n"" is no int64"
     "#);
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(42);
@@ -120,6 +120,7 @@ fn rows_that_do_not_fit_are_failed_items() {
       mini-batches  1
       items         7, of which 4 failed (see job/logs/failed_items.csv)
       read next     job/logs/failed_items.csv
+      next command  sandmill explain job
     "#);
 }
 
@@ -154,9 +155,9 @@ fn later_misfits_fail_unless_all_is_read_first() {
     let ran = table(&csv, "").run(&["--set", "error_threshold=1"]);
     ran.exits_with(0);
     assert_eq!(short(&ran), 200_000);
-    assert_snapshot!(ran.log("failed_items.csv"), @r#"
-    item,line,attempt,mini_batch,reason
-    /inputs/rows/in.csv,200002,1,2,"column 2 'value': ""text"" is no int64"
+    assert_snapshot!(ran.failed_items(), @r#"
+    mini_batch,item,file,line,row,attempt,worker,reason
+    2,"/inputs/rows/in.csv, line 200002",/inputs/rows/in.csv,200002,,1,[WORKER],"column 2 'value': ""text"" is no int64"
     "#);
     let ran = ran.into_job().run(&["--overwrite", "--set", "schema_inference=full"]);
     ran.exits_with(0);

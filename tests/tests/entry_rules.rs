@@ -113,7 +113,11 @@ fn strict_cardinality_fails_the_attempt() {
         let second = ran.stderr.lines().find(|line| line.starts_with("mini-batch 1, attempt 2"));
         told += &format!("{}\n", second.unwrap_or_default());
     }
-    assert_snapshot!(told, @"");
+    assert_snapshot!(told, @"
+    mini-batch 1, attempt 2 (process000): run returned 0 rows for 2 items, and strict_cardinality asks for one row for each item: return one for each, or set strict_cardinality to false
+    mini-batch 1, attempt 2 (process000): run returned 1 row for 2 items, and strict_cardinality asks for one row for each item: return one for each, or set strict_cardinality to false
+    mini-batch 1, attempt 2 (process000): run returned 7 rows for 2 items, and strict_cardinality asks for one row for each item: return one for each, or set strict_cardinality to false
+    ");
     let ran = over_files("outcomes", 6)
         .file("in/bad.txt", "")
         .yaml("strict_cardinality: true\nerror_threshold: 1")

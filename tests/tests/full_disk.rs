@@ -27,6 +27,15 @@ impl Disk {
     }
 }
 
+impl Disk {
+    /// Makes room.
+    fn grow(&self, kilobytes: usize) {
+        let size = format!("remount,size={kilobytes}k");
+        let grown = Command::new("mount").args(["-o", &size]).arg(&self.0).status().unwrap();
+        assert!(grown.success());
+    }
+}
+
 impl Drop for Disk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
@@ -79,4 +88,42 @@ fn no_room_for_the_output_file() {
         job.run(&["--overwrite", "--set", "error_threshold=-1", "--set", "limits.results=1MB"]);
     ran.exits_with(0);
     assert_eq!(ran.text("results/parallel_run_step.txt").lines().count(), 3, "{ran}");
+}
+
+/// What was done before the disk was full is not done again.
+#[test]
+fn a_job_goes_on_once_there_is_room_for_its_output() {
+    let job = job().yaml("output: results");
+    let Some(disk) = Disk::mount(&job.path("results"), 4000) else { return };
+    let ran = job.run(&[]);
+    ran.exits_with(42).says("No space left on device");
+    disk.grow(100_000);
+    let ran = ran.into_job().resume(&[]);
+    ran.exits_with(0);
+    let mut lengths: Vec<usize> =
+        ran.text("results/parallel_run_step.txt").lines().map(str::len).collect();
+    lengths.sort_unstable();
+    assert_eq!(lengths, ["f0.txt: 1".len(), 9, 9, 64 << 20], "{ran}");
+    let state: serde_json::Value = serde_json::from_str(&ran.text("job/job.json")).unwrap();
+    assert!(state["result"]["restored_mini_batches"].as_u64() > Some(0), "{ran}");
+}
+
+/// The disk of journal, rows and logs fills up in the middle of a job.
+#[test]
+fn a_job_goes_on_once_there_is_room_for_its_journal() {
+    let job = Job::new(&guest("echo_files")).yaml(
+        "inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 2\noutput: results",
+    );
+    let job = (0..1500).fold(job, |job, n| job.file(&format!("input/f{n:04}.txt"), "x"));
+    let Some(disk) = Disk::mount(&job.path("job"), 600) else { return };
+    let ran = job.run(&[]);
+    ran.exits_with(42);
+    disk.grow(20_000);
+    let ran = ran.into_job().resume(&[]);
+    ran.exits_with(0);
+    let mut rows: Vec<String> =
+        ran.text("results/parallel_run_step.txt").lines().map(str::to_owned).collect();
+    rows.sort();
+    let expected: Vec<String> = (0..1500).map(|n| format!("f{n:04}.txt: 1")).collect();
+    assert!(rows == expected, "{ran}");
 }

@@ -36,6 +36,7 @@ fn an_init_that_always_fails_ends_the_job() {
       mini-batches  0 of 3
       items         0
       read next     job/logs/user/error/0/[WORKER].txt
+      next command  sandmill explain job
     ");
     let mut told = String::new();
     for (what, settings) in [
@@ -80,6 +81,7 @@ fn too_little_memory_to_start() {
       mini-batches  0 of 3
       items         0
       read next     job/logs/user/error/0/[WORKER].txt
+      next command  sandmill explain job
     ");
 }
 

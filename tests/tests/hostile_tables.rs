@@ -18,6 +18,7 @@ fn job(name: &str, arguments: &str) -> Job {
         .file("input/b.csv", "id,x\n4,3.5\n5,4.5\n")
 }
 
+/// E7.
 #[test]
 fn what_is_no_arrow_stream() {
     let mut told = String::new();
@@ -47,15 +48,15 @@ fn the_other_tables_are_kept() {
             .run(&[]);
         ran.exits_with(0);
         assert_eq!(ran.sorted_output(), ["1 0.5", "2 1.5", "3 2.5"], "{ran}");
-        let failed = ran.log("failed_items.csv");
+        let failed = ran.failed_items();
         told += &format!("{what}: {}\n", failed.lines().nth(1).unwrap_or_default());
     }
     let told = sandmill_tests::redact(&told, sandmill_tests::root());
     assert_snapshot!(told, @r#"
-    panic: "/inputs/rows/b.csv, 2 records from line 2",,1,1,"the whole mini-batch (2 items): the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked"
-    exit-3: "/inputs/rows/b.csv, 2 records from line 2",,1,1,"the whole mini-batch (2 items): the entry script ended itself in run, with an exit code other than 0: return an error instead"
-    return-nothing: "/inputs/rows/b.csv, 2 records from line 2",,1,1,"run returned fewer rows than items, so that 2 items of this mini-batch failed; which, is not known"
-    outcomes-too-few: "/inputs/rows/b.csv, 2 records from line 2",,1,1,"the whole mini-batch (2 items): run returned 1 outcome for 2 items: return one outcome for each item, in the order of the mini-batch"
+    panic: 1,"/inputs/rows/b.csv, 2 records from line 2",/inputs/rows/b.csv,,,1,[WORKER],"the whole mini-batch (2 items): the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked"
+    exit-3: 1,"/inputs/rows/b.csv, 2 records from line 2",/inputs/rows/b.csv,,,1,[WORKER],"the whole mini-batch (2 items): the entry script ended itself in run, with an exit code other than 0: return an error instead"
+    return-nothing: 1,"/inputs/rows/b.csv, 2 records from line 2",/inputs/rows/b.csv,,,1,[WORKER],"run returned fewer rows than items, so that 2 items of this mini-batch failed; which, is not known"
+    outcomes-too-few: 1,"/inputs/rows/b.csv, 2 records from line 2",/inputs/rows/b.csv,,,1,[WORKER],"the whole mini-batch (2 items): run returned 1 outcome for 2 items: return one outcome for each item, in the order of the mini-batch"
     "#);
 }
 
@@ -73,6 +74,7 @@ fn a_guest_of_the_other_kind() {
       mini-batches  1, 1 failed
       items         3, of which 3 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/[WORKER].txt
+      next command  sandmill explain job
     ");
     let ran = Job::new(&guest("echo_table"))
         .yaml("inputs: { texts: input }\nrun_max_try: 1\nprocess_count_per_node: 1")
@@ -88,5 +90,6 @@ fn a_guest_of_the_other_kind() {
       mini-batches  1, 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/[WORKER].txt
+      next command  sandmill explain job
     ");
 }

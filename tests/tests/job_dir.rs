@@ -31,7 +31,7 @@ fn a_finished_job_is_touched_only_with_overwrite() {
     let first = texts("echo_files").run(&[]);
     first.exits_with(0);
     let (output, state) = (first.output(), first.text("job/job.json"));
-    let second = first.into_job().file("in/d.txt", "4444").run(&[]);
+    let second = first.into_job().file("in/d.txt", "4444").run(&["--no-reuse"]);
     second.exits_with(2);
     assert_snapshot!(second.redacted(), @"error: job 'test' is finished in [DIR]/job: use --overwrite to run it again, or --job-dir for another place");
     assert_eq!((second.output(), second.text("job/job.json")), (output.clone(), state));
@@ -43,15 +43,12 @@ fn a_finished_job_is_touched_only_with_overwrite() {
 }
 
 #[test]
-fn an_unfinished_job_is_pointed_to_resume() {
+fn an_unfinished_job_is_run_anew_with_overwrite() {
     let failed = texts("hostile_files")
         .yaml("arguments: [--do, error, --on-batch, 1]\nrun_max_try: 1")
         .run(&[]);
     failed.exits_with(42);
-    let again = failed.into_job().run(&[]);
-    again.exits_with(2);
-    assert_snapshot!(again.redacted(), @"error: job 'test' in [DIR]/job failed before it was finished: `sandmill resume` is to take it up again (not in this version yet); use --overwrite to run it anew, or --job-dir for another place");
-    let anew = again.into_job().run(&["--overwrite", "--set", "error_threshold=1"]);
+    let anew = failed.into_job().run(&["--overwrite", "--set", "error_threshold=1"]);
     anew.exits_with(0);
     assert_eq!(anew.output(), "a.txt: 1\nc.txt: 3\n");
 }
@@ -122,8 +119,14 @@ fn a_running_job_is_let_alone() {
     running.until("the job has begun", |running| running.dir().join("job/job.json").exists());
     let yaml = running.dir().join("job.yaml").display().to_string();
     let place = running.dir().join("job").display().to_string();
-    let ran = Job::empty().command(&["run", &yaml, "--job-dir", &place, "--overwrite"]);
-    ran.exits_with(2).says("is running in").says("wait for it to end");
+    for command in [
+        &["run", &yaml, "--job-dir", &place, "--overwrite"][..],
+        &["run", &yaml, "--job-dir", &place],
+        &["resume", &place],
+    ] {
+        let ran = Job::empty().command(command);
+        ran.exits_with(2).says("is running in").says("wait for it to end");
+    }
 }
 
 #[test]
@@ -144,7 +147,9 @@ fn ctrl_c_finishes_what_runs_and_begins_nothing() {
       kept          2 rows, in job/output/parallel_run_step.txt
     ");
     let again = ran.into_job().run(&[]);
-    again.exits_with(2).says("was cancelled before it was finished");
+    again.exits_with(0);
+    assert_eq!(again.output(), "a.txt: 1\nb.txt: 2\nc.txt: 3\n");
+    assert_eq!(again.attempts("RUN_DONE"), ["0, 1", "1, 1", "2, 1"], "each ran once");
 }
 
 #[test]
@@ -207,12 +212,12 @@ fn what_fails_once_is_tried_again() {
     ");
     assert_snapshot!(attempts(&ran), @r#"
     Mini-batch Id,Picked Count,Process,Node Id,Process Start Time,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error Message,Mini-batch Detail
-    0,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""location"":""/inputs/texts/a.txt""}"
-    1,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""location"":""/inputs/texts/b.txt""}"
-    2,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""location"":""/inputs/texts/c.txt""}"
-    0,2,process000,0,1,1,0,RUN_DONE,,,"{""location"":""/inputs/texts/a.txt"",""rows"":1}"
-    1,2,process000,0,1,1,0,RUN_DONE,,,"{""location"":""/inputs/texts/b.txt"",""rows"":1}"
-    2,2,process000,0,1,1,0,RUN_DONE,,,"{""location"":""/inputs/texts/c.txt"",""rows"":1}"
+    0,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""id"":0,""dequeue_count"":1,""minibatch"":""/inputs/texts/a.txt"",""location"":""/inputs/texts/a.txt"",""partition_size"":1,""task_type"":""run"",""will_retry"":true}"
+    1,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""id"":1,""dequeue_count"":1,""minibatch"":""/inputs/texts/b.txt"",""location"":""/inputs/texts/b.txt"",""partition_size"":1,""task_type"":""run"",""will_retry"":true}"
+    2,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""id"":2,""dequeue_count"":1,""minibatch"":""/inputs/texts/c.txt"",""location"":""/inputs/texts/c.txt"",""partition_size"":1,""task_type"":""run"",""will_retry"":true}"
+    0,2,process000,0,1,1,0,RUN_DONE,,,"{""id"":0,""dequeue_count"":2,""minibatch"":""/inputs/texts/a.txt"",""location"":""/inputs/texts/a.txt"",""partition_size"":1,""task_type"":""run"",""rows"":1}"
+    1,2,process000,0,1,1,0,RUN_DONE,,,"{""id"":1,""dequeue_count"":2,""minibatch"":""/inputs/texts/b.txt"",""location"":""/inputs/texts/b.txt"",""partition_size"":1,""task_type"":""run"",""rows"":1}"
+    2,2,process000,0,1,1,0,RUN_DONE,,,"{""id"":2,""dequeue_count"":2,""minibatch"":""/inputs/texts/c.txt"",""location"":""/inputs/texts/c.txt"",""partition_size"":1,""task_type"":""run"",""rows"":1}"
     "#);
     assert_snapshot!(ran.log("user/error.txt"), @r"
     3 times: script_error: this guest fails, as asked
@@ -239,7 +244,7 @@ fn failures_are_not_ignored_unasked() {
         texts("hostile_files").yaml("arguments: [--do, error, --on-batch, 1]\nrun_max_try: 2");
     let ran = job.run(&[]);
     ran.exits_with(42);
-    assert_snapshot!(ran.redacted(), @r"
+    assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
     mini-batch 1, attempt 1 (process000), will be tried again: this guest fails, as asked
     mini-batch 1, attempt 2 (process000): this guest fails, as asked
@@ -249,6 +254,7 @@ fn failures_are_not_ignored_unasked() {
       mini-batches  3, 1 failed
       items         3, of which 1 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/process000.txt
+      next command  sandmill explain job
     ");
     let ran = ran.into_job().run(&["--overwrite", "--set", "error_threshold=1"]);
     ran.exits_with(0).says("3, of which 1 failed");
@@ -270,7 +276,7 @@ fn failures_are_not_ignored_unasked() {
         "error_threshold=-1",
     ]);
     ran.exits_with(42);
-    assert_snapshot!(ran.redacted(), @r"
+    assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
     mini-batch 0, attempt 1 (process000), will be tried again: this guest fails, as asked
     mini-batch 1, attempt 1 (process000), will be tried again: this guest fails, as asked
@@ -284,5 +290,6 @@ fn failures_are_not_ignored_unasked() {
       mini-batches  3, 3 failed
       items         3, of which 3 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/process000.txt
+      next command  sandmill explain job
     ");
 }

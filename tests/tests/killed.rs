@@ -108,6 +108,12 @@ fn a_killed_worker_is_replaced() {
     let errors = ran.log(&format!("user/error/0/{name}.txt"));
     assert!(errors.contains("returncode -9"), "{errors}");
     assert!(ran.log("sys/events.jsonl").contains("exited with returncode -9"), "{ran}");
+    // W5, W6: in the words and in the file where users look for them.
+    let main = ran.log("sys/node/0/_main.txt");
+    assert!(main.contains(&format!("|{name} exits with returncode -9\n")), "{main}");
+    assert!(main.contains(&format!("|{name} is replaced by process002\n")), "{main}");
+    let error = ran.log(&format!("sys/error/0/{name}.txt"));
+    assert!(error.contains("exited with returncode -9"), "{error}");
 }
 
 /// With one attempt only, the killed one is the last: the mini-batch fails, and the rest is there.
@@ -121,9 +127,9 @@ fn a_killed_worker_costs_its_attempt() {
     let mut rows = rows();
     rows.retain(|row| row != "15.txt: 1");
     assert_eq!(ran.sorted_output(), rows, "{ran}");
-    assert_snapshot!(ran.log("failed_items.csv"), @r#"
-    item,line,attempt,mini_batch,reason
-    /inputs/texts/15.txt,,1,5,"the whole mini-batch (1 item): the worker process exited with returncode -9 inside run; it was killed from outside, most often because the machine ran out of memory: use fewer workers (process_count_per_node) or a lower limits.memory"
+    assert_snapshot!(ran.failed_items(), @r#"
+    mini_batch,item,file,line,row,attempt,worker,reason
+    5,/inputs/texts/15.txt,/inputs/texts/15.txt,,,1,[WORKER],"the whole mini-batch (1 item): the worker process exited with returncode -9 inside run; it was killed from outside, most often because the machine ran out of memory: use fewer workers (process_count_per_node) or a lower limits.memory"
     "#);
 }
 
@@ -138,12 +144,10 @@ fn nothing_outlives_a_killed_leader() {
     gone(&pids);
     let ran = running.wait();
     ran.exits_with(-9);
-    let again = ran.into_job().run(&[]);
-    again.exits_with(2);
-    assert_snapshot!(again.told(), @"error: job 'test' in [DIR]/job was interrupted before it was finished: `sandmill resume` is to take it up again (not in this version yet); use --overwrite to run it anew, or --job-dir for another place");
-    let fresh = again.into_job().run(&["--overwrite", "--set", "run_invocation_timeout=1"]);
-    fresh.exits_with(0);
-    assert_eq!(fresh.sorted_output(), rows(), "{fresh}");
+    // The mini-batch that never ends is at its first attempt again.
+    let again = ran.into_job().run(&["--set", "run_invocation_timeout=1"]);
+    again.exits_with(0);
+    assert_eq!(again.sorted_output(), rows(), "{again}");
 }
 
 #[test]

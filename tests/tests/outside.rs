@@ -119,6 +119,7 @@ fn awkward_output_files() {
       mini-batches  1, 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/[WORKER].txt
+      next command  sandmill explain job
     "#);
     assert!(!ran.stderr.contains('\u{1b}'), "{ran}");
     // Whatever became of it, the rows are the job's own.

@@ -44,7 +44,7 @@ fn an_entry_script_sees_what_the_job_file_says() {
     output_dir=/output
     source_dir=Some("/source")
     gpu_index=None
-    environment=["MODE=fast", "NUMBER=1e3", "WEIGHTS=/side_inputs/weights"]
+    environment=["AZUREML_BI_OUTPUT_PATH=/output", "MODE=fast", "NUMBER=1e3", "WEIGHTS=/side_inputs/weights"]
     root=[]
     source_entries=2
     "#);

@@ -2,6 +2,7 @@
 
 use crate::{compile, plan, worker};
 use std::ffi::OsStr;
+use std::io;
 use std::process::ExitCode;
 
 /// The planner.
@@ -15,7 +16,8 @@ pub(super) fn serve() -> Option<ExitCode> {
     let command = arguments.next()?;
     match command.to_str()? {
         WORKER_COMMAND => Some(worker::serve()),
-        PLAN_COMMAND => Some(serve_plan()),
+        PLAN_COMMAND => Some(served("the planner", plan::serve())),
+        plan::SHUFFLE_COMMAND => Some(served("a process that groups rows", plan::serve_shuffle())),
         compile::COMPILE_COMMAND => {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
             Some(compile::serve_compile(&rest))
@@ -28,11 +30,11 @@ fn lossy(argument: &OsStr) -> String {
     argument.to_string_lossy().into_owned()
 }
 
-fn serve_plan() -> ExitCode {
-    match plan::serve() {
+fn served(who: &str, result: io::Result<()>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            super::say(&format!("the planner stops: {error}"));
+            super::say(&format!("{who} stops: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -10,6 +10,7 @@ mod exit;
 mod history;
 mod new;
 mod plan;
+mod resume;
 mod run;
 mod signals;
 mod template;
@@ -31,8 +32,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs a job.
+    /// Runs a job; one that was interrupted goes on where it was.
     Run(run::Arguments),
+    /// Takes a job up from where it was interrupted, failed or cancelled.
+    Resume(resume::Arguments),
     /// Prints the mini-batches of a job, one a line, and runs nothing.
     Plan(plan::Arguments),
     /// Says how a job stands.
@@ -83,6 +86,7 @@ pub fn main() -> ExitCode {
     }
     let result = match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Resume(arguments) => resume::resume(&arguments),
         Command::Plan(arguments) => plan::plan(&arguments),
         Command::Status { dir, json } => history::status(&dir, json),
         Command::Logs(arguments) => history::logs(&arguments),

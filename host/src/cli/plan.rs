@@ -8,8 +8,10 @@ use crate::model::{MiniBatch, Source, Work};
 use crate::protocol::{FromPlanner, PlanRequest, encode, read_frame};
 use crate::{dataset, engine};
 use anyhow::{Context, anyhow, bail};
+use std::fs::DirBuilder;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::num::NonZeroU32;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -32,7 +34,8 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
         say(&format!("note: {notice}"));
     }
     let sources = dataset::resolve(&spec.inputs).map_err(Problem::usage)?;
-    let request = engine::plan_request(&spec, &sources, PathBuf::new());
+    let spill = Spill::new(&spec.partition_keys).map_err(Problem::usage)?;
+    let request = engine::plan_request(&spec, &sources, spill.0.clone());
     let mut planner = Planner::start(&request).map_err(Problem::usage)?;
     let mut table = Table::new(BufWriter::new(io::stdout().lock()), &request.sources);
     let printed = print(&mut planner, &mut table);
@@ -53,6 +56,31 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<io::Error>();
     io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// A folder for rows that are grouped by key; taken away in the end. An empty path where no keys are
+/// given.
+struct Spill(PathBuf);
+
+impl Spill {
+    fn new(keys: &[String]) -> anyhow::Result<Self> {
+        if keys.is_empty() {
+            return Ok(Self(PathBuf::new()));
+        }
+        let folder = std::env::temp_dir().join(format!("sandmill-plan-{}", std::process::id()));
+        let made = DirBuilder::new().mode(0o700).create(&folder);
+        made.with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Spill {
+    fn drop(&mut self) {
+        if !self.0.as_os_str().is_empty() {
+            // Nothing that anybody needs; the system's own cleaning takes what is left.
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
 }
 
 /// The planner as a child process: it looks into files that nobody vouches for.
@@ -143,7 +171,11 @@ impl<'a, W: Write> Table<'a, W> {
         self.mini_batches += 1;
         self.items += batch.planned_items();
         let (id, items, input) = (batch.id.0, batch.planned_items(), self.input);
-        let place = printable(&place(&batch.work));
+        let place = match batch.partition.is_empty() {
+            true => place(&batch.work),
+            false => format!("{}: {}", batch.keys(), place(&batch.work)),
+        };
+        let place = printable(&place);
         writeln!(self.out, "{id:>10}  {dataset:input$}  {items:>9}  {place}")?;
         Ok(())
     }
@@ -152,15 +184,30 @@ impl<'a, W: Write> Table<'a, W> {
 /// Where a mini-batch lies, in words.
 fn place(work: &Work) -> String {
     match work {
-        Work::Files(files) => match files.as_slice() {
-            [] => "-".to_owned(),
-            [only] => only.clone(),
-            [first, .., last] => format!("{first} .. {last}"),
-        },
+        Work::Files(files) => ends(files.first(), files.last()),
+        Work::FileGroup(parts) => {
+            let mut files = parts.iter().flat_map(|(_, files)| files);
+            ends(files.next(), files.next_back())
+        }
         Work::Csv(slice) => {
             format!("{}, from line {}, {} bytes", slice.file, slice.first_line, slice.length)
         }
+        Work::CsvGroup(slices) => {
+            let bytes: u64 = slices.iter().map(|(_, slice)| slice.length).sum();
+            let mut files = slices.iter().map(|(_, slice)| &slice.file);
+            format!("{}, {bytes} bytes", ends(files.next(), files.next_back()))
+        }
+        Work::Rows(rows) => format!("gathered rows, {} bytes", rows.text.length),
         Work::Void => "-".to_owned(),
+    }
+}
+
+/// The first and the last of some names.
+fn ends(first: Option<&String>, last: Option<&String>) -> String {
+    match (first, last) {
+        (None, _) => "-".to_owned(),
+        (Some(first), Some(last)) if first != last => format!("{first} .. {last}"),
+        (Some(only), _) => only.clone(),
     }
 }
 

@@ -1,10 +1,12 @@
 //! `sandmill run`: the way of a job, from its file to its exit code.
+//!
+//! Where the job was run before, it is taken up from where it was, or its result is reused.
 
 use super::exit::{Exit, Problem};
 use super::{say, signals};
-use crate::engine::{self, Cancel, Job, Options};
-use crate::model::{JobStatus, OutputAction};
-use crate::report::{ParentFolder, Places, Reporters, log_tree, terminal};
+use crate::engine::{self, Cancel, Job, JobFile, Options, Prepared, Reused};
+use crate::model::{JobDir, JobStatus, OutputAction};
+use crate::report::{ParentFolder, Places, Reporters, log_tree, reused_text, terminal};
 use crate::spec::{self, JobSpec};
 use anyhow::Context;
 use std::num::NonZeroU32;
@@ -25,14 +27,14 @@ pub(super) struct JobArguments {
 }
 
 /// A key of the job file and its value.
-type Setting = (String, String);
+pub(super) type Setting = (String, String);
 
 impl JobArguments {
     /// All settings from the command line, later ones win.
     pub(super) fn all_sets(&self, process_count: Option<NonZeroU32>) -> Vec<Setting> {
-        let count = process_count.map(|n| ("process_count_per_node".to_owned(), n.to_string()));
-        let picked = self.picked.as_ref().map(|name| ("job".to_owned(), name.clone()));
-        self.sets.iter().cloned().chain(count).chain(picked).collect()
+        let mut sets = with_count(&self.sets, process_count);
+        sets.extend(self.picked.as_ref().map(|name| ("job".to_owned(), name.clone())));
+        sets
     }
 
     /// Reads the job file.
@@ -42,7 +44,13 @@ impl JobArguments {
     }
 }
 
-fn setting(text: &str) -> Result<Setting, String> {
+/// Settings, and the number of workers as one of them.
+pub(super) fn with_count(sets: &[Setting], process_count: Option<NonZeroU32>) -> Vec<Setting> {
+    let count = process_count.map(|n| ("process_count_per_node".to_owned(), n.to_string()));
+    sets.iter().cloned().chain(count).collect()
+}
+
+pub(super) fn setting(text: &str) -> Result<Setting, String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => {
             Ok((key.trim().to_owned(), value.to_owned()))
@@ -65,9 +73,12 @@ pub(super) struct Arguments {
     /// Number of workers; the same as --set process_count_per_node=N.
     #[arg(long, value_name = "N", value_parser = workers)]
     pub(super) process_count: Option<NonZeroU32>,
-    /// Runs a job again that is in the job directory already; its results are removed first.
+    /// Begins anew where the job was run before; its results are removed first.
     #[arg(long)]
     pub(super) overwrite: bool,
+    /// Refuses where the job is finished already, instead of reusing its result.
+    #[arg(long)]
+    no_reuse: bool,
     /// Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR, else sandmill in the
     /// user's cache folder].
     #[arg(long, value_name = "DIR")]
@@ -77,31 +88,48 @@ pub(super) struct Arguments {
 /// Runs a job.
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, Problem> {
     let spec = arguments.job.load(arguments.process_count)?;
-    let here = std::env::current_dir()
-        .context("the current folder cannot be found")
-        .map_err(Problem::usage)?;
+    let sets = arguments.job.all_sets(arguments.process_count);
     let named = arguments.job_dir.clone().unwrap_or_else(|| Path::new("jobs").join(&spec.name));
-    let options = Options {
-        job_dir: here.join(named),
-        cache_dir: arguments.cache_dir.clone(),
-        program: this_program()?,
-        overwrite: arguments.overwrite,
-    };
-    let job = engine::prepare(spec, &options, &mut say).map_err(Problem::usage)?;
-    let places = Places {
-        job: job.spec.name.clone(),
-        job_dir: job.job_dir.clone(),
-        output: output_place(&job.spec, job.claim.output()),
-        drops_rows: job.spec.output_action == OutputAction::SummaryOnly,
-        shown_from: here,
-        parent: job.spec.parent.as_ref().map(|parent| ParentFolder {
+    let mut options = Options::new(here()?.join(named), this_program()?);
+    options.cache_dir.clone_from(&arguments.cache_dir);
+    options.overwrite = arguments.overwrite;
+    options.reuse = !arguments.no_reuse;
+    options.job_file = Some(JobFile::new(&arguments.job.job, &sets));
+    prepare_and_run(spec, &options)
+}
+
+fn here() -> Result<PathBuf, Problem> {
+    std::env::current_dir().context("the current folder cannot be found").map_err(Problem::usage)
+}
+
+/// From a checked job to its exit code.
+pub(super) fn prepare_and_run(spec: JobSpec, options: &Options) -> Result<Exit, Problem> {
+    let shown_from = here()?;
+    let places = |spec: &JobSpec, job_dir: &JobDir, output: &Path| Places {
+        job: spec.name.clone(),
+        job_dir: job_dir.clone(),
+        output: output_place(spec, output),
+        drops_rows: spec.output_action == OutputAction::SummaryOnly,
+        shown_from: shown_from.clone(),
+        parent: spec.parent.as_ref().map(|parent| ParentFolder {
             folder: parent.folder.clone(),
             copy_logs: parent.copy_logs,
             push_metrics: parent.push_metrics,
         }),
-        metrics_name_prefix: job.spec.metrics_name_prefix.clone(),
+        metrics_name_prefix: spec.metrics_name_prefix.clone(),
     };
-    start(job, &places)
+    match engine::prepare(spec, options, &mut say).map_err(Problem::usage)? {
+        Prepared::Job(job) => {
+            let places = places(&job.spec, &job.job_dir, job.claim.output());
+            start(*job, &places)
+        }
+        Prepared::Reused(earlier) => {
+            let Reused { spec, result, ended, output, job_dir } = &*earlier;
+            let places = places(spec, job_dir, output);
+            say(reused_text(result, *ended, &places).trim_end());
+            Ok(Exit::Completed)
+        }
+    }
 }
 
 /// Joins the engine to its reporters, and waits.

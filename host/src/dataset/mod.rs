@@ -12,7 +12,7 @@ mod list;
 mod pattern;
 mod resolve;
 
-pub use csv::{LoadedTable, RowLines, TableReader};
+pub use csv::{LoadedTable, RowLines, TablePart, TableReader};
 pub use list::Listing;
 pub use resolve::{reaches, resolve};
 

@@ -1,64 +1,76 @@
-//! The one rule for a job directory that is there already, and for the output folder.
+//! Whose a job directory is, and its output folder.
 //!
-//! Nothing there: it is made. The same job, finished or not: touched only with `overwrite`, which
-//! removes what the job itself made and follows no links. Running, another job's, or anybody
-//! else's folder: refused, whatever is asked.
+//! Nothing there: it is made. The same job, unfinished: it may be taken up where it was. The same
+//! job, finished or not, may be begun anew, which removes what the job itself made and follows no
+//! links. Running, another job's, or anybody else's folder: refused, whatever is asked.
+//!
+//! First a directory is held ([`hold`]), which changes nothing in it; what was found there decides
+//! whether it is then begun or taken up.
 
 use super::claim_error::ClaimError;
-use crate::model::{JobDir, JobStatus};
+use super::job_state::{JobFile, JobState, OutputSize, temporary};
+use crate::fail_point;
+use crate::model::{JobDir, JobResult, JobStatus};
 use crate::output::remove_tree;
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-/// The format of `job.json` that this build writes and reads.
-const VERSION: u32 = 1;
+/// What is wanted of a job directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    /// The job.
+    pub(super) name: &'a str,
+    /// The output folder; none for the job directory's own.
+    pub(super) output: Option<&'a Path>,
+    /// The file in it that rows are appended to.
+    pub(super) output_file: Option<&'a str>,
+}
+
+/// A job directory that nobody else can use. Nothing in it was changed.
+#[derive(Debug)]
+pub(super) struct Held {
+    job_dir: JobDir,
+    /// The directory without links.
+    root: PathBuf,
+    name: String,
+    /// The output folder, without links; may not exist yet.
+    output: PathBuf,
+    output_file: Option<String>,
+    earlier: Option<JobState>,
+    /// Folders that were not there, innermost first.
+    made: Vec<PathBuf>,
+    lock: File,
+}
 
 /// A job directory that belongs to this process until the claim is dropped.
 #[derive(Debug)]
 pub struct Claim {
-    state: State,
+    state: JobState,
     state_file: PathBuf,
-    /// What to take back if the job never begins; none if an earlier job was overwritten.
-    fresh: Option<Fresh>,
+    output: PathBuf,
+    /// What to take back if the job never begins; none if an earlier run was overwritten.
+    before: Option<Before>,
     /// Locks on the job directory and on an output folder elsewhere.
     _locks: (File, Option<File>),
 }
 
-/// A job directory that held no job before.
+/// What a job directory was before it was claimed.
 #[derive(Debug)]
-struct Fresh {
-    job_dir: JobDir,
-    root: PathBuf,
-    /// Folders that were not there, innermost first.
-    made: Vec<PathBuf>,
-}
-
-/// What `job.json` holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct State {
-    version: u32,
-    name: String,
-    id: String,
-    status: Status,
-    output: PathBuf,
-    output_file: Option<String>,
-    pid: u32,
-    started: Timestamp,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    Running,
-    Completed,
-    Failed,
-    Cancelled,
+enum Before {
+    /// It held no job.
+    Nothing {
+        job_dir: JobDir,
+        root: PathBuf,
+        /// Folders that were not there, innermost first.
+        made: Vec<PathBuf>,
+    },
+    /// It held an earlier run of the job, which was taken up.
+    Run(Box<JobState>),
 }
 
 impl Claim {
@@ -69,31 +81,43 @@ impl Claim {
 
     /// The output folder. It exists and can be written.
     pub fn output(&self) -> &Path {
-        &self.state.output
+        &self.output
     }
 
-    /// When the job began.
+    /// When this execution began.
     pub fn started(&self) -> Timestamp {
         self.state.started
     }
 
+    /// Whether the job was taken up from where an earlier run of it ended.
+    pub fn has_earlier_run(&self) -> bool {
+        self.state.taken_up > 0
+    }
+
     /// Notes how the job ended. A claim that is dropped without was interrupted.
-    pub fn set_status(&mut self, status: JobStatus) -> Result<(), ClaimError> {
-        self.state.status = match status {
-            JobStatus::Completed => Status::Completed,
-            JobStatus::Failed => Status::Failed,
-            JobStatus::Cancelled => Status::Cancelled,
-        };
-        write_state(&self.state_file, &self.state)
+    pub fn end(&mut self, result: &JobResult) -> Result<(), ClaimError> {
+        let state = &mut self.state;
+        state.status = result.status.into();
+        state.ended = Some(Timestamp::now());
+        state.result = Some(result.clone());
+        if result.status == JobStatus::Completed {
+            state.output_size = Some(output_size(&self.output, state.output_file.as_deref())?);
+        }
+        state.write(&self.state_file)
     }
 
     /// Takes the claim back, for a job that never began: a directory that was new is as it was
-    /// before. One that an earlier job was removed from stays claimed.
+    /// before, and a job that was taken up stands as before. One that an earlier job was removed
+    /// from stays claimed.
     pub fn undo(&self) -> Result<(), ClaimError> {
-        let Some(fresh) = &self.fresh else { return Ok(()) };
-        clear(&fresh.job_dir, &fresh.root, &self.state, &self.state.output)?;
+        let (job_dir, root, made) = match &self.before {
+            None => return Ok(()),
+            Some(Before::Run(earlier)) => return earlier.write(&self.state_file),
+            Some(Before::Nothing { job_dir, root, made }) => (job_dir, root, made),
+        };
+        clear(job_dir, root, &self.state, &self.output)?;
         remove_tree(&self.state_file).map_err(|e| ClaimError::io("remove", &self.state_file, e))?;
-        for folder in &fresh.made {
+        for folder in made {
             // What somebody else has put something into by now, stays.
             let _ = fs::remove_dir(folder);
         }
@@ -101,54 +125,153 @@ impl Claim {
     }
 }
 
-/// Claims the directory for the job `name`, by the rule of this module.
+/// Holds the directory for a job. Fails if it runs, or if the directory is not this job's.
 ///
-/// `output` is the output folder where it is not the job directory's own, `output_file` the file
-/// in it that rows will be appended to. Changes nothing if it fails, except that missing folders
-/// may have been made.
-pub fn claim(
-    job_dir: &JobDir,
-    name: &str,
-    output: Option<&Path>,
-    output_file: Option<&str>,
-    overwrite: bool,
-) -> Result<Claim, ClaimError> {
+/// Changes nothing, except that the directory is made where it is missing.
+pub(super) fn hold(job_dir: &JobDir, wanted: Wanted<'_>) -> Result<Held, ClaimError> {
     let mut made = missing(job_dir.root());
     let lock = lock_job_dir(job_dir)?;
     let root = resolve(job_dir.root())?;
-    let previous = previous(job_dir, name, overwrite)?;
-    let output = match output {
+    let earlier = earlier(job_dir, wanted.name)?;
+    let output = match wanted.output {
         Some(path) => resolve(path)?,
         None => resolve(&job_dir.default_output())?,
     };
     refuse_misplaced(job_dir, &root, &output)?;
-    let inside = output.starts_with(&root);
-    if !inside {
+    if !output.starts_with(&root) {
         made.splice(0..0, missing(&output));
     }
-    let output_lock =
-        if inside { None } else { Some(take_output_folder(&output, previous.as_ref())?) };
-    let started = Timestamp::now();
-    let state = State {
-        version: VERSION,
-        name: name.to_owned(),
-        id: new_id(started),
-        status: Status::Running,
+    Ok(Held {
+        job_dir: job_dir.clone(),
+        root,
+        name: wanted.name.to_owned(),
         output,
-        output_file: output_file.map(str::to_owned),
-        pid: std::process::id(),
-        started,
-    };
-    let state_file = job_dir.state_file();
-    // First the state, then the removal: an interruption leaves an unfinished job, not a finished
-    // one without its results.
-    write_state(&state_file, &state)?;
-    if let Some(previous) = &previous {
-        clear(job_dir, &root, previous, &state.output)?;
+        output_file: wanted.output_file.map(str::to_owned),
+        earlier,
+        made,
+        lock,
+    })
+}
+
+impl Held {
+    /// The job that the directory holds.
+    pub(super) fn earlier(&self) -> Option<&JobState> {
+        self.earlier.as_ref()
     }
-    make_folder(&state.output)?;
-    let fresh = previous.is_none().then(|| Fresh { job_dir: job_dir.clone(), root, made });
-    Ok(Claim { state, state_file, fresh, _locks: (lock, output_lock) })
+
+    /// The output folder that is wanted.
+    pub(super) fn output(&self) -> &Path {
+        &self.output
+    }
+
+    /// Where that job's results are.
+    pub(super) fn earlier_output(&self) -> Option<PathBuf> {
+        self.earlier.as_ref().map(|state| self.root.join(&state.output))
+    }
+
+    /// Why the results of a completed job are not what they were; none if they are.
+    pub(super) fn output_changed(&self) -> Result<Option<String>, ClaimError> {
+        let (Some(earlier), Some(output)) = (&self.earlier, self.earlier_output()) else {
+            return Ok(None);
+        };
+        let was = earlier.output_size.filter(|_| output.is_dir());
+        let Some(was) = was else {
+            return Ok(Some(format!("the output folder {} is gone", output.display())));
+        };
+        let is = output_size(&output, earlier.output_file.as_deref())?;
+        let file = output.join(earlier.output_file.as_deref().unwrap_or_default());
+        Ok(match (was.file_bytes, is.file_bytes) {
+            (Some(_), None) => Some(format!("the output file {} is gone", file.display())),
+            (Some(was), Some(is)) if was != is => {
+                Some(format!("the output file {} had {was} bytes, now {is}", file.display()))
+            }
+            _ if is.files < was.files => Some(format!(
+                "the output folder {} held {} files, now {}",
+                output.display(),
+                was.files,
+                is.files
+            )),
+            _ => None,
+        })
+    }
+
+    /// Begins the job; what an earlier run of it made is removed. Changes nothing if it fails,
+    /// except that missing folders may have been made.
+    pub(super) fn begin(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
+        let output_lock = self.take_output_folder(true)?;
+        let started = Timestamp::now();
+        let state = JobState::new(&self.name, new_id(started), started);
+        let state = self.placed(state, job_file);
+        let state_file = self.job_dir.state_file();
+        // First the state, then the removal: an interruption leaves an unfinished job, not a
+        // finished one without its results.
+        state.write(&state_file)?;
+        fail_point::pass("job-claimed");
+        if let Some(earlier) = &self.earlier {
+            clear(&self.job_dir, &self.root, earlier, &self.output)?;
+            fail_point::pass("earlier-run-removed");
+        }
+        make_folder(&self.output)?;
+        let Self { job_dir, root, output, made, lock, earlier, .. } = self;
+        let before = earlier.is_none().then_some(Before::Nothing { job_dir, root, made });
+        Ok(Claim { state, state_file, output, before, _locks: (lock, output_lock) })
+    }
+
+    /// Takes the job up that the directory holds. The output folder must be the same; all that is in
+    /// it is the job's own.
+    pub(super) fn take_up(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
+        let output_lock = self.take_output_folder(false)?;
+        let started = Timestamp::now();
+        let mut state = JobState::new(&self.name, new_id(started), started);
+        if let Some(earlier) = &self.earlier {
+            state.begun = earlier.begun;
+            state.taken_up = earlier.taken_up.saturating_add(1);
+        }
+        let state = self.placed(state, job_file);
+        let state_file = self.job_dir.state_file();
+        make_folder(&self.output)?;
+        state.write(&state_file)?;
+        fail_point::pass("job-taken-up");
+        let Self { output, lock, earlier, .. } = self;
+        let before = earlier.map(|earlier| Before::Run(Box::new(earlier)));
+        Ok(Claim { state, state_file, output, before, _locks: (lock, output_lock) })
+    }
+
+    /// The state with what it says of places.
+    fn placed(&self, state: JobState, job_file: Option<JobFile>) -> JobState {
+        let below = self.output.strip_prefix(&self.root);
+        let output = below.unwrap_or(&self.output).to_owned();
+        JobState { output, output_file: self.output_file.clone(), job_file, ..state }
+    }
+
+    /// Makes an output folder outside the job directory, or sees that the one that is there may be
+    /// used; locks it. One for a job that begins must be empty but for the job's own old rows.
+    fn take_output_folder(&self, must_be_empty: bool) -> Result<Option<File>, ClaimError> {
+        let output = self.output.as_path();
+        if output.starts_with(&self.root) {
+            return Ok(None);
+        }
+        make_folder(output)?;
+        let Some(lock) = lock_folder(output)? else {
+            return Err(ClaimError::OutputInUse(output.to_owned()));
+        };
+        let ours = self.earlier.as_ref().filter(|state| state.output == output);
+        let old_file = ours.and_then(|state| state.output_file.as_deref());
+        let other = first_entry(output, |entry| old_file.is_none_or(|file| entry != file))?;
+        if let Some(holds) = other.filter(|_| must_be_empty) {
+            let output = output.to_owned();
+            return Err(match ours {
+                Some(_) => ClaimError::OutputHasMore { output, holds },
+                None => ClaimError::OutputNotEmpty { output, holds },
+            });
+        }
+        // Rights alone do not tell: the file system may be read-only or full.
+        let probe = output.join(format!(".sandmill-{}", std::process::id()));
+        let written = OpenOptions::new().write(true).create_new(true).open(&probe);
+        written.map_err(|e| ClaimError::folder("write to the output folder", output, e))?;
+        fs::remove_file(&probe).map_err(|e| ClaimError::io("remove", &probe, e))?;
+        Ok(Some(lock))
+    }
 }
 
 /// Makes the directory where it is missing, and locks it.
@@ -158,7 +281,7 @@ fn lock_job_dir(job_dir: &JobDir) -> Result<File, ClaimError> {
     if let Some(lock) = lock_folder(root)? {
         return Ok(lock);
     }
-    let running = read_state(&job_dir.state_file()).ok().flatten();
+    let running = JobState::read(job_dir).ok().flatten();
     let who = running.map_or_else(
         || "another job".to_owned(),
         |state| format!("job '{}' (process {})", state.name, state.pid),
@@ -191,10 +314,10 @@ fn lock_folder(path: &Path) -> Result<Option<File>, ClaimError> {
     }
 }
 
-/// The job that the directory holds, if it may be run over.
-fn previous(job_dir: &JobDir, name: &str, overwrite: bool) -> Result<Option<State>, ClaimError> {
+/// The job that the directory holds. Fails if that is another one, or if the directory is no job's.
+fn earlier(job_dir: &JobDir, name: &str) -> Result<Option<JobState>, ClaimError> {
     let dir = || job_dir.root().to_owned();
-    let Some(state) = read_state(&job_dir.state_file())? else {
+    let Some(state) = JobState::read(job_dir)? else {
         let leftover = temporary(&job_dir.state_file());
         return match first_entry(job_dir.root(), |entry| Some(entry) != leftover.file_name())? {
             Some(holds) => Err(ClaimError::Foreign { dir: dir(), holds }),
@@ -208,19 +331,12 @@ fn previous(job_dir: &JobDir, name: &str, overwrite: bool) -> Result<Option<Stat
             wanted: name.to_owned(),
         });
     }
-    let name = state.name.clone();
-    match state.status {
-        _ if overwrite => Ok(Some(state)),
-        Status::Completed => Err(ClaimError::Finished { dir: dir(), name }),
-        Status::Running => Err(ClaimError::Unfinished { dir: dir(), name, how: "was interrupted" }),
-        Status::Failed => Err(ClaimError::Unfinished { dir: dir(), name, how: "failed" }),
-        Status::Cancelled => Err(ClaimError::Unfinished { dir: dir(), name, how: "was cancelled" }),
-    }
+    Ok(Some(state))
 }
 
 /// The output folder may not be, or hold, the places of other things.
 fn refuse_misplaced(job_dir: &JobDir, root: &Path, output: &Path) -> Result<(), ClaimError> {
-    let own = [job_dir.parts(), job_dir.work(), job_dir.logs(), job_dir.journal()];
+    let own = [job_dir.parts(), job_dir.work(), job_dir.spill(), job_dir.logs(), job_dir.journal()];
     let own =
         own.iter().chain([&job_dir.state_file()]).filter_map(|path| path.file_name()).any(|name| {
             let place = root.join(name);
@@ -232,44 +348,27 @@ fn refuse_misplaced(job_dir: &JobDir, root: &Path, output: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Makes an output folder outside the job directory, or sees that the one that is there may be
-/// used; locks it.
-fn take_output_folder(output: &Path, previous: Option<&State>) -> Result<File, ClaimError> {
-    make_folder(output)?;
-    let Some(lock) = lock_folder(output)? else {
-        return Err(ClaimError::OutputInUse(output.to_owned()));
-    };
-    let ours = previous.filter(|state| state.output == output);
-    let old_file = ours.and_then(|state| state.output_file.as_deref());
-    let other = first_entry(output, |entry| old_file.is_none_or(|file| entry != file))?;
-    if let Some(holds) = other {
-        let output = output.to_owned();
-        return Err(match ours {
-            Some(_) => ClaimError::OutputHasMore { output, holds },
-            None => ClaimError::OutputNotEmpty { output, holds },
-        });
-    }
-    // Rights alone do not tell: the file system may be read-only or full.
-    let probe = output.join(format!(".sandmill-{}", std::process::id()));
-    let written = OpenOptions::new().write(true).create_new(true).open(&probe);
-    written.map_err(|e| ClaimError::folder("write to the output folder", output, e))?;
-    fs::remove_file(&probe).map_err(|e| ClaimError::io("remove", &probe, e))?;
-    Ok(lock)
-}
-
-/// Removes what the earlier run made: the layout of a job directory, and its output.
-fn clear(job_dir: &JobDir, root: &Path, previous: &State, output: &Path) -> Result<(), ClaimError> {
-    let mut own = vec![job_dir.parts(), job_dir.work(), job_dir.default_output(), job_dir.logs()];
+/// Removes what the earlier run made: the layout of a job directory, and its output. First the
+/// journal: without it nobody takes up what is half removed.
+fn clear(
+    job_dir: &JobDir,
+    root: &Path,
+    earlier: &JobState,
+    output: &Path,
+) -> Result<(), ClaimError> {
+    let mut own = Vec::new();
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut path = OsString::from(job_dir.journal());
         path.push(suffix);
-        own.push(path.into());
+        own.push(PathBuf::from(path));
     }
+    own.extend([job_dir.parts(), job_dir.work(), job_dir.spill()]);
+    own.extend([job_dir.default_output(), job_dir.logs()]);
     // Resolved again: what was a folder then may be a link now.
-    let old_output = resolve(&previous.output)?;
+    let old_output = resolve(&root.join(&earlier.output))?;
     if old_output.starts_with(root) && refuse_misplaced(job_dir, root, &old_output).is_ok() {
         own.push(old_output);
-    } else if let (true, Some(file)) = (previous.output == output, &previous.output_file) {
+    } else if let (true, Some(file)) = (earlier.output == output, &earlier.output_file) {
         let mut parts = Path::new(file).components();
         if let (Some(Component::Normal(file)), None) = (parts.next(), parts.next()) {
             own.push(output.join(file));
@@ -278,6 +377,14 @@ fn clear(job_dir: &JobDir, root: &Path, previous: &State, output: &Path) -> Resu
     own.iter().try_for_each(|path| {
         remove_tree(path).map_err(|e| ClaimError::io("remove the earlier run's", path, e))
     })
+}
+
+/// What the output folder of a completed job holds.
+fn output_size(output: &Path, file: Option<&str>) -> Result<OutputSize, ClaimError> {
+    let file_bytes = file.and_then(|file| output.join(file).metadata().ok());
+    let entries = walkdir::WalkDir::new(output).into_iter().filter_map(Result::ok);
+    let files = entries.filter(|entry| !entry.file_type().is_dir()).count() as u64;
+    Ok(OutputSize { file_bytes: file_bytes.map(|metadata| metadata.len()), files })
 }
 
 /// The name of one entry that `counts`, if the folder has any.
@@ -318,45 +425,6 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf, ClaimError> {
             Err(e) => return Err(failed(e)),
         }
     }
-}
-
-fn read_state(path: &Path) -> Result<Option<State>, ClaimError> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(ClaimError::io("read", path, e)),
-    };
-    let unknown = |what: String| ClaimError::UnknownState { path: path.to_owned(), what };
-    let value: serde_json::Value =
-        serde_json::from_str(&text).map_err(|e| unknown(e.to_string()))?;
-    // The version first: another one may have other fields.
-    match value.get("version").and_then(serde_json::Value::as_u64) {
-        Some(version) if version == u64::from(VERSION) => {}
-        Some(version) => {
-            return Err(unknown(format!("its version is {version}, this program knows {VERSION}")));
-        }
-        None => return Err(unknown("it has no version".into())),
-    }
-    serde_json::from_value(value).map(Some).map_err(|e| unknown(e.to_string()))
-}
-
-/// Replaces the file as a whole, so that nobody ever reads half of it.
-fn write_state(path: &Path, state: &State) -> Result<(), ClaimError> {
-    let temporary = temporary(path);
-    let write = || -> io::Result<()> {
-        let mut file = File::create(&temporary)?;
-        serde_json::to_writer_pretty(&mut file, state)?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)?;
-        // The new name is on the disk, too.
-        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-    };
-    write().map_err(|e| ClaimError::io("write", path, e))
-}
-
-fn temporary(path: &Path) -> PathBuf {
-    path.with_extension("json.new")
 }
 
 fn new_id(now: Timestamp) -> String {

@@ -29,19 +29,50 @@ pub enum ClaimError {
         /// The job.
         name: String,
     },
-    /// The job ended before it was completed.
+    /// The job is completed, and its result is not what this job would come to.
     #[error(
-        "job '{name}' in {} {how} before it was finished: `sandmill resume` is to take it up again \
-         (not in this version yet); use --overwrite to run it anew, or --job-dir for another place",
+        "job '{name}' is finished in {}, and its result is not reused: {why}; use --overwrite to \
+         run it again, or --job-dir for another place",
         dir.display()
     )]
-    Unfinished {
+    NotReused {
+        /// The job directory.
+        dir: PathBuf,
+        /// The job.
+        name: String,
+        /// What is not as it was.
+        why: String,
+    },
+    /// The job was not completed, and something that decides its rows has changed since.
+    #[error(
+        "job '{name}' in {} {how} before it was finished, and cannot be taken up where it was: \
+         {why}; undo that, or use --overwrite to run it anew, or --job-dir for another place",
+        dir.display()
+    )]
+    Changed {
         /// The job directory.
         dir: PathBuf,
         /// The job.
         name: String,
         /// How it ended: "failed".
         how: &'static str,
+        /// What is not as it was.
+        why: String,
+    },
+    /// There is no job to take up.
+    #[error("{} is no job directory (it holds no job.json): name the one of a job that was begun", .0.display())]
+    NoJob(PathBuf),
+    /// The job was made by a program, which alone knows it.
+    #[error(
+        "{} does not say which job file the job '{name}' was made of: run it again with what began \
+         it, and it is taken up",
+        dir.display()
+    )]
+    NoJobFile {
+        /// The job directory.
+        dir: PathBuf,
+        /// The job.
+        name: String,
     },
     /// The directory is another job's.
     #[error(

@@ -1,4 +1,5 @@
 use super::*;
+use crate::engine::Standing;
 use std::os::unix::fs::symlink;
 
 struct Place {
@@ -17,17 +18,25 @@ impl Place {
         self.dir.path().join("out")
     }
 
-    fn claim(&self, overwrite: bool) -> Result<Claim, ClaimError> {
-        claim(&self.job, "iris", None, Some("rows.csv"), overwrite)
+    /// Begins the job, anew if need be.
+    fn claim(&self) -> Result<Claim, ClaimError> {
+        claim(&self.job, "iris", None)
     }
 
-    fn claim_with_output(&self, overwrite: bool) -> Result<Claim, ClaimError> {
-        claim(&self.job, "iris", Some(&self.out()), Some("rows.csv"), overwrite)
+    fn claim_with_output(&self) -> Result<Claim, ClaimError> {
+        claim(&self.job, "iris", Some(&self.out()))
+    }
+
+    fn hold(&self, output: Option<&Path>) -> Result<Held, ClaimError> {
+        hold(&self.job, Wanted { name: "iris", output, output_file: Some("rows.csv") })
     }
 
     fn end(&self, claimed: Result<Claim, ClaimError>, status: JobStatus) {
-        let mut claimed = claimed.unwrap();
-        claimed.set_status(status).unwrap();
+        claimed.unwrap().end(&result(status)).unwrap();
+    }
+
+    fn state(&self) -> JobState {
+        JobState::read(&self.job).unwrap().unwrap()
     }
 
     fn text<T: std::fmt::Debug>(&self, result: Result<T, ClaimError>) -> String {
@@ -41,6 +50,27 @@ impl Place {
     }
 }
 
+fn claim(job: &JobDir, name: &str, output: Option<&Path>) -> Result<Claim, ClaimError> {
+    hold(job, Wanted { name, output, output_file: Some("rows.csv") })?.begin(None)
+}
+
+fn result(status: JobStatus) -> JobResult {
+    JobResult {
+        status,
+        reason: String::new(),
+        first_failure: None,
+        ended_by: None,
+        mini_batches: 1,
+        succeeded_mini_batches: 1,
+        failed_mini_batches: 0,
+        short_mini_batches: 0,
+        restored_mini_batches: 0,
+        items: crate::model::ItemCounts::default(),
+        rows: 1,
+        seconds: 1.0,
+    }
+}
+
 fn write(path: PathBuf, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
@@ -49,16 +79,16 @@ fn write(path: PathBuf, text: &str) {
 #[test]
 fn a_new_directory_is_made_and_says_how_it_stands() {
     let place = Place::new();
-    let mut claimed = place.claim(false).unwrap();
+    let mut claimed = place.claim().unwrap();
     assert_eq!(claimed.output(), resolve(&place.job.default_output()).unwrap());
     assert!(claimed.output().is_dir());
-    let state = || read_state(&place.job.state_file()).unwrap().unwrap();
-    assert_eq!(state().status, Status::Running);
-    assert_eq!((state().id.as_str(), state().pid), (claimed.id(), std::process::id()));
-    assert_eq!(state().started, claimed.started());
-    claimed.set_status(JobStatus::Cancelled).unwrap();
-    assert_eq!(state().status, Status::Cancelled);
-    assert!(!temporary(&place.job.state_file()).exists());
+    let state = place.state();
+    assert_eq!((state.status, state.ended, state.taken_up), (Standing::Running, None, 0));
+    assert_eq!((state.id.as_str(), state.pid), (claimed.id(), std::process::id()));
+    assert_eq!((state.started, state.output.as_path()), (claimed.started(), Path::new("output")));
+    claimed.end(&result(JobStatus::Cancelled)).unwrap();
+    assert_eq!(place.state().status, Standing::Cancelled);
+    assert!(place.state().ended.is_some());
 }
 
 #[test]
@@ -75,70 +105,123 @@ fn an_empty_directory_is_taken() {
     fs::create_dir(place.job.root()).unwrap();
     // What a crash in the very first write leaves.
     write(temporary(&place.job.state_file()), "{");
-    place.claim(false).unwrap();
+    place.claim().unwrap();
 }
 
 #[test]
-fn a_finished_job_is_left_alone() {
+fn holding_changes_nothing() {
     let place = Place::new();
-    place.end(place.claim(false), JobStatus::Completed);
-    insta::assert_snapshot!(place.text(place.claim(false)), @"job 'iris' is finished in DIR/job: use --overwrite to run it again, or --job-dir for another place");
-    place.claim(true).unwrap();
+    place.end(place.claim(), JobStatus::Failed);
+    let (state, rows) = (place.state(), place.job.default_output().join("rows.csv"));
+    write(rows.clone(), "1");
+    drop(place.hold(Some(&place.out())).unwrap());
+    assert!(place.state() == state && rows.exists() && !place.out().exists());
+}
+
+/// W15.
+#[test]
+fn a_job_is_taken_up_with_all_that_it_has() {
+    let place = Place::new();
+    place.end(place.claim_with_output(), JobStatus::Failed);
+    let (begun, id) = (place.state().begun, place.state().id);
+    let kept = [place.out().join("rows.csv"), place.out().join("a/published"), place.job.journal()];
+    for path in &kept {
+        write(path.clone(), "old");
+    }
+    let file = JobFile::new("job.yaml".as_ref(), &[]);
+    let out = place.out();
+    let claimed = place.hold(Some(&out)).unwrap().take_up(Some(file.clone())).unwrap();
+    assert!(claimed.has_earlier_run() && kept.iter().all(|path| path.exists()));
+    let state = place.state();
+    assert_eq!((state.status, state.taken_up, state.begun), (Standing::Running, 1, begun));
+    assert_ne!(state.id, id);
+    assert_eq!(state.job_file, Some(file));
+    claimed.undo().unwrap();
+    assert!(kept.iter().all(|path| path.exists()), "what was there stays");
+    assert_eq!((place.state().status, place.state().taken_up), (Standing::Failed, 0));
+    drop(claimed);
+    drop(place.hold(Some(&out)).unwrap().take_up(None).unwrap());
+    assert_eq!(place.state().taken_up, 1);
 }
 
 #[test]
-fn an_unfinished_job_is_pointed_to_resume() {
+fn a_job_directory_may_be_moved() {
+    let mut place = Place::new();
+    place.end(place.claim(), JobStatus::Failed);
+    let moved = place.dir.path().join("moved");
+    fs::rename(place.job.root(), &moved).unwrap();
+    place.job = JobDir::new(&moved);
+    let held = place.hold(None).unwrap();
+    assert_eq!(held.earlier_output().as_deref(), Some(held.output()));
+}
+
+/// C25.
+#[test]
+fn results_that_are_not_what_they_were_are_told() {
     let place = Place::new();
-    place.end(place.claim(false), JobStatus::Failed);
-    insta::assert_snapshot!(place.text(place.claim(false)), @"job 'iris' in DIR/job failed before it was finished: `sandmill resume` is to take it up again (not in this version yet); use --overwrite to run it anew, or --job-dir for another place");
-    drop(place.claim(true).unwrap());
-    insta::assert_snapshot!(place.text(place.claim(false)), @"job 'iris' in DIR/job was interrupted before it was finished: `sandmill resume` is to take it up again (not in this version yet); use --overwrite to run it anew, or --job-dir for another place");
-    place.end(place.claim(true), JobStatus::Cancelled);
-    assert!(place.text(place.claim(false)).contains("DIR/job was cancelled before"));
+    let claimed = place.claim_with_output();
+    let (rows, other) = (place.out().join("rows.csv"), place.out().join("a/b.png"));
+    write(rows.clone(), "1\n2\n");
+    write(other.clone(), "");
+    place.end(claimed, JobStatus::Completed);
+    let out = place.out();
+    let told = || {
+        let changed = place.hold(Some(&out)).unwrap().output_changed().unwrap()?;
+        let real = place.dir.path().canonicalize().unwrap();
+        Some(changed.replace(&real.display().to_string(), "DIR"))
+    };
+    assert_eq!(told(), None);
+    write(out.join("notes.txt"), "mine");
+    assert_eq!(told(), None);
+    fs::remove_file(out.join("notes.txt")).unwrap();
+    fs::remove_file(&other).unwrap();
+    insta::assert_snapshot!(told().unwrap(), @"the output folder DIR/out held 2 files, now 1");
+    write(rows.clone(), "1\n");
+    insta::assert_snapshot!(told().unwrap(), @"the output file DIR/out/rows.csv had 4 bytes, now 2");
+    fs::remove_file(&rows).unwrap();
+    insta::assert_snapshot!(told().unwrap(), @"the output file DIR/out/rows.csv is gone");
+    fs::remove_dir_all(&out).unwrap();
+    insta::assert_snapshot!(told().unwrap(), @"the output folder DIR/out is gone");
 }
 
 #[test]
 fn a_running_job_is_never_touched() {
     let place = Place::new();
-    let _running = place.claim(false).unwrap();
-    for overwrite in [false, true] {
-        insta::allow_duplicates! {
-            insta::assert_snapshot!(place.text(place.claim(overwrite)), @"job 'iris' (process PID) is running in DIR/job: wait for it to end, or name another place with --job-dir");
-        }
-    }
+    let _running = place.claim().unwrap();
+    insta::assert_snapshot!(place.text(place.claim()), @"job 'iris' (process PID) is running in DIR/job: wait for it to end, or name another place with --job-dir");
 }
 
 #[test]
 fn what_is_not_this_job_s_is_never_touched() {
     let place = Place::new();
-    place.end(place.claim(false), JobStatus::Completed);
-    let other = claim(&place.job, "wine", None, None, true);
+    place.end(place.claim(), JobStatus::Completed);
+    let other = claim(&place.job, "wine", None);
     insta::assert_snapshot!(place.text(other), @"DIR/job is the directory of job 'iris', not of 'wine': name another place with --job-dir");
 
     let place = Place::new();
     write(place.job.root().join("photo.png"), "");
-    insta::assert_snapshot!(place.text(place.claim(true)), @"DIR/job is no job directory (it holds 'photo.png' but no job.json): name an empty or new folder with --job-dir");
+    insta::assert_snapshot!(place.text(place.claim()), @"DIR/job is no job directory (it holds 'photo.png' but no job.json): name an empty or new folder with --job-dir");
 
     let place = Place::new();
     fs::write(place.job.root(), "").unwrap();
-    insta::assert_snapshot!(place.text(place.claim(true)), @"DIR/job is no folder: name an empty or new one");
+    insta::assert_snapshot!(place.text(place.claim()), @"DIR/job is no folder: name an empty or new one");
 }
 
 #[test]
 fn a_state_that_is_not_understood_is_left_alone() {
     let place = Place::new();
-    write(place.job.state_file(), r#"{"version": 2, "job": {}}"#);
-    insta::assert_snapshot!(place.text(place.claim(true)), @"DIR/job/job.json cannot be understood (its version is 2, this program knows 1): name another place with --job-dir, or use the version of sandmill that wrote it");
-    for text in ["", "[]", "{}", r#"{"version": 1, "name": 3}"#] {
+    write(place.job.state_file(), r#"{"version": 1, "job": {}}"#);
+    insta::assert_snapshot!(place.text(place.claim()), @"DIR/job/job.json cannot be understood (its version is 1, this program knows 2): name another place with --job-dir, or use the version of sandmill that wrote it");
+    for text in ["", "[]", "{}", r#"{"version": 2, "name": 3}"#] {
         write(place.job.state_file(), text);
-        assert!(matches!(place.claim(true), Err(ClaimError::UnknownState { .. })), "{text}");
+        assert!(matches!(place.claim(), Err(ClaimError::UnknownState { .. })), "{text}");
     }
 }
 
 #[test]
 fn overwrite_removes_what_the_job_made_and_follows_no_links() {
     let place = Place::new();
-    place.end(place.claim(false), JobStatus::Completed);
+    place.end(place.claim(), JobStatus::Completed);
     let precious = place.dir.path().join("precious/file");
     write(precious.clone(), "keep");
     let old = [
@@ -159,7 +242,7 @@ fn overwrite_removes_what_the_job_made_and_follows_no_links() {
     fs::remove_dir_all(place.job.parts()).unwrap();
     symlink(precious.parent().unwrap(), place.job.parts()).unwrap();
 
-    let claimed = place.claim(true).unwrap();
+    let claimed = place.claim().unwrap();
     for path in &old {
         assert!(path.symlink_metadata().is_err(), "{}", path.display());
     }
@@ -169,33 +252,33 @@ fn overwrite_removes_what_the_job_made_and_follows_no_links() {
 #[test]
 fn an_output_folder_elsewhere_is_made_and_kept_for_its_job() {
     let place = Place::new();
-    let claimed = place.claim_with_output(false).unwrap();
+    let claimed = place.claim_with_output().unwrap();
     assert_eq!(claimed.output(), place.out().canonicalize().unwrap());
     assert_eq!(fs::read_dir(place.out()).unwrap().count(), 0, "the probe must be gone");
     // Another job, at the same time and later.
     let second = JobDir::new(place.dir.path().join("second"));
-    let take = || claim(&second, "wine", Some(&place.out()), None, true);
+    let take = || claim(&second, "wine", Some(&place.out()));
     insta::assert_snapshot!(place.text(take()), @"another running job writes to the output folder DIR/out: name another folder for `output`");
     drop(claimed);
     write(place.out().join("rows.csv"), "old");
     insta::assert_snapshot!(place.text(take()), @"the output folder DIR/out is not empty (it holds 'rows.csv'): it may be another job's output; name an empty or new folder for `output`");
     // The refused job left its own directory free.
-    claim(&second, "wine", None, None, false).unwrap();
+    claim(&second, "wine", None).unwrap();
 }
 
 #[test]
 fn overwrite_replaces_only_the_rows_of_an_output_folder_elsewhere() {
     let place = Place::new();
-    place.end(place.claim_with_output(false), JobStatus::Completed);
+    place.end(place.claim_with_output(), JobStatus::Completed);
     let (rows, more) = (place.out().join("rows.csv"), place.out().join("model.bin"));
     write(rows.clone(), "old");
     write(more.clone(), "published");
-    insta::assert_snapshot!(place.text(place.claim_with_output(true)), @"the output folder DIR/out holds 'model.bin' beside the rows of the earlier run, and only those can be replaced: remove its files yourself, or name an empty or new folder for `output`");
+    insta::assert_snapshot!(place.text(place.claim_with_output()), @"the output folder DIR/out holds 'model.bin' beside the rows of the earlier run, and only those can be replaced: remove its files yourself, or name an empty or new folder for `output`");
     // A refusal has changed nothing.
     assert!(rows.exists());
-    assert!(place.text(place.claim(false)).contains("is finished"));
+    assert_eq!(place.state().status, Standing::Completed);
     fs::remove_file(&more).unwrap();
-    place.claim_with_output(true).unwrap();
+    place.claim_with_output().unwrap();
     assert!(!rows.exists());
 }
 
@@ -203,7 +286,7 @@ fn overwrite_replaces_only_the_rows_of_an_output_folder_elsewhere() {
 fn an_output_folder_of_its_own_in_the_job_directory_is_cleared() {
     let place = Place::new();
     let results = place.job.root().join("results");
-    let take = || claim(&place.job, "iris", Some(&results), None, true);
+    let take = || claim(&place.job, "iris", Some(&results));
     place.end(take(), JobStatus::Completed);
     write(results.join("published"), "old");
     take().unwrap();
@@ -214,7 +297,7 @@ fn an_output_folder_of_its_own_in_the_job_directory_is_cleared() {
 fn a_recorded_output_that_became_a_link_is_not_followed() {
     let place = Place::new();
     let results = place.job.root().join("results");
-    let take = |output: &Path| claim(&place.job, "iris", Some(output), Some("rows.csv"), true);
+    let take = |output: &Path| claim(&place.job, "iris", Some(output));
     place.end(take(&results), JobStatus::Completed);
     fs::remove_dir(&results).unwrap();
     let precious = place.dir.path().join("precious/rows.csv");
@@ -231,10 +314,10 @@ fn an_output_folder_in_the_way_is_refused() {
     for output in
         [place.dir.path().to_owned(), place.job.root().to_owned(), place.job.logs().join("x")]
     {
-        let refused = claim(&place.job, "iris", Some(&output), None, false);
+        let refused = claim(&place.job, "iris", Some(&output));
         assert!(matches!(refused, Err(ClaimError::Misplaced { .. })), "{}", output.display());
     }
-    let refused = claim(&place.job, "iris", Some(&place.job.parts()), None, false);
+    let refused = claim(&place.job, "iris", Some(&place.job.parts()));
     insta::assert_snapshot!(place.text(refused), @"the output folder DIR/job/parts is in the way of the job directory DIR/job: name a folder for `output` that neither holds the job directory nor is one of its own folders");
 }
 
@@ -242,27 +325,27 @@ fn an_output_folder_in_the_way_is_refused() {
 fn an_output_folder_that_cannot_be_made_is_named() {
     let place = Place::new();
     write(place.out(), "a file");
-    insta::assert_snapshot!(place.text(place.claim_with_output(false)), @"DIR/out is no folder: name an empty or new one");
-    let refused = claim(&place.job, "iris", Some(Path::new("/proc/nowhere/out")), None, false);
+    insta::assert_snapshot!(place.text(place.claim_with_output()), @"DIR/out is no folder: name an empty or new one");
+    let refused = claim(&place.job, "iris", Some(Path::new("/proc/nowhere/out")));
     assert!(place.text(refused).starts_with("cannot make the folder /proc/nowhere/out: "));
     // Nobody can write there, not even root.
-    let refused = claim(&place.job, "iris", Some(Path::new("/proc/self/fdinfo")), None, false);
+    let refused = claim(&place.job, "iris", Some(Path::new("/proc/self/fdinfo")));
     assert!(refused.is_err());
 }
 
 #[test]
 fn a_claim_that_is_undone_leaves_no_trace() {
     let place = Place::new();
-    place.claim_with_output(false).unwrap().undo().unwrap();
+    place.claim_with_output().unwrap().undo().unwrap();
     assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 0);
     fs::create_dir(place.job.root()).unwrap();
-    let claimed = place.claim(false).unwrap();
+    let claimed = place.claim().unwrap();
     write(place.job.logs().join("readme.txt"), "text");
     claimed.undo().unwrap();
     assert_eq!(fs::read_dir(place.job.root()).unwrap().count(), 0, "it was there, and empty");
     drop(claimed);
-    place.end(place.claim(false), JobStatus::Completed);
-    let overwritten = place.claim(true).unwrap();
+    place.end(place.claim(), JobStatus::Completed);
+    let overwritten = place.claim().unwrap();
     overwritten.undo().unwrap();
     assert!(place.job.state_file().exists());
 }

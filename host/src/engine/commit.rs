@@ -1,14 +1,46 @@
 //! The committer: a thread that makes finished mini-batches durable, in groups.
 //!
 //! The rule: the journal has it before anybody is told that it is committed, and before its rows
-//! or files reach the output. After a crash in between the output lacks something that is committed:
-//! the journal says where in the output each segment belongs and which staged files are to be
-//! published, so that whoever takes the job up again can complete it.
+//! or files reach the output; and what the journal refers to is on the disk before the journal has
+//! it. For a group, the steps are these, and their order is the promise that no row is lost or
+//! doubled (`commit_group`):
+//!
+//! 1. All of it is checked: rows lie where the worker says, files can be published.
+//! 2. The files that wait to be published are put on the disk, then the part files.
+//! 3. One transaction journals the ends of the mini-batches, where their rows lie in the part files,
+//!    their files with the places they will have, and notes.
+//! 4. The rows are copied to the output file: in the order of commits, or, for ordered output, in
+//!    that of ids, where what waits for a lower id is held back.
+//! 5. The files are published: moved to their names; or, where files are appended, copied to the
+//!    places that the journal has for them, put on the disk, and only then removed where they were.
+//! 6. The leader is told.
+//!
+//! The journal does not say where rows lie in the output: that follows from the order of its entries.
+//! From time to time the output is put on the disk and a note made of how much of it that is. At a
+//! job's end: what `init` and `shutdown` left is published if the job has completed, rows that are
+//! held are appended, the output is put on the disk, and the journal notes the end.
+//!
+//! After a crash between any two steps the output lacks, or has too much of, something that the
+//! journal knows. `commit_recover` makes it what the journal says; rows that are whole neither in the
+//! output nor in a part file are taken out of the journal, and their mini-batches run again. A part
+//! file stays until the job has completed. Whatever needs a new file in the place of an old one goes
+//! through `commit_replace`. Between the steps are points at which tests end the process
+//! ([`fail_point`](crate::fail_point)).
+//!
+//! | File | What |
+//! |---|---|
+//! | `commit_group` | one group, step by step; the job's end |
+//! | `commit_parts`, `commit_rows` | part files; the output file, its order, its header line |
+//! | `commit_files`, `commit_done` | files of mini-batches; files of `init` and `shutdown` |
+//! | `commit_recover`, `commit_settle`, `commit_recover_files` | taking a job up |
+//! | `commit_replace`, `commit_disk` | new files for old ones; the disk |
 
 use super::commit_group::Store;
 use super::commit_queue::{Queue, Task};
 use crate::journal::Journal;
-use crate::model::{Failure, ItemCounts, JobDir, JobStatus, MiniBatchId, Segment, WorkerId};
+use crate::model::{
+    Failure, ItemCounts, JobDir, JobStatus, MiniBatchId, OnConflict, Restored, Segment, WorkerId,
+};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,6 +60,16 @@ pub(super) enum CommitRequest {
     Failure(FinalFailure),
     /// A worker is gone: after what was submitted before, its part file may be closed.
     WorkerGone(WorkerId),
+    /// A worker has ended in order, after `shutdown`: what lies in its output folder, made by
+    /// `init` or `shutdown`, is published when the job completes. Nobody writes there any more.
+    WorkerDone(WorkerId),
+    /// Something to note in the journal.
+    Note {
+        /// Its name. A later note of the same name takes its place.
+        key: String,
+        /// What to note.
+        value: String,
+    },
 }
 
 /// An attempt that succeeded, as its worker reports it.
@@ -100,8 +142,15 @@ pub(super) struct CommitTarget {
     pub job_dir: JobDir,
     /// The output folder. It exists.
     pub output: PathBuf,
-    /// The file for rows in it, which must not exist yet; none if rows are only counted.
+    /// The file for rows in it, which must not exist yet when the journal is new; none if rows are
+    /// only counted.
     pub output_file: Option<String>,
+    /// Whether rows stand in the order of their mini-batches.
+    pub ordered: bool,
+    /// What becomes of files of one name.
+    pub on_conflict: OnConflict,
+    /// Whether the first header line that comes is put at the top of the output file.
+    pub header_wanted: bool,
 }
 
 /// The leader's end of the committer thread. Dropping it commits what was submitted, without
@@ -113,20 +162,27 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    /// Makes the output file, takes the journal of a new job and starts the thread.
+    /// Makes the output what the journal says, and starts the thread. Returns what the journal
+    /// holds: nothing if it is new.
     ///
-    /// Fails with a text for people if the file cannot be made or the thread cannot be started.
+    /// With `retry_failed`, mini-batches that failed for good are taken out of the journal, and so
+    /// run again, as do those whose rows are lost.
+    ///
+    /// Fails with a text for people if the output cannot be made or put in order, or the thread
+    /// cannot be started. The next start goes on from there.
     pub(super) fn start(
         target: CommitTarget,
         journal: Journal,
+        retry_failed: bool,
         replies: mpsc::UnboundedSender<CommitReply>,
-    ) -> io::Result<Self> {
-        let store = Store::create(target, journal).map_err(io::Error::other)?;
+    ) -> io::Result<(Self, Restored)> {
+        let recovered = super::commit_recover::recover(target, journal, retry_failed);
+        let (store, restored) = recovered.map_err(io::Error::other)?;
         let queue = Arc::new(Queue::default());
         let worker = Worker { queue: queue.clone(), store, replies };
         let thread =
             std::thread::Builder::new().name("sandmill-commit".into()).spawn(|| worker.run())?;
-        Ok(Self { queue, thread: Some(thread) })
+        Ok((Self { queue, thread: Some(thread) }, restored))
     }
 
     /// Queues a request. Waits for room only while thousands are waiting already. Does nothing
@@ -221,3 +277,11 @@ impl Drop for StopOnDrop {
 #[cfg(test)]
 #[path = "commit_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "commit_take_up_tests.rs"]
+mod take_up_tests;
+
+#[cfg(test)]
+#[path = "commit_crash_tests.rs"]
+mod crash_tests;

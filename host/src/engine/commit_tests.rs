@@ -1,47 +1,65 @@
+use super::super::commit_recover::recover;
 use super::*;
-use crate::journal::{End, JobIdentity};
+use crate::journal::{End, JobIdentity, Order};
 use crate::model::FailureKind;
+use crate::output::Appender;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::path::Path;
 
-struct Bench {
-    dir: tempfile::TempDir,
-    job: JobDir,
-    committer: Option<Committer>,
-    replies: mpsc::UnboundedReceiver<CommitReply>,
+pub(super) struct Bench {
+    pub(super) dir: tempfile::TempDir,
+    pub(super) job: JobDir,
+    pub(super) output_file: Option<String>,
+    pub(super) committer: Option<Committer>,
+    pub(super) replies: mpsc::UnboundedReceiver<CommitReply>,
+}
+
+pub(super) fn identity() -> JobIdentity {
+    JobIdentity {
+        name: "iris".into(),
+        id: "1".into(),
+        entry_script_digest: String::new(),
+        settings: Vec::new(),
+        created: jiff::Timestamp::UNIX_EPOCH,
+    }
+}
+
+pub(super) fn target(job: &JobDir, output_file: Option<&str>) -> CommitTarget {
+    CommitTarget {
+        job_dir: job.clone(),
+        output: job.default_output(),
+        output_file: output_file.map(str::to_owned),
+        ordered: false,
+        on_conflict: OnConflict::Error,
+        header_wanted: false,
+    }
 }
 
 impl Bench {
-    fn new(output_file: Option<&str>) -> Self {
+    pub(super) fn new(output_file: Option<&str>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let job = JobDir::new(dir.path());
         fs::create_dir_all(job.parts()).unwrap();
         fs::create_dir_all(job.default_output()).unwrap();
-        let identity = JobIdentity {
-            name: "iris".into(),
-            id: "1".into(),
-            entry_script_digest: String::new(),
-            spec_fingerprint: String::new(),
-            created: jiff::Timestamp::UNIX_EPOCH,
-        };
-        let journal = Journal::create(&job.journal(), &identity).unwrap();
-        let target = CommitTarget {
-            job_dir: job.clone(),
-            output: job.default_output(),
-            output_file: output_file.map(str::to_owned),
-        };
+        let journal = Journal::create(&job.journal(), &identity()).unwrap();
+        let output_file = output_file.map(str::to_owned);
+        let target = target(&job, output_file.as_deref());
         let (sender, replies) = mpsc::unbounded_channel();
-        let committer = Some(Committer::start(target, journal, sender).unwrap());
-        Self { dir, job, committer, replies }
+        let (committer, _) = Committer::start(target, journal, false, sender).unwrap();
+        let committer = Some(committer);
+        Self { dir, job, output_file, committer, replies }
     }
 
-    fn committer(&self) -> &Committer {
+    pub(super) fn target(&self) -> CommitTarget {
+        target(&self.job, self.output_file.as_deref())
+    }
+
+    pub(super) fn committer(&self) -> &Committer {
         self.committer.as_ref().unwrap()
     }
 
     /// What a worker does: appends the rows to its part file and reports.
-    fn success(&self, worker: u32, id: u64, rows: &str) -> Success {
+    pub(super) fn success(&self, worker: u32, id: u64, rows: &str) -> Success {
         let worker = WorkerId(worker);
         let part = OpenOptions::new().create(true).append(true).open(self.job.part_file(worker));
         let mut part = part.unwrap();
@@ -66,7 +84,7 @@ impl Bench {
         }
     }
 
-    fn with_file(&self, mut success: Success, name: &str) -> Success {
+    pub(super) fn with_file(&self, mut success: Success, name: &str) -> Success {
         let path = self.job.staged(success.worker, success.id, success.attempt).join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, format!("of {}", success.id)).unwrap();
@@ -74,16 +92,16 @@ impl Bench {
         success
     }
 
-    fn submit(&self, success: &Success) {
+    pub(super) fn submit(&self, success: &Success) {
         self.committer().submit(CommitRequest::Success(success.clone()));
     }
 
-    fn reply(&mut self) -> CommitReply {
+    pub(super) fn reply(&mut self) -> CommitReply {
         self.replies.blocking_recv().expect("the committer ended without a word")
     }
 
     /// All replies until the committer has nothing more to say, ids sorted.
-    fn finish(&mut self) -> (Vec<u64>, Vec<CommitReply>) {
+    pub(super) fn finish(&mut self) -> (Vec<u64>, Vec<CommitReply>) {
         self.committer().finish(JobStatus::Completed);
         let (mut ids, mut other) = (Vec::new(), Vec::new());
         while let Some(reply) = self.replies.blocking_recv() {
@@ -98,12 +116,12 @@ impl Bench {
     }
 
     /// The journal, after the committer has let go of it.
-    fn journal(&mut self) -> Journal {
+    pub(super) fn journal(&mut self) -> Journal {
         self.committer = None;
         Journal::open(&self.job.journal()).unwrap()
     }
 
-    fn output(&self, name: &str) -> String {
+    pub(super) fn output(&self, name: &str) -> String {
         fs::read_to_string(self.job.default_output().join(name)).unwrap()
     }
 }
@@ -121,7 +139,7 @@ fn rebuilt(job: &JobDir, journal: &Journal) -> Vec<u8> {
             bytes.extend_from_slice(rows);
         }
     };
-    journal.for_each(visit).unwrap();
+    journal.for_each(Order::Commit, visit).unwrap();
     bytes
 }
 
@@ -197,7 +215,7 @@ fn final_failures_are_committed_too() {
             assert_eq!(message, "ü".repeat(2048));
         }
     };
-    journal.for_each(visit).unwrap();
+    journal.for_each(Order::Commit, visit).unwrap();
     let counts = journal.counts();
     assert_eq!((counts.failed, counts.succeeded, counts.items.failed), (1, 1, 7));
 }
@@ -293,22 +311,22 @@ fn a_mini_batch_committed_twice_is_fatal() {
 }
 
 #[test]
-fn a_full_disk_is_fatal_and_says_so() {
-    let mut bench = Bench::new(None);
-    let target = CommitTarget {
-        job_dir: bench.job.clone(),
-        output: Path::new("/dev").to_owned(),
-        output_file: None,
-    };
-    let journal = bench.journal();
-    let mut store = Store::create(target, journal).unwrap();
-    store.write_rows_to(Path::new("/dev/full"));
+fn a_full_disk_is_fatal_and_says_so_and_with_room_the_output_is_completed() {
+    let mut bench = Bench::new(Some("rows.txt"));
+    let target = bench.target();
     let success = bench.success(0, 0, "row\n");
+    let journal = bench.journal();
+    let (mut store, _) = recover(target.clone(), journal, false).unwrap();
+    store.write_rows_to(Appender::to_full_disk());
     let error = store.commit(vec![CommitRequest::Success(success)]).unwrap_err();
     assert!(error.contains("No space left on device"), "{error}");
     drop(store);
-    // It is committed all the same: the row can be appended when there is room.
-    assert_eq!(Journal::open(&bench.job.journal()).unwrap().counts().rows, 1);
+    // It is committed all the same: the row is appended when there is room.
+    let journal = Journal::open(&bench.job.journal()).unwrap();
+    assert_eq!(journal.counts().rows, 1);
+    let (_, restored) = recover(target, journal, false).unwrap();
+    assert_eq!((restored.succeeded, restored.rows, restored.next_worker), (1, 1, 1));
+    assert_eq!(bench.output("rows.txt"), "row\n");
 }
 
 #[test]
@@ -326,14 +344,11 @@ fn dropping_the_committer_keeps_what_was_submitted() {
 
 #[test]
 fn an_output_file_that_exists_is_named() {
-    let mut bench = Bench::new(Some("rows.txt"));
-    let target = CommitTarget {
-        job_dir: bench.job.clone(),
-        output: bench.job.default_output(),
-        output_file: Some("rows.txt".into()),
-    };
-    let journal = bench.journal();
+    let bench = Bench::new(None);
+    fs::write(bench.job.default_output().join("rows.txt"), "").unwrap();
+    let target = CommitTarget { output_file: Some("rows.txt".into()), ..bench.target() };
+    let journal = Journal::create(&bench.dir.path().join("new.sqlite"), &identity()).unwrap();
     let (sender, _replies) = mpsc::unbounded_channel();
-    let error = Committer::start(target, journal, sender).unwrap_err();
+    let error = Committer::start(target, journal, false, sender).unwrap_err();
     assert!(error.to_string().contains("output/rows.txt"), "{error}");
 }

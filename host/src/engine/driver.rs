@@ -2,23 +2,24 @@
 //! listens. Decides nothing itself.
 
 use super::cancel::{Cancel, Request};
-use super::commit::{CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Success};
-use super::machine::{Action, Machine, Message, Settled};
+use super::commit::{CommitReply, CommitRequest, Committer};
+use super::machine::{Action, Machine, Message};
 use super::setup::{self, SetupTemplate};
+use super::start::{Started, commit_request, resumed, start};
+use super::taking_up::TakenUp;
+use super::verify::PlanDigest;
 use super::{Claim, EngineError};
 use crate::compile::Compiled;
 use crate::event::{Event, EventKind};
-use crate::journal::{JobIdentity, Journal};
-use crate::model::{
-    JobDir, JobResult, JobStatus, MiniBatch, OutputAction, Restored, Source, TableFormat,
-};
+use crate::fail_point;
+use crate::model::{JobDir, JobResult, JobStatus, MiniBatch, Source, TableFormat, WorkerId};
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{FromPlanner, FromWorker, ToWorker};
 use crate::spec::JobSpec;
 use jiff::Timestamp;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -38,6 +39,10 @@ pub struct Job {
     pub claim: Claim,
     /// The same, for its paths.
     pub job_dir: JobDir,
+    /// What decides its rows, by name, for the journal.
+    pub(super) settings: Vec<(String, String)>,
+    /// What an earlier run left, if the job is taken up.
+    pub(super) taken_up: Option<TakenUp>,
 }
 
 /// Runs a job to its end on this thread, which must not be one of a tokio runtime. Every event
@@ -61,6 +66,7 @@ pub fn run(
 struct Driver<'a> {
     machine: Machine,
     pool: Pool,
+    processor_time: super::processor_time::ProcessorTime,
     committer: Committer,
     claim: Claim,
     job_dir: JobDir,
@@ -69,6 +75,10 @@ struct Driver<'a> {
     tables: Option<Vec<TableFormat>>,
     sources: usize,
     planned: u64,
+    /// Of what is planned so far; none once it is complete.
+    plan_digest: Option<PlanDigest>,
+    /// Workers that were asked to end.
+    leaving: HashSet<WorkerId>,
     workers: mpsc::Receiver<PoolEvent>,
     planner: mpsc::Receiver<FromPlanner>,
     /// None once the committer has said its last.
@@ -89,25 +99,23 @@ impl<'a> Driver<'a> {
         on_event: &'a mut dyn FnMut(&Event),
         cancel: &Cancel,
     ) -> Result<Self, EngineError> {
-        let Started { pool, workers, planner, committer, commits, monitor, perf } =
-            match start(&job) {
-                Ok(started) => started,
-                Err(error) => {
-                    // The error says what is wrong with the disk; a state file that stays as it is
-                    // only makes the next run ask for --overwrite.
-                    let _ = job.claim.set_status(JobStatus::Failed);
-                    let _ = job.claim.undo();
-                    return Err(error);
-                }
-            };
+        let started = match start(&mut job) {
+            Ok(started) => started,
+            Err(error) => {
+                // The error says what is wrong with the disk. Should this fail as well, the next run
+                // takes up a job that was interrupted.
+                let _ = job.claim.undo();
+                return Err(error);
+            }
+        };
+        let resumed = resumed(&started, job.claim.has_earlier_run());
+        let Started { pool, workers, planner, committer, commits, restored, monitor, perf } =
+            started;
+        let policy = setup::policy(&job.spec);
         let mut driver = Self {
-            machine: Machine::new(
-                setup::policy(&job.spec),
-                job.sources.clone(),
-                Timestamp::now(),
-                Restored::default(),
-            ),
+            machine: Machine::new(policy, job.sources.clone(), Timestamp::now(), restored),
             pool,
+            processor_time: Default::default(),
             committer,
             claim: job.claim,
             template: SetupTemplate::new(&job.spec, &job.sources, job.job_dir.root()),
@@ -115,6 +123,8 @@ impl<'a> Driver<'a> {
             tables: None,
             sources: job.sources.len(),
             planned: 0,
+            plan_digest: Some(PlanDigest::default()),
+            leaving: HashSet::new(),
             workers,
             planner,
             commits: Some(commits),
@@ -130,7 +140,7 @@ impl<'a> Driver<'a> {
             job: job.spec.name,
             tenant: job.spec.tenant,
             workers: job.spec.process_count,
-            resumed: None,
+            resumed,
         });
         for message in job.spec.notices {
             driver.emit(EventKind::Notice { message });
@@ -201,6 +211,7 @@ impl<'a> Driver<'a> {
     }
 
     fn on_pool_event(&mut self, event: PoolEvent) {
+        self.processor_time.note(&event, &self.pool);
         let message = match event {
             PoolEvent::Worker(worker, FromWorker::Ready { init }) => Message::Ready(worker, init),
             PoolEvent::Worker(worker, FromWorker::Restarting) => Message::Restarting(worker),
@@ -212,6 +223,10 @@ impl<'a> Driver<'a> {
                 Message::Finished(worker, report)
             }
             PoolEvent::Exited(worker, exit) => {
+                // One that was killed, or failed, may have left half a file.
+                if self.leaving.remove(&worker) && exit.code == Some(0) {
+                    self.committer.submit(CommitRequest::WorkerDone(worker));
+                }
                 self.committer.submit(CommitRequest::WorkerGone(worker));
                 if let Some(monitor) = &self.monitor {
                     monitor.exited(worker);
@@ -246,10 +261,19 @@ impl<'a> Driver<'a> {
             }
             FromPlanner::MiniBatches(batches) if self.plausible(&batches) => {
                 self.planned += batches.len() as u64;
+                if let Some(digest) = &mut self.plan_digest {
+                    digest.add(&batches);
+                }
                 Message::Planned(batches)
             }
             FromPlanner::Notice(message) => Message::Notice(message),
-            FromPlanner::Finished => Message::PlanFinished,
+            FromPlanner::Finished => {
+                if let Some(digest) = self.plan_digest.take() {
+                    let (key, value) = digest.note();
+                    self.committer.submit(CommitRequest::Note { key, value });
+                }
+                Message::PlanFinished
+            }
             FromPlanner::Failed(text) => Message::PlanFailed(text),
             FromPlanner::Tables(_) | FromPlanner::MiniBatches(_) => {
                 Message::PlanFailed("the planner process spoke out of turn".to_owned())
@@ -276,6 +300,9 @@ impl<'a> Driver<'a> {
 
     /// Does it; returns what the machine must know of that at once.
     fn act(&mut self, action: Action) -> Option<Message> {
+        if let Action::Kill(worker) = &action {
+            self.processor_time.note_kill(*worker, &self.pool);
+        }
         match action {
             Action::Spawn(worker, gpu) => {
                 let tables = self.tables.as_deref().unwrap_or_default();
@@ -293,7 +320,10 @@ impl<'a> Driver<'a> {
             Action::Assign(worker, assignment) => {
                 self.pool.send(worker, &ToWorker::Run(assignment));
             }
-            Action::Shutdown(worker) => self.pool.send(worker, &ToWorker::Shutdown),
+            Action::Shutdown(worker) => {
+                self.leaving.insert(worker);
+                self.pool.send(worker, &ToWorker::Shutdown);
+            }
             Action::Kill(worker) => self.pool.kill(worker),
             Action::Commit(settled) => self.committer.submit(commit_request(settled)),
             Action::Emit(kind) => self.emit(kind),
@@ -303,6 +333,7 @@ impl<'a> Driver<'a> {
     }
 
     fn emit(&mut self, kind: EventKind) {
+        let kind = self.processor_time.completed(kind);
         let event = Event {
             version: Event::VERSION,
             run: self.claim.id().to_owned(),
@@ -320,16 +351,18 @@ impl<'a> Driver<'a> {
             result.status = JobStatus::Failed;
             result.reason = text;
         }
+        fail_point::pass("end-committed");
         if result.status == JobStatus::Completed {
             self.remove_leftovers();
+            fail_point::pass("leftovers-removed");
         }
         // Its last sample, before the job directory may vanish.
         self.monitor = None;
         result.seconds = self.start.elapsed().as_secs_f64();
-        let written = self.claim.set_status(result.status);
+        let written = self.claim.end(&result);
         self.emit(EventKind::JobFinished { result: result.clone() });
         written.map_err(|e| EngineError(e.to_string()))?;
-        if result.never_began() {
+        if result.never_began() && !self.claim.has_earlier_run() {
             self.claim.undo().map_err(|e| EngineError(e.to_string()))?;
         }
         Ok(result)
@@ -351,7 +384,7 @@ impl<'a> Driver<'a> {
 
     /// A completed job's rows and files are in the output; the copies are not needed any more.
     fn remove_leftovers(&mut self) {
-        for folder in [self.job_dir.parts(), self.job_dir.work()] {
+        for folder in [self.job_dir.parts(), self.job_dir.work(), self.job_dir.spill()] {
             if let Err(e) = remove_tree(&folder) {
                 let folder = folder.display();
                 self.emit(EventKind::Notice {
@@ -362,36 +395,6 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// What a job runs on.
-struct Started {
-    pool: Pool,
-    workers: mpsc::Receiver<PoolEvent>,
-    planner: mpsc::Receiver<FromPlanner>,
-    committer: Committer,
-    commits: mpsc::UnboundedReceiver<CommitReply>,
-    monitor: Monitor,
-    perf: mpsc::UnboundedReceiver<PerfEvent>,
-}
-
-fn start(job: &Job) -> Result<Started, EngineError> {
-    let failed = |what: &str, e: std::io::Error| EngineError(format!("{what}: {e}"));
-    // First the planner: it starts while the journal is made.
-    let (events, workers) = mpsc::channel(256);
-    let (plan_events, planner) = mpsc::channel(4);
-    let component = job.component.file.try_clone();
-    let component = component.map_err(|e| failed("the compiled entry script cannot be used", e))?;
-    let mut pool = Pool::new(job.program.clone(), component, events);
-    pool.plan(&setup::plan_request(&job.spec, &job.sources, job.job_dir.spill()), plan_events)
-        .map_err(|e| failed("the planner process cannot be started", e))?;
-    let (replies, commits) = mpsc::unbounded_channel();
-    let (identity, target) = commit_target(job);
-    let committer = start_committer(&identity, target, replies)?;
-    let (perf_events, perf) = mpsc::unbounded_channel();
-    let monitor = Monitor::start(setup::monitor(&job.spec, &job.job_dir), perf_events)
-        .map_err(|e| failed("the monitor of memory cannot be started", e))?;
-    Ok(Started { pool, workers, planner, committer, commits, monitor, perf })
-}
-
 /// The committer's next reply; `None` if it broke down. Never, once it has said its last.
 async fn next_reply(
     commits: &mut Option<mpsc::UnboundedReceiver<CommitReply>>,
@@ -399,57 +402,5 @@ async fn next_reply(
     match commits {
         Some(commits) => commits.recv().await,
         None => std::future::pending().await,
-    }
-}
-
-/// What the journal says of the job, and where results go.
-fn commit_target(job: &Job) -> (JobIdentity, CommitTarget) {
-    let identity = JobIdentity {
-        name: job.spec.name.clone(),
-        id: job.claim.id().to_owned(),
-        entry_script_digest: job.component.digest.clone(),
-        spec_fingerprint: setup::fingerprint(&job.spec, &job.sources),
-        created: job.claim.started(),
-    };
-    let target = CommitTarget {
-        job_dir: job.job_dir.clone(),
-        output: job.claim.output().to_owned(),
-        output_file: (job.spec.output_action == OutputAction::AppendRow)
-            .then(|| job.spec.append_row_file_name.clone()),
-    };
-    (identity, target)
-}
-
-fn start_committer(
-    identity: &JobIdentity,
-    target: CommitTarget,
-    replies: mpsc::UnboundedSender<CommitReply>,
-) -> Result<Committer, EngineError> {
-    let journal = Journal::create(&target.job_dir.journal(), identity)
-        .map_err(|e| EngineError(e.to_string()))?;
-    Committer::start(target, journal, replies).map_err(|e| EngineError(e.to_string()))
-}
-
-fn commit_request(settled: Settled) -> CommitRequest {
-    let Settled { worker, report, stamp } = settled;
-    match report.outcome {
-        Ok(segment) => CommitRequest::Success(Success {
-            worker,
-            id: report.id,
-            attempt: report.attempt,
-            items: report.items,
-            segment,
-            header: report.header,
-            has_files: report.has_files,
-            stamp,
-        }),
-        Err(failure) => CommitRequest::Failure(FinalFailure {
-            id: report.id,
-            attempts: report.attempt,
-            worker: Some(worker),
-            items: report.items,
-            failure,
-            stamp,
-        }),
     }
 }

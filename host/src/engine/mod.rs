@@ -1,26 +1,44 @@
 //! The leader: a pure state machine (`machine`) and the driver that joins it to the world.
 //! Imports everything below, never `report` or `cli`.
 //!
-//! `prepare` makes a job ready to run, `claim` decides who owns a job directory, `commit` is the
-//! thread that commits what workers finished.
+//! `prepare` makes a job ready to run, `claim` decides who owns a job directory and `taking_up` what
+//! becomes of a job that was run before: `identity` compares its settings, `verify` its inputs.
+//! `driver` runs it, on what `start` starts; `commit` is the thread that commits what workers finished.
 
 mod cancel;
 mod claim;
 mod claim_error;
 mod commit;
+mod commit_disk;
+mod commit_done;
+mod commit_files;
 mod commit_group;
+mod commit_parts;
 mod commit_queue;
+mod commit_recover;
+mod commit_recover_files;
+mod commit_replace;
+mod commit_rows;
+mod commit_settle;
 mod driver;
+mod identity;
+mod job_state;
 pub mod machine;
 mod prepare;
+mod processor_time;
 mod setup;
+mod start;
+mod taking_up;
+mod verify;
 
 pub use cancel::Cancel;
-pub use claim::{Claim, claim};
+pub use claim::Claim;
 pub use claim_error::ClaimError;
 pub use driver::{Job, run};
-pub use prepare::{Options, PrepareError, prepare};
+pub use job_state::{JobFile, JobState, OutputSize, Standing};
+pub use prepare::{Options, PrepareError, Prepared, prepare};
 pub use setup::plan_request;
+pub use taking_up::Reused;
 
 /// A job that could not be begun, or whose end could not be written down; for people, complete.
 #[derive(Debug, thiserror::Error)]

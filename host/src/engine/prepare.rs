@@ -1,11 +1,14 @@
 //! From a checked job to one that can run: inputs found, entry script built and compiled, job
 //! directory claimed. The claim comes last, so that a mistake in what comes before leaves no trace.
 
-use super::claim::resolve;
+use super::ClaimError;
+use super::claim::{Wanted, hold, resolve};
 use super::driver::Job;
-use super::{Claim, ClaimError, claim};
+use super::job_state::JobFile;
+use super::taking_up::{Ready, Reused};
 use crate::compile::{Cache, CompileError, Instrumentation, build_guest_crate};
 use crate::dataset::{self, DatasetError};
+use crate::journal::JournalError;
 use crate::model::{JobDir, OutputAction, Source};
 use crate::spec::JobSpec;
 use std::path::{Path, PathBuf};
@@ -20,16 +23,31 @@ pub struct Options {
     pub cache_dir: Option<PathBuf>,
     /// The `sandmill` binary, for child processes.
     pub program: PathBuf,
-    /// Whether the results of an earlier run of this job may be removed.
+    /// Whether to begin anew where the job was run before; its results are removed first.
     pub overwrite: bool,
+    /// Whether the result of an earlier run may be taken instead, if nothing changed since and the
+    /// job file does not forbid it (`allow_reuse`).
+    pub reuse: bool,
+    /// Where the job comes from, for `sandmill resume`; none if no job file says all of it.
+    pub job_file: Option<JobFile>,
 }
 
 impl Options {
     /// Options with a job directory and the `sandmill` binary; the rest as it mostly is.
     pub fn new(job_dir: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
         let (job_dir, program) = (job_dir.into(), program.into());
-        Self { job_dir, cache_dir: None, program, overwrite: false }
+        let (cache_dir, job_file) = (None, None);
+        Self { job_dir, cache_dir, program, overwrite: false, reuse: true, job_file }
     }
+}
+
+/// What came of preparing a job.
+#[derive(Debug)]
+pub enum Prepared {
+    /// It can run; perhaps from where it was interrupted.
+    Job(Box<Job>),
+    /// It was run before, and nothing has changed since: this is the result.
+    Reused(Box<Reused>),
 }
 
 /// Why a job cannot begin. No mini-batch ran. A guest crate may have been built and an entry script
@@ -79,17 +97,27 @@ pub enum PrepareError {
         /// What the job file says.
         expected: String,
     },
-    /// The job directory or the output folder is taken or cannot be used.
+    /// The job directory or the output folder is taken or cannot be used, or holds an earlier run
+    /// that cannot be taken up.
     #[error(transparent)]
     JobDir(#[from] ClaimError),
+    /// The journal of an earlier run cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The inputs could not be compared with what an earlier run saw.
+    #[error("{0}")]
+    Inputs(String),
 }
 
 /// Prepares a job. `say` gets lines for people about what takes time.
+///
+/// Where the job was run before and not completed, it is taken up, and refused if something changed
+/// that decides its rows; where it was completed, its result is reused if nothing changed.
 pub fn prepare(
     mut spec: JobSpec,
     options: &Options,
     say: &mut dyn FnMut(&str),
-) -> Result<Job, PrepareError> {
+) -> Result<Prepared, PrepareError> {
     let sources = dataset::resolve(&spec.inputs)?;
     let root = absolute(&options.job_dir);
     refuse_overlap(&spec, &sources, &root)?;
@@ -104,8 +132,15 @@ pub fn prepare(
     let component = cache.prepare(&spec.entry_script, instrumentation(&spec), say)?;
     check_digest(&spec, component.digest.clone())?;
     let job_dir = JobDir::new(&root);
-    let claim = claim_for(&spec, &job_dir, options.overwrite)?;
-    Ok(Job { spec, sources, component, program: options.program.clone(), claim, job_dir })
+    let output_file = (spec.output_action == OutputAction::AppendRow)
+        .then_some(spec.append_row_file_name.as_str());
+    let wanted = Wanted { name: &spec.name, output: spec.output.as_deref(), output_file };
+    let held = hold(&job_dir, wanted)?;
+    let ready = Ready { spec, sources, component, job_dir };
+    match held.earlier().cloned() {
+        Some(earlier) if !options.overwrite => ready.go_on(held, &earlier, options, say),
+        _ => ready.begin(held, options),
+    }
 }
 
 fn instrumentation(spec: &JobSpec) -> Instrumentation {
@@ -179,12 +214,6 @@ fn utf8(what: &str, path: &Path) -> Result<PathBuf, PrepareError> {
     Ok(resolved)
 }
 
-fn claim_for(spec: &JobSpec, job_dir: &JobDir, overwrite: bool) -> Result<Claim, ClaimError> {
-    let file = (spec.output_action == OutputAction::AppendRow)
-        .then_some(spec.append_row_file_name.as_str());
-    claim(job_dir, &spec.name, spec.output.as_deref(), file, overwrite)
-}
-
 /// Child processes have other working folders, so that every path they get is absolute.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
@@ -215,12 +244,8 @@ mod tests {
         let job = folder.join("job.yaml");
         fs::write(&job, format!("name: x\nentry_script: {}\n{lines}\n", entry.display())).unwrap();
         let spec = spec::load(&job, &[]).map_err(|errors| errors.to_string()).unwrap();
-        let options = Options {
-            job_dir: folder.join(job_dir),
-            cache_dir: Some(folder.join("cache")),
-            program: "/nonexistent".into(),
-            overwrite: false,
-        };
+        let mut options = Options::new(folder.join(job_dir), "/nonexistent");
+        options.cache_dir = Some(folder.join("cache"));
         let error = prepare(spec, &options, &mut |_| {}).err().unwrap();
         assert!(!options.job_dir.exists(), "{error}");
         let resolved = folder.canonicalize().unwrap();

@@ -3,13 +3,12 @@
 use super::machine::Policy;
 use crate::compile::WASMTIME_VERSION;
 use crate::model::{
-    GUEST_SOURCE, Input, InputKind, JobDir, Limits, LoggingLevel, Mount, OutputAction,
-    OutputFormat, Source, TableFormat, WorkerId,
+    GUEST_OUTPUT, GUEST_SOURCE, Input, InputKind, JobDir, Limits, LoggingLevel, Mount,
+    OutputAction, OutputFormat, Source, TableFormat, WorkerId,
 };
 use crate::perf::{MemoryBudget, MonitorOptions};
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
 use crate::spec::JobSpec;
-use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 pub(super) fn policy(spec: &JobSpec) -> Policy {
@@ -67,19 +66,6 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
     }
 }
 
-/// A digest of what decides which mini-batches there are and what they yield. A job is taken up
-/// again only if it is the same.
-pub(super) fn fingerprint(spec: &JobSpec, sources: &[Source]) -> String {
-    let what = (
-        plan_request(spec, sources, PathBuf::new()),
-        (&spec.arguments, &spec.environment_variables, &spec.side_inputs, &spec.source_directory),
-        (&spec.limits, spec.output_action, &spec.append_row_file_name),
-    );
-    // Plain data always serialises; were it not so, an empty digest would refuse to resume.
-    let bytes = postcard::to_stdvec(&what).unwrap_or_default();
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 type Format = (crate::model::CsvFormat, Option<Vec<crate::model::Column>>);
 
 /// Formats are given by input; a source belongs to one.
@@ -117,7 +103,7 @@ impl SetupTemplate {
         Self {
             job_dir: job_dir.to_owned(),
             arguments: arguments.chain(spec.arguments.iter().cloned()).collect(),
-            environment: spec.environment_variables.clone(),
+            environment: environment(spec),
             mounts,
             source_dir: spec.source_directory.as_ref().map(|_| GUEST_SOURCE.to_owned()),
             sources: sources.to_vec(),
@@ -142,7 +128,7 @@ impl SetupTemplate {
             worker,
             job_dir: template.job_dir,
             arguments: template.arguments,
-            environment: template.environment,
+            environment: with_gpu(template.environment, gpu_index),
             mounts: template.mounts,
             source_dir: template.source_dir,
             sources: template.sources,
@@ -158,10 +144,74 @@ impl SetupTemplate {
     }
 }
 
+/// What every guest finds in its environment: the job's variables, and those that scripts made for
+/// ParallelRunStep look for (prs-semantics 1.8) where the job does not set them.
+fn environment(spec: &JobSpec) -> Vec<(String, String)> {
+    let mut environment = spec.environment_variables.clone();
+    let gpus = (spec.gpus > 0).then(|| (GPU_COUNT, spec.gpus.to_string()));
+    let output = Some(("AZUREML_BI_OUTPUT_PATH", GUEST_OUTPUT.to_owned()));
+    for (name, value) in [output, gpus].into_iter().flatten() {
+        if environment.iter().all(|(known, _)| known != name) {
+            environment.push((name.to_owned(), value));
+        }
+    }
+    environment
+}
+
+/// The environment of a worker with a leased GPU, which no variable of the job may contradict; of
+/// one without it is as it was (prs-semantics G2).
+fn with_gpu(
+    mut environment: Vec<(String, String)>,
+    gpu_index: Option<u32>,
+) -> Vec<(String, String)> {
+    if let Some(index) = gpu_index {
+        environment.retain(|(name, _)| name != VISIBLE_GPUS);
+        environment.push((VISIBLE_GPUS.to_owned(), index.to_string()));
+    }
+    environment
+}
+
+const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
+const VISIBLE_GPUS: &str = "CUDA_VISIBLE_DEVICES";
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::CsvFormat;
+
+    fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
+        list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    /// G1, G2: a lease is seen, and wins; without one there is no variable at all.
+    #[test]
+    fn a_leased_gpu_is_the_only_one_that_is_seen() {
+        let own = pairs(&[("A", "1"), ("CUDA_VISIBLE_DEVICES", "7")]);
+        assert_eq!(with_gpu(own.clone(), None), own);
+        assert_eq!(with_gpu(own, Some(2)), pairs(&[("A", "1"), ("CUDA_VISIBLE_DEVICES", "2")]));
+        assert_eq!(with_gpu(pairs(&[("A", "1")]), None), pairs(&[("A", "1")]));
+    }
+
+    /// Section 1.8 of prs-semantics, G3.
+    #[test]
+    fn guests_find_the_variables_of_parallel_run_step() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["entry.wasm", "a.txt"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let job = dir.path().join("job.yaml");
+        std::fs::write(&job, "name: abc\nentry_script: entry.wasm\ninputs: {texts: a.txt}\n")
+            .unwrap();
+        let mut spec = crate::spec::load(&job, &[]).unwrap();
+        spec.gpus = 0;
+        let output = ("AZUREML_BI_OUTPUT_PATH", "/output");
+        assert_eq!(environment(&spec), pairs(&[output]));
+        spec.gpus = 2;
+        let count = ("AZ_BATCHAI_GPU_COUNT_FOUND", "2");
+        assert_eq!(environment(&spec), pairs(&[output, count]));
+        spec.environment_variables = pairs(&[("AZUREML_BI_OUTPUT_PATH", "/mine")]);
+        assert_eq!(environment(&spec), pairs(&[("AZUREML_BI_OUTPUT_PATH", "/mine"), count]));
+    }
 
     #[test]
     fn each_source_has_the_format_of_its_input() {

@@ -10,6 +10,6 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{Committed, Counts, End, Entry, JobIdentity};
+pub use entry::{Changes, Committed, Counts, End, Entry, FileEntry, JobIdentity, Order};
 pub use error::JournalError;
 pub use store::Journal;

@@ -1,13 +1,15 @@
 //! The tables, and how an entry lies in them.
 
-use super::{Committed, End, Entry};
+use super::{Committed, Counts, End, Entry, FileEntry, Order};
 use crate::model::{FailureKind, ItemCounts, MiniBatchId, Segment, WorkerId};
 use rusqlite::{Row, Statement, params};
 
 /// The format of this build, in SQLite's `user_version`. A new database has 0.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 
-/// Makes the tables. `job` holds the identity and the status under fixed keys.
+/// Makes the tables. `job` holds identity, status, settings and notes by key. `position` is the
+/// order in which mini-batches were committed: where rows lie in the output follows from it, or from
+/// the ids, so that taking an entry out changes no other.
 pub(super) const CREATE: &str = "
     CREATE TABLE job (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID, STRICT;
     CREATE TABLE mini_batch (
@@ -25,30 +27,63 @@ pub(super) const CREATE: &str = "
         has_files INTEGER,
         failure_kind TEXT,
         failure_message TEXT,
-        output_offset INTEGER NOT NULL,
+        position INTEGER NOT NULL,
+        stamp INTEGER NOT NULL,
         CHECK ((state = 'succeeded') = (part_offset IS NOT NULL)),
         CHECK ((state = 'failed') = (failure_kind IS NOT NULL))
+    ) STRICT;
+    CREATE TABLE file (
+        number INTEGER PRIMARY KEY,
+        mini_batch INTEGER,
+        source TEXT NOT NULL,
+        path TEXT NOT NULL,
+        offset INTEGER NOT NULL,
+        length INTEGER NOT NULL
     ) STRICT;
 ";
 
 pub(super) const INSERT: &str = "
-    INSERT INTO mini_batch VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+    INSERT INTO mini_batch
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 ";
 
-/// In the order of the output file; those without rows come before those that begin at the same
-/// place.
-pub(super) const SELECT: &str = "
-    SELECT id, attempts, worker, items_total, items_succeeded, items_failed, state, part_offset,
-        part_length, part_checksum, part_rows, has_files, failure_kind, failure_message,
-        output_offset
-    FROM mini_batch ORDER BY output_offset, part_length, id
+pub(super) const INSERT_FILE: &str = "
+    INSERT INTO file (mini_batch, source, path, offset, length) VALUES (?1, ?2, ?3, ?4, ?5)
 ";
+
+/// In the order in which they were published.
+pub(super) const SELECT_FILES: &str = "
+    SELECT mini_batch, source, path, offset, length FROM file ORDER BY number
+";
+
+/// All that [`Counts`] holds, and the next position.
+pub(super) const COUNT: &str = "
+    SELECT COUNT(part_offset), COUNT(failure_kind), COALESCE(SUM(items_total), 0),
+        COALESCE(SUM(items_succeeded), 0), COALESCE(SUM(items_failed), 0),
+        COALESCE(SUM(part_rows), 0), COALESCE(SUM(part_length), 0),
+        COALESCE(MAX(position) + 1, 0)
+    FROM mini_batch
+";
+
+const COLUMNS: &str = "
+    SELECT id, attempts, worker, items_total, items_succeeded, items_failed, state, part_offset,
+        part_length, part_checksum, part_rows, has_files, failure_kind, failure_message, stamp
+    FROM mini_batch ORDER BY
+";
+
+pub(super) fn select(order: Order) -> String {
+    let order = match order {
+        Order::Commit => "position",
+        Order::Id => "id",
+    };
+    format!("{COLUMNS} {order}")
+}
 
 /// Writes one entry. Numbers must have been checked with [`too_large`].
 pub(super) fn insert(
     statement: &mut Statement<'_>,
     entry: &Entry,
-    output_offset: u64,
+    position: u64,
 ) -> rusqlite::Result<usize> {
     let (state, segment, files, kind, message) = match &entry.end {
         End::Succeeded { segment, has_files } => {
@@ -73,7 +108,23 @@ pub(super) fn insert(
         files,
         kind,
         message,
-        output_offset.cast_signed(),
+        position.cast_signed(),
+        // A digest: any number, and read back as what it was.
+        entry.stamp.cast_signed(),
+    ])
+}
+
+/// Writes what is known of one file.
+pub(super) fn insert_file(
+    statement: &mut Statement<'_>,
+    file: &FileEntry,
+) -> rusqlite::Result<usize> {
+    statement.execute(params![
+        file.mini_batch.map(|id| id.0.cast_signed()),
+        file.source,
+        file.path,
+        file.offset.cast_signed(),
+        file.length.cast_signed(),
     ])
 }
 
@@ -95,8 +146,8 @@ pub(super) fn too_large(entry: &Entry, output_offset: u64) -> Option<(&'static s
     numbers.into_iter().find(|(_, value)| i64::try_from(*value).is_err())
 }
 
-/// Reads one row of [`SELECT`].
-pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Committed> {
+/// Reads one row of [`select`], for which `output_offset` is already known.
+pub(super) fn read(row: &Row<'_>, output_offset: u64) -> rusqlite::Result<Committed> {
     let end = if row.get_ref(6)?.as_str() == Ok("succeeded") {
         let segment = Segment {
             offset: unsigned(row, 7)?,
@@ -112,20 +163,48 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Committed> {
         let kind = kind.unwrap_or(FailureKind::HostFault);
         End::Failed { kind, message: row.get(13)? }
     };
-    let items = ItemCounts {
-        total: unsigned(row, 3)?,
-        succeeded: unsigned(row, 4)?,
-        failed: unsigned(row, 5)?,
-    };
     let worker: Option<u32> = row.get(2)?;
     let entry = Entry {
         id: MiniBatchId(unsigned(row, 0)?),
+        stamp: row.get::<_, i64>(14)?.cast_unsigned(),
         attempts: row.get(1)?,
         worker: worker.map(WorkerId),
-        items,
+        items: items(row, 3)?,
         end,
     };
-    Ok(Committed { entry, output_offset: unsigned(row, 14)? })
+    Ok(Committed { entry, output_offset })
+}
+
+/// Reads one row of [`SELECT_FILES`].
+pub(super) fn read_file(row: &Row<'_>) -> rusqlite::Result<FileEntry> {
+    let mini_batch: Option<i64> = row.get(0)?;
+    Ok(FileEntry {
+        mini_batch: mini_batch.map(|id| MiniBatchId(id.cast_unsigned())),
+        source: row.get(1)?,
+        path: row.get(2)?,
+        offset: unsigned(row, 3)?,
+        length: unsigned(row, 4)?,
+    })
+}
+
+/// Reads the one row of [`COUNT`].
+pub(super) fn read_counts(row: &Row<'_>) -> rusqlite::Result<(Counts, u64)> {
+    let counts = Counts {
+        succeeded: unsigned(row, 0)?,
+        failed: unsigned(row, 1)?,
+        items: items(row, 2)?,
+        rows: unsigned(row, 5)?,
+        output_length: unsigned(row, 6)?,
+    };
+    Ok((counts, unsigned(row, 7)?))
+}
+
+fn items(row: &Row<'_>, first: usize) -> rusqlite::Result<ItemCounts> {
+    Ok(ItemCounts {
+        total: unsigned(row, first)?,
+        succeeded: unsigned(row, first + 1)?,
+        failed: unsigned(row, first + 2)?,
+    })
 }
 
 fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {

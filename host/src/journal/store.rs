@@ -1,9 +1,9 @@
 //! The journal itself.
 
-use super::{Committed, Counts, Entry, JobIdentity, JournalError, schema};
-use crate::model::JobStatus;
+use super::{Changes, Committed, Counts, FileEntry, JobIdentity, JournalError, Order, schema};
+use crate::model::{JobStatus, MiniBatchId};
 use jiff::Timestamp;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,7 +16,14 @@ pub struct Journal {
     path: PathBuf,
     connection: Connection,
     counts: Counts,
+    /// Of the next entry, in the order of commits.
+    position: u64,
+    is_new: bool,
 }
+
+/// Before the names of settings and notes among the keys.
+const SETTING: &str = "setting.";
+const NOTE: &str = "note.";
 
 impl Journal {
     /// Makes the journal of a new job. Fails if there is one.
@@ -29,7 +36,8 @@ impl Journal {
         initialise(&mut connection, job)
             .and_then(|()| use_wal(&connection))
             .map_err(|e| JournalError::of(path, e))?;
-        Ok(Self { path: path.to_owned(), connection, counts: Counts::default() })
+        let (path, counts) = (path.to_owned(), Counts::default());
+        Ok(Self { path, connection, counts, position: 0, is_new: true })
     }
 
     /// Opens the journal of a job that has begun, and rolls back what was not committed.
@@ -39,16 +47,30 @@ impl Journal {
         }
         let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         use_wal(&connection).map_err(|e| JournalError::of(path, e))?;
-        let mut journal = Self { path: path.to_owned(), connection, counts: Counts::default() };
-        let found = journal.version().map_err(|e| JournalError::of(path, e))?;
+        let (counts, path) = (Counts::default(), path.to_owned());
+        let mut journal = Self { path, connection, counts, position: 0, is_new: false };
+        let found = journal.version().map_err(|e| journal.failed(e))?;
         if found != schema::VERSION {
-            let (path, known) = (path.to_owned(), schema::VERSION);
-            return Err(JournalError::Version { path, found, known });
+            return Err(JournalError::Version {
+                path: journal.path,
+                found,
+                known: schema::VERSION,
+            });
         }
-        let mut counts = Counts::default();
-        journal.for_each(|committed| counts.add(&committed.entry))?;
-        journal.counts = counts;
+        journal.count()?;
         Ok(journal)
+    }
+
+    /// Whether it was made by [`Journal::create`], and is not of an earlier run.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Learns the sums from the tables.
+    fn count(&mut self) -> Result<(), JournalError> {
+        let counted = self.connection.query_row(schema::COUNT, [], schema::read_counts);
+        (self.counts, self.position) = counted.map_err(|e| self.failed(e))?;
+        Ok(())
     }
 
     fn version(&self) -> rusqlite::Result<i64> {
@@ -68,40 +90,45 @@ impl Journal {
             name: get("name")?,
             id: get("id")?,
             entry_script_digest: get("entry_script_digest")?,
-            spec_fingerprint: get("spec_fingerprint")?,
+            settings: self.values(SETTING)?,
             created,
         })
     }
 
-    /// Commits the ends of mini-batches, all or none, in this order of the output file. Returns
-    /// where the rows of the first one belong in it.
+    /// Writes all of the changes or none. They are on the disk when this returns.
     ///
-    /// Fails with [`JournalError::AlreadyCommitted`] if one of them has ended before.
-    pub fn commit(&mut self, entries: &[Entry]) -> Result<u64, JournalError> {
-        let begin = self.counts.output_length;
-        let mut counts = self.counts;
+    /// Fails with [`JournalError::AlreadyCommitted`] if one of the mini-batches has ended before.
+    pub fn commit(&mut self, changes: &Changes) -> Result<(), JournalError> {
+        let (mut counts, mut position) = (self.counts, self.position);
         let Self { path, connection, .. } = self;
         let failed = |e| JournalError::of(path, e);
         let transaction = connection.transaction().map_err(failed)?;
+        forget(&transaction, changes).map_err(failed)?;
+        if !changes.removed.is_empty() {
+            let counted = transaction.query_row(schema::COUNT, [], schema::read_counts);
+            (counts, position) = counted.map_err(failed)?;
+        }
         {
             let mut statement = transaction.prepare_cached(schema::INSERT).map_err(failed)?;
-            for entry in entries {
+            for entry in &changes.entries {
                 let (path, id) = (|| path.clone(), entry.id);
                 if let Some((what, value)) = schema::too_large(entry, counts.output_length) {
                     return Err(JournalError::OutOfRange { path: path(), id, what, value });
                 }
-                match schema::insert(&mut statement, entry, counts.output_length) {
+                match schema::insert(&mut statement, entry, position) {
                     Ok(_) => counts.add(entry),
                     Err(e) if is_duplicate(&e) => {
                         return Err(JournalError::AlreadyCommitted { path: path(), id });
                     }
                     Err(e) => return Err(failed(e)),
                 }
+                position += 1;
             }
         }
+        add(&transaction, changes).map_err(failed)?;
         transaction.commit().map_err(failed)?;
-        self.counts = counts;
-        Ok(begin)
+        (self.counts, self.position) = (counts, position);
+        Ok(())
     }
 
     /// Sums over all that is committed.
@@ -109,19 +136,60 @@ impl Journal {
         self.counts
     }
 
-    /// Hands over all entries in the order of the output file.
-    pub fn for_each(&self, mut visit: impl FnMut(Committed)) -> Result<(), JournalError> {
-        let failed = |e| match e {
-            e @ (rusqlite::Error::IntegralValueOutOfRange(..)
-            | rusqlite::Error::InvalidColumnType(..)) => self.corrupt(e.to_string()),
-            e => JournalError::of(&self.path, e),
-        };
-        let mut statement = self.connection.prepare_cached(schema::SELECT).map_err(failed)?;
+    /// Hands over all entries in an order of the output file.
+    pub fn for_each(
+        &self,
+        order: Order,
+        mut visit: impl FnMut(Committed),
+    ) -> Result<(), JournalError> {
+        let failed = |e| self.failed(e);
+        let select = schema::select(order);
+        let mut statement = self.connection.prepare_cached(&select).map_err(failed)?;
         let mut rows = statement.query([]).map_err(failed)?;
+        let mut offset: u64 = 0;
         while let Some(row) = rows.next().map_err(failed)? {
-            visit(schema::read(row).map_err(failed)?);
+            let committed = schema::read(row, offset).map_err(failed)?;
+            offset += committed.entry.end.rows().map_or(0, |rows| rows.length);
+            visit(committed);
         }
         Ok(())
+    }
+
+    /// All that is known of published files, in the order in which they were committed.
+    pub fn files(&self) -> Result<Vec<FileEntry>, JournalError> {
+        let failed = |e| self.failed(e);
+        let mut statement = self.connection.prepare(schema::SELECT_FILES).map_err(failed)?;
+        let files = statement.query_map([], schema::read_file).map_err(failed)?;
+        files.collect::<Result<_, _>>().map_err(failed)
+    }
+
+    /// The stamps of all mini-batches that ended, by id.
+    pub fn stamps(&self) -> Result<Vec<(MiniBatchId, u64)>, JournalError> {
+        let failed = |e| self.failed(e);
+        let sql = "SELECT id, stamp FROM mini_batch ORDER BY id";
+        let mut statement = self.connection.prepare(sql).map_err(failed)?;
+        let read = |row: &rusqlite::Row<'_>| -> rusqlite::Result<_> {
+            let (id, stamp): (i64, i64) = (row.get(0)?, row.get(1)?);
+            Ok((MiniBatchId(id.cast_unsigned()), stamp.cast_unsigned()))
+        };
+        let stamps = statement.query_map([], read).map_err(failed)?;
+        stamps.collect::<Result<_, _>>().map_err(failed)
+    }
+
+    /// Makes a note, in the place of an earlier one of that key.
+    pub fn note(&mut self, key: &str, value: &str) -> Result<(), JournalError> {
+        let notes = vec![(key.to_owned(), Some(value.to_owned()))];
+        self.commit(&Changes { notes, ..Changes::default() })
+    }
+
+    /// What was noted.
+    pub fn noted(&self, key: &str) -> Result<Option<String>, JournalError> {
+        self.value(&format!("{NOTE}{key}"))
+    }
+
+    /// All notes whose keys begin like this, without that beginning, sorted.
+    pub fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>, JournalError> {
+        self.values(&format!("{NOTE}{prefix}"))
     }
 
     /// How the job ended, if it did.
@@ -131,24 +199,55 @@ impl Journal {
         parsed.map(Some).map_err(|_| self.corrupt(format!("{status:?} is no status of a job")))
     }
 
-    /// Notes how the job ended. To be called when the output is complete and on the disk.
-    pub fn finish(&mut self, status: JobStatus) -> Result<(), JournalError> {
-        let run = || -> rusqlite::Result<()> {
-            // The checkpoint syncs the log before it moves the log's pages, so that syncing here
-            // too would only be done twice.
-            self.connection.pragma_update(None, "synchronous", "NORMAL")?;
-            let sql = "INSERT OR REPLACE INTO job VALUES ('status', ?1)";
-            self.connection.execute(sql, params![status.to_string()])?;
-            // Leaves one file behind, whole in itself.
-            self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+    /// Writes down how the job ended, with a last note. To be called when the output is complete
+    /// and on the disk.
+    pub fn finish(
+        &mut self,
+        status: JobStatus,
+        notes: Vec<(String, Option<String>)>,
+    ) -> Result<(), JournalError> {
+        // The checkpoint syncs the log before it moves the log's pages, so that syncing here too
+        // would only be done twice.
+        let synchronous = |this: &Self, mode| {
+            let set = this.connection.pragma_update(None, "synchronous", mode);
+            set.map_err(|e| this.failed(e))
         };
-        run().map_err(|e| JournalError::of(&self.path, e))
+        synchronous(self, "NORMAL")?;
+        let sql = "INSERT OR REPLACE INTO job VALUES ('status', ?1)";
+        let written = self.connection.execute(sql, params![status.to_string()]);
+        written.map_err(|e| self.failed(e))?;
+        self.commit(&Changes { notes, ..Changes::default() })?;
+        // Leaves one file behind, whole in itself.
+        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let moved = self.connection.query_row(checkpoint, [], |_| Ok(()));
+        moved.map_err(|e| self.failed(e))?;
+        synchronous(self, "FULL")
     }
 
     fn value(&self, key: &str) -> Result<Option<String>, JournalError> {
         let sql = "SELECT value FROM job WHERE key = ?1";
         let value = self.connection.query_row(sql, [key], |row| row.get(0)).optional();
-        value.map_err(|e| JournalError::of(&self.path, e))
+        value.map_err(|e| self.failed(e))
+    }
+
+    fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, JournalError> {
+        let read = || -> rusqlite::Result<_> {
+            let sql = "SELECT substr(key, length(?1) + 1), value FROM job
+                WHERE substr(key, 1, length(?1)) = ?1 ORDER BY key";
+            let mut statement = self.connection.prepare(sql)?;
+            let values = statement.query_map([prefix], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            values.collect()
+        };
+        read().map_err(|e| self.failed(e))
+    }
+
+    /// Puts SQLite's error into words.
+    fn failed(&self, error: rusqlite::Error) -> JournalError {
+        match error {
+            rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::InvalidColumnType(..) => self.corrupt(error.to_string()),
+            error => JournalError::of(&self.path, error),
+        }
     }
 
     fn corrupt(&self, what: String) -> JournalError {
@@ -183,13 +282,64 @@ fn initialise(connection: &mut Connection, job: &JobIdentity) -> rusqlite::Resul
         ("name", &job.name),
         ("id", &job.id),
         ("entry_script_digest", &job.entry_script_digest),
-        ("spec_fingerprint", &job.spec_fingerprint),
         ("created", &created),
     ] {
         transaction.execute("INSERT INTO job VALUES (?1, ?2)", [key, value])?;
     }
+    for (name, value) in &job.settings {
+        let row = params![format!("{SETTING}{name}"), value];
+        transaction.execute("INSERT OR REPLACE INTO job VALUES (?1, ?2)", row)?;
+    }
     transaction.pragma_update(None, "user_version", schema::VERSION)?;
     transaction.commit()
+}
+
+/// Takes out what goes.
+fn forget(transaction: &Transaction<'_>, changes: &Changes) -> rusqlite::Result<()> {
+    if changes.reopened {
+        transaction.execute("DELETE FROM job WHERE key = 'status'", [])?;
+    }
+    if changes.files_anew {
+        transaction.execute("DELETE FROM file", [])?;
+    }
+    if changes.removed.is_empty() {
+        return Ok(());
+    }
+    // A table of its own makes this one pass over the files, which have no index.
+    transaction.execute_batch(
+        "CREATE TEMP TABLE IF NOT EXISTS gone (id INTEGER PRIMARY KEY); DELETE FROM gone",
+    )?;
+    let mut statement = transaction.prepare("INSERT OR IGNORE INTO gone VALUES (?1)")?;
+    for id in &changes.removed {
+        statement.execute([id.0.cast_signed()])?;
+    }
+    for sql in [
+        "DELETE FROM mini_batch WHERE id IN (SELECT id FROM gone)",
+        "DELETE FROM file WHERE mini_batch IN (SELECT id FROM gone)",
+    ] {
+        transaction.execute(sql, [])?;
+    }
+    Ok(())
+}
+
+/// Writes files and notes.
+fn add(transaction: &Transaction<'_>, changes: &Changes) -> rusqlite::Result<()> {
+    if !changes.files.is_empty() {
+        let mut statement = transaction.prepare_cached(schema::INSERT_FILE)?;
+        for file in &changes.files {
+            schema::insert_file(&mut statement, file)?;
+        }
+    }
+    for (key, value) in &changes.notes {
+        let key = format!("{NOTE}{key}");
+        match value {
+            Some(value) => {
+                transaction.execute("INSERT OR REPLACE INTO job VALUES (?1, ?2)", [&key, value])?
+            }
+            None => transaction.execute("DELETE FROM job WHERE key = ?1", [&key])?,
+        };
+    }
+    Ok(())
 }
 
 /// From here on, every commit is on the disk when it returns. Takes the lock, which is held until

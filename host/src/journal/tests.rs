@@ -7,7 +7,10 @@ fn identity() -> JobIdentity {
         name: "iris".into(),
         id: "20261121T100000Z-0001".into(),
         entry_script_digest: "abc".into(),
-        spec_fingerprint: "def".into(),
+        settings: vec![
+            ("arguments".into(), r#"["--x"]"#.into()),
+            ("mini_batch_size".into(), "10".into()),
+        ],
         created: "2026-11-21T10:00:00Z".parse().unwrap(),
     }
 }
@@ -16,6 +19,7 @@ fn succeeded(id: u64, length: u64) -> Entry {
     let segment = Segment { offset: 1000 * id, length, checksum: u32::MAX - 1, rows: 2 };
     Entry {
         id: MiniBatchId(id),
+        stamp: u64::MAX - id,
         attempts: 1,
         worker: Some(WorkerId(7)),
         items: ItemCounts { total: 3, succeeded: 2, failed: 1 },
@@ -26,12 +30,16 @@ fn succeeded(id: u64, length: u64) -> Entry {
 fn failed(id: u64) -> Entry {
     let end = End::Failed { kind: FailureKind::OutOfMemory, message: "too much".into() };
     let items = ItemCounts { total: 3, succeeded: 0, failed: 3 };
-    Entry { id: MiniBatchId(id), attempts: 3, worker: None, items, end }
+    Entry { id: MiniBatchId(id), stamp: id, attempts: 3, worker: None, items, end }
+}
+
+fn commit(journal: &mut Journal, entries: &[Entry]) -> Result<(), JournalError> {
+    journal.commit(&Changes { entries: entries.to_vec(), ..Changes::default() })
 }
 
 fn entries(journal: &Journal) -> Vec<Committed> {
     let mut all = Vec::new();
-    journal.for_each(|entry| all.push(entry)).unwrap();
+    journal.for_each(Order::Commit, |entry| all.push(entry)).unwrap();
     all
 }
 
@@ -53,8 +61,8 @@ fn text(error: &JournalError, at: &Place) -> String {
 fn what_is_committed_is_there_after_reopening() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
-    assert_eq!(journal.commit(&[succeeded(5, 100), failed(9)]).unwrap(), 0);
-    assert_eq!(journal.commit(&[succeeded(2, 0), succeeded(1, 50)]).unwrap(), 100);
+    commit(&mut journal, &[succeeded(5, 100), failed(9)]).unwrap();
+    commit(&mut journal, &[succeeded(2, 0), succeeded(1, 50)]).unwrap();
     let counts = journal.counts();
     drop(journal);
 
@@ -74,27 +82,103 @@ fn what_is_committed_is_there_after_reopening() {
 }
 
 #[test]
+fn entries_taken_out_can_come_again_and_move_what_follows() {
+    let at = place();
+    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    commit(&mut journal, &[succeeded(5, 100), succeeded(2, 10), failed(7), succeeded(0, 1)])
+        .unwrap();
+    let file = |id: u64| FileEntry {
+        mini_batch: Some(MiniBatchId(id)),
+        source: format!("work/{id}"),
+        path: "a/b".into(),
+        offset: id,
+        length: 7,
+    };
+    let files = vec![file(5), file(2), FileEntry { mini_batch: None, ..file(9) }];
+    journal.commit(&Changes { files: files.clone(), ..Changes::default() }).unwrap();
+    assert_eq!(journal.files().unwrap(), files);
+    let removed = vec![MiniBatchId(5), MiniBatchId(7), MiniBatchId(99)];
+    let entries_again = vec![succeeded(7, 3)];
+    let again = Changes { removed, entries: entries_again, ..Changes::default() };
+    journal.commit(&again).unwrap();
+    assert_eq!(journal.files().unwrap(), files[1..]);
+    let counts = journal.counts();
+    assert_eq!((counts.succeeded, counts.failed, counts.output_length), (3, 0, 14));
+    drop(journal);
+    let journal = Journal::open(&at.path).unwrap();
+    assert_eq!(journal.counts(), counts);
+    let places = |order| {
+        let mut places = Vec::new();
+        journal.for_each(order, |c| places.push((c.entry.id.0, c.output_offset))).unwrap();
+        places
+    };
+    assert_eq!(places(Order::Commit), [(2, 0), (0, 10), (7, 11)]);
+    assert_eq!(places(Order::Id), [(0, 0), (2, 1), (7, 11)]);
+    let stamps: Vec<_> = [0, 2, 7].map(|id| (MiniBatchId(id), u64::MAX - id)).into();
+    assert_eq!(journal.stamps().unwrap(), stamps);
+}
+
+#[test]
+fn notes_are_kept_and_can_go() {
+    let at = place();
+    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    journal.note("plan", "1").unwrap();
+    journal.note("plan", "2").unwrap();
+    journal.note("done.1", "").unwrap();
+    journal.finish(JobStatus::Failed, vec![("done.10".into(), Some("x".into()))]).unwrap();
+    let at_end = Changes {
+        reopened: true,
+        notes: vec![("done.1".into(), None), ("none".into(), None)],
+        ..Changes::default()
+    };
+    journal.commit(&at_end).unwrap();
+    drop(journal);
+    let journal = Journal::open(&at.path).unwrap();
+    assert_eq!(journal.noted("plan").unwrap().as_deref(), Some("2"));
+    assert_eq!(journal.noted("none").unwrap(), None);
+    assert_eq!(journal.notes("done.").unwrap(), [("10".to_owned(), "x".to_owned())]);
+    assert_eq!(journal.finished().unwrap(), None);
+    assert_eq!(journal.job().unwrap(), identity());
+}
+
+#[test]
+fn a_large_journal_opens_at_once() {
+    let at = place();
+    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    let many: Vec<_> = (0..100_000).map(|id| succeeded(id, 10)).collect();
+    commit(&mut journal, &many).unwrap();
+    drop(journal);
+    let begun = std::time::Instant::now();
+    let journal = Journal::open(&at.path).unwrap();
+    assert_eq!(journal.stamps().unwrap().len(), 100_000);
+    // It takes a few hundredths; a slow machine may be slow.
+    assert!(begun.elapsed().as_secs() < 2);
+    assert_eq!(journal.counts().output_length, 1_000_000);
+}
+
+#[test]
 fn a_late_attempt_is_refused_and_its_group_with_it() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
-    journal.commit(&[succeeded(1, 10)]).unwrap();
+    commit(&mut journal, &[succeeded(1, 10)]).unwrap();
     let before = (journal.counts(), entries(&journal));
     for late in [failed(1), succeeded(1, 10), succeeded(1, 0)] {
-        let error = journal.commit(&[succeeded(2, 10), late]).unwrap_err();
+        let error = commit(&mut journal, &[succeeded(2, 10), late]).unwrap_err();
         assert!(matches!(error, JournalError::AlreadyCommitted { id: MiniBatchId(1), .. }));
         assert_eq!((journal.counts(), entries(&journal)), before);
     }
-    let twice = journal.commit(&[succeeded(3, 10), succeeded(3, 10)]).unwrap_err();
+    let twice = commit(&mut journal, &[succeeded(3, 10), succeeded(3, 10)]).unwrap_err();
     insta::assert_snapshot!(text(&twice, &at), @"mini-batch 3 is in the journal JOURNAL already; a late attempt must not be committed");
     // The next group goes on where the last good one ended.
-    assert_eq!(journal.commit(&[succeeded(2, 10)]).unwrap(), 10);
+    commit(&mut journal, &[succeeded(2, 10)]).unwrap();
+    assert_eq!(entries(&journal)[1].output_offset, 10);
 }
 
 #[test]
 fn a_process_that_ends_without_closing_loses_nothing_that_was_committed() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
-    journal.commit(&[succeeded(1, 10)]).unwrap();
+    commit(&mut journal, &[succeeded(1, 10)]).unwrap();
     // As a crash leaves it: database and WAL, copied while the journal is open.
     let copy = place();
     for suffix in ["", "-wal"] {
@@ -121,9 +205,9 @@ fn two_leaders_cannot_share_a_journal() {
 fn finishing_is_remembered_and_leaves_one_file() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
-    journal.commit(&[succeeded(1, 10)]).unwrap();
-    journal.finish(JobStatus::Failed).unwrap();
-    journal.finish(JobStatus::Completed).unwrap();
+    commit(&mut journal, &[succeeded(1, 10)]).unwrap();
+    journal.finish(JobStatus::Failed, Vec::new()).unwrap();
+    journal.finish(JobStatus::Completed, Vec::new()).unwrap();
     drop(journal);
     let files = std::fs::read_dir(at.path.parent().unwrap()).unwrap().count();
     assert_eq!(files, 1);
@@ -148,7 +232,7 @@ fn what_is_no_journal_is_refused() {
     raw.pragma_update(None, "user_version", 8).unwrap();
     drop(raw);
     let error = Journal::open(&at.path).unwrap_err();
-    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL has format 8, and this version of sandmill knows 1 only: use the version that began the job");
+    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL has format 8, and this version of sandmill knows 2 only: use the version that began the job");
 
     let nowhere = at.path.with_file_name("no-such-folder").join("journal.sqlite");
     let error = Journal::create(&nowhere, &identity()).unwrap_err();
@@ -159,10 +243,10 @@ fn what_is_no_journal_is_refused() {
 fn numbers_beyond_the_database_are_refused() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
-    journal.commit(&[succeeded(1, i64::MAX as u64)]).unwrap();
-    let error = journal.commit(&[succeeded(2, 1)]).unwrap_err();
+    commit(&mut journal, &[succeeded(1, i64::MAX as u64)]).unwrap();
+    let error = commit(&mut journal, &[succeeded(2, 1)]).unwrap_err();
     insta::assert_snapshot!(text(&error, &at), @"mini-batch 2 cannot be written to the journal JOURNAL: its place in the output is 9223372036854775808, and 2^63 - 1 is the most");
-    assert!(journal.commit(&[failed(u64::MAX)]).is_err());
+    assert!(commit(&mut journal, &[failed(u64::MAX)]).is_err());
 }
 
 #[test]

@@ -30,16 +30,33 @@ impl MiniBatch {
     pub fn planned_items(&self) -> u64 {
         match &self.work {
             Work::Files(files) => files.len() as u64,
+            Work::FileGroup(parts) => parts.iter().map(|(_, files)| files.len() as u64).sum(),
             Work::Csv(slice) => slice.rows,
+            Work::CsvGroup(slices) => slices.iter().map(|(_, slice)| slice.rows).sum(),
+            Work::Rows(rows) => rows.text.rows,
             Work::Void => 0,
         }
     }
 
+    /// The partition keys with their values, in words for people: `region=n, store=4`.
+    pub fn keys(&self) -> String {
+        let keys: Vec<_> =
+            self.partition.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        keys.join(", ")
+    }
+
     /// Bytes of memory that the descriptor takes, about.
     pub fn size(&self) -> usize {
-        let names = match &self.work {
-            Work::Files(files) => files.iter().map(|file| file.len() + size_of::<String>()).sum(),
+        let of_files =
+            |files: &[String]| files.iter().map(|file| file.len() + size_of::<String>()).sum();
+        let names: usize = match &self.work {
+            Work::Files(files) => of_files(files),
+            Work::FileGroup(parts) => parts.iter().map(|(_, files)| of_files(files)).sum(),
             Work::Csv(slice) => slice.file.len(),
+            Work::CsvGroup(slices) => {
+                slices.iter().map(|(_, it)| it.file.len() + size_of::<(u32, CsvSlice)>()).sum()
+            }
+            Work::Rows(rows) => rows.text.file.len() + rows.origins.len() + rows.names.len(),
             Work::Void => 0,
         };
         let keys = self.partition.iter();
@@ -49,9 +66,19 @@ impl MiniBatch {
     }
 
     /// Where the data lies, in words for people, as the guest sees it: `/inputs/images/a.png and 9
-    /// more`, `/inputs/iris/iris.csv, 20 records from line 2`.
+    /// more`, `/inputs/iris/iris.csv, 20 records from line 2`, `/inputs/sales with region=n, store=4:
+    /// 20 records`.
     pub fn location(&self, sources: &[Source]) -> String {
         let folder = sources.get(self.source as usize).map_or("", |source| source.guest.as_str());
+        if !self.partition.is_empty() {
+            let (items, keys) = (self.planned_items(), self.keys());
+            let noun = match &self.work {
+                Work::Files(_) | Work::FileGroup(_) => "file",
+                _ => "record",
+            };
+            let plural = if items == 1 { "" } else { "s" };
+            return format!("{folder} with {keys}: {items} {noun}{plural}");
+        }
         match &self.work {
             Work::Files(files) => match files.as_slice() {
                 [] => folder.to_owned(),
@@ -62,6 +89,7 @@ impl MiniBatch {
                 "{folder}/{}, {} records from line {}",
                 slice.file, slice.rows, slice.first_line
             ),
+            Work::FileGroup(_) | Work::CsvGroup(_) | Work::Rows(_) => folder.to_owned(),
             Work::Void => "no input".to_owned(),
         }
     }
@@ -72,8 +100,16 @@ impl MiniBatch {
 pub enum Work {
     /// Files, as paths below the source's root, with `/` between the parts.
     Files(Vec<String>),
+    /// The files of one group by partition keys that lie below several sources of one input: the
+    /// source's index, each once, with files as in [`Work::Files`].
+    FileGroup(Vec<(u32, Vec<String>)>),
     /// A part of one CSV file.
     Csv(CsvSlice),
+    /// The CSV files of one group by partition keys, one or more: a source of the input, and the
+    /// slice.
+    CsvGroup(Vec<(u32, CsvSlice)>),
+    /// Rows of one group by partition keys, gathered from many files.
+    Rows(SpilledRows),
     /// No data.
     Void,
 }
@@ -91,6 +127,21 @@ pub struct CsvSlice {
     pub first_line: u64,
     /// Records in the slice.
     pub rows: u64,
+}
+
+/// Rows that were gathered from many files, in files below [`JobDir::spill`](super::JobDir::spill).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpilledRows {
+    /// The rows as CSV text without a header; the columns of the path come last.
+    pub text: CsvSlice,
+    /// The file that says where each row comes from: for each, the number of a file and a line.
+    pub origins: String,
+    /// Where the rows' origins begin in it, in bytes.
+    pub origins_offset: u64,
+    /// And how many bytes they take.
+    pub origins_length: u64,
+    /// The file that gives those numbers names.
+    pub names: String,
 }
 
 /// One path of an input, resolved: a folder, with all or some of the files below it.

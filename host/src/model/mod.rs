@@ -8,6 +8,7 @@ mod input;
 mod limits;
 mod mini_batch;
 mod output_format;
+mod partition_format;
 mod paths;
 mod percent;
 mod policy;
@@ -21,8 +22,9 @@ pub use guest_paths::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS,
 pub use ids::{MiniBatchId, NODE_ID, WorkerId};
 pub use input::{Input, InputKind};
 pub use limits::Limits;
-pub use mini_batch::{CsvSlice, MiniBatch, Mount, Source, Work};
+pub use mini_batch::{CsvSlice, MiniBatch, Mount, Source, SpilledRows, Work};
 pub use output_format::{OnConflict, OutputFormat, OutputKind, Quoting};
+pub use partition_format::{ParsePartitionFormatError, PartitionFormat};
 pub use paths::JobDir;
 pub use percent::{AllowedPercent, ParsePercentError};
 pub use policy::{ErrorThreshold, LoggingLevel, OutputAction, ParsePolicyError};

@@ -43,6 +43,7 @@ pub struct OutputFormat {
     /// What is written for a null. Unused for JSON lines.
     pub null: String,
     /// Whether each row of a table begins with its number within the mini-batch, as pandas' index.
+    /// Unused for JSON lines.
     pub index: bool,
 }
 

@@ -4,9 +4,9 @@ use super::OutputError;
 use crate::model::Segment;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, BufReader, Read, Seek};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes that are copied at once where the kernel does not copy by itself.
@@ -19,6 +19,7 @@ pub struct Appender {
     file: File,
     path: PathBuf,
     end: u64,
+    synced: u64,
     in_kernel: bool,
     chunk: Vec<u8>,
 }
@@ -27,6 +28,7 @@ impl Appender {
     /// Makes the output file, which must not exist yet.
     pub fn create(path: &Path) -> Result<Self, OutputError> {
         let file = OpenOptions::new()
+            .read(true)
             .write(true)
             .create_new(true)
             .open(path)
@@ -34,16 +36,27 @@ impl Appender {
         Ok(Self::new(file, path, 0))
     }
 
-    /// Opens the output file of an earlier run, to append to it or to [`truncate`](Self::truncate).
+    /// Opens the output file of an earlier run, or makes it where it is gone.
     pub fn open(path: &Path) -> Result<Self, OutputError> {
-        let opened = OpenOptions::new().write(true).open(path);
-        let file = opened.map_err(OutputError::io("open the output file", path))?;
-        let end = file.metadata().map_err(OutputError::io("look at the output file", path))?.len();
-        Ok(Self::new(file, path, end))
+        let failed = |e| OutputError::io("open the output file", path)(e);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_file() {
+            return Ok(Self::new(file, path, metadata.len()));
+        }
+        Err(failed(io::Error::other("it is no ordinary file any more")))
     }
 
     fn new(file: File, path: &Path, end: u64) -> Self {
-        Self { file, path: path.to_owned(), end, in_kernel: true, chunk: Vec::new() }
+        let path = path.to_owned();
+        Self { file, path, end, synced: 0, in_kernel: true, chunk: Vec::new() }
     }
 
     /// Bytes in the output file.
@@ -51,9 +64,46 @@ impl Appender {
         self.end
     }
 
-    /// Whether no row is in the output file.
+    /// Whether nothing is in the output file.
     pub fn is_empty(&self) -> bool {
         self.end == 0
+    }
+
+    /// How many of the bytes are on the disk for certain.
+    pub fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    /// So many of the bytes are known to be on the disk.
+    pub fn trust(&mut self, synced: u64) {
+        self.synced = synced.min(self.end);
+    }
+
+    /// Where the output file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is in the file, for reading.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Writes bytes to a place, over what is there.
+    pub fn put(&mut self, bytes: &[u8], at: u64) -> Result<(), OutputError> {
+        self.file.write_all_at(bytes, at).map_err(|e| self.failed(e))?;
+        self.end = self.end.max(at + bytes.len() as u64);
+        self.synced = self.synced.min(at);
+        Ok(())
+    }
+
+    /// Writes a segment to a place, over what is there.
+    pub fn patch(&mut self, part: &File, segment: &Segment, at: u64) -> Result<(), OutputError> {
+        let end = checked_end(segment, size_of(part)?)?;
+        self.copy(part, segment.offset, end, at)?;
+        self.end = self.end.max(at + segment.length);
+        self.synced = self.synced.min(at);
+        Ok(())
     }
 
     /// Appends one segment.
@@ -86,21 +136,22 @@ impl Appender {
                 rest = tail;
             }
             if end > first.offset {
-                self.copy(part, first.offset, end)?;
+                self.copy(part, first.offset, end, self.end)?;
+                self.end += end - first.offset;
             }
         }
         Ok(())
     }
 
-    /// Copies the bytes from `from` up to `end`, which the part file holds.
-    fn copy(&mut self, part: &File, mut from: u64, end: u64) -> Result<(), OutputError> {
+    /// Copies the bytes from `from` up to `end`, which the part file holds, to the place `at`.
+    fn copy(&mut self, part: &File, mut from: u64, end: u64, at: u64) -> Result<(), OutputError> {
         let (offset, length) = (from, end - from);
         let mut last = [0];
         part.read_exact_at(&mut last, end - 1).map_err(|e| self.failed(e))?;
         if last != *b"\n" {
             return Err(OutputError::HalfLine { offset, length });
         }
-        let mut to = self.end;
+        let mut to = at;
         while from < end && self.in_kernel {
             let wanted = usize::try_from(end - from).unwrap_or(usize::MAX).min(1 << 30);
             match rustix::fs::copy_file_range(
@@ -125,8 +176,7 @@ impl Appender {
             }
         }
         self.copy_by_hand(part, from, end, to)?;
-        begin_write(&self.file, self.end, length);
-        self.end += length;
+        begin_write(&self.file, at, length);
         Ok(())
     }
 
@@ -160,12 +210,54 @@ impl Appender {
     pub fn truncate(&mut self, length: u64) -> Result<(), OutputError> {
         self.file.set_len(length).map_err(OutputError::io("cut the output file", &self.path))?;
         self.end = length;
+        self.synced = self.synced.min(length);
         Ok(())
     }
 
     /// Waits until everything appended is on the disk.
-    pub fn sync(&self) -> Result<(), OutputError> {
-        self.file.sync_data().map_err(OutputError::io("write to disk the output file", &self.path))
+    pub fn sync(&mut self) -> Result<(), OutputError> {
+        let synced = self.file.sync_data();
+        synced.map_err(OutputError::io("write to disk the output file", &self.path))?;
+        self.synced = self.end;
+        Ok(())
+    }
+}
+
+/// Looks whether a file holds segments, fastest if they are asked for in the order of their places.
+#[derive(Debug)]
+pub struct Checker<'a> {
+    reader: BufReader<&'a File>,
+    at: u64,
+    chunk: Vec<u8>,
+}
+
+impl<'a> Checker<'a> {
+    /// Reads `file` from its beginning.
+    pub fn new(mut file: &'a File) -> io::Result<Self> {
+        file.rewind()?;
+        Ok(Self { reader: BufReader::with_capacity(CHUNK, file), at: 0, chunk: vec![0; CHUNK] })
+    }
+
+    /// Whether the bytes from `offset` are those of the segment. False too where the file ends before.
+    pub fn holds(&mut self, offset: u64, segment: &Segment) -> io::Result<bool> {
+        let far = || io::Error::other("a place is beyond what a file can hold");
+        let step = i64::try_from(offset).map_err(|_| far())?
+            - i64::try_from(self.at).map_err(|_| far())?;
+        self.reader.seek_relative(step)?;
+        self.at = offset;
+        let mut hasher = crc32fast::Hasher::new();
+        let mut left = segment.length;
+        while left > 0 {
+            let wanted = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
+            let read = self.reader.read(&mut self.chunk[..wanted])?;
+            if read == 0 {
+                return Ok(false);
+            }
+            hasher.update(&self.chunk[..read]);
+            left -= read as u64;
+            self.at += read as u64;
+        }
+        Ok(hasher.finalize() == segment.checksum)
     }
 }
 
@@ -212,6 +304,16 @@ pub fn verify(part: &File, segment: &Segment) -> Result<(), OutputError> {
 }
 
 #[cfg(test)]
+impl Appender {
+    /// One whose disk is full.
+    pub(crate) fn to_full_disk() -> Self {
+        let path = Path::new("/dev/full");
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        Self::new(file.expect("every Linux has it"), path, 0)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::super::PartFile;
     use super::*;
@@ -245,6 +347,16 @@ mod tests {
             again.truncate(6).unwrap();
             again.append(&part, &segments[0]).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), "three\none\n");
+            let mut checker = Checker::new(again.file()).unwrap();
+            assert!(checker.holds(6, &segments[0]).unwrap());
+            assert!(checker.holds(0, &segments[3]).unwrap());
+            assert!(!checker.holds(1, &segments[3]).unwrap());
+            assert!(!checker.holds(8, &segments[0]).unwrap(), "beyond the end");
+            assert!(!checker.holds(100, &segments[0]).unwrap(), "far beyond the end");
+            assert!(checker.holds(6, &segments[0]).unwrap());
+            again.patch(&part, &segments[1], 2).unwrap();
+            again.put(b"T", 0).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "Thtwo\ntwo\n");
             assert!(Appender::create(&path).is_err(), "an existing file is not overwritten");
         }
     }

@@ -16,7 +16,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What `init` made in a guest's folder. It belongs to no mini-batch: folders are there for all
-/// mini-batches to write into, files are never published and must not change.
+/// mini-batches to write into, files must not change, and are published when the job completes.
 #[derive(Debug, Default)]
 pub struct Kept {
     folders: HashSet<PathBuf>,

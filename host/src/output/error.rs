@@ -112,15 +112,35 @@ pub enum OutputError {
     },
     /// Another mini-batch, or an earlier job, was there first.
     #[error(
-        "the output {path:?} exists already in {}: files are never overwritten, so the file names \
-         of different mini-batches must differ (put the mini-batch's id or the item's name into \
-         them)", output.display()
+        "the output {path:?} exists already in {}: the file names of different mini-batches must \
+         differ (put the mini-batch's id or the item's name into them), or set output_files to \
+         append or overwrite", output.display()
     )]
     Exists {
         /// Below the output folder.
         path: PathBuf,
         /// The output folder.
         output: PathBuf,
+    },
+    /// A file here, a folder there.
+    #[error(
+        "the output {path:?} cannot join what has that name in {}: one of them is a folder and the \
+         other a file; give them different names", output.display()
+    )]
+    OtherKind {
+        /// Below the output folder.
+        path: PathBuf,
+        /// The output folder.
+        output: PathBuf,
+    },
+    /// The name of the file for rows, or of a file that this job has not written.
+    #[error(
+        "the output {path:?} cannot be published because the file of that name in the output folder \
+         is not one that mini-batches write: choose another name"
+    )]
+    Taken {
+        /// Below the output folder.
+        path: PathBuf,
     },
 }
 
@@ -145,6 +165,8 @@ impl OutputError {
                 | Self::Changed { .. }
                 | Self::Removed { .. }
                 | Self::Exists { .. }
+                | Self::OtherKind { .. }
+                | Self::Taken { .. }
         )
     }
 }

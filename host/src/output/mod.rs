@@ -1,5 +1,5 @@
 //! Rows on their way to the output: formatting and part files on the worker's side, the one output
-//! file and published files on the leader's. Imports `model` only.
+//! file and published files on the leader's. Imports `model` and `fail_point` only.
 //!
 //! - [`RowWriter`] turns what a guest returned into lines; [`PartFile`] appends the lines of an
 //!   attempt to the worker's part file.
@@ -20,11 +20,12 @@ mod publish;
 mod remove;
 mod rows;
 mod style;
+mod transfer;
 
-pub use appender::{Appender, verify};
+pub use appender::{Appender, Checker, verify};
 pub use collect::{Kept, clear_files, collect_files};
 pub use error::OutputError;
 pub use part::PartFile;
-pub use publish::{check_files, discard_files, publish_files};
+pub use publish::{Found, Rule, check_files, discard_files, list_files, publish_files, same_file};
 pub use remove::{empty_folder, remove_tree};
 pub use rows::RowWriter;

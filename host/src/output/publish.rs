@@ -5,10 +5,13 @@
 
 use super::OutputError;
 use super::remove::remove_tree;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
+use super::transfer::{append_at, copy_over, rename_new, same_content};
+use crate::fail_point;
+use crate::model::OnConflict;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr};
-use std::fs::File;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -20,30 +23,89 @@ pub(super) const MAX_DEPTH: usize = 64;
 /// How many files and folders one attempt may leave.
 pub(super) const MAX_ENTRIES: usize = 100_000;
 
+/// How names begin that are Sandmill's own in an output folder.
+pub(super) const OWN: &str = ".sandmill-";
+
 /// Bytes of a path below the output folder: readers of the results must be able to name it.
 const MAX_PATH: usize = 1024;
 
-/// The name of a file while it is copied from another file system.
-const PARTIAL: &CStr = c".sandmill-partial";
-
-/// Checks that everything in `staged` can be published, and changes nothing. Returns the number of
-/// files.
-pub fn check_files(staged: &Path, output: &Path) -> Result<u64, OutputError> {
-    Publisher { output, relative: PathBuf::new(), files: 0, entries: 0, dry: true }.start(staged)
+/// What files may do with those that are in the output folder already.
+#[derive(Clone, Copy)]
+pub struct Rule<'a> {
+    /// What becomes of a file whose name is taken.
+    pub on_conflict: OnConflict,
+    /// The name of the file for rows, which is nobody else's.
+    pub reserved: Option<&'a str>,
+    /// Whether a file passes that is there already with the same content, or that has no place where
+    /// files are appended: it was published before.
+    pub same_passes: bool,
+    /// Under [`OnConflict::Append`], where in the file of that path what comes belongs, and how many
+    /// bytes of it. None for a file that is not this job's.
+    pub place: &'a dyn Fn(&str) -> Option<(u64, u64)>,
 }
 
-/// Moves the files and folders in `staged` into `output`, merging folders, and removes `staged`.
-/// Returns the number of files. Checks everything first, so that what is wrong with a guest's files
-/// leaves nothing half published; after an error of the machine the call can be repeated, and where
-/// `staged` is gone it has succeeded before and returns 0.
-pub fn publish_files(staged: &Path, output: &Path) -> Result<u64, OutputError> {
-    check_files(staged, output)?;
-    let publisher =
-        Publisher { output, relative: PathBuf::new(), files: 0, entries: 0, dry: false };
-    let moved = publisher.start(staged)?;
-    // Only empty folders are left: should they stay, no harm is done.
-    let _ = remove_tree(staged);
-    Ok(moved)
+impl fmt::Debug for Rule<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rule").field("on_conflict", &self.on_conflict).finish_non_exhaustive()
+    }
+}
+
+impl Rule<'_> {
+    /// The rule that refuses every name that is taken.
+    pub const STRICT: Rule<'static> = Rule {
+        on_conflict: OnConflict::Error,
+        reserved: None,
+        same_passes: false,
+        place: &|_| None,
+    };
+}
+
+/// A file or folder that a guest left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Below the folder that it was found in.
+    pub path: String,
+    /// Its bytes; none for a folder.
+    pub length: Option<u64>,
+}
+
+/// What lies in a folder that guests wrote to, if all of it is of a kind that can be published, and
+/// nothing has the reserved name.
+pub fn list_files(folder: &Path, rule: &Rule<'_>) -> Result<Vec<Found>, OutputError> {
+    let mut publisher = Publisher::new(folder, rule, true);
+    match open_folder(CWD, folder, OFlags::NOFOLLOW) {
+        Ok(from) => publisher.folder(&from, None, 0)?,
+        Err(Errno::NOENT) => {}
+        Err(errno) => return Err(OutputError::io("open", folder)(errno.into())),
+    }
+    Ok(publisher.found)
+}
+
+/// Checks that everything in `staged` can be published, and changes nothing. Returns what is there,
+/// folders before what lies in them.
+pub fn check_files(
+    staged: &Path,
+    output: &Path,
+    rule: &Rule<'_>,
+) -> Result<Vec<Found>, OutputError> {
+    Publisher::new(output, rule, true).start(staged)
+}
+
+/// Brings the files and folders in `staged` into `output`, merging folders. Returns the number of
+/// files. Checks everything first, so that what is wrong with a guest's files leaves nothing half
+/// published; after an error of the machine the call can be repeated, and where `staged` is gone it
+/// has succeeded before and returns 0.
+///
+/// Files are moved and `staged` removed, except under [`OnConflict::Append`]: then all stays until
+/// the caller knows the copies to be on the disk.
+pub fn publish_files(staged: &Path, output: &Path, rule: &Rule<'_>) -> Result<u64, OutputError> {
+    check_files(staged, output, rule)?;
+    let found = Publisher::new(output, rule, false).start(staged)?;
+    if rule.on_conflict != OnConflict::Append {
+        // Only empty folders are left: should they stay, no harm is done.
+        let _ = remove_tree(staged);
+    }
+    Ok(found.iter().filter(|found| found.length.is_some()).count() as u64)
 }
 
 /// Removes what an attempt left, if it left anything.
@@ -51,21 +113,46 @@ pub fn discard_files(staged: &Path) -> Result<(), OutputError> {
     remove_tree(staged).map_err(OutputError::io("remove the unpublished files in", staged))
 }
 
+/// Whether two folders hold the same file at `path`; with a place, whether so many bytes at that
+/// offset of the other folder's file are the whole of the first one's.
+pub fn same_file(
+    one: &Path,
+    other: &Path,
+    path: &str,
+    place: Option<(u64, u64)>,
+) -> Result<bool, OutputError> {
+    let same = || -> io::Result<bool> {
+        let name = Path::new(path).file_name().unwrap_or_default().as_bytes();
+        let folder = |root: &Path| {
+            let inner = root.join(path);
+            open_folder(CWD, inner.parent().unwrap_or(root), OFlags::NOFOLLOW)
+        };
+        let (first, second) = (folder(one)?, folder(other)?);
+        same_content(first.as_fd(), second.as_fd(), &CString::new(name)?, place)
+    };
+    same().map_err(OutputError::io("compare", one.join(path)))
+}
+
 struct Publisher<'a> {
     output: &'a Path,
+    rule: &'a Rule<'a>,
     /// Where in the output folder the walk is.
     relative: PathBuf,
-    files: u64,
+    found: Vec<Found>,
     /// Files and folders.
     entries: usize,
     dry: bool,
 }
 
-impl Publisher<'_> {
-    fn start(mut self, staged: &Path) -> Result<u64, OutputError> {
+impl<'a> Publisher<'a> {
+    fn new(output: &'a Path, rule: &'a Rule<'a>, dry: bool) -> Self {
+        Self { output, rule, relative: PathBuf::new(), found: Vec::new(), entries: 0, dry }
+    }
+
+    fn start(mut self, staged: &Path) -> Result<Vec<Found>, OutputError> {
         let from = match open_folder(CWD, staged, OFlags::NOFOLLOW) {
             Ok(from) => from,
-            Err(Errno::NOENT) => return Ok(0),
+            Err(Errno::NOENT) => return Ok(Vec::new()),
             Err(errno) => return Err(OutputError::io("open", staged)(errno.into())),
         };
         // The output folder itself is the user's choice and may well be a link.
@@ -73,7 +160,7 @@ impl Publisher<'_> {
             OutputError::io("open the output folder", self.output)(errno.into())
         })?;
         self.folder(&from, Some(to.as_fd()), 0)?;
-        Ok(self.files)
+        Ok(self.found)
     }
 
     /// `to` is none in a dry walk below a folder that is not there yet.
@@ -124,24 +211,64 @@ impl Publisher<'_> {
         let stat = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| self.io("look at the unpublished", e))?;
         let there = self.existing(to, name)?;
+        if self.rule.reserved.is_some_and(|reserved| self.relative == Path::new(reserved)) {
+            return Err(self.taken());
+        }
+        let path = || self.relative.to_string_lossy().into_owned();
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             if there.is_some_and(|kind| kind != FileType::Directory) {
                 return Err(self.exists());
             }
+            self.found.push(Found { path: path(), length: None });
             let child = open_folder(from, name, OFlags::NOFOLLOW)
                 .map_err(|e| self.io("open the unpublished", e))?;
             let target = self.target_folder(to, name, there.is_some())?;
             return self.folder(&child, target.as_ref().map(AsFd::as_fd), depth + 1);
         }
         check_kind(&self.relative, stat.st_mode, stat.st_nlink)?;
-        if there.is_some() {
-            return Err(self.exists());
+        self.found.push(Found { path: path(), length: u64::try_from(stat.st_size).ok() });
+        match (there, to) {
+            (Some(FileType::RegularFile), Some(to)) => self.meet(from, to, name),
+            (Some(_), _) => Err(self.exists()),
+            (None, Some(to)) if !self.dry => self.bring(from, to, name, false),
+            (None, _) => Ok(()),
         }
-        self.files += 1;
-        match to {
-            Some(to) if !self.dry => self.move_file(from, to, name),
-            _ => Ok(()),
+    }
+
+    /// There is a file of that name.
+    fn meet(&self, from: &OwnedFd, to: BorrowedFd<'_>, name: &CStr) -> Result<(), OutputError> {
+        match self.rule.on_conflict {
+            OnConflict::Error => {
+                if !self.rule.same_passes || !self.is_same(from, to, name)? {
+                    return Err(self.exists());
+                }
+                if self.dry {
+                    return Ok(());
+                }
+                let removed = rustix::fs::unlinkat(from, name, AtFlags::empty());
+                removed.map_err(|e| self.io("remove what is published as", e))
+            }
+            OnConflict::Append if self.place().is_none() && !self.rule.same_passes => {
+                Err(self.taken())
+            }
+            OnConflict::Append | OnConflict::Overwrite if self.dry => Ok(()),
+            OnConflict::Append => self.bring(from, to, name, false),
+            OnConflict::Overwrite => self.bring(from, to, name, true),
         }
+    }
+
+    fn is_same(
+        &self,
+        from: &OwnedFd,
+        to: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Result<bool, OutputError> {
+        let same = same_content(from.as_fd(), to, name, None);
+        same.map_err(OutputError::io("read the output", self.target()))
+    }
+
+    fn place(&self) -> Option<(u64, u64)> {
+        (self.rule.place)(self.relative.to_str()?)
     }
 
     fn existing(
@@ -176,19 +303,34 @@ impl Publisher<'_> {
         opened.map(Some).map_err(|e| self.io("open the output folder", e))
     }
 
-    fn move_file(
+    fn bring(
         &self,
         from: &OwnedFd,
         to: BorrowedFd<'_>,
         name: &CStr,
+        replace: bool,
     ) -> Result<(), OutputError> {
-        match rename_new(from.as_fd(), name, to, name) {
-            Err(Errno::XDEV) => {
-                copy_over(from.as_fd(), to, name).map_err(OutputError::io("copy to", self.target()))
-            }
-            Err(Errno::EXIST) => Err(self.exists()),
-            other => other.map_err(|e| self.io("move to", e)),
+        if self.rule.on_conflict == OnConflict::Append {
+            // What has no place is not to be published: it was before, or counts for nothing.
+            let Some(place) = self.place() else { return Ok(()) };
+            append_at(from.as_fd(), to, name, place)
+                .map_err(OutputError::io("append to", self.target()))?;
+            fail_point::pass("file-appended");
+            return Ok(());
         }
+        let moved = if replace {
+            rustix::fs::renameat(from, name, to, name)
+        } else {
+            rename_new(from.as_fd(), name, to, name)
+        };
+        match moved {
+            Err(Errno::XDEV) => copy_over(from.as_fd(), to, name, replace)
+                .map_err(OutputError::io("copy to", self.target()))?,
+            Err(Errno::EXIST) => return Err(self.exists()),
+            other => other.map_err(|e| self.io("move to", e))?,
+        }
+        fail_point::pass("file-moved");
+        Ok(())
     }
 
     fn target(&self) -> PathBuf {
@@ -196,7 +338,15 @@ impl Publisher<'_> {
     }
 
     fn exists(&self) -> OutputError {
-        OutputError::Exists { path: self.relative.clone(), output: self.output.to_owned() }
+        let (path, output) = (self.relative.clone(), self.output.to_owned());
+        match self.rule.on_conflict {
+            OnConflict::Error => OutputError::Exists { path, output },
+            OnConflict::Append | OnConflict::Overwrite => OutputError::OtherKind { path, output },
+        }
+    }
+
+    fn taken(&self) -> OutputError {
+        OutputError::Taken { path: self.relative.clone() }
     }
 
     fn io(&self, action: &'static str, errno: Errno) -> OutputError {
@@ -210,7 +360,7 @@ pub(super) fn check_name(path: &Path) -> Result<(), OutputError> {
         _ if path.as_os_str().len() > MAX_PATH => "makes a path of more than 1024 bytes",
         None => "is not UTF-8",
         Some(text) if text.chars().any(char::is_control) => "holds a control character",
-        Some(text) if text == PARTIAL.to_str().unwrap_or_default() => "is reserved",
+        Some(text) if text.starts_with(OWN) => "is reserved",
         Some(_) => return Ok(()),
     };
     Err(OutputError::BadName { path: path.to_owned(), why })
@@ -238,167 +388,6 @@ fn open_folder(
     rustix::fs::openat(at, path, flags, Mode::empty())
 }
 
-/// Renames without replacing.
-fn rename_new(
-    from: BorrowedFd<'_>,
-    old: &CStr,
-    to: BorrowedFd<'_>,
-    new: &CStr,
-) -> Result<(), Errno> {
-    match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
-        // The file system cannot do that in one step. The leader alone writes to the output folder.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            match rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(_) => Err(Errno::EXIST),
-                Err(Errno::NOENT) => rustix::fs::renameat(from, old, to, new),
-                Err(errno) => Err(errno),
-            }
-        }
-        other => other,
-    }
-}
-
-/// Moves a file to another file system: copied under another name, on the disk, then renamed.
-fn copy_over(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let mut source = File::from(rustix::fs::openat(from, name, flags, Mode::empty())?);
-    if !source.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file any more"));
-    }
-    // Left over by a leader that was killed.
-    match rustix::fs::unlinkat(to, PARTIAL, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(errno) => return Err(errno.into()),
-    }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(0o666);
-    let mut copy = File::from(rustix::fs::openat(to, PARTIAL, flags, mode)?);
-    let copied = io::copy(&mut source, &mut copy)
-        .and_then(|_| copy.sync_all())
-        .and_then(|()| Ok(rename_new(to, PARTIAL, to, name)?));
-    if copied.is_err() {
-        let _ = rustix::fs::unlinkat(to, PARTIAL, AtFlags::empty());
-    }
-    copied?;
-    // The new name is on the disk before the old one goes.
-    rustix::fs::fsync(to)?;
-    Ok(rustix::fs::unlinkat(from, name, AtFlags::empty())?)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use std::os::unix::fs::{MetadataExt, symlink};
-
-    struct Folders {
-        _root: tempfile::TempDir,
-        staged: PathBuf,
-        output: PathBuf,
-    }
-
-    fn folders() -> Folders {
-        let root = tempfile::tempdir().unwrap();
-        let (staged, output) = (root.path().join("staged"), root.path().join("output"));
-        fs::create_dir_all(staged.join("a/b")).unwrap();
-        fs::create_dir(&output).unwrap();
-        fs::write(staged.join("one.txt"), "1").unwrap();
-        fs::write(staged.join("a/b/two.txt"), "2").unwrap();
-        Folders { _root: root, staged, output }
-    }
-
-    /// The error, after a check that nothing was published.
-    fn refused(folders: &Folders) -> OutputError {
-        let error = publish_files(&folders.staged, &folders.output).unwrap_err();
-        assert!(error.is_guest_fault(), "{error}");
-        assert!(!folders.output.join("one.txt").exists());
-        assert!(folders.staged.join("one.txt").exists());
-        error
-    }
-
-    #[test]
-    fn files_move_and_folders_merge() {
-        let Folders { _root, staged, output } = folders();
-        fs::create_dir(output.join("a")).unwrap();
-        fs::write(output.join("a/old.txt"), "0").unwrap();
-        assert_eq!(check_files(&staged, &output).unwrap(), 2);
-        assert!(!output.join("one.txt").exists());
-        assert_eq!(publish_files(&staged, &output).unwrap(), 2);
-        assert_eq!(fs::read_to_string(output.join("one.txt")).unwrap(), "1");
-        assert_eq!(fs::read_to_string(output.join("a/b/two.txt")).unwrap(), "2");
-        assert_eq!(fs::read_to_string(output.join("a/old.txt")).unwrap(), "0");
-        assert!(!staged.exists());
-        assert_eq!(publish_files(&staged, &output).unwrap(), 0, "a repetition does no harm");
-    }
-
-    #[test]
-    fn existing_files_stay() {
-        let folders = folders();
-        fs::create_dir_all(folders.output.join("a/b")).unwrap();
-        fs::write(folders.output.join("a/b/two.txt"), "old").unwrap();
-        let text = refused(&folders).to_string();
-        let text = text.replace(&folders.output.display().to_string(), "OUT");
-        insta::assert_snapshot!(text, @r#"the output "a/b/two.txt" exists already in OUT: files are never overwritten, so the file names of different mini-batches must differ (put the mini-batch's id or the item's name into them)"#);
-        assert_eq!(fs::read_to_string(folders.output.join("a/b/two.txt")).unwrap(), "old");
-    }
-
-    #[test]
-    fn links_and_devices_are_refused() {
-        let case = |make: &dyn Fn(&Path)| {
-            let folders = folders();
-            make(&folders.staged);
-            refused(&folders).to_string()
-        };
-        insta::assert_snapshot!(case(&|dir| symlink("/etc/passwd", dir.join("a/link")).unwrap()), @r#"the output "a/link" is a symbolic link: only ordinary files and folders are published, so write the data itself"#);
-        insta::assert_snapshot!(case(&|dir| symlink("a", dir.join("folder")).unwrap()), @r#"the output "folder" is a symbolic link: only ordinary files and folders are published, so write the data itself"#);
-        insta::assert_snapshot!(case(&|dir| fs::hard_link(dir.join("a/b/two.txt"), dir.join("x")).unwrap()), @r#"the output "a/b/two.txt" is a hard link, one of several names of a file: only ordinary files and folders are published, so write the data itself"#);
-        insta::assert_snapshot!(case(&|dir| rustix::fs::mknodat(CWD, dir.join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap()), @r#"the output "pipe" is a named pipe: only ordinary files and folders are published, so write the data itself"#);
-        insta::assert_snapshot!(case(&|dir| { std::os::unix::net::UnixListener::bind(dir.join("s")).unwrap(); }), @r#"the output "s" is a socket: only ordinary files and folders are published, so write the data itself"#);
-        insta::assert_snapshot!(case(&|dir| fs::write(dir.join("a\nb"), "").unwrap()), @r#"the output "a\nb" cannot be published because its name holds a control character: choose another name"#);
-        insta::assert_snapshot!(case(&|dir| fs::write(dir.join(OsStr::from_bytes(b"a\xff")), "").unwrap()), @r#"the output "a\xFF" cannot be published because its name is not UTF-8: choose another name"#);
-    }
-
-    #[test]
-    fn folders_without_end_are_refused() {
-        let folders = folders();
-        fs::create_dir_all(folders.staged.join("d/".repeat(70))).unwrap();
-        assert!(matches!(refused(&folders), OutputError::TooDeep { .. }));
-    }
-
-    #[test]
-    fn a_link_in_the_output_folder_is_not_followed() {
-        let folders = folders();
-        let elsewhere = tempfile::tempdir().unwrap();
-        symlink(elsewhere.path(), folders.output.join("a")).unwrap();
-        assert!(matches!(refused(&folders), OutputError::Exists { .. }));
-    }
-
-    #[test]
-    fn files_are_copied_between_file_systems() {
-        let folders = folders();
-        let (from, to) = (
-            open_folder(CWD, &folders.staged, OFlags::empty()).unwrap(),
-            open_folder(CWD, &folders.output, OFlags::empty()).unwrap(),
-        );
-        fs::write(folders.output.join(".sandmill-partial"), "left over").unwrap();
-        copy_over(from.as_fd(), to.as_fd(), c"one.txt").unwrap();
-        assert_eq!(fs::read_to_string(folders.output.join("one.txt")).unwrap(), "1");
-        assert!(!folders.staged.join("one.txt").exists());
-        assert_eq!(fs::read_dir(&folders.output).unwrap().count(), 1);
-        fs::write(folders.staged.join("one.txt"), "again").unwrap();
-        copy_over(from.as_fd(), to.as_fd(), c"one.txt").unwrap_err();
-        assert_eq!(fs::read_to_string(folders.output.join("one.txt")).unwrap(), "1");
-    }
-
-    #[test]
-    fn another_file_system_is_no_trouble() {
-        let folders = folders();
-        let Ok(other) = tempfile::tempdir_in("/dev/shm") else { return };
-        if fs::metadata(other.path()).unwrap().dev() == fs::metadata(&folders.staged).unwrap().dev()
-        {
-            return;
-        }
-        assert_eq!(publish_files(&folders.staged, other.path()).unwrap(), 2);
-        assert_eq!(fs::read_to_string(other.path().join("a/b/two.txt")).unwrap(), "2");
-    }
-}
+#[path = "publish_tests.rs"]
+mod tests;

@@ -4,13 +4,12 @@ use super::cells::{Column, Kind};
 use super::json;
 use super::style::{NeedsQuotes, Style};
 use crate::model::{ByteSize, Failure, FailureKind, OutputFormat, OutputKind};
-use arrow::array::{RecordBatch, UInt64Array};
+use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 /// A buffer that has grown beyond this is given back before the next attempt.
 const KEPT_CAPACITY: usize = 64 << 20;
@@ -229,7 +228,7 @@ impl RowWriter {
             return Ok(());
         }
         if self.kind == OutputKind::Jsonl {
-            return self.objects(batch, before);
+            return self.objects(batch);
         }
         let mut columns = batch.columns().iter().map(Column::new).collect::<Result<Vec<_>, _>>()?;
         for row in 0..batch.num_rows() {
@@ -272,22 +271,16 @@ impl RowWriter {
         style.end(out, line).map_err(|NeedsQuotes| Unfit::Quotes(Some(0)))
     }
 
-    /// Appends the rows as JSON lines, the first of which is the `number`-th of the attempt.
-    fn objects(&mut self, batch: &RecordBatch, number: u64) -> Result<(), Refusal> {
-        let mut fields = batch.schema_ref().fields().to_vec();
-        let mut arrays = batch.columns().to_vec();
-        if self.index {
-            let numbers = number..number + batch.num_rows() as u64;
-            fields.insert(0, Arc::new(Field::new("index", DataType::UInt64, false)));
-            arrays.insert(0, Arc::new(UInt64Array::from_iter_values(numbers)));
-        }
-        if let Some(name) = json::twice(&fields) {
+    /// Appends the rows as JSON lines.
+    fn objects(&mut self, batch: &RecordBatch) -> Result<(), Refusal> {
+        let fields = batch.schema_ref().fields();
+        if let Some(name) = json::twice(fields) {
             return Err(Refusal::Unfit(format!(
                 "two columns of the returned table are called {name:?}, and output_format.type is \
                  jsonl, where a row is an object: give them different names"
             )));
         }
-        let mut object = json::Object::new(&fields, &arrays)?;
+        let mut object = json::Object::new(fields, batch.columns())?;
         for row in 0..batch.num_rows() {
             object.write(row, &mut self.buffer, self.limit)?;
             self.buffer.push(b'\n');

@@ -26,13 +26,19 @@ fn is_remote(kind: &str) -> bool {
         || matches!(kind, "nfs" | "nfs4" | "cifs" | "smb3" | "smbfs" | "ceph" | "afs" | "lustre")
 }
 
+/// What the kernel or the system keeps for itself, though it counts blocks.
+fn is_kernels(mount: &MountEntry) -> bool {
+    mount.fs_vfstype == "devtmpfs"
+        || ["/sys", "/proc"].iter().any(|at| Path::new(&mount.fs_file).starts_with(at))
+}
+
 /// The local file systems that hold files, each once, however often it is mounted, and the one that
 /// `job_dir` lies in, first.
 pub(super) fn disks(job_dir: &Path) -> Vec<Disk> {
     let mounts = Vec::<MountEntry>::current().unwrap_or_default();
     let holds = |mount: &MountEntry| job_dir.starts_with(&mount.fs_file);
     let own = mounts.iter().filter(|m| holds(m)).max_by_key(|mount| mount.fs_file.len());
-    let others = mounts.iter().filter(|mount| !is_remote(&mount.fs_vfstype));
+    let others = mounts.iter().filter(|mount| !is_remote(&mount.fs_vfstype) && !is_kernels(mount));
     let mut seen = HashSet::new();
     let mut disks = Vec::new();
     for mount in own.into_iter().chain(others) {

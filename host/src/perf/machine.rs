@@ -64,7 +64,9 @@ impl Machine {
             wasmtime,
             at: time(Timestamp::now()),
             hostname: first_line("/proc/sys/kernel/hostname"),
-            operating_system: fs::read_to_string("/etc/os-release").ok().and_then(pretty_name),
+            operating_system: fs::read_to_string("/etc/os-release")
+                .ok()
+                .and_then(|text| pretty_name(&text)),
             kernel: first_line("/proc/sys/kernel/osrelease"),
             architecture: std::env::consts::ARCH,
             processor: cpus.as_ref().and_then(|cpus| cpus.model_name(0)).map(str::to_owned),
@@ -101,7 +103,7 @@ fn first_line(path: &str) -> Option<String> {
 }
 
 /// The name in the text of `/etc/os-release`.
-fn pretty_name(release: String) -> Option<String> {
+fn pretty_name(release: &str) -> Option<String> {
     let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     Some(name.trim_matches('"').to_owned())
 }
@@ -118,14 +120,9 @@ fn own_cgroups() -> Vec<(String, String)> {
 
 /// The groups that limit memory, processors or processes; also limits of groups above.
 fn cgroups(root: &Path, own: &[(String, String)]) -> Vec<Cgroup> {
-    const FILES: [&str; 6] = [
-        "memory.max",
-        "cpu.max",
-        "pids.max",
-        "memory.limit_in_bytes",
-        "cpu.cfs_quota_us",
-        "cpu.cfs_period_us",
-    ];
+    const PERIOD: &str = "cpu.cfs_period_us";
+    const FILES: [&str; 6] =
+        ["memory.max", "cpu.max", "pids.max", "memory.limit_in_bytes", "cpu.cfs_quota_us", PERIOD];
     let mut found = Vec::new();
     for (controllers, path) in own {
         let base = root.join(controllers.as_str());
@@ -143,7 +140,8 @@ fn cgroups(root: &Path, own: &[(String, String)]) -> Vec<Cgroup> {
                     (!unlimited).then(|| ((*file).to_owned(), value.to_owned()))
                 })
                 .collect();
-            if !limits.is_empty() {
+            // A period says nothing without a quota.
+            if limits.iter().any(|(file, _)| file != PERIOD) {
                 let path = Path::new("/").join(above).display().to_string();
                 found.push(Cgroup { path, limits });
             }
@@ -179,6 +177,9 @@ mod tests {
         write("a/cpu.max", "50000 100000\n");
         write("memory/j/memory.limit_in_bytes", "9223372036854771712\n");
         write("cpu/j/cpu.cfs_quota_us", "20000\n");
+        write("cpu/j/cpu.cfs_period_us", "100000\n");
+        write("cpu/cpu.cfs_quota_us", "-1\n");
+        write("cpu/cpu.cfs_period_us", "100000\n");
         let own = [("", "/a/b"), ("memory", "/j"), ("cpu", "/j")];
         let own = own.map(|(controllers, path)| (controllers.to_owned(), path.to_owned()));
         let found: Vec<_> = cgroups(folder.path(), &own)
@@ -190,15 +191,15 @@ mod tests {
             [
                 r#"/a/b [("memory.max", "1048576")]"#,
                 r#"/a [("cpu.max", "50000 100000")]"#,
-                r#"/j [("cpu.cfs_quota_us", "20000")]"#
+                r#"/j [("cpu.cfs_quota_us", "20000"), ("cpu.cfs_period_us", "100000")]"#
             ]
         );
     }
 
     #[test]
     fn the_system_has_a_name() {
-        let text = "ID=debian\nPRETTY_NAME=\"Debian 12\"\n".to_owned();
+        let text = "ID=debian\nPRETTY_NAME=\"Debian 12\"\n";
         assert_eq!(pretty_name(text).as_deref(), Some("Debian 12"));
-        assert_eq!(pretty_name(String::new()), None);
+        assert_eq!(pretty_name(""), None);
     }
 }

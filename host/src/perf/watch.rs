@@ -46,16 +46,16 @@ impl MemoryBudget {
     }
 
     /// What a worker that holds `held` bytes is told to have done; none if it may.
-    fn judge(&self, worker: WorkerId, held: u64) -> Option<Failure> {
+    fn judge(&self, held: u64) -> Option<Failure> {
         if held <= self.total().0 {
             return None;
         }
         Some(Failure::new(
             FailureKind::OutOfMemory,
             format!(
-                "the process of {worker} held {} of memory, more than its budget of {} \
-                 (limits.memory {} and {} for results, reading and decoding), and was killed. Make \
-                 mini_batch_size smaller, or raise limits.memory or limits.results",
+                "the worker process held {} of memory, more than its budget of {} (limits.memory \
+                 {} and {} for results, reading and decoding); it was killed. Make mini_batch_size \
+                 smaller, or raise limits.memory or limits.results",
                 ByteSize(held).rounded(),
                 self.total().rounded(),
                 self.guest,
@@ -87,7 +87,7 @@ impl Watched {
         if self.told {
             return None;
         }
-        let failure = budget.judge(self.worker, private_memory(&self.process)?)?;
+        let failure = budget.judge(private_memory(&self.process)?)?;
         self.told = true;
         Some(failure)
     }
@@ -134,7 +134,7 @@ mod tests {
         }
         let failure = watched.look(&budget).expect("holds 150 MB");
         assert_eq!(failure.kind, FailureKind::OutOfMemory);
-        let begin = "the process of process003 held 1";
+        let begin = "the worker process held 1";
         assert!(failure.message.starts_with(begin), "{failure}");
         let middle = "more than its budget of 96 MB (limits.memory 64 MB and 32 MB for results";
         assert!(failure.message.contains(middle), "{failure}");

@@ -1,6 +1,7 @@
 //! Mini-batches of files, and of nothing.
 
 use super::sender::Sender;
+use super::stamp::Stamp;
 use super::{PlanError, refuse};
 use crate::dataset::Listing;
 use crate::model::{Source, Work};
@@ -28,7 +29,8 @@ pub(super) fn plan_files(
             let ended = file.is_none();
             group.extend(file);
             if group.len() as u64 >= count || (ended && !group.is_empty()) {
-                sender.add(index, Work::Files(std::mem::take(&mut group)))?;
+                let stamp = Stamp::of_files(&source.root, &group);
+                sender.add(index, Work::Files(std::mem::take(&mut group)), stamp)?;
             }
             if ended {
                 break;
@@ -42,7 +44,7 @@ pub(super) fn plan_files(
 pub(super) fn plan_void(count: u64, sender: &mut Sender<'_>) -> Result<(), PlanError> {
     sender.send(FromPlanner::Tables(Vec::new()))?;
     for _ in 0..count {
-        sender.add(0, Work::Void)?;
+        sender.add(0, Work::Void, Stamp::new())?;
     }
     Ok(())
 }

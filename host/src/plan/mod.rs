@@ -1,11 +1,19 @@
 //! Cutting inputs into mini-batches, in a process of its own: planning looks inside files that
-//! nobody vouches for. `files` and `tables` cut, `columns` tells of inferred columns, `sender` groups descriptors into messages. Imports
-//! `dataset`, `protocol` and below.
+//! nobody vouches for. `files` and `tables` cut by size, `groups` and `keyed_tables` by partition keys,
+//! where rows must be gathered from many files with the processes of `shuffle`. `columns` tells of
+//! inferred columns, `stamp` makes stamps, `sender` groups descriptors into messages. Imports `dataset`,
+//! `protocol` and below.
 
 mod columns;
 mod files;
+mod groups;
+mod keyed_tables;
 mod sender;
+mod shuffle;
+mod stamp;
 mod tables;
+
+pub use shuffle::{SHUFFLE_COMMAND, serve as serve_shuffle};
 
 use crate::dataset::DatasetError;
 use crate::process::{die_with_parent, limit};
@@ -14,6 +22,7 @@ use crate::protocol::{
 };
 use rustix::process::Resource;
 use sender::Sender;
+use shuffle::{Bounds, Tools, start_process};
 use std::io::{self, Write};
 
 /// Bytes of memory that the planner may write to. A folder of ten million files takes about two
@@ -45,14 +54,23 @@ pub fn plan(
     request: &PlanRequest,
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
-    match plan_all(request, &mut Sender::new(emit)) {
+    let tools = Tools { request, start: &start_process, bounds: Bounds::default() };
+    plan_with(tools, emit)
+}
+
+fn plan_with(
+    tools: Tools<'_>,
+    emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
+) -> io::Result<()> {
+    match plan_all(tools, &mut Sender::new(emit)) {
         Ok(()) => emit(FromPlanner::Finished),
         Err(PlanError::Input(error)) => emit(FromPlanner::Failed(error.to_string())),
         Err(PlanError::Output(error)) => Err(error),
     }
 }
 
-fn plan_all(request: &PlanRequest, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+fn plan_all(tools: Tools<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+    let request = tools.request;
     if request.protocol != PROTOCOL_VERSION {
         return refuse!(
             "the planner speaks version {PROTOCOL_VERSION} of the protocol, the leader version {}: \
@@ -60,11 +78,18 @@ fn plan_all(request: &PlanRequest, sender: &mut Sender<'_>) -> Result<(), PlanEr
             request.protocol,
         );
     }
+    let keys = &request.partition_keys;
     match &request.cut {
+        Cut::Files { .. } if !keys.is_empty() => {
+            groups::plan_file_groups(&request.sources, keys, sender)?;
+        }
+        Cut::Void { .. } if !keys.is_empty() => {
+            return refuse!("partition_keys needs inputs; remove it, or name inputs");
+        }
         Cut::Files { count } => files::plan_files(&request.sources, *count, sender)?,
         Cut::Csv { bytes, formats, full_inference } => {
             let inputs = tables::group(&request.sources, formats)?;
-            tables::plan_tables(&inputs, *bytes, *full_inference, sender)?;
+            tables::plan_tables(&inputs, *bytes, *full_inference, tools, sender)?;
         }
         Cut::Void { count } => files::plan_void(*count, sender)?,
     }
@@ -104,5 +129,7 @@ fn serve_request(request: &PlanRequest, out: &mut impl Write) -> io::Result<()> 
     })
 }
 
+#[cfg(test)]
+mod partition_tests;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! Numbers descriptors and groups them into messages.
 
+use super::stamp::Stamp;
 use super::{PlanError, refuse};
 use crate::model::{MiniBatch, MiniBatchId, Work};
 use crate::protocol::FromPlanner;
@@ -45,22 +46,42 @@ impl<'a> Sender<'a> {
 
     /// Adds the next mini-batch. The first goes out at once, so that work can begin; later ones in
     /// groups.
-    pub(super) fn add(&mut self, source: u32, work: Work) -> Result<(), PlanError> {
-        let bytes = match &work {
-            Work::Files(files) => files.iter().map(|file| file.len() + 8).sum(),
-            Work::Csv(slice) => slice.file.len() + 32,
-            Work::Void => 1,
-        };
+    pub(super) fn add(&mut self, source: u32, work: Work, stamp: Stamp) -> Result<(), PlanError> {
+        self.add_group(source, work, Vec::new(), stamp)
+    }
+
+    /// Adds the next mini-batch, which is made by keys.
+    pub(super) fn add_group(
+        &mut self,
+        source: u32,
+        work: Work,
+        partition: Vec<(String, String)>,
+        stamp: Stamp,
+    ) -> Result<(), PlanError> {
+        let stamp = stamp.finish(source, &work, &partition);
+        let id = MiniBatchId(self.next_id);
+        let mini_batch = MiniBatch { id, source, work, partition, stamp };
+        let bytes = wire_size(&mini_batch);
         if bytes > MINI_BATCH_BYTES {
+            let (what, remedy) = match mini_batch.partition.is_empty() {
+                true => (
+                    "mini_batch_size is too large: the names of one mini-batch's files".to_owned(),
+                    "choose fewer files",
+                ),
+                false => (
+                    format!("the names of the files with {}", mini_batch.keys()),
+                    "add a key to partition_keys that divides them",
+                ),
+            };
             return refuse!(
-                "mini_batch_size is too large: the names of one mini-batch's files take {bytes} \
-                 bytes, and at most {MINI_BATCH_BYTES} can be sent to a worker; choose fewer files"
+                "{what} take {bytes} bytes, and at most {MINI_BATCH_BYTES} can be sent to a \
+                 worker; {remedy}"
             );
         }
         if self.pending_bytes + bytes > MINI_BATCH_BYTES {
             self.flush()?;
         }
-        self.pending.push(MiniBatch::new(MiniBatchId(self.next_id), source, work));
+        self.pending.push(mini_batch);
         self.next_id += 1;
         self.pending_bytes += bytes;
         let waited = self.sent_at.is_none_or(|sent| sent.elapsed() >= GROUP_TIME);
@@ -89,4 +110,19 @@ impl<'a> Sender<'a> {
             more => self.send(FromPlanner::Notice(format!("… and {more} more notices like these"))),
         }
     }
+}
+
+/// Bytes that a descriptor takes in a message, at most.
+fn wire_size(mini_batch: &MiniBatch) -> usize {
+    let of_files = |files: &[String]| files.iter().map(|file| file.len() + 8).sum::<usize>();
+    let work = match &mini_batch.work {
+        Work::Files(files) => of_files(files),
+        Work::FileGroup(parts) => parts.iter().map(|(_, files)| of_files(files)).sum(),
+        Work::Csv(slice) => slice.file.len() + 32,
+        Work::CsvGroup(slices) => slices.iter().map(|(_, slice)| slice.file.len() + 40).sum(),
+        Work::Rows(rows) => rows.text.file.len() + rows.origins.len() + rows.names.len() + 80,
+        Work::Void => 1,
+    };
+    let keys = mini_batch.partition.iter();
+    work + keys.map(|(key, value)| key.len() + value.len() + 16).sum::<usize>()
 }

@@ -1,19 +1,33 @@
-//! Mini-batches of CSV tables.
+//! Mini-batches of CSV tables: by size here, by keys in `keyed_tables`.
 
-use super::columns;
+use super::groups::format_of;
 use super::sender::Sender;
-use super::{PlanError, refuse};
+use super::shuffle::Tools;
+use super::stamp::Stamp;
+use super::{PlanError, columns, keyed_tables, refuse};
 use crate::dataset::csv::{CutFile, Cutter, MAX_SLICE, check_names, infer_format};
 use crate::dataset::{DatasetError, Listing};
-use crate::model::{ByteSize, Column, CsvFormat, Source, TableFormat, Work};
+use crate::model::{
+    ByteSize, Column, ColumnType, CsvFormat, CsvSlice, PartitionFormat, Source, TableFormat, Work,
+};
 use crate::protocol::FromPlanner;
+use std::fs::Metadata;
 
 /// One input: its sources with the number of the first, and what the job file says of its tables.
 pub(super) struct TableInput<'a> {
-    first: u32,
-    sources: &'a [Source],
-    csv: &'a CsvFormat,
+    pub(super) first: u32,
+    pub(super) sources: &'a [Source],
+    pub(super) csv: &'a CsvFormat,
     columns: Option<&'a [Column]>,
+    /// Gives the last columns, from the files' paths.
+    pub(super) path: Option<PartitionFormat>,
+}
+
+impl TableInput<'_> {
+    /// The input's name.
+    pub(super) fn name(&self) -> &str {
+        &self.sources[0].dataset
+    }
 }
 
 /// Puts sources of one dataset, which stand together, into one input. Fails if formats are missing
@@ -40,17 +54,20 @@ pub(super) fn group<'a>(
             );
         }
         let index = first as u32;
-        inputs.push(TableInput { first: index, sources, csv, columns: columns.as_deref() });
+        let path = format_of(&sources[0])?;
+        inputs.push(TableInput { first: index, sources, csv, columns: columns.as_deref(), path });
         first += sources.len();
     }
     Ok(inputs)
 }
 
-/// Sends the formats of all sources, then the slices of each.
+/// Sends the formats of all sources, then the mini-batches of each: of about `bytes`, or by the
+/// request's keys.
 pub(super) fn plan_tables(
     inputs: &[TableInput<'_>],
     bytes: u64,
     full_inference: bool,
+    tools: Tools<'_>,
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
     if bytes == 0 {
@@ -59,20 +76,16 @@ pub(super) fn plan_tables(
     let mut notices = Vec::new();
     let formats: Vec<TableFormat> = inputs
         .iter()
-        .map(|input| match input.columns {
-            Some(columns) => Ok(TableFormat { csv: input.csv.clone(), columns: columns.to_vec() }),
-            None => {
-                let inferred = infer_format(input.sources, input.csv, full_inference)?;
-                notices.extend(columns::notices(&input.sources[0].dataset, &inferred));
-                Ok(inferred.format)
-            }
-        })
-        .collect::<Result<_, DatasetError>>()?;
+        .map(|input| format(input, full_inference, &mut notices))
+        .collect::<Result<_, PlanError>>()?;
     let per_source = inputs.iter().zip(&formats);
     let per_source =
         per_source.flat_map(|(input, format)| vec![format.clone(); input.sources.len()]);
     sender.send(FromPlanner::Tables(per_source.collect()))?;
     notices.into_iter().try_for_each(|notice| sender.send(FromPlanner::Notice(notice)))?;
+    if !tools.request.partition_keys.is_empty() {
+        return keyed_tables::plan(inputs, &formats, tools, sender);
+    }
     if bytes > MAX_SLICE {
         sender.notice(format!(
             "mini_batch_size is {}; tables are cut at {}, as a worker holds a whole mini-batch in \
@@ -82,16 +95,64 @@ pub(super) fn plan_tables(
         ))?;
     }
     for (input, format) in inputs.iter().zip(&formats) {
-        plan_input(input, format, bytes, sender)?;
+        each_slice(input, format, bytes, sender, &mut |sender, found| {
+            let mut stamp = Stamp::new();
+            stamp.add_file(found.metadata);
+            sender.add(found.source, Work::Csv(found.slice), stamp)
+        })?;
     }
     Ok(())
 }
 
-fn plan_input(
+/// The columns in the input's files, then those of their paths. Fails if a file cannot be read, or
+/// if a column would be there twice.
+fn format(
+    input: &TableInput<'_>,
+    full_inference: bool,
+    notices: &mut Vec<String>,
+) -> Result<TableFormat, PlanError> {
+    let mut format = match input.columns {
+        Some(columns) => TableFormat { csv: input.csv.clone(), columns: columns.to_vec() },
+        None => {
+            let inferred = infer_format(input.sources, input.csv, full_inference)?;
+            notices.extend(columns::notices(input.name(), &inferred));
+            inferred.format
+        }
+    };
+    let Some(path) = &input.path else { return Ok(format) };
+    for key in path.keys() {
+        if format.columns.iter().any(|column| column.name == key) {
+            return refuse!(
+                "input '{}': partition_format '{path}' makes a column '{key}' of the files' paths, \
+                 and the files have a column of that name; give the key another name",
+                input.name(),
+            );
+        }
+    }
+    let keys = path.keys().map(|key| Column { name: key.to_owned(), kind: ColumnType::String });
+    format.columns.extend(keys);
+    Ok(format)
+}
+
+/// A slice that was found.
+pub(super) struct Found<'a> {
+    /// The index of its source.
+    pub(super) source: u32,
+    /// Where it lies.
+    pub(super) slice: CsvSlice,
+    /// What its file is like.
+    pub(super) metadata: &'a Metadata,
+}
+
+/// Hands all slices of an input to `take`, of about `bytes` each, in the order of the files. Fails
+/// if a file cannot be read, has another header than the input, or lies at a path that does not
+/// match the input's template.
+pub(super) fn each_slice<'s>(
     input: &TableInput<'_>,
     format: &TableFormat,
     bytes: u64,
-    sender: &mut Sender<'_>,
+    sender: &mut Sender<'s>,
+    take: &mut dyn FnMut(&mut Sender<'s>, Found<'_>) -> Result<(), PlanError>,
 ) -> Result<(), PlanError> {
     let mut cutter = Cutter::new(input.csv, bytes);
     let mut headers = Headers::new(input, format);
@@ -103,29 +164,41 @@ fn plan_input(
                 sender.notice(notice)?;
             }
             let Some(file) = file else { break };
+            if let Some(path) = &input.path
+                && path.folder_values(&file).is_none()
+            {
+                return refuse!(
+                    "input '{}': the path {file} does not match partition_format '{path}', which \
+                     has one folder for each level; move the file away, name the files by a glob \
+                     that leaves it out, or change the template",
+                    input.name(),
+                );
+            }
             let mut cut = cutter.open(&source.root, file)?;
             if !headers.check(&cut)? {
                 sender
                     .notice(format!("{} is empty and gives no mini-batch", cut.path().display()))?;
                 continue;
             }
-            plan_file(&mut cut, index, input.csv.header, sender)?;
+            let metadata = cut.metadata()?;
+            let mut rows = 0;
+            while let Some(slice) = cut.next_slice()? {
+                rows += slice.rows;
+                take(sender, Found { source: index, slice, metadata: &metadata })?;
+            }
+            notice_end(&cut, rows, input.csv.header, sender)?;
         }
     }
     Ok(())
 }
 
-fn plan_file(
-    cut: &mut CutFile<'_>,
-    source: u32,
+/// Tells what is odd about a file of so many rows.
+fn notice_end(
+    cut: &CutFile<'_>,
+    rows: u64,
     header: bool,
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
-    let mut rows = 0;
-    while let Some(slice) = cut.next_slice()? {
-        rows += slice.rows;
-        sender.add(source, Work::Csv(slice))?;
-    }
     let path = cut.path().display();
     if rows == 0 {
         let what = if header { "holds a header and no rows" } else { "is empty" };
@@ -143,7 +216,8 @@ fn plan_file(
 /// Holds the headers of an input's files to its columns.
 struct Headers<'a> {
     header: bool,
-    format: &'a TableFormat,
+    /// The columns in the files.
+    columns: &'a [Column],
     /// Bytes of the last good header: most files have the same.
     good: Option<Vec<u8>>,
     /// Whose columns they are; the first file's path unless the job file gives them.
@@ -154,7 +228,9 @@ impl<'a> Headers<'a> {
     fn new(input: &TableInput<'_>, format: &'a TableFormat) -> Self {
         let given = "the schema in the job file".to_owned();
         let origin = input.columns.is_some().then_some(given);
-        Self { header: input.csv.header, format, good: None, origin }
+        let keys = input.path.as_ref().map_or(0, |path| path.keys().count());
+        let columns = &format.columns[..format.columns.len() - keys];
+        Self { header: input.csv.header, columns, good: None, origin }
     }
 
     /// Whether the file has a header, where it should have one. Fails if it is another than the
@@ -168,7 +244,7 @@ impl<'a> Headers<'a> {
             return Ok(false);
         }
         let origin = self.origin.get_or_insert_with(|| cut.path().display().to_string());
-        let expected = self.format.columns.iter().map(|column| column.name.as_str());
+        let expected = self.columns.iter().map(|column| column.name.as_str());
         check_names(cut.path(), &names, expected, origin)?;
         self.good = Some(cut.header().to_vec());
         Ok(true)

@@ -8,10 +8,10 @@ use insta::assert_snapshot;
 use std::fs;
 use std::path::PathBuf;
 
-struct Tree(tempfile::TempDir);
+pub(super) struct Tree(tempfile::TempDir);
 
 impl Tree {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(super) fn new(files: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for (file, text) in files {
             let path = dir.path().join(file);
@@ -21,12 +21,12 @@ impl Tree {
         Self(dir)
     }
 
-    fn root(&self) -> PathBuf {
+    pub(super) fn root(&self) -> PathBuf {
         self.0.path().canonicalize().unwrap()
     }
 
     /// A source of the dataset for all files below `folder`.
-    fn source(&self, dataset: &str, folder: &str) -> Source {
+    pub(super) fn source(&self, dataset: &str, folder: &str) -> Source {
         Source {
             dataset: dataset.to_owned(),
             root: self.root().join(folder),
@@ -36,17 +36,17 @@ impl Tree {
         }
     }
 
-    fn clean(&self, text: &str) -> String {
+    pub(super) fn clean(&self, text: &str) -> String {
         text.replace(self.root().to_str().unwrap(), "/d")
     }
 }
 
 #[derive(Debug, Default)]
-struct Plan {
-    tables: Vec<TableFormat>,
+pub(super) struct Plan {
+    pub(super) tables: Vec<TableFormat>,
     groups: Vec<usize>,
-    mini_batches: Vec<MiniBatch>,
-    notices: Vec<String>,
+    pub(super) mini_batches: Vec<MiniBatch>,
+    pub(super) notices: Vec<String>,
     /// What was said of inferred columns.
     columns: Vec<String>,
 }
@@ -54,8 +54,13 @@ struct Plan {
 /// The plan, after checks that hold for every plan; or the words of its failure.
 fn planned(sources: Vec<Source>, cut: Cut) -> Result<Plan, String> {
     let request = PlanRequest::new(sources, cut);
+    let start = || Err(io::Error::other("nothing is to be grouped"));
+    planned_with(Tools { request: &request, start: &start, bounds: Bounds::default() })
+}
+
+pub(super) fn planned_with(tools: Tools<'_>) -> Result<Plan, String> {
     let mut messages = Vec::new();
-    plan(&request, &mut |message| {
+    plan_with(tools, &mut |message| {
         messages.push(message);
         Ok(())
     })
@@ -261,7 +266,7 @@ fn names_that_no_message_could_hold_are_refused() {
     let mut emit = |_| Ok(());
     let mut sender = Sender::new(&mut emit);
     let files = vec!["x".repeat(200); 70_000];
-    let error = sender.add(0, Work::Files(files)).unwrap_err();
+    let error = sender.add(0, Work::Files(files), stamp::Stamp::new()).unwrap_err();
     assert_snapshot!(error, @"mini_batch_size is too large: the names of one mini-batch's files take 14560000 bytes, and at most 12582912 can be sent to a worker; choose fewer files");
 }
 
@@ -282,7 +287,10 @@ fn messages_are_framed() {
         rest = after;
     }
     let slice = CsvSlice { file: "1.csv".to_owned(), offset: 2, length: 2, first_line: 2, rows: 1 };
-    let mini_batch = MiniBatch::new(MiniBatchId(0), 0, Work::Csv(slice));
+    let FromPlanner::MiniBatches(sent) = &seen[2] else { panic!("{seen:?}") };
+    assert_ne!(sent[0].stamp, 0);
+    let mini_batch =
+        MiniBatch { stamp: sent[0].stamp, ..MiniBatch::new(MiniBatchId(0), 0, Work::Csv(slice)) };
     assert!(matches!(&seen[0], FromPlanner::Tables(tables) if tables.len() == 1));
     assert!(matches!(&seen[1], FromPlanner::Notice(columns) if columns.contains("x int64")));
     assert_eq!(seen[2..], [FromPlanner::MiniBatches(vec![mini_batch]), FromPlanner::Finished]);

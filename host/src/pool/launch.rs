@@ -73,8 +73,13 @@ impl Program {
         let stderr = StderrLog::open(&dir.worker_stderr(setup.worker))?;
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let child = self
-            .command(&self.worker, &dir.worker_dir(setup.worker))
+        let mut command = self.command(&self.worker, &dir.worker_dir(setup.worker));
+        if let Some(index) = setup.gpu_index {
+            // Counted as nvidia-smi does, whatever the driver thinks is the fastest.
+            command.env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+            command.env("CUDA_VISIBLE_DEVICES", index.to_string());
+        }
+        let child = command
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(component.try_clone()?))
             .stderr(Stdio::from(stderr.file.try_clone()?))
@@ -166,6 +171,20 @@ impl Process {
     /// The process id.
     pub(super) fn id(&self) -> u32 {
         self.group.map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned())
+    }
+
+    /// Seconds of processor time, user and system; `None` if it is gone.
+    pub(super) fn processor_seconds(&self) -> Option<f64> {
+        if self.is_reaped() {
+            return None; // Its number may be another's by now.
+        }
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).ok()?;
+        // The program's name, in brackets, may hold anything; user and system time are the 12th
+        // and 13th field after it.
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let mut times = fields.split(' ').skip(11).map(str::parse::<u64>);
+        let ticks = times.next()?.ok()?.checked_add(times.next()?.ok()?)?;
+        Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
     }
 
     /// Ends the process and all that it started, at once.

@@ -93,6 +93,12 @@ impl Pool {
         }
     }
 
+    /// Seconds of processor time, user and system, that a worker has used so far. `None` if it is
+    /// gone.
+    pub fn processor_seconds(&self, worker: WorkerId) -> Option<f64> {
+        self.workers.get(&worker)?.process.processor_seconds()
+    }
+
     /// Kills a worker, at once. Its `Exited` still comes.
     pub fn kill(&mut self, worker: WorkerId) {
         if let Some(link) = self.workers.get(&worker) {

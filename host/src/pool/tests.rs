@@ -114,6 +114,20 @@ async fn delivers_every_message_and_then_the_end() {
     assert_eq!(exit, WorkerExit { code: Some(3), signal: None, note: "trouble".into() });
 }
 
+/// G1, G2: the process itself sees its GPU alone, for libraries that it loads; without a lease there
+/// is no variable at all.
+#[tokio::test]
+async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
+    for (lease, expected) in
+        [(Some(3), "CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=3\n"), (None, "")]
+    {
+        let mut bench = Bench::new("env | grep CUDA | sort >env", 8);
+        bench.pool.spawn(Setup { gpu_index: lease, ..bench.setup() }).unwrap();
+        bench.until_the_end().await;
+        assert_eq!(String::from_utf8(bench.worker_file("env")).unwrap(), expected);
+    }
+}
+
 #[tokio::test]
 async fn a_worker_gets_its_set_up_its_folder_and_nothing_else() {
     let script = "head -c $(cat ../../size) <&0 >received; env >env; cat <&1 >component";

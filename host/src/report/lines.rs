@@ -1,6 +1,7 @@
 //! Log files of lines for people who know ParallelRunStep: `date time,ms|LEVEL|pid|thread|text`.
 
 use super::log_file::LogFile;
+use super::times::{Times, number};
 use super::words::visible;
 use jiff::Timestamp;
 use std::fmt::{self, Write};
@@ -30,6 +31,7 @@ pub(super) struct LineLog {
     file: LogFile,
     pid: u32,
     thread: String,
+    times: Times,
     line: String,
 }
 
@@ -37,7 +39,7 @@ impl LineLog {
     /// Lines of the process `pid`; `thread` says which part of it speaks.
     pub(super) fn new(path: PathBuf, pid: u32, thread: impl Into<String>) -> Self {
         let thread = thread.into();
-        Self { file: LogFile::rotated(path), pid, thread, line: String::new() }
+        Self { file: LogFile::rotated(path), pid, thread, times: Times::log(), line: String::new() }
     }
 
     /// Adds a line. The text may hold anything: it stays one line.
@@ -49,12 +51,19 @@ impl LineLog {
     ) -> io::Result<()> {
         let line = &mut self.line;
         line.clear();
-        let time = at.strftime("%Y-%m-%d %H:%M:%S,%3f");
-        // Writing to a string cannot fail.
-        let _ = write!(line, "{time}|{}|{}|{}|", level.name(), self.pid, self.thread);
+        self.times.millis(line, at);
+        line.push('|');
+        line.push_str(level.name());
+        line.push('|');
+        number(line, self.pid.into());
+        line.push('|');
+        line.push_str(&self.thread);
+        line.push('|');
         let from = line.len();
+        // Writing to a string cannot fail.
         let _ = line.write_fmt(text);
-        if line[from..].contains(char::is_control) {
+        // Those of one byte are controls; those of two begin with 0xC2.
+        if line.as_bytes()[from..].iter().any(|byte| matches!(byte, ..0x20 | 0x7f | 0xc2)) {
             let clean: String = line[from..].chars().map(visible).collect();
             line.replace_range(from.., &clean);
         }
@@ -82,9 +91,12 @@ mod tests {
         let path = folder.path().join("x.txt");
         let mut log = LineLog::new(path.clone(), 42, "leader");
         let at = "2026-11-21T10:00:00.0456Z".parse().unwrap();
-        log.log(at, Level::Warning, format_args!("one\ntwo\u{1b}[2J")).unwrap();
+        log.log(at, Level::Warning, format_args!("one\ntwo\u{1b}[2J\u{85} é")).unwrap();
         log.flush().unwrap();
         let text = std::fs::read_to_string(path).unwrap();
-        assert_eq!(text, "2026-11-21 10:00:00,045|WARNING|42|leader|one\u{fffd}two\u{fffd}[2J\n");
+        assert_eq!(
+            text,
+            "2026-11-21 10:00:00,045|WARNING|42|leader|one\u{fffd}two\u{fffd}[2J\u{fffd} é\n"
+        );
     }
 }

@@ -246,7 +246,7 @@ mod tests {
     fn a_full_file_is_put_aside_and_the_cut_is_marked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("process000.txt");
-        let mut log = LogFile { most: 100, ..LogFile::rotated(path.clone()) };
+        let mut log = LogFile { most: 100, ..LogFile::rotated(path) };
         for number in 0..40 {
             log.write(format!("line {number:04}\n").as_bytes()).unwrap();
         }

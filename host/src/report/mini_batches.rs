@@ -3,7 +3,8 @@
 
 use super::log_file::LogFile;
 use super::reporters::Reporter;
-use super::words::{csv_field, csv_number, path_of};
+use super::times::{Times, number, span_micros};
+use super::words::{csv_field, path_of};
 use crate::event::{Event, EventKind};
 use crate::model::{AttemptReport, JobDir, MiniBatchId, NODE_ID};
 use jiff::Timestamp;
@@ -41,11 +42,18 @@ struct Detail<'a> {
 pub(super) struct MiniBatches {
     file: LogFile,
     line: String,
+    detail: Vec<u8>,
+    times: Times,
 }
 
 impl MiniBatches {
     pub(super) fn new(dir: &JobDir) -> Self {
-        Self { file: LogFile::new(dir.mini_batch_report(), HEADER), line: String::new() }
+        Self {
+            file: LogFile::new(dir.mini_batch_report(), HEADER),
+            line: String::new(),
+            detail: Vec::new(),
+            times: Times::iso(),
+        }
     }
 
     fn row(
@@ -58,19 +66,22 @@ impl MiniBatches {
     ) -> io::Result<()> {
         let line = &mut self.line;
         line.clear();
-        csv_number(line, report.id);
+        number(line, report.id.0);
         line.push(',');
-        csv_number(line, report.attempt);
+        number(line, report.attempt.into());
         line.push(',');
         csv_field(line, worker);
-        // Writing to a string cannot fail.
-        let _ = write!(line, ",{NODE_ID},{started:.6}");
-        for number in [report.items.total, report.items.succeeded, report.items.failed] {
+        line.push(',');
+        line.push_str(NODE_ID);
+        line.push(',');
+        self.times.micros(line, started);
+        for count in [report.items.total, report.items.succeeded, report.items.failed] {
             line.push(',');
-            csv_number(line, number);
+            number(line, count);
         }
         for seconds in [report.elapsed_seconds, report.process_seconds, report.run.seconds] {
-            let _ = write!(line, ",{seconds:.6}");
+            line.push(',');
+            span_micros(line, seconds);
         }
         let rows = match &report.outcome {
             Ok(segment) => {
@@ -78,6 +89,7 @@ impl MiniBatches {
                 Some(segment.rows)
             }
             Err(failure) => {
+                // Writing to a string cannot fail.
                 let _ = write!(line, ",{},{},", failure.kind.status_word(), failure.kind);
                 csv_field(line, &failure.message);
                 line.push(',');
@@ -95,7 +107,9 @@ impl MiniBatches {
             fuel: report.run.fuel,
             will_retry: report.outcome.is_err().then_some(will_retry),
         };
-        csv_field(line, &serde_json::to_string(&detail)?);
+        self.detail.clear();
+        serde_json::to_writer(&mut self.detail, &detail)?;
+        csv_field(line, &String::from_utf8_lossy(&self.detail));
         line.push('\n');
         self.file.write(line.as_bytes())
     }

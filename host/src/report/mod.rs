@@ -33,6 +33,7 @@ mod samples;
 mod standing;
 mod summary;
 mod system_errors;
+mod times;
 mod words;
 
 pub use explain::explain_text;

@@ -4,6 +4,7 @@
 use super::lines::{Level, LineLog};
 use super::per_worker::PerWorker;
 use super::reporters::Reporter;
+use super::times::{Times, span_millis};
 use super::words::{first_line, seconds, worker_id};
 use crate::event::{Event, EventKind};
 use crate::model::{AttemptReport, JobDir};
@@ -101,6 +102,8 @@ pub(super) struct WorkerLogs {
 struct Log {
     lines: LineLog,
     pid: u32,
+    text: String,
+    times: Times,
 }
 
 impl WorkerLogs {
@@ -112,7 +115,8 @@ impl WorkerLogs {
         let dir = &self.dir;
         let make = || {
             let path = dir.worker_log(worker_id(worker)?);
-            Some(Log { lines: LineLog::new(path, pid, worker), pid })
+            let lines = LineLog::new(path, pid, worker);
+            Some(Log { lines, pid, text: String::new(), times: Times::iso() })
         };
         self.logs.of(worker, make).as_mut()
     }
@@ -129,22 +133,29 @@ impl WorkerLogs {
         location: &str,
         started: Timestamp,
     ) -> io::Result<()> {
-        let Some(Log { lines, pid }) = self.of(worker, 0) else { return Ok(()) };
+        let Some(Log { lines, pid, text, times }) = self.of(worker, 0) else { return Ok(()) };
         let (status, level) = match &report.outcome {
             Ok(_) => ("RUN_DONE", Level::Info),
             Err(failure) => (failure.kind.status_word(), Level::Warning),
         };
         let AttemptReport { id, attempt, items, .. } = report;
+        text.clear();
+        times.micros(text, started);
+        for (name, seconds) in [
+            ("duration", report.elapsed_seconds),
+            ("process time", report.process_seconds),
+            ("run time", report.run.seconds),
+        ] {
+            text.push_str(", ");
+            text.push_str(name);
+            text.push(' ');
+            span_millis(text, seconds);
+            text.push_str(" s");
+        }
         let what = format_args!(
             "finished mini-batch {id}, attempt {attempt}: {status}, IP {NODE_ADDRESS}, PID {pid}, \
-             items total {}, succeeded {}, failed {}, start {started:.3}, duration {:.3} s, \
-             process time {:.3} s, run time {:.3} s, {location}",
-            items.total,
-            items.succeeded,
-            items.failed,
-            report.elapsed_seconds,
-            report.process_seconds,
-            report.run.seconds,
+             items total {}, succeeded {}, failed {}, start {text}, {location}",
+            items.total, items.succeeded, items.failed,
         );
         lines.log(at, level, what)
     }
@@ -168,8 +179,9 @@ impl Reporter for WorkerLogs {
                 self.note(at, worker, Level::Error, &what)
             }
             EventKind::AttemptStarted { worker, id, attempt } => {
-                let what = format!("picked mini-batch {id}, attempt {attempt}");
-                self.note(at, worker, Level::Info, &what)
+                let Some(log) = self.of(worker, 0) else { return Ok(()) };
+                let what = format_args!("picked mini-batch {id}, attempt {attempt}");
+                log.lines.log(at, Level::Info, what)
             }
             EventKind::AttemptFinished { worker, report, location, started, .. } => {
                 self.finished(at, worker, report, location, *started)
@@ -237,12 +249,12 @@ mod tests {
         2026-11-21 10:00:00,000|INFO|42|process001|process001 starts, IP 127.0.0.1, PID 42
         2026-11-21 10:00:00,000|INFO|42|process001|init done in 0.01 s
         2026-11-21 10:00:00,000|INFO|42|process001|picked mini-batch 0, attempt 1
-        2026-11-21 10:00:00,000|INFO|42|process001|finished mini-batch 0, attempt 1: RUN_DONE, IP 127.0.0.1, PID 42, items total 10, succeeded 10, failed 0, start 2026-11-21T10:00:00.500Z, duration 0.250 s, process time 0.200 s, run time 0.125 s, /inputs/images/img_0000.png and 9 more
-        2026-11-21 10:00:00,000|INFO|42|process001|finished mini-batch 1, attempt 1: RUN_DONE, IP 127.0.0.1, PID 42, items total 10, succeeded 9, failed 1, start 2026-11-21T10:00:00.500Z, duration 0.250 s, process time 0.200 s, run time 0.125 s, /inputs/images/img_0010.png and 9 more
+        2026-11-21 10:00:00,000|INFO|42|process001|finished mini-batch 0, attempt 1: RUN_DONE, IP 127.0.0.1, PID 42, items total 10, succeeded 10, failed 0, start 2026-11-21T10:00:00.500000Z, duration 0.250 s, process time 0.200 s, run time 0.125 s, /inputs/images/img_0000.png and 9 more
+        2026-11-21 10:00:00,000|INFO|42|process001|finished mini-batch 1, attempt 1: RUN_DONE, IP 127.0.0.1, PID 42, items total 10, succeeded 9, failed 1, start 2026-11-21T10:00:00.500000Z, duration 0.250 s, process time 0.200 s, run time 0.125 s, /inputs/images/img_0010.png and 9 more
         2026-11-21 10:00:00,000|INFO|42|process001|picked mini-batch 2, attempt 1
-        2026-11-21 10:00:00,000|WARNING|42|process001|finished mini-batch 2, attempt 1: RUN_EXCEPTION, IP 127.0.0.1, PID 42, items total 10, succeeded 0, failed 10, start 2026-11-21T10:00:00.500Z, duration 0.500 s, process time 0.250 s, run time 0.500 s, /inputs/images/img_0020.png and 9 more
+        2026-11-21 10:00:00,000|WARNING|42|process001|finished mini-batch 2, attempt 1: RUN_EXCEPTION, IP 127.0.0.1, PID 42, items total 10, succeeded 0, failed 10, start 2026-11-21T10:00:00.500000Z, duration 0.500 s, process time 0.250 s, run time 0.500 s, /inputs/images/img_0020.png and 9 more
         2026-11-21 10:00:00,000|INFO|42|process001|picked mini-batch 2, attempt 2
-        2026-11-21 10:00:00,000|WARNING|42|process001|finished mini-batch 2, attempt 2: RUN_EXCEPTION, IP 127.0.0.1, PID 42, items total 10, succeeded 0, failed 10, start 2026-11-21T10:00:00.500Z, duration 0.500 s, process time 0.250 s, run time 0.500 s, /inputs/images/img_0020.png and 9 more
+        2026-11-21 10:00:00,000|WARNING|42|process001|finished mini-batch 2, attempt 2: RUN_EXCEPTION, IP 127.0.0.1, PID 42, items total 10, succeeded 0, failed 10, start 2026-11-21T10:00:00.500000Z, duration 0.500 s, process time 0.250 s, run time 0.500 s, /inputs/images/img_0020.png and 9 more
         ");
     }
 }

@@ -227,7 +227,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let places = samples::places(folder.path());
         let dir = places.job_dir.clone();
-        let mut overview = Overview::new(places.clone());
+        let mut overview = Overview::new(places);
         for event in samples::job_again() {
             overview.on_event(&event).unwrap();
         }

@@ -123,6 +123,27 @@ mod tests {
         }
     }
 
+    /// Reporters run on the leader's thread: all files together must cost it little.
+    #[test]
+    fn a_mini_batch_costs_all_files_together_little() {
+        const TIMES: u32 = 5000;
+        let folder = tempfile::tempdir().unwrap();
+        let mut tree = crate::report::log_tree(&samples::places(folder.path()));
+        let mut tell = |kind| {
+            let event = samples::event(1, kind);
+            tree.iter_mut().for_each(|reporter| reporter.on_event(&event).unwrap());
+        };
+        let began = std::time::Instant::now();
+        for id in 0..u64::from(TIMES) {
+            tell(samples::picked(id, 1));
+            tell(samples::succeeded(id, 1, Vec::new()));
+        }
+        // Optimised it is about 4 microseconds. Generous, for unoptimised builds and busy machines: a
+        // file that is opened or flushed for each mini-batch would be over.
+        let each = began.elapsed() / TIMES;
+        assert!(each < Duration::from_micros(500), "{each:?} a mini-batch");
+    }
+
     struct Full;
     impl Reporter for Full {
         fn on_event(&mut self, _event: &Event) -> io::Result<()> {

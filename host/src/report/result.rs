@@ -133,7 +133,7 @@ pub fn reused_text(result: &JobResult, ended: Timestamp, places: &Places) -> Str
     let mut text = Text::default();
     let job = &places.job;
     text.title(&format!(
-        "Job {job} {}: result of {ended:.0} reused, as nothing has changed since (--no-reuse runs it \
+        "Job {job} {}: result of {ended:.0} reused, as nothing has changed since (--overwrite runs it \
          again)",
         did(result.status)
     ));

@@ -12,6 +12,7 @@ fn text(result: &JobResult) -> String {
     result_text(result, &places())
 }
 
+/// W8: what a job that is completed says.
 #[test]
 fn completed() {
     let mut result = samples::result(JobStatus::Completed);
@@ -32,6 +33,7 @@ fn completed() {
     ");
 }
 
+/// W9, 1.11: the message, the first cause, the next file and the next command.
 #[test]
 fn failed() {
     insta::assert_snapshot!(text(&samples::result(JobStatus::Failed)), @r#"
@@ -231,7 +233,7 @@ fn a_result_that_is_reused_says_so() {
     let ended = "2026-11-20T09:30:00.7Z".parse().unwrap();
     let text = reused_text(&samples::result(JobStatus::Completed), ended, &places());
     insta::assert_snapshot!(text, @"
-    Job digits completed: result of 2026-11-20T09:30:00Z reused, as nothing has changed since (--no-reuse runs it again)
+    Job digits completed: result of 2026-11-20T09:30:00Z reused, as nothing has changed since (--overwrite runs it again)
       mini-batches  180
       items         1,797
       rows          1,797

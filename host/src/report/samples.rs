@@ -132,7 +132,7 @@ pub(super) fn taken_up() -> EventKind {
     }
 }
 
-fn picked(id: u64, attempt: u32) -> EventKind {
+pub(super) fn picked(id: u64, attempt: u32) -> EventKind {
     EventKind::AttemptStarted { worker: "process001".into(), id: MiniBatchId(id), attempt }
 }
 

@@ -93,12 +93,13 @@ pub(super) fn csv_field(line: &mut String, text: &str) {
         return;
     }
     line.push('"');
-    for (index, part) in text.split('"').enumerate() {
-        if index > 0 {
-            line.push_str("\"\"");
-        }
-        line.push_str(part);
+    let mut from = 0;
+    for at in memchr::memchr_iter(b'"', text.as_bytes()) {
+        line.push_str(&text[from..=at]);
+        line.push('"');
+        from = at + 1;
     }
+    line.push_str(&text[from..]);
     line.push('"');
 }
 

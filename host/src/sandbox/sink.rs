@@ -108,7 +108,7 @@ impl Inner {
             let Target::Open(file, written) = &mut self.file else { return Ok(()) };
             let room = usize::try_from(self.limit.saturating_sub(*written)).unwrap_or(usize::MAX);
             let is_new = *written == 0;
-            let (now, later) = bytes.split_at(fitting(bytes, room, is_new || self.in_line));
+            let (now, later) = bytes.split_at(fitting(bytes, room, is_new, self.in_line));
             *written += now.len() as u64;
             file.write_all(now)?;
             self.in_line = now.last().map_or(self.in_line, |&byte| byte != b'\n');
@@ -152,15 +152,16 @@ impl Inner {
     }
 }
 
-/// How many bytes fit into the room that is left: whole lines or, if it has to be, a part of one.
-/// Then at least one byte, so that writing comes to an end.
-fn fitting(bytes: &[u8], room: usize, may_cut_line: bool) -> usize {
+/// How many bytes fit into the room that is left: whole lines or, if it has to be, a part of one. A
+/// new file takes one byte at least, so that writing comes to an end.
+fn fitting(bytes: &[u8], room: usize, is_new: bool, in_line: bool) -> usize {
     if bytes.len() <= room {
         return bytes.len();
     }
     match memchr::memrchr(b'\n', &bytes[..room]) {
         Some(end) => end + 1,
-        None if may_cut_line => room.max(1),
+        None if is_new => room.max(1),
+        None if in_line => room,
         None => 0,
     }
 }

@@ -4,10 +4,10 @@ use super::arguments::{self, References};
 use super::defaults::{Defaults, Dialect};
 use super::error::{Origin, Report};
 use super::job::JobSpec;
-use super::raw::{RawJob, RawLimits};
+use super::raw::RawJob;
 use super::scope::At;
-use super::{inputs, mounts, output, parent, passed, settings_file, times, workers};
-use crate::model::{Limits, OutputAction};
+use super::{inputs, mounts, output, parent, passed, times, workers};
+use crate::model::{Limits, Mount};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -59,66 +59,38 @@ pub(super) fn fit_name(text: &str) -> String {
 }
 
 /// Builds the job. What is wrong goes to the report; the job is only good if nothing did.
-pub(super) fn check(raw: RawJob, dialect: Dialect, place: &Place, report: &Report) -> JobSpec {
-    let defaults = Defaults::new(dialect, report);
+pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Report) -> JobSpec {
+    let defaults = &Defaults::new(dialect, report);
     workers::check_node_count(raw.node_count.as_ref(), report);
-
-    let source_directory = source_directory(raw.source_directory.as_ref(), place, report);
-    let script_place = source_directory.as_deref().unwrap_or(&place.folder);
-    let source_is_wrong = report.blames("source_directory");
-    let entry_script =
-        entry_script(raw.entry_script.as_ref(), script_place, source_is_wrong, dialect, report);
-
-    let side_inputs =
-        mounts::check(raw.side_inputs.as_ref().map(|at| at.value.as_slice()), place, report);
-    let references = References::new(&raw, &side_inputs, source_directory.is_some());
-    let arguments = arguments::arguments(raw.arguments.as_ref(), &references, dialect, report);
-    let environment_variables =
-        arguments::variables(raw.environment_variables.as_ref(), &references, report);
-
-    let (output_action, append_row_file_name) = output::file(&raw, &defaults, report);
-    let settings = (output_action == OutputAction::AppendRow)
-        .then(|| settings_folder(source_directory.as_deref(), &entry_script))
-        .flatten()
-        .and_then(|folder| settings_file::read(&folder, report));
-    let output_format = output::format(&raw, settings.as_ref(), output_action, report);
-    let (inputs, input_kind, partition_keys) = inputs::check(&raw, &defaults, place, report);
-    let found = std::env::var_os(workers::GPU_COUNT);
-    let gpus = workers::gpus(raw.gpus.as_ref(), found.as_deref(), report);
-    let process_count =
-        workers::process_count(raw.process_count_per_node.as_ref(), gpus, &defaults, report);
-    let run_max_try =
-        defaults.or("run_max_try", raw.run_max_try.clone(), |raw| raw.run_max_try.clone());
-    let times = times::check(&raw, run_max_try, &defaults, report);
-
+    let script = script(raw, dialect, place, report);
+    let script_folder = settings_folder(script.source_directory.as_deref(), &script.entry_script);
+    let rows = output::rows(raw, script_folder.as_deref(), defaults, report);
+    let (inputs, input_kind, partition_keys) = inputs::check(raw, defaults, place, report);
+    let (process_count, gpus) = workers::check(raw, defaults, report);
+    let run_max_try = defaults.told("run_max_try", raw, |raw| &raw.run_max_try);
+    let times = times::check(raw, run_max_try, defaults, report);
+    let text = |given: &Option<At<String>>| given.as_ref().map(|at| at.value.clone());
     let mut spec = JobSpec {
-        parent: parent::check(&raw, place, report),
-        name: raw.name.map_or_else(|| place.job_name(), |name| name.value),
-        tenant: defaults.or("", raw.tenant, |raw| raw.tenant.clone()),
-        entry_script,
-        entry_script_digest: raw.entry_script_digest.map(|digest| digest.value),
-        source_directory,
+        name: text(&raw.name).unwrap_or_else(|| place.job_name()),
+        tenant: defaults.of(raw, |raw| &raw.tenant),
+        entry_script: script.entry_script,
+        entry_script_digest: text(&raw.entry_script_digest),
+        source_directory: script.source_directory,
         inputs,
         input_kind,
-        side_inputs,
-        output: raw.output.and_then(|output| output::folder(&output, place, report)),
-        arguments,
-        environment_variables,
+        side_inputs: script.side_inputs,
+        output: raw.output.as_ref().and_then(|output| output::folder(output, place, report)),
+        arguments: script.arguments,
+        environment_variables: script.environment_variables,
         process_count,
-        output_action,
-        append_row_file_name,
-        error_threshold: defaults
-            .or("error_threshold", raw.error_threshold, |raw| raw.error_threshold.clone()),
+        output_action: rows.action,
+        append_row_file_name: rows.file_name,
+        error_threshold: defaults.told("error_threshold", raw, |raw| &raw.error_threshold),
         run_max_try,
         run_invocation_timeout: times.run,
-        logging_level: defaults
-            .or("logging_level", raw.logging_level, |raw| raw.logging_level.clone()),
-        allowed_failed_count: defaults
-            .or("", raw.allowed_failed_count.clone(), |raw| raw.allowed_failed_count.clone()),
-        allowed_failed_percent: defaults
-            .or("", raw.allowed_failed_percent.clone(), |raw| raw.allowed_failed_percent.clone()),
-        strict_cardinality: defaults
-            .or("", raw.strict_cardinality, |raw| raw.strict_cardinality.clone()),
+        allowed_failed_count: defaults.of(raw, |raw| &raw.allowed_failed_count),
+        allowed_failed_percent: defaults.of(raw, |raw| &raw.allowed_failed_percent),
+        strict_cardinality: defaults.of(raw, |raw| &raw.strict_cardinality),
         task_overhead_timeout: times.load,
         progress_update_timeout: times.progress,
         first_task_creation_timeout: times.first_task,
@@ -126,21 +98,45 @@ pub(super) fn check(raw: RawJob, dialect: Dialect, place: &Place, report: &Repor
         profile: raw.profiling_module.is_some(),
         gpus,
         partition_keys,
-        output_format,
-        ordered: defaults.or("", raw.ordered, |raw| raw.ordered.clone()),
-        output_files: defaults.or("", raw.output_files, |raw| raw.output_files.clone()),
-        allow_reuse: defaults.or("", raw.allow_reuse, |raw| raw.allow_reuse.clone()),
-        metrics_name_prefix: raw.metrics_name_prefix.map(|at| at.value).unwrap_or_default(),
-        limits: limits(raw.limits, &defaults),
+        output_format: rows.format,
+        ordered: defaults.of(raw, |raw| &raw.ordered),
+        output_files: defaults.of(raw, |raw| &raw.output_files),
+        allow_reuse: defaults.of(raw, |raw| &raw.allow_reuse),
+        parent: parent::check(raw, place, report),
+        metrics_name_prefix: text(&raw.metrics_name_prefix).unwrap_or_default(),
+        logging_level: defaults.told("logging_level", raw, |raw| &raw.logging_level),
+        limits: limits(raw, defaults),
         notices: Vec::new(),
     };
-    if defaults.or("", raw.pass_settings, |raw| raw.pass_settings.clone()) {
-        let count = raw.allowed_failed_count.is_some();
-        let percent = raw.allowed_failed_percent.is_some();
-        passed::append(&mut spec, count, percent);
+    if defaults.of(raw, |raw| &raw.pass_settings) {
+        passed::append(&mut spec, raw);
     }
     spec.notices = report.take_notices();
     spec
+}
+
+/// The entry script, and what it is given beside its input.
+struct Script {
+    entry_script: PathBuf,
+    source_directory: Option<PathBuf>,
+    side_inputs: Vec<Mount>,
+    arguments: Vec<String>,
+    environment_variables: Vec<(String, String)>,
+}
+
+fn script(raw: &RawJob, dialect: Dialect, place: &Place, report: &Report) -> Script {
+    let source_directory = source_directory(raw.source_directory.as_ref(), place, report);
+    let script_place = source_directory.as_deref().unwrap_or(&place.folder);
+    let source_is_wrong = report.blames("source_directory");
+    let entry_script =
+        entry_script(raw.entry_script.as_ref(), script_place, source_is_wrong, dialect, report);
+    let side_inputs =
+        mounts::check(raw.side_inputs.as_ref().map(|at| at.value.as_slice()), place, report);
+    let references = References::new(raw, &side_inputs, source_directory.is_some());
+    let arguments = arguments::arguments(raw.arguments.as_ref(), &references, dialect, report);
+    let environment_variables =
+        arguments::variables(raw.environment_variables.as_ref(), &references, report);
+    Script { entry_script, source_directory, side_inputs, arguments, environment_variables }
 }
 
 /// Where the settings beside the entry script lie.
@@ -226,12 +222,12 @@ fn script_problem(path: &Path) -> Option<String> {
     }
 }
 
-fn limits(raw: RawLimits, defaults: &Defaults<'_>) -> Limits {
+fn limits(raw: &RawJob, defaults: &Defaults<'_>) -> Limits {
     Limits {
-        memory: defaults.or("", raw.memory, |raw| raw.limits.memory.clone()),
-        fuel: raw.fuel.map(|fuel| fuel.value),
-        read: defaults.or("", raw.read, |raw| raw.limits.read.clone()),
-        results: defaults.or("", raw.results, |raw| raw.limits.results.clone()),
+        memory: defaults.of(raw, |raw| &raw.limits.memory),
+        fuel: raw.limits.fuel.as_ref().map(|fuel| fuel.value),
+        read: defaults.of(raw, |raw| &raw.limits.read),
+        results: defaults.of(raw, |raw| &raw.limits.results),
     }
 }
 

@@ -6,6 +6,7 @@ use super::raw::{self, RawJob};
 use super::scope::At;
 use super::tree;
 use crate::model::ErrorThreshold;
+use std::fmt;
 use std::time::Duration;
 
 /// Whose form a job file has.
@@ -48,41 +49,45 @@ impl<'r> Defaults<'r> {
         Self { raw, dialect, report }
     }
 
-    /// The given value or the default. `name` is empty for what Azure does not know.
-    pub(super) fn or<T: std::fmt::Display>(
+    /// The value of the job file or the default.
+    pub(super) fn of<T: Clone>(
+        &self,
+        raw: &RawJob,
+        field: impl Fn(&RawJob) -> &Option<At<T>>,
+    ) -> T {
+        let at = field(raw).as_ref().or(field(&self.raw).as_ref());
+        at.expect("default-job.yaml gives every key that has a default, as a test holds")
+            .value
+            .clone()
+    }
+
+    /// The same, for a setting that Azure's files may leave out: then it is said.
+    pub(super) fn told<T: Clone + fmt::Display>(
         &self,
         name: &str,
-        given: Option<At<T>>,
-        default: impl FnOnce(&RawJob) -> Option<At<T>>,
+        raw: &RawJob,
+        field: impl Fn(&RawJob) -> &Option<At<T>>,
     ) -> T {
-        self.or_shown(name, given, default, ToString::to_string)
+        let is_given = field(raw).is_some();
+        let value = self.of(raw, field);
+        if !is_given {
+            self.mention(name, &value.to_string());
+        }
+        value
     }
 
     /// The same for seconds.
-    pub(super) fn or_seconds(
+    pub(super) fn told_seconds(
         &self,
         name: &str,
-        given: Option<At<Duration>>,
-        default: impl FnOnce(&RawJob) -> Option<At<Duration>>,
+        raw: &RawJob,
+        field: impl Fn(&RawJob) -> &Option<At<Duration>>,
     ) -> Duration {
-        self.or_shown(name, given, default, |time| format!("{} seconds", time.as_secs_f64()))
-    }
-
-    /// The same for what does not print itself.
-    pub(super) fn or_shown<T>(
-        &self,
-        name: &str,
-        given: Option<At<T>>,
-        default: impl FnOnce(&RawJob) -> Option<At<T>>,
-        show: impl FnOnce(&T) -> String,
-    ) -> T {
-        if let Some(given) = given {
-            return given.value;
+        let is_given = field(raw).is_some();
+        let value = self.of(raw, field);
+        if !is_given {
+            self.mention(name, &format!("{} seconds", value.as_secs_f64()));
         }
-        let value = default(&self.raw)
-            .expect("default-job.yaml gives every key that has a default, as a test holds")
-            .value;
-        self.mention(name, &show(&value));
         value
     }
 
@@ -108,7 +113,7 @@ impl<'r> Defaults<'r> {
             Dialect::Saved => "the saved file",
             Dialect::Version2 => "the file",
         };
-        if !name.is_empty() && !self.report.blames(name) {
+        if !self.report.blames(name) {
             self.report.notice(format!("{name} is not in {file}: {value}"));
         }
     }

@@ -46,7 +46,8 @@ impl fmt::Display for SpecErrors {
                 Origin::File => write!(f, "{}: ", self.file)?,
                 Origin::Line(line) => write!(f, "{}:{line}: ", self.file)?,
                 Origin::Set(key) => {
-                    f.write_str("--set ")?;
+                    // The job of a pipeline is picked by an option of its own.
+                    f.write_str(if &**key == "job" { "--" } else { "--set " })?;
                     if **key != error.key {
                         write!(f, "{key}: ")?;
                     }

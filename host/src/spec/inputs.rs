@@ -22,8 +22,7 @@ pub(super) fn check(
     place: &Place,
     report: &Report,
 ) -> (Vec<Input>, InputKind, Vec<String>) {
-    let count =
-        defaults.or("", raw.rank_mini_batch_count.clone(), |raw| raw.rank_mini_batch_count.clone());
+    let count = defaults.of(raw, |raw| &raw.rank_mini_batch_count);
     if let Some(count) = u64::try_from(count).ok().filter(|count| *count > 0) {
         if raw.inputs.is_some() {
             report.notice("inputs are ignored: rank_mini_batch_count is above 0");
@@ -34,7 +33,7 @@ pub(super) fn check(
         return (Vec::new(), InputKind::Void { count }, Vec::new());
     }
     let given = raw.inputs.as_ref().map_or(&[][..], |inputs| inputs.value.as_slice());
-    if given.is_empty() && !report.blames("inputs") {
+    if given.is_empty() && !report.blames("inputs") && !report.blames("input_data") {
         no_inputs(raw.inputs.as_ref(), defaults.dialect, report);
     }
     check_names(given, report);

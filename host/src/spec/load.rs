@@ -101,7 +101,7 @@ fn load_text(
         parent::of_pipeline(&mut root, &pipeline, report);
     }
     let raw = raw::read(root, report)?;
-    Some(check::check(raw, dialect, &place, report))
+    Some(check::check(&raw, dialect, &place, report))
 }
 
 /// Whether a key of `--set` means the inputs and outputs of a version 2 file as they stand there.

@@ -6,8 +6,8 @@ use super::error::Report;
 use super::keys;
 use super::tree::{Entry, Node, Value};
 
-/// Options by which ParallelRunStep's own driver is set (A1 to A9). Each is a key, too.
-const DRIVER: [&str; 9] = [
+/// Options by which ParallelRunStep's own driver is set (A1 to A9, C26). Each is a key, too.
+const DRIVER: [&str; 10] = [
     "task_overhead_timeout",
     "progress_update_timeout",
     "first_task_creation_timeout",
@@ -17,6 +17,7 @@ const DRIVER: [&str; 9] = [
     "metrics_name_prefix",
     "push_metrics_to_parent",
     "append_row_dataframe_header",
+    "rank_mini_batch_count",
 ];
 
 /// What files of version 2 may give as an option, too (A10).

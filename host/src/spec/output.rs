@@ -5,10 +5,10 @@ use super::defaults::Defaults;
 use super::error::Report;
 use super::raw::RawJob;
 use super::scope::At;
-use super::settings_file::TableSettings;
+use super::settings_file::{self, TableSettings};
 use super::tree;
 use crate::model::{OutputAction, OutputFormat, OutputKind, Quoting};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The folder for results.
 pub(super) fn folder(given: &At<String>, place: &Place, report: &Report) -> Option<PathBuf> {
@@ -24,23 +24,31 @@ pub(super) fn folder(given: &At<String>, place: &Place, report: &Report) -> Opti
     Some(path)
 }
 
-/// What becomes of rows, and the name of the file for them.
-pub(super) fn file(
+/// What becomes of rows.
+pub(super) struct Rows {
+    pub(super) action: OutputAction,
+    pub(super) file_name: String,
+    pub(super) format: OutputFormat,
+}
+
+/// Reads the settings in `script_folder`, too, if rows are written at all.
+pub(super) fn rows(
     raw: &RawJob,
+    script_folder: Option<&Path>,
     defaults: &Defaults<'_>,
     report: &Report,
-) -> (OutputAction, String) {
-    let output_action =
-        defaults.or("output_action", raw.output_action.clone(), |raw| raw.output_action.clone());
-    let append_row_file_name = defaults.or(
-        if output_action == OutputAction::AppendRow { "append_row_file_name" } else { "" },
-        raw.append_row_file_name.clone(),
-        |raw| raw.append_row_file_name.clone(),
-    );
-    if output_action == OutputAction::AppendRow {
-        check_file_name(raw.append_row_file_name.as_ref(), report);
-    }
-    (output_action, append_row_file_name)
+) -> Rows {
+    let action = defaults.told("output_action", raw, |raw| &raw.output_action);
+    let (file_name, settings) = match action {
+        OutputAction::AppendRow => {
+            check_file_name(raw.append_row_file_name.as_ref(), report);
+            let settings = script_folder.and_then(|folder| settings_file::read(folder, report));
+            (defaults.told("append_row_file_name", raw, |raw| &raw.append_row_file_name), settings)
+        }
+        OutputAction::SummaryOnly => (defaults.of(raw, |raw| &raw.append_row_file_name), None),
+    };
+    let format = format(raw, settings.as_ref(), action, report);
+    Rows { action, file_name, format }
 }
 
 /// Characters that an output file's name must not contain (prs-semantics C14).
@@ -64,7 +72,7 @@ fn check_file_name(given: Option<&At<String>>, report: &Report) {
 
 /// How rows are written: by `output_format`, `append_row_dataframe_header` (prs-semantics A9) and the
 /// settings beside the entry script (A11), which must not contradict each other.
-pub(super) fn format(
+fn format(
     raw: &RawJob,
     settings: Option<&TableSettings>,
     action: OutputAction,

@@ -3,6 +3,10 @@
 use super::error::Report;
 use super::raw::{Format, RawInput, RawJob};
 use super::scope::At;
+use super::tree;
+
+/// More keys than this are hardly meant.
+const MOST_KEYS: usize = 64;
 
 /// The keys, each checked against every input. Empty if mini-batches are made by size.
 pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &Report) -> Vec<String> {
@@ -22,6 +26,11 @@ pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &Report) -> Vec<S
             size.value
         );
         given.blame(report, message);
+    }
+    if given.value.len() > MOST_KEYS {
+        let message = format!("found {} keys; at most {MOST_KEYS} are taken", given.value.len());
+        given.blame(report, message);
+        return Vec::new();
     }
     for (index, key) in given.value.iter().enumerate() {
         if key.value.trim().is_empty() {
@@ -89,7 +98,7 @@ pub(super) fn template(given: &At<String>, report: &Report) -> Option<String> {
         Ok(_) => None,
     };
     if let Some(problem) = problem {
-        given.blame(report, format!("found {:?}; {problem}", given.value));
+        given.blame(report, format!("found {:?}; {problem}", tree::shorten(&given.value)));
         return None;
     }
     Some(text.to_owned())
@@ -124,6 +133,9 @@ fn keys_of(template: &str) -> Result<Vec<&str>, String> {
             return Err(format!(
                 "{{{name}}} is no key; expected letters, digits and _, no digit first"
             ));
+        }
+        if keys.len() == MOST_KEYS {
+            return Err(format!("it has more than {MOST_KEYS} keys"));
         }
         if keys.contains(&name) {
             return Err(format!("{{{name}}} stands twice"));

@@ -2,11 +2,12 @@
 //! for it may read them.
 
 use super::job::JobSpec;
+use super::raw::RawJob;
 use crate::model::{InputKind, OutputAction};
 
 /// Puts each option behind the arguments that is not among them. Thresholds for mini-batches are
 /// only passed where the job file has them.
-pub(super) fn append(spec: &mut JobSpec, with_count: bool, with_percent: bool) {
+pub(super) fn append(spec: &mut JobSpec, raw: &RawJob) {
     let mut options = vec![("logging_level", spec.logging_level.to_string())];
     match &spec.input_kind {
         _ if !spec.partition_keys.is_empty() => {
@@ -22,10 +23,10 @@ pub(super) fn append(spec: &mut JobSpec, with_count: bool, with_percent: bool) {
         InputKind::Void { .. } => {}
     }
     options.push(("error_threshold", spec.error_threshold.to_string()));
-    if with_count {
+    if raw.allowed_failed_count.is_some() {
         options.push(("allowed_failed_count", spec.allowed_failed_count.to_string()));
     }
-    if with_percent {
+    if raw.allowed_failed_percent.is_some() {
         options.push(("allowed_failed_percent", spec.allowed_failed_percent.to_string()));
     }
     options.push(("run_invocation_timeout", spec.run_invocation_timeout.as_secs_f64().to_string()));

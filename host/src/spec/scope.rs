@@ -309,10 +309,10 @@ impl<'r> Scope<'r> {
     }
 
     fn unknown(&self, key: &str, listed: &mut bool) -> String {
-        if self.path.is_empty() {
-            if let Some((_, ours)) = keys::RENAMED.iter().find(|(theirs, _)| *theirs == key) {
-                return format!("unknown key; use {ours}");
-            }
+        if self.path.is_empty()
+            && let Some((_, ours)) = keys::RENAMED.iter().find(|(theirs, _)| *theirs == key)
+        {
+            return format!("unknown key; use {ours}");
         }
         let known = || self.keys.iter().map(|key| key.name);
         let near = if self.path.is_empty() {

@@ -62,11 +62,7 @@ pub(super) fn read(folder: &Path, report: &Report) -> Option<TableSettings> {
             Some(settings)
         }
         Err(error) => {
-            fail(format!(
-                "line {}, column {}: not valid JSON: {error}",
-                error.line(),
-                error.column()
-            ));
+            fail(format!("not valid JSON: {error}"));
             None
         }
     }

@@ -33,18 +33,11 @@ pub(super) fn check(
     report: &Report,
 ) -> Times {
     let run =
-        defaults.or_seconds("run_invocation_timeout", raw.run_invocation_timeout.clone(), |raw| {
-            raw.run_invocation_timeout.clone()
-        });
+        defaults.told_seconds("run_invocation_timeout", raw, |raw| &raw.run_invocation_timeout);
     let load =
-        defaults.or_seconds("task_overhead_timeout", raw.task_overhead_timeout.clone(), |raw| {
-            raw.task_overhead_timeout.clone()
-        });
-    let first_task = defaults.or_seconds(
-        "first_task_creation_timeout",
-        raw.first_task_creation_timeout.clone(),
-        |raw| raw.first_task_creation_timeout.clone(),
-    );
+        defaults.told_seconds("task_overhead_timeout", raw, |raw| &raw.task_overhead_timeout);
+    let first_task = defaults
+        .told_seconds("first_task_creation_timeout", raw, |raw| &raw.first_task_creation_timeout);
     let progress = match &raw.progress_update_timeout {
         Some(given) => given.value,
         None => {
@@ -68,12 +61,7 @@ pub(super) fn check(
             run.as_secs_f64(),
         ));
     }
-    let monitor = defaults.or_shown(
-        "",
-        raw.resource_monitor_interval.clone(),
-        |raw| raw.resource_monitor_interval.clone(),
-        |_| String::new(),
-    );
+    let monitor = defaults.of(raw, |raw| &raw.resource_monitor_interval);
     Times { run, load, progress, first_task, monitor }
 }
 

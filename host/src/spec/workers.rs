@@ -2,11 +2,12 @@
 
 use super::defaults::Defaults;
 use super::error::Report;
+use super::raw::RawJob;
 use super::scope::At;
 use std::ffi::OsStr;
 
 /// Where a machine says how many GPUs it has (prs-semantics G3).
-pub(super) const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
+const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 
 /// Refuses more than one node.
 pub(super) fn check_node_count(count: Option<&At<u32>>, report: &Report) {
@@ -20,8 +21,15 @@ pub(super) fn check_node_count(count: Option<&At<u32>>, report: &Report) {
     }
 }
 
+/// The numbers of workers and of GPUs.
+pub(super) fn check(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> (u32, u32) {
+    let found = std::env::var_os(GPU_COUNT);
+    let gpus = gpus(raw.gpus.as_ref(), found.as_deref(), report);
+    (process_count(raw.process_count_per_node.as_ref(), gpus, defaults, report), gpus)
+}
+
 /// The number of GPUs: the given one, or what the environment variable `found` says.
-pub(super) fn gpus(given: Option<&At<u32>>, found: Option<&OsStr>, report: &Report) -> u32 {
+fn gpus(given: Option<&At<u32>>, found: Option<&OsStr>, report: &Report) -> u32 {
     if let Some(given) = given {
         return given.value;
     }
@@ -42,7 +50,7 @@ pub(super) fn gpus(given: Option<&At<u32>>, found: Option<&OsStr>, report: &Repo
 
 /// The number of workers: the given one, else one where there are GPUs, else one for each core
 /// (prs-semantics 1.12).
-pub(super) fn process_count(
+fn process_count(
     given: Option<&At<u32>>,
     gpus: u32,
     defaults: &Defaults<'_>,

@@ -2,19 +2,21 @@
 
 use super::report::host_fault;
 use super::stage::{Stage, checked};
-use crate::dataset::{RowLines, TableReader};
+use crate::dataset::{LoadedTable, RowLines, TablePart, TableReader};
 use crate::model::{
-    CsvSlice, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, Source, TableFormat,
-    Work, WorkerId,
+    CsvSlice, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, PartitionFormat, Source,
+    SpilledRows, TableFormat, Work, WorkerId,
 };
 use crate::sandbox::MiniBatchData;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Loads one mini-batch after the other and keeps its buffers.
 #[derive(Debug)]
 pub(super) struct Loader {
     inputs: Vec<Input>,
     tables: Vec<TableFormat>,
+    /// Where rows lie that were gathered from many files.
+    spill: PathBuf,
     paths: Vec<String>,
 }
 
@@ -25,6 +27,8 @@ struct Input {
     stage: Option<Stage>,
     /// Made when the first of its mini-batches comes.
     reader: Option<TableReader>,
+    /// The same for rows that were gathered.
+    rows_reader: Option<TableReader>,
 }
 
 /// A mini-batch, ready for the guest.
@@ -42,7 +46,7 @@ pub(super) struct Loaded<'a> {
     pub(super) rejected: Vec<FailedItem>,
     /// The file that a table comes from, as items are called in reports.
     pub(super) table_file: String,
-    /// Where a table's rows stand in their file, if they come from one.
+    /// Where a table's rows stand in their files.
     pub(super) lines: Option<RowLines<'a>>,
 }
 
@@ -63,9 +67,10 @@ impl Loader {
             } else {
                 None
             };
-            inputs.push(Input { source: source.clone(), stage, reader: None });
+            inputs.push(Input { source: source.clone(), stage, reader: None, rows_reader: None });
         }
-        Ok(Self { inputs, tables: tables.to_vec(), paths: Vec::new() })
+        let spill = job_dir.spill();
+        Ok(Self { inputs, tables: tables.to_vec(), spill, paths: Vec::new() })
     }
 
     /// What the guest sees of the inputs. Nothing where it gets tables: it has no need to.
@@ -80,13 +85,15 @@ impl Loader {
 
     /// Whether loading takes longer than the leader should wait for an earlier report.
     pub(super) fn takes_time(&self, mini_batch: &MiniBatch) -> bool {
-        match mini_batch.work {
+        let is_staged = |source: u32| {
+            let input = self.inputs.get(source as usize);
+            input.is_some_and(|input| input.stage.is_some())
+        };
+        match &mini_batch.work {
             Work::Void => false,
-            Work::Csv(_) => true,
-            Work::Files(_) => self
-                .inputs
-                .get(mini_batch.source as usize)
-                .is_some_and(|input| input.stage.is_some()),
+            Work::Csv(_) | Work::CsvGroup(_) | Work::Rows(_) => true,
+            Work::Files(_) => is_staged(mini_batch.source),
+            Work::FileGroup(parts) => parts.iter().any(|(source, _)| is_staged(*source)),
         }
     }
 
@@ -95,82 +102,171 @@ impl Loader {
         if matches!(mini_batch.work, Work::Void) {
             return Ok(Loaded::new(MiniBatchData::Void, "", 0));
         }
-        let (index, count) = (mini_batch.source as usize, self.inputs.len());
-        let input = self.inputs.get_mut(index).ok_or_else(|| {
-            let message = format!("the mini-batch names input {index} of {count}");
-            Failure::new(FailureKind::HostFault, message)
-        })?;
+        let label = match mini_batch.partition.as_slice() {
+            [] => String::new(),
+            _ => format!("{} with {}", self.guest(mini_batch.source)?, mini_batch.keys()),
+        };
+        let index = mini_batch.source as usize;
+        self.input(mini_batch.source)?;
         match &mini_batch.work {
             Work::Void => Ok(Loaded::new(MiniBatchData::Void, "", 0)),
-            Work::Files(files) => input.load_files(files, &mut self.paths),
-            Work::Csv(slice) => input.load_table(slice, self.tables.get(index)),
+            Work::Files(files) => self.load_files(mini_batch.source, &[(mini_batch.source, files)]),
+            Work::FileGroup(parts) => {
+                let parts: Vec<_> =
+                    parts.iter().map(|(source, files)| (*source, files.as_slice())).collect();
+                self.load_files(mini_batch.source, &parts)
+            }
+            Work::Csv(slice) => {
+                let parts = [self.part(mini_batch.source, slice)?];
+                let label = parts[0].2.clone();
+                self.inputs[index].load_tables(&parts, self.tables.get(index), label)
+            }
+            Work::CsvGroup(slices) => {
+                let parts = slices.iter().map(|(source, slice)| self.part(*source, slice));
+                let parts = parts.collect::<Result<Vec<_>, _>>()?;
+                self.inputs[index].load_tables(&parts, self.tables.get(index), label)
+            }
+            Work::Rows(rows) => {
+                self.inputs[index].load_rows(&self.spill, rows, self.tables.get(index), label)
+            }
         }
+    }
+
+    fn input(&self, source: u32) -> Result<&Input, Failure> {
+        self.inputs.get(source as usize).ok_or_else(|| {
+            let message = format!("the mini-batch names input {source} of {}", self.inputs.len());
+            Failure::new(FailureKind::HostFault, message)
+        })
+    }
+
+    fn guest(&self, source: u32) -> Result<&str, Failure> {
+        Ok(&self.input(source)?.source.guest)
+    }
+
+    /// A slice with the folder of its source and the name of its file.
+    fn part<'a>(
+        &self,
+        source: u32,
+        slice: &'a CsvSlice,
+    ) -> Result<(PathBuf, &'a CsvSlice, String), Failure> {
+        checked(&slice.file)?;
+        let source = &self.input(source)?.source;
+        Ok((source.root.clone(), slice, format!("{}/{}", source.guest, slice.file)))
+    }
+
+    /// Files of one or more sources of the input that `source` belongs to.
+    fn load_files(
+        &mut self,
+        source: u32,
+        parts: &[(u32, &[String])],
+    ) -> Result<Loaded<'_>, Failure> {
+        let count = parts.iter().map(|(_, files)| files.len()).sum();
+        self.paths.resize_with(count, String::new);
+        let mut paths = self.paths.iter_mut();
+        for (source, files) in parts {
+            let (index, count) = (*source as usize, self.inputs.len());
+            let input = self.inputs.get_mut(index).ok_or_else(|| {
+                let message = format!("the mini-batch names input {index} of {count}");
+                Failure::new(FailureKind::HostFault, message)
+            })?;
+            match &mut input.stage {
+                Some(stage) => stage.show(&input.source.root, files)?,
+                None => files.iter().try_for_each(|file| checked(file).map(drop))?,
+            }
+            for (file, path) in files.iter().zip(&mut paths) {
+                path.clear();
+                path.push_str(&input.source.guest);
+                path.push('/');
+                path.push_str(file);
+            }
+        }
+        let dataset = &self.input(source)?.source.dataset;
+        Ok(Loaded::new(MiniBatchData::Files(&self.paths), dataset, count as u64))
     }
 
     /// Takes away what only the last mini-batch may see.
     pub(super) fn unload(&mut self, mini_batch: &MiniBatch) -> std::io::Result<()> {
-        match self.inputs.get_mut(mini_batch.source as usize) {
+        let mut clear = |source: u32| match self.inputs.get_mut(source as usize) {
             Some(Input { stage: Some(stage), .. }) => stage.clear(),
             _ => Ok(()),
+        };
+        match &mini_batch.work {
+            Work::FileGroup(parts) => parts.iter().try_for_each(|(source, _)| clear(*source)),
+            _ => clear(mini_batch.source),
         }
     }
 }
 
 impl Input {
-    fn load_files<'a>(
-        &'a mut self,
-        files: &[String],
-        paths: &'a mut Vec<String>,
-    ) -> Result<Loaded<'a>, Failure> {
-        match &mut self.stage {
-            Some(stage) => stage.show(&self.source.root, files)?,
-            None => files.iter().try_for_each(|file| checked(file).map(drop))?,
-        }
-        paths.resize_with(files.len(), String::new);
-        for (path, file) in paths.iter_mut().zip(files) {
-            path.clear();
-            path.push_str(&self.source.guest);
-            path.push('/');
-            path.push_str(file);
-        }
-        let items = files.len() as u64;
-        Ok(Loaded::new(MiniBatchData::Files(paths), &self.source.dataset, items))
+    /// Slices of the input's files; `label` is what they are called together.
+    fn load_tables(
+        &mut self,
+        parts: &[(PathBuf, &CsvSlice, String)],
+        format: Option<&TableFormat>,
+        label: String,
+    ) -> Result<Loaded<'_>, Failure> {
+        let path = self.source.partition_format.as_deref().map(PartitionFormat::parse);
+        let path = path.transpose().map_err(|e| failed(e.to_string()))?;
+        let reader = made(&mut self.reader, format, path)?;
+        let parts = parts.iter().map(|(root, slice, item)| TablePart { root, slice, item });
+        let table = reader.read_group(parts, &label).map_err(|e| failed(e.to_string()))?;
+        Ok(Loaded::table(table, &self.source.dataset, label))
     }
 
-    fn load_table(
+    /// Rows that were gathered from the input's files.
+    fn load_rows(
         &mut self,
-        slice: &CsvSlice,
+        spill: &Path,
+        rows: &SpilledRows,
         format: Option<&TableFormat>,
+        label: String,
     ) -> Result<Loaded<'_>, Failure> {
-        checked(&slice.file)?;
-        let failed = |message: String| Failure::new(FailureKind::LoadFailed, message);
-        if self.reader.is_none() {
-            let format = format
-                .ok_or_else(|| failed("no table format is known for the input".to_owned()))?;
-            self.reader = Some(TableReader::new(format).map_err(|e| failed(e.to_string()))?);
+        for file in [&rows.text.file, &rows.origins, &rows.names] {
+            checked(file)?;
         }
-        let Some(reader) = &mut self.reader else {
-            return Err(failed("no reader for the input".to_owned()));
-        };
-        let item = format!("{}/{}", self.source.guest, slice.file);
-        let root: &Path = &self.source.root;
-        let table = reader.read(root, slice, &item).map_err(|e| failed(e.to_string()))?;
-        Ok(Loaded {
-            data: MiniBatchData::Table(table.ipc),
-            dataset: &self.source.dataset,
-            items: table.rows,
-            rejected_count: table.rejected_count,
-            rejected: table.rejected,
-            table_file: item,
-            lines: Some(table.lines),
-        })
+        let reader = made(&mut self.rows_reader, format, None)?;
+        let table = reader.read_rows(spill, rows, &label).map_err(|e| failed(e.to_string()))?;
+        Ok(Loaded::table(table, &self.source.dataset, label))
     }
+}
+
+fn failed(message: String) -> Failure {
+    Failure::new(FailureKind::LoadFailed, message)
+}
+
+/// The reader, which is made when it is first asked for.
+fn made<'a>(
+    reader: &'a mut Option<TableReader>,
+    format: Option<&TableFormat>,
+    path: Option<PartitionFormat>,
+) -> Result<&'a mut TableReader, Failure> {
+    let made = match reader.take() {
+        Some(made) => made,
+        None => {
+            let unknown = || failed("no table format is known for the input".to_owned());
+            let format = format.ok_or_else(unknown)?;
+            TableReader::with_path(format, path).map_err(|e| failed(e.to_string()))?
+        }
+    };
+    Ok(reader.insert(made))
 }
 
 impl<'a> Loaded<'a> {
     fn new(data: MiniBatchData<'a>, dataset: &'a str, items: u64) -> Self {
         let (rejected, table_file) = (Vec::new(), String::new());
         Self { data, dataset, items, rejected_count: 0, rejected, table_file, lines: None }
+    }
+
+    fn table(table: LoadedTable<'a>, dataset: &'a str, table_file: String) -> Self {
+        Self {
+            data: MiniBatchData::Table(table.ipc),
+            dataset,
+            items: table.rows,
+            rejected_count: table.rejected_count,
+            rejected: table.rejected,
+            table_file,
+            lines: Some(table.lines),
+        }
     }
 
     /// What an item is called in reports.

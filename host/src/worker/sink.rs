@@ -79,18 +79,16 @@ fn miscounted(rows: u64, items: u64) -> Failure {
 /// The items that failed by the guest's own word: files by name, rows of a table by their line.
 fn failed_items(failed: &[(usize, String)], loaded: &Loaded<'_>) -> Vec<FailedItem> {
     let indices: Vec<usize> = failed.iter().map(|(index, _)| *index).collect();
-    let lines = loaded.lines.map(|lines| lines.of(&indices)).unwrap_or_default();
+    let places = loaded.lines.as_ref().filter(|_| !failed.is_empty());
+    let mut places = places.map(|lines| lines.of(&indices)).unwrap_or_default().into_iter();
     let is_table = matches!(loaded.data, MiniBatchData::Table(_));
-    let item = |(nth, (index, reason)): (usize, &(usize, String))| {
-        let line = lines.get(nth).copied();
-        FailedItem {
-            item: loaded.item_name(*index).to_owned(),
-            line,
-            row: (is_table && line.is_none()).then_some(*index as u64 + 1),
-            reason: reason.clone(),
-        }
+    let item = |(index, reason): &(usize, String)| {
+        let place = places.next();
+        let (item, line) = place.unwrap_or_else(|| (loaded.item_name(*index).to_owned(), None));
+        let row = (is_table && line.is_none()).then_some(*index as u64 + 1);
+        FailedItem { item, line, row, reason: reason.clone() }
     };
-    failed.iter().enumerate().map(item).collect()
+    failed.iter().map(item).collect()
 }
 
 impl Tally {
@@ -128,7 +126,10 @@ impl ResultSink for Sink<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::OutputFormat;
+    use crate::model::{OutputFormat, OutputKind};
+    use arrow::array::{Int64Array, RecordBatch};
+    use arrow::ipc::writer::StreamWriter;
+    use std::sync::Arc;
 
     fn loaded(paths: &[String]) -> Loaded<'_> {
         Loaded {
@@ -200,6 +201,25 @@ mod tests {
         let failed =
             FailedItem { item: "/b".into(), line: None, row: None, reason: "blurred".into() };
         assert_eq!(mixed.failed_items, [failed]);
+    }
+
+    /// A9: rows of text have no header, and a failed attempt tells none.
+    #[test]
+    fn a_header_comes_with_the_tally() {
+        let batch = RecordBatch::try_from_iter([("a b", Arc::new(Int64Array::from(vec![7])) as _)]);
+        let batch = batch.unwrap();
+        let mut ipc = Vec::new();
+        let mut writer = StreamWriter::try_new(&mut ipc, &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+        let mut rows = RowWriter::new(1000, true, &OutputFormat::of(OutputKind::Csv));
+        let paths = ["/a".to_owned()];
+        let mut sink = Sink::new(&mut rows, false);
+        sink.table(&ipc).unwrap();
+        assert_eq!(sink.finish(loaded(&paths)).unwrap().header.as_deref(), Some("a b"));
+        let mut sink = Sink::new(&mut rows, false);
+        sink.row("7");
+        assert_eq!(sink.finish(loaded(&paths)).unwrap().header, None);
     }
 
     #[test]

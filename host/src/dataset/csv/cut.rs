@@ -4,7 +4,7 @@ use super::header::read_names;
 use super::scan::Scan;
 use crate::dataset::{DatasetError, fail};
 use crate::model::{ByteSize, CsvFormat, CsvSlice};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -110,6 +110,14 @@ impl CutFile<'_> {
     /// The file's path on the host.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What the file system says of the file that was opened.
+    pub fn metadata(&self) -> Result<Metadata, DatasetError> {
+        match self.file.metadata() {
+            Ok(metadata) => Ok(metadata),
+            Err(error) => fail!("cannot look at {}: {error}", self.path.display()),
+        }
     }
 
     /// The next slice; its bounds are record boundaries, and it holds at least one record. Slices

@@ -1,46 +1,180 @@
-//! On which line of its file a row of a table stands.
+//! On which line of which file a row of a table stands.
 
 use super::misfit::reason;
+use super::origins::Origins;
+use super::reader::read_slice;
 use super::records::Records;
 use super::scan::{count_lines, is_terminator};
-use crate::model::TableFormat;
+use crate::model::{CsvSlice, SpilledRows, TableFormat};
+use std::path::PathBuf;
 
-/// The text that a table was read from, to find its rows in. Looking costs about as much as reading
-/// did, so it is done only for what failed.
-#[derive(Clone, Copy, Debug)]
+/// What a table was read from, to find its rows there. Looking costs about as much as reading did,
+/// so it is done only for rows that failed.
+#[derive(Debug)]
 pub struct RowLines<'a> {
-    pub(super) text: &'a [u8],
     pub(super) format: &'a TableFormat,
-    pub(super) first_line: u64,
-    /// Whether every record of the text became a row.
-    pub(super) all_fit: bool,
+    pub(super) origin: Origin,
+    /// What the table's files are called together.
+    pub(super) label: String,
+}
+
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// Slices of files, one behind the other.
+    Parts(Vec<Part>),
+    /// Rows that were gathered from many files.
+    Spilled { root: PathBuf, rows: SpilledRows, all_fit: bool },
+}
+
+/// A slice of a file.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) root: PathBuf,
+    pub(super) slice: CsvSlice,
+    pub(super) item: String,
+    /// Rows that it gave to the table.
+    pub(super) rows: usize,
 }
 
 impl RowLines<'_> {
-    /// The lines on which rows begin, counted from 1. `rows` are counted from 0 and rise. Rows that
-    /// the table has not are left out.
-    pub fn of(&self, rows: &[usize]) -> Vec<u64> {
+    /// For each of the rows, counted from 0 and rising, the file and the line on which it begins,
+    /// counted from 1. No line where it cannot be found any more.
+    pub fn of(&self, rows: &[usize]) -> Vec<(String, Option<u64>)> {
         let mut found = Vec::with_capacity(rows.len());
+        match &self.origin {
+            Origin::Parts(parts) => {
+                let (mut first, mut rest) = (0, rows);
+                for part in parts {
+                    let end = first + part.rows;
+                    let (here, later) = rest.split_at(rest.partition_point(|&row| row < end));
+                    let local: Vec<usize> = here.iter().map(|row| row - first).collect();
+                    let mut lines = self.lines(part, &local).into_iter();
+                    found.extend(here.iter().map(|_| (part.item.clone(), lines.next())));
+                    (first, rest) = (end, later);
+                }
+            }
+            Origin::Spilled { root, rows: spilled, all_fit } => {
+                let mut origins = Origins::new(root, spilled, &self.label);
+                let mut text = Vec::new();
+                if let Ok(text) = read_slice(root, &spilled.text, &mut text) {
+                    self.each(text, *all_fit, rows, |number, _| {
+                        found.push(origins.of_record(number));
+                    });
+                }
+            }
+        }
+        found.resize(rows.len(), (self.label.clone(), None));
+        found
+    }
+
+    fn lines(&self, part: &Part, rows: &[usize]) -> Vec<u64> {
+        let mut buffer = Vec::new();
+        let mut found = Vec::with_capacity(rows.len());
+        if rows.is_empty() {
+            return found;
+        }
+        // It could be read a moment ago; if that has changed, the line is not worth an error.
+        let Ok(text) = read_slice(&part.root, &part.slice, &mut buffer) else { return found };
+        let (mut counted, mut line) = (0, part.slice.first_line);
+        let all_fit = part.rows as u64 == part.slice.rows;
+        self.each(text, all_fit, rows, |_, start| {
+            let before = if counted == 0 { b'\n' } else { text[counted - 1] };
+            line += count_lines(&text[counted..start], before);
+            counted = start;
+            found.push(line);
+        });
+        found
+    }
+
+    /// Calls `found` for each of the rows with the number of its record and its first byte.
+    fn each(&self, text: &[u8], all_fit: bool, rows: &[usize], mut found: impl FnMut(u64, usize)) {
         let mut wanted = rows.iter().copied().peekable();
-        let (mut row, mut counted, mut line) = (0, 0, self.first_line);
-        let mut records = Records::new(self.text, self.format.csv.delimiter);
+        let mut records = Records::new(text, self.format.csv.delimiter);
+        let (mut row, mut number) = (0, 0);
         while wanted.peek().is_some()
             && let Some(record) = records.next_record()
         {
-            if !self.all_fit && reason(&record, self.format).is_some() {
-                continue;
+            if all_fit || reason(&record, self.format).is_none() {
+                if wanted.next_if_eq(&row).is_some() {
+                    let rest = &text[record.start..];
+                    let blank = rest.iter().take_while(|&&byte| is_terminator(byte)).count();
+                    found(number, record.start + blank);
+                }
+                row += 1;
             }
-            if wanted.next_if_eq(&row).is_some() {
-                let rest = &self.text[record.start..];
-                let blank = rest.iter().take_while(|&&byte| is_terminator(byte)).count();
-                let start = record.start + blank;
-                let before = if counted == 0 { b'\n' } else { self.text[counted - 1] };
-                line += count_lines(&self.text[counted..start], before);
-                counted = start;
-                found.push(line);
-            }
-            row += 1;
+            number += 1;
         }
-        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::csv::{Names, TablePart, TableReader, put_number};
+    use crate::model::{Column, ColumnType, CsvFormat};
+
+    fn reader() -> TableReader {
+        let csv = CsvFormat { delimiter: b',', header: false, null_values: Vec::new() };
+        let column = |name: &str, kind| Column { name: name.to_owned(), kind };
+        let columns = vec![column("n", ColumnType::Int64), column("t", ColumnType::String)];
+        TableReader::new(&TableFormat { csv, columns }).unwrap()
+    }
+
+    fn slice(file: &str, offset: u64, text: &str, first_line: u64, rows: u64) -> CsvSlice {
+        let length = text.len() as u64 - offset;
+        CsvSlice { file: file.to_owned(), offset, length, first_line, rows }
+    }
+
+    #[test]
+    fn rows_are_found_in_each_of_several_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let first = "head\n1,a\n\nx,misfit\n2,\"b\nc\"\r\n3,d\n";
+        let second = "4,e\n5,f\n";
+        std::fs::write(root.join("1.csv"), first).unwrap();
+        std::fs::write(root.join("2.csv"), second).unwrap();
+        let slices = [slice("1.csv", 5, first, 2, 4), slice("2.csv", 0, second, 1, 2)];
+        let items = ["/one", "/two"];
+        let parts = slices.iter().zip(items).map(|(slice, item)| TablePart { root, slice, item });
+        let mut reader = reader();
+        let table = reader.read_group(parts, "both").unwrap();
+        assert_eq!((table.rows, table.rejected_count), (5, 1));
+        let place = |item: &str, line| (item.to_owned(), line);
+        let all = [("/one", 2), ("/one", 5), ("/one", 7), ("/two", 1), ("/two", 2)];
+        let all = all.map(|(item, line)| place(item, Some(line)));
+        assert_eq!(table.lines.of(&[0, 1, 2, 3, 4]), all);
+        assert_eq!(table.lines.of(&[1, 4]), [all[1].clone(), all[4].clone()]);
+        assert_eq!(table.lines.of(&[2, 9]), [all[2].clone(), place("both", None)]);
+        // A file that is gone costs the line and no more.
+        std::fs::remove_file(root.join("1.csv")).unwrap();
+        assert_eq!(table.lines.of(&[0, 3]), [place("/one", None), all[3].clone()]);
+    }
+
+    #[test]
+    fn gathered_rows_are_traced_to_their_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let text = "1,a\nx,misfit\n2,b\n";
+        std::fs::write(root.join("text"), text).unwrap();
+        let mut names = Names::create(&root.join("names")).unwrap();
+        names.add("/a.csv").unwrap();
+        names.add("/b.csv").unwrap();
+        names.finish().unwrap();
+        let mut origins = Vec::new();
+        for number in [0, 7, 0, 8, 1, 9] {
+            put_number(number, &mut origins);
+        }
+        std::fs::write(root.join("origins"), &origins).unwrap();
+        let rows = SpilledRows {
+            text: slice("text", 0, text, 1, 3),
+            origins: "origins".into(),
+            origins_offset: 0,
+            origins_length: origins.len() as u64,
+            names: "names".into(),
+        };
+        let mut reader = reader();
+        let table = reader.read_rows(root, &rows, "all").unwrap();
+        let found = table.lines.of(&[0, 1]);
+        assert_eq!(found, [("/a.csv".to_owned(), Some(7)), ("/b.csv".to_owned(), Some(9))]);
     }
 }

@@ -1,9 +1,10 @@
 //! Sorts out the records that do not fit a table, once arrow-csv has refused a slice.
 
+use super::origins::Origins;
 use super::records::{Record, Records};
 use super::scan::{count_lines, is_terminator};
 use super::types::{fits, is_null};
-use crate::model::{AttemptReport, CsvSlice, FailedItem, TableFormat};
+use crate::model::{AttemptReport, FailedItem, TableFormat};
 
 /// How much of a field's text a reason quotes, in characters.
 const TEXT_SHOWN: usize = 40;
@@ -19,18 +20,41 @@ pub(super) struct Misfits {
     pub(super) kept: u64,
 }
 
+impl Misfits {
+    /// Adds those of another part of the mini-batch.
+    pub(super) fn append(&mut self, other: Self) {
+        self.count += other.count;
+        self.kept += other.kept;
+        let room = AttemptReport::MAX_FAILED_ITEMS - self.named.len();
+        self.named.extend(other.named.into_iter().take(room));
+    }
+}
+
+/// Where the records of a text come from.
+#[derive(Debug)]
+pub(super) enum Places<'a> {
+    /// From one file, as they stand there.
+    File {
+        /// What the file is called.
+        item: &'a str,
+        /// The line that the text begins with.
+        first_line: u64,
+    },
+    /// From many.
+    Files(Origins<'a>),
+}
+
 /// Puts the records that fit into `kept`, as they stand in the text, and names the others.
 pub(super) fn sort_out(
     text: &[u8],
     format: &TableFormat,
-    slice: &CsvSlice,
-    item: &str,
+    places: &mut Places<'_>,
     kept: &mut Vec<u8>,
 ) -> Misfits {
     kept.clear();
     let mut misfits = Misfits::default();
-    // Lines before `counted`, which only moves forward.
-    let (mut counted, mut line) = (0, slice.first_line);
+    // `first_line` is that of byte `counted`, which only moves forward.
+    let mut counted = 0;
     let mut records = Records::new(text, format.csv.delimiter);
     while let Some(record) = records.next_record() {
         let Some(reason) = reason(&record, format) else {
@@ -42,17 +66,19 @@ pub(super) fn sort_out(
         if misfits.named.len() == AttemptReport::MAX_FAILED_ITEMS {
             continue;
         }
-        let blank = text[record.start..].iter().take_while(|&&byte| is_terminator(byte)).count();
-        let start = record.start + blank;
-        let before = if counted == 0 { b'\n' } else { text[counted - 1] };
-        line += count_lines(&text[counted..start], before);
-        counted = start;
-        misfits.named.push(FailedItem {
-            item: item.to_owned(),
-            line: Some(line),
-            row: None,
-            reason,
-        });
+        let (item, line) = match places {
+            Places::Files(origins) => origins.of_record(misfits.kept + misfits.count - 1),
+            Places::File { item, first_line } => {
+                let blank =
+                    text[record.start..].iter().take_while(|&&byte| is_terminator(byte)).count();
+                let start = record.start + blank;
+                let before = if counted == 0 { b'\n' } else { text[counted - 1] };
+                *first_line += count_lines(&text[counted..start], before);
+                counted = start;
+                ((*item).to_owned(), Some(*first_line))
+            }
+        };
+        misfits.named.push(FailedItem { item, line, row: None, reason });
     }
     misfits
 }

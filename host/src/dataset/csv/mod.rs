@@ -2,7 +2,8 @@
 //! slices of a file with it; `header` and `infer` find names and types of columns; `reader` turns a
 //! slice into Arrow with arrow-csv, or faster with `plain` where the text is simple, and `misfit`
 //! sorts out the records that arrow-csv refuses; `lines` tells where a row stands in its file.
-//! `records` is csv-core, arrow-csv's own parser, record by record.
+//! `rows` gives single records with their fields, for those who group them, and `origins` keeps where
+//! such records came from. `records` is csv-core, arrow-csv's own parser, record by record.
 //!
 //! All agree on csv-core's dialect: a quote opens only at a field's start, `""` within quotes is a
 //! quote, a record ends at LF, CRLF or a lone CR, blank lines are no records. A line of the file
@@ -13,9 +14,11 @@ mod header;
 mod infer;
 mod lines;
 mod misfit;
+mod origins;
 mod plain;
 mod reader;
 mod records;
+mod rows;
 mod scan;
 mod types;
 
@@ -23,7 +26,9 @@ pub use cut::{CutFile, Cutter, MAX_SLICE};
 pub use header::check_names;
 pub use infer::{Inferred, infer_format};
 pub use lines::RowLines;
-pub use reader::{LoadedTable, TableReader};
+pub use origins::{Names, put_number, take_number};
+pub use reader::{LoadedTable, TablePart, TableReader};
+pub use rows::{RawRow, each_row, quote_field};
 
 #[cfg(test)]
 mod tests;

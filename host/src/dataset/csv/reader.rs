@@ -1,13 +1,15 @@
 //! The worker's side: from a slice of a file to Arrow IPC.
 
 use super::cut::{MAX_SLICE, open_file};
-use super::lines::RowLines;
-use super::misfit::{Misfits, sort_out};
+use super::lines::{Origin, Part, RowLines};
+use super::misfit::{Misfits, Places, sort_out};
+use super::origins::Origins;
 use super::plain::PlainDecoder;
 use super::types::arrow_type;
 use crate::dataset::{DatasetError, fail};
-use crate::model::{CsvSlice, FailedItem, TableFormat};
-use arrow::array::RecordBatch;
+use crate::model::{CsvSlice, FailedItem, PartitionFormat, SpilledRows, TableFormat};
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::compute::concat_batches;
 use arrow::csv::ReaderBuilder;
 use arrow::csv::reader::Decoder;
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -25,7 +27,12 @@ const ARROW_FIELD_SIZE: usize = 8;
 /// Reads parts of CSV files into Arrow IPC. Keeps its buffers from one mini-batch to the next.
 #[derive(Debug)]
 pub struct TableReader {
+    /// The columns that stand in the files.
     format: TableFormat,
+    data_schema: SchemaRef,
+    /// Gives the last columns, from the files' paths.
+    path: Option<PartitionFormat>,
+    /// All columns.
     schema: SchemaRef,
     /// What means null, where that is more than the empty field.
     nulls: Option<Regex>,
@@ -50,22 +57,51 @@ pub struct LoadedTable<'a> {
     /// The first of them, with file and line; at most
     /// [`AttemptReport::MAX_FAILED_ITEMS`](crate::model::AttemptReport::MAX_FAILED_ITEMS).
     pub rejected: Vec<FailedItem>,
-    /// Where its rows stand in the file.
+    /// Where its rows stand in their files.
     pub lines: RowLines<'a>,
 }
 
+/// A slice of a mini-batch of several.
+#[derive(Clone, Copy, Debug)]
+pub struct TablePart<'a> {
+    /// The input's folder.
+    pub root: &'a Path,
+    /// The slice of a file below it.
+    pub slice: &'a CsvSlice,
+    /// The file's name in messages.
+    pub item: &'a str,
+}
+
 impl TableReader {
-    /// A reader for tables of one format. Fails only if the null values make too large a pattern.
+    /// A reader for tables of one format, all of whose columns stand in the files. Fails only if
+    /// the null values make too large a pattern.
     pub fn new(format: &TableFormat) -> Result<Self, DatasetError> {
+        Self::with_path(format, None)
+    }
+
+    /// A reader for tables of one format, whose last columns are the keys of `path`. Fails also if
+    /// there are fewer columns than keys.
+    pub fn with_path(
+        format: &TableFormat,
+        path: Option<PartitionFormat>,
+    ) -> Result<Self, DatasetError> {
         let fields = format.columns.iter();
         let fields: Vec<_> =
             fields.map(|column| Field::new(&column.name, arrow_type(column.kind), true)).collect();
-        let schema = Arc::new(Schema::new(fields));
+        let keys = path.as_ref().map_or(0, |path| path.keys().count());
+        let Some(in_files) = fields.len().checked_sub(keys) else {
+            return fail!("the table has {} columns and {keys} keys in its path", fields.len());
+        };
+        let data_schema = Arc::new(Schema::new(fields[..in_files].to_vec()));
+        let columns = format.columns[..in_files].to_vec();
+        let format = TableFormat { csv: format.csv.clone(), columns };
         Ok(Self {
-            format: format.clone(),
-            plain: PlainDecoder::new(format, &schema),
-            schema,
+            plain: PlainDecoder::new(&format, &data_schema),
             nulls: null_pattern(&format.csv.null_values)?,
+            format,
+            data_schema,
+            path,
+            schema: Arc::new(Schema::new(fields)),
             decoder: None,
             text: Vec::new(),
             kept: Vec::new(),
@@ -87,12 +123,108 @@ impl TableReader {
         slice: &CsvSlice,
         item: &str,
     ) -> Result<LoadedTable<'_>, DatasetError> {
+        self.read_group(std::iter::once(TablePart { root, slice, item }), item)
+    }
+
+    /// Reads slices of several files, in their order, into one table; otherwise as [`Self::read`].
+    /// `label` is what they are called together.
+    pub fn read_group<'a>(
+        &mut self,
+        parts: impl Iterator<Item = TablePart<'a>>,
+        label: &str,
+    ) -> Result<LoadedTable<'_>, DatasetError> {
+        let (mut batches, mut misfits) = (Vec::new(), Misfits::default());
+        let mut origins = Vec::new();
+        for part in parts {
+            let (batch, more) = self.load(part)?;
+            origins.push(Part {
+                root: part.root.to_owned(),
+                slice: part.slice.clone(),
+                item: part.item.to_owned(),
+                rows: batch.num_rows(),
+            });
+            batches.push(batch);
+            misfits.append(more);
+        }
+        let batch = match batches.as_slice() {
+            [only] => only.clone(),
+            several => match concat_batches(&self.schema, several) {
+                Ok(batch) => batch,
+                Err(error) => return fail!("{label}: cannot be put together: {error}"),
+            },
+        };
+        drop(batches);
+        self.finish(&batch, misfits, Origin::Parts(origins), label)
+    }
+
+    /// Reads rows that were gathered from many files; otherwise as [`Self::read`]. All columns stand
+    /// in their text. `root` is the folder that their files lie below, `label` what they are called
+    /// together.
+    pub fn read_rows(
+        &mut self,
+        root: &Path,
+        rows: &SpilledRows,
+        label: &str,
+    ) -> Result<LoadedTable<'_>, DatasetError> {
+        let places = Places::Files(Origins::new(root, rows, label));
+        let part = TablePart { root, slice: &rows.text, item: label };
+        let (batch, misfits) = self.load_text(part, places)?;
+        let all_fit = misfits.count == 0;
+        let origin = Origin::Spilled { root: root.to_owned(), rows: rows.clone(), all_fit };
+        self.finish(&batch, misfits, origin, label)
+    }
+
+    fn finish(
+        &mut self,
+        batch: &RecordBatch,
+        misfits: Misfits,
+        origin: Origin,
+        label: &str,
+    ) -> Result<LoadedTable<'_>, DatasetError> {
+        let rows = batch.num_rows() as u64;
+        match write_ipc(batch, &self.schema, &mut self.ipc) {
+            Ok(()) => Ok(LoadedTable {
+                ipc: &self.ipc,
+                rows,
+                rejected_count: misfits.count,
+                rejected: misfits.named,
+                lines: RowLines { format: &self.format, origin, label: label.to_owned() },
+            }),
+            Err(error) => fail!("{label}: cannot be written as Arrow data: {error}"),
+        }
+    }
+
+    /// A slice of one file, with all columns.
+    fn load(&mut self, part: TablePart<'_>) -> Result<(RecordBatch, Misfits), DatasetError> {
+        let places = Places::File { item: part.item, first_line: part.slice.first_line };
+        let (batch, misfits) = self.load_text(part, places)?;
+        let Some(path) = &self.path else { return Ok((batch, misfits)) };
+        let Some(values) = path.folder_values(&part.slice.file) else {
+            return fail!("{}: the path does not match {path}", part.item);
+        };
+        let rows = batch.num_rows();
+        let from_path = values.into_iter().map(|value| -> ArrayRef {
+            Arc::new(StringArray::from_iter_values(std::iter::repeat_n(value, rows)))
+        });
+        let columns = batch.columns().iter().cloned().chain(from_path).collect();
+        match RecordBatch::try_new(Arc::clone(&self.schema), columns) {
+            Ok(batch) => Ok((batch, misfits)),
+            Err(error) => fail!("{}: the columns of its path cannot be added: {error}", part.item),
+        }
+    }
+
+    fn load_text(
+        &mut self,
+        part: TablePart<'_>,
+        places: Places<'_>,
+    ) -> Result<(RecordBatch, Misfits), DatasetError> {
+        let TablePart { root, slice, item } = part;
         if self.format.columns.is_empty() {
             return fail!("{item}: the table has no columns");
         }
         let mut text = std::mem::take(&mut self.text);
-        let loaded =
-            read_slice(root, slice, &mut text).and_then(|bytes| self.decode(bytes, slice, item));
+        let loaded = read_slice(root, slice, &mut text)
+            .and_then(|bytes| self.decode(bytes, slice.rows, item, places));
         self.text = text;
         let (batch, misfits) = loaded?;
         let rows = batch.num_rows() as u64;
@@ -105,43 +237,29 @@ impl TableReader {
                 rows + misfits.count,
             );
         }
-        match write_ipc(&batch, &self.schema, &mut self.ipc) {
-            Ok(()) => Ok(LoadedTable {
-                ipc: &self.ipc,
-                rows,
-                rejected_count: misfits.count,
-                rejected: misfits.named,
-                lines: RowLines {
-                    text: &self.text
-                        [..usize::try_from(slice.length).unwrap_or(0).min(self.text.len())],
-                    format: &self.format,
-                    first_line: slice.first_line,
-                    all_fit: misfits.count == 0,
-                },
-            }),
-            Err(error) => fail!("{item}: cannot be written as Arrow data: {error}"),
-        }
+        Ok((batch, misfits))
     }
 
     fn decode(
         &mut self,
         text: &[u8],
-        slice: &CsvSlice,
+        rows: u64,
         item: &str,
+        mut places: Places<'_>,
     ) -> Result<(RecordBatch, Misfits), DatasetError> {
         // arrow-csv checks all fields at once, so that two halves of a character in neighbouring
         // fields would pass for text; bytes that are text with their delimiters are so without.
-        if self.may_fit(text, slice.rows)
+        if self.may_fit(text, rows)
             && let Ok(valid) = std::str::from_utf8(text)
         {
-            let rows = usize::try_from(slice.rows).unwrap_or(usize::MAX).min(text.len());
-            let plain = self.plain.as_ref().and_then(|plain| plain.decode(valid, rows));
-            if let Some(batch) = plain.or_else(|| self.decode_text(text, slice.rows).ok()) {
+            let count = usize::try_from(rows).unwrap_or(usize::MAX).min(text.len());
+            let plain = self.plain.as_ref().and_then(|plain| plain.decode(valid, count));
+            if let Some(batch) = plain.or_else(|| self.decode_text(text, rows).ok()) {
                 return Ok((batch, Misfits::default()));
             }
         }
         let mut kept = std::mem::take(&mut self.kept);
-        let misfits = sort_out(text, &self.format, slice, item, &mut kept);
+        let misfits = sort_out(text, &self.format, &mut places, &mut kept);
         let batch = self.decode_text(&kept, misfits.kept);
         self.kept = kept;
         match batch {
@@ -155,7 +273,7 @@ impl TableReader {
     /// nowhere would cost far more memory than their text.
     fn may_fit(&self, text: &[u8], rows: u64) -> bool {
         // A field ends with a delimiter or a line end, except for the last one of a file.
-        let fields = rows.saturating_mul(self.schema.fields().len() as u64);
+        let fields = rows.saturating_mul(self.data_schema.fields().len() as u64);
         fields <= text.len() as u64 + 1
     }
 
@@ -178,16 +296,16 @@ impl TableReader {
         let batch = decoder.flush()?;
         // After an error the decoder stands within a record and is dropped.
         self.decoder = Some((decoder, capacity));
-        Ok(batch.unwrap_or_else(|| RecordBatch::new_empty(Arc::clone(&self.schema))))
+        Ok(batch.unwrap_or_else(|| RecordBatch::new_empty(Arc::clone(&self.data_schema))))
     }
 
     fn new_decoder(&self, rows: usize, bytes: usize) -> Result<(Decoder, usize), ArrowError> {
         // One more than there should be, so that a full decoder never leaves bytes behind. And as
         // many as make arrow-csv's guess cover the text, so that it does not grow its buffer step
         // by step for each slice.
-        let by_size = bytes / (self.schema.fields().len() * ARROW_FIELD_SIZE);
+        let by_size = bytes / (self.data_schema.fields().len() * ARROW_FIELD_SIZE);
         let capacity = rows.max(by_size) + rows.max(by_size) / 8 + 2;
-        let mut builder = ReaderBuilder::new(Arc::clone(&self.schema))
+        let mut builder = ReaderBuilder::new(Arc::clone(&self.data_schema))
             .with_delimiter(self.format.csv.delimiter)
             .with_batch_size(capacity);
         if let Some(nulls) = &self.nulls {

@@ -65,6 +65,12 @@ impl<'a> Record<'a> {
         self.ends.len()
     }
 
+    /// A field, unquoted; none if the record is shorter.
+    pub(super) fn field(&self, index: usize) -> Option<&'a [u8]> {
+        let start = if index == 0 { 0 } else { *self.ends.get(index - 1)? };
+        self.fields.get(start..*self.ends.get(index)?)
+    }
+
     /// The fields, unquoted.
     pub(super) fn fields(&self) -> impl Iterator<Item = &'a [u8]> {
         let (fields, ends) = (self.fields, self.ends);

@@ -224,9 +224,9 @@ impl Machine {
                 FailureKind::Timeout,
                 format!(
                     "run took longer than run_invocation_timeout ({run_timeout} s); the worker was \
-                     killed. Compare elapsed with process seconds in processed_mini-batches.csv: a \
-                     large gap means waiting for files or the network; otherwise raise the \
-                     time-out or make mini-batches smaller"
+                     killed. Compare its elapsed with its process seconds in \
+                     processed_mini-batches.csv: if far fewer, it waited (files, network); if not, \
+                     raise the time-out or make mini-batches smaller"
                 ),
             ),
             Activity::Loading(_) => Failure::new(

@@ -49,6 +49,8 @@ impl Machine {
             return;
         }
         self.queue.clear();
+        // From here the writing of results has its full time (see `progress_deadline`).
+        self.progressed();
         self.emit(EventKind::WindingDown { reason: reason.clone() });
         let kill_at = self.now + Policy::CANCEL_GRACE;
         self.ending = Some(Ending { status, by: Some(by), reason, kill_at });

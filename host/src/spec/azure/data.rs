@@ -1,7 +1,7 @@
 //! Version 2: inputs and outputs.
 
 use super::mltable;
-use super::nodes::{entry, scalar, take, text, text_at};
+use super::nodes::{entry, is_small, scalar, take, text, text_at};
 use super::pipeline::literal;
 use super::text::reference;
 use crate::spec::check::{Place, fit_name};
@@ -33,7 +33,8 @@ impl Data {
     pub(super) fn add_inputs(
         &mut self,
         inputs: Option<Node>,
-        input_data: Option<Node>,
+        input_data: Option<&Node>,
+        is_void: bool,
         place: &Place,
         report: &Report,
     ) {
@@ -46,11 +47,17 @@ impl Data {
                 return;
             }
         };
-        let Some(main) = main_input(&given, input_data.as_ref(), report) else { return };
+        let main = match input_data {
+            None if is_void => None,
+            given_data => {
+                let Some(main) = main_input(&given, given_data, report) else { return };
+                Some(main)
+            }
+        };
         let (mut inputs, mut sides) = (Vec::new(), Vec::new());
         for Entry { key: name, node } in given {
             let fitted = fit_name(&name);
-            if name == main {
+            if main.as_ref() == Some(&name) {
                 if name != fitted {
                     report.notice(format!("inputs.{name} is called {fitted} here"));
                 }
@@ -178,6 +185,9 @@ fn main_input(inputs: &[Entry], input_data: Option<&Node>, report: &Report) -> O
 
 /// The text of an input that is no data.
 fn value_of(node: &Node) -> Option<String> {
+    if !is_small(node) {
+        return None;
+    }
     match &node.value {
         // What another job of the pipeline writes is data.
         Value::Scalar { text, .. } => (!is_remote(text)).then(|| text.clone()),

@@ -7,6 +7,7 @@ use crate::spec::check::{Place, fit_name};
 use crate::spec::error::Report;
 use crate::spec::keys;
 use crate::spec::tree::{Entry, Node, Value, join};
+use std::collections::HashSet;
 
 /// Keys that have another name here. The first name is where it stands in the file.
 const RENAMED: [(&str, &str); 3] = [
@@ -34,6 +35,9 @@ const IGNORED_RESOURCES: [(&str, &str); 6] = [
     ("properties", "for Azure's machines only"),
 ];
 
+/// A job that has this needs no data (prs-semantics C26).
+const VOID: &str = "rank_mini_batch_count";
+
 /// Turns a parallel job into a tree of our keys. What is wrong goes to the report.
 pub(in crate::spec) fn convert(job: Node, place: &Place, report: &Report) -> Option<Node> {
     let origin = job.origin.clone();
@@ -56,7 +60,12 @@ pub(in crate::spec) fn convert(job: Node, place: &Place, report: &Report) -> Opt
     let append_row_to = take(&mut task, "append_row_to");
     let mut data = Data::default();
     let (inputs, input_data) = (take(&mut entries, "inputs"), take(&mut entries, "input_data"));
-    data.add_inputs(inputs, input_data, place, report);
+    let is_void = has(&entries, VOID)
+        || task.iter().any(|entry| {
+            entry.key == "program_arguments"
+                && text(&entry.node).is_some_and(|text| text.contains(VOID))
+        });
+    data.add_inputs(inputs, input_data.as_ref(), is_void, place, report);
     let outputs = take(&mut entries, "outputs");
     data.add_outputs(outputs, append_row_to.as_ref(), report);
     for entry in entries.iter_mut().chain(&mut task) {
@@ -77,7 +86,21 @@ pub(in crate::spec) fn convert(job: Node, place: &Place, report: &Report) -> Opt
     for setting in entries {
         add_setting(setting, &mut ours, report);
     }
+    refuse_doubles(&mut ours, report);
     Some(Node { origin, value: Value::Map(ours) })
+}
+
+/// A file may say a setting in Azure's words and in ours, but not in both.
+fn refuse_doubles(ours: &mut Vec<Entry>, report: &Report) {
+    let mut seen = HashSet::new();
+    ours.retain(|entry| {
+        let is_new = seen.insert(entry.key.clone());
+        if !is_new {
+            let message = "given twice, the other time by Azure's name for it; remove one";
+            report.error(&entry.node.origin, &entry.key, message);
+        }
+        is_new
+    });
 }
 
 fn has(entries: &[Entry], key: &str) -> bool {

@@ -5,8 +5,8 @@ use super::nodes::{entry, scalar, take, text, text_at};
 use crate::spec::check::Place;
 use crate::spec::error::{Origin, Report};
 use crate::spec::tree::{self, Entry, Node, Value};
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 const FILE: &str = "MLTable";
 
@@ -75,9 +75,12 @@ fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<Tabl
     let content = match fs::read_to_string(file) {
         Ok(content) => content,
         Err(error) => {
+            let problem = match error.kind() {
+                io::ErrorKind::NotFound => String::from("there is no such file"),
+                _ => format!("cannot be read: {error}"),
+            };
             problems.push(format!(
-                "cannot be read ({error}); name the folder of an MLTable file, or the data files \
-                 themselves"
+                "{problem}; name the folder of an MLTable file, or the data files themselves"
             ));
             return None;
         }

@@ -32,6 +32,24 @@ pub(super) fn entry(key: &str, node: Node) -> Entry {
     Entry { key: key.to_owned(), node }
 }
 
+/// A parameter has no more text than this. It bounds what references can blow a file up to.
+const MAX_PARAMETER: usize = 1024;
+
+/// Whether a value is small enough to be put in the place of a reference.
+pub(super) fn is_small(node: &Node) -> bool {
+    fn weight(node: &Node) -> usize {
+        1 + match &node.value {
+            Value::Null => 0,
+            Value::Scalar { text, .. } => text.len(),
+            Value::List(items) => items.iter().map(weight).sum(),
+            Value::Map(entries) => {
+                entries.iter().map(|entry| entry.key.len() + weight(&entry.node)).sum()
+            }
+        }
+    }
+    weight(node) <= MAX_PARAMETER
+}
+
 /// Calls `change` for every scalar of the tree.
 pub(super) fn each_scalar(node: &mut Node, change: &mut impl FnMut(&mut Node)) {
     match &mut node.value {

@@ -1,6 +1,6 @@
 //! Version 2: is it one, and which job of a pipeline is meant.
 
-use super::nodes::{each_scalar, entry, scalar, take, text, text_at};
+use super::nodes::{each_scalar, entry, is_small, scalar, take, text, text_at};
 use super::text::{reference, replace};
 use crate::spec::check::fit_name;
 use crate::spec::error::{Origin, Report};
@@ -63,10 +63,10 @@ pub(in crate::spec) fn pick(
     let Entry { node: mut job, .. } = jobs.into_iter().find(|entry| entry.key == name)?;
     let pipeline = text_at(entries, "name").map_or_else(|| stem.to_owned(), fit_name);
     bind(&mut job, entries);
-    if let Value::Map(settings) = &mut job.value {
-        if settings.iter().all(|setting| setting.key != "name") {
-            settings.push(entry("name", scalar(name, &job.origin)));
-        }
+    if let Value::Map(settings) = &mut job.value
+        && settings.iter().all(|setting| setting.key != "name")
+    {
+        settings.push(entry("name", scalar(name, &job.origin)));
     }
     Some(Picked { job, pipeline: Some(pipeline) })
 }
@@ -122,7 +122,8 @@ fn bind(job: &mut Node, pipeline: &[Entry]) {
         let input = name.strip_prefix("parent.inputs.").map(|name| (inputs, name));
         let (entries, name) =
             input.or_else(|| name.strip_prefix("parent.outputs.").map(|name| (outputs, name)))?;
-        entries.iter().find(|entry| entry.key == name).map(|entry| &entry.node)
+        let found = entries.iter().find(|entry| entry.key == name).map(|entry| &entry.node);
+        found.filter(|node| is_small(node))
     };
     each_scalar(job, &mut |node| {
         let Some(written) = text(node) else { return };

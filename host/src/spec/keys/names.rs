@@ -8,6 +8,8 @@ pub(in crate::spec) const RENAMED: &[(&str, &str)] = &[
     ("process_count", "process_count_per_node"),
     ("instance_count", "node_count"),
     ("code", "source_directory"),
+    ("code_configuration", "source_directory and entry_script"),
+    ("scoring_script", "entry_script"),
     ("program_arguments", "arguments"),
     ("args", "arguments"),
     ("env", "environment_variables"),

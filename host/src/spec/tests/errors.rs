@@ -28,28 +28,28 @@ colour: red
 description:
 entry_script_digest: abc
 "#), @r#"
-job.yaml:2: name: found "My Job"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
-job.yaml:3: mini_bach_size: unknown key; did you mean mini_batch_size?
-job.yaml:4: mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
-job.yaml:5: entry_script: there is no [dir]/nowhere.wasm; name a component (.wasm), a core module (.wasm) or a guest crate's folder
-job.yaml:7: inputs.images.paht: unknown key; did you mean path?
-job.yaml:8: inputs.Rows: found the name "Rows"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
-job.yaml:9: inputs.both: found path and paths; write one of them
-job.yaml:10: inputs.none: has no path; write path: with a file, a folder or a glob
-job.yaml:11: side_inputs: found "weights"; expected a map of names to folders (e.g. model: weights)
-job.yaml:13: limits.memory: found "10kbmb"; expected a size of at least 64 KB (e.g. 512 MB)
-job.yaml:14: limits.disk: unknown key; the known ones are memory, fuel, read, results
-job.yaml:15: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
-job.yaml:16: run_max_try: found 0; expected a whole number of attempts of at least 1 (e.g. 3)
-job.yaml:17: run_invocation_timeout: found 259201; expected seconds, more than 0 and at most 259200 (e.g. 60)
-job.yaml:18: logging_level: found "loud"; expected WARNING, INFO or DEBUG
-job.yaml:19: node_count: found 4; only 1 is supported for now: the job runs on this machine, with process_count_per_node workers
-job.yaml:20: process_count_per_node: found 2.5; expected a whole number of workers from 1 to 1000 (e.g. 4)
-job.yaml:21: output_action: found a list; expected append_row or summary_only
-job.yaml:22: colour: unknown key; the known ones are name, description, tenant, entry_script, entry_script_digest, source_directory, inputs, side_inputs, output, arguments, environment_variables, mini_batch_size, process_count_per_node, node_count, output_action, append_row_file_name, error_threshold, run_max_try, run_invocation_timeout, logging_level, limits, schema_inference, rank_mini_batch_count
-job.yaml:23: description: found nothing; expected a text, or leave the key out
-job.yaml:24: entry_script_digest: found "abc"; expected sha256: and 64 hexadecimal digits
-"#);
+    job.yaml:2: name: found "My Job"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
+    job.yaml:3: mini_bach_size: unknown key; did you mean mini_batch_size?
+    job.yaml:4: mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
+    job.yaml:5: entry_script: there is no [dir]/nowhere.wasm; name a component (.wasm), a core module (.wasm) or a guest crate's folder
+    job.yaml:7: inputs.images.paht: unknown key; did you mean path?
+    job.yaml:8: inputs.Rows: found the name "Rows"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
+    job.yaml:9: inputs.both: found path and paths; write one of them
+    job.yaml:10: inputs.none: has no path; write path: with a file, a folder or a glob
+    job.yaml:11: side_inputs: found "weights"; expected a map of names to folders (e.g. model: weights)
+    job.yaml:13: limits.memory: found "10kbmb"; expected a size of at least 64 KB (e.g. 512 MB)
+    job.yaml:14: limits.disk: unknown key; the known ones are memory, fuel, read, results
+    job.yaml:15: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
+    job.yaml:16: run_max_try: found 0; expected a whole number of attempts of at least 1 (e.g. 3)
+    job.yaml:17: run_invocation_timeout: found 259201; expected seconds, more than 0 and at most 259200 (e.g. 60)
+    job.yaml:18: logging_level: found "loud"; expected WARNING, INFO or DEBUG
+    job.yaml:19: node_count: found 4; only 1 is supported for now: the job runs on this machine, with process_count_per_node workers
+    job.yaml:20: process_count_per_node: found 2.5; expected a whole number of workers from 1 to 1000 (e.g. 4)
+    job.yaml:21: output_action: found a list; expected append_row or summary_only
+    job.yaml:22: colour: unknown key; the known ones are name, description, tenant, entry_script, entry_script_digest, source_directory, inputs, side_inputs, output, arguments, pass_settings, environment_variables, mini_batch_size, partition_keys, process_count_per_node, gpus, node_count, output_action, append_row_file_name, output_format, append_row_dataframe_header, ordered, output_files, allow_reuse, error_threshold, allowed_failed_count, allowed_failed_percent, strict_cardinality, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, logging_level, resource_monitor_interval, profiling_module, parent, copy_logs_to_parent, push_metrics_to_parent, metrics_name_prefix, limits, schema_inference, rank_mini_batch_count
+    job.yaml:23: description: found nothing; expected a text, or leave the key out
+    job.yaml:24: entry_script_digest: found "abc"; expected sha256: and 64 hexadecimal digits
+    "#);
 }
 
 #[test]
@@ -116,6 +116,7 @@ job.yaml:2: inputs: found none; name at least one (e.g. images: data)
     insta::assert_snapshot!(errors("entry_script: script.wasm\ninputs: []\n"), @"job.yaml:2: inputs: found none; name at least one (e.g. images: data)");
 }
 
+/// C1, C2: missing and not a file or folder are two errors each, and name the value.
 #[test]
 fn entry_scripts_and_sources() {
     insta::assert_snapshot!(errors("entry_script: score.py\ninputs: {a: data}\n"), @r#"job.yaml:1: entry_script: found "score.py", a Python script; entry scripts are WebAssembly components: make one of it with componentize-py, or write one in Rust, starting with `sandmill new`"#);
@@ -131,6 +132,7 @@ fn entry_scripts_and_sources() {
     ), @"job.yaml:1: entry_script: there is no [dir]/source/script.wasm; name a component (.wasm), a core module (.wasm) or a guest crate's folder");
 }
 
+/// C7, C21: one or more inputs, all of one kind; sizes that fit that kind.
 #[test]
 fn inputs_that_do_not_fit() {
     insta::assert_snapshot!(errors(r#"
@@ -200,6 +202,7 @@ fn small_csv_mini_batches_are_mentioned() {
     insta::assert_snapshot!(super::job(text).notices.join("\n"), @"mini_batch_size is 10 bytes: for CSV inputs it counts bytes, and so few make many small mini-batches");
 }
 
+/// C22: side inputs are folders, shown whole.
 #[test]
 fn side_inputs_that_do_not_fit() {
     insta::assert_snapshot!(errors(&format!(r#"{LEAST}
@@ -229,6 +232,7 @@ job.yaml:15: side_inputs.h.mount_path: /side_inputs/file/x and /side_inputs/file
 "#);
 }
 
+/// C18, C24: the first argument starts with "-"; reserved names are refused.
 #[test]
 fn arguments_and_variables_that_do_not_fit() {
     insta::assert_snapshot!(errors(&format!(r#"{LEAST}
@@ -248,26 +252,27 @@ environment_variables:
   D:
   E: ${{{{outputs.x}}}}
 "#)), @r#"
-job.yaml:5: arguments[0]: found "model"; the first argument must start with "-", as in [--model, digits.bin]
-job.yaml:6: arguments[1]: --error_threshold is a setting of the job: write the key error_threshold in the job file instead
-job.yaml:7: arguments[2]: --partition_keys is a setting of the job that is not supported yet; remove it
-job.yaml:8: arguments[3]: found the unknown reference ${{inputs.pictures}}; there are ${{inputs.images}}, ${{output}}
-job.yaml:9: arguments[4]: found the unknown reference ${{source}}; there are ${{inputs.images}}, ${{output}}; for that one, set source_directory
-job.yaml:10: arguments[5]: a reference starts with ${{ and does not end; close it with }}
-job.yaml:11: arguments[6]: found a list; expected a text or a number
-job.yaml:12: arguments[7]: a NUL character cannot be passed on; remove it
-job.yaml:14: environment_variables.A=B: found the name "A=B"; a variable's name must not be empty, and must have no = and no NUL in it
-job.yaml:15: environment_variables.: found the name ""; a variable's name must not be empty, and must have no = and no NUL in it
-job.yaml:16: environment_variables.C: found a map; expected a text or a number
-job.yaml:17: environment_variables.D: found nothing; expected a text or a number
-job.yaml:18: environment_variables.E: found the unknown reference ${{outputs.x}}; there are ${{inputs.images}}, ${{output}}
-"#);
+    job.yaml:5: arguments[0]: found "model"; the first argument must start with "-", as in [--model, digits.bin]
+    job.yaml:6: arguments[1]: --error_threshold is a setting of the job: write the key error_threshold in the job file instead
+    job.yaml:7: arguments[2]: --partition_keys is a setting of the job: write the key partition_keys in the job file instead
+    job.yaml:8: arguments[3]: found the unknown reference ${{inputs.pictures}}; there are ${{inputs.images}}, ${{output}}
+    job.yaml:9: arguments[4]: found the unknown reference ${{source}}; there are ${{inputs.images}}, ${{output}}; for that one, set source_directory
+    job.yaml:10: arguments[5]: a reference starts with ${{ and does not end; close it with }}
+    job.yaml:11: arguments[6]: found a list; expected a text or a number
+    job.yaml:12: arguments[7]: a NUL character cannot be passed on; remove it
+    job.yaml:14: environment_variables.A=B: found the name "A=B"; a variable's name must not be empty, and must have no = and no NUL in it
+    job.yaml:15: environment_variables.: found the name ""; a variable's name must not be empty, and must have no = and no NUL in it
+    job.yaml:16: environment_variables.C: found a map; expected a text or a number
+    job.yaml:17: environment_variables.D: found nothing; expected a text or a number
+    job.yaml:18: environment_variables.E: found the unknown reference ${{outputs.x}}; there are ${{inputs.images}}, ${{output}}
+    "#);
     insta::assert_snapshot!(errors(&format!("{LEAST}arguments: --x 1\nenvironment_variables: [A]")), @r#"
 job.yaml:3: arguments: found "--x 1"; expected a list of texts and numbers (e.g. [--model, digits.bin])
 job.yaml:4: environment_variables: found a list; expected a map of names to texts (e.g. MODE: fast)
 "#);
 }
 
+/// C14, C23: characters that an output file's name must not have.
 #[test]
 fn output_names() {
     let error = |name: &str| errors(&format!("{LEAST}append_row_file_name: {name}\n"));
@@ -280,18 +285,18 @@ fn output_names() {
 }
 
 #[test]
-fn keys_of_parallel_run_step() {
+fn names_of_other_descriptions_lead_to_ours() {
     insta::assert_snapshot!(errors(&format!(
-        "{LEAST}partition_keys: [a]\nallowed_failed_percent: 5\ntask_overhead_timeout: 5\n\
-         max_concurrency_per_instance: 2\nretry_settings: {{}}\nmemory: 1 GB\n"
-    )), @r"
-job.yaml:3: partition_keys: not supported yet; remove the key, or wait for a later version of Sandmill
-job.yaml:4: allowed_failed_percent: not supported yet; remove the key, or wait for a later version of Sandmill
-job.yaml:5: task_overhead_timeout: not supported yet; remove the key, or wait for a later version of Sandmill
-job.yaml:6: max_concurrency_per_instance: unknown key; use process_count_per_node
-job.yaml:7: retry_settings: unknown key; use run_max_try (which also counts the first attempt) and run_invocation_timeout
-job.yaml:8: memory: unknown key; use limits.memory
-");
+        "{LEAST}max_concurrency_per_instance: 2\nretry_settings: {{}}\nmax_retries: 2\n\
+         output_file_name: x\nmemory: 1 GB\nheader: true\n"
+    )), @"
+    job.yaml:3: max_concurrency_per_instance: unknown key; use process_count_per_node
+    job.yaml:4: retry_settings: unknown key; use run_max_try (which also counts the first attempt) and run_invocation_timeout
+    job.yaml:5: max_retries: unknown key; use run_max_try (which also counts the first attempt)
+    job.yaml:6: output_file_name: unknown key; use append_row_file_name
+    job.yaml:7: memory: unknown key; use limits.memory
+    job.yaml:8: header: unknown key; use output_format.header
+    ");
 }
 
 #[test]

@@ -149,6 +149,7 @@ rank_mini_batch_count: -3
             read: ByteSize(1024),
             results: ByteSize(2 << 30),
         },
+        progress_update_timeout: Duration::from_millis(3_067_500),
         notices: Vec::new(),
         ..least()
     };
@@ -199,6 +200,7 @@ inputs:
     );
 }
 
+/// C26: void mini-batches need no inputs.
 #[test]
 fn void_jobs_need_no_inputs_and_ignore_them_loudly() {
     let spec = job("entry_script: script.wasm\nrank_mini_batch_count: 8");
@@ -212,6 +214,7 @@ fn void_jobs_need_no_inputs_and_ignore_them_loudly() {
     );
 }
 
+/// C3, C19: what means nothing here is ignored with a notice.
 #[test]
 fn azure_only_keys_are_ignored_with_a_notice() {
     let spec = job(&format!("{LEAST}environment: {{name: x}}\ntags: [a]\n"));

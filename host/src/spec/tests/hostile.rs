@@ -1,3 +1,4 @@
+use super::version2::JOB;
 use super::{Fixture, LEAST};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
@@ -65,6 +66,17 @@ thread_local! {
     static FIXTURE: Fixture = Fixture::new();
 }
 
+/// Files that must never do harm, however they are broken: our own, and both of Azure's versions.
+fn mutated(base: &str, cuts: Vec<(usize, usize, String)>) -> String {
+    let mut text = base.to_owned();
+    for (start, length, insert) in cuts {
+        let start = start.min(text.len());
+        let end = (start + length).min(text.len());
+        text.replace_range(start..end, &insert);
+    }
+    text
+}
+
 proptest! {
     #[test]
     fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
@@ -83,12 +95,30 @@ proptest! {
     fn mutations_of_a_good_file_never_panic(
         cuts in proptest::collection::vec((0..RICH.len(), 0..12_usize, r#"[-:\[\]{}&*'"x0 \n]{0,3}"#), 1..4),
     ) {
-        let mut text = RICH.to_owned();
-        for (start, length, insert) in cuts {
-            let start = start.min(text.len());
-            let end = (start + length).min(text.len());
-            text.replace_range(start..end, &insert);
-        }
+        let text = mutated(RICH, cuts);
         let _ = FIXTURE.with(|fixture| fixture.load(&text, &[("limits.memory", "1 GB"), ("inputs.images.path", "x")]));
     }
+
+    #[test]
+    fn mutations_of_a_version_2_file_never_panic(
+        cuts in proptest::collection::vec((0..JOB.len(), 0..12_usize, r#"[-:\[\]{}&*'"$x0 \n]{0,3}"#), 1..4),
+    ) {
+        let text = mutated(JOB, cuts);
+        let _ = FIXTURE.with(|fixture| fixture.load(&text, &[("inputs.job_data_path.path", "x")]));
+        let pipeline = format!("jobs: {{a: {{{}}}}}", text.replace('\n', ", "));
+        let _ = FIXTURE.with(|fixture| fixture.load(&pipeline, &[("job", "a")]));
+    }
+}
+
+/// References of a pipeline do not blow a file up.
+#[test]
+fn reference_bombs_are_an_error() {
+    let words = "${{parent.inputs.x}} ".repeat(20_000);
+    let text = format!(
+        "type: pipeline\ninputs: {{x: \"{}\", d: {{path: data}}}}\njobs:\n  a:\n    type: parallel\n    \
+         inputs: {{d: \"${{{{parent.inputs.d}}}}\"}}\n    input_data: ${{{{inputs.d}}}}\n    \
+         task: {{entry_script: script.wasm, program_arguments: \"--a {words}\"}}\n",
+        "y".repeat(300_000)
+    );
+    assert!(never_hangs(text).contains("unknown reference"));
 }

@@ -47,6 +47,7 @@ parallel_run_config:
   source_directory: source
 "#;
 
+/// C3, C4, C28: a saved configuration loads as it is.
 #[test]
 fn a_saved_file_loads_unchanged() {
     let spec = job_with(
@@ -62,11 +63,14 @@ fn a_saved_file_loads_unchanged() {
     assert_eq!(spec.run_invocation_timeout.as_secs(), 600);
     assert_eq!(spec.output_action, OutputAction::AppendRow);
     assert_eq!(spec.append_row_file_name, "predictions.txt");
-    insta::assert_snapshot!(spec.notices.join("\n"), @r"
-compute_target: ignored, the job runs on this machine
-environment: ignored, an entry script is a component and brings all that it needs
-node_count: the file asks for 4 nodes; the job runs on this one
-");
+    insta::assert_snapshot!(spec.notices.join("\n"), @"
+    compute_target: ignored, the job runs on this machine
+    environment: ignored, an entry script is a component and brings all that it needs
+    node_count: the file asks for 4 nodes; the job runs on this one
+    task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
+    first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
+    progress_update_timeout is not in the saved file: 3660 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600
+    ");
 }
 
 #[test]
@@ -76,27 +80,31 @@ fn what_a_saved_file_cannot_say_stands_beside_it() {
         SAVED.replace("digit_identification.py", "inner.wasm").replace("'5'", "1024KB"),
     ));
     assert_eq!(spec.name, "beside");
-    assert_eq!(spec.arguments, ["--x", "1"]);
+    insta::assert_snapshot!(spec.arguments.join(" "), @"--x 1 --logging_level DEBUG --mini_batch_size 1048576 --error_threshold 10 --run_invocation_timeout 600 --run_max_try 3 --output_action append_row --append_row_file_name predictions.txt --process_count_per_node 2");
     assert!(matches!(spec.input_kind, InputKind::Csv { mini_batch_bytes: 1_048_576, .. }));
 }
 
+/// C28: what a saved file leaves out is said.
 #[test]
 fn defaults_that_were_taken_are_said() {
     let text = "parallel_run_config:\n  entry_script: script.wasm\n  process_count_per_node: null\n  \
                 node_count: 1\n  telemetry: true\ninputs: {a: data}\n";
     let spec = job(text);
     let cores = format!("{}, the number", spec.process_count);
-    insta::assert_snapshot!(spec.notices.join("\n").replace(&cores, "[n], the number"), @r"
-telemetry: ignored, Sandmill knows no such setting
-output_action is not in the saved file: append_row (Azure has no default for it)
-append_row_file_name is not in the saved file: parallel_run_step.txt (as in Azure)
-mini_batch_size is not in the saved file: 10 files (as in Azure)
-process_count_per_node is not in the saved file: [n], the number of cores (as in Azure)
-error_threshold is not in the saved file: 0 (Azure has no default for it, and no failure is ignored unasked)
-run_max_try is not in the saved file: 3 (as in Azure)
-run_invocation_timeout is not in the saved file: 60 seconds (as in Azure)
-logging_level is not in the saved file: INFO (as in Azure)
-");
+    insta::assert_snapshot!(spec.notices.join("\n").replace(&cores, "[n], the number"), @"
+    telemetry: ignored, Sandmill knows no such setting
+    output_action is not in the saved file: append_row (Azure has no default for it)
+    append_row_file_name is not in the saved file: parallel_run_step.txt (as in Azure)
+    mini_batch_size is not in the saved file: 10 files (as in Azure)
+    process_count_per_node is not in the saved file: [n], the number of cores (as in Azure)
+    run_max_try is not in the saved file: 3 (as in Azure)
+    run_invocation_timeout is not in the saved file: 60 seconds (as in Azure)
+    task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
+    first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
+    progress_update_timeout is not in the saved file: 2040 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600
+    error_threshold is not in the saved file: 0 (Azure has no default for it, and no failure is ignored unasked)
+    logging_level is not in the saved file: INFO (as in Azure)
+    ");
 }
 
 #[test]
@@ -105,38 +113,87 @@ fn errors_of_saved_files() {
 job.yaml: inputs: missing; a saved parallel_run_config holds none: name at least one beside it (inputs: {images: data}), or by --set inputs.images.path=data
 job.yaml:6: entry_script: found "digit_identification.py", a Python script; entry scripts are WebAssembly components: make one of it with componentize-py, or write one in Rust, starting with `sandmill new`, and name it by --set entry_script=...
 "#);
-    insta::assert_snapshot!(errors(&format!("{SAVED}  partition_kyes: [a]\n  allowed_failed_count: 5\n  error_treshold: 5\nnode_count: 2\n")), @r#"
-job.yaml: inputs: missing; a saved parallel_run_config holds none: name at least one beside it (inputs: {images: data}), or by --set inputs.images.path=data
-job.yaml:6: entry_script: found "digit_identification.py", a Python script; entry scripts are WebAssembly components: make one of it with componentize-py, or write one in Rust, starting with `sandmill new`, and name it by --set entry_script=...
-job.yaml:44: partition_kyes: unknown key; did you mean partition_keys?
-job.yaml:45: allowed_failed_count: not supported yet; remove the key, or wait for a later version of Sandmill
-job.yaml:46: error_treshold: unknown key; did you mean error_threshold?
-job.yaml:47: parallel_run_config.node_count: given below parallel_run_config and beside it; remove one of them
-job.yaml:47: node_count: found 2; only 1 is supported for now: the job runs on this machine, with process_count_per_node workers
-"#);
+    insta::assert_snapshot!(errors(&format!("{SAVED}  partition_kyes: [a]\n  allowed_failed_count: x\n  error_treshold: 5\nnode_count: 2\n")), @r#"
+    job.yaml: inputs: missing; a saved parallel_run_config holds none: name at least one beside it (inputs: {images: data}), or by --set inputs.images.path=data
+    job.yaml:6: entry_script: found "digit_identification.py", a Python script; entry scripts are WebAssembly components: make one of it with componentize-py, or write one in Rust, starting with `sandmill new`, and name it by --set entry_script=...
+    job.yaml:44: partition_kyes: unknown key; did you mean partition_keys?
+    job.yaml:45: allowed_failed_count: found "x"; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures
+    job.yaml:46: error_treshold: unknown key; did you mean error_threshold?
+    job.yaml:47: parallel_run_config.node_count: given below parallel_run_config and beside it; remove one of them
+    job.yaml:47: node_count: found 2; only 1 is supported for now: the job runs on this machine, with process_count_per_node workers
+    "#);
     insta::assert_snapshot!(errors("parallel_run_config: other.yml\n"), @r#"job.yaml:1: parallel_run_config: found "other.yml"; expected the settings that ParallelRunConfig saves, as a map"#);
     insta::assert_snapshot!(errors_with(
         &SAVED.replace("partition_keys: null", "partition_keys: [store]"),
         &[("inputs.a", "data"), ("entry_script", "inner.wasm"), ("node_count", "3")],
-    ), @r"
-job.yaml:39: partition_keys: not supported yet; remove the key, or wait for a later version of Sandmill
---set node_count: found 3; only 1 is supported for now: the job runs on this machine, with process_count_per_node workers
-");
+    ), @r#"
+    job.yaml:39: partition_keys: found together with mini_batch_size (5); mini-batches are made by keys or by size: choose one, and remove the other
+    --set inputs.a: input a has no partition_format, which names the keys in its files' paths: add one (e.g. partition_format: "{store}/{file}")
+    --set node_count: found 3; only 1 is supported for now: the job runs on this machine, with process_count_per_node workers
+    "#);
 }
 
 #[test]
-fn files_of_version_2_get_one_error() {
-    for text in [
-        "$schema: x\ntype: parallel\ninputs: {a: {type: uri_folder, path: data}}\ntask: {code: ./src}\n",
-        "name: x\nresources: {instance_count: 2}\ntask:\n  type: run_function\n",
-    ] {
-        let errors = super::errors(text);
-        assert_eq!(errors.trim().lines().count(), 1, "{errors}");
-        assert!(errors.contains("version 2") && errors.contains("entry_script"), "{errors}");
-    }
+fn settings_of_a_saved_file_have_their_own_names() {
     let wrong = [("parallel_run_config.mini_batch_size", "1")];
     insta::assert_snapshot!(
         super::errors_with("parallel_run_config: {entry_script: script.wasm}\ninputs: {a: data}\n", &wrong),
         @"--set parallel_run_config.mini_batch_size: settings of a saved file have their own names; write mini_batch_size"
     );
+}
+
+/// C10, C11, C28, C31: a saved file may have what newer SDKs load, and names of the preview.
+#[test]
+fn saved_files_have_thresholds_and_preview_names() {
+    let spec = job_with(
+        &format!(
+            "{SAVED}  allowed_failed_count: 5\n  allowed_failed_percent: 2.5\n  models: []\n  \
+             tags: {{a: b}}\n  properties: {{}}\n  add_parallel_run_step_dependencies: true\n"
+        )
+        .replace("input_format: null", "input_format: mime"),
+        &[("inputs.images.path", "data"), ("entry_script", "inner.wasm")],
+    );
+    assert_eq!(spec.allowed_failed_count, ErrorThreshold::AtMost(5));
+    assert_eq!(spec.allowed_failed_percent.to_string(), "2.5");
+    insta::assert_snapshot!(spec.arguments.join(" "), @"--logging_level DEBUG --mini_batch_size 5 --error_threshold 10 --allowed_failed_count 5 --allowed_failed_percent 2.5 --run_invocation_timeout 600 --run_max_try 3 --output_action append_row --append_row_file_name predictions.txt --process_count_per_node 2");
+    insta::assert_snapshot!(spec.notices.join("\n"), @"
+    compute_target: ignored, the job runs on this machine
+    environment: ignored, an entry script is a component and brings all that it needs
+    input_format: ignored, deprecated in Azure: each input says its own format
+    node_count: the file asks for 4 nodes; the job runs on this one
+    models: ignored, deprecated in Azure: a model is a side input here
+    tags: ignored, for display in Azure only
+    properties: ignored, for display in Azure only
+    add_parallel_run_step_dependencies: ignored, an entry script brings all that it needs
+    task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
+    first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
+    progress_update_timeout is not in the saved file: 3660 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600
+    ");
+}
+
+/// C8: partition keys of a saved file, and the error of version 1 where both are given.
+#[test]
+fn saved_partition_keys() {
+    let saved = SAVED.replace("partition_keys: null", "partition_keys: [store, brand]");
+    let set = [("inputs.rows", "{path: data, format: csv}"), ("entry_script", "inner.wasm")];
+    insta::assert_snapshot!(errors_with(&saved, &set), @"job.yaml:39: partition_keys: found together with mini_batch_size (5); mini-batches are made by keys or by size: choose one, and remove the other");
+    let spec = job_with(&saved.replace("mini_batch_size: '5'", "mini_batch_size: null"), &set);
+    assert_eq!(spec.partition_keys, ["store", "brand"]);
+    assert!(
+        spec.arguments.windows(2).any(|two| two == ["--partition_keys", r#"["store","brand"]"#])
+    );
+    assert!(!spec.arguments.contains(&String::from("--mini_batch_size")));
+}
+
+/// E11: files of Azure's get ParallelRunStep's own options behind their arguments, once each.
+#[test]
+fn own_options_are_passed_where_azure_passes_them() {
+    let text = "parallel_run_config: {entry_script: script.wasm, process_count_per_node: 2}\n\
+                inputs: {a: data}\narguments: [--x]\n";
+    insta::assert_snapshot!(job(text).arguments.join(" "), @"--x --logging_level INFO --mini_batch_size 10 --error_threshold 0 --run_invocation_timeout 60 --run_max_try 3 --output_action append_row --append_row_file_name parallel_run_step.txt --process_count_per_node 2");
+    assert_eq!(job_with(text, &[("pass_settings", "false")]).arguments, ["--x"]);
+    let own =
+        job_with(super::LEAST, &[("pass_settings", "true"), ("output_action", "summary_only")]);
+    assert!(own.arguments.contains(&String::from("--run_max_try")));
+    assert!(!own.arguments.contains(&String::from("--append_row_file_name")));
 }

@@ -4,8 +4,13 @@ mod errors;
 mod good;
 mod hostile;
 mod imported;
+mod options;
+mod output;
+mod partition;
+mod pipeline;
 mod settings;
 mod table;
+mod version2;
 
 use super::{JobSpec, load};
 use std::fs;

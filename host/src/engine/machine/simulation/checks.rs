@@ -16,7 +16,9 @@ impl World {
         if self.winding_down || self.workers.values().any(|worker| worker.asked_to_end) {
             return;
         }
-        assert!(!self.cancelled, "a cancelled job winds down");
+        let done = self.plan_told && self.open == 0;
+        let done = done && self.committer.is_empty() && self.untold.is_empty();
+        assert!(!self.cancelled || done, "a cancelled job winds down");
         for by in
             [EndedBy::ErrorThreshold, EndedBy::AllowedFailedCount, EndedBy::AllowedFailedPercent]
         {

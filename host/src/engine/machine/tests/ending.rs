@@ -131,8 +131,8 @@ fn a_committer_that_hangs_does_not_hold_up_the_end() {
     let cancel = Message::Cancel { reason: "interrupted".into(), at_once: true };
     machine.handle(cancel, secs(2));
     machine.handle(exit(None, Some(9)), secs(3));
-    assert_eq!(machine.next_deadline(), Some(secs(701)));
-    let actions = machine.handle(Message::Tick, secs(701));
+    assert_eq!(machine.next_deadline(), Some(secs(702)));
+    let actions = machine.handle(Message::Tick, secs(702));
     assert_eq!(
         notices(&actions),
         ["1 finished mini-batches could not be written within 700 s (progress_update_timeout); a \

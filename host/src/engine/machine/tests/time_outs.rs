@@ -28,7 +28,7 @@ fn a_time_out_of_run_says_what_to_do() {
     assert_eq!(failure.kind.status_word(), "RUN_TIMEOUT");
     insta::assert_snapshot!(
         failure,
-        @"run took longer than run_invocation_timeout (60 s); the worker was killed. Compare elapsed with process seconds in processed_mini-batches.csv: a large gap means waiting for files or the network; otherwise raise the time-out or make mini-batches smaller"
+        @"run took longer than run_invocation_timeout (60 s); the worker was killed. Compare its elapsed with its process seconds in processed_mini-batches.csv: if far fewer, it waited (files, network); if not, raise the time-out or make mini-batches smaller"
     );
 }
 

@@ -1,0 +1,47 @@
+//! `sandmill resume`: `sandmill run` with what the job directory remembers.
+
+use super::exit::{Exit, Problem};
+use super::run::{Setting, prepare_and_run, setting, this_program, with_count, workers};
+use crate::engine::{ClaimError, JobFile, JobState, Options};
+use crate::model::JobDir;
+use crate::spec;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The job directory.
+    #[arg(value_name = "JOB_DIR")]
+    job_dir: PathBuf,
+    /// Sets KEY of the job file to VALUE, beside what was set when the job was begun; only what does
+    /// not decide rows may change (time-outs, limits, thresholds, numbers of workers and attempts).
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    sets: Vec<Setting>,
+    /// Number of workers; the same as --set process_count_per_node=N.
+    #[arg(long, value_name = "N", value_parser = workers)]
+    process_count: Option<NonZeroU32>,
+    /// Where compiled entry scripts are kept, as for `run`.
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+}
+
+/// Takes a job up from where it was interrupted, failed or cancelled.
+pub(super) fn resume(arguments: &Arguments) -> Result<Exit, Problem> {
+    let job_dir = JobDir::new(&arguments.job_dir);
+    let refused = |error: ClaimError| Err(Problem::usage(error));
+    let Some(state) = JobState::read(&job_dir).map_err(Problem::usage)? else {
+        return refused(ClaimError::NoJob(arguments.job_dir.clone()));
+    };
+    let Some(JobFile { path, overrides }) = state.job_file else {
+        let dir = arguments.job_dir.clone();
+        return refused(ClaimError::NoJobFile { dir, name: state.name });
+    };
+    let later = with_count(&arguments.sets, arguments.process_count);
+    let job_file = JobFile::new(&path, &[overrides, later].concat());
+    let spec = spec::load(&job_file.path, &job_file.overrides)
+        .map_err(|errors| Problem::each_line(&errors.to_string()))?;
+    let mut options = Options::new(&arguments.job_dir, this_program()?);
+    options.cache_dir.clone_from(&arguments.cache_dir);
+    options.job_file = Some(job_file);
+    prepare_and_run(spec, &options)
+}

@@ -1,0 +1,178 @@
+//! Where gathered records come from: for each, the number of a file and a line, and files of names
+//! for those numbers.
+
+use crate::model::SpilledRows;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// The longest name of a file, in bytes; more is no name.
+const MAX_NAME: u64 = 1 << 20;
+
+/// Appends a number, seven bits a byte, lowest first.
+pub fn put_number(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Takes a number from the front of `bytes`. None if there is none.
+pub fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// Writes names, which are numbered from 0. Beside the file lies one with the places of its names.
+#[derive(Debug)]
+pub struct Names {
+    text: BufWriter<File>,
+    index: BufWriter<File>,
+    length: u64,
+    count: u64,
+}
+
+impl Names {
+    /// Makes the two files.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let mut index = BufWriter::new(File::create(index_of(path))?);
+        index.write_all(&0u64.to_le_bytes())?;
+        Ok(Self { text: BufWriter::new(File::create(path)?), index, length: 0, count: 0 })
+    }
+
+    /// Adds a name; returns its number.
+    pub fn add(&mut self, name: &str) -> io::Result<u64> {
+        self.text.write_all(name.as_bytes())?;
+        self.length += name.len() as u64;
+        self.index.write_all(&self.length.to_le_bytes())?;
+        self.count += 1;
+        Ok(self.count - 1)
+    }
+
+    /// Writes all that waits.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.text.flush()?;
+        self.index.flush()
+    }
+}
+
+fn index_of(path: &Path) -> std::path::PathBuf {
+    path.with_extension("index")
+}
+
+/// Looks up the origins of records, rising. Opens its files when the first is asked for.
+#[derive(Debug)]
+pub(super) struct Origins<'a> {
+    root: &'a Path,
+    rows: &'a SpilledRows,
+    /// What records are called whose origin cannot be found.
+    label: &'a str,
+    /// The origins that are left, and the record that the first of them belongs to.
+    bytes: Option<Vec<u8>>,
+    at: usize,
+    record: u64,
+}
+
+impl<'a> Origins<'a> {
+    pub(super) fn new(root: &'a Path, rows: &'a SpilledRows, label: &'a str) -> Self {
+        Self { root, rows, label, bytes: None, at: 0, record: 0 }
+    }
+
+    /// The file's name and the line of a record, counted from 0; each call asks for a later one.
+    pub(super) fn of_record(&mut self, record: u64) -> (String, Option<u64>) {
+        match self.find(record) {
+            Some((name, line)) => (name, Some(line)),
+            // To know which record was refused is worth more than to know that its origin is lost.
+            None => (self.label.to_owned(), None),
+        }
+    }
+
+    fn find(&mut self, record: u64) -> Option<(String, u64)> {
+        if self.bytes.is_none() {
+            let mut bytes = vec![0; usize::try_from(self.rows.origins_length).ok()?];
+            let file = File::open(self.root.join(&self.rows.origins)).ok()?;
+            file.read_exact_at(&mut bytes, self.rows.origins_offset).ok()?;
+            self.bytes = Some(bytes);
+        }
+        let all = self.bytes.as_deref()?;
+        let mut bytes = all.get(self.at..)?;
+        let mut found = None;
+        while self.record <= record {
+            found = Some((take_number(&mut bytes)?, take_number(&mut bytes)?));
+            self.record += 1;
+        }
+        self.at = all.len() - bytes.len();
+        let (file, line) = found?;
+        Some((self.name(file)?, line))
+    }
+
+    fn name(&self, number: u64) -> Option<String> {
+        let path = self.root.join(&self.rows.names);
+        let mut bounds = [0; 16];
+        let index = File::open(index_of(&path)).ok()?;
+        index.read_exact_at(&mut bounds, number.checked_mul(8)?).ok()?;
+        let (start, end) = bounds.split_first_chunk::<8>()?;
+        let start = u64::from_le_bytes(*start);
+        let length = u64::from_le_bytes(end.try_into().ok()?).checked_sub(start)?;
+        let mut name = vec![0; usize::try_from(length.min(MAX_NAME)).ok()?];
+        File::open(path).ok()?.read_exact_at(&mut name, start).ok()?;
+        String::from_utf8(name).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::CsvSlice;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_survive(numbers in prop::collection::vec(any::<u64>(), 0..20)) {
+            let mut out = Vec::new();
+            numbers.iter().for_each(|number| put_number(*number, &mut out));
+            let mut bytes = out.as_slice();
+            let seen: Vec<_> = std::iter::from_fn(|| take_number(&mut bytes)).collect();
+            prop_assert_eq!(seen, numbers);
+        }
+    }
+
+    #[test]
+    fn records_are_traced_to_their_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut names = Names::create(&folder.path().join("names")).unwrap();
+        for (number, name) in ["a.csv", "", "b/c.csv"].into_iter().enumerate() {
+            assert_eq!(names.add(name).unwrap(), number as u64);
+        }
+        names.finish().unwrap();
+        let mut origins = vec![0xff; 3];
+        for number in [2, 300, 0, 7, 2, 301] {
+            put_number(number, &mut origins);
+        }
+        std::fs::write(folder.path().join("origins"), &origins).unwrap();
+        let text = CsvSlice { file: "t".into(), offset: 0, length: 1, first_line: 1, rows: 3 };
+        let rows = SpilledRows {
+            text,
+            origins: "origins".into(),
+            origins_offset: 3,
+            origins_length: origins.len() as u64 - 3,
+            names: "names".into(),
+        };
+        let mut found = Origins::new(folder.path(), &rows, "somewhere");
+        assert_eq!(found.of_record(0), ("b/c.csv".to_owned(), Some(300)));
+        assert_eq!(found.of_record(2), ("b/c.csv".to_owned(), Some(301)));
+        assert_eq!(found.of_record(3), ("somewhere".to_owned(), None));
+        let mut found = Origins::new(folder.path(), &rows, "somewhere");
+        assert_eq!(found.of_record(1), ("a.csv".to_owned(), Some(7)));
+    }
+}

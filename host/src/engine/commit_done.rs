@@ -1,0 +1,174 @@
+//! Files that `init` and `shutdown` left: published once the job has completed.
+
+use super::commit::CommitTarget;
+use super::commit_files::{DONE, Files, rule};
+use crate::fail_point;
+use crate::journal::{Changes, FileEntry, Journal};
+use crate::model::{OnConflict, WorkerId};
+use crate::output::{Found, OutputError, check_files, list_files, publish_files, same_file};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What each worker left, by path.
+type Left = BTreeMap<String, Vec<(WorkerId, Found)>>;
+
+/// Publishes what workers that ended in order left in their output folders. An error means that the
+/// job cannot be called completed, and is for people.
+pub(super) fn publish(
+    files: &mut Files,
+    target: &CommitTarget,
+    journal: &mut Journal,
+) -> Result<(), String> {
+    let workers: Vec<_> = files.done.iter().copied().collect();
+    let mut left = Left::new();
+    for worker in workers {
+        for found in look(target, worker)? {
+            left.entry(found.path.clone()).or_default().push((worker, found));
+        }
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    for (path, of) in &left {
+        check_kinds(path, of)?;
+    }
+    files.published = true;
+    match target.on_conflict {
+        OnConflict::Append => append(files, target, journal, &left),
+        OnConflict::Error => {
+            left.iter().try_for_each(|(path, of)| check_same(target, path, of))?;
+            move_all(files, target)
+        }
+        OnConflict::Overwrite => move_all(files, target),
+    }
+}
+
+/// What one worker left, if all of it can be published.
+fn look(target: &CommitTarget, worker: WorkerId) -> Result<Vec<Found>, String> {
+    let folder = target.job_dir.worker_output(worker);
+    let found = list_files(&folder, &rule(target, false, &|_| None));
+    found.map_err(|error| of_worker(worker, &error))
+}
+
+fn of_worker(worker: WorkerId, error: &OutputError) -> String {
+    format!("what {worker} wrote in init or shutdown cannot be published: {error}")
+}
+
+fn check_kinds(path: &str, of: &[(WorkerId, Found)]) -> Result<(), String> {
+    let is_folder = |found: &Found| found.length.is_none();
+    let (first, rest) = of.split_first().map_or((None, of), |(first, rest)| (Some(first), rest));
+    let other =
+        rest.iter().find(|(_, found)| Some(is_folder(found)) != first.map(|f| is_folder(&f.1)));
+    match (first, other) {
+        (Some((first, _)), Some((other, _))) => Err(format!(
+            "the output {path:?} is a file of one of the workers {first} and {other} and a folder of \
+             the other, made in init or shutdown: give them different names"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Files of one name must hold the same, also where there is a published one.
+fn check_same(target: &CommitTarget, path: &str, of: &[(WorkerId, Found)]) -> Result<(), String> {
+    let folder = |worker| target.job_dir.worker_output(worker);
+    let Some(((first, found), rest)) = of.split_first() else { return Ok(()) };
+    if found.length.is_none() {
+        return Ok(());
+    }
+    let remedy = "put the agent name into the name of a file that each worker writes, or set \
+                  output_files to append or overwrite";
+    for (worker, _) in rest {
+        if !same_file(&folder(*first), &folder(*worker), path, None).map_err(|e| e.to_string())? {
+            return Err(format!(
+                "the workers {first} and {worker} both wrote the output {path:?} in init or \
+                 shutdown, with different content: {remedy}"
+            ));
+        }
+    }
+    let there = target.output.join(path).symlink_metadata().ok();
+    let clash = match there.map(|metadata| metadata.is_file()) {
+        None => false,
+        Some(true) => {
+            !same_file(&folder(*first), &target.output, path, None).map_err(|e| e.to_string())?
+        }
+        Some(false) => true,
+    };
+    if clash {
+        return Err(format!(
+            "{first} wrote the output {path:?} in init or shutdown, and a mini-batch wrote one of \
+             that name, with different content: {remedy}"
+        ));
+    }
+    Ok(())
+}
+
+/// Moves all of it. After a crash the rest is moved.
+fn move_all(files: &Files, target: &CommitTarget) -> Result<(), String> {
+    let rule = rule(target, true, &|_| None);
+    for worker in &files.done {
+        let folder = target.job_dir.worker_output(*worker);
+        let checked = check_files(&folder, &target.output, &rule);
+        checked.map_err(|error| of_worker(*worker, &error))?;
+    }
+    for worker in &files.done {
+        let folder = target.job_dir.worker_output(*worker);
+        publish_files(&folder, &target.output, &rule)
+            .map_err(|error| of_worker(*worker, &error))?;
+        fail_point::pass("left-published");
+    }
+    Ok(())
+}
+
+/// Puts all of it behind what is there; but what is the same for all workers, once, those of an
+/// earlier run that came as far as this included.
+fn append(
+    files: &mut Files,
+    target: &CommitTarget,
+    journal: &mut Journal,
+    left: &Left,
+) -> Result<(), String> {
+    let folder = |worker| target.job_dir.worker_output(worker);
+    let mut earlier: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
+    for file in journal.files().map_err(|e| e.to_string())? {
+        if file.mini_batch.is_none() {
+            earlier.entry(file.path).or_default().push((file.offset, file.length));
+        }
+    }
+    let mut wanted: BTreeMap<WorkerId, Vec<Found>> = BTreeMap::new();
+    for (path, of) in left {
+        let Some(((first, _), rest)) = of.split_first() else { continue };
+        let mut same = true;
+        for (worker, found) in rest {
+            same = same
+                && found.length.is_some()
+                && same_file(&folder(*first), &folder(*worker), path, None)
+                    .map_err(|e| e.to_string())?;
+        }
+        let pieces = earlier.get(path).map_or(&[][..], Vec::as_slice);
+        for piece in pieces {
+            let piece = same_file(&folder(*first), &target.output, path, Some(*piece));
+            same = same && piece.map_err(|e| e.to_string())?;
+        }
+        let count = match same {
+            true => usize::from(pieces.is_empty()),
+            false => of.len(),
+        };
+        for (worker, found) in &of[..count] {
+            wanted.entry(*worker).or_default().push(found.clone());
+        }
+    }
+    let (mut entries, mut folders) = (Vec::<FileEntry>::new(), Vec::<PathBuf>::new());
+    for (worker, found) in wanted {
+        let folder = folder(worker);
+        files.check(target, &folder).map_err(|error| of_worker(worker, &error))?;
+        entries.extend(files.take(target, None, &folder, &found));
+        folders.push(folder);
+    }
+    // From now on it is the journal that says what of these folders belongs where.
+    let notes = files.done.iter().map(|worker| (format!("{DONE}{}", worker.0), None)).collect();
+    let changes = Changes { files: entries.clone(), notes, ..Changes::default() };
+    journal.commit(&changes).map_err(|e| e.to_string())?;
+    fail_point::pass("left-journaled");
+    files.done.clear();
+    files.publish(target, &folders, &entries, true)
+}

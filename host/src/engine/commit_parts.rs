@@ -1,0 +1,152 @@
+//! The workers' part files, as the committer reads them.
+
+use super::commit::Success;
+use super::commit_disk::{Refusal, fatal, machine, open_part};
+use crate::fail_point::Unsynced;
+use crate::journal;
+use crate::model::{Failure, FailureKind, JobDir, Segment, WorkerId};
+use crate::output::verify;
+use rustix::io::Errno;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Part files that are open at once while a job is taken up.
+const OPEN: usize = 128;
+
+/// Open part files.
+#[derive(Debug)]
+pub(super) struct Parts {
+    job_dir: JobDir,
+    open: HashMap<WorkerId, Part>,
+    /// Workers that write no more.
+    gone: HashSet<WorkerId>,
+}
+
+/// A worker's part file.
+#[derive(Debug)]
+struct Part {
+    file: File,
+    /// Where the next segment may begin.
+    end: u64,
+    /// Bytes that are on the disk for certain.
+    synced: u64,
+}
+
+impl Parts {
+    pub(super) fn new(job_dir: JobDir) -> Self {
+        Self { job_dir, open: HashMap::new(), gone: HashSet::new() }
+    }
+
+    /// Looks at the segment's place and its last byte, never at what it holds.
+    pub(super) fn check(&mut self, success: &Success) -> Result<(), Refusal> {
+        let Success { worker, segment, .. } = *success;
+        let reject = |what: String| {
+            let text = format!("{worker} reported rows that its part file does not hold: {what}");
+            Refusal::Reject(Failure::new(FailureKind::HostFault, text))
+        };
+        let path = self.job_dir.part_file(worker);
+        let part = match self.open.entry(worker) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(place) => {
+                let file = open_part(&path).map_err(|errno| match errno {
+                    Errno::NOENT | Errno::LOOP => reject(format!("the file is missing ({errno})")),
+                    errno => fatal("open", &path, &errno.into()),
+                })?;
+                place.insert(Part { file, end: 0, synced: 0 })
+            }
+        };
+        let metadata = part.file.metadata().map_err(|e| fatal("look at", &path, &e))?;
+        if !metadata.is_file() {
+            return Err(reject("it is no ordinary file".into()));
+        }
+        let end = segment.offset.checked_add(segment.length);
+        let Some(end) = end.filter(|end| *end <= metadata.len()) else {
+            let (Segment { offset, length, .. }, size) = (segment, metadata.len());
+            return Err(reject(format!("{length} bytes at {offset}, but it has {size}")));
+        };
+        if segment.offset < part.end {
+            let (Segment { offset, .. }, taken) = (segment, part.end);
+            return Err(reject(format!("those at {offset} are rows of another attempt ({taken})")));
+        }
+        let mut last = [0];
+        part.file.read_exact_at(&mut last, end - 1).map_err(|e| fatal("read", &path, &e))?;
+        if last != *b"\n" {
+            return Err(reject("they do not end with a line end".into()));
+        }
+        Ok(())
+    }
+
+    /// The segment is going to be committed: no other may overlap it.
+    pub(super) fn take(&mut self, worker: WorkerId, segment: &Segment) {
+        if let Some(part) = self.open.get_mut(&worker) {
+            part.end = part.end.max(segment.offset.saturating_add(segment.length));
+        }
+    }
+
+    /// Puts the rows of entries, sorted by worker, on the disk.
+    pub(super) fn sync(&mut self, entries: &[journal::Entry]) -> Result<(), String> {
+        for same in entries.chunk_by(|a, b| a.worker == b.worker) {
+            let has_rows = same.iter().any(|entry| entry.end.rows().is_some());
+            if let Some(worker) = same[0].worker
+                && has_rows
+                && let Some(part) = self.open.get_mut(&worker)
+            {
+                let path = self.job_dir.part_file(worker);
+                let sync = || {
+                    let length = part.file.metadata()?.len();
+                    part.file.sync_data().map(|()| length)
+                };
+                part.synced = sync().map_err(|e| machine("write to disk", &path, &e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The part file of a worker, for rows that are in the journal.
+    pub(super) fn get(&mut self, worker: WorkerId) -> Result<&File, String> {
+        match self.open.entry(worker) {
+            Entry::Occupied(open) => Ok(&open.into_mut().file),
+            Entry::Vacant(place) => {
+                let path = self.job_dir.part_file(worker);
+                let open = || -> std::io::Result<Part> {
+                    let file = open_part(&path)?;
+                    let synced = file.metadata()?.len();
+                    Ok(Part { file, end: synced, synced })
+                };
+                let part = open().map_err(|e| machine("open", &path, &e))?;
+                // Closed again as soon as possible: there may be many such workers.
+                self.gone.insert(worker);
+                Ok(&place.insert(part).file)
+            }
+        }
+    }
+
+    /// Whether the rows are there, whole. False too where that cannot be seen.
+    pub(super) fn holds(&mut self, worker: Option<WorkerId>, segment: &Segment) -> bool {
+        if self.open.len() >= OPEN {
+            self.open.clear();
+        }
+        worker.is_some_and(|w| self.get(w).is_ok_and(|file| verify(file, segment).is_ok()))
+    }
+
+    /// A worker writes no more.
+    pub(super) fn leave(&mut self, worker: WorkerId) {
+        self.gone.insert(worker);
+    }
+
+    /// Closes the files of those who write no more; they are opened again where rows are held.
+    pub(super) fn close(&mut self) {
+        for worker in self.gone.drain() {
+            self.open.remove(&worker);
+        }
+    }
+
+    /// What a power loss could take.
+    pub(super) fn unsynced(&self) -> Vec<Unsynced> {
+        let unsynced =
+            |(worker, part): (&WorkerId, &Part)| (self.job_dir.part_file(*worker), part.synced);
+        self.open.iter().map(unsynced).collect()
+    }
+}

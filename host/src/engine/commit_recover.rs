@@ -1,0 +1,141 @@
+//! Making the store what the journal says, when a job is begun or taken up.
+//!
+//! The steps, each of which may be cut short and is then done again by the next start:
+//!
+//! 1. Renaming that the journal has noted is finished (`commit_replace`).
+//! 2. Files of committed mini-batches that are not published yet are published.
+//! 3. Rows that the journal puts into the output are looked for there and, where they are not whole,
+//!    in the part files. Mini-batches whose rows are in neither are taken out of the journal with
+//!    their files: they run again.
+//! 4. The output is put in order: in place where every row that is only there stays where it is, by
+//!    a new file else.
+//! 5. What workers of earlier runs left behind, and nothing refers to, is removed.
+
+use super::commit::CommitTarget;
+use super::commit_files::{DONE, Files};
+use super::commit_group::Store;
+use super::commit_parts::Parts;
+use super::commit_recover_files as files;
+use super::commit_replace::carry_out;
+use super::commit_rows::{Held, Rows};
+use super::commit_settle::{Settling, settle};
+use crate::journal::{Changes, Committed, End, Journal, Order};
+use crate::model::{ItemCounts, MiniBatchId, Restored, Segment, WorkerId};
+use crate::output::Appender;
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+
+/// A mini-batch that ended, as far as it matters here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    pub(super) id: u64,
+    pub(super) attempts: u32,
+    pub(super) worker: Option<WorkerId>,
+    /// Its rows, if there are any.
+    pub(super) rows: Option<Segment>,
+    /// Lines, and items.
+    lines: u64,
+    items: ItemCounts,
+    pub(super) failed: bool,
+    pub(super) has_files: bool,
+}
+
+/// Opens the store of a job; for one that has begun, with what the journal holds. An error is for
+/// people.
+pub(super) fn recover(
+    target: CommitTarget,
+    mut journal: Journal,
+    retry_failed: bool,
+) -> Result<(Store, Restored), String> {
+    let mut parts = Parts::new(target.job_dir.clone());
+    if journal.is_new() {
+        let rows = match &target.output_file {
+            Some(name) => {
+                let appender = Appender::create(&target.output.join(name));
+                let held = target.ordered.then(Held::default);
+                Some(Rows::new(appender.map_err(|e| e.to_string())?, None, held))
+            }
+            None => None,
+        };
+        let store = Store { target, journal, rows, parts, files: Files::default() };
+        return Ok((store, Restored::default()));
+    }
+    carry_out(&mut journal, &target.output)?;
+    let items = read(&journal, target.ordered)?;
+    let mut files = Files::new(done(&journal)?);
+    files::publish(&target, &journal, &mut files, &items)?;
+    let settling = Settling { target: &target, items: &items, retry_failed };
+    let (rows, gone) = settle(settling, &mut journal, &mut parts)?;
+    files::read_lengths(&target, &journal, &mut files)?;
+    let mut restored = restored(&items, &gone);
+    let folders = [target.job_dir.parts(), target.job_dir.work()];
+    let seen = folders.iter().filter_map(|folder| highest_worker(folder)).max();
+    restored.next_worker = restored.next_worker.max(seen.map_or(0, |w| w.0.saturating_add(1)));
+    files::clean_up(&target, &files);
+    reopen(&mut journal)?;
+    Ok((Store { target, journal, rows, parts, files }, restored))
+}
+
+/// Forgets how the job ended: it goes on.
+fn reopen(journal: &mut Journal) -> Result<(), String> {
+    if journal.finished().map_err(|e| e.to_string())?.is_none() {
+        return Ok(());
+    }
+    let changes = Changes { reopened: true, ..Changes::default() };
+    journal.commit(&changes).map_err(|e| e.to_string())
+}
+
+fn read(journal: &Journal, ordered: bool) -> Result<Vec<Item>, String> {
+    let order = if ordered { Order::Id } else { Order::Commit };
+    let mut items = Vec::new();
+    let visit = |Committed { entry, .. }: Committed| {
+        items.push(Item {
+            id: entry.id.0,
+            attempts: entry.attempts,
+            worker: entry.worker,
+            rows: entry.end.rows(),
+            lines: match entry.end {
+                End::Succeeded { segment, .. } => segment.rows,
+                End::Failed { .. } => 0,
+            },
+            items: entry.items,
+            failed: matches!(entry.end, End::Failed { .. }),
+            has_files: entry.end.has_files(),
+        });
+    };
+    journal.for_each(order, visit).map_err(|e| e.to_string())?;
+    Ok(items)
+}
+
+fn done(journal: &Journal) -> Result<BTreeSet<WorkerId>, String> {
+    let notes = journal.notes(DONE).map_err(|e| e.to_string())?;
+    Ok(notes.iter().filter_map(|(number, _)| number.parse().ok().map(WorkerId)).collect())
+}
+
+/// What is in the journal, but for mini-batches that run again.
+fn restored(items: &[Item], gone: &HashSet<MiniBatchId>) -> Restored {
+    let mut restored = Restored::default();
+    for item in items {
+        let next = item.worker.map_or(0, |worker| worker.0.saturating_add(1));
+        restored.next_worker = restored.next_worker.max(next);
+        if gone.contains(&MiniBatchId(item.id)) {
+            continue;
+        }
+        restored.finished.insert(MiniBatchId(item.id));
+        restored.items += item.items;
+        restored.rows += item.lines;
+        if item.failed {
+            restored.failed += 1;
+        } else {
+            restored.succeeded += 1;
+            restored.short += u64::from(item.items.failed > 0);
+        }
+    }
+    restored
+}
+
+/// The highest number of a worker that something in the folder is named after.
+fn highest_worker(folder: &Path) -> Option<WorkerId> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
+    entries.filter_map(|entry| files::worker_of(entry.file_name().to_str()?)).max()
+}

@@ -1,0 +1,79 @@
+//! Putting new files in the place of old ones in the output folder, together with a change of the
+//! journal: the new ones are written and on the disk, then one transaction changes the journal and
+//! notes what is to be renamed, then they are renamed, then the note goes. Whoever finds the note
+//! goes on from there; whoever finds new files without it removes them.
+
+use super::commit_disk::{machine, sync_around};
+use crate::fail_point;
+use crate::journal::{Changes, Journal};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The journal's note of what is to be renamed.
+const REPLACE: &str = "store.replace";
+
+/// How the new files' names begin. No guest's file is published under such a name.
+const NEW: &str = ".sandmill-new-";
+
+/// Files that are about to take the places of others.
+#[derive(Debug, Default)]
+pub(super) struct Replacement {
+    /// Names of new files and of those that they replace, below the output folder.
+    pairs: Vec<(String, String)>,
+}
+
+impl Replacement {
+    /// Where to write what replaces `old`, a path below the output folder.
+    pub(super) fn place(&mut self, output: &Path, old: &str) -> PathBuf {
+        let new = format!("{NEW}{}", self.pairs.len());
+        let path = output.join(&new);
+        self.pairs.push((new, old.to_owned()));
+        path
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// What the transaction has to note.
+    pub(super) fn note(&self) -> Result<(String, Option<String>), String> {
+        let value = serde_json::to_string(&self.pairs);
+        let value = value.map_err(|e| format!("the new output files cannot be noted: {e}"))?;
+        Ok((REPLACE.to_owned(), Some(value)))
+    }
+}
+
+/// Finishes what the journal has noted, and removes what it has not.
+pub(super) fn carry_out(journal: &mut Journal, output: &Path) -> Result<(), String> {
+    let Some(text) = journal.noted(REPLACE).map_err(|e| e.to_string())? else {
+        return remove_stale(output);
+    };
+    let pairs: Vec<(String, String)> =
+        serde_json::from_str(&text).map_err(|e| format!("the journal's note {text:?}: {e}"))?;
+    for (new, old) in pairs {
+        let (new, old) = (output.join(new), output.join(old));
+        if new.symlink_metadata().is_ok() {
+            fs::rename(&new, &old).map_err(|e| machine("replace", &old, &e))?;
+        }
+        fail_point::pass("file-replaced");
+    }
+    // One call for all folders that files lie in.
+    sync_around(output)?;
+    fail_point::pass("files-replaced");
+    let notes = vec![(REPLACE.to_owned(), None)];
+    journal.commit(&Changes { notes, ..Changes::default() }).map_err(|e| e.to_string())?;
+    fail_point::pass("replacement-forgotten");
+    Ok(())
+}
+
+fn remove_stale(output: &Path) -> Result<(), String> {
+    let failed = |e| machine("look into", output, &e);
+    for entry in fs::read_dir(output).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name().to_string_lossy().starts_with(NEW) {
+            let path = entry.path();
+            fs::remove_file(&path).map_err(|e| machine("remove", &path, &e))?;
+        }
+    }
+    Ok(())
+}

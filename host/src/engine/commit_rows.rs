@@ -1,0 +1,161 @@
+//! The output file: its order, its header line, and how much of it is on the disk.
+
+use super::commit_parts::Parts;
+use crate::fail_point::{self, Unsynced};
+use crate::journal::Entry;
+use crate::model::{Segment, WorkerId};
+use crate::output::Appender;
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The output is put on the disk each time when it has grown by this many bytes and this time has
+/// passed: so much is read again, at most, when a job is taken up after a crash.
+const CHECKPOINT: (u64, Duration) = (256 << 20, Duration::from_secs(5));
+
+/// The journal's note of what [`Rows::mark`] says.
+pub(super) const SYNCED: &str = "store.synced";
+
+/// The journal's note of the header line.
+pub(super) const HEADER: &str = "store.header";
+
+/// Where rows are: none for a mini-batch without any.
+pub(super) type Place = Option<(WorkerId, Segment)>;
+
+/// Where rows go.
+#[derive(Debug)]
+pub(super) struct Rows {
+    pub(super) appender: Appender,
+    /// The first line, with its end, if the journal has one.
+    pub(super) header: Option<String>,
+    /// For rows that stand in the order of mini-batches.
+    pub(super) held: Option<Held>,
+    checkpoint: (u64, Duration),
+    last_checkpoint: Instant,
+}
+
+/// What waits for mini-batches with lower ids.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// The lowest id that has not ended.
+    pub(super) next: u64,
+    /// What has ended above it.
+    pub(super) waiting: BTreeMap<u64, Place>,
+}
+
+impl Rows {
+    pub(super) fn new(appender: Appender, header: Option<String>, held: Option<Held>) -> Self {
+        let (checkpoint, last_checkpoint) = (CHECKPOINT, Instant::now());
+        Self { appender, header, held, checkpoint, last_checkpoint }
+    }
+
+    /// Appends what of the entries, sorted by worker, may be appended now.
+    pub(super) fn append(&mut self, entries: &[Entry], parts: &mut Parts) -> Result<(), String> {
+        let places = entries.iter().map(|entry| (entry.id.0, place(entry)));
+        let ready: Vec<_> = match &mut self.held {
+            None => places.filter_map(|(_, place)| place).collect(),
+            Some(held) => {
+                held.waiting.extend(places);
+                held.ready().collect()
+            }
+        };
+        self.append_all(&ready, parts)
+    }
+
+    /// Appends what is held: what it waits for does not come any more.
+    pub(super) fn append_held(&mut self, parts: &mut Parts) -> Result<(), String> {
+        let Some(held) = &mut self.held else { return Ok(()) };
+        let held: Vec<_> = std::mem::take(&mut held.waiting).into_values().flatten().collect();
+        self.append_all(&held, parts)
+    }
+
+    fn append_all(
+        &mut self,
+        places: &[(WorkerId, Segment)],
+        parts: &mut Parts,
+    ) -> Result<(), String> {
+        for same in places.chunk_by(|a, b| a.0 == b.0) {
+            let segments: Vec<_> = same.iter().map(|(_, segment)| *segment).collect();
+            let part = parts.get(same[0].0)?;
+            self.appender.append_all(part, &segments).map_err(|e| e.to_string())?;
+            fail_point::pass_with("rows-appending", || self.unsynced(parts));
+        }
+        Ok(())
+    }
+
+    /// Whether it is time to put the output on the disk.
+    pub(super) fn wants_checkpoint(&self) -> bool {
+        let (bytes, time) = self.checkpoint;
+        let grown = self.appender.len() - self.appender.synced();
+        grown > 0 && grown >= bytes && self.last_checkpoint.elapsed() >= time
+    }
+
+    /// Puts the output on the disk and returns what to note of that.
+    pub(super) fn sync(&mut self) -> Result<(String, Option<String>), String> {
+        self.appender.sync().map_err(|e| e.to_string())?;
+        self.last_checkpoint = Instant::now();
+        self.mark().map(|mark| (SYNCED.to_owned(), Some(mark)))
+    }
+
+    /// Says that the file, up to its end, is what it should be.
+    fn mark(&self) -> Result<String, String> {
+        let metadata = self.appender.file().metadata();
+        let inode = metadata.map(|metadata| metadata.ino());
+        let inode = inode.map_err(|e| super::commit_disk::machine("look at", self.path(), &e))?;
+        Ok(format!("{} {inode}", self.appender.len()))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.appender.path()
+    }
+
+    /// What a power loss could take.
+    pub(super) fn unsynced(&self, parts: &Parts) -> Vec<Unsynced> {
+        let mut unsynced = parts.unsynced();
+        unsynced.push((self.path().to_owned(), self.appender.synced()));
+        unsynced
+    }
+
+    /// Puts the output on the disk after every group.
+    #[cfg(test)]
+    pub(super) fn checkpoint_always(&mut self) {
+        self.checkpoint = (1, Duration::ZERO);
+    }
+}
+
+impl Held {
+    /// Takes out what need not wait any more.
+    fn ready(&mut self) -> impl Iterator<Item = (WorkerId, Segment)> {
+        let from = self.next;
+        while self.waiting.contains_key(&self.next) {
+            self.next += 1;
+        }
+        let later = self.waiting.split_off(&self.next);
+        let ready = std::mem::replace(&mut self.waiting, later);
+        debug_assert!(ready.keys().next().is_none_or(|first| *first == from));
+        ready.into_values().flatten()
+    }
+}
+
+/// How much of the file at `path` a mark vouches for.
+pub(super) fn vouched(mark: Option<&str>, appender: &Appender) -> u64 {
+    let words = mark.and_then(|mark| mark.split_once(' '));
+    let parsed =
+        words.and_then(|(length, inode)| Some((length.parse().ok()?, inode.parse().ok()?)));
+    let Some((length, inode)): Option<(u64, u64)> = parsed else { return 0 };
+    // Another file than the one that was put on the disk: restored from a copy, say.
+    let same = appender.file().metadata().is_ok_and(|metadata| metadata.ino() == inode);
+    if same { length.min(appender.len()) } else { 0 }
+}
+
+/// A header line as it is written; none if there is nothing to write.
+pub(super) fn header_line(header: Option<&str>) -> Option<String> {
+    let text = header?;
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    if text.is_empty() { None } else { Some(format!("{text}\n")) }
+}
+
+fn place(entry: &Entry) -> Place {
+    entry.worker.zip(entry.end.rows())
+}

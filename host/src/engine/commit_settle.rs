@@ -1,0 +1,237 @@
+//! The output file, when a job is taken up: what of it is good, and how it is made whole.
+
+use super::commit::CommitTarget;
+use super::commit_disk::{machine, sync_folder};
+use super::commit_parts::Parts;
+use super::commit_recover::Item;
+use super::commit_recover_files as files;
+use super::commit_replace::{Replacement, carry_out};
+use super::commit_rows::{HEADER, Held, Rows, SYNCED, vouched};
+use crate::fail_point;
+use crate::journal::{Changes, Journal};
+use crate::model::{MiniBatchId, Segment, WorkerId};
+use crate::output::{Appender, Checker, OutputError};
+use std::collections::HashSet;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// What there is to settle.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settling<'a> {
+    pub(super) target: &'a CommitTarget,
+    /// In the order of the output.
+    pub(super) items: &'a [Item],
+    pub(super) retry_failed: bool,
+}
+
+/// Rows that stay in the output.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    segment: Segment,
+    worker: WorkerId,
+    /// Where the journal had them.
+    old: u64,
+    /// Where they are from now on.
+    new: u64,
+    /// Whether they are whole where the journal had them; else they are in the part file.
+    there: bool,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+struct Finding {
+    stay: Vec<Stay>,
+    held: Held,
+    /// Mini-batches that run again.
+    gone: HashSet<MiniBatchId>,
+    /// Bytes of the output when it is whole.
+    total: u64,
+}
+
+/// Settles rows and journal. Returns the output file and which mini-batches run again.
+pub(super) fn settle(
+    settling: Settling<'_>,
+    journal: &mut Journal,
+    parts: &mut Parts,
+) -> Result<(Option<Rows>, HashSet<MiniBatchId>), String> {
+    let target = settling.target;
+    let Some(name) = &target.output_file else {
+        let gone: HashSet<_> = settling.failed().collect();
+        let changes = Changes { removed: gone.iter().copied().collect(), ..Changes::default() };
+        if !changes.is_empty() {
+            journal.commit(&changes).map_err(|e| e.to_string())?;
+        }
+        return Ok((None, gone));
+    };
+    let path = target.output.join(name);
+    let open = || Appender::open(&path).map_err(|e| e.to_string());
+    let mut appender = open()?;
+    let noted = |key| journal.noted(key).map_err(|e| e.to_string());
+    let header = noted(HEADER)?;
+    let trusted = vouched(noted(SYNCED)?.as_deref(), &appender);
+    let start = header.as_ref().map_or(0, |line| line.len() as u64);
+    let Finding { stay, held, gone, total } = settling.find(&appender, start, trusted, parts)?;
+    let header_there = header.as_ref().is_none_or(|line| begins_with(&appender, line));
+    let whole = header_there && stay.iter().all(|rows| rows.there && rows.old == rows.new);
+    let mut changes = Changes { removed: gone.iter().copied().collect(), ..Changes::default() };
+    let mut replacement = Replacement::default();
+    files::take_out(target, journal, &gone, &mut replacement, &mut changes)?;
+    let anew = stay.iter().any(|rows| rows.there && rows.old != rows.new);
+    if anew {
+        let new = replacement.place(&target.output, name);
+        write_anew(&new, header.as_deref(), &stay, &appender, parts)?;
+    }
+    if !whole || appender.len() != total || trusted > total {
+        changes.notes.push((SYNCED.to_owned(), None));
+    }
+    if !replacement.is_empty() {
+        fail_point::pass("replacement-synced");
+        changes.notes.push(replacement.note()?);
+    }
+    if !changes.is_empty() {
+        journal.commit(&changes).map_err(|e| e.to_string())?;
+    }
+    fail_point::pass("lost-taken-out");
+    carry_out(journal, &target.output)?;
+    if anew {
+        appender = open()?;
+    } else {
+        mend(&mut appender, header.as_deref(), &stay, parts)?;
+    }
+    let held = target.ordered.then_some(held);
+    let mut rows = Rows::new(appender, header, held);
+    close(&mut rows, total, trusted, journal, target)?;
+    Ok((Some(rows), gone))
+}
+
+impl Settling<'_> {
+    /// Mini-batches that failed and are tried again.
+    fn failed(&self) -> impl Iterator<Item = MiniBatchId> {
+        let failed = self.items.iter().filter(|item| item.failed && self.retry_failed);
+        failed.map(|item| MiniBatchId(item.id))
+    }
+
+    /// Looks for all rows. Those before `trusted` need not be looked at.
+    fn find(
+        &self,
+        appender: &Appender,
+        start: u64,
+        trusted: u64,
+        parts: &mut Parts,
+    ) -> Result<Finding, String> {
+        let failed = |e| machine("read", appender.path(), &e);
+        let mut checker = Checker::new(appender.file()).map_err(failed)?;
+        let mut finding =
+            Finding { gone: self.failed().collect(), total: start, ..Finding::default() };
+        let ordered = self.target.ordered;
+        let mut old = start;
+        for item in self.items {
+            let id = MiniBatchId(item.id);
+            if finding.gone.contains(&id) {
+                continue;
+            }
+            if ordered && item.id != finding.held.next {
+                self.hold(item, &mut finding, parts);
+                continue;
+            }
+            if let Some((segment, worker)) = item.rows.zip(item.worker) {
+                let place = old;
+                old += segment.length;
+                let there = old <= trusted || checker.holds(place, &segment).map_err(failed)?;
+                if !there && !parts.holds(item.worker, &segment) {
+                    finding.gone.insert(id);
+                    continue;
+                }
+                let new = finding.total;
+                finding.total += segment.length;
+                finding.stay.push(Stay { segment, worker, old: place, new, there });
+            }
+            finding.held.next += u64::from(ordered);
+        }
+        Ok(finding)
+    }
+
+    /// Keeps rows back that wait for a lower id. They are in the part file or nowhere.
+    fn hold(&self, item: &Item, finding: &mut Finding, parts: &mut Parts) {
+        let whole = item.rows.is_none_or(|segment| parts.holds(item.worker, &segment));
+        if whole {
+            finding.held.waiting.insert(item.id, item.worker.zip(item.rows));
+        } else {
+            finding.gone.insert(MiniBatchId(item.id));
+        }
+    }
+}
+
+/// Writes the rows that stay to a new file, which is on the disk then.
+fn write_anew(
+    path: &Path,
+    header: Option<&str>,
+    stay: &[Stay],
+    old: &Appender,
+    parts: &mut Parts,
+) -> Result<(), String> {
+    let text = |e: OutputError| e.to_string();
+    let mut new = Appender::create(path).map_err(text)?;
+    if let Some(header) = header {
+        new.put(header.as_bytes(), 0).map_err(text)?;
+    }
+    let origin = |rows: &Stay| (!rows.there).then_some(rows.worker);
+    for same in stay.chunk_by(|a, b| origin(a) == origin(b)) {
+        let place = |rows: &Stay| match rows.there {
+            true => Segment { offset: rows.old, ..rows.segment },
+            false => rows.segment,
+        };
+        let segments: Vec<_> = same.iter().map(place).collect();
+        let from = match origin(&same[0]) {
+            None => old.file(),
+            Some(worker) => parts.get(worker)?,
+        };
+        new.append_all(from, &segments).map_err(text)?;
+    }
+    new.sync().map_err(text)
+}
+
+/// Writes what is missing to where it belongs.
+fn mend(
+    appender: &mut Appender,
+    header: Option<&str>,
+    stay: &[Stay],
+    parts: &mut Parts,
+) -> Result<(), String> {
+    if let Some(header) = header.filter(|line| !begins_with(appender, line)) {
+        appender.put(header.as_bytes(), 0).map_err(|e| e.to_string())?;
+    }
+    for rows in stay.iter().filter(|rows| !rows.there) {
+        let part = parts.get(rows.worker)?;
+        appender.patch(part, &rows.segment, rows.new).map_err(|e| e.to_string())?;
+        fail_point::pass("rows-mended");
+    }
+    Ok(())
+}
+
+/// Cuts off what does not belong to the output, and notes that the rest is on the disk.
+fn close(
+    rows: &mut Rows,
+    total: u64,
+    trusted: u64,
+    journal: &mut Journal,
+    target: &CommitTarget,
+) -> Result<(), String> {
+    if rows.appender.len() != total {
+        rows.appender.truncate(total).map_err(|e| e.to_string())?;
+        fail_point::pass("output-cut");
+    } else if trusted == total {
+        rows.appender.trust(total);
+        return Ok(());
+    }
+    let mark = rows.sync()?;
+    sync_folder(&target.output)?;
+    fail_point::pass("recovered-output-synced");
+    let changes = Changes { notes: vec![mark], ..Changes::default() };
+    journal.commit(&changes).map_err(|e| e.to_string())
+}
+
+fn begins_with(appender: &Appender, line: &str) -> bool {
+    let mut found = vec![0; line.len()];
+    appender.file().read_exact_at(&mut found, 0).is_ok() && found == line.as_bytes()
+}

@@ -1,0 +1,277 @@
+//! What decides a job's rows: it must be the same for a job to be taken up again, or for its result
+//! to be reused. Time-outs, limits, thresholds and the number of workers are not part of it.
+
+use crate::journal::JobIdentity;
+use crate::model::{InputKind, Mount};
+use crate::spec::JobSpec;
+use serde::Serialize;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use walkdir::WalkDir;
+
+/// A value longer than this many bytes is kept, and compared, as its digest.
+const SHOWN: usize = 500;
+/// Begins a value that is a digest.
+const DIGEST: &str = "sha256:";
+/// So many files of a folder that is shown whole are looked at.
+const FILES: usize = 100_000;
+/// So many differences are told.
+const TOLD: usize = 5;
+
+/// Names and values of all settings that decide rows, but for the entry script. Values are JSON, or
+/// a digest where they are long or may be secret.
+pub(super) fn settings(spec: &JobSpec) -> Vec<(String, String)> {
+    let mut settings = Settings(Vec::new());
+    inputs(spec, &mut settings);
+    settings.put("partition_keys", &spec.partition_keys);
+    settings.put("arguments", &spec.arguments);
+    for (name, value) in &spec.environment_variables {
+        // It may be a password.
+        settings.0.push((format!("environment_variables.{name}"), digest(value.as_bytes())));
+    }
+    for mount in &spec.side_inputs {
+        let name = format!("the side input at {}", mount.guest);
+        folder(&name, mount, &mut settings);
+    }
+    if let Some(path) = &spec.source_directory {
+        settings.put("source_directory", path);
+        settings.0.push(("the files in source_directory".to_owned(), content(path)));
+    }
+    settings.put("output", &spec.output);
+    settings.put("output_action", &spec.output_action);
+    settings.put("append_row_file_name", &spec.append_row_file_name);
+    settings.put("output_format", &spec.output_format);
+    settings.put("ordered", &spec.ordered);
+    settings.put("output_files", &spec.output_files);
+    settings.put("strict_cardinality", &spec.strict_cardinality);
+    settings.0
+}
+
+fn inputs(spec: &JobSpec, settings: &mut Settings) {
+    let names: Vec<&str> = spec.inputs.iter().map(|input| input.name.as_str()).collect();
+    settings.put("inputs", &names);
+    for input in &spec.inputs {
+        settings.put(&format!("inputs.{}.path", input.name), &input.paths);
+        let partition = format!("inputs.{}.partition_format", input.name);
+        settings.put(&partition, &input.partition_format);
+    }
+    match &spec.input_kind {
+        InputKind::Files { mini_batch_files } => {
+            settings.put("mini_batch_size", &format!("{mini_batch_files} files"));
+        }
+        InputKind::Csv { mini_batch_bytes, formats, full_inference } => {
+            settings.put("mini_batch_size", &format!("{mini_batch_bytes} bytes"));
+            settings.put("schema_inference", if *full_inference { &"full" } else { &"first part" });
+            for (input, (format, columns)) in spec.inputs.iter().zip(formats) {
+                let delimiter = char::from(format.delimiter);
+                let format = json!({
+                    "delimiter": delimiter, "header": format.header, "null_values": format.null_values,
+                });
+                settings.put(&format!("inputs.{}.format", input.name), &format);
+                settings.put(&format!("inputs.{}.columns", input.name), columns);
+            }
+        }
+        InputKind::Void { count } => settings.put("rank_mini_batch_count", count),
+    }
+}
+
+fn folder(name: &str, mount: &Mount, settings: &mut Settings) {
+    settings.put(name, &mount.host);
+    settings.0.push((format!("the files in {name}"), content(&mount.host)));
+}
+
+struct Settings(Vec<(String, String)>);
+
+impl Settings {
+    fn put(&mut self, name: &str, value: &impl Serialize) {
+        // Plain data always serialises; were it not so, all would be as one.
+        let text = serde_json::to_string(value).unwrap_or_default();
+        let text = if text.len() > SHOWN { digest(text.as_bytes()) } else { text };
+        self.0.push((name.to_owned(), text));
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let mut text = DIGEST.to_owned();
+    for byte in Sha256::digest(bytes) {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// A digest of a folder's files: their names, sizes and times. What a version control system or a
+/// compiler keeps for itself does not count, as it changes by being looked at.
+fn content(folder: &Path) -> String {
+    let is_cache = |path: &Path| {
+        path.file_name().is_some_and(|name| name == ".git") || path.join("CACHEDIR.TAG").exists()
+    };
+    let entries = WalkDir::new(folder)
+        .sort_by_file_name()
+        .into_iter()
+        .filter_entry(|entry| !entry.file_type().is_dir() || !is_cache(entry.path()))
+        .filter_map(Result::ok)
+        .filter(|entry| !entry.file_type().is_dir());
+    let mut seen = Vec::new();
+    for entry in entries.take(FILES) {
+        let path = entry.path();
+        let name = path.strip_prefix(folder).unwrap_or(path);
+        seen.extend(name.as_os_str().as_bytes());
+        seen.push(0);
+        // Of a link, what it leads to.
+        if let Ok(metadata) = path.metadata() {
+            for number in [metadata.size().cast_signed(), metadata.mtime(), metadata.mtime_nsec()] {
+                seen.extend(number.to_le_bytes());
+            }
+        }
+    }
+    digest(&seen)
+}
+
+/// What is not as it was, in words: `arguments: was ["--a"], is now ["--b"]`; none if nothing.
+pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String> {
+    let mut told = Vec::new();
+    if was.entry_script_digest != is.entry_script_digest {
+        told.push("the entry script is another component than it was".to_owned());
+    }
+    let value = |settings: &[(String, String)], name: &str| {
+        settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    };
+    for (name, now) in &is.settings {
+        match value(&was.settings, name) {
+            None => told.push(format!("{name}: was not set, is now {}", shown(now))),
+            Some(before) if before == *now => {}
+            Some(before) if [&before, now].iter().any(|text| text.starts_with(DIGEST)) => {
+                let verb = if name.starts_with("the files") {
+                    "are not what they were"
+                } else {
+                    "is not what it was"
+                };
+                told.push(format!("{name} {verb}"));
+            }
+            Some(before) => told.push(format!("{name}: was {before}, is now {now}")),
+        }
+    }
+    for (name, before) in &was.settings {
+        if value(&is.settings, name).is_none() {
+            told.push(format!("{name}: was {}, is now not set", shown(before)));
+        }
+    }
+    let more = told.len().saturating_sub(TOLD);
+    told.truncate(TOLD);
+    if more > 0 {
+        told.push(format!("and {more} more"));
+    }
+    Some(told.join("; ")).filter(|text| !text.is_empty())
+}
+
+fn shown(value: &str) -> &str {
+    if value.starts_with(DIGEST) { "set" } else { value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+    use std::fs;
+
+    fn identity(settings: &[(&str, &str)]) -> JobIdentity {
+        let settings = settings.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        JobIdentity {
+            name: "iris".into(),
+            id: "1".into(),
+            entry_script_digest: "ab".into(),
+            settings: settings.collect(),
+            created: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn differences_are_named() {
+        let secret = digest(b"one");
+        let was = identity(&[
+            ("arguments", r#"["--a"]"#),
+            ("ordered", "false"),
+            ("environment_variables.TOKEN", &secret),
+            ("environment_variables.OLD", &secret),
+            ("rank_mini_batch_count", "3"),
+        ]);
+        assert_eq!(differences(&was, &was), None);
+        let other = digest(b"two");
+        let mut is = identity(&[
+            ("arguments", r#"["--b"]"#),
+            ("ordered", "false"),
+            ("environment_variables.TOKEN", &other),
+            ("mini_batch_size", "\"1 files\""),
+        ]);
+        insta::assert_snapshot!(differences(&was, &is).unwrap(), @r#"arguments: was ["--a"], is now ["--b"]; environment_variables.TOKEN is not what it was; mini_batch_size: was not set, is now "1 files"; environment_variables.OLD: was set, is now not set; rank_mini_batch_count: was 3, is now not set"#);
+        is.entry_script_digest = "cd".into();
+        let told = differences(&was, &is).unwrap();
+        assert!(told.starts_with("the entry script is another component than it was; "), "{told}");
+        assert!(told.ends_with("; and 1 more"), "{told}");
+    }
+
+    #[test]
+    fn a_folder_is_known_by_its_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("a/model.bin", "1");
+        let first = content(dir.path());
+        write("target/CACHEDIR.TAG", "");
+        write("target/debug/x", "1");
+        write(".git/index", "1");
+        assert_eq!(content(dir.path()), first);
+        write("a/model.bin", "12");
+        let second = content(dir.path());
+        assert_ne!(second, first);
+        write("b", "");
+        assert_ne!(content(dir.path()), second);
+    }
+
+    /// What was once a secret is not in what is kept.
+    #[test]
+    fn settings_name_what_decides_rows_and_keep_no_secrets() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("entry.wasm"), "").unwrap();
+        fs::create_dir(dir.path().join("in")).unwrap();
+        let job = dir.path().join("job.yaml");
+        let text = "name: abc\nentry_script: entry.wasm\ninputs: {texts: in}\n\
+                    environment_variables: {TOKEN: secret}\narguments: [--fast]\n";
+        fs::write(&job, text).unwrap();
+        let of = |overrides: &[(&str, &str)]| {
+            let overrides: Vec<_> =
+                overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            settings(&crate::spec::load(&job, &overrides).unwrap())
+        };
+        let was = of(&[]);
+        assert!(!format!("{was:?}").contains("secret"), "{was:?}");
+        // C25: these do not decide rows.
+        for accepted in [
+            ("run_invocation_timeout", "9"),
+            ("process_count_per_node", "3"),
+            ("error_threshold", "-1"),
+            ("run_max_try", "7"),
+            ("limits.memory", "99MB"),
+            ("logging_level", "DEBUG"),
+        ] {
+            assert_eq!(of(&[accepted]), was, "{accepted:?}");
+        }
+        for refused in [
+            ("arguments", "[--slow]"),
+            ("environment_variables.TOKEN", "other"),
+            ("mini_batch_size", "3"),
+            ("output_action", "summary_only"),
+            ("append_row_file_name", "rows.txt"),
+            ("inputs.texts.path", "in/*"),
+        ] {
+            assert_ne!(of(&[refused]), was, "{refused:?}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! `job.json`: whose a job directory is, how its job stands, and what `sandmill resume` needs to
+//! know to take it up.
+
+use super::ClaimError;
+use crate::model::{JobDir, JobResult, JobStatus};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// The format of `job.json` that this build writes and reads.
+const VERSION: u32 = 2;
+
+/// How a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It runs, if its directory is locked; else it was interrupted.
+    Running,
+    /// It is completed.
+    Completed,
+    /// It failed.
+    Failed,
+    /// Somebody stopped it.
+    Cancelled,
+}
+
+impl Standing {
+    /// For a job that does not run: what happened to it, as in "was interrupted".
+    pub fn how(self) -> &'static str {
+        match self {
+            Self::Running => "was interrupted",
+            Self::Completed => "was completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "was cancelled",
+        }
+    }
+}
+
+impl From<JobStatus> for Standing {
+    fn from(status: JobStatus) -> Self {
+        match status {
+            JobStatus::Completed => Self::Completed,
+            JobStatus::Failed => Self::Failed,
+            JobStatus::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+/// Where a job comes from: with this it can be read again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobFile {
+    /// The job file. Absolute.
+    pub path: PathBuf,
+    /// Settings that were given beside it, as [`load`](crate::spec::load) takes them.
+    pub overrides: Vec<(String, String)>,
+}
+
+impl JobFile {
+    /// A job file, with settings given beside it. Of several for one key the last one counts.
+    pub fn new(path: &Path, overrides: &[(String, String)]) -> Self {
+        let later = |index: usize, key: &str| overrides[index + 1..].iter().any(|(k, _)| k == key);
+        let kept = overrides.iter().enumerate().filter(|(index, (key, _))| !later(*index, key));
+        Self {
+            path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+            overrides: kept.map(|(_, pair)| pair.clone()).collect(),
+        }
+    }
+}
+
+/// What an output folder held when its job was completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputSize {
+    /// Bytes in the output file; none if rows are only counted.
+    pub file_bytes: Option<u64>,
+    /// Files in the folder and below.
+    pub files: u64,
+}
+
+/// What `job.json` holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobState {
+    /// The format of the file.
+    pub(super) version: u32,
+    /// The job's name.
+    pub name: String,
+    /// The id of its latest run.
+    pub id: String,
+    /// How it stands.
+    pub status: Standing,
+    /// The output folder; relative to the job directory if it lies in it.
+    pub output: PathBuf,
+    /// The file for rows in it.
+    pub output_file: Option<String>,
+    /// The process of the latest run.
+    pub pid: u32,
+    /// When the job was begun.
+    pub begun: Timestamp,
+    /// When the latest run was started.
+    pub started: Timestamp,
+    /// When that ended; none if it runs, or was interrupted.
+    pub ended: Option<Timestamp>,
+    /// How often the job was taken up again.
+    pub taken_up: u32,
+    /// Where the job comes from; none if a program made it.
+    pub job_file: Option<JobFile>,
+    /// What it came to.
+    pub result: Option<JobResult>,
+    /// What its output was when it was completed.
+    pub output_size: Option<OutputSize>,
+}
+
+impl JobState {
+    /// A job that begins now.
+    pub(super) fn new(name: &str, id: String, started: Timestamp) -> Self {
+        Self {
+            version: VERSION,
+            name: name.to_owned(),
+            id,
+            status: Standing::Running,
+            output: PathBuf::new(),
+            output_file: None,
+            pid: std::process::id(),
+            begun: started,
+            started,
+            ended: None,
+            taken_up: 0,
+            job_file: None,
+            result: None,
+            output_size: None,
+        }
+    }
+
+    /// Reads the state of a job directory; none if there is none.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is not what this version writes.
+    pub fn read(job_dir: &JobDir) -> Result<Option<Self>, ClaimError> {
+        let path = &job_dir.state_file();
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(ClaimError::io("read", path, e)),
+        };
+        let unknown = |what: String| ClaimError::UnknownState { path: path.to_owned(), what };
+        let value: serde_json::Value =
+            serde_json::from_str(&text).map_err(|e| unknown(e.to_string()))?;
+        // The version first: another one may have other fields.
+        match value.get("version").and_then(serde_json::Value::as_u64) {
+            Some(version) if version == u64::from(VERSION) => {}
+            Some(version) => {
+                let what = format!("its version is {version}, this program knows {VERSION}");
+                return Err(unknown(what));
+            }
+            None => return Err(unknown("it has no version".into())),
+        }
+        serde_json::from_value(value).map(Some).map_err(|e| unknown(e.to_string()))
+    }
+
+    /// Replaces the file as a whole, so that nobody ever reads half of it.
+    pub(super) fn write(&self, path: &Path) -> Result<(), ClaimError> {
+        let temporary = temporary(path);
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&temporary)?;
+            serde_json::to_writer_pretty(&mut file, self)?;
+            file.write_all(b"\n")?;
+            file.sync_all()?;
+            fs::rename(&temporary, path)?;
+            // The new name is on the disk, too.
+            path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+        };
+        write().map_err(|e| ClaimError::io("write", path, e))
+    }
+}
+
+/// Where a state file is written before it takes its place.
+pub(super) fn temporary(path: &Path) -> PathBuf {
+    path.with_extension("json.new")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_several_settings_is_remembered() {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let given = [pair("a", "1"), pair("b", "2"), pair("a", "3")];
+        let file = JobFile::new("job.yaml".as_ref(), &given);
+        assert!(file.path.is_absolute());
+        assert_eq!(file.overrides, [pair("b", "2"), pair("a", "3")]);
+    }
+
+    #[test]
+    fn a_state_is_read_as_it_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let job_dir = JobDir::new(dir.path());
+        assert_eq!(JobState::read(&job_dir).unwrap(), None);
+        let mut state = JobState::new("iris", "id".into(), Timestamp::UNIX_EPOCH);
+        state.output_size = Some(OutputSize { file_bytes: None, files: 3 });
+        state.write(&job_dir.state_file()).unwrap();
+        assert_eq!(JobState::read(&job_dir).unwrap(), Some(state));
+        assert!(!temporary(&job_dir.state_file()).exists());
+    }
+}

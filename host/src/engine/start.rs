@@ -1,0 +1,123 @@
+//! From a prepared job to its running parts: planner, pool, journal, committer.
+
+use super::EngineError;
+use super::commit::{CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Success};
+use super::driver::Job;
+use super::machine::Settled;
+use super::setup;
+use super::taking_up::TakenUp;
+use crate::event::Resumed;
+use crate::fail_point;
+use crate::journal::{JobIdentity, Journal};
+use crate::model::{OutputAction, Restored};
+use crate::output::remove_tree;
+use crate::perf::{Monitor, PerfEvent};
+use crate::pool::{Pool, PoolEvent};
+use crate::protocol::FromPlanner;
+use tokio::sync::mpsc;
+
+/// What a job runs on.
+pub(super) struct Started {
+    pub(super) pool: Pool,
+    pub(super) workers: mpsc::Receiver<PoolEvent>,
+    pub(super) planner: mpsc::Receiver<FromPlanner>,
+    pub(super) committer: Committer,
+    pub(super) commits: mpsc::UnboundedReceiver<CommitReply>,
+    /// What an earlier run left done.
+    pub(super) restored: Restored,
+    pub(super) monitor: Monitor,
+    pub(super) perf: mpsc::UnboundedReceiver<PerfEvent>,
+}
+
+/// Starts all of it; takes what an earlier run left out of the job.
+pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
+    let failed = |what: &str, e: std::io::Error| EngineError(format!("{what}: {e}"));
+    // What an interrupted shuffle left would be in the way.
+    let spill = job.job_dir.spill();
+    remove_tree(&spill).map_err(|e| failed(&format!("cannot remove {}", spill.display()), e))?;
+    // First the planner: it starts while the journal is made.
+    let (events, workers) = mpsc::channel(256);
+    let (plan_events, planner) = mpsc::channel(4);
+    let component = job.component.file.try_clone();
+    let component = component.map_err(|e| failed("the compiled entry script cannot be used", e))?;
+    let mut pool = Pool::new(job.program.clone(), component, events);
+    pool.plan(&setup::plan_request(&job.spec, &job.sources, spill), plan_events)
+        .map_err(|e| failed("the planner process cannot be started", e))?;
+    let (replies, commits) = mpsc::unbounded_channel();
+    let (committer, restored) = start_committer(job, replies)?;
+    let (perf_events, perf) = mpsc::unbounded_channel();
+    let monitor = Monitor::start(setup::monitor(&job.spec, &job.job_dir), perf_events)
+        .map_err(|e| failed("the monitor of memory cannot be started", e))?;
+    Ok(Started { pool, workers, planner, committer, commits, restored, monitor, perf })
+}
+
+/// What the first event says of an earlier run.
+pub(super) fn resumed(started: &Started, has_earlier_run: bool) -> Option<Resumed> {
+    let Restored { succeeded, failed, items, rows, .. } = started.restored;
+    has_earlier_run.then_some(Resumed { succeeded, failed, items, rows })
+}
+
+fn start_committer(
+    job: &mut Job,
+    replies: mpsc::UnboundedSender<CommitReply>,
+) -> Result<(Committer, Restored), EngineError> {
+    let (journal, retry_failed) = match job.taken_up.take() {
+        Some(TakenUp { journal, retry_failed }) => (journal, retry_failed),
+        None => {
+            let journal = Journal::create(&job.job_dir.journal(), &identity(job));
+            fail_point::pass("journal-made");
+            (journal.map_err(|e| EngineError(e.to_string()))?, false)
+        }
+    };
+    Committer::start(commit_target(job), journal, retry_failed, replies)
+        .map_err(|e| EngineError(e.to_string()))
+}
+
+/// What the journal says of the job.
+fn identity(job: &Job) -> JobIdentity {
+    JobIdentity {
+        name: job.spec.name.clone(),
+        id: job.claim.id().to_owned(),
+        entry_script_digest: job.component.digest.clone(),
+        settings: job.settings.clone(),
+        created: job.claim.started(),
+    }
+}
+
+/// Where results go.
+fn commit_target(job: &Job) -> CommitTarget {
+    let appends = job.spec.output_action == OutputAction::AppendRow;
+    CommitTarget {
+        job_dir: job.job_dir.clone(),
+        output: job.claim.output().to_owned(),
+        output_file: appends.then(|| job.spec.append_row_file_name.clone()),
+        ordered: job.spec.ordered,
+        on_conflict: job.spec.output_files,
+        header_wanted: job.spec.output_format.header,
+    }
+}
+
+/// The end of a mini-batch, for the committer.
+pub(super) fn commit_request(settled: Settled) -> CommitRequest {
+    let Settled { worker, report, stamp } = settled;
+    match report.outcome {
+        Ok(segment) => CommitRequest::Success(Success {
+            worker,
+            id: report.id,
+            attempt: report.attempt,
+            items: report.items,
+            segment,
+            header: report.header,
+            has_files: report.has_files,
+            stamp,
+        }),
+        Err(failure) => CommitRequest::Failure(FinalFailure {
+            id: report.id,
+            attempts: report.attempt,
+            worker: Some(worker),
+            items: report.items,
+            failure,
+            stamp,
+        }),
+    }
+}

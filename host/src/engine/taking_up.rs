@@ -1,0 +1,203 @@
+//! What to do where a job was run before: take it up where it was, reuse its result, or refuse.
+
+use super::ClaimError;
+use super::claim::Held;
+use super::driver::Job;
+use super::identity::{differences, settings};
+use super::job_state::{JobState, Standing};
+use super::prepare::{Options, PrepareError, Prepared};
+use super::setup::plan_request;
+use super::verify::{Known, Mismatch, Planning, verify};
+use crate::compile::Compiled;
+use crate::journal::{JobIdentity, Journal, JournalError};
+use crate::model::{JobDir, JobResult, Source};
+use crate::output::remove_tree;
+use crate::spec::JobSpec;
+use jiff::Timestamp;
+use std::path::PathBuf;
+
+/// The result of an earlier run, that holds for this one.
+#[derive(Clone, Debug)]
+pub struct Reused {
+    /// The job.
+    pub spec: JobSpec,
+    /// What it came to.
+    pub result: JobResult,
+    /// When.
+    pub ended: Timestamp,
+    /// The output folder.
+    pub output: PathBuf,
+    /// The job directory.
+    pub job_dir: JobDir,
+}
+
+/// What an earlier run of a job left, for the driver.
+#[derive(Debug)]
+pub(super) struct TakenUp {
+    pub(super) journal: Journal,
+    /// Whether mini-batches that failed for good are tried again (prs-semantics W15): after a job
+    /// that failed, not after one that was interrupted.
+    pub(super) retry_failed: bool,
+}
+
+/// A job that is ready but for its job directory.
+pub(super) struct Ready {
+    pub(super) spec: JobSpec,
+    pub(super) sources: Vec<Source>,
+    pub(super) component: Compiled,
+    pub(super) job_dir: JobDir,
+}
+
+impl Ready {
+    /// Begins the job in a directory that holds none, or anew.
+    pub(super) fn begin(self, held: Held, options: &Options) -> Result<Prepared, PrepareError> {
+        let settings = settings(&self.spec);
+        let claim = held.begin(options.job_file.clone())?;
+        let Self { spec, sources, component, job_dir } = self;
+        let program = options.program.clone();
+        let taken_up = None;
+        let job = Job { spec, sources, component, program, claim, job_dir, settings, taken_up };
+        Ok(Prepared::Job(Box::new(job)))
+    }
+
+    /// Goes on from what the directory holds.
+    pub(super) fn go_on(
+        self,
+        held: Held,
+        earlier: &JobState,
+        options: &Options,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Prepared, PrepareError> {
+        if earlier.status == Standing::Completed {
+            return self.reuse(&held, earlier, options);
+        }
+        let Some(journal) = self.journal(earlier)? else {
+            say(&format!(
+                "job '{}' was interrupted before anything was done, and begins anew",
+                earlier.name
+            ));
+            return self.begin(held, options);
+        };
+        let settings = settings(&self.spec);
+        let changed = |why: String| ClaimError::Changed {
+            dir: self.job_dir.root().to_owned(),
+            name: earlier.name.clone(),
+            how: earlier.status.how(),
+            why,
+        };
+        self.check(&held, &journal, options).map_err(|mismatch| refused(mismatch, changed))?;
+        let claim = held.take_up(options.job_file.clone())?;
+        let retry_failed = earlier.status == Standing::Failed;
+        let taken_up = Some(TakenUp { journal, retry_failed });
+        let Self { spec, sources, component, job_dir } = self;
+        let program = options.program.clone();
+        let job = Job { spec, sources, component, program, claim, job_dir, settings, taken_up };
+        Ok(Prepared::Job(Box::new(job)))
+    }
+
+    /// The result of a completed run, if this one would come to the same (prs-semantics C25).
+    fn reuse(
+        self,
+        held: &Held,
+        earlier: &JobState,
+        options: &Options,
+    ) -> Result<Prepared, PrepareError> {
+        let (dir, name) = (self.job_dir.root().to_owned(), earlier.name.clone());
+        let (Some(result), Some(ended)) = (&earlier.result, earlier.ended) else {
+            return Err(ClaimError::Finished { dir, name }.into());
+        };
+        if !options.reuse || !self.spec.allow_reuse {
+            return Err(ClaimError::Finished { dir, name }.into());
+        }
+        let not_reused = |why: String| ClaimError::NotReused { dir, name, why };
+        if let Some(why) = held.output_changed()? {
+            return Err(not_reused(why).into());
+        }
+        let journal = Journal::open(&self.job_dir.journal())?;
+        self.check(held, &journal, options).map_err(|mismatch| refused(mismatch, not_reused))?;
+        let (result, output) = (result.clone(), held.output().to_owned());
+        let Self { spec, job_dir, .. } = self;
+        Ok(Prepared::Reused(Box::new(Reused { spec, result, ended, output, job_dir })))
+    }
+
+    /// The journal; none if the job was interrupted before there was one that is any good.
+    fn journal(&self, earlier: &JobState) -> Result<Option<Journal>, JournalError> {
+        match Journal::open(&self.job_dir.journal()) {
+            Ok(journal) => Ok(Some(journal)),
+            // The folder for rows is made with the first worker, and that after the journal: so
+            // nothing can have been committed.
+            Err(
+                JournalError::Missing(_)
+                | JournalError::Corrupt { .. }
+                | JournalError::Version { found: 0, .. },
+            ) if earlier.status == Standing::Running && !self.job_dir.parts().exists() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the job and its inputs are what they were.
+    fn check(&self, held: &Held, journal: &Journal, options: &Options) -> Result<(), Refusal> {
+        let was = journal.job()?;
+        let is = JobIdentity {
+            entry_script_digest: self.component.digest.clone(),
+            settings: settings(&self.spec),
+            ..was.clone()
+        };
+        if let Some(differences) = differences(&was, &is) {
+            return Err(Mismatch::Changed(differences).into());
+        }
+        if let Some(output) = held.earlier_output().filter(|output| output != held.output()) {
+            let (was, is) = (output.display(), held.output().display());
+            return Err(
+                Mismatch::Changed(format!("the output folder was {was}, is now {is}")).into()
+            );
+        }
+        let component = self.component.file.try_clone().map_err(|e| {
+            Mismatch::Failed(format!("the compiled entry script cannot be used: {e}"))
+        })?;
+        let spill = self.job_dir.spill();
+        let planning = Planning {
+            program: options.program.clone(),
+            component,
+            request: plan_request(&self.spec, &self.sources, spill.clone()),
+            patience: self.spec.first_task_creation_timeout.max(self.spec.progress_update_timeout),
+        };
+        let verified = verify(planning, Known::of(journal)?);
+        // What a shuffle wrote is written again by the run.
+        remove_tree(&spill).map_err(|e| ClaimError::io("remove", &spill, e))?;
+        Ok(verified?)
+    }
+}
+
+/// Why a check did not pass.
+enum Refusal {
+    Mismatch(Mismatch),
+    Other(PrepareError),
+}
+
+impl From<Mismatch> for Refusal {
+    fn from(mismatch: Mismatch) -> Self {
+        Self::Mismatch(mismatch)
+    }
+}
+
+impl From<ClaimError> for Refusal {
+    fn from(error: ClaimError) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+impl From<JournalError> for Refusal {
+    fn from(error: JournalError) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+/// The error of a check, where `changed` puts what changed into words.
+fn refused(refusal: Refusal, changed: impl FnOnce(String) -> ClaimError) -> PrepareError {
+    match refusal {
+        Refusal::Mismatch(Mismatch::Changed(why)) => changed(why).into(),
+        Refusal::Mismatch(Mismatch::Failed(text)) => PrepareError::Inputs(text),
+        Refusal::Other(error) => error,
+    }
+}

@@ -1,0 +1,219 @@
+//! Templates that name the parts of paths, as in `{user}/{season}/{genre}.wav`.
+
+use std::fmt;
+
+/// A template for paths below an input's path. Each level is fixed text and keys in braces; a key
+/// stands for one or more characters of its level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionFormat {
+    text: String,
+    levels: Vec<Vec<Part>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Key(String),
+}
+
+/// The text was no template. For people, complete but for where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no path template: {1}; write it as in '{{user}}/{{season}}/{{genre}}.wav'")]
+pub struct ParsePartitionFormatError(String, String);
+
+impl PartitionFormat {
+    /// Reads a template. Fails if a level is empty, a brace or a name is wrong, a key comes twice,
+    /// two keys touch, or there is no key at all.
+    pub fn parse(text: &str) -> Result<Self, ParsePartitionFormatError> {
+        let refuse = |reason: String| ParsePartitionFormatError(text.to_owned(), reason);
+        let levels = text.split('/').map(level).collect::<Result<Vec<_>, _>>().map_err(refuse)?;
+        let format = Self { text: text.to_owned(), levels };
+        let keys: Vec<&str> = format.keys().collect();
+        if keys.is_empty() {
+            return Err(refuse("it has no key in braces".to_owned()));
+        }
+        match keys.iter().enumerate().find(|(index, key)| keys[..*index].contains(key)) {
+            Some((_, twice)) => Err(refuse(format!("the key '{twice}' comes twice"))),
+            None => Ok(format),
+        }
+    }
+
+    /// Its keys, in their order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.levels.iter().flatten().filter_map(|part| match part {
+            Part::Key(key) => Some(key.as_str()),
+            Part::Text(_) => None,
+        })
+    }
+
+    /// The keys' values in a file's path below its input's path, `/` between the parts; none if the
+    /// path is another. Where several readings fit, the first keys of a level are the shorter ones.
+    pub fn values<'a>(&self, path: &'a str) -> Option<Vec<&'a str>> {
+        let mut values = Vec::new();
+        let mut names = path.split('/');
+        for parts in &self.levels {
+            level_values(parts, names.next()?, &mut values)?;
+        }
+        names.next().is_none().then_some(values)
+    }
+
+    /// As [`Self::values`], for tables: the template names folders, and files below them may have
+    /// any name. A template whose last level has a fixed ending, as in `{region}/{day}.csv`, stands
+    /// for the whole path here too.
+    pub fn folder_values<'a>(&self, path: &'a str) -> Option<Vec<&'a str>> {
+        if let Some([.., Part::Text(ending)]) = self.levels.last().map(Vec::as_slice)
+            && ending.contains('.')
+        {
+            return self.values(path);
+        }
+        let mut values = Vec::new();
+        let mut names = path.split('/');
+        for parts in &self.levels {
+            level_values(parts, names.next()?, &mut values)?;
+        }
+        // What is left is the file, and maybe more folders.
+        names.next().map(|_| values)
+    }
+}
+
+impl fmt::Display for PartitionFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn level(text: &str) -> Result<Vec<Part>, String> {
+    if text.is_empty() {
+        return Err("a level between two '/' is empty".to_owned());
+    }
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let fixed = rest.find(['{', '}']).unwrap_or(rest.len());
+        if fixed > 0 {
+            parts.push(Part::Text(rest[..fixed].to_owned()));
+        }
+        rest = &rest[fixed..];
+        let Some(inside) = rest.strip_prefix('{') else {
+            if rest.is_empty() {
+                break;
+            }
+            return Err("a '}' closes nothing".to_owned());
+        };
+        let Some((key, after)) = inside.split_once('}') else {
+            return Err("a '{' is not closed".to_owned());
+        };
+        if key.is_empty() || key.contains(['{', ':', '*']) {
+            return Err(format!("{{{key}}} is no key: a key is a plain name"));
+        }
+        if let Some(Part::Key(before)) = parts.last() {
+            return Err(format!(
+                "nothing stands between {{{before}}} and {{{key}}}, so that nobody knows where one \
+                 ends"
+            ));
+        }
+        parts.push(Part::Key(key.to_owned()));
+        rest = after;
+    }
+    Ok(parts)
+}
+
+/// Appends the values of one level's keys. None if the name does not fit.
+fn level_values<'a>(parts: &[Part], name: &'a str, values: &mut Vec<&'a str>) -> Option<()> {
+    let mut rest = name;
+    for (index, part) in parts.iter().enumerate() {
+        if let Part::Text(text) = part {
+            rest = rest.strip_prefix(text.as_str())?;
+            continue;
+        }
+        let end = match parts.get(index + 1) {
+            // The level's end is fixed.
+            Some(Part::Text(text)) if index + 2 == parts.len() => {
+                rest.len().checked_sub(text.len())?
+            }
+            Some(Part::Text(text)) => {
+                let first = rest.chars().next()?.len_utf8();
+                first + rest[first..].find(text.as_str())?
+            }
+            _ => rest.len(),
+        };
+        values.push(rest.get(..end).filter(|value| !value.is_empty())?);
+        rest = &rest[end..];
+    }
+    rest.is_empty().then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn values(format: &str, path: &str) -> Option<Vec<String>> {
+        let format = PartitionFormat::parse(format).unwrap();
+        Some(format.values(path)?.into_iter().map(str::to_owned).collect())
+    }
+
+    fn some(values: &[&str]) -> Option<Vec<String>> {
+        Some(values.iter().map(|&value| value.to_owned()).collect())
+    }
+
+    /// M4.
+    #[test]
+    fn keys_come_from_paths() {
+        let format = "{user}/{season}/{genre}.wav";
+        assert_eq!(values(format, "ann/winter/pop.wav"), some(&["ann", "winter", "pop"]));
+        assert_eq!(values(format, "é/a b/x.y.wav"), some(&["é", "a b", "x.y"]));
+        for other in ["ann/winter/pop.mp3", "ann/pop.wav", "a/b/c/d.wav", "a//c.wav", "a/b/.wav"] {
+            assert_eq!(values(format, other), None, "{other}");
+        }
+        assert_eq!(values("r={r}/{y}-{m}.csv", "r=n/2026-11-x.csv"), some(&["n", "2026", "11-x"]));
+        assert_eq!(values("{a}_{b}_", "x_y_z_"), some(&["x", "y_z"]));
+        assert_eq!(values("{a}_{b}_", "_x_y_"), some(&["_x", "y"]));
+        assert_eq!(values("{a}_{b}", "x_y_z"), some(&["x", "y_z"]));
+        assert_eq!(values("x/{a}", "x/1"), some(&["1"]));
+        assert_eq!(values("x/{a}", "y/1"), None);
+    }
+
+    /// M5.
+    #[test]
+    fn tables_take_folders() {
+        let format = PartitionFormat::parse("{region}/{store}").unwrap();
+        assert_eq!(format.folder_values("n/4/a.csv"), Some(vec!["n", "4"]));
+        assert_eq!(format.folder_values("n/4/2026/a.csv"), Some(vec!["n", "4"]));
+        assert_eq!(format.folder_values("n/a.csv"), None);
+        let whole = PartitionFormat::parse("{region}/{day}.csv").unwrap();
+        assert_eq!(whole.folder_values("n/mon.csv"), Some(vec!["n", "mon"]));
+        assert_eq!(whole.folder_values("n/mon.csv/x"), None);
+        assert_eq!(whole.keys().collect::<Vec<_>>(), ["region", "day"]);
+    }
+
+    #[test]
+    fn what_is_no_template_is_told() {
+        let errors = ["", "a/b", "{a}//{b}", "{a", "a}", "{}", "{d:yyyy}", "{a}{b}", "{a}/{a}"]
+            .map(|text| PartitionFormat::parse(text).unwrap_err().to_string());
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        "" is no path template: a level between two '/' is empty; write it as in '{user}/{season}/{genre}.wav'
+        "a/b" is no path template: it has no key in braces; write it as in '{user}/{season}/{genre}.wav'
+        "{a}//{b}" is no path template: a level between two '/' is empty; write it as in '{user}/{season}/{genre}.wav'
+        "{a" is no path template: a '{' is not closed; write it as in '{user}/{season}/{genre}.wav'
+        "a}" is no path template: a '}' closes nothing; write it as in '{user}/{season}/{genre}.wav'
+        "{}" is no path template: {} is no key: a key is a plain name; write it as in '{user}/{season}/{genre}.wav'
+        "{d:yyyy}" is no path template: {d:yyyy} is no key: a key is a plain name; write it as in '{user}/{season}/{genre}.wav'
+        "{a}{b}" is no path template: nothing stands between {a} and {b}, so that nobody knows where one ends; write it as in '{user}/{season}/{genre}.wav'
+        "{a}/{a}" is no path template: the key 'a' comes twice; write it as in '{user}/{season}/{genre}.wav'
+        "#);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(format in "[{}/ab.é]{0,12}", path in "[/ab.é]{0,12}") {
+            if let Ok(format) = PartitionFormat::parse(&format) {
+                let count = format.keys().count();
+                for values in [format.values(&path), format.folder_values(&path)].into_iter().flatten() {
+                    prop_assert_eq!(values.len(), count);
+                    prop_assert!(values.iter().all(|value| !value.is_empty()));
+                }
+            }
+        }
+    }
+}

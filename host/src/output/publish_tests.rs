@@ -1,0 +1,117 @@
+use super::*;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+
+struct Folders {
+    _root: tempfile::TempDir,
+    staged: PathBuf,
+    output: PathBuf,
+}
+
+fn folders() -> Folders {
+    let root = tempfile::tempdir().unwrap();
+    let (staged, output) = (root.path().join("staged"), root.path().join("output"));
+    fs::create_dir_all(staged.join("a/b")).unwrap();
+    fs::create_dir(&output).unwrap();
+    fs::write(staged.join("one.txt"), "1").unwrap();
+    fs::write(staged.join("a/b/two.txt"), "2").unwrap();
+    Folders { _root: root, staged, output }
+}
+
+/// The error, after a check that nothing was published.
+fn refused(folders: &Folders) -> OutputError {
+    let error = publish_files(&folders.staged, &folders.output, &Rule::STRICT).unwrap_err();
+    assert!(error.is_guest_fault(), "{error}");
+    assert!(!folders.output.join("one.txt").exists());
+    assert!(folders.staged.join("one.txt").exists());
+    error
+}
+
+#[test]
+fn files_move_and_folders_merge() {
+    let Folders { _root, staged, output } = folders();
+    fs::create_dir(output.join("a")).unwrap();
+    fs::write(output.join("a/old.txt"), "0").unwrap();
+    assert_eq!(check_files(&staged, &output, &Rule::STRICT).unwrap().len(), 4);
+    assert!(!output.join("one.txt").exists());
+    assert_eq!(publish_files(&staged, &output, &Rule::STRICT).unwrap(), 2);
+    assert_eq!(fs::read_to_string(output.join("one.txt")).unwrap(), "1");
+    assert_eq!(fs::read_to_string(output.join("a/b/two.txt")).unwrap(), "2");
+    assert_eq!(fs::read_to_string(output.join("a/old.txt")).unwrap(), "0");
+    assert!(!staged.exists());
+    assert_eq!(
+        publish_files(&staged, &output, &Rule::STRICT).unwrap(),
+        0,
+        "a repetition does no harm"
+    );
+}
+
+#[test]
+fn existing_files_stay() {
+    let folders = folders();
+    fs::create_dir_all(folders.output.join("a/b")).unwrap();
+    fs::write(folders.output.join("a/b/two.txt"), "old").unwrap();
+    let text = refused(&folders).to_string();
+    let text = text.replace(&folders.output.display().to_string(), "OUT");
+    insta::assert_snapshot!(text, @r#"the output "a/b/two.txt" exists already in OUT: the file names of different mini-batches must differ (put the mini-batch's id or the item's name into them), or set output_files to append or overwrite"#);
+    assert_eq!(fs::read_to_string(folders.output.join("a/b/two.txt")).unwrap(), "old");
+}
+
+#[test]
+fn links_and_devices_are_refused() {
+    let case = |make: &dyn Fn(&Path)| {
+        let folders = folders();
+        make(&folders.staged);
+        refused(&folders).to_string()
+    };
+    insta::assert_snapshot!(case(&|dir| symlink("/etc/passwd", dir.join("a/link")).unwrap()), @r#"the output "a/link" is a symbolic link: only ordinary files and folders are published, so write the data itself"#);
+    insta::assert_snapshot!(case(&|dir| symlink("a", dir.join("folder")).unwrap()), @r#"the output "folder" is a symbolic link: only ordinary files and folders are published, so write the data itself"#);
+    insta::assert_snapshot!(case(&|dir| fs::hard_link(dir.join("a/b/two.txt"), dir.join("x")).unwrap()), @r#"the output "a/b/two.txt" is a hard link, one of several names of a file: only ordinary files and folders are published, so write the data itself"#);
+    insta::assert_snapshot!(case(&|dir| rustix::fs::mknodat(CWD, dir.join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap()), @r#"the output "pipe" is a named pipe: only ordinary files and folders are published, so write the data itself"#);
+    insta::assert_snapshot!(case(&|dir| { std::os::unix::net::UnixListener::bind(dir.join("s")).unwrap(); }), @r#"the output "s" is a socket: only ordinary files and folders are published, so write the data itself"#);
+    insta::assert_snapshot!(case(&|dir| fs::write(dir.join("a\nb"), "").unwrap()), @r#"the output "a\nb" cannot be published because its name holds a control character: choose another name"#);
+    insta::assert_snapshot!(case(&|dir| fs::write(dir.join(OsStr::from_bytes(b"a\xff")), "").unwrap()), @r#"the output "a\xFF" cannot be published because its name is not UTF-8: choose another name"#);
+}
+
+#[test]
+fn folders_without_end_are_refused() {
+    let folders = folders();
+    fs::create_dir_all(folders.staged.join("d/".repeat(70))).unwrap();
+    assert!(matches!(refused(&folders), OutputError::TooDeep { .. }));
+}
+
+#[test]
+fn a_link_in_the_output_folder_is_not_followed() {
+    let folders = folders();
+    let elsewhere = tempfile::tempdir().unwrap();
+    symlink(elsewhere.path(), folders.output.join("a")).unwrap();
+    assert!(matches!(refused(&folders), OutputError::Exists { .. }));
+}
+
+#[test]
+fn files_are_copied_between_file_systems() {
+    let folders = folders();
+    let (from, to) = (
+        open_folder(CWD, &folders.staged, OFlags::empty()).unwrap(),
+        open_folder(CWD, &folders.output, OFlags::empty()).unwrap(),
+    );
+    fs::write(folders.output.join(".sandmill-partial"), "left over").unwrap();
+    copy_over(from.as_fd(), to.as_fd(), c"one.txt", false).unwrap();
+    assert_eq!(fs::read_to_string(folders.output.join("one.txt")).unwrap(), "1");
+    assert!(!folders.staged.join("one.txt").exists());
+    assert_eq!(fs::read_dir(&folders.output).unwrap().count(), 1);
+    fs::write(folders.staged.join("one.txt"), "again").unwrap();
+    copy_over(from.as_fd(), to.as_fd(), c"one.txt", false).unwrap_err();
+    assert_eq!(fs::read_to_string(folders.output.join("one.txt")).unwrap(), "1");
+}
+
+#[test]
+fn another_file_system_is_no_trouble() {
+    let folders = folders();
+    let Ok(other) = tempfile::tempdir_in("/dev/shm") else { return };
+    if fs::metadata(other.path()).unwrap().dev() == fs::metadata(&folders.staged).unwrap().dev() {
+        return;
+    }
+    assert_eq!(publish_files(&folders.staged, other.path(), &Rule::STRICT).unwrap(), 2);
+    assert_eq!(fs::read_to_string(other.path().join("a/b/two.txt")).unwrap(), "2");
+}

@@ -1,0 +1,126 @@
+//! How one file gets from a guest's folder into the output folder. By open folders only, and never
+//! through a link.
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::fd::BorrowedFd;
+
+/// The name of a file while it is copied from another file system.
+pub(super) const PARTIAL: &CStr = c".sandmill-partial";
+
+/// Renames without replacing.
+pub(super) fn rename_new(
+    from: BorrowedFd<'_>,
+    old: &CStr,
+    to: BorrowedFd<'_>,
+    new: &CStr,
+) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
+        // The file system cannot do that in one step. The leader alone writes to the output folder.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            match rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(Errno::NOENT) => rustix::fs::renameat(from, old, to, new),
+                Err(errno) => Err(errno),
+            }
+        }
+        other => other,
+    }
+}
+
+/// Moves a file to another file system: copied under another name, on the disk, then renamed, over
+/// what is there if it may `replace` that.
+pub(super) fn copy_over(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    name: &CStr,
+    replace: bool,
+) -> io::Result<()> {
+    let mut source = open_file(from, name)?;
+    // Left over by a leader that was killed.
+    match rustix::fs::unlinkat(to, PARTIAL, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o666);
+    let mut copy = File::from(rustix::fs::openat(to, PARTIAL, flags, mode)?);
+    let copied = io::copy(&mut source, &mut copy).and_then(|_| copy.sync_all()).and_then(|()| {
+        if replace {
+            return Ok(rustix::fs::renameat(to, PARTIAL, to, name)?);
+        }
+        Ok(rename_new(to, PARTIAL, to, name)?)
+    });
+    if copied.is_err() {
+        let _ = rustix::fs::unlinkat(to, PARTIAL, AtFlags::empty());
+    }
+    copied?;
+    // The new name is on the disk before the old one goes.
+    rustix::fs::fsync(to)?;
+    Ok(rustix::fs::unlinkat(from, name, AtFlags::empty())?)
+}
+
+/// Puts the first `length` bytes of a file to a place in another one of that name, which is made if
+/// it is not there. The source stays.
+pub(super) fn append_at(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    name: &CStr,
+    (offset, length): (u64, u64),
+) -> io::Result<()> {
+    let source = open_file(from, name)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mode = Mode::from_raw_mode(0o666);
+    let target = rustix::fs::openat(to, name, flags | OFlags::CLOEXEC, mode)?;
+    let mut target = regular(File::from(target))?;
+    target.seek(SeekFrom::Start(offset))?;
+    let copied = io::copy(&mut source.take(length), &mut target)?;
+    if copied == length { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+/// Whether a file is the same as another one, or as so many bytes at some place of it.
+pub(super) fn same_content(
+    one: BorrowedFd<'_>,
+    other: BorrowedFd<'_>,
+    name: &CStr,
+    place: Option<(u64, u64)>,
+) -> io::Result<bool> {
+    let (one, mut other) = (open_file(one, name)?, open_file(other, name)?);
+    let (offset, length) = match place {
+        Some(place) => place,
+        None => (0, other.metadata()?.len()),
+    };
+    if one.metadata()?.len() != length {
+        return Ok(false);
+    }
+    other.seek(SeekFrom::Start(offset))?;
+    let other = other.take(length);
+    let (mut one, mut other) = (BufReader::new(one), BufReader::new(other));
+    loop {
+        let (left, right) = (one.fill_buf()?, other.fill_buf()?);
+        let length = left.len().min(right.len());
+        if length == 0 {
+            return Ok(left.len() == right.len());
+        }
+        if left[..length] != right[..length] {
+            return Ok(false);
+        }
+        one.consume(length);
+        other.consume(length);
+    }
+}
+
+fn open_file(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    regular(File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?))
+}
+
+fn regular(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::other("it is no regular file any more"))
+}

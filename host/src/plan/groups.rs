@@ -1,0 +1,138 @@
+//! Mini-batches by partition keys that stand in the files' paths. All names of an input are held,
+//! as in a listing: a group is known when the last file has been seen.
+
+use super::sender::Sender;
+use super::stamp::Stamp;
+use super::{PlanError, refuse};
+use crate::dataset::Listing;
+use crate::model::{PartitionFormat, Source, Work};
+use crate::protocol::FromPlanner;
+use std::collections::BTreeMap;
+
+/// The path template of an input's source. Fails if it has none, or none that can be read.
+pub(super) fn format_of(source: &Source) -> Result<Option<PartitionFormat>, PlanError> {
+    let Some(text) = &source.partition_format else { return Ok(None) };
+    match PartitionFormat::parse(text) {
+        Ok(format) => Ok(Some(format)),
+        Err(error) => {
+            refuse!("input '{}': partition_format {error}", source.dataset)
+        }
+    }
+}
+
+/// Which of a template's keys the partition keys are. None if it lacks one of them, which is given.
+pub(super) fn positions<'a>(
+    format: &PartitionFormat,
+    keys: &'a [String],
+) -> Result<Vec<usize>, &'a str> {
+    let position =
+        |key: &'a String| format.keys().position(|known| known == key).ok_or(key.as_str());
+    keys.iter().map(position).collect()
+}
+
+/// Groups with what is in them, in the order of their keys' values.
+pub(super) type Groups<T> = BTreeMap<Vec<String>, T>;
+
+/// The values of the partition keys, named.
+pub(super) fn named(keys: &[String], values: Vec<String>) -> Vec<(String, String)> {
+    keys.iter().cloned().zip(values).collect()
+}
+
+/// One mini-batch for each combination of keys' values that an input's files have.
+pub(super) fn plan_file_groups(
+    sources: &[Source],
+    keys: &[String],
+    sender: &mut Sender<'_>,
+) -> Result<(), PlanError> {
+    sender.send(FromPlanner::Tables(Vec::new()))?;
+    let mut first = 0;
+    for input in sources.chunk_by(|one, next| one.dataset == next.dataset) {
+        plan_input(first, input, keys, sender)?;
+        first += input.len() as u32;
+    }
+    Ok(())
+}
+
+fn plan_input(
+    first: u32,
+    sources: &[Source],
+    keys: &[String],
+    sender: &mut Sender<'_>,
+) -> Result<(), PlanError> {
+    let mut groups: Groups<Vec<(u32, Vec<String>)>> = Groups::new();
+    for (index, source) in (first..).zip(sources) {
+        let Some(format) = format_of(source)? else {
+            return refuse!(
+                "input '{}' has no partition_format, so that its files cannot be grouped by \
+                 partition_keys; add one, as in partition_format: '{}'",
+                source.dataset,
+                example(keys),
+            );
+        };
+        let positions = match positions(&format, keys) {
+            Ok(positions) => positions,
+            Err(key) => {
+                let known: Vec<_> = format.keys().collect();
+                return refuse!(
+                    "input '{}': partition_keys names '{key}', and partition_format '{format}' has \
+                     the keys {}; use one of these, or name the part of the path",
+                    source.dataset,
+                    known.join(", "),
+                );
+            }
+        };
+        let mut listing = Listing::new(source)?;
+        loop {
+            let file = listing.next_file()?;
+            for notice in listing.take_notices() {
+                sender.notice(notice)?;
+            }
+            let Some(file) = file else { break };
+            let Some(values) = format.values(&file) else {
+                return refuse!(
+                    "input '{}': the path {file} does not match partition_format '{format}'; move \
+                     the file away, name the files by a glob that leaves it out, or change the \
+                     template",
+                    source.dataset,
+                );
+            };
+            let values = positions.iter().map(|&at| values[at].to_owned()).collect();
+            let parts = groups.entry(values).or_default();
+            match parts.last_mut() {
+                Some((last, files)) if *last == index => files.push(file),
+                _ => parts.push((index, vec![file])),
+            }
+        }
+    }
+    send(sources, first, groups, keys, sender)
+}
+
+fn send(
+    sources: &[Source],
+    first: u32,
+    groups: Groups<Vec<(u32, Vec<String>)>>,
+    keys: &[String],
+    sender: &mut Sender<'_>,
+) -> Result<(), PlanError> {
+    for (values, mut parts) in groups {
+        let mut stamp = Stamp::new();
+        for (source, files) in &parts {
+            stamp.add_files(&sources[(source - first) as usize].root, files);
+        }
+        let (source, work) = match parts.len() {
+            1 => {
+                let (source, files) = parts.remove(0);
+                (source, Work::Files(files))
+            }
+            _ => (first, Work::FileGroup(parts)),
+        };
+        sender.add_group(source, work, named(keys, values), stamp)?;
+    }
+    Ok(())
+}
+
+/// A template with these keys.
+fn example(keys: &[String]) -> String {
+    let keys: Vec<_> = keys.iter().map(|key| format!("{{{key}}}")).collect();
+    format!("{}/{{file}}", keys.join("/"))
+}

@@ -1,0 +1,180 @@
+//! Rows on their way, as bytes: key, number of the file, line, text.
+
+use crate::dataset::csv::{put_number, take_number};
+use std::io::{self, BufRead, ErrorKind};
+
+/// A row. Its key's bytes sort as the key's values do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) file: u64,
+    pub(super) line: u64,
+    /// The record, with a line end.
+    pub(super) text: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        put_number(self.key.len() as u64, out);
+        out.extend_from_slice(self.key);
+        put_number(self.file, out);
+        put_number(self.line, out);
+        put_number(self.text.len() as u64, out);
+        out.extend_from_slice(self.text);
+    }
+
+    /// Takes a row from the front of `bytes`. None if there is none.
+    pub(super) fn take(bytes: &mut &'a [u8]) -> Option<Self> {
+        let key = take_bytes(bytes)?;
+        let (file, line) = (take_number(bytes)?, take_number(bytes)?);
+        Some(Self { key, file, line, text: take_bytes(bytes)? })
+    }
+}
+
+fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(take_number(bytes)?).ok()?;
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+/// A row read from a file, in buffers that are used again.
+#[derive(Debug, Default)]
+pub(super) struct OwnedRow {
+    key: Vec<u8>,
+    file: u64,
+    line: u64,
+    text: Vec<u8>,
+}
+
+impl OwnedRow {
+    /// Reads the next row; false at the end.
+    pub(super) fn read(&mut self, from: &mut impl BufRead) -> io::Result<bool> {
+        if from.fill_buf()?.is_empty() {
+            return Ok(false);
+        }
+        read_bytes(from, &mut self.key)?;
+        self.file = read_number(from)?;
+        self.line = read_number(from)?;
+        read_bytes(from, &mut self.text)?;
+        Ok(true)
+    }
+
+    pub(super) fn row(&self) -> Row<'_> {
+        Row { key: &self.key, file: self.file, line: self.line, text: &self.text }
+    }
+}
+
+fn read_number(from: &mut impl BufRead) -> io::Result<u64> {
+    let mut bytes = [0; 10];
+    for length in 1..=bytes.len() {
+        from.read_exact(&mut bytes[length - 1..length])?;
+        if bytes[length - 1] < 0x80 {
+            return take_number(&mut &bytes[..length]).ok_or_else(broken);
+        }
+    }
+    Err(broken())
+}
+
+fn read_bytes(from: &mut impl BufRead, out: &mut Vec<u8>) -> io::Result<()> {
+    let length = usize::try_from(read_number(from)?).map_err(|_| broken())?;
+    out.clear();
+    out.resize(length, 0);
+    from.read_exact(out)
+}
+
+pub(super) fn broken() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "it does not hold what was written to it")
+}
+
+/// Appends a value to a key.
+pub(super) fn put_value(value: &str, key: &mut Vec<u8>) {
+    for &byte in value.as_bytes() {
+        key.push(byte);
+        if byte == 0 {
+            key.push(0xff);
+        }
+    }
+    key.extend_from_slice(&[0, 1]);
+}
+
+/// The values of a key. None if it is no key.
+pub(super) fn values(mut key: &[u8]) -> Option<Vec<String>> {
+    let (mut values, mut value) = (Vec::new(), Vec::new());
+    while let Some((&byte, rest)) = key.split_first() {
+        key = rest;
+        if byte != 0 {
+            value.push(byte);
+            continue;
+        }
+        let (&mark, rest) = key.split_first()?;
+        key = rest;
+        match mark {
+            0xff => value.push(0),
+            _ => values.push(String::from_utf8(std::mem::take(&mut value)).ok()?),
+        }
+    }
+    value.is_empty().then_some(values)
+}
+
+/// The bucket of a key: FNV-1a, the same everywhere.
+pub(super) fn bucket(key: &[u8], buckets: usize) -> usize {
+    let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    // The upper half depends on all bytes.
+    ((hash >> 32) % buckets as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key(values: &[String]) -> Vec<u8> {
+        let mut key = Vec::new();
+        values.iter().for_each(|value| put_value(value, &mut key));
+        key
+    }
+
+    proptest! {
+        #[test]
+        fn keys_sort_as_their_values_do(
+            one in prop::collection::vec("[\0\u{1}ab\u{ff}]{0,4}", 2),
+            other in prop::collection::vec("[\0\u{1}ab\u{ff}]{0,4}", 2),
+        ) {
+            prop_assert_eq!(values(&key(&one)), Some(one.clone()));
+            prop_assert_eq!(key(&one).cmp(&key(&other)), one.cmp(&other));
+        }
+
+        #[test]
+        fn rows_survive(
+            rows in prop::collection::vec(
+                (prop::collection::vec(any::<u8>(), 0..5), any::<u64>(), "[a\n]{0,300}"),
+                0..10,
+            ),
+        ) {
+            let rows: Vec<_> = rows
+                .iter()
+                .map(|(key, n, text)| Row { key, file: *n, line: n / 2, text: text.as_bytes() })
+                .collect();
+            let mut bytes = Vec::new();
+            rows.iter().for_each(|row| row.put(&mut bytes));
+            let mut rest = bytes.as_slice();
+            let seen: Vec<_> = std::iter::from_fn(|| Row::take(&mut rest)).collect();
+            prop_assert_eq!(&seen, &rows);
+            let (mut from, mut owned) = (bytes.as_slice(), OwnedRow::default());
+            for row in rows {
+                prop_assert!(owned.read(&mut from).unwrap());
+                prop_assert_eq!(owned.row(), row);
+            }
+            prop_assert!(!owned.read(&mut from).unwrap());
+        }
+    }
+
+    #[test]
+    fn buckets_do_not_change() {
+        let buckets = ["", "a", "b", "store"].map(|text| bucket(text.as_bytes(), 32));
+        assert_eq!(buckets, [4, 12, 12, 13]);
+    }
+}

@@ -1,0 +1,76 @@
+//! The groups of a bucket, sorted by key, and those of all buckets.
+
+use super::message::{BUCKETS, Setup};
+use crate::dataset::DatasetError;
+use crate::protocol::{encode, read_frame};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::{self, BufReader};
+
+/// A group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// Its key.
+    pub(super) key: Vec<u8>,
+    /// Where its text begins.
+    pub(super) offset: u64,
+    /// Bytes of its text.
+    pub(super) length: u64,
+    /// Its rows.
+    pub(super) rows: u64,
+    /// Where the origins of its rows begin.
+    pub(super) origins_offset: u64,
+    /// Bytes of these.
+    pub(super) origins_length: u64,
+    /// A digest of its text.
+    pub(super) digest: u64,
+}
+
+impl Entry {
+    /// Appends the entry to an index.
+    pub(super) fn put(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        encode(self, out).map_err(io::Error::other)
+    }
+}
+
+/// The groups of all buckets, sorted by key, with their buckets. Holds one of each bucket.
+#[derive(Debug)]
+pub(super) struct Groups {
+    files: Vec<BufReader<File>>,
+    heads: BinaryHeap<Reverse<(Entry, u32)>>,
+    buffer: Vec<u8>,
+}
+
+impl Groups {
+    pub(super) fn open(setup: &Setup) -> Result<Self, DatasetError> {
+        let mut groups = Self { files: Vec::new(), heads: BinaryHeap::new(), buffer: Vec::new() };
+        for bucket in 0..BUCKETS as u32 {
+            let path = setup.index(bucket);
+            let file = File::open(&path).map_err(|error| {
+                DatasetError(format!("cannot open {}: {error}", path.display()))
+            })?;
+            groups.files.push(BufReader::new(file));
+            groups.read(bucket)?;
+        }
+        Ok(groups)
+    }
+
+    pub(super) fn next_group(&mut self) -> Result<Option<(Entry, u32)>, DatasetError> {
+        let Some(Reverse((entry, bucket))) = self.heads.pop() else { return Ok(None) };
+        self.read(bucket)?;
+        Ok(Some((entry, bucket)))
+    }
+
+    fn read(&mut self, bucket: u32) -> Result<(), DatasetError> {
+        match read_frame(&mut self.files[bucket as usize], &mut self.buffer) {
+            Ok(Some(entry)) => self.heads.push(Reverse((entry, bucket))),
+            Ok(None) => {}
+            Err(error) => {
+                return Err(DatasetError(format!("the index of bucket {bucket}: {error}")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! The planner's side of a shuffle.
+
+use super::codec::values;
+use super::crew::{Crew, Hand};
+use super::index::Groups;
+use super::message::{BUCKETS, Bounds, NAMES, Setup, Slice, Task, origins_name, text_name};
+use super::runs::write_error;
+use crate::dataset::DatasetError;
+use crate::dataset::csv::Names;
+use crate::model::{CsvSlice, SpilledRows, TableFormat, Work};
+use crate::plan::groups::named;
+use crate::plan::keyed_tables::check_size;
+use crate::plan::sender::Sender;
+use crate::plan::stamp::Stamp;
+use crate::plan::tables::{Found, TableInput, each_slice};
+use crate::plan::{PlanError, refuse};
+use crate::protocol::PlanRequest;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+/// Slices in a task, at most: small files go together.
+const TASK_SLICES: usize = 1000;
+
+/// What a shuffle is done with.
+#[derive(Clone, Copy)]
+pub(in crate::plan) struct Tools<'a> {
+    /// What the leader asked for.
+    pub(in crate::plan) request: &'a PlanRequest,
+    /// Starts a process.
+    pub(in crate::plan) start: &'a (dyn Fn() -> io::Result<Hand> + Sync),
+    /// Bounds of memory.
+    pub(in crate::plan) bounds: Bounds,
+}
+
+/// Groups the rows of one input.
+pub(in crate::plan) struct Shuffle<'a> {
+    pub(in crate::plan) input: &'a TableInput<'a>,
+    pub(in crate::plan) format: &'a TableFormat,
+    /// The columns of the keys.
+    pub(in crate::plan) columns: Vec<usize>,
+    /// The input's number, which names its folder below the spill folder.
+    pub(in crate::plan) number: u32,
+    pub(in crate::plan) tools: Tools<'a>,
+}
+
+/// Makes the spill folder, or takes away what an earlier plan left in it.
+pub(in crate::plan) fn empty_spill(folder: &Path) -> Result<(), PlanError> {
+    if folder.as_os_str().is_empty() {
+        return refuse!("rows cannot be grouped by key: there is no folder for them on their way");
+    }
+    let emptied = match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        result => result,
+    };
+    let made = emptied.and_then(|()| std::fs::create_dir_all(folder));
+    Ok(made.map_err(|error| write_error(folder, &error))?)
+}
+
+impl Shuffle<'_> {
+    /// Sends one mini-batch for each combination of keys' values, in their order.
+    pub(in crate::plan) fn run(&self, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+        let keys = &self.tools.request.partition_keys;
+        sender.notice(format!(
+            "all of input {} is read and its rows are grouped by {} before its first mini-batch",
+            self.input.name(),
+            keys.join(", "),
+        ))?;
+        let setup = self.setup();
+        std::fs::create_dir_all(&setup.folder).map_err(|e| write_error(&setup.folder, &e))?;
+        let processes = self.tools.request.processes.clamp(1, BUCKETS as u32);
+        let crew = Crew { setup: &setup, start: self.tools.start, processes };
+        let mut pieces = 0;
+        crew.run(|give| self.scatter(&setup, sender, &mut pieces, give))?;
+        crew.run(|give| {
+            let mut buckets = 0..BUCKETS as u32;
+            buckets.try_for_each(|bucket| give(Task::Gather { bucket, pieces }))
+        })?;
+        for number in 0..pieces {
+            let path = setup.scattered(number);
+            std::fs::remove_file(&path).map_err(|e| write_error(&path, &e))?;
+        }
+        self.send(&setup, sender)
+    }
+
+    fn setup(&self) -> Setup {
+        let path_keys = self.input.path.as_ref().map_or(0, |path| path.keys().count());
+        Setup {
+            csv: self.input.csv.clone(),
+            columns: self.format.columns.len() - path_keys,
+            keys: self.columns.clone(),
+            partition_format: self.input.path.as_ref().map(ToString::to_string),
+            roots: self.input.sources.iter().map(|source| source.root.clone()).collect(),
+            folder: self.tools.request.spill.join(self.number.to_string()),
+            bounds: self.tools.bounds,
+        }
+    }
+
+    /// Hands out all of the input, and counts the pieces.
+    fn scatter(
+        &self,
+        setup: &Setup,
+        sender: &mut Sender<'_>,
+        pieces: &mut u64,
+        give: &mut dyn FnMut(Task) -> Result<(), PlanError>,
+    ) -> Result<(), PlanError> {
+        let (first, bounds) = (self.input.first, setup.bounds);
+        let names_path = setup.names();
+        let failed = |error: io::Error| PlanError::from(write_error(&names_path, &error));
+        let mut names = Names::create(&names_path).map_err(failed)?;
+        let mut waiting: Vec<Slice> = Vec::new();
+        let mut bytes = 0;
+        let mut last = None;
+        let mut next = |slices: &mut Vec<Slice>| {
+            *pieces += 1;
+            give(Task::Scatter { number: *pieces - 1, slices: std::mem::take(slices) })
+        };
+        each_slice(self.input, self.format, bounds.task, sender, &mut |_, found| {
+            let Found { source, slice, .. } = found;
+            let file = match &last {
+                Some((file, at, name)) if *at == source && *name == slice.file => *file,
+                _ => {
+                    let guest = &self.input.sources[(source - first) as usize].guest;
+                    let file = names.add(&format!("{guest}/{}", slice.file)).map_err(failed)?;
+                    last = Some((file, source, slice.file.clone()));
+                    file
+                }
+            };
+            bytes += slice.length;
+            waiting.push(Slice { root: source - first, file, slice });
+            if bytes >= bounds.task || waiting.len() >= TASK_SLICES {
+                bytes = 0;
+                next(&mut waiting)?;
+            }
+            Ok(())
+        })?;
+        if !waiting.is_empty() {
+            next(&mut waiting)?;
+        }
+        names.finish().map_err(failed)
+    }
+
+    fn send(&self, setup: &Setup, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+        let keys = &self.tools.request.partition_keys;
+        let below = |name: String| format!("{}/{name}", self.number);
+        let mut groups = Groups::open(setup)?;
+        while let Some((group, bucket)) = groups.next_group()? {
+            let Some(values) = values(&group.key) else {
+                return Err(DatasetError("a group's key was lost".to_owned()).into());
+            };
+            check_size(self.input.name(), keys, &values, group.length)?;
+            let text = CsvSlice {
+                file: below(text_name(bucket)),
+                offset: group.offset,
+                length: group.length,
+                first_line: 1,
+                rows: group.rows,
+            };
+            let work = Work::Rows(SpilledRows {
+                text,
+                origins: below(origins_name(bucket)),
+                origins_offset: group.origins_offset,
+                origins_length: group.origins_length,
+                names: below(NAMES.to_owned()),
+            });
+            let mut stamp = Stamp::new();
+            stamp.add_digest(group.digest);
+            sender.add_group(self.input.first, work, named(keys, values), stamp)?;
+        }
+        Ok(())
+    }
+}

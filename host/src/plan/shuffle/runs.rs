@@ -1,0 +1,147 @@
+//! Sorted runs of rows, in memory and on disk, and merging them.
+
+use super::codec::{OwnedRow, Row, broken};
+use crate::dataset::DatasetError;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
+use std::path::Path;
+
+/// Bytes that a run on disk is read by.
+const READ: usize = 64 << 10;
+
+/// Rows in memory.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    /// As [`Row::put`] wrote them.
+    pub(super) bytes: Vec<u8>,
+    /// Where each of them begins.
+    starts: Vec<usize>,
+}
+
+impl Run {
+    /// Bytes of memory that it takes, about.
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len() + self.starts.len() * size_of::<usize>()
+    }
+
+    /// Learns of the rows behind byte `from`.
+    pub(super) fn find_rows(&mut self, from: usize) -> io::Result<()> {
+        let mut rest = self.bytes.get(from..).unwrap_or_default();
+        while !rest.is_empty() {
+            self.starts.push(self.bytes.len() - rest.len());
+            Row::take(&mut rest).ok_or_else(broken)?;
+        }
+        Ok(())
+    }
+
+    /// Sorts by key; rows of one key stay in their order.
+    pub(super) fn sort(&mut self) {
+        let Self { bytes, starts } = self;
+        starts.sort_by(|one, other| key_at(bytes, *one).cmp(key_at(bytes, *other)));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.starts.clear();
+    }
+
+    /// Writes the rows, sorted before.
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+        let mut file = BufWriter::new(File::create(path)?);
+        let mut bytes = Vec::new();
+        for &start in &self.starts {
+            bytes.clear();
+            row_at(&self.bytes, start).put(&mut bytes);
+            file.write_all(&bytes)?;
+        }
+        file.flush()
+    }
+}
+
+/// Every start was found to be that of a row.
+fn row_at(bytes: &[u8], start: usize) -> Row<'_> {
+    let none = Row { key: &[], file: 0, line: 0, text: &[] };
+    bytes.get(start..).and_then(|mut bytes| Row::take(&mut bytes)).unwrap_or(none)
+}
+
+fn key_at(bytes: &[u8], start: usize) -> &[u8] {
+    row_at(bytes, start).key
+}
+
+/// A sorted run that is being read.
+#[derive(Debug)]
+pub(super) enum Sorted {
+    /// One in memory, and how many of its rows were read.
+    Memory(Run, usize),
+    /// One on disk, and its row.
+    Disk(BufReader<File>, OwnedRow),
+}
+
+impl Sorted {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = BufReader::with_capacity(READ, File::open(path)?);
+        Ok(Self::Disk(file, OwnedRow::default()))
+    }
+
+    /// Goes on to the next row; false at the end.
+    fn advance(&mut self) -> io::Result<bool> {
+        match self {
+            Self::Memory(run, read) => {
+                *read += 1;
+                Ok(*read <= run.starts.len())
+            }
+            Self::Disk(file, row) => row.read(file),
+        }
+    }
+
+    fn row(&self) -> Row<'_> {
+        match self {
+            Self::Memory(run, read) => row_at(&run.bytes, run.starts[*read - 1]),
+            Self::Disk(_, row) => row.row(),
+        }
+    }
+}
+
+/// Hands the rows of all runs to `take`, sorted by key; of one key, those of earlier runs first.
+pub(super) fn merge(
+    mut runs: Vec<Sorted>,
+    take: &mut dyn FnMut(Row<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut heads = BinaryHeap::new();
+    for (index, run) in runs.iter_mut().enumerate() {
+        if run.advance()? {
+            heads.push(Reverse((run.row().key.to_vec(), index)));
+        }
+    }
+    while let Some(Reverse((mut key, index))) = heads.pop() {
+        let run = &mut runs[index];
+        loop {
+            take(run.row())?;
+            if !run.advance()? {
+                break;
+            }
+            let next = run.row().key;
+            if next != key {
+                key.clear();
+                key.extend_from_slice(next);
+                heads.push(Reverse((key, index)));
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What to do where a spill file cannot be written.
+pub(super) fn write_error(path: &Path, error: &io::Error) -> DatasetError {
+    let remedy = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "; rows that are grouped by a column take about twice the space of the input there: make \
+             room, or choose a job directory on another disk"
+        }
+        _ => "",
+    };
+    DatasetError(format!("cannot write {}: {error}{remedy}", path.display()))
+}

@@ -1,0 +1,133 @@
+//! Times in the files that have a line for each mini-batch, where each microsecond counts.
+
+use jiff::Timestamp;
+use std::fmt::Write;
+
+/// Writes times; remembers the second that it wrote last, because many lines share it.
+#[derive(Debug)]
+pub(super) struct Times {
+    /// How date and time are joined.
+    joint: char,
+    second: i64,
+    text: String,
+}
+
+impl Times {
+    /// `2026-11-21T10:00:00.500000Z`, with [`Times::micros`].
+    pub(super) fn iso() -> Self {
+        Self { joint: 'T', second: i64::MIN, text: String::new() }
+    }
+
+    /// `2026-11-21 10:00:00,500`, with [`Times::millis`].
+    pub(super) fn log() -> Self {
+        Self { joint: ' ', ..Self::iso() }
+    }
+
+    /// Appends the time with microseconds.
+    pub(super) fn micros(&mut self, line: &mut String, at: Timestamp) {
+        let (text, nanos) = self.second(at);
+        line.push_str(text);
+        line.push('.');
+        digits(line, u64::from(nanos / 1000), 6);
+        line.push('Z');
+    }
+
+    /// Appends the time with milliseconds, after a comma.
+    pub(super) fn millis(&mut self, line: &mut String, at: Timestamp) {
+        let (text, nanos) = self.second(at);
+        line.push_str(text);
+        line.push(',');
+        digits(line, u64::from(nanos / 1_000_000), 3);
+    }
+
+    /// The time to the second, and the nanoseconds after it.
+    fn second(&mut self, at: Timestamp) -> (&str, u32) {
+        let second = at.as_nanosecond().div_euclid(1_000_000_000);
+        let nanos = at.as_nanosecond().rem_euclid(1_000_000_000);
+        // Both fit: a timestamp is within some thousand years.
+        let (second, nanos) = (second as i64, nanos as u32);
+        if second != self.second {
+            self.second = second;
+            self.text.clear();
+            let joint = self.joint;
+            let format = format!("%Y-%m-%d{joint}%H:%M:%S");
+            // The start of the second, also before 1970. Writing to a string cannot fail.
+            let whole = Timestamp::from_second(second).unwrap_or(at);
+            let _ = write!(self.text, "{}", whole.strftime(&format));
+        }
+        (&self.text, nanos)
+    }
+}
+
+/// Appends seconds with microseconds. What is no time span is zero.
+pub(super) fn span_micros(line: &mut String, seconds: f64) {
+    let micros = (seconds.max(0.0) * 1e6).round() as u64;
+    number(line, micros / 1_000_000);
+    line.push('.');
+    digits(line, micros % 1_000_000, 6);
+}
+
+/// Appends seconds with milliseconds.
+pub(super) fn span_millis(line: &mut String, seconds: f64) {
+    let millis = (seconds.max(0.0) * 1e3).round() as u64;
+    number(line, millis / 1000);
+    line.push('.');
+    digits(line, millis % 1000, 3);
+}
+
+/// Appends a number.
+pub(super) fn number(line: &mut String, number: u64) {
+    line.push_str(itoa::Buffer::new().format(number));
+}
+
+/// Appends a number with zeros before it.
+fn digits(line: &mut String, number: u64, width: usize) {
+    let mut buffer = itoa::Buffer::new();
+    let text = buffer.format(number);
+    line.extend(std::iter::repeat_n('0', width.saturating_sub(text.len())));
+    line.push_str(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_the_slow_way_says() {
+        let (mut iso, mut log) = (Times::iso(), Times::log());
+        for text in [
+            "2026-11-21T10:00:00Z",
+            "2026-11-21T10:00:00.0456789Z",
+            "2026-11-21T10:00:01.999999999Z",
+            "1969-12-31T23:59:59.25Z",
+        ] {
+            let at: Timestamp = text.parse().unwrap();
+            let (mut a, mut b) = (String::new(), String::new());
+            iso.micros(&mut a, at);
+            log.millis(&mut b, at);
+            assert_eq!(a[..19], b.replace(' ', "T")[..19]);
+            assert_eq!(a[..23].replace('.', ","), b.replace(' ', "T"));
+            let whole: Timestamp = a.parse().unwrap();
+            assert_eq!(
+                whole,
+                at.round(
+                    jiff::TimestampRound::new()
+                        .smallest(jiff::Unit::Microsecond)
+                        .mode(jiff::RoundMode::Floor)
+                )
+                .unwrap()
+            );
+        }
+        let mut line = String::new();
+        for seconds in [0.0, -1.0, f64::NAN, 0.25, 61.0000015] {
+            span_micros(&mut line, seconds);
+            line.push(' ');
+            span_millis(&mut line, seconds);
+            line.push(' ');
+        }
+        assert_eq!(
+            line,
+            "0.000000 0.000 0.000000 0.000 0.000000 0.000 0.250000 0.250 61.000002 61.000 "
+        );
+    }
+}

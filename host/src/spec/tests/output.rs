@@ -1,0 +1,142 @@
+use super::{Fixture, LEAST, errors, job, job_with};
+use crate::model::{OnConflict, OutputFormat, OutputKind, Quoting};
+use std::fs;
+
+const SETTINGS: &str = "parallel_run_step.settings.json";
+
+/// O2, O3: text has a space and no header, csv a comma and a header, unless the job file says it.
+#[test]
+fn formats_have_their_own_defaults() {
+    let format = |text: &str| job(&format!("{LEAST}output_format: {text}\n")).output_format;
+    assert_eq!(format("{}"), OutputFormat::default());
+    assert_eq!(format("{type: csv}"), OutputFormat::of(OutputKind::Csv));
+    assert_eq!(format("{type: jsonl}"), OutputFormat::of(OutputKind::Jsonl));
+    assert_eq!(
+        format("{type: csv, delimiter: \";\", header: false, quoting: all, null_value: NA}"),
+        OutputFormat {
+            kind: OutputKind::Csv,
+            delimiter: b';',
+            header: false,
+            quoting: Quoting::All,
+            null: "NA".into(),
+            index: false,
+        }
+    );
+    let spec = job_with(LEAST, &[("ordered", "true"), ("output_files", "append")]);
+    assert!(spec.ordered);
+    assert_eq!(spec.output_files, OnConflict::Append);
+}
+
+/// A9: the header by ParallelRunStep's name, which must not contradict ours.
+#[test]
+fn the_header_by_its_other_name() {
+    let header = |text: &str| job(&format!("{LEAST}{text}\n")).output_format.header;
+    assert!(header("append_row_dataframe_header: true"));
+    assert!(!header("append_row_dataframe_header: false\noutput_format: {type: csv}"));
+    assert!(header("append_row_dataframe_header: true\noutput_format: {header: true}"));
+    insta::assert_snapshot!(errors(&format!(
+        "{LEAST}append_row_dataframe_header: true\noutput_format: {{header: false}}\n"
+    )), @"job.yaml:4: output_format.header: found false, but append_row_dataframe_header says true; make them the same, or remove one");
+}
+
+#[test]
+fn formats_that_do_not_fit() {
+    insta::assert_snapshot!(errors(&format!(
+        "{LEAST}output_format: {{type: jsonl, delimiter: tab, header: true, quoting: all, null_value: x}}\n"
+    )), @"
+    job.yaml:3: output_format.delimiter: is for text and csv only, and output_format.type is jsonl; remove it
+    job.yaml:3: output_format.header: is for text and csv only, and output_format.type is jsonl; remove it
+    job.yaml:3: output_format.quoting: is for text and csv only, and output_format.type is jsonl; remove it
+    job.yaml:3: output_format.null_value: is for text and csv only, and output_format.type is jsonl; remove it
+    ");
+    insta::assert_snapshot!(errors(&format!("{LEAST}output_format: {{null_value: \"a\\nb\", colour: x}}\n")), @"
+    job.yaml:3: output_format.colour: unknown key; the known ones are type, delimiter, header, quoting, null_value
+    job.yaml:3: output_format.null_value: found a line end or a NUL in it; each row is one line
+    ");
+    let spec = job(&format!(
+        "{LEAST}output_action: summary_only\noutput_format: {{type: csv}}\nordered: true\n"
+    ));
+    insta::assert_snapshot!(spec.notices.join("\n"), @"
+    output_format has no effect: output_action is summary_only
+    ordered has no effect: output_action is summary_only
+    ");
+}
+
+/// A11: the file beside the entry script says how tables are written.
+#[test]
+fn settings_beside_the_entry_script() {
+    let fixture = Fixture::new();
+    let write = |text: &str| {
+        fs::write(fixture.0.path().join(SETTINGS), text).expect("a settings file");
+    };
+    write(
+        r#"{"append_row": {"pandas.DataFrame.to_csv": {"sep": ",", "header": true, "index": true,
+            "na_rep": "NA", "quoting": 2}}}"#,
+    );
+    let spec = fixture.load(LEAST, &[]).expect("a job");
+    assert_eq!(
+        spec.output_format,
+        OutputFormat {
+            kind: OutputKind::Text,
+            delimiter: b',',
+            header: true,
+            quoting: Quoting::Nonnumeric,
+            null: "NA".into(),
+            index: true,
+        }
+    );
+    insta::assert_snapshot!(fixture.redact(&spec.notices.join("\n")), @r#"[dir]/parallel_run_step.settings.json is used: header true, index true, na_rep "NA", quoting 2, sep ",""#);
+    for (number, quoting) in
+        [Quoting::Minimal, Quoting::All, Quoting::Nonnumeric, Quoting::None].iter().enumerate()
+    {
+        write(&format!(
+            r#"{{"append_row": {{"pandas.DataFrame.to_csv": {{"quoting": {number}}}}}}}"#
+        ));
+        assert_eq!(fixture.load(LEAST, &[]).expect("a job").output_format.quoting, *quoting);
+    }
+    // What the job file says must be the same.
+    write(r#"{"append_row": {"pandas.DataFrame.to_csv": {"sep": ",", "header": false}}}"#);
+    let same = [("output_format", "{type: csv, delimiter: ',', header: false}")];
+    assert!(!fixture.load(LEAST, &same).expect("a job").output_format.header);
+    let other = "entry_script: script.wasm\ninputs: {images: data}\n\
+                 output_format: {delimiter: tab, header: true}\n";
+    insta::assert_snapshot!(fixture.load(other, &[]).expect_err("a contradiction"), @r"
+    job.yaml:3: output_format.delimiter: found '\t', but [dir]/parallel_run_step.settings.json says ','; make them the same, or remove one
+    job.yaml:3: output_format.header: found true, but [dir]/parallel_run_step.settings.json says false; make them the same, or remove one
+    ");
+    insta::assert_snapshot!(
+        fixture.load(LEAST, &[("append_row_dataframe_header", "true")]).expect_err("a contradiction"),
+        @"--set append_row_dataframe_header: found true, but [dir]/parallel_run_step.settings.json says false; make them the same, or remove one"
+    );
+    insta::assert_snapshot!(
+        fixture.load(LEAST, &[("output_format.type", "jsonl")]).expect_err("a contradiction"),
+        @"--set output_format.type: found jsonl, but [dir]/parallel_run_step.settings.json says how text is written; remove one of them"
+    );
+    assert!(fixture.load(LEAST, &[("output_action", "summary_only")]).is_ok());
+}
+
+/// A11: the file lies in the source folder where there is one; what is wrong in it has its place.
+#[test]
+fn settings_that_do_not_fit() {
+    let fixture = Fixture::new();
+    let error = |text: &str| {
+        fs::write(fixture.0.path().join("source").join(SETTINGS), text).expect("a settings file");
+        let job = "entry_script: inner.wasm\nsource_directory: source\ninputs: {images: data}\n";
+        fixture.load(job, &[]).expect_err("it has errors")
+    };
+    insta::assert_snapshot!(error("{\n  \"append_row\": {,}\n}"), @"job.yaml: [dir]/source/parallel_run_step.settings.json: not valid JSON: key must be a string at line 2 column 18");
+    insta::assert_snapshot!(error("[]"), @r#"job.yaml: [dir]/source/parallel_run_step.settings.json: the file: expected {"append_row": {"pandas.DataFrame.to_csv": {"sep": ","}}}"#);
+    insta::assert_snapshot!(error(r#"{"append_row": {"pandas.DataFrame.to_csv": {"sep": ";;",
+        "header": ["a"], "index": 0, "na_rep": 5, "quoting": 4, "float_format": "%.2f"}}}"#), @r#"
+    job.yaml: [dir]/source/parallel_run_step.settings.json: pandas.DataFrame.to_csv: found "float_format"; the supported keywords are sep, header, index, na_rep, quoting
+    job.yaml: [dir]/source/parallel_run_step.settings.json: pandas.DataFrame.to_csv: header: found ["a"]; expected true or false
+    job.yaml: [dir]/source/parallel_run_step.settings.json: pandas.DataFrame.to_csv: index: found 0; expected true or false
+    job.yaml: [dir]/source/parallel_run_step.settings.json: pandas.DataFrame.to_csv: na_rep: found 5; expected a text without line ends
+    job.yaml: [dir]/source/parallel_run_step.settings.json: pandas.DataFrame.to_csv: quoting: found 4; expected 0 (minimal), 1 (all), 2 (nonnumeric) or 3 (none)
+    job.yaml: [dir]/source/parallel_run_step.settings.json: pandas.DataFrame.to_csv: sep: found ";;"; expected one ASCII character, as "," or " "
+    "#);
+    insta::assert_snapshot!(error(r#"{"append_row": {"to_parquet": {}}, "other": 1}"#), @r#"
+    job.yaml: [dir]/source/parallel_run_step.settings.json: append_row: found "to_parquet"; only pandas.DataFrame.to_csv is supported, remove it
+    job.yaml: [dir]/source/parallel_run_step.settings.json: found "other"; only append_row is supported, remove it
+    "#);
+}

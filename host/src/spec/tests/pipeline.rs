@@ -1,0 +1,88 @@
+use super::version2::JOB;
+use super::{LEAST, errors, errors_with, job, job_with};
+
+/// A pipeline with the jobs given.
+fn pipeline(jobs: &[(&str, &str)]) -> String {
+    let mut text = String::from(
+        "type: pipeline\ndisplay_name: Nightly\nsettings: {default_compute: azureml:c}\n\
+         inputs:\n  images: {type: uri_folder, path: ./data}\n  size: 7\n  \
+         keys: {type: string, default: '[\"user\"]'}\n\
+         outputs:\n  rows: {type: uri_file, path: out/rows.txt}\njobs:\n",
+    );
+    for (name, job) in jobs {
+        text.push_str(&format!("  {name}:\n"));
+        for line in job.lines() {
+            text.push_str(&format!("    {line}\n"));
+        }
+    }
+    text
+}
+
+const PREPARE: &str = "type: command\ncommand: prepare\n";
+
+fn score() -> String {
+    JOB.replace("{type: uri_folder, path: ./data, mode: ro_mount}", "${{parent.inputs.images}}")
+        .replace("mini_batch_size: \"4\"", "mini_batch_size: ${{parent.inputs.size}}")
+        .replace("{type: uri_file, mode: rw_mount}", "${{parent.outputs.rows}}")
+        .replace("name: Batch_Prediction 1\n", "")
+        .replace("$schema: https://example.org/parallelJob.schema.json\n", "")
+}
+
+/// C27: a pipeline's one parallel job runs, with the pipeline's inputs and outputs in their places.
+#[test]
+fn the_one_parallel_job_is_picked() {
+    let text = pipeline(&[("prepare", PREPARE), ("score", &score())]);
+    let spec = job(&text);
+    assert_eq!(spec.name, "score");
+    assert_eq!(spec.inputs[0].paths, ["/dir/data"]);
+    assert_eq!(spec.append_row_file_name, "rows.txt");
+    assert_eq!(spec.output.as_deref().and_then(|path| path.to_str()), Some("/dir/out"));
+    assert!(spec.arguments.windows(2).any(|two| two == ["--mini_batch_size", "7"]));
+    insta::assert_snapshot!(spec.notices[0], @"jobs.prepare: not run, only job score of the pipeline is");
+    assert_eq!(
+        job_with(&text, &[("inputs.job_data_path.path", "data/*.png")]).inputs[0].paths,
+        ["/dir/data/*.png"]
+    );
+}
+
+/// C8: as an input of the pipeline, partition keys are JSON text.
+#[test]
+fn a_pipelines_partition_keys_are_json_text() {
+    let text = score().replace(
+        "mini_batch_size: ${{parent.inputs.size}}",
+        "partition_keys: ${{parent.inputs.keys}}",
+    );
+    let text = pipeline(&[("score", &text)]);
+    let format = ("inputs.job_data_path.partition_format", "'{user}/x.png'");
+    assert_eq!(job_with(&text, &[format]).partition_keys, ["user"]);
+}
+
+#[test]
+fn several_parallel_jobs_are_picked_by_name() {
+    let text = pipeline(&[("one", &score()), ("prepare", PREPARE), ("two", &score())]);
+    insta::assert_snapshot!(errors(&text), @"job.yaml: jobs: there are several parallel jobs; pick one by --job NAME: one, two");
+    assert_eq!(job_with(&text, &[("job", "two")]).name, "two");
+    insta::assert_snapshot!(errors_with(&text, &[("job", "prepare")]), @r#"--job: found "prepare", which is no parallel job of this pipeline; those are one, two"#);
+    insta::assert_snapshot!(errors(&pipeline(&[("prepare", PREPARE)])), @"job.yaml: jobs: there is no job of type parallel among them, and only such can run here");
+    insta::assert_snapshot!(errors("type: pipeline\njobs: []\n"), @"job.yaml:2: jobs: expected a map of names to jobs, as a pipeline has it");
+    insta::assert_snapshot!(errors_with(LEAST, &[("job", "one")]), @r#"--job: found "one", but the file holds one job and no pipeline; leave it out"#);
+}
+
+/// A6, A8: the pipeline is the parent.
+#[test]
+fn the_pipeline_is_the_parent() {
+    let text = score().replace("--allowed_failed_percent 30", "--copy_logs_to_parent True");
+    let spec = super::Fixture::new().load(pipeline(&[("score", &text)]), &[]).expect("a job");
+    let parent = spec.parent.expect("a parent");
+    assert!(parent.copy_logs && !parent.push_metrics);
+    assert!(parent.folder.ends_with("jobs/job.pipeline"));
+}
+
+/// What another job of the pipeline makes is to be named on this machine.
+#[test]
+fn results_of_other_jobs_are_named() {
+    let text = score().replace("${{parent.inputs.images}}", "${{parent.jobs.prepare.outputs.x}}");
+    let text = pipeline(&[("prepare", PREPARE), ("score", &text)]);
+    insta::assert_snapshot!(errors(&text), @"job.yaml:20: inputs.job_data_path.path: found the reference ${{parent.jobs.prepare.outputs.x}}, which leads to nothing on this machine; name a file, a folder or a glob (--set inputs.job_data_path.path=...)");
+    assert_eq!(job_with(&text, &[("inputs.job_data_path", "data")]).inputs[0].paths, ["/dir/data"]);
+}

@@ -1,0 +1,302 @@
+use super::{Fixture, errors, job, job_with};
+use crate::model::{ErrorThreshold, InputKind, LoggingLevel, OutputAction};
+use std::fs;
+use std::time::Duration;
+
+/// A parallel job as the pages of version 2 show it, with a component for the script.
+pub(super) const JOB: &str = r#"
+$schema: https://example.org/parallelJob.schema.json
+type: parallel
+name: Batch_Prediction 1
+display_name: Batch prediction
+compute: azureml:cpu-cluster
+inputs:
+  job_data_path: {type: uri_folder, path: ./data, mode: ro_mount}
+  score_model: {type: uri_folder, path: ./weights, mode: download}
+  threshold: 0.5
+outputs:
+  job_output_file: {type: uri_file, mode: rw_mount}
+input_data: ${{inputs.job_data_path}}
+mini_batch_size: "4"
+resources:
+  instance_count: 2
+  instance_type: Standard_D2
+  shm_size: 2g
+max_concurrency_per_instance: 2
+mini_batch_error_threshold: 5
+logging_level: "debug"
+retry_settings:
+  max_retries: 2
+  timeout: 120
+environment_variables:
+  MODEL: ${{inputs.score_model}}
+is_deterministic: false
+task:
+  type: run_function
+  code: ./source
+  entry_script: inner.wasm
+  environment: azureml:env@latest
+  program_arguments: >-
+    --model ${{inputs.score_model}}/digits.bin
+    --threshold ${{ inputs.threshold }} --label 'a b'
+    --error_threshold 7
+    --allowed_failed_percent 30
+    --task_overhead_timeout 1200
+    --resource_monitor_interva 20
+  append_row_to: ${{outputs.job_output_file}}
+"#;
+
+/// The least of a version 2 job.
+const LEAST: &str = "type: parallel\ninput_data: ${{inputs.d}}\nmax_concurrency_per_instance: 1\n\
+    inputs: {d: {type: uri_folder, path: data}}\ntask: {type: run_function, entry_script: script.wasm}\n";
+
+/// A10, C1, C2, C5, C6, C7, C9, C10, C11, C15, C16, C17, C18, C21, C22, C24, C25, C29, E11, 1.12:
+/// every setting of a version 2 job is taken or told.
+#[test]
+fn a_parallel_job_loads() {
+    let spec = job(JOB);
+    assert_eq!(spec.name, "batch_prediction-1");
+    assert_eq!(spec.entry_script.to_str(), Some("/dir/source/inner.wasm"));
+    assert_eq!(spec.inputs.len(), 1);
+    assert_eq!(spec.inputs[0].paths, ["/dir/data"]);
+    assert_eq!(spec.input_kind, InputKind::Files { mini_batch_files: 4 });
+    assert_eq!(spec.side_inputs[0].guest, "/side_inputs/score_model");
+    assert_eq!((spec.process_count, spec.run_max_try), (2, 3));
+    assert_eq!(spec.run_invocation_timeout, Duration::from_secs(120));
+    assert_eq!(spec.task_overhead_timeout, Duration::from_secs(1200));
+    assert_eq!(spec.error_threshold, ErrorThreshold::AtMost(7));
+    assert_eq!(spec.allowed_failed_count, ErrorThreshold::AtMost(5));
+    assert_eq!(spec.allowed_failed_percent.to_string(), "30");
+    assert_eq!(spec.logging_level, LoggingLevel::Debug);
+    assert_eq!(spec.output_action, OutputAction::AppendRow);
+    assert!(!spec.allow_reuse);
+    assert_eq!(
+        spec.environment_variables,
+        [("MODEL".to_owned(), "/side_inputs/score_model".to_owned())]
+    );
+    insta::assert_snapshot!(spec.arguments.join("|"), @"--model|/side_inputs/score_model/digits.bin|--threshold|0.5|--label|a b|--error_threshold|7|--allowed_failed_percent|30|--task_overhead_timeout|1200|--resource_monitor_interva|20|--logging_level|DEBUG|--mini_batch_size|4|--allowed_failed_count|5|--run_invocation_timeout|120|--run_max_try|3|--output_action|append_row|--append_row_file_name|parallel_run_step.txt|--process_count_per_node|2");
+    insta::assert_snapshot!(spec.notices.join("\n"), @r#"
+    input_data: inputs.job_data_path is cut into mini-batches
+    inputs.score_model is taken for side_inputs.score_model
+    task.code is taken for source_directory
+    task.environment: ignored, an entry script is a component and brings all that it needs
+    task.program_arguments is taken for arguments
+    resources.instance_count: the file asks for 2 nodes; the job runs on this one
+    resources.instance_type: ignored, the job runs on this machine
+    resources.shm_size: ignored, there are no containers here; limits.memory bounds an entry script
+    retry_settings.max_retries 2 is run_max_try 3: the first attempt counts, too
+    retry_settings.timeout is taken for run_invocation_timeout
+    name "Batch_Prediction 1" is batch_prediction-1 here
+    display_name: ignored, for display in Azure only
+    compute: ignored, the job runs on this machine
+    max_concurrency_per_instance is taken for process_count_per_node
+    mini_batch_error_threshold is taken for allowed_failed_count
+    is_deterministic is taken for allow_reuse
+    arguments: --error_threshold sets error_threshold to 7; the entry script gets it too
+    arguments: --allowed_failed_percent sets allowed_failed_percent to 30; the entry script gets it too
+    arguments: --task_overhead_timeout sets task_overhead_timeout to 1200; the entry script gets it too
+    arguments: --resource_monitor_interva is taken for --resource_monitor_interval
+    arguments: --resource_monitor_interval sets resource_monitor_interval to 20; the entry script gets it too
+    append_row_file_name is not in the file: parallel_run_step.txt (as in Azure)
+    first_task_creation_timeout is not in the file: 600 seconds (as in Azure)
+    progress_update_timeout is not in the file: 4020 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (1200 + 120) + 60, and at least 600
+    "#);
+}
+
+/// C9, C10, C13, 1.12: what a version 2 job leaves out.
+#[test]
+fn defaults_of_version_2() {
+    let spec = job(LEAST);
+    assert_eq!(spec.error_threshold, ErrorThreshold::Ignore);
+    assert_eq!(spec.allowed_failed_count, ErrorThreshold::Ignore);
+    assert_eq!(spec.output_action, OutputAction::SummaryOnly);
+    assert_eq!((spec.run_max_try, spec.run_invocation_timeout.as_secs()), (3, 60));
+    assert_eq!(spec.input_kind, InputKind::Files { mini_batch_files: 10 });
+    insta::assert_snapshot!(spec.notices.join("\n"), @"
+    input_data: inputs.d is cut into mini-batches
+    task.append_row_to is not set: output_action is summary_only (as in Azure)
+    max_concurrency_per_instance is taken for process_count_per_node
+    mini_batch_size is not in the file: 10 files (as in version 1; Azure's pages say 10 or 1)
+    run_max_try is not in the file: 3 (as in Azure)
+    run_invocation_timeout is not in the file: 60 seconds (as in Azure)
+    task_overhead_timeout is not in the file: 600 seconds (Azure's pages say 30 or 600)
+    first_task_creation_timeout is not in the file: 600 seconds (as in Azure)
+    progress_update_timeout is not in the file: 2040 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600
+    error_threshold is not in the file: -1 (as in Azure)
+    logging_level is not in the file: INFO (as in Azure)
+    ");
+}
+
+/// C14, C23: where results go, by what append_row_to and outputs say.
+#[test]
+fn outputs_of_version_2() {
+    let load = |outputs: &str, to: &str| {
+        let text = LEAST.replace("script.wasm}", &format!("script.wasm, append_row_to: \"{to}\", program_arguments: \"--o ${{{{outputs.o}}}}\"}}"));
+        job(&format!("{text}outputs: {outputs}\n"))
+    };
+    let spec = load("{o: {type: uri_file, path: out/rows.csv}}", "${{outputs.o}}");
+    assert_eq!(spec.append_row_file_name, "rows.csv");
+    assert_eq!(spec.output.as_deref().and_then(|path| path.to_str()), Some("/dir/out"));
+    assert_eq!(spec.arguments[1], "/output/rows.csv");
+    let spec = load("{o: {type: uri_folder, path: out}, p: {type: uri_folder}}", "rows.txt");
+    assert_eq!(spec.append_row_file_name, "rows.txt");
+    assert_eq!(spec.output.as_deref().and_then(|path| path.to_str()), Some("/dir/out"));
+    assert_eq!(spec.arguments[1], "/output");
+    let spec =
+        load("{o: {type: uri_file, path: \"azureml://datastores/a/paths/b\"}}", "${{outputs.o}}");
+    assert_eq!((spec.output, spec.append_row_file_name.as_str()), (None, "parallel_run_step.txt"));
+    insta::assert_snapshot!(spec.notices.iter().filter(|line| line.contains("output")).cloned().collect::<Vec<_>>().join("\n"), @"outputs.o: its path lies in Azure; results go to the job's own output folder");
+    let text = LEAST.replace("script.wasm}", "script.wasm, append_row_to: \"${{outputs.x}}\"}");
+    insta::assert_snapshot!(errors(&text), @r#"job.yaml:5: task.append_row_to: found the output "x", which outputs does not have"#);
+}
+
+/// C1, C21, C22: data in Azure, and scripts in Python, are refused with what to do.
+#[test]
+fn what_lies_in_azure_is_named_on_this_machine() {
+    let text = JOB
+        .replace("./data", "azureml:images@latest")
+        .replace("./weights", "azureml://datastores/models/paths/x")
+        .replace("inner.wasm", "score.py");
+    insta::assert_snapshot!(errors(&text), @r#"
+    job.yaml:8: inputs.job_data_path.path: found "azureml:images@latest", which lies in Azure; fetch it first, and name the files here by --set inputs.job_data_path.path=...
+    job.yaml:9: side_inputs.score_model.path: found "azureml://datastores/models/paths/x", which does not lie on this machine; fetch it first, and name the folder here by --set side_inputs.score_model.path=...
+    job.yaml:31: entry_script: found "score.py", a Python script; entry scripts are WebAssembly components: make one of it with componentize-py, or write one in Rust, starting with `sandmill new`, and name it by --set entry_script=...
+    "#);
+    let set = [
+        ("inputs.job_data_path.path", "data"),
+        ("side_inputs.score_model.path", "weights"),
+        ("entry_script", "inner.wasm"),
+    ];
+    assert_eq!(job_with(&text, &set).inputs[0].paths, ["/dir/data"]);
+    let set =
+        [("inputs.job_data_path.path", "data"), ("inputs.score_model.path", "weights2"), set[2]];
+    assert_eq!(job_with(&text, &set).side_inputs[0].host.to_str(), Some("/dir/weights2"));
+}
+
+/// C7, C8, C13, C15, C17, C24, C29: values that do not fit.
+#[test]
+fn version_2_values_that_do_not_fit() {
+    let text = JOB
+        .replace("run_function", "command")
+        .replace("mini_batch_size: \"4\"", "mini_batch_size: 10kbmb\ninstance_count: 2")
+        .replace("max_retries: 2", "max_retries: -1")
+        .replace("timeout: 120", "timeout: 0\n  wait: 5")
+        .replace("\"debug\"", "loud")
+        .replace("--error_threshold 7", "--run_max_try 7")
+        .replace("  environment: azureml", "  colour: azureml")
+        .replace("shm_size", "shm");
+    insta::assert_snapshot!(errors(&text), @r#"
+    job.yaml:14: mini_batch_size: found "10kbmb"; expected a whole number of files of at least 1 (e.g. 10)
+    job.yaml:15: instance_count: given together with resources; write resources.instance_count alone
+    job.yaml:19: resources.shm: unknown key; the known ones are instance_count, instance_type, docker_args, shm_size, locations, max_instance_count, properties
+    job.yaml:22: logging_level: found "loud"; expected WARNING, INFO or DEBUG
+    job.yaml:24: retry_settings.max_retries: found -1; expected a whole number of retries from 0 up, after the first attempt
+    job.yaml:25: run_invocation_timeout: found 0; expected seconds, more than 0 and at most 259200 (e.g. 60)
+    job.yaml:26: retry_settings.wait: unknown key; the known ones are max_retries, timeout
+    job.yaml:31: task.type: found "command"; expected run_function, function or model
+    job.yaml:34: task.colour: unknown key; the known ones are type, code, entry_script, program_arguments, append_row_to, environment, model
+    job.yaml:35: arguments[6]: --run_max_try is a setting of the job: write the key retry_settings.max_retries in the job file instead
+    "#);
+    insta::assert_snapshot!(errors(&LEAST.replace("${{inputs.d}}", "data")), @r#"job.yaml:2: input_data: found "data"; expected one of the inputs, as in ${{inputs.x}}: there are d"#);
+    insta::assert_snapshot!(errors("type: parallel\ntask: 5\n"), @"
+    job.yaml: input_data: missing; name the one input that is cut into mini-batches, as in ${{inputs.x}}
+    job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm) or a guest crate's folder
+    job.yaml:2: task: found 5; expected a map
+    ");
+    insta::assert_snapshot!(errors(&LEAST.replace("script.wasm}", "script.wasm, program_arguments: \"--a 'b\"}")), @"job.yaml:5: task.program_arguments: a ' is not closed");
+    insta::assert_snapshot!(errors(&format!("{LEAST}process_count_per_node: 3\n")), @"job.yaml:6: process_count_per_node: given twice, the other time by Azure's name for it; remove one");
+    insta::assert_snapshot!(errors(&format!("{LEAST}component: file:./x.yml\n")), @"job.yaml:6: component: names a component of Azure's, which cannot be read here; write its task and its settings into the job itself");
+}
+
+/// A10, C24: thresholds may be options in version 2, but not options and keys.
+#[test]
+fn thresholds_are_given_once() {
+    insta::assert_snapshot!(errors(&format!("{JOB}error_threshold: 3\n")), @"job.yaml:33: arguments[6]: given twice: --error_threshold here, and the key error_threshold in the job file; remove one");
+    insta::assert_snapshot!(errors(&JOB.replace("--error_threshold 7", "--allowed_failed_count 7")), @"job.yaml:33: arguments[6]: given twice: --allowed_failed_count here, and the key allowed_failed_count in the job file; remove one");
+}
+
+/// C8: keys as a list or as JSON text; not together with a size (1.12).
+#[test]
+fn version_2_partition_keys() {
+    let table = LEAST.replace("path: data}", "path: data, format: csv}");
+    for keys in ["[store, brand]", "'[\"store\", \"brand\"]'"] {
+        assert_eq!(
+            job(&format!("{table}partition_keys: {keys}\n")).partition_keys,
+            ["store", "brand"]
+        );
+    }
+    insta::assert_snapshot!(errors(&format!("{table}partition_keys: '[store'\n")), @r#"job.yaml:6: partition_keys: found "[store"; expected a list of texts, or a JSON text of one, as in '["store", "brand"]'"#);
+    insta::assert_snapshot!(errors(&format!("{table}partition_keys: [a]\nmini_batch_size: 1kb\n")), @"job.yaml:6: partition_keys: found together with mini_batch_size (1kb); mini-batches are made by keys or by size: choose one, and remove the other");
+}
+
+fn with_table(table: &str, mode: &str) -> (Fixture, String) {
+    let fixture = Fixture::new();
+    fs::write(fixture.0.path().join("data/MLTable"), table).expect("a table file");
+    let text = LEAST.replace(
+        "type: uri_folder, path: data",
+        &format!("type: mltable, mode: {mode}, path: data"),
+    );
+    (fixture, text)
+}
+
+/// C30: a table with mode direct is a CSV input; with any other mode it is a list of files.
+#[test]
+fn table_files_say_how_text_is_read() {
+    let table = "type: mltable\npaths:\n  - file: ./a.csv\n  - pattern: ./more/*.csv\ntransformations:\n\
+                 \x20 - read_delimited: {delimiter: ';', encoding: utf8, header: no_header}\n";
+    let (fixture, text) = with_table(table, "direct");
+    let spec = fixture.load(&text, &[]).expect("a job");
+    let InputKind::Csv { formats, .. } = &spec.input_kind else { panic!("{:?}", spec.input_kind) };
+    assert_eq!((formats[0].0.delimiter, formats[0].0.header), (b';', false));
+    insta::assert_snapshot!(fixture.redact(&spec.inputs[0].paths.join("\n")), @"
+    [dir]/data/a.csv
+    [dir]/data/more/*.csv
+    ");
+    let (fixture, text) = with_table(table, "ro_mount");
+    let spec = fixture.load(&text, &[]).expect("a job");
+    assert_eq!(spec.input_kind, InputKind::Files { mini_batch_files: 10 });
+    assert_eq!(spec.inputs[0].paths.len(), 2);
+    // The files themselves, instead of the table file.
+    let spec = fixture.load(text.replace("ro_mount", "direct"), &[("inputs.d.path", "data/*.csv")]);
+    assert!(matches!(spec.expect("a job").input_kind, InputKind::Csv { .. }));
+}
+
+/// C30: what a table file must have, and what it must not.
+#[test]
+fn table_files_that_do_not_fit() {
+    let error = |table: &str| {
+        let (fixture, text) = with_table(table, "direct");
+        fixture.load(&text, &[]).expect_err("it has errors")
+    };
+    insta::assert_snapshot!(error("paths: [{file: a.csv}]\ntransformations: [{read_parquet: {}}]\n"), @r#"
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: the transformation "read_parquet" is not supported, only read_delimited is
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: has no read_delimited among its transformations, which a table with mode direct needs
+    "#);
+    insta::assert_snapshot!(error("paths: [{file: a.csv}]\n"), @"job.yaml:4: inputs.d.path: [dir]/data/MLTable: has no read_delimited among its transformations, which a table with mode direct needs");
+    insta::assert_snapshot!(error("paths: [{file: 'azureml://x'}]\ntransformations:\n  - read_delimited: {encoding: latin1, header: from_first_file, skip: 3}\n"), @r#"
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: expected each of paths to have file, folder or pattern, with a path on this machine
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.encoding: found "latin1"; only utf8 and ascii can be read
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.header: found "from_first_file"; supported are all_files_same_headers, all_files_different_headers and no_header
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.skip: is not supported; supported are delimiter, encoding and header
+    job.yaml:4: inputs.d.paths: found an empty list; name at least one file, folder or glob
+    "#);
+    let (fixture, text) = with_table("", "direct");
+    fs::remove_file(fixture.0.path().join("data/MLTable")).expect("the file");
+    insta::assert_snapshot!(fixture.load(&text, &[]).expect_err("it has errors"), @"job.yaml:4: inputs.d.path: [dir]/data/MLTable: there is no such file; name the folder of an MLTable file, or the data files themselves");
+}
+
+/// C26: a job that only runs so many times needs no data.
+#[test]
+fn void_jobs_of_version_2() {
+    let text = LEAST
+        .replace("input_data: ${{inputs.d}}\n", "")
+        .replace("script.wasm}", "script.wasm, program_arguments: --rank_mini_batch_count 3}");
+    assert_eq!(job(&text).input_kind, InputKind::Void { count: 3 });
+}
+
+/// Own keys, and misspelt ones, of a version 2 file are read as in our own files.
+#[test]
+fn own_keys_in_a_version_2_file() {
+    assert!(job(&format!("{LEAST}strict_cardinality: true\n")).strict_cardinality);
+    insta::assert_snapshot!(errors(&format!("{LEAST}mini_bach_size: 5\n")), @"job.yaml:6: mini_bach_size: unknown key; did you mean mini_batch_size?");
+}

@@ -1,0 +1,116 @@
+//! What a job leaves under `logs/perf`, profiles of guests, and workers that hold too much memory.
+
+#![cfg(target_os = "linux")]
+
+use sandmill_tests::{Job, Ran, guest};
+use serde_json::Value;
+use std::fs;
+
+/// Three files, one in each mini-batch, one worker. The guest never returns from the first attempt
+/// at mini-batch 1, and has six seconds.
+fn stuck_job() -> Job {
+    let mut job = Job::new(&guest("hostile_files")).yaml(
+        "inputs: { texts: input }\n\
+         arguments: [--do, loop, --on-batch, '1', --on-attempt, '1']\n\
+         mini_batch_size: 1\n\
+         process_count_per_node: 1\n\
+         run_invocation_timeout: 6",
+    );
+    for number in 0..3 {
+        job = job.file(&format!("input/{number}.txt"), "x");
+    }
+    job
+}
+
+/// Names below `logs/perf/0`, sorted; what is named for its minute without the name.
+fn perf_files(ran: &Ran) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(ran.dir().join("job/logs/perf/0")).into_iter().flatten().flatten() {
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    names
+}
+
+/// A4, prs-semantics 1.9 and 1.10: what is where, also for a job that is over long before the
+/// interval is.
+#[test]
+fn a_job_leaves_samples() {
+    let ran = stuck_job().run(&[]);
+    ran.exits_with(0);
+    assert_eq!(
+        perf_files(&ran),
+        [
+            "machine.json",
+            "node_disk_usage.csv",
+            "node_resource_usage.csv",
+            "os",
+            "processes_cpu_memory_usage",
+            "processes_resource_usage.csv"
+        ],
+        "{ran}"
+    );
+    let node = ran.log("perf/0/node_resource_usage.csv");
+    let columns = "Time (UTC),CPU %,Memory Total (MB),Memory Available (MB),Memory Used (MB),\
+                   Memory Used %,Disk Reads,Disk Writes,Disk Read (MB),Disk Written (MB),\
+                   Network Sent (MB),Network Received (MB),TCP Connections,UDP Connections";
+    assert!(node.starts_with(columns), "{node}");
+    assert!(node.lines().count() >= 4, "{node}");
+    let processes = ran.log("perf/0/processes_resource_usage.csv");
+    for name in [",leader,", ",process000,"] {
+        assert!(processes.contains(name), "{processes}");
+    }
+    let machine: Value = serde_json::from_str(&ran.log("perf/0/machine.json")).unwrap_or_default();
+    assert!(machine["memory"].is_u64() && machine["sandmill"].is_string(), "{machine}");
+}
+
+/// A4: 0 is off.
+#[test]
+fn samples_can_be_turned_off() {
+    let ran = stuck_job().yaml("resource_monitor_interval: 0").run(&[]);
+    ran.exits_with(0);
+    assert!(!ran.has("job/logs/perf"), "{ran}");
+}
+
+/// A5: each worker has a profile with the names of the guest's functions: also the one that was
+/// killed in the middle of what is to be found, and after it the one that ended in order.
+#[test]
+fn profiles_show_what_guests_did() {
+    let ran = stuck_job().yaml("profiling_module: cProfile").run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.attempts("RUN_TIMEOUT"), ["1, 1"], "{ran}");
+    let stuck = ran.log("sys/node/0/process000.profile.json");
+    let profile: Value = serde_json::from_str(&stuck).unwrap_or_default();
+    let samples = profile["threads"][0]["samples"]["length"].as_u64();
+    assert!(samples.is_some_and(|samples| samples > 10), "{samples:?} samples: {stuck}");
+    assert!(stuck.contains("test_guests::harm::harm"), "where it does not end: {stuck}");
+    assert!(profile["meta"]["preprocessedProfileVersion"].is_u64(), "{}", profile["meta"]);
+    let without = stuck_job().run(&[]);
+    assert!(!without.has("job/logs/sys/node/0/process000.profile.json"), "{without}");
+}
+
+/// W6: a worker whose host side holds too much is killed and told apart from other deaths; another
+/// worker takes the other mini-batches.
+#[test]
+fn a_worker_that_holds_too_much_memory_is_killed() {
+    // One record is never cut, however large: reading and decoding it takes three times its size.
+    let large = format!("id,text\n1,small\n2,{}\n3,small\n", "x".repeat(160 << 20));
+    let ran = Job::new(&guest("echo_table"))
+        .yaml(
+            "inputs: { rows: { path: input, format: csv } }\n\
+             limits: { memory: 16MB, results: 1MB, read: 1MB }\n\
+             mini_batch_size: 100KB\n\
+             process_count_per_node: 1\n\
+             run_max_try: 1\n\
+             error_threshold: -1",
+        )
+        .file("input/a.csv", large)
+        .run(&[]);
+    ran.exits_with(0);
+    ran.says("the worker process held ").says(
+        "more than its budget of 276.6 MB (limits.memory 16 MB and 260.6 MB for results, reading \
+         and decoding); it was killed.",
+    );
+    assert!(ran.log("user/error.txt").contains("out_of_memory"), "{ran}");
+    assert_eq!(ran.sorted_output(), ["3 small"], "{ran}");
+}

@@ -1,0 +1,226 @@
+//! Jobs that are taken up where they were, refused because something changed, or not run at all
+//! because nothing did.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest};
+use std::fs;
+
+/// Three mini-batches of one file each, in this order.
+fn texts(entry_script: &str) -> Job {
+    Job::new(&guest(entry_script))
+        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
+        .file("in/a.txt", "1")
+        .file("in/b.txt", "22")
+        .file("in/c.txt", "333")
+}
+
+/// The second of the three always fails, and with it the job.
+fn fails() -> Job {
+    texts("hostile_files").yaml("arguments: [--do, error, --on-batch, 1]\nrun_max_try: 1")
+}
+
+/// The same, after it has failed.
+fn failed() -> Job {
+    let ran = fails().run(&[]);
+    ran.exits_with(42);
+    ran.into_job()
+}
+
+/// What `job.json` says.
+fn state(ran: &Ran) -> serde_json::Value {
+    serde_json::from_str(&ran.text("job/job.json")).unwrap()
+}
+
+/// W15: failed mini-batches are tried again, good results are kept.
+#[test]
+fn a_failed_job_goes_on_with_a_higher_threshold() {
+    let again = failed().resume(&[]);
+    again.exits_with(42).says("error_threshold allows (0)");
+    let done = again.into_job().resume(&["--set", "error_threshold=1"]);
+    done.exits_with(0);
+    assert_eq!(done.output(), "a.txt: 1\nc.txt: 3\n");
+    assert_eq!(done.attempts("RUN_EXCEPTION"), ["1, 1"; 3], "tried in each run");
+    assert_eq!(done.attempts("RUN_DONE"), ["0, 1", "2, 1"], "done once");
+    assert_eq!(state(&done)["taken_up"], 2);
+    assert_eq!(state(&done)["status"], "completed");
+}
+
+/// W15: what failed for want of something may pass with it. Limits, time-outs, thresholds and
+/// numbers of workers and attempts may change, and so may what is only told.
+#[test]
+fn what_does_not_decide_rows_may_change() {
+    let failed = texts("hostile_files")
+        .yaml("arguments: [--do, huge-rows, --on-batch, 1]\nrun_max_try: 1\nlimits: {results: 1MB}")
+        .run(&[]);
+    failed.exits_with(42);
+    let settings = [
+        "limits.results=100MB",
+        "run_invocation_timeout=170",
+        "run_max_try=2",
+        "error_threshold=0",
+        "process_count_per_node=2",
+        "logging_level=DEBUG",
+    ];
+    let mut arguments = vec!["--process-count", "2"];
+    arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+    let ran = failed.into_job().resume(&arguments);
+    ran.exits_with(0);
+    let lengths: Vec<usize> = ran.sorted_output().iter().map(String::len).collect();
+    assert_eq!(lengths, ["a.txt: 1".len(), "c.txt: 3".len(), 64 << 20]);
+}
+
+/// Nothing is run, and nothing on the disk is another than before.
+#[test]
+fn what_decides_rows_must_be_as_it_was() {
+    let side = "side_inputs: {model: model}\nenvironment_variables: {TOKEN: one}";
+    let ran = fails().yaml(side).file("model/weights", "1").run(&[]);
+    ran.exits_with(42);
+    let before = (ran.text("job/job.json"), ran.log("sys/events.jsonl"), ran.output());
+    let mut job = ran.into_job();
+    let mut refused = |settings: &[&str]| {
+        let arguments: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+        let job_now = std::mem::replace(&mut job, Job::empty());
+        let ran = job_now.resume(&arguments);
+        ran.exits_with(2);
+        let after = (ran.text("job/job.json"), ran.log("sys/events.jsonl"), ran.output());
+        assert!(after == before, "{ran}");
+        let told = ran.redacted();
+        job = ran.into_job();
+        told
+    };
+    assert_snapshot!(refused(&["arguments=[--do, error]"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, and cannot be taken up where it was: arguments: was ["--do","error","--on-batch","1"], is now ["--do","error"]; undo that, or use --overwrite to run it anew, or --job-dir for another place"#);
+    assert_snapshot!(refused(&["environment_variables.TOKEN=two"]), @"error: job 'test' in [DIR]/job failed before it was finished, and cannot be taken up where it was: environment_variables.TOKEN is not what it was; undo that, or use --overwrite to run it anew, or --job-dir for another place");
+    assert_snapshot!(refused(&["mini_batch_size=2", "append_row_file_name=rows.txt"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, and cannot be taken up where it was: mini_batch_size: was "1 files", is now "2 files"; append_row_file_name: was "parallel_run_step.txt", is now "rows.txt"; undo that, or use --overwrite to run it anew, or --job-dir for another place"#);
+    let other = format!("entry_script={}", guest("echo_files").display());
+    assert!(refused(&[&other]).contains(": the entry script is another component than it was;"));
+    assert!(refused(&["inputs.texts.path=in/*"]).contains(": inputs.texts.path: was "));
+    assert!(refused(&["output=elsewhere"]).contains(": output: was null, is now "));
+    assert!(refused(&["output_action=summary_only"]).contains(": output_action: was "));
+    job = job.file("model/weights", "12");
+    assert!(
+        refused_files(job).contains(
+            ": the files in the side input at /side_inputs/model are not what they were;"
+        )
+    );
+}
+
+/// What is said of a job that is resumed as it was.
+fn refused_files(job: Job) -> String {
+    let ran = job.resume(&[]);
+    ran.exits_with(2);
+    ran.redacted()
+}
+
+/// M9, the other way round: a checkpoint that no longer fits is not used.
+#[test]
+fn inputs_must_be_as_they_were() {
+    let told = refused_files(failed().file("in/a.txt", "1234"));
+    assert_snapshot!(told, @"error: job 'test' in [DIR]/job failed before it was finished, and cannot be taken up where it was: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) is not what it was when it was done; undo that, or use --overwrite to run it anew, or --job-dir for another place");
+    // Before all others in the listing.
+    let told = refused_files(failed().file("in/0.txt", "0"));
+    assert!(
+        told.contains("input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) is not"),
+        "{told}"
+    );
+    let told = refused_files(failed().file("in/d.txt", "4"));
+    assert!(told.contains(": the inputs changed: there were 3 mini-batches, now 4;"), "{told}");
+    let job = failed();
+    fs::remove_dir_all(job.path("in")).unwrap();
+    let ran = job.resume(&[]);
+    ran.exits_with(2).says("input 'texts'");
+    // As it was, it goes on: here until it fails as before.
+    let told = failed().file("unrelated.txt", "").resume(&[]);
+    told.exits_with(42);
+}
+
+#[test]
+fn a_job_is_taken_up_from_anywhere_with_what_it_was_told() {
+    let ran = fails().yaml("output: results").run(&[
+        "--set",
+        "mini_batch_size=2",
+        "--process-count",
+        "2",
+    ]);
+    ran.exits_with(42);
+    let place = ran.dir().join("job").display().to_string();
+    let elsewhere = Job::empty().command(&["resume", &place, "--set", "error_threshold=-1"]);
+    elsewhere.exits_with(0);
+    assert_eq!(ran.text("results/parallel_run_step.txt").lines().count(), 2);
+    assert!(ran.log("sys/events.jsonl").contains(r#""workers":2"#));
+}
+
+#[test]
+fn what_is_no_job_directory_cannot_be_taken_up() {
+    let ran = texts("echo_files").command(&["resume", "in"]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.redacted(), @"error: in is no job directory (it holds no job.json): name the one of a job that was begun");
+    Job::empty().command(&["resume", "nowhere"]).exits_with(2).says("is no job directory");
+    let old = Job::empty().file("job/job.json", r#"{"version": 1}"#).command(&["resume", "job"]);
+    old.exits_with(2).says("its version is 1, this program knows 2").says("use the version of");
+    let ran = failed();
+    fs::remove_file(ran.path("job.yaml")).unwrap();
+    ran.resume(&[]).exits_with(2).says("job.yaml: there is no such file");
+}
+
+/// C25.
+#[test]
+fn the_result_of_a_job_is_reused_if_nothing_changed() {
+    let first = texts("echo_files").run(&[]);
+    first.exits_with(0);
+    let before = (first.text("job/job.json"), first.log("sys/events.jsonl"), first.output());
+    let result = first.log("job_result.txt");
+    let second = first.into_job().run(&["--set", "run_max_try=7", "--process-count", "2"]);
+    second.exits_with(0);
+    assert_snapshot!(second.redacted(), @r"
+    job test: nothing changed since [WHEN] UTC, so the result of then is reused; --overwrite runs the job again
+      mini-batches  3
+      rows          3
+      output        job/output/parallel_run_step.txt
+    ");
+    let again = second.into_job().resume(&[]);
+    again.exits_with(0).says("so the result of then is reused");
+    let after = (again.text("job/job.json"), again.log("sys/events.jsonl"), again.output());
+    assert!(before == after, "{again}");
+    assert_eq!(again.log("job_result.txt"), result);
+    assert!(!again.has("job/spill"));
+}
+
+/// C25.
+#[test]
+fn a_result_is_not_reused_if_it_would_be_another() {
+    let refused = |job: Job, arguments: &[&str]| {
+        let ran = job.run(arguments);
+        ran.exits_with(2).says("use --overwrite to run it again");
+        let told = ran.redacted();
+        (ran.into_job(), told)
+    };
+    let done = texts("echo_files").run(&[]);
+    done.exits_with(0);
+    let (job, told) = refused(done.into_job(), &["--set", "arguments=[--x]"]);
+    assert_snapshot!(told, @r#"error: job 'test' is finished in [DIR]/job, and its result is not reused: arguments: was [], is now ["--x"]; use --overwrite to run it again, or --job-dir for another place"#);
+    let (job, told) = refused(job, &["--no-reuse"]);
+    assert_snapshot!(told, @"error: job 'test' is finished in [DIR]/job: use --overwrite to run it again, or --job-dir for another place");
+    let (job, told) = refused(job, &["--set", "allow_reuse=false"]);
+    assert!(told.contains("is finished in [DIR]/job: use --overwrite"), "{told}");
+    let output = fs::read(job.path("job/output/parallel_run_step.txt")).unwrap();
+    let (job, told) = refused(job.file("job/output/parallel_run_step.txt", "a"), &[]);
+    assert!(told.contains("parallel_run_step.txt had 27 bytes, now 1;"), "{told}");
+    let job = job.file("job/output/parallel_run_step.txt", output);
+    let (_, told) = refused(job.file("in/d.txt", ""), &[]);
+    assert!(told.contains(": the inputs changed: there were 3 mini-batches, now 4;"), "{told}");
+}
+
+/// C25, for files that the entry script wrote itself.
+#[test]
+fn the_files_of_a_job_are_reused_while_they_are_there() {
+    let job = texts("writes_files").yaml("output_action: summary_only\noutput: results");
+    let first = job.run(&[]);
+    first.exits_with(0);
+    let second = first.into_job().run(&[]);
+    second.exits_with(0).says("is reused");
+    let job = second.into_job();
+    fs::remove_file(job.path("results/b.txt.out")).unwrap();
+    job.run(&[]).exits_with(2).says("held 6 files, now 5");
+}

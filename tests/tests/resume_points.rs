@@ -1,0 +1,127 @@
+//! A leader that ends between any two steps of committing, beginning and ending a job. What is taken
+//! up afterwards has the rows and files of an undisturbed run.
+//!
+//! Builds with debug assertions kill themselves at the points that `SANDMILL_FAIL_POINT` names (see
+//! `host/src/fail_point.rs`).
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use sandmill_tests::{Job, Ran, guest, root};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+const POINT: &str = "SANDMILL_FAIL_POINT";
+
+/// Rows and files, from six mini-batches.
+fn job() -> Job {
+    let job = Job::new(&guest("writes_files"))
+        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 2\nrun_max_try: 9");
+    (0..6).fold(job, |job, number| job.file(&format!("in/{number}.txt"), "x".repeat(number)))
+}
+
+/// Fails unless all is there, once.
+#[track_caller]
+fn is_whole(ran: &Ran) {
+    let rows: Vec<String> = (0..6).map(|n| format!("{n}.txt: {n}")).collect();
+    assert_eq!(ran.sorted_output(), rows, "{ran}");
+    for number in 0..6 {
+        assert_eq!(ran.text(&format!("job/output/{number}.txt.out")), number.to_string());
+        assert!(ran.has(&format!("job/output/batches/{number}.txt")), "{ran}");
+    }
+    let files = fs::read_dir(ran.dir().join("job/output")).unwrap().count();
+    assert_eq!(files, 1 + 6 + 1, "{ran}");
+    for gone in ["job/parts", "job/work", "job/spill"] {
+        assert!(!ran.has(gone), "{gone} is left\n{ran}");
+    }
+}
+
+/// Runs the command until the point is passed; true if it was.
+fn crashes(ran: &Ran) -> bool {
+    assert!([-9, 0].contains(&ran.code) && ran.left_behind.is_empty(), "{ran}");
+    ran.code == -9
+}
+
+/// Ends the leader at the first point, at the second, and so on, until a job has no more points. Each
+/// time the first attempt at taking it up ends at some point as well. `how` is `""` or `:cut`.
+fn sweep(how: &str) {
+    for number in 1.. {
+        let ran = job().env(POINT, &format!("*:{number}{how}")).run(&[]);
+        if !crashes(&ran) {
+            is_whole(&ran);
+            assert!(number > 10, "there are more points than {number}");
+            return;
+        }
+        let again = format!("*:{}{how}", 1 + number % 7);
+        let ran = ran.into_job().env(POINT, &again).run(&[]);
+        let ran = if crashes(&ran) { ran.into_job().env(POINT, "").run(&[]) } else { ran };
+        ran.exits_with(0);
+        is_whole(&ran);
+    }
+}
+
+/// M9, W8, W12 (different on purpose: exactly once).
+#[test]
+fn a_leader_may_end_anywhere() {
+    sweep("");
+}
+
+/// The same, where the machine ends and files lose what was not synced.
+#[test]
+fn power_may_fail_anywhere() {
+    sweep(":cut");
+}
+
+/// The same for each point by its name, so that none is missed for coming late.
+#[test]
+fn a_leader_may_end_at_each_point_by_name() {
+    let names = names(&root().join("host/src"));
+    assert!(names.len() > 10, "{names:?}");
+    let mut reached = BTreeSet::new();
+    for name in &names {
+        let ran = job().env(POINT, name).run(&[]);
+        if crashes(&ran) {
+            reached.insert(name.clone());
+            let ran = ran.into_job().env(POINT, "").run(&[]);
+            ran.exits_with(0);
+            is_whole(&ran);
+        } else {
+            is_whole(&ran);
+        }
+    }
+    assert!(reached.contains("journal-made") && reached.len() > 6, "{reached:?}");
+    eprintln!("{} of {} points are reached by a first run", reached.len(), names.len());
+}
+
+/// The names of all points in the sources.
+fn names(folder: &Path) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            names.extend(self::names(&path));
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        for call in ["fail_point::pass(\"", "fail_point::pass_with(\""] {
+            let found = text.split(call).skip(1).filter_map(|rest| rest.split('"').next());
+            names.extend(found.map(str::to_owned));
+        }
+    }
+    names
+}
+
+/// With --overwrite, what is half removed is not taken for an earlier run.
+#[test]
+fn overwriting_may_end_anywhere() {
+    for point in ["job-claimed", "earlier-run-removed", "journal-made"] {
+        let done = job().run(&[]);
+        done.exits_with(0);
+        let ran = done.into_job().env(POINT, point).run(&["--overwrite"]);
+        assert!(crashes(&ran), "{ran}");
+        let ran = ran.into_job().env(POINT, "").run(&[]);
+        ran.exits_with(0);
+        is_whole(&ran);
+    }
+}
