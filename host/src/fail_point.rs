@@ -17,16 +17,16 @@ pub(crate) fn pass(name: &str) {
 }
 
 /// As [`pass`], with the files that a power loss would cut.
-#[cfg(not(debug_assertions))]
+#[cfg(not(any(test, debug_assertions)))]
 #[inline]
 pub(crate) fn pass_with(_name: &str, _unsynced: impl FnOnce() -> Vec<Unsynced>) {}
 
-#[cfg(debug_assertions)]
+#[cfg(any(test, debug_assertions))]
 pub(crate) use armed::pass_with;
 #[cfg(test)]
 pub(crate) use armed::{crash_at, passed};
 
-#[cfg(debug_assertions)]
+#[cfg(any(test, debug_assertions))]
 mod armed {
     use super::Unsynced;
     use std::fs::OpenOptions;

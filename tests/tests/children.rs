@@ -53,6 +53,16 @@ fn the_planner_ends_with_its_leader() {
 }
 
 #[test]
+fn a_process_that_groups_rows_ends_with_its_planner() {
+    is_killed(orphan(&["shuffle-worker"], |child| {
+        // The length of a frame, and more of it than a pipe holds: when it is written, it is read.
+        let mut frame = (8_u32 << 20).to_le_bytes().to_vec();
+        frame.resize(4 << 20, 0);
+        child.stdin.as_mut().unwrap().write_all(&frame).unwrap();
+    }));
+}
+
+#[test]
 fn the_compiler_ends_with_its_leader() {
     is_killed(orphan(&["compile-component", "digest"], |child| {
         // More than a pipe holds: when it is written, the compiler reads.

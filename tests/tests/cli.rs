@@ -18,19 +18,22 @@ fn version_and_help() {
     assert_snapshot!(version.stdout, @"sandmill 0.1.0");
     let help = Job::empty().command(&["--help"]);
     help.exits_with(0);
-    assert_snapshot!(help.stdout, @r"
+    assert_snapshot!(help.stdout, @"
     Runs untrusted WebAssembly entry scripts over large inputs, in parallel
 
     Usage: sandmill <COMMAND>
 
     Commands:
-      run     Runs a job; one that was interrupted goes on where it was
-      resume  Takes a job up from where it was interrupted, failed or cancelled
-      plan    Prints the mini-batches of a job, one a line, and runs nothing
-      build   Makes a component from a guest crate or a core module, and prints its path
-      check   Says whether a component keeps the contract, and what it would need
-      new     Makes the folder of a new entry script, ready to build and run
-      help    Print this message or the help of the given subcommand(s)
+      run      Runs a job; one that was interrupted goes on where it was
+      resume   Takes a job up from where it was interrupted, failed or cancelled
+      plan     Prints the mini-batches of a job, one a line, and runs nothing
+      status   Says how a job stands
+      logs     Prints what the entry script said, of all workers, of one, or about one mini-batch
+      explain  Says what went wrong in a job or made it slow, what to read, and what to change
+      build    Makes a component from a guest crate or a core module, and prints its path
+      check    Says whether a component keeps the contract, and what it would need
+      new      Makes the folder of a new entry script, ready to build and run
+      help     Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help

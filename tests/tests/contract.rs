@@ -191,10 +191,10 @@ fn a_failed_item_leaves_the_others() {
     0,/inputs/texts/bad.txt,/inputs/texts/bad.txt,,,1,[WORKER],bad.txt is called bad
     0,"/inputs/texts/very, ""bad"".txt","/inputs/texts/very, ""bad"".txt",,,1,[WORKER],"very, ""bad"".txt is called bad"
     "#);
-    assert_snapshot!(ran.redacted(), @r"
+    assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
     Job test completed in [TIME].
-      mini-batches  1
+      mini-batches  1, 1 with fewer rows than items
       items         4, of which 2 failed (see job/logs/failed_items.csv)
       rows          2
       output        job/output/parallel_run_step.txt

@@ -117,9 +117,10 @@ fn rows_that_do_not_fit_are_failed_items() {
       first cause   column 1 'id': "two" is no int64
       item          /inputs/rows/in.csv, line 3
       where         mini-batch 0, process000
-      mini-batches  1
+      mini-batches  1, 1 with fewer rows than items
       items         7, of which 4 failed (see job/logs/failed_items.csv)
       read next     job/logs/failed_items.csv
+      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job
     "#);
 }

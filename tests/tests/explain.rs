@@ -46,7 +46,32 @@ fn explained(ran: Ran) -> String {
 fn a_trap() {
     let ran = job("hostile_files", "arguments: [--do, panic, --on-batch, '3']").run(&[]);
     ran.exits_with(42);
-    assert_snapshot!(explained(ran), @"");
+    assert_snapshot!(explained(ran), @"
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+
+    First failure
+      mini-batch 3, attempt 1, process000: trap
+      /inputs/texts/f3.txt
+      the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
+
+    Failures
+      2 attempts: trap: the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
+
+
+    What to read
+      - job/logs/job_result.txt: the outcome
+      - job/logs/user/error/0/process000.txt: each failure of that worker in full, with its stack
+      - job/logs/user/stderr/0/process000.stderr.txt: what the entry script wrote to stderr
+      - job/logs/user/entry_script_log/0/process000.log.txt: what it logged
+      - job/logs/user/error.txt: all failures, counted
+      - job/logs/failed_items.csv: which items failed
+      - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
+
+    What to change
+      - The entry script failed by itself. Try it on the guilty files alone: sandmill check COMPONENT --run FILE
+      - If single items are to blame, have run return outcomes: then the others of the mini-batch count, and failed_items.csv names the guilty
+      - to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+    ");
 }
 
 #[test]
@@ -56,7 +81,30 @@ fn a_time_out() {
     ran.exits_with(42);
     let text = explained(ran);
     let text = regex::Regex::new(r"only \d+ %").unwrap().replace(&text, "only [N] %");
-    assert_snapshot!(text, @"");
+    assert_snapshot!(text, @"
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+
+    First failure
+      mini-batch 3, attempt 1, process000: timeout
+      /inputs/texts/f3.txt
+      run took longer than run_invocation_timeout ([TIME]); the worker was killed. Compare its elapsed with its process seconds in processed_mini-batches.csv: if far fewer, it waited (files, network); if not, raise the time-out or make mini-batches smaller
+
+    Failures
+      2 attempts: timeout: run took longer than run_invocation_timeout ([TIME]); the worker was killed. Compare its elapsed with its process seconds in processed_mini-batches.csv: if far fewer, it waited (files, network); if not, raise the time-out or make mini-batches smaller
+
+
+    What to read
+      - job/logs/job_result.txt: the outcome
+      - job/logs/user/error/0/process000.txt: each failure of that worker in full, with its stack
+      - job/logs/user/error.txt: all failures, counted
+      - job/logs/failed_items.csv: which items failed
+      - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
+
+    What to change
+      - Compare its elapsed with its CPU seconds in processed_mini-batches.csv: a large gap means that it waited for the disk or the network
+      - Raise run_invocation_timeout, or choose a smaller mini_batch_size, so that one call has less to do
+      - to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+    ");
 }
 
 #[test]
@@ -64,14 +112,56 @@ fn out_of_memory() {
     let settings = "arguments: [--do, allocate, --on-batch, '3']\nlimits: { memory: 64 MB }";
     let ran = job("hostile_files", settings).run(&[]);
     ran.exits_with(42);
-    assert_snapshot!(explained(ran), @"");
+    assert_snapshot!(explained(ran), @"
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+
+    First failure
+      mini-batch 3, attempt 1, process000: out_of_memory
+      /inputs/texts/f3.txt
+      the entry script ran out of memory in run: limits.memory allows 64 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+
+    Failures
+      2 attempts: out_of_memory: the entry script ran out of memory in run: limits.memory allows 64 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+
+
+    What to read
+      - job/logs/job_result.txt: the outcome
+      - job/logs/user/error/0/process000.txt: each failure of that worker in full, with its stack
+      - job/logs/user/stderr/0/process000.stderr.txt: what the entry script wrote to stderr
+      - job/logs/user/error.txt: all failures, counted
+      - job/logs/failed_items.csv: which items failed
+      - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
+
+    What to change
+      - Raise limits.memory, or have the entry script hold less: a smaller mini_batch_size helps if it holds the whole mini-batch
+      - to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+    ");
 }
 
 #[test]
 fn an_init_that_always_fails() {
     let ran = job("hostile_init", "arguments: [--do, error]").run(&[]);
     ran.exits_with(42);
-    assert_snapshot!(explained(ran), @"");
+    assert_snapshot!(explained(ran), @"
+    Job test failed after [TIME]: init failed 3 times in a row, on every worker that was started: this guest fails, as asked
+
+    First failure
+      process000 could not start: script_error
+      this guest fails, as asked
+
+    Failures
+      3 failed starts of a worker
+
+    What to read
+      - job/logs/job_result.txt: the outcome
+      - job/logs/user/error/0/process000.txt: each failure of that worker in full, with its stack
+      - job/logs/user/error.txt: all failures, counted
+      - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
+
+    What to change
+      - init fails by itself: look for a side input, an argument or a variable that it misses. sandmill check COMPONENT --run FILE calls init on this machine
+      - init runs once in each worker, before its first mini-batch: repair it, or what it reads, and run the job again
+    ");
 }
 
 #[test]
@@ -105,7 +195,29 @@ fn a_worker_killed_from_outside() {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     let ran = running.wait();
     ran.exits_with(0);
-    assert_snapshot!(explained(ran), @"");
+    assert_snapshot!(explained(ran), @"
+    Job test completed after [TIME]
+
+    First failure
+      mini-batch 3, attempt 1, process000: out_of_memory
+      /inputs/texts/f3.txt
+      the worker process exited with returncode -9 inside run; it was killed from outside, most often because the machine ran out of memory: use fewer workers (process_count_per_node) or a lower limits.memory
+
+    Failures
+      1 attempt: out_of_memory: the worker process exited with returncode -9 inside run; it was killed from outside, most often because the machine ran out of memory: use fewer workers (process_count_per_node) or a lower limits.memory
+      process000 exits with returncode -9
+
+
+    What to read
+      - job/logs/job_result.txt: the outcome
+      - job/logs/user/error/0/process000.txt: each failure of that worker in full, with its stack
+      - job/logs/user/error.txt: all failures, counted
+      - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
+
+    What to change
+      - If the machine ran out of memory, use fewer workers (process_count_per_node) or a lower limits.memory; logs/perf shows its memory over time
+      - If it did not, somebody or something else killed the process; the mini-batch was tried again
+    ");
 }
 
 #[test]
@@ -113,7 +225,12 @@ fn logs_of_a_mini_batch_and_of_a_worker() {
     let ran = job("hostile_files", "arguments: [--do, error, --on-batch, '3']").run(&[]);
     let ran = ran.into_job().command(&["logs", "job", "--mini-batch", "3"]);
     ran.exits_with(0);
-    assert_snapshot!(ran.redacted_stdout(), @"");
+    assert_snapshot!(ran.redacted_stdout(), @"
+    mini-batch 3, attempt 1 (process000, [WHEN], [TIME], of that [TIME] in run): script_error: this guest fails, as asked
+      /inputs/texts/f3.txt
+    mini-batch 3, attempt 2 (process000, [WHEN], [TIME], of that [TIME] in run): script_error: this guest fails, as asked
+      /inputs/texts/f3.txt
+    ");
     let ran = ran.into_job().command(&["logs", "job", "--worker", "0"]);
     ran.exits_with(0);
     assert!(ran.stdout.contains("==> logs/user/error/0/process000.txt <=="), "{ran}");

@@ -134,7 +134,7 @@ fn fewer_or_more_rows_than_items() {
     assert_snapshot!(ran.told(), @"
     job test: 2 workers
     Job test completed in [TIME].
-      mini-batches  3
+      mini-batches  3, 1 with fewer rows than items
       items         6, of which 2 failed (see job/logs/failed_items.csv)
       rows          4
       output        job/output/parallel_run_step.txt
@@ -185,6 +185,7 @@ fn nothing_is_ignored_unasked() {
       mini-batches  3, 1 failed
       items         6, of which 2 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/[WORKER].txt
+      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job
     ");
     // The same ends in a file, for whoever has no terminal.

@@ -36,6 +36,7 @@ fn an_init_that_always_fails_ends_the_job() {
       mini-batches  0 of 3
       items         0
       read next     job/logs/user/error/0/[WORKER].txt
+      what to do    init runs once in each worker, before its first mini-batch: repair it, or what it reads, and run the job again
       next command  sandmill explain job
     ");
     let mut told = String::new();
@@ -81,6 +82,7 @@ fn too_little_memory_to_start() {
       mini-batches  0 of 3
       items         0
       read next     job/logs/user/error/0/[WORKER].txt
+      what to do    init runs once in each worker, before its first mini-batch: repair it, or what it reads, and run the job again
       next command  sandmill explain job
     ");
 }

@@ -74,6 +74,7 @@ fn a_guest_of_the_other_kind() {
       mini-batches  1, 1 failed
       items         3, of which 3 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/[WORKER].txt
+      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job
     ");
     let ran = Job::new(&guest("echo_table"))

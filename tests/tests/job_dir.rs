@@ -137,7 +137,7 @@ fn ctrl_c_finishes_what_runs_and_begins_nothing() {
     let ran = running.wait();
     ran.exits_with(130);
     assert_eq!(ran.output(), "a.txt: 1\nb.txt: 2\n");
-    assert_snapshot!(ran.redacted(), @r"
+    assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
     Ctrl-C: running mini-batches are finished, no new ones begin; once more stops at once
     stopping: Ctrl-C
@@ -145,6 +145,7 @@ fn ctrl_c_finishes_what_runs_and_begins_nothing() {
       mini-batches  2 of 3
       items         2
       kept          2 rows, in job/output/parallel_run_step.txt
+      what to do    to go on where it was: sandmill resume job
     ");
     let again = ran.into_job().run(&[]);
     again.exits_with(0);
@@ -177,7 +178,7 @@ fn a_second_ctrl_c_stops_at_once() {
     // The time-out of 60 s would have ended it as well.
     assert!(ran.took.as_secs() < 20, "{ran}");
     assert_eq!(ran.output(), "a.txt: 1\n");
-    assert_snapshot!(ran.redacted(), @r"
+    assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
     Ctrl-C: running mini-batches are finished, no new ones begin; once more stops at once
     Ctrl-C: stopping at once; what is committed is kept
@@ -185,6 +186,7 @@ fn a_second_ctrl_c_stops_at_once() {
       mini-batches  1 of 3
       items         1
       kept          1 row, in job/output/parallel_run_step.txt
+      what to do    to go on where it was: sandmill resume job
     ");
 }
 
@@ -254,6 +256,7 @@ fn failures_are_not_ignored_unasked() {
       mini-batches  3, 1 failed
       items         3, of which 1 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/process000.txt
+      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job
     ");
     let ran = ran.into_job().run(&["--overwrite", "--set", "error_threshold=1"]);

@@ -173,9 +173,10 @@ fn the_result_of_a_job_is_reused_if_nothing_changed() {
     let result = first.log("job_result.txt");
     let second = first.into_job().run(&["--set", "run_max_try=7", "--process-count", "2"]);
     second.exits_with(0);
-    assert_snapshot!(second.redacted(), @r"
-    job test: nothing changed since [WHEN] UTC, so the result of then is reused; --overwrite runs the job again
+    assert_snapshot!(second.redacted(), @"
+    Job test completed: result of [WHEN] reused, as nothing has changed since (--overwrite runs it again)
       mini-batches  3
+      items         3
       rows          3
       output        job/output/parallel_run_step.txt
     ");

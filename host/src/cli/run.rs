@@ -32,9 +32,8 @@ pub(super) type Setting = (String, String);
 impl JobArguments {
     /// All settings from the command line, later ones win.
     pub(super) fn all_sets(&self, process_count: Option<NonZeroU32>) -> Vec<Setting> {
-        let mut sets = with_count(&self.sets, process_count);
-        sets.extend(self.picked.as_ref().map(|name| ("job".to_owned(), name.clone())));
-        sets
+        let picked = self.picked.as_ref().map(|name| ("job".to_owned(), name.clone()));
+        with_count(&self.sets, process_count).into_iter().chain(picked).collect()
     }
 
     /// Reads the job file.

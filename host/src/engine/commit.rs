@@ -283,5 +283,9 @@ mod tests;
 mod take_up_tests;
 
 #[cfg(test)]
+#[path = "commit_crash_world.rs"]
+mod crash_world;
+
+#[cfg(test)]
 #[path = "commit_crash_tests.rs"]
 mod crash_tests;

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Part files that are open at once while a job is taken up.
+/// Part files that are open at once, but for those of workers that still write.
 const OPEN: usize = 128;
 
 /// Open part files.
@@ -106,6 +106,9 @@ impl Parts {
 
     /// The part file of a worker, for rows that are in the journal.
     pub(super) fn get(&mut self, worker: WorkerId) -> Result<&File, String> {
+        if self.open.len() >= OPEN {
+            self.close();
+        }
         match self.open.entry(worker) {
             Entry::Occupied(open) => Ok(&open.into_mut().file),
             Entry::Vacant(place) => {
@@ -125,9 +128,6 @@ impl Parts {
 
     /// Whether the rows are there, whole. False too where that cannot be seen.
     pub(super) fn holds(&mut self, worker: Option<WorkerId>, segment: &Segment) -> bool {
-        if self.open.len() >= OPEN {
-            self.open.clear();
-        }
         worker.is_some_and(|w| self.get(w).is_ok_and(|file| verify(file, segment).is_ok()))
     }
 

@@ -39,7 +39,7 @@ pub struct Job {
     pub claim: Claim,
     /// The same, for its paths.
     pub job_dir: JobDir,
-    /// What decides its rows, by name, for the journal.
+    /// What decides its rows, by name, for a journal that is made; unused if there is one.
     pub(super) settings: Vec<(String, String)>,
     /// What an earlier run left, if the job is taken up.
     pub(super) taken_up: Option<TakenUp>,

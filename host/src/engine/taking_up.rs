@@ -78,7 +78,6 @@ impl Ready {
             ));
             return self.begin(held, options);
         };
-        let settings = settings(&self.spec);
         let changed = |why: String| ClaimError::Changed {
             dir: self.job_dir.root().to_owned(),
             name: earlier.name.clone(),
@@ -88,6 +87,8 @@ impl Ready {
         self.check(&held, &journal, options).map_err(|mismatch| refused(mismatch, changed))?;
         let claim = held.take_up(options.job_file.clone())?;
         let retry_failed = earlier.status == Standing::Failed;
+        // The journal has them.
+        let settings = Vec::new();
         let taken_up = Some(TakenUp { journal, retry_failed });
         let Self { spec, sources, component, job_dir } = self;
         let program = options.program.clone();

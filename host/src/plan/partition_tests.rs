@@ -1,8 +1,10 @@
 //! Partition keys: files by path, tables by folder and by column, against groups made by hand.
 
+use super::keyed_tables::check_size;
 use super::shuffle::{Bounds, Hand, Tools, serve_on};
 use super::tests::{Plan, Tree, planned_with};
 use crate::dataset::TableReader;
+use crate::dataset::csv::MAX_SLICE;
 use crate::model::{Column, CsvFormat, CsvSlice, MiniBatch, Source, Work};
 use crate::protocol::{Cut, PlanRequest};
 use arrow::array::AsArray;
@@ -126,7 +128,7 @@ fn what_cannot_be_grouped_is_told() {
     let none = vec![tree.source("songs", "in")];
     let keys = &["user", "genre"];
     let errors = [
-        files(&tree, none.clone(), keys),
+        files(&tree, none, keys),
         files(&tree, songs("{user}/{genre}.wav"), keys),
         files(&tree, songs("{user}/winter/{genre}.wav"), keys),
         files(&tree, songs("{user}/{season}/{file}"), keys),
@@ -375,7 +377,19 @@ fn cut_short(mut hand: Hand, bytes: u64) -> Hand {
 fn a_spill_folder_that_cannot_be_written_is_told() {
     let tree = Tree::new(&[("in/a.csv", "k,x\n1,1\n"), ("spill", "no folder")]);
     let error = tables(&tree, vec![tree.source("one", "in")], &["k"]).unwrap_err();
-    assert_snapshot!(error, @"cannot write /d/spill: Not a directory (os error 20)");
+    assert_snapshot!(error, @"rows cannot be kept in /d/spill while they are grouped: Not a directory (os error 20)");
+}
+
+#[test]
+fn what_is_too_large_for_a_mini_batch_is_told() {
+    let (keys, values) = (["a".to_owned(), "b".to_owned()], ["1".to_owned(), "x y".to_owned()]);
+    check_size("sales", &keys, &values, MAX_SLICE).unwrap();
+    let error = check_size("sales", &keys, &values, MAX_SLICE + (1 << 20)).unwrap_err();
+    assert_snapshot!(error, @"input 'sales': the rows with a=1, b=x y take 1025 MB or more, and a mini-batch can take at most 1 GB, as a worker holds it in memory; add a key to partition_keys that divides them");
+    let long = format!("k,x\n{},1\n", "k".repeat(70_000));
+    let tree = Tree::new(&[("in/a.csv", &long)]);
+    let error = tables(&tree, vec![tree.source("one", "in")], &["k"]).unwrap_err();
+    assert_snapshot!(error, @"/d/in/a.csv, line 2: the values of the partition keys take 70002 bytes, and at most 64 KB can name a mini-batch; group by a column of shorter values");
 }
 
 /// Files with a header, and rows by hand: a key, a text, and which file.
@@ -407,9 +421,9 @@ proptest! {
         let mut texts = [const { String::new() }; 3];
         texts.iter_mut().for_each(|text| text.push_str("x,k\r\n"));
         let mut expected: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for file in 0..3 {
+        for (file, text) in texts.iter_mut().enumerate() {
             for (key, value, _) in rows_by_hand.iter().filter(|row| row.2 == file) {
-                texts[file].push_str(&format!("{},{}\n", quoted(value), quoted(key)));
+                text.push_str(&format!("{},{}\n", quoted(value), quoted(key)));
                 expected.entry(key).or_default().push(value.clone());
             }
         }

@@ -105,6 +105,7 @@ fn slices(plan: &Plan) -> Vec<(u32, &str, u64, u64)> {
     slices.collect()
 }
 
+/// M1: consecutive files, per input, inputs in order; C7.
 #[test]
 fn files_are_grouped_within_their_source() {
     let tree = Tree::new(&[("a/1", ""), ("a/2", ""), ("a/3/x", ""), ("b/1", "")]);
@@ -137,6 +138,7 @@ fn listed_files_are_grouped_like_all_others() {
     assert!(plan.mini_batches.iter().all(|it| it.planned_items() == 50));
 }
 
+/// C26: so many void mini-batches, whatever the inputs.
 #[test]
 fn void_mini_batches_are_counted_and_grouped() {
     let plan = planned(Vec::new(), Cut::Void { count: 1000 }).unwrap();
@@ -147,6 +149,7 @@ fn void_mini_batches_are_counted_and_grouped() {
     assert!(planned(Vec::new(), Cut::Void { count: 0 }).unwrap().mini_batches.is_empty());
 }
 
+/// M2: a mini-batch never spans files, a small file is one by itself, a large one is split.
 #[test]
 fn tables_are_cut_within_their_files() {
     let tree = Tree::new(&[

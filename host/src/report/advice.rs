@@ -129,17 +129,15 @@ pub(super) fn of_init(kind: FailureKind) -> Vec<String> {
 
 /// prs-semantics 1.11: a large gap between elapsed and CPU seconds means waiting.
 fn time_out(attempt: &Attempt) -> Vec<String> {
-    let why = match attempt.elapsed {
-        elapsed if elapsed > 0.0 && attempt.cpu > 0.0 => {
-            let share = attempt.cpu / elapsed;
-            let percent = (share * 100.0).round();
-            if share > COMPUTING {
-                format!("It computed for {percent} % of the time: the work is too much for one call")
-            } else {
-                format!("It computed for only {percent} % of the time and waited for the rest: look at the disk or network that its files lie on")
-            }
-        }
-        _ => "Compare its elapsed with its CPU seconds in processed_mini-batches.csv: a large gap means that it waited for the disk or the network".to_owned(),
+    let share = attempt.cpu / attempt.elapsed.max(f64::MIN_POSITIVE);
+    let percent = (share * 100.0).round();
+    let why = if share > COMPUTING {
+        format!("It computed for {percent} % of the time: the work is too much for one call")
+    } else {
+        format!(
+            "It computed for only {percent} % of the time and waited for the rest: look at the disk \
+             or network that its files lie on"
+        )
     };
     vec![
         why,

@@ -89,11 +89,11 @@ impl Machine {
     /// A process that ends in time is not late, so this is asked for by the clock alone.
     pub(super) fn check_deadlines(&mut self) {
         let past = |at: Option<Duration>| at.is_some_and(|at| self.now >= at);
+        // None of these returns: a killed process may be late at the same moment.
         if past(self.stuck_at()) {
-            return self.end_stuck();
-        }
-        if past(self.first_task_deadline()) {
-            return self.end_without_task();
+            self.end_stuck();
+        } else if past(self.first_task_deadline()) {
+            self.end_without_task();
         }
         if self.ending.as_ref().is_some_and(|ending| self.now >= ending.kill_at) {
             self.kill_all();

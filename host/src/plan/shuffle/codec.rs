@@ -117,13 +117,13 @@ pub(super) fn values(mut key: &[u8]) -> Option<Vec<String>> {
     value.is_empty().then_some(values)
 }
 
-/// The bucket of a key: FNV-1a, the same everywhere.
+/// The bucket of a key: FNV-1a, mixed so that short keys spread too; the same everywhere.
 pub(super) fn bucket(key: &[u8], buckets: usize) -> usize {
     let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    // The upper half depends on all bytes.
-    ((hash >> 32) % buckets as u64) as usize
+    let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    ((mixed >> 33) % buckets as u64) as usize
 }
 
 #[cfg(test)]
@@ -175,6 +175,15 @@ mod tests {
     #[test]
     fn buckets_do_not_change() {
         let buckets = ["", "a", "b", "store"].map(|text| bucket(text.as_bytes(), 32));
-        assert_eq!(buckets, [4, 12, 12, 13]);
+        assert_eq!(buckets, [25, 15, 27, 21]);
+    }
+
+    #[test]
+    fn short_keys_spread() {
+        let mut counts = [0; 32];
+        for number in 0..3200 {
+            counts[bucket(&key(&[number.to_string()]), 32)] += 1;
+        }
+        assert!(counts.iter().all(|count| (50..200).contains(count)), "{counts:?}");
     }
 }

@@ -7,6 +7,7 @@ use crate::plan::PlanError;
 use crate::protocol::{encode, read_frame};
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -43,6 +44,7 @@ impl Drop for Hand {
 pub(in crate::plan) fn start_process() -> io::Result<Hand> {
     // Whatever lies at the program's path by now.
     let mut child = Command::new("/proc/self/exe")
+        .arg0("sandmill")
         .arg(SHUFFLE_COMMAND)
         .env_clear()
         .stdin(Stdio::piped())

@@ -3,7 +3,7 @@
 use super::codec::Row;
 use super::index::Entry;
 use super::message::Setup;
-use super::runs::{Run, Sorted, merge, write_error};
+use super::runs::{Run, Sorted, merge, spill_error};
 use super::scatter::read_segment;
 use crate::dataset::DatasetError;
 use crate::dataset::csv::put_number;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// Writes the groups of a bucket, whose rows lie in so many pieces, with their index.
 pub(super) fn gather(setup: &Setup, bucket: u32, pieces: u64) -> Result<(), DatasetError> {
     let folder = &setup.folder;
-    let failed = |error: io::Error| write_error(folder, &error);
+    let failed = |error: io::Error| spill_error(folder, &error);
     let mut gathering = Gathering { setup, bucket, made: 0, runs: Vec::new() };
     let last = gathering.sort(pieces).map_err(failed)?;
     gathering.narrow().map_err(failed)?;

@@ -4,7 +4,7 @@ use super::codec::values;
 use super::crew::{Crew, Hand};
 use super::index::Groups;
 use super::message::{BUCKETS, Bounds, NAMES, Setup, Slice, Task, origins_name, text_name};
-use super::runs::write_error;
+use super::runs::spill_error;
 use crate::dataset::DatasetError;
 use crate::dataset::csv::Names;
 use crate::model::{CsvSlice, SpilledRows, TableFormat, Work};
@@ -53,7 +53,7 @@ pub(in crate::plan) fn empty_spill(folder: &Path) -> Result<(), PlanError> {
         result => result,
     };
     let made = emptied.and_then(|()| std::fs::create_dir_all(folder));
-    Ok(made.map_err(|error| write_error(folder, &error))?)
+    Ok(made.map_err(|error| spill_error(folder, &error))?)
 }
 
 impl Shuffle<'_> {
@@ -66,7 +66,7 @@ impl Shuffle<'_> {
             keys.join(", "),
         ))?;
         let setup = self.setup();
-        std::fs::create_dir_all(&setup.folder).map_err(|e| write_error(&setup.folder, &e))?;
+        std::fs::create_dir_all(&setup.folder).map_err(|e| spill_error(&setup.folder, &e))?;
         let processes = self.tools.request.processes.clamp(1, BUCKETS as u32);
         let crew = Crew { setup: &setup, start: self.tools.start, processes };
         let mut pieces = 0;
@@ -77,7 +77,7 @@ impl Shuffle<'_> {
         })?;
         for number in 0..pieces {
             let path = setup.scattered(number);
-            std::fs::remove_file(&path).map_err(|e| write_error(&path, &e))?;
+            std::fs::remove_file(&path).map_err(|e| spill_error(&path, &e))?;
         }
         self.send(&setup, sender)
     }
@@ -105,7 +105,7 @@ impl Shuffle<'_> {
     ) -> Result<(), PlanError> {
         let (first, bounds) = (self.input.first, setup.bounds);
         let names_path = setup.names();
-        let failed = |error: io::Error| PlanError::from(write_error(&names_path, &error));
+        let failed = |error: io::Error| PlanError::from(spill_error(&names_path, &error));
         let mut names = Names::create(&names_path).map_err(failed)?;
         let mut waiting: Vec<Slice> = Vec::new();
         let mut bytes = 0;

@@ -134,14 +134,26 @@ pub(super) fn merge(
     Ok(())
 }
 
-/// What to do where a spill file cannot be written.
-pub(super) fn write_error(path: &Path, error: &io::Error) -> DatasetError {
+/// What to say, and to do, where a spill file cannot be written or read again.
+pub(super) fn spill_error(path: &Path, error: &io::Error) -> DatasetError {
     let remedy = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "; rows that are grouped by a column take about twice the space of the input there: make \
-             room, or choose a job directory on another disk"
+            "; they take about twice the space of the input: make room there, or choose a job \
+             directory on another disk"
         }
         _ => "",
     };
-    DatasetError(format!("cannot write {}: {error}{remedy}", path.display()))
+    let path = path.display();
+    DatasetError(format!("rows cannot be kept in {path} while they are grouped: {error}{remedy}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_with_what_to_do() {
+        let error = spill_error(Path::new("/d/spill"), &ErrorKind::StorageFull.into());
+        insta::assert_snapshot!(error, @"rows cannot be kept in /d/spill while they are grouped: no storage space; they take about twice the space of the input: make room there, or choose a job directory on another disk");
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::codec::{Row, bucket, put_value};
 use super::message::{BUCKETS, Setup, Slice};
-use super::runs::write_error;
+use super::runs::spill_error;
 use crate::dataset::DatasetError;
 use crate::dataset::csv::{each_row, quote_field};
 use crate::model::{ByteSize, PartitionFormat};
@@ -45,7 +45,7 @@ impl<'a> Scatterer<'a> {
             self.take(slice)?;
         }
         let path = self.setup.scattered(number);
-        self.write(&path).map_err(|error| write_error(&path, &error))
+        self.write(&path).map_err(|error| spill_error(&path, &error))
     }
 
     fn take(&mut self, from: &Slice) -> Result<(), DatasetError> {

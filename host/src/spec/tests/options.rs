@@ -5,7 +5,8 @@ fn with_arguments(arguments: &str) -> String {
     format!("{LEAST}arguments: [{arguments}]\n")
 }
 
-/// A1, A2, A3, A4, A5, A6, A7, A8, A9: options of ParallelRunStep's driver set the job's settings, and stay in the arguments.
+/// A1, A2, A3, A4, A5, A6, A7, A8, A9: options of ParallelRunStep's driver set the
+/// job's settings, and stay in the arguments.
 #[test]
 fn driver_options_set_the_job() {
     let spec = job(&format!(
@@ -53,7 +54,8 @@ fn driver_options_may_be_cut() {
     ");
 }
 
-/// A1, A2, A3, A4, A5, A6, A7, A8, A9: a setting is given once; a wrong value names the setting and the argument's line.
+/// A1, A2, A3, A4, A5, A6, A7, A8, A9: a setting is given once; a wrong value
+/// names the setting and the argument's line.
 #[test]
 fn driver_options_that_do_not_fit() {
     insta::assert_snapshot!(errors(&format!(

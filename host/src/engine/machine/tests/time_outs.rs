@@ -111,3 +111,18 @@ fn a_job_in_which_nothing_moves_fails() {
     let actions = machine.handle(exit(None, Some(9)), secs(222));
     assert_eq!(result(&actions).ended_by, Some(EndedBy::ProgressTimeout));
 }
+
+/// Row 6: what is late at the same moment is all looked after at once.
+#[test]
+fn two_deadlines_at_one_moment_are_both_kept() {
+    let mut machine = new(Policy { workers: 2, run_timeout: secs(10), ..policy() });
+    machine.handle(Message::Planned(batches(9)), secs(0));
+    machine.handle(ready(0), secs(20));
+    machine.handle(started(0, 0), secs(20));
+    assert_eq!(killed(&machine.handle(Message::Tick, secs(30))), [0]);
+    // The leader was held up. Worker 0 should have been gone at 60 s; worker 1 and the one that
+    // followed worker 0 have hung in init for as long as they may.
+    let actions = machine.handle(Message::Tick, secs(90));
+    assert!(winding_down(&actions).contains("inside init"), "{actions:#?}");
+    assert!(machine.next_deadline() > Some(secs(90)));
+}

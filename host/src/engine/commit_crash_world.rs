@@ -1,0 +1,300 @@
+//! A small job whose leader, workers and disk a test plays.
+
+use super::*;
+use crate::engine::commit_group::Store;
+use crate::engine::commit_recover::recover;
+use crate::journal::JobIdentity;
+use crate::model::FailureKind;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const HEADER: &str = "id letter\n";
+
+/// A job of a few mini-batches, each of which yields the same whenever it runs.
+pub(super) struct World {
+    _dir: Option<tempfile::TempDir>,
+    pub(super) target: CommitTarget,
+    mini_batches: u64,
+    /// Begins again after each crash.
+    runs: u32,
+    /// Workers that ended in order in the run that completed.
+    last_workers: Vec<WorkerId>,
+    pub(super) damage_steps: Vec<Damage>,
+}
+
+/// What may happen to files while nothing runs.
+#[derive(Clone, Debug)]
+pub(super) enum Damage {
+    CutPart(usize, f64),
+    RemovePart(usize),
+    CutOutput(f64),
+    ChangeOutput(f64),
+    RemoveOutput,
+    ExtendOutput,
+}
+
+impl World {
+    pub(super) fn new(ordered: bool, on_conflict: OnConflict) -> Self {
+        // In memory where that is possible: there, syncing costs nothing.
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let world = Self::at(dir.path(), ordered, on_conflict);
+        Self { _dir: Some(dir), ..world }
+    }
+
+    pub(super) fn at(path: &Path, ordered: bool, on_conflict: OnConflict) -> Self {
+        let job_dir = JobDir::new(path);
+        for folder in [job_dir.parts(), job_dir.work(), job_dir.default_output()] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        let target = CommitTarget {
+            output: job_dir.default_output(),
+            job_dir,
+            output_file: Some("rows.txt".into()),
+            ordered,
+            on_conflict,
+            header_wanted: true,
+        };
+        let (runs, last_workers, damage_steps) = (0, Vec::new(), Vec::new());
+        Self { _dir: None, target, mini_batches: 9, runs, last_workers, damage_steps }
+    }
+
+    /// The rows of a mini-batch; some have none.
+    fn rows(id: u64) -> String {
+        format!("{id} a\n{id} b\n").repeat(id as usize % 3)
+    }
+
+    fn failed(id: u64) -> bool {
+        id == 7
+    }
+
+    /// What it writes to files.
+    fn files(&self, id: u64) -> Vec<(String, String)> {
+        match (id % 4, self.target.on_conflict) {
+            (1, OnConflict::Error) => [format!("own/{id}"), format!("deep/er/{id}")]
+                .map(|p| (p, format!("of {id}")))
+                .into(),
+            (1 | 2, OnConflict::Append | OnConflict::Overwrite) => {
+                ["shared", "deep/shared"].map(|p| (p.to_owned(), format!("of {id}\n"))).into()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn journal(&self) -> Journal {
+        let (path, identity) = (self.target.job_dir.journal(), super::tests::identity());
+        let _: &JobIdentity = &identity;
+        if path.exists() { Journal::open(&path) } else { Journal::create(&path, &identity) }
+            .unwrap()
+    }
+
+    /// What a worker does for a mini-batch.
+    fn work(&self, worker: WorkerId, id: u64) -> CommitRequest {
+        if Self::failed(id) {
+            return CommitRequest::Failure(FinalFailure {
+                id: MiniBatchId(id),
+                attempts: 3,
+                worker: Some(worker),
+                items: ItemCounts::from_returned(1, 0),
+                failure: Failure::new(FailureKind::Trap, "unreachable"),
+                stamp: id,
+            });
+        }
+        let rows = Self::rows(id);
+        let part = self.target.job_dir.part_file(worker);
+        let mut part = OpenOptions::new().create(true).append(true).open(part).unwrap();
+        let offset = part.metadata().unwrap().len();
+        part.write_all(rows.as_bytes()).unwrap();
+        let (length, checksum) = (rows.len() as u64, crc32fast::hash(rows.as_bytes()));
+        let segment = Segment { offset, length, checksum, rows: rows.lines().count() as u64 };
+        let staged = self.target.job_dir.staged(worker, MiniBatchId(id), 1);
+        let files = self.files(id);
+        for (path, text) in &files {
+            let path = staged.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        CommitRequest::Success(Success {
+            worker,
+            id: MiniBatchId(id),
+            attempt: 1,
+            items: ItemCounts::from_returned(2, segment.rows),
+            segment,
+            // The first ones have none, so that it comes when there are rows.
+            header: (id > 3).then(|| HEADER.to_owned()),
+            has_files: !files.is_empty(),
+            stamp: id,
+        })
+    }
+
+    /// What a worker does whose attempt is rejected: half a line, and files.
+    fn spoil(&self, worker: WorkerId, id: u64) -> CommitRequest {
+        let part = self.target.job_dir.part_file(worker);
+        let mut part = OpenOptions::new().create(true).append(true).open(part).unwrap();
+        let offset = part.metadata().unwrap().len();
+        part.write_all(b"half").unwrap();
+        let segment = Segment { offset, length: 4, checksum: 0, rows: 1 };
+        let staged = self.target.job_dir.staged(worker, MiniBatchId(id), 1);
+        fs::create_dir_all(&staged).unwrap();
+        fs::write(staged.join("shared"), "of nobody").unwrap();
+        CommitRequest::Success(Success {
+            worker,
+            id: MiniBatchId(id),
+            attempt: 1,
+            items: ItemCounts::from_returned(2, 1),
+            segment,
+            header: Some("another".to_owned()),
+            has_files: true,
+            stamp: id,
+        })
+    }
+
+    /// Begins, or goes on, and completes.
+    pub(super) fn run(&mut self) {
+        let (mut store, restored) = recover(self.target.clone(), self.journal(), false).unwrap();
+        store.rows.as_mut().unwrap().checkpoint_always();
+        let counts = store.journal.counts();
+        assert_eq!(restored.ended(), counts.succeeded + counts.failed);
+        assert_eq!(restored.rows, counts.rows);
+        let workers = [0, 1, 2].map(|n| WorkerId(restored.next_worker + n));
+        let mut ids: Vec<_> = (0..self.mini_batches).collect();
+        // Not the order of ids, and another one each time.
+        let turn = (4 * self.runs as usize) % ids.len();
+        ids.rotate_left(turn);
+        ids.retain(|id| !restored.finished.contains(MiniBatchId(*id)));
+        self.runs += 1;
+        for group in ids.chunks(3) {
+            let bad = group.iter().filter(|id| **id % 3 == 0).map(|id| self.spoil(workers[2], *id));
+            let bad: Vec<_> = bad.collect();
+            let good = group.iter().map(|id| self.work(workers[*id as usize % 2], *id));
+            let good: Vec<_> = good.collect();
+            commit(&mut store, bad.into_iter().chain(good).collect());
+        }
+        // Nobody starts workers when all is done, those who say so included.
+        let said = store.journal.files().unwrap().iter().any(|file| file.mini_batch.is_none());
+        if ids.is_empty() && (said || !store.files.done.is_empty()) {
+            return store.finish(JobStatus::Completed).unwrap();
+        }
+        self.last_workers.clear();
+        for worker in &workers[..2] {
+            let folder = self.target.job_dir.worker_output(*worker);
+            fs::create_dir_all(folder.join("made")).unwrap();
+            fs::write(folder.join("labels"), "same").unwrap();
+            if self.target.on_conflict != OnConflict::Error {
+                fs::write(folder.join("log"), format!("{worker}\n")).unwrap();
+            }
+        }
+        commit(&mut store, workers[..2].iter().map(|w| CommitRequest::WorkerDone(*w)).collect());
+        commit(&mut store, workers.iter().map(|w| CommitRequest::WorkerGone(*w)).collect());
+        self.last_workers = workers[..2].to_vec();
+        store.finish(JobStatus::Completed).unwrap();
+    }
+
+    pub(super) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.target.output.join(name)).unwrap()
+    }
+
+    /// The output is what one undisturbed run makes.
+    pub(super) fn check(&self) {
+        let rows = self.read("rows.txt");
+        let body = rows.strip_prefix(HEADER).unwrap_or_else(|| panic!("no header: {rows}"));
+        let wanted: Vec<_> = (0..self.mini_batches).filter(|id| !Self::failed(*id)).collect();
+        let all: String = wanted.iter().map(|id| Self::rows(*id)).collect();
+        if self.target.ordered {
+            assert_eq!(body, all);
+        }
+        assert_eq!(sorted(body), sorted(&all));
+        let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for id in &wanted {
+            for (path, text) in self.files(*id) {
+                files.entry(path).or_default().push(text);
+            }
+        }
+        for (path, texts) in &files {
+            let found = self.read(path);
+            match self.target.on_conflict {
+                OnConflict::Overwrite => assert!(texts.contains(&found), "{path}: {found}"),
+                _ => assert_eq!(sorted(&found), sorted(&texts.concat()), "{path}"),
+            }
+        }
+        assert_eq!(self.read("labels"), "same");
+        assert!(self.target.output.join("made").is_dir());
+        files.entry("labels".into()).or_default();
+        files.entry("rows.txt".into()).or_default();
+        if self.target.on_conflict != OnConflict::Error {
+            files.entry("log".into()).or_default();
+            let log = self.read("log");
+            let once: BTreeSet<_> = log.lines().collect();
+            assert_eq!(once.len(), log.lines().count(), "{log}");
+            let has = |worker: &WorkerId| once.contains(worker.to_string().as_str());
+            let shown = self.last_workers.iter().filter(|worker| has(worker)).count();
+            let all = self.target.on_conflict == OnConflict::Append;
+            let known = self.last_workers.len();
+            assert!(shown >= if all { known } else { known.min(1) }, "{log}");
+        }
+        let names = walkdir::WalkDir::new(&self.target.output).into_iter().flatten();
+        let names = names.filter(|entry| entry.file_type().is_file()).map(|entry| {
+            entry.path().strip_prefix(&self.target.output).unwrap().display().to_string()
+        });
+        assert_eq!(names.collect::<BTreeSet<_>>(), files.into_keys().collect::<BTreeSet<_>>());
+        assert_eq!(self.journal().finished().unwrap(), Some(JobStatus::Completed));
+    }
+
+    pub(super) fn damage(&mut self) {
+        let output = self.target.output.join("rows.txt");
+        let mut parts: Vec<_> =
+            fs::read_dir(self.target.job_dir.parts()).unwrap().map(|e| e.unwrap().path()).collect();
+        parts.sort();
+        let part = |number: usize| parts.get(number % parts.len().max(1));
+        let cut = |path: &Path, share: f64| {
+            if let Ok(file) = OpenOptions::new().write(true).open(path) {
+                let length = file.metadata().unwrap().len();
+                file.set_len((length as f64 * share) as u64).unwrap();
+            }
+        };
+        match self.damage_steps.pop() {
+            None => {}
+            Some(Damage::CutPart(number, share)) => {
+                part(number).into_iter().for_each(|path| cut(path, share));
+            }
+            Some(Damage::RemovePart(number)) => {
+                part(number).into_iter().for_each(|path| fs::remove_file(path).unwrap());
+            }
+            Some(Damage::CutOutput(share)) => cut(&output, share),
+            Some(Damage::ChangeOutput(share)) => {
+                // What was put on the disk is believed to be there, so a copy stands in its place.
+                if let Ok(mut bytes) = fs::read(&output) {
+                    let at = (bytes.len() as f64 * share) as usize;
+                    bytes.iter_mut().skip(at).take(3).for_each(|byte| *byte ^= 1);
+                    let copy = output.with_extension("copy");
+                    fs::write(&copy, bytes).unwrap();
+                    fs::rename(copy, &output).unwrap();
+                }
+            }
+            Some(Damage::RemoveOutput) => drop(fs::remove_file(&output)),
+            Some(Damage::ExtendOutput) => {
+                let file =
+                    OpenOptions::new().create(true).truncate(false).write(true).open(&output);
+                let file = file.unwrap();
+                let length = file.metadata().unwrap().len();
+                file.write_all_at(b"garbage that nobody wrote\n", length).unwrap();
+            }
+        }
+    }
+}
+
+pub(super) fn commit(store: &mut Store, mut requests: Vec<CommitRequest>) {
+    while !requests.is_empty() {
+        let done = store.commit(requests).unwrap();
+        assert!(done.rejected.iter().all(|(success, _)| success.segment.length == 4));
+        requests = done.postponed;
+    }
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}

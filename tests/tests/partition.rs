@@ -1,0 +1,243 @@
+//! Partition keys: one mini-batch for each combination of their values.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use rustix::process::{Pid, Signal, kill_process};
+use sandmill_tests::{Job, Ran, guest};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+
+/// Six files under five pairs of user and genre.
+fn songs() -> Job {
+    let mut job = Job::new(&guest("surroundings")).yaml(
+        "inputs: {songs: {path: songs, partition_format: '{user}/{season}/{genre}.wav'}}\n\
+         partition_keys: [user, genre]\nprocess_count_per_node: 2",
+    );
+    for song in [
+        "ann/winter/pop",
+        "ann/summer/pop",
+        "ann/summer/jazz",
+        "bob/winter/pop",
+        "bob/winter/folk",
+        "cy/winter/pop",
+    ] {
+        job = job.file(&format!("songs/{song}.wav"), "");
+    }
+    job
+}
+
+/// M4, C8, E15.
+#[test]
+fn files_are_grouped_by_their_paths() {
+    let ran = songs().run(&[]);
+    ran.exits_with(0).says("mini-batches  5\n");
+    let rows: Vec<String> = ran
+        .sorted_output()
+        .iter()
+        .map(|row| {
+            let parts: Vec<_> = row.split('|').collect();
+            [parts[0], parts[1], parts[4]].join(" ")
+        })
+        .collect();
+    assert_snapshot!(rows.join("\n"), @r#"
+    /inputs/songs/ann/summer/jazz.wav id=0 keys=[("user", "ann"), ("genre", "jazz")]
+    /inputs/songs/ann/summer/pop.wav id=1 keys=[("user", "ann"), ("genre", "pop")]
+    /inputs/songs/ann/winter/pop.wav id=1 keys=[("user", "ann"), ("genre", "pop")]
+    /inputs/songs/bob/winter/folk.wav id=2 keys=[("user", "bob"), ("genre", "folk")]
+    /inputs/songs/bob/winter/pop.wav id=3 keys=[("user", "bob"), ("genre", "pop")]
+    /inputs/songs/cy/winter/pop.wav id=4 keys=[("user", "cy"), ("genre", "pop")]
+    "#);
+}
+
+/// M4, C21: one mini-batch takes the files of all paths of its input, and nothing of another input.
+#[test]
+fn all_paths_of_an_input_are_one_input() {
+    let mut job = Job::new(&guest("surroundings")).yaml(
+        "inputs:\n  one: {paths: [a, 'b/*/*.txt'], partition_format: '{k}/{file}'}\n\
+         \x20 two: {path: a, partition_format: '{k}/{file}'}\n\
+         partition_keys: [k]\nprocess_count_per_node: 2",
+    );
+    for file in ["a/x/1.txt", "a/y/2.txt", "b/x/3.txt", "b/x/4.txt", "b/x/5.other"] {
+        job = job.file(file, "");
+    }
+    let ran = job.run(&[]);
+    ran.exits_with(0).says("mini-batches  4\n");
+    let rows: Vec<String> = ran
+        .sorted_output()
+        .iter()
+        .map(|row| row.split('|').take(2).collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_snapshot!(rows.join("\n"), @"
+    /inputs/one/0/x/1.txt id=0
+    /inputs/one/0/y/2.txt id=1
+    /inputs/one/1/x/3.txt id=0
+    /inputs/one/1/x/4.txt id=0
+    /inputs/two/x/1.txt id=2
+    /inputs/two/y/2.txt id=3
+    ");
+}
+
+/// M6.
+#[test]
+fn the_plan_shows_groups() {
+    let ran = songs().command(&["plan", "job.yaml"]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.stdout, @"
+    mini-batch  input      items  where
+             0  songs          1  user=ann, genre=jazz: ann/summer/jazz.wav
+             1  songs          2  user=ann, genre=pop: ann/summer/pop.wav .. ann/winter/pop.wav
+             2  songs          1  user=bob, genre=folk: bob/winter/folk.wav
+             3  songs          1  user=bob, genre=pop: bob/winter/pop.wav
+             4  songs          1  user=cy, genre=pop: cy/winter/pop.wav
+    ");
+    let folders = sales("partition_keys: [region]").command(&["plan", "job.yaml"]);
+    folders.exits_with(0);
+    assert_snapshot!(folders.stdout, @"
+    mini-batch  input      items  where
+             0  sales          5  region=n: n/a.csv .. n/b.csv, 25 bytes
+             1  sales          3  region=s: s/a.csv, 15 bytes
+    ");
+    let rows = sales_by_store().command(&["plan", "job.yaml"]);
+    rows.exits_with(0);
+    assert_snapshot!(rows.stdout, @"
+    mini-batch  input      items  where
+             0  sales          1  store=: gathered rows, 3 bytes
+             1  sales          4  store=4: gathered rows, 21 bytes
+             2  sales          2  store=5: gathered rows, 8 bytes
+             3  sales          1  store=6,7: gathered rows, 8 bytes
+    ");
+    assert_snapshot!(rows.redacted(), @r#"
+    note: columns of input sales: store string (s/a.csv, line 2: "6,7" is no int64), x int64; set schema to fix types
+    note: all of input sales is read and its rows are grouped by store before its first mini-batch
+    4 mini-batches, 8 items
+    "#);
+}
+
+/// A job over tables of three files in two folders.
+fn sales(yaml: &str) -> Job {
+    Job::new(&guest("tells_keys"))
+        .file("sales/n/a.csv", "store,x\n4,1\n5,2\n4,3\n")
+        .file("sales/n/b.csv", "store,x\n5,4\n4,oops,5\n")
+        .file("sales/s/a.csv", "store,x\n\"6,7\",6\n,7\n4,8\n")
+        .yaml(&format!(
+            "inputs: {{sales: {{path: sales, format: csv, partition_format: '{{region}}'}}}}\n\
+             error_threshold: -1\nprocess_count_per_node: 2\n{yaml}"
+        ))
+}
+
+/// The same without keys of the path.
+fn sales_by_store() -> Job {
+    let job = sales("partition_keys: [store]");
+    let text = fs::read_to_string(job.path("job.yaml")).unwrap();
+    job.file("job.yaml", text.replace(", partition_format: '{region}'", ""))
+}
+
+fn sorted(ran: &Ran) -> String {
+    ran.sorted_output().join("\n")
+}
+
+/// M5.
+#[test]
+fn tables_are_grouped_by_folder() {
+    let ran = sales("partition_keys: [region]").run(&[]);
+    ran.exits_with(0);
+    assert_snapshot!(sorted(&ran), @r#"
+    0 [("region", "n")] 4,1,n
+    0 [("region", "n")] 4,3,n
+    0 [("region", "n")] 5,2,n
+    0 [("region", "n")] 5,4,n
+    1 [("region", "s")] -,7,s
+    1 [("region", "s")] 4,8,s
+    1 [("region", "s")] 6,7,6,s
+    "#);
+    assert!(!ran.has("job/spill"), "nothing was on its way");
+}
+
+/// C8, E15: rows of one key come together from all files, and refused ones are named where they stand.
+#[test]
+fn tables_are_grouped_by_column() {
+    let ran = sales_by_store().run(&[]);
+    ran.exits_with(0).says("its rows are grouped by store before its first mini-batch");
+    assert_snapshot!(sorted(&ran), @r#"
+    0 [("store", "")] -,7
+    1 [("store", "4")] 4,1
+    1 [("store", "4")] 4,3
+    1 [("store", "4")] 4,8
+    2 [("store", "5")] 5,2
+    2 [("store", "5")] 5,4
+    3 [("store", "6,7")] 6,7,6
+    "#);
+    let failed = ran.failed_items();
+    let failed: Vec<_> = failed.lines().skip(1).collect();
+    assert_snapshot!(failed.join("\n"), @r#"1,"/inputs/sales/n/b.csv, line 3",/inputs/sales/n/b.csv,3,,1,[WORKER],"3 fields, but the table has 2 columns""#);
+}
+
+#[test]
+fn a_column_that_is_not_there_is_told_with_those_that_are() {
+    let job = Job::new(&guest("tells_keys"))
+        .file("in.csv", "store,x\n1,2\n")
+        .yaml("inputs: {sales: {path: in.csv, format: csv}}\npartition_keys: [shop]");
+    let ran = job.run(&[]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.told(), @"
+    job test: 2 workers
+    note: columns of input sales: store int64, x int64
+    Job test did not begin: input 'sales' has no column 'shop', which partition_keys names; its columns are: store, x
+    ");
+}
+
+/// Processes that this one started: id and command line.
+fn children(parent: u32) -> Vec<(u32, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent_is = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
+        if parent_is == Some(&parent.to_string()) {
+            let command = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+            found.push((pid, command.replace('\0', " ").trim_end().to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_killed_process_of_the_shuffle_is_replaced() {
+    const ROWS: u32 = 100_000;
+    let mut table = "key,x\n".to_owned();
+    for row in 0..ROWS {
+        let _ = writeln!(table, "{},{row} and some more text to read", row % 50);
+    }
+    let mut job =
+        Job::new(&guest("tells_keys")).file("in/a.csv", &table).file("in/b.csv", &table).yaml(
+            "inputs: {rows: {path: in, format: csv}}\npartition_keys: [key]\n\
+         process_count_per_node: 2",
+        );
+    job = job.file("in/c.csv", "key,x\n50,last\n");
+    let mut running = job.start(&[]);
+    let mut killed = BTreeSet::new();
+    // A third could be the last that one task may cost.
+    running.until("two processes of the shuffle were killed", |running| {
+        let children_of_planner = running
+            .children()
+            .into_iter()
+            .filter(|(_, command)| command.ends_with("plan-worker"))
+            .flat_map(|(planner, _)| children(planner));
+        for (pid, command) in children_of_planner {
+            if command == "sandmill shuffle-worker" && killed.len() < 2 && killed.insert(pid) {
+                let _ = kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL);
+            }
+        }
+        killed.len() == 2
+    });
+    let ran = running.wait();
+    ran.exits_with(0).says("mini-batches  51\n");
+    let output = ran.output();
+    let rows: BTreeSet<&str> = output.lines().collect();
+    assert_eq!((output.lines().count() as u32, rows.len() as u32), (2 * ROWS + 1, ROWS + 1));
+}
