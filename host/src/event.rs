@@ -54,6 +54,11 @@ pub enum EventKind {
         /// What an earlier run of the job had done, if this one takes it up.
         resumed: Option<Resumed>,
     },
+    /// What holds for this run, though it need not stand in the job file: for the log alone.
+    InForce {
+        /// One line.
+        message: String,
+    },
     /// Something the user should know, that is no failure.
     Notice {
         /// One line.

@@ -75,6 +75,7 @@ fn paths_that_lead_to_no_file() {
     ");
 }
 
+/// E1.
 #[test]
 fn components_of_another_kind() {
     let run = |name: &str| {

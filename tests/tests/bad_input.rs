@@ -106,6 +106,7 @@ fn permissions_bind(job: &Job) -> bool {
     binds
 }
 
+/// T2.
 #[test]
 fn files_that_may_not_be_read() {
     let job = job().yaml("inputs: { texts: input }").file("input/b.txt", "secret");

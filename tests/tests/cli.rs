@@ -11,6 +11,7 @@ fn two_files() -> Job {
         .file("in/b.txt", "22")
 }
 
+/// W11.
 #[test]
 fn version_and_help() {
     let version = Job::empty().command(&["--version"]);
@@ -46,7 +47,7 @@ fn version_and_help() {
       130  the job was cancelled; what was committed is kept
     ");
     let help = Job::empty().command(&["run", "--help"]);
-    assert_snapshot!(help.stdout, @r"
+    assert_snapshot!(help.stdout, @"
     Runs a job; one that was interrupted goes on where it was
 
     Usage: sandmill run [OPTIONS] <JOB.yaml>
@@ -61,6 +62,8 @@ fn version_and_help() {
           --job-dir <DIR>      Where the job keeps its state, logs and output [default: jobs/<the job's
                                name>]
           --process-count <N>  Number of workers; the same as --set process_count_per_node=N
+          --gpus <N>           Number of GPUs that may be leased to workers, 0 for none; the same as
+                               --set gpus=N
           --overwrite          Begins anew where the job was run before; its results are removed first
           --no-reuse           Refuses where the job is finished already, instead of reusing its result
           --cache-dir <DIR>    Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR, else
@@ -69,6 +72,7 @@ fn version_and_help() {
     ");
 }
 
+/// W11.
 #[test]
 fn bad_usage_ends_with_2() {
     for (arguments, words) in [
@@ -89,6 +93,7 @@ fn bad_usage_ends_with_2() {
     }
 }
 
+/// C27.
 #[test]
 fn set_reaches_every_kind_of_setting() {
     let ran = two_files().run(&[
@@ -130,6 +135,7 @@ fn the_tenant_is_recorded() {
     assert!(ran.log("sys/events.jsonl").contains(r#""tenant":"radiology""#), "{ran}");
 }
 
+/// C6.
 #[test]
 fn process_count_wins() {
     let job = two_files().yaml("mini_batch_size: 1");
@@ -196,6 +202,7 @@ limits: {memory: 1, feul: 3}
     "#);
 }
 
+/// C3, C4, C5, C28.
 #[test]
 fn a_file_that_the_azure_sdk_saved_runs() {
     let job = Job::empty().file("in/a.txt", "1").file("in/b.txt", "").file(

@@ -80,7 +80,8 @@ fn contract() -> (Resolve, PackageId) {
     (resolve, package)
 }
 
-/// E7: what is neither rows nor a table is refused before anything runs, since it shows in the type.
+/// E7, E1:
+/// what is neither rows nor a table is refused before anything runs, since it shows in the type.
 #[test]
 fn run_must_return_rows_or_a_table() {
     let text = std::fs::read_to_string(root().join("wit/entry.wit")).expect("the contract reads");
@@ -100,6 +101,7 @@ fn run_must_return_rows_or_a_table() {
     ");
 }
 
+/// F16, T5.
 /// Stacks hold the names that an entry script's author gave, whatever toolchain made it.
 #[test]
 fn errors_hold_the_functions_own_names() {
@@ -135,6 +137,7 @@ fn build_makes_a_component_of_a_core_module() {
     assert_eq!(ran.output(), "a row of a core module\n".repeat(3));
 }
 
+/// C26.
 #[test]
 fn void_mini_batches_have_no_input() {
     let ran = Job::new(&guest("void")).yaml("rank_mini_batch_count: 12").run(&[]);
@@ -208,9 +211,10 @@ fn a_failed_item_leaves_the_others() {
       first cause   bad.txt is called bad
       item          /inputs/texts/bad.txt
       where         mini-batch 0, process000
-      mini-batches  1
+      mini-batches  1, 1 with fewer rows than items
       items         4, of which 2 failed (see job/logs/failed_items.csv)
       read next     job/logs/failed_items.csv
+      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job
     ");
 }

@@ -42,6 +42,7 @@ fn explained(ran: Ran) -> String {
     shown.join("\n")
 }
 
+/// T1, T5.
 #[test]
 fn a_trap() {
     let ran = job("hostile_files", "arguments: [--do, panic, --on-batch, '3']").run(&[]);
@@ -57,6 +58,9 @@ fn a_trap() {
     Failures
       2 attempts: trap: the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
 
+    Failed items
+      1 of 5
+
 
     What to read
       - job/logs/job_result.txt: the outcome
@@ -70,10 +74,11 @@ fn a_trap() {
     What to change
       - The entry script failed by itself. Try it on the guilty files alone: sandmill check COMPONENT --run FILE
       - If single items are to blame, have run return outcomes: then the others of the mini-batch count, and failed_items.csv names the guilty
-      - to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
     ");
 }
 
+/// T6.
 #[test]
 fn a_time_out() {
     let settings = "arguments: [--do, sleep, --on-batch, '3']\nrun_invocation_timeout: 0.5";
@@ -87,10 +92,13 @@ fn a_time_out() {
     First failure
       mini-batch 3, attempt 1, process000: timeout
       /inputs/texts/f3.txt
-      run took longer than run_invocation_timeout ([TIME]); the worker was killed. Compare its elapsed with its process seconds in processed_mini-batches.csv: if far fewer, it waited (files, network); if not, raise the time-out or make mini-batches smaller
+      run took longer than run_invocation_timeout ([TIME]); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)
 
     Failures
-      2 attempts: timeout: run took longer than run_invocation_timeout ([TIME]); the worker was killed. Compare its elapsed with its process seconds in processed_mini-batches.csv: if far fewer, it waited (files, network); if not, raise the time-out or make mini-batches smaller
+      2 attempts: timeout: run took longer than run_invocation_timeout ([TIME]); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)
+
+    Failed items
+      1 of 5
 
 
     What to read
@@ -101,12 +109,13 @@ fn a_time_out() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - Compare its elapsed with its CPU seconds in processed_mini-batches.csv: a large gap means that it waited for the disk or the network
+      - It computed for only [N] % of the time and waited for the rest: look at the disk or network that its files lie on, or, if more ran than the machine has processors, use fewer workers (process_count_per_node)
       - Raise run_invocation_timeout, or choose a smaller mini_batch_size, so that one call has less to do
-      - to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
     ");
 }
 
+/// T4.
 #[test]
 fn out_of_memory() {
     let settings = "arguments: [--do, allocate, --on-batch, '3']\nlimits: { memory: 64 MB }";
@@ -123,6 +132,9 @@ fn out_of_memory() {
     Failures
       2 attempts: out_of_memory: the entry script ran out of memory in run: limits.memory allows 64 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
 
+    Failed items
+      1 of 5
+
 
     What to read
       - job/logs/job_result.txt: the outcome
@@ -134,7 +146,7 @@ fn out_of_memory() {
 
     What to change
       - Raise limits.memory, or have the entry script hold less: a smaller mini_batch_size helps if it holds the whole mini-batch
-      - to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
     ");
 }
 
@@ -156,21 +168,48 @@ fn an_init_that_always_fails() {
       - job/logs/job_result.txt: the outcome
       - job/logs/user/error/0/process000.txt: each failure of that worker in full, with its stack
       - job/logs/user/error.txt: all failures, counted
-      - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
       - init fails by itself: look for a side input, an argument or a variable that it misses. sandmill check COMPONENT --run FILE calls init on this machine
-      - init runs once in each worker, before its first mini-batch: repair it, or what it reads, and run the job again
+      - Repair init, or what it reads; then go on: sandmill resume job
     ");
 }
 
 #[test]
 fn a_threshold_exceeded() {
-    let ran = job("outcomes", "error_threshold: 0").run(&[]);
+    let ran =
+        job("outcomes", "error_threshold: 1").file("input/bad1.txt", "").file("input/bad2.txt", "");
+    let ran = ran.run(&[]);
     ran.exits_with(42);
-    assert_snapshot!(explained(ran), @"");
+    // How many mini-batches were through by then differs.
+    let text = explained(ran);
+    let text = regex::Regex::new(r"2 of \d;").unwrap().replace(&text, "2 of [N];");
+    assert_snapshot!(text, @"
+    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (1); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+
+    First failure
+      mini-batch 0: script_error
+      /inputs/texts/bad1.txt
+      bad1.txt is called bad
+
+    Failed items
+      2 of [N]; the first that were named:
+      mini-batch 0: /inputs/texts/bad1.txt: bad1.txt is called bad
+      mini-batch 1: /inputs/texts/bad2.txt: bad2.txt is called bad
+      2 mini-batches returned fewer rows than items
+
+
+    What to read
+      - job/logs/job_result.txt: the outcome
+      - job/logs/failed_items.csv: which items failed
+      - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
+
+    What to change
+      - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+    ");
 }
 
+/// T3.
 #[test]
 fn a_worker_killed_from_outside() {
     let settings = "arguments: [--do, sleep, --on-batch, '3', --on-attempt, '1']";
@@ -240,6 +279,7 @@ fn logs_of_a_mini_batch_and_of_a_worker() {
     ran.exits_with(2).says("nothing is known of mini-batch 5 of job");
 }
 
+/// T7.
 #[test]
 fn status_while_a_job_runs_and_after() {
     let settings = "arguments: [--do, sleep, --on-batch, '3']\nrun_invocation_timeout: 1.5\n\
@@ -280,4 +320,35 @@ fn status_while_a_job_runs_and_after() {
     assert_eq!(json["mini_batches"]["failed"], 1);
     let ran = ran.into_job().command(&["status", "input"]);
     ran.exits_with(2).says("input is no job directory: it has no job.json");
+}
+
+/// Nothing failed, since the call never ended: its mini-batch is named all the same.
+#[test]
+fn a_job_without_progress() {
+    let settings = "arguments: [--do, sleep, --on-batch, '3']\nprogress_update_timeout: 1";
+    let ran = job("hostile_files", settings).run(&[]);
+    ran.exits_with(42);
+    let told = explained(ran);
+    let guilty = "Inside run at the end\n  - mini-batch 3, attempt 1, process000, for [TIME]\n";
+    assert!(told.contains(guilty), "{told}");
+    assert!(told.contains("job/logs/sys/error/0/_main.txt: "), "{told}");
+}
+
+/// Whatever ended the job, the file that its result names is there and not empty.
+#[test]
+fn the_file_to_read_next_is_there() {
+    for (guest, settings) in [
+        ("hostile_files", "arguments: [--do, trap]"),
+        ("hostile_files", "arguments: [--do, return-nothing]\nerror_threshold: -1"),
+        ("hostile_files", "arguments: [--do, return-nothing]\nstrict_cardinality: true"),
+        ("hostile_files", "arguments: [--do, sleep]\nprogress_update_timeout: 1"),
+        ("hostile_init", "arguments: [--do, error]"),
+    ] {
+        let ran = job(guest, settings).run(&[]);
+        ran.exits_with(42);
+        let result = ran.log("job_result.txt");
+        let named = result.lines().find_map(|line| line.trim().strip_prefix("read next "));
+        let named = named.unwrap_or_else(|| panic!("{settings}: {result}")).trim();
+        assert!(!ran.text(named).is_empty(), "{settings}: {named}");
+    }
 }

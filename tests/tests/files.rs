@@ -31,6 +31,7 @@ fn plan(inputs: &str, batch: usize) -> Ran {
     ran
 }
 
+/// M1.
 #[test]
 fn a_folder_is_all_that_is_in_it() {
     let first = plan("  texts: in", 3);
@@ -44,6 +45,7 @@ fn a_folder_is_all_that_is_in_it() {
     assert_eq!(first.stdout, plan("  texts: in/", 3).stdout, "the order is stable");
 }
 
+/// C7.
 #[test]
 fn mini_batch_size_counts_files() {
     assert_eq!(plan("  texts: in", 1).stdout.lines().count(), 1 + 8);
@@ -78,6 +80,7 @@ fn globs_find_what_they_say() {
     ");
 }
 
+/// M1, C21.
 #[test]
 fn inputs_keep_to_themselves_and_come_in_order() {
     let inputs = "  second: {paths: [other/z.txt, in/deep, 'in/*.md']}\n  first: other";
@@ -90,6 +93,7 @@ fn inputs_keep_to_themselves_and_come_in_order() {
     ");
 }
 
+/// E5.
 #[test]
 fn guests_see_folders_below_the_input_s_name() {
     let inputs =

@@ -9,6 +9,7 @@ fn writes_files() -> Job {
         .file("in/b.txt", "22")
 }
 
+/// F21, O7.
 #[test]
 fn files_lie_beside_the_rows() {
     let ran = writes_files().run(&[]);
@@ -21,6 +22,7 @@ fn files_lie_beside_the_rows() {
     assert_eq!(ran.log("user/entry_script_log/0/files/process000.shutdown"), "done");
 }
 
+/// O7.
 #[test]
 fn a_failed_attempt_leaves_no_files() {
     let ran = writes_files().run(&["--set", "arguments=[--fail]", "--set", "run_max_try=1"]);
@@ -30,6 +32,7 @@ fn a_failed_attempt_leaves_no_files() {
     }
 }
 
+/// O7.
 #[test]
 fn the_files_are_those_of_the_attempt_that_succeeded() {
     let ran = writes_files().run(&["--set", "arguments=[--fail]"]);
@@ -50,6 +53,7 @@ fn the_output_folder_may_be_anywhere() {
     assert!(!ran.has("job/output/a.txt.out"));
 }
 
+/// C13, O7, F21.
 #[test]
 fn summary_only_keeps_files_and_counts_rows() {
     let ran = writes_files().run(&["--set", "output_action=summary_only"]);

@@ -23,7 +23,7 @@ fn seen(settings: &str) -> Vec<String> {
     all
 }
 
-/// G1, G3: the lowest free index, also where the job file says otherwise.
+/// G1, G3, V1: the lowest free index, also where the job file says otherwise.
 #[test]
 fn a_worker_gets_a_gpu() {
     let seen = seen(
@@ -34,7 +34,7 @@ fn a_worker_gets_a_gpu() {
     assert_eq!(seen, [expected]);
 }
 
-/// G2: no variable at all, not an empty one.
+/// G2, V1: no variable at all, not an empty one.
 #[test]
 fn a_worker_beyond_the_gpus_gets_none() {
     for line in seen("gpus: 1\nprocess_count_per_node: 2") {

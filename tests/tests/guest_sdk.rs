@@ -88,6 +88,7 @@ fn tables_have_the_types_that_the_contract_names() {
     assert!(contract.contains("`Timestamp(Microsecond, \"+00:00\")`"));
 }
 
+/// E16.
 #[test]
 fn the_native_test_host_says_what_the_job_says() {
     for (harm, sentence) in [

@@ -69,6 +69,7 @@ fn messages(cases: &[(&str, &str)]) -> String {
     cases.iter().map(line).collect()
 }
 
+/// W2.
 #[test]
 fn guests_that_break_off() {
     let all = ["panic", "error", "trap", "abort", "exit-0", "exit-3", "out-of-bounds", "recurse"];
@@ -97,6 +98,7 @@ fn guests_whose_results_cannot_be_right() {
     ");
 }
 
+/// T4.
 #[test]
 fn guests_that_want_too_much() {
     let told = messages(&[
@@ -191,7 +193,11 @@ fn nothing_is_ignored_unasked() {
     // The same ends in a file, for whoever has no terminal.
     let result = ran.log("job_result.txt");
     let told = ran.stderr.find("Job test failed").map_or("", |at| &ran.stderr[at..]);
-    assert_eq!(result.strip_prefix(told), Some("  kind          trap, RUN_EXCEPTION\n"), "{ran}");
+    assert_eq!(
+        result.strip_prefix(told),
+        Some("  ended by      error_threshold\n  kind          trap, RUN_EXCEPTION\n"),
+        "{ran}"
+    );
     let errors = errors(&ran);
     for words in ["stack of the entry script", "test_guests::harm::harm\n", "stderr of the entry"] {
         assert!(errors.contains(words), "{words}\n{errors}");
@@ -204,13 +210,15 @@ fn nothing_is_ignored_unasked() {
     Job test failed after [TIME]: 2 items failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
       first cause   run returned 0 rows for 2 items
       where         mini-batch 2, [WORKER]
-      mini-batches  3
+      mini-batches  3, 1 with fewer rows than items
       items         6, of which 2 failed (see job/logs/failed_items.csv)
-      read next     job/logs/user/error/0/[WORKER].txt
+      read next     job/logs/failed_items.csv
+      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job
     ");
 }
 
+/// W3.
 #[test]
 fn a_second_attempt_may_succeed() {
     for what in ["panic", "exit-3", "error", "outcomes-too-few"] {
@@ -225,6 +233,7 @@ fn a_second_attempt_may_succeed() {
     }
 }
 
+/// W2, C16, T6, K1.
 /// One worker, so that those that are killed have to be replaced before the rest can be done.
 #[test]
 fn a_call_without_end_costs_its_worker() {
@@ -251,8 +260,8 @@ fn a_call_without_end_costs_its_worker() {
         if what == "loop" {
             assert_snapshot!(ran.told(), @"
             job test: 1 worker
-            mini-batch 1, attempt 1 ([WORKER]), will be tried again: run took longer than run_invocation_timeout (1 s); the worker was killed. Compare its elapsed with its process seconds in processed_mini-batches.csv: if far fewer, it waited (files, network); if not, raise the time-out or make mini-batches smaller
-            mini-batch 1, attempt 2 ([WORKER]): run took longer than run_invocation_timeout (1 s); the worker was killed. Compare its elapsed with its process seconds in processed_mini-batches.csv: if far fewer, it waited (files, network); if not, raise the time-out or make mini-batches smaller
+            mini-batch 1, attempt 1 ([WORKER]), will be tried again: run took longer than run_invocation_timeout (1 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)
+            mini-batch 1, attempt 2 ([WORKER]): run took longer than run_invocation_timeout (1 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)
             Job test completed in [TIME].
               mini-batches  3, 1 failed
               items         6, of which 2 failed (see job/logs/failed_items.csv)

@@ -21,6 +21,7 @@ fn job(arguments: &str) -> Job {
 
 const ROWS: [&str; 3] = ["a.txt: 1", "b.txt: 2", "c.txt: 3"];
 
+/// I1.
 #[test]
 fn an_init_that_always_fails_ends_the_job() {
     let ran = job("--do, panic").run(&[]);
@@ -36,7 +37,7 @@ fn an_init_that_always_fails_ends_the_job() {
       mini-batches  0 of 3
       items         0
       read next     job/logs/user/error/0/[WORKER].txt
-      what to do    init runs once in each worker, before its first mini-batch: repair it, or what it reads, and run the job again
+      what to do    repair init, or what it reads; then go on: sandmill resume job
       next command  sandmill explain job
     ");
     let mut told = String::new();
@@ -82,7 +83,7 @@ fn too_little_memory_to_start() {
       mini-batches  0 of 3
       items         0
       read next     job/logs/user/error/0/[WORKER].txt
-      what to do    init runs once in each worker, before its first mini-batch: repair it, or what it reads, and run the job again
+      what to do    repair init, or what it reads; then go on: sandmill resume job
       next command  sandmill explain job
     ");
 }
@@ -97,6 +98,7 @@ fn one_worker_that_cannot_start_is_replaced() {
     }
 }
 
+/// E3.
 /// All rows are committed by then: the job is completed, and what went wrong is told.
 #[test]
 fn a_shutdown_that_fails_is_told() {

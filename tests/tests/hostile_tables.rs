@@ -91,6 +91,7 @@ fn a_guest_of_the_other_kind() {
       mini-batches  1, 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/[WORKER].txt
+      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job
     ");
 }

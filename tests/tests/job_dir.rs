@@ -26,6 +26,7 @@ fn interrupted(running: &mut Running) {
     running.interrupt();
 }
 
+/// O5, T8.
 #[test]
 fn a_finished_job_is_touched_only_with_overwrite() {
     let first = texts("echo_files").run(&[]);
@@ -67,6 +68,7 @@ fn other_folders_are_refused() {
     assert_eq!(foreign.text("job/thesis.txt"), "mine");
 }
 
+/// O5, T8.
 #[test]
 fn the_output_of_another_job_is_refused() {
     let first = texts("echo_files").yaml("output: results").run(&[]);
@@ -129,6 +131,7 @@ fn a_running_job_is_let_alone() {
     }
 }
 
+/// W11.
 #[test]
 fn ctrl_c_finishes_what_runs_and_begins_nothing() {
     let job = texts("hostile_files").yaml("arguments: [--do, pause, --on-batch, 1]");
@@ -190,6 +193,7 @@ fn a_second_ctrl_c_stops_at_once() {
     ");
 }
 
+/// W3, W13, F6, F16, K1.
 #[test]
 fn what_fails_once_is_tried_again() {
     let ran = texts("hostile_files").yaml("arguments: [--do, error, --on-attempt, 1]").run(&[]);
@@ -240,6 +244,7 @@ fn attempts(ran: &Ran) -> String {
     [header].into_iter().chain(report.lines().skip(1).map(shown)).collect::<Vec<_>>().join("\n")
 }
 
+/// W9, W10, W11, T1.
 #[test]
 fn failures_are_not_ignored_unasked() {
     let job =
@@ -293,6 +298,7 @@ fn failures_are_not_ignored_unasked() {
       mini-batches  3, 3 failed
       items         3, of which 3 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/process000.txt
+      what to do    compare what run returns with what it is given; a script that writes its own files and returns nothing wants output_action: summary_only
       next command  sandmill explain job
     ");
 }

@@ -85,6 +85,7 @@ fn gone(pids: &BTreeSet<u32>) {
     }
 }
 
+/// W5, W6, F10, F13, T3.
 #[test]
 fn a_killed_worker_is_replaced() {
     let mut running = stuck_job().start(&[]);
@@ -116,6 +117,7 @@ fn a_killed_worker_is_replaced() {
     assert!(error.contains("exited with returncode -9"), "{error}");
 }
 
+/// W2.
 /// With one attempt only, the killed one is the last: the mini-batch fails, and the rest is there.
 #[test]
 fn a_killed_worker_costs_its_attempt() {
@@ -133,6 +135,7 @@ fn a_killed_worker_costs_its_attempt() {
     "#);
 }
 
+/// W7.
 #[test]
 fn nothing_outlives_a_killed_leader() {
     let mut running = stuck_job().start(&[]);

@@ -60,7 +60,7 @@ fn stamped(ran: &Ran, name: &str) -> String {
     ran.log(&found.unwrap_or_else(|| panic!("no {name}\n{ran}")))
 }
 
-/// 1.9: every file is there.
+/// F1-F11, F13, F16: every file is there.
 #[test]
 fn a_failed_job_has_the_whole_tree() {
     let ran = job().run(&[]);
@@ -81,6 +81,7 @@ fn a_failed_job_has_the_whole_tree() {
         "sys/metrics/[STAMP]/progress.csv",
         "sys/metrics/metrics.jsonl",
         "sys/node/0/_main.txt",
+        "sys/node/0/process000.stderr.txt",
         "sys/node/0/process000.txt",
         "user/error.txt",
         "user/error/0/process000.txt",
@@ -89,7 +90,7 @@ fn a_failed_job_has_the_whole_tree() {
     }
 }
 
-/// 1.9, 1.11, W14: what they say fits together.
+/// W14, F1, F2, F3, F5, F7, F8, F9, K3, T1: what they say fits together.
 #[test]
 fn the_files_of_a_failed_job_tell_the_same() {
     let ran = job().run(&["--set", "error_threshold=0"]);
@@ -122,7 +123,7 @@ fn the_files_of_a_failed_job_tell_the_same() {
     assert_eq!(ran.log("failed_items.csv").lines().count(), 1 + 1, "{ran}");
 }
 
-/// 1.9: where nothing fails there are no files of failures.
+/// F3, F13, F16: where nothing fails there are no files of failures.
 #[test]
 fn a_good_job_has_no_files_of_errors() {
     let ran = job().run(&["--set", "arguments=[--do, panic, --on-batch, 9]"]);

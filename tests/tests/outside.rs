@@ -140,6 +140,7 @@ fn published(ran: &Ran) -> String {
     names.join("\n")
 }
 
+/// F15.
 #[test]
 fn what_a_guest_prints_is_cut() {
     let ran = job("prints_a_lot").run(&[]);

@@ -139,7 +139,7 @@ fn sorted(ran: &Ran) -> String {
     ran.sorted_output().join("\n")
 }
 
-/// M5.
+/// M5, C8.
 #[test]
 fn tables_are_grouped_by_folder() {
     let ran = sales("partition_keys: [region]").run(&[]);
@@ -209,10 +209,7 @@ fn children(parent: u32) -> Vec<(u32, String)> {
 #[test]
 fn a_killed_process_of_the_shuffle_is_replaced() {
     const ROWS: u32 = 100_000;
-    let mut table = "key,x\n".to_owned();
-    for row in 0..ROWS {
-        let _ = writeln!(table, "{},{row} and some more text to read", row % 50);
-    }
+    let table = slow_table(ROWS);
     let mut job =
         Job::new(&guest("tells_keys")).file("in/a.csv", &table).file("in/b.csv", &table).yaml(
             "inputs: {rows: {path: in, format: csv}}\npartition_keys: [key]\n\
@@ -240,4 +237,57 @@ fn a_killed_process_of_the_shuffle_is_replaced() {
     let output = ran.output();
     let rows: BTreeSet<&str> = output.lines().collect();
     assert_eq!((output.lines().count() as u32, rows.len() as u32), (2 * ROWS + 1, ROWS + 1));
+}
+
+/// A table whose rows take a while to gather.
+fn slow_table(rows: u32) -> String {
+    let mut table = "key,x\n".to_owned();
+    for row in 0..rows {
+        let _ = writeln!(table, "{},{row} and some more text to read", row % 50);
+    }
+    table
+}
+
+fn by_key(table: &str) -> Job {
+    Job::new(&guest("tells_keys")).file("in/a.csv", table).yaml(
+        "inputs: {rows: {path: in, format: csv}}\npartition_keys: [key]\n\
+         process_count_per_node: 2\nerror_threshold: 0",
+    )
+}
+
+#[test]
+fn ctrl_c_while_planning_leaves_nothing_behind() {
+    let job = by_key(&slow_table(400_000)).file("tmp/.keep", "");
+    let tmp = job.path("tmp");
+    let spilled = || fs::read_dir(&tmp).unwrap().count() - 1;
+    let mut running =
+        job.env("TMPDIR", tmp.to_str().unwrap()).spawn(&["plan", "job.yaml", "--gpus", "1"]);
+    running.until("rows are spilled", |_| spilled() == 1);
+    running.interrupt();
+    let ran = running.wait();
+    ran.exits_with(130).says("Ctrl-C: nothing was run\n");
+    assert!(!ran.stderr.contains("error"), "{ran}");
+    assert_eq!(spilled(), 0, "{ran}");
+}
+
+/// M9: a job that is only looked at is as it was.
+#[test]
+fn ctrl_c_while_inputs_are_compared_changes_nothing() {
+    // The columns are those of the table that it is to be compared with.
+    let ran = by_key("key,x\n1,two\n2\n").run(&[]);
+    ran.exits_with(42);
+    let before = (ran.text("job/job.json"), ran.log("sys/events.jsonl"), ran.output());
+    let job = ran.into_job().file("in/a.csv", slow_table(400_000));
+    // What a job that failed has left.
+    fs::remove_dir_all(job.path("job/spill")).unwrap();
+    let mut running = job.start_resume(&[]);
+    running.until("the plan is made again", |running| {
+        let spill = running.dir().join("job/spill");
+        fs::read_dir(spill).is_ok_and(|entries| entries.count() > 0)
+    });
+    running.interrupt();
+    let ran = running.wait();
+    ran.exits_with(130).says("Ctrl-C: the job was not begun, and what there is of it is as it was");
+    let after = (ran.text("job/job.json"), ran.log("sys/events.jsonl"), ran.output());
+    assert!(before == after && !ran.has("job/spill"), "{ran}");
 }

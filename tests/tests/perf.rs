@@ -32,7 +32,28 @@ fn perf_files(ran: &Ran) -> Vec<String> {
     names
 }
 
-/// A4, prs-semantics 1.9 and 1.10: what is where, also for a job that is over long before the
+/// Lists of processes: `os/<yyyymmddhh>/processes_<MM>`, and `<yyyymmddhh>_<what>.txt` in
+/// `processes_cpu_memory_usage`, with what is in them.
+fn lists(ran: &Ran) -> Vec<(String, String)> {
+    let perf = ran.dir().join("job/logs/perf/0");
+    let names = |folder: &str| -> Vec<String> {
+        let entries = fs::read_dir(perf.join(folder)).into_iter().flatten().flatten();
+        entries.map(|entry| format!("{folder}/{}", entry.file_name().to_string_lossy())).collect()
+    };
+    let stamp = |text: &str| text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let hours = names("os");
+    assert!(hours.iter().all(|hour| stamp(&hour[3..])), "{hours:?}");
+    let mut all: Vec<String> = hours.iter().flat_map(|hour| names(hour)).collect();
+    assert!(all.iter().all(|path| path[14..].starts_with("processes_")), "{all:?}");
+    all.extend(names("processes_cpu_memory_usage"));
+    let read = |path: String| {
+        let text = fs::read_to_string(perf.join(&path)).unwrap_or_default();
+        (path, text)
+    };
+    all.into_iter().map(read).collect()
+}
+
+/// A4, F17, F18, F19, K2, T4: what is where, also for a job that is over long before the
 /// interval is.
 #[test]
 fn a_job_leaves_samples() {
@@ -60,6 +81,16 @@ fn a_job_leaves_samples() {
     for name in [",leader,", ",process000,"] {
         assert!(processes.contains(name), "{processes}");
     }
+    let columns = "Time (UTC),Disk,Mounted At,Total (MB),";
+    let disks = ran.log("perf/0/node_disk_usage.csv");
+    assert!(disks.starts_with(columns) && disks.lines().count() >= 2, "{disks}");
+    // Each minute's processes by hour, and each hour's by what they use.
+    let lists = lists(&ran);
+    for (begin, end) in [("os/", ""), ("processes_", "_cpu.txt"), ("processes_", "_memory.txt")] {
+        let mut found =
+            lists.iter().filter(|(path, _)| path.starts_with(begin) && path.ends_with(end));
+        assert!(found.any(|(_, text)| text.contains("sandmill")), "{begin}*{end}: {lists:#?}");
+    }
     let machine: Value = serde_json::from_str(&ran.log("perf/0/machine.json")).unwrap_or_default();
     assert!(machine["memory"].is_u64() && machine["sandmill"].is_string(), "{machine}");
 }
@@ -72,7 +103,8 @@ fn samples_can_be_turned_off() {
     assert!(!ran.has("job/logs/perf"), "{ran}");
 }
 
-/// A5: each worker has a profile with the names of the guest's functions: also the one that was
+/// A5, F12:
+/// each worker has a profile with the names of the guest's functions: also the one that was
 /// killed in the middle of what is to be found, and after it the one that ended in order.
 #[test]
 fn profiles_show_what_guests_did() {
@@ -89,7 +121,8 @@ fn profiles_show_what_guests_did() {
     assert!(!without.has("job/logs/sys/node/0/process000.profile.json"), "{without}");
 }
 
-/// W6: a worker whose host side holds too much is killed and told apart from other deaths; another
+/// W6, T4:
+/// a worker whose host side holds too much is killed and told apart from other deaths; another
 /// worker takes the other mini-batches.
 #[test]
 fn a_worker_that_holds_too_much_memory_is_killed() {

@@ -33,7 +33,7 @@ fn state(ran: &Ran) -> serde_json::Value {
     serde_json::from_str(&ran.text("job/job.json")).unwrap()
 }
 
-/// W15: failed mini-batches are tried again, good results are kept.
+/// W1, W7, W15: failed mini-batches are tried again by new workers, good results are kept.
 #[test]
 fn a_failed_job_goes_on_with_a_higher_threshold() {
     let again = failed().resume(&[]);
@@ -43,8 +43,31 @@ fn a_failed_job_goes_on_with_a_higher_threshold() {
     assert_eq!(done.output(), "a.txt: 1\nc.txt: 3\n");
     assert_eq!(done.attempts("RUN_EXCEPTION"), ["1, 1"; 3], "tried in each run");
     assert_eq!(done.attempts("RUN_DONE"), ["0, 1", "2, 1"], "done once");
+    for worker in ["process000", "process001", "process002"] {
+        assert!(!done.attempts(worker).is_empty(), "a number is used once: {done}");
+    }
     assert_eq!(state(&done)["taken_up"], 2);
     assert_eq!(state(&done)["status"], "completed");
+}
+
+/// W15: also if the leader ended before `job.json` said that the job had failed, or while it was
+/// being taken up.
+#[test]
+fn failed_mini_batches_are_tried_again_whatever_was_cut_short() {
+    let point = |at: &str, job: Job| job.env("SANDMILL_FAIL_POINT", at);
+    let mut job = fails();
+    for at in ["end-committed", "job-taken-up"] {
+        let cut = match at {
+            "end-committed" => point(at, job).run(&[]),
+            _ => point(at, job).resume(&[]),
+        };
+        cut.exits_with(-9);
+        let again = point("", cut.into_job()).resume(&[]);
+        again.exits_with(42);
+        let kept = &state(&again)["result"]["restored_mini_batches"];
+        assert_eq!(*kept, 1, "{at}: the failed one counts as done\n{again}");
+        job = again.into_job();
+    }
 }
 
 /// W15: what failed for want of something may pass with it. Limits, time-outs, thresholds and
@@ -92,7 +115,7 @@ fn what_decides_rows_must_be_as_it_was() {
     };
     assert_snapshot!(refused(&["arguments=[--do, error]"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, and cannot be taken up where it was: arguments: was ["--do","error","--on-batch","1"], is now ["--do","error"]; undo that, or use --overwrite to run it anew, or --job-dir for another place"#);
     assert_snapshot!(refused(&["environment_variables.TOKEN=two"]), @"error: job 'test' in [DIR]/job failed before it was finished, and cannot be taken up where it was: environment_variables.TOKEN is not what it was; undo that, or use --overwrite to run it anew, or --job-dir for another place");
-    assert_snapshot!(refused(&["mini_batch_size=2", "append_row_file_name=rows.txt"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, and cannot be taken up where it was: mini_batch_size: was "1 files", is now "2 files"; append_row_file_name: was "parallel_run_step.txt", is now "rows.txt"; undo that, or use --overwrite to run it anew, or --job-dir for another place"#);
+    assert_snapshot!(refused(&["mini_batch_size=2", "append_row_file_name=rows.txt"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, and cannot be taken up where it was: mini_batch_size: was "1 file", is now "2 files"; append_row_file_name: was "parallel_run_step.txt", is now "rows.txt"; undo that, or use --overwrite to run it anew, or --job-dir for another place"#);
     let other = format!("entry_script={}", guest("echo_files").display());
     assert!(refused(&[&other]).contains(": the entry script is another component than it was;"));
     assert!(refused(&["inputs.texts.path=in/*"]).contains(": inputs.texts.path: was "));
@@ -181,7 +204,7 @@ fn the_result_of_a_job_is_reused_if_nothing_changed() {
       output        job/output/parallel_run_step.txt
     ");
     let again = second.into_job().resume(&[]);
-    again.exits_with(0).says("so the result of then is reused");
+    again.exits_with(0).says("reused, as nothing has changed since");
     let after = (again.text("job/job.json"), again.log("sys/events.jsonl"), again.output());
     assert!(before == after, "{again}");
     assert_eq!(again.log("job_result.txt"), result);
@@ -220,7 +243,7 @@ fn the_files_of_a_job_are_reused_while_they_are_there() {
     let first = job.run(&[]);
     first.exits_with(0);
     let second = first.into_job().run(&[]);
-    second.exits_with(0).says("is reused");
+    second.exits_with(0).says("reused, as nothing has changed since");
     let job = second.into_job();
     fs::remove_file(job.path("results/b.txt.out")).unwrap();
     job.run(&[]).exits_with(2).says("held 6 files, now 5");

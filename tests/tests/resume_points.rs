@@ -125,3 +125,30 @@ fn overwriting_may_end_anywhere() {
         is_whole(&ran);
     }
 }
+
+/// What `init` and `shutdown` write is there also where the leader ended after the last mini-batch
+/// was committed and before a worker could end in order.
+#[test]
+fn a_job_whose_mini_batches_are_all_done_still_shuts_a_worker_down() {
+    const ONE: [&str; 4] = ["--set", "mini_batch_size=6", "--process-count", "1"];
+    let shutdown =
+        |worker: &str| format!("job/logs/user/entry_script_log/0/files/{worker}.shutdown");
+    // Some groups have no rows: what is known of the plan is noted, in one or more of them.
+    let ran = [1, 2, 3, 4].iter().cycle().take(40).map(|time| {
+        let ran = job().env(POINT, &format!("rows-appended:{time}")).run(&ONE);
+        (crashes(&ran), ran)
+    });
+    let ran = ran.filter(|(crashed, ran)| *crashed && !ran.output().is_empty());
+    let ran = ran.map(|(_, ran)| ran).find(|ran| !ran.has(&shutdown("process000")));
+    let ran = ran.expect("a run that ends when its rows are appended");
+    let ran = ran.into_job().env(POINT, "").run(&ONE);
+    ran.exits_with(0).says("taken up where it was: 1 mini-batch done");
+    assert!(ran.has(&shutdown("process001")), "{ran}");
+    // Once is enough: the next crash comes after the worker's end.
+    let ran = job().env(POINT, "all-synced").run(&ONE);
+    assert!(crashes(&ran), "{ran}");
+    let ran = ran.into_job().env(POINT, "").run(&ONE);
+    ran.exits_with(0);
+    assert!(!ran.has(&shutdown("process001")), "{ran}");
+    assert!(ran.has("job/output/batches/0.txt"), "{ran}");
+}

@@ -110,6 +110,18 @@ fn every_rule_has_a_row_and_a_test_that_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Only these may be anything but reproduced.
+#[test]
+fn no_other_rule_differs() {
+    let rows = rows(&document());
+    let of = |verdict| -> Vec<&str> {
+        let found = rows.iter().filter(|(_, row)| row.verdict == verdict);
+        found.map(|(id, _)| id.as_str()).collect()
+    };
+    assert_eq!(of(Verdict::Different), ["C3", "C4", "M8", "M9"]);
+    assert_eq!(of(Verdict::NotPortable), ["E13", "F20", "O8", "V5"]);
+}
+
 #[test]
 fn the_document_counts_its_rules_right() {
     let text = document();

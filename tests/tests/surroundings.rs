@@ -25,7 +25,8 @@ process_count_per_node: 1",
         )
 }
 
-/// E4, E11, E15, E16: the context, arguments that nobody but the entry script knows, its helper.
+/// E4, E11, E15, E16, C18, V2, V6:
+/// the context, arguments that nobody but the entry script knows, its helper.
 #[test]
 fn an_entry_script_sees_what_the_job_file_says() {
     // The leader's own variables are not for guests.
@@ -50,7 +51,21 @@ fn an_entry_script_sees_what_the_job_file_says() {
     "#);
 }
 
-/// E16, E17, E18.
+/// V3, V4, V6: what batch endpoints set for a model's script, the job file sets.
+#[test]
+fn variables_of_endpoints_are_set_by_the_job() {
+    let ran = surroundings().run(&[
+        "--set",
+        "environment_variables={AZUREML_MODEL_DIR: '${{side_inputs.weights}}', \
+         AZUREML_BI_TEXT_COLUMN: title}",
+    ]);
+    ran.exits_with(0);
+    let output = ran.output();
+    let seen = output.split('|').find(|fact| fact.starts_with("environment=")).unwrap_or_default();
+    assert_snapshot!(seen.trim_end(), @r#"environment=["AZUREML_BI_OUTPUT_PATH=/output", "AZUREML_BI_TEXT_COLUMN=title", "AZUREML_MODEL_DIR=/side_inputs/weights"]"#);
+}
+
+/// E16, E17, E18, F14, F15.
 #[test]
 fn what_an_entry_script_says_goes_to_its_log_files() {
     let ran = surroundings().run(&["--set", "logging_level=DEBUG"]);
@@ -106,7 +121,7 @@ fn tries(job: Job, asked: &[&str]) -> Vec<String> {
     output.split(" | ").filter(shown).map(cut_denials).collect()
 }
 
-/// C30, E12: files beside the script are found where the host says.
+/// C30, E12, C2, C22: files beside the script are found where the host says.
 #[test]
 fn side_inputs_and_source_can_be_read_and_not_written() {
     let job = Job::new(&guest("reads_outside"))

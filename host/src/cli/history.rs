@@ -71,10 +71,12 @@ fn find(path: &Path) -> Result<Found, Problem> {
             return Err(Problem::usage(anyhow!("{}: {error}", dir.events().display())));
         }
     };
+    // Relative to the job directory where it lies in it.
+    let output = dir.root().join(&state.output);
     let places = Places {
         job: state.name.clone(),
         job_dir: dir.clone(),
-        output: state.output_file.as_ref().map_or(state.output.clone(), |f| state.output.join(f)),
+        output: state.output_file.as_ref().map_or(output.clone(), |file| output.join(file)),
         drops_rows: state.output_file.is_none(),
         parent: None,
         metrics_name_prefix: String::new(),
@@ -103,7 +105,7 @@ pub(super) fn status(path: &Path, json: bool) -> Result<Exit, Problem> {
     let text = match (&history.result, running) {
         (_, true) => {
             let head = format!("Job {name} is running (process {}).\n", state.pid);
-            head + &standing_text(history, Timestamp::now())
+            head + &standing_text(history, true, Timestamp::now())
         }
         (Some(result), false) if state.status != "running" => result_text(result, places),
         _ => {
@@ -112,7 +114,7 @@ pub(super) fn status(path: &Path, json: bool) -> Result<Exit, Problem> {
                  on with: sandmill resume {shown}\n",
                 state.pid
             );
-            head + &standing_text(history, Timestamp::now())
+            head + &standing_text(history, false, Timestamp::now())
         }
     };
     print(&text)?;
@@ -169,7 +171,8 @@ fn status_json(found: &Found, running: bool) -> String {
 /// Prints what went wrong and what to do.
 pub(super) fn explain(path: &Path) -> Result<Exit, Problem> {
     let found = find(path)?;
-    print(&explain_text(&found.history, &found.places))?;
+    let running = is_locked(&found.dir);
+    print(&explain_text(&found.history, &found.places, running))?;
     Ok(Exit::Completed)
 }
 

@@ -167,15 +167,18 @@ mod tests {
             "arguments=[--fast, a=b]",
             "--process-count",
             "2",
+            "--gpus",
+            "0",
             "--overwrite",
         ]);
         let Command::Run(run) = cli.unwrap().command else { panic!("not run") };
         assert_eq!(
-            run.job.all_sets(run.process_count),
+            run.job.all_sets(&run.counts),
             [
                 ("error_threshold".to_owned(), "-1".to_owned()),
                 ("arguments".to_owned(), "[--fast, a=b]".to_owned()),
                 ("process_count_per_node".to_owned(), "2".to_owned()),
+                ("gpus".to_owned(), "0".to_owned()),
             ]
         );
         assert!(run.overwrite);

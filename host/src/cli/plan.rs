@@ -2,26 +2,28 @@
 
 use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
-use super::run::{JobArguments, this_program, workers};
-use super::say;
+use super::run::{Counts, JobArguments, this_program};
+use super::{say, signals};
 use crate::model::{MiniBatch, Source, Work};
 use crate::protocol::{FromPlanner, PlanRequest, encode, read_frame};
 use crate::{dataset, engine};
 use anyhow::{Context, anyhow, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::DirBuilder;
-use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
-use std::num::NonZeroU32;
+use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     job: JobArguments,
-    /// As for `run`; has no effect on the plan.
-    #[arg(long, value_name = "N", value_parser = workers)]
-    process_count: Option<NonZeroU32>,
+    // As for `run`; they have no effect on the plan.
+    #[command(flatten)]
+    counts: Counts,
     /// As for `run`; not looked at.
     #[arg(long, value_name = "DIR")]
     job_dir: Option<PathBuf>,
@@ -29,16 +31,16 @@ pub(super) struct Arguments {
 
 /// Prints the mini-batches of a job on standard output, the totals on standard error.
 pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
-    let spec = arguments.job.load(arguments.process_count)?;
+    let spec = arguments.job.load(&arguments.counts)?;
     for notice in &spec.notices {
         say(&format!("note: {notice}"));
     }
     let sources = dataset::resolve(&spec.inputs).map_err(Problem::usage)?;
-    let spill = Spill::new(&spec.partition_keys).map_err(Problem::usage)?;
-    let request = engine::plan_request(&spec, &sources, spill.0.clone());
-    let mut planner = Planner::start(&request).map_err(Problem::usage)?;
+    let mut planner = Planner::new(spill_folder(&spec.partition_keys));
+    let request = engine::plan_request(&spec, &sources, planner.spill.clone());
+    let mut messages = planner.start(&request).map_err(Problem::usage)?;
     let mut table = Table::new(BufWriter::new(io::stdout().lock()), &request.sources);
-    let printed = print(&mut planner, &mut table);
+    let printed = print(&mut planner, &mut messages, &mut table);
     planner.stop();
     match printed {
         Ok(()) => {
@@ -58,70 +60,112 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// A folder for rows that are grouped by key; taken away in the end. An empty path where no keys are
-/// given.
-struct Spill(PathBuf);
-
-impl Spill {
-    fn new(keys: &[String]) -> anyhow::Result<Self> {
-        if keys.is_empty() {
-            return Ok(Self(PathBuf::new()));
-        }
-        let folder = std::env::temp_dir().join(format!("sandmill-plan-{}", std::process::id()));
-        let made = DirBuilder::new().mode(0o700).create(&folder);
-        made.with_context(|| format!("cannot make {}", folder.display()))?;
-        Ok(Self(folder))
+/// Where rows are grouped by key; an empty path where no keys are given.
+fn spill_folder(keys: &[String]) -> PathBuf {
+    if keys.is_empty() {
+        return PathBuf::new();
     }
+    std::env::temp_dir().join(format!("sandmill-plan-{}", std::process::id()))
 }
 
-impl Drop for Spill {
-    fn drop(&mut self) {
-        if !self.0.as_os_str().is_empty() {
-            // Nothing that anybody needs; the system's own cleaning takes what is left.
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-}
-
-/// The planner as a child process: it looks into files that nobody vouches for.
+/// The planner as a child process: it looks into files that nobody vouches for. It ends, and what it
+/// spilled is taken away, with this or with Ctrl-C, whichever comes first.
 struct Planner {
-    child: Child,
-    messages: BufReader<Box<dyn Read>>,
+    child: Arc<Mutex<Option<Child>>>,
+    spill: PathBuf,
 }
+
+type Messages = BufReader<ChildStdout>;
 
 impl Planner {
-    fn start(request: &PlanRequest) -> anyhow::Result<Self> {
+    fn new(spill: PathBuf) -> Self {
+        let planner = Self { child: Arc::default(), spill };
+        let (child, spill) = (planner.child.clone(), planner.spill.clone());
+        let watched = signals::each(move |_, what| {
+            // Held until the end: nobody starts anything, or tells of the planner's end.
+            let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+            end(&mut child, &spill);
+            say(&format!("{what}: nothing was run"));
+            std::process::exit(signals::CANCELLED);
+        });
+        if let Err(error) = watched {
+            say(&format!("warning: Ctrl-C may leave temporary files behind: {error}"));
+        }
+        planner
+    }
+
+    fn start(&mut self, request: &PlanRequest) -> anyhow::Result<Messages> {
         let program = this_program().map_err(|problem| anyhow!("{problem}"))?;
         let mut frame = Vec::new();
         encode(request, &mut frame).context("the inputs have too many names")?;
-        let mut child = Command::new(&program)
-            .arg(PLAN_COMMAND)
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
+        let mut slot = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.spill.as_os_str().is_empty() {
+            let made = DirBuilder::new().mode(0o700).create(&self.spill);
+            made.with_context(|| format!("cannot make {}", self.spill.display()))?;
+        }
+        let child = slot.insert(
+            Command::new(&program)
+                .arg(PLAN_COMMAND)
+                .env_clear()
+                // Ctrl-C is for us, who end all of it.
+                .process_group(0)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .with_context(|| format!("cannot start {}", program.display()))?,
+        );
         let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             bail!("the planner has no pipes");
         };
+        drop(slot);
         // The planner reads all of it before it says anything. If it cannot, its end says more
         // than this error would.
         let _ = stdin.write_all(&frame);
-        drop(stdin);
-        Ok(Self { child, messages: BufReader::new(Box::new(stdout)) })
+        Ok(BufReader::new(stdout))
     }
 
     fn stop(&mut self) {
-        // It has ended, or nobody wants to hear the rest.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        end(&mut child, &self.spill);
+    }
+
+    /// How a planner ended that says nothing any more.
+    fn status(&mut self) -> String {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = child.as_mut().map(Child::wait);
+        status.and_then(Result::ok).map(|status| status.to_string()).unwrap_or_default()
     }
 }
 
-fn print<W: Write>(planner: &mut Planner, table: &mut Table<'_, W>) -> anyhow::Result<()> {
+impl Drop for Planner {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Ends the planner with its helpers, if it has not ended, and removes what it spilled.
+fn end(child: &mut Option<Child>, spill: &Path) {
+    if let Some(mut child) = child.take() {
+        if let (Ok(None), Some(group)) = (child.try_wait(), Pid::from_raw(child.id().cast_signed()))
+        {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = child.wait();
+    }
+    if !spill.as_os_str().is_empty() {
+        // Nothing that anybody needs; the system's own cleaning takes what is left.
+        let _ = std::fs::remove_dir_all(spill);
+    }
+}
+
+fn print<W: Write>(
+    planner: &mut Planner,
+    messages: &mut Messages,
+    table: &mut Table<'_, W>,
+) -> anyhow::Result<()> {
     let mut buffer = Vec::new();
     loop {
-        match read_frame(&mut planner.messages, &mut buffer)? {
+        match read_frame(messages, &mut buffer)? {
             Some(FromPlanner::Tables(_)) => {}
             Some(FromPlanner::Notice(notice)) => say(&format!("note: {notice}")),
             Some(FromPlanner::MiniBatches(batches)) => {
@@ -133,7 +177,7 @@ fn print<W: Write>(planner: &mut Planner, table: &mut Table<'_, W>) -> anyhow::R
             Some(FromPlanner::Finished) => return Ok(table.out.flush()?),
             Some(FromPlanner::Failed(reason)) => bail!(reason),
             None => {
-                let status = planner.child.wait()?;
+                let status = planner.status();
                 bail!("the planner ended before it was done ({status})");
             }
         }

@@ -1,11 +1,10 @@
 //! `sandmill resume`: `sandmill run` with what the job directory remembers.
 
 use super::exit::{Exit, Problem};
-use super::run::{Setting, prepare_and_run, setting, this_program, with_count, workers};
+use super::run::{Counts, Setting, prepare_and_run, setting, this_program};
 use crate::engine::{ClaimError, JobFile, JobState, Options};
 use crate::model::JobDir;
 use crate::spec;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -17,9 +16,8 @@ pub(super) struct Arguments {
     /// not decide rows may change (time-outs, limits, thresholds, numbers of workers and attempts).
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     sets: Vec<Setting>,
-    /// Number of workers; the same as --set process_count_per_node=N.
-    #[arg(long, value_name = "N", value_parser = workers)]
-    process_count: Option<NonZeroU32>,
+    #[command(flatten)]
+    counts: Counts,
     /// Where compiled entry scripts are kept, as for `run`.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
@@ -36,7 +34,7 @@ pub(super) fn resume(arguments: &Arguments) -> Result<Exit, Problem> {
         let dir = arguments.job_dir.clone();
         return refused(ClaimError::NoJobFile { dir, name: state.name });
     };
-    let later = with_count(&arguments.sets, arguments.process_count);
+    let later = arguments.counts.behind(&arguments.sets);
     let job_file = JobFile::new(&path, &[overrides, later].concat());
     let spec = spec::load(&job_file.path, &job_file.overrides)
         .map_err(|errors| Problem::each_line(&errors.to_string()))?;

@@ -4,7 +4,7 @@
 
 use super::exit::{Exit, Problem};
 use super::{say, signals};
-use crate::engine::{self, Cancel, Job, JobFile, Options, Prepared, Reused};
+use crate::engine::{self, Cancel, Job, JobFile, Options, PrepareError, Prepared, Reused};
 use crate::model::{JobDir, JobStatus, OutputAction};
 use crate::report::{ParentFolder, Places, Reporters, log_tree, reused_text, terminal};
 use crate::spec::{self, JobSpec};
@@ -31,22 +31,37 @@ pub(super) type Setting = (String, String);
 
 impl JobArguments {
     /// All settings from the command line, later ones win.
-    pub(super) fn all_sets(&self, process_count: Option<NonZeroU32>) -> Vec<Setting> {
+    pub(super) fn all_sets(&self, counts: &Counts) -> Vec<Setting> {
         let picked = self.picked.as_ref().map(|name| ("job".to_owned(), name.clone()));
-        with_count(&self.sets, process_count).into_iter().chain(picked).collect()
+        counts.behind(&self.sets).into_iter().chain(picked).collect()
     }
 
     /// Reads the job file.
-    pub(super) fn load(&self, process_count: Option<NonZeroU32>) -> Result<JobSpec, Problem> {
-        spec::load(&self.job, &self.all_sets(process_count))
+    pub(super) fn load(&self, counts: &Counts) -> Result<JobSpec, Problem> {
+        spec::load(&self.job, &self.all_sets(counts))
             .map_err(|errors| Problem::each_line(&errors.to_string()))
     }
 }
 
-/// Settings, and the number of workers as one of them.
-pub(super) fn with_count(sets: &[Setting], process_count: Option<NonZeroU32>) -> Vec<Setting> {
-    let count = process_count.map(|n| ("process_count_per_node".to_owned(), n.to_string()));
-    sets.iter().cloned().chain(count).collect()
+/// Settings that have an option of their own.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct Counts {
+    /// Number of workers; the same as --set process_count_per_node=N.
+    #[arg(long, value_name = "N", value_parser = workers)]
+    process_count: Option<NonZeroU32>,
+    /// Number of GPUs that may be leased to workers, 0 for none; the same as --set gpus=N.
+    #[arg(long, value_name = "N", value_parser = gpus)]
+    gpus: Option<u32>,
+}
+
+impl Counts {
+    /// Settings, and those that are given here behind them.
+    pub(super) fn behind(&self, sets: &[Setting]) -> Vec<Setting> {
+        let processes = self.process_count.map(|n| ("process_count_per_node", n.to_string()));
+        let gpus = self.gpus.map(|n| ("gpus", n.to_string()));
+        let given = processes.into_iter().chain(gpus).map(|(key, n)| (key.to_owned(), n));
+        sets.iter().cloned().chain(given).collect()
+    }
 }
 
 pub(super) fn setting(text: &str) -> Result<Setting, String> {
@@ -58,8 +73,12 @@ pub(super) fn setting(text: &str) -> Result<Setting, String> {
     }
 }
 
-pub(super) fn workers(text: &str) -> Result<NonZeroU32, String> {
+fn workers(text: &str) -> Result<NonZeroU32, String> {
     text.parse().map_err(|_| "expected a whole number of workers of at least 1".to_owned())
+}
+
+fn gpus(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "expected a whole number of GPUs, 0 for none".to_owned())
 }
 
 #[derive(Debug, clap::Args)]
@@ -69,9 +88,8 @@ pub(super) struct Arguments {
     /// Where the job keeps its state, logs and output [default: jobs/<the job's name>].
     #[arg(long, value_name = "DIR")]
     job_dir: Option<PathBuf>,
-    /// Number of workers; the same as --set process_count_per_node=N.
-    #[arg(long, value_name = "N", value_parser = workers)]
-    pub(super) process_count: Option<NonZeroU32>,
+    #[command(flatten)]
+    pub(super) counts: Counts,
     /// Begins anew where the job was run before; its results are removed first.
     #[arg(long)]
     pub(super) overwrite: bool,
@@ -86,8 +104,8 @@ pub(super) struct Arguments {
 
 /// Runs a job.
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, Problem> {
-    let spec = arguments.job.load(arguments.process_count)?;
-    let sets = arguments.job.all_sets(arguments.process_count);
+    let spec = arguments.job.load(&arguments.counts)?;
+    let sets = arguments.job.all_sets(&arguments.counts);
     let named = arguments.job_dir.clone().unwrap_or_else(|| Path::new("jobs").join(&spec.name));
     let mut options = Options::new(here()?.join(named), this_program()?);
     options.cache_dir.clone_from(&arguments.cache_dir);
@@ -117,10 +135,25 @@ pub(super) fn prepare_and_run(spec: JobSpec, options: &Options) -> Result<Exit, 
         }),
         metrics_name_prefix: spec.metrics_name_prefix.clone(),
     };
-    match engine::prepare(spec, options, &mut say).map_err(Problem::usage)? {
+    let told = signals::watch(options.cancel.clone());
+    let told = told.map_err(|e| say(&format!("warning: Ctrl-C will not wind down: {e}"))).ok();
+    let prepared = match engine::prepare(spec, options, &mut say) {
+        Ok(prepared) => prepared,
+        // What Ctrl-C ended may look like a failure, too: a compiler has got the signal as well.
+        Err(error) => {
+            return match options.cancel.reason() {
+                Some(reason) => {
+                    say(&PrepareError::Cancelled(reason).to_string());
+                    Ok(Exit::Cancelled)
+                }
+                None => Err(Problem::usage(error)),
+            };
+        }
+    };
+    match prepared {
         Prepared::Job(job) => {
             let places = places(&job.spec, &job.job_dir, job.claim.output());
-            start(*job, &places)
+            start(*job, &places, &options.cancel, told.as_ref())
         }
         Prepared::Reused(earlier) => {
             let Reused { spec, result, ended, output, job_dir } = &*earlier;
@@ -132,15 +165,19 @@ pub(super) fn prepare_and_run(spec: JobSpec, options: &Options) -> Result<Exit, 
 }
 
 /// Joins the engine to its reporters, and waits.
-fn start(job: Job, places: &Places) -> Result<Exit, Problem> {
+fn start(
+    job: Job,
+    places: &Places,
+    cancel: &Cancel,
+    told: Option<&signals::Told>,
+) -> Result<Exit, Problem> {
     let mut all = terminal(places);
     all.extend(log_tree(places));
     let reporters = Reporters::new(all);
-    let cancel = Cancel::default();
-    if let Err(error) = signals::watch(cancel.clone(), reporters.clone()) {
-        say(&format!("warning: Ctrl-C will not wind down: {error}"));
+    if let Some(told) = told {
+        told.by(reporters.clone());
     }
-    let result = engine::run(job, &mut |event| reporters.on_event(event), &cancel)
+    let result = engine::run(job, &mut |event| reporters.on_event(event), cancel)
         .map_err(Problem::failed)?;
     Ok(match result.status {
         JobStatus::Completed => Exit::Completed,

@@ -315,4 +315,11 @@ mod tests {
         assert_snapshot!(tree.error("socket"), @"input 'data': /d/socket is neither a file nor a folder but a device, fifo or socket; inputs are read from files");
         drop(socket);
     }
+
+    /// T2: also where the one who runs the tests may read everything.
+    #[test]
+    fn what_may_not_be_read_is_named() {
+        let error = io::Error::from(ErrorKind::PermissionDenied);
+        assert_snapshot!(explain("/data/a.csv", &error), @"/data/a.csv may not be read by this user; check its permissions and those of the folders above it");
+    }
 }

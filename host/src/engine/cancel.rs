@@ -29,6 +29,11 @@ impl Cancel {
         self.0.send_replace(Some(Request { reason: reason.into(), at_once: true }));
     }
 
+    /// Why the job is to end, if somebody has asked for that.
+    pub fn reason(&self) -> Option<String> {
+        self.0.borrow().as_ref().map(|request| request.reason.clone())
+    }
+
     pub(super) fn watch(&self) -> watch::Receiver<Option<Request>> {
         let mut receiver = self.0.subscribe();
         // A job that is cancelled before it starts must notice.

@@ -83,6 +83,8 @@ pub(super) struct Success {
     pub attempt: u32,
     /// Its items.
     pub items: ItemCounts,
+    /// Whether it returned fewer rows than it was given items.
+    pub is_short: bool,
     /// Its rows in the worker's part file.
     pub segment: Segment,
     /// The output file's first line, where the job wants one.
@@ -154,7 +156,7 @@ pub(super) struct CommitTarget {
 }
 
 /// The leader's end of the committer thread. Dropping it commits what was submitted, without
-/// marking the job as finished, and waits for that.
+/// marking the job as finished, and waits for that unless it was abandoned.
 #[derive(Debug)]
 pub(super) struct Committer {
     queue: Arc<Queue>,
@@ -185,8 +187,7 @@ impl Committer {
         Ok((Self { queue, thread: Some(thread) }, restored))
     }
 
-    /// Queues a request. Waits for room only while thousands are waiting already. Does nothing
-    /// after a fatal error, which was replied.
+    /// Queues a request. Does nothing after a fatal error, which was replied.
     pub(super) fn submit(&self, request: CommitRequest) {
         self.queue.submit(request);
     }
@@ -200,6 +201,11 @@ impl Committer {
     /// comes [`CommitReply::Finished`].
     pub(super) fn finish(&self, status: JobStatus) {
         self.queue.finish(status);
+    }
+
+    /// Waits for the committer no more, also when dropped: the disk does not answer it.
+    pub(super) fn abandon(&mut self) {
+        self.thread = None;
     }
 }
 
@@ -271,6 +277,30 @@ struct StopOnDrop(Arc<Queue>);
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.stop();
+    }
+}
+
+/// Waits for the end that [`Committer::finish`] asks for; `None` if nothing has come for as long as
+/// `patience`. `told` is called with the time waited each time that nothing has come for another
+/// `interval`.
+pub(super) async fn last_reply(
+    replies: &mut mpsc::UnboundedReceiver<CommitReply>,
+    (interval, patience): (Duration, Duration),
+    told: &mut dyn FnMut(Duration),
+) -> Option<Result<(), String>> {
+    let mut silent_since = Instant::now();
+    loop {
+        let wait = interval.min(patience.saturating_sub(silent_since.elapsed()));
+        match tokio::time::timeout(wait, replies.recv()).await {
+            Err(_) if silent_since.elapsed() >= patience => return None,
+            Err(_) => told(silent_since.elapsed()),
+            Ok(Some(CommitReply::Finished)) => return Some(Ok(())),
+            Ok(Some(CommitReply::Fatal(text))) => return Some(Err(text)),
+            Ok(Some(CommitReply::Committed(_) | CommitReply::Rejected { .. })) => {
+                silent_since = Instant::now();
+            }
+            Ok(None) => return Some(Err("the committer thread broke down".to_owned())),
+        }
     }
 }
 

@@ -177,9 +177,17 @@ fn a_hundred_thousand_mini_batches_cost_little() {
             let segment = Segment { offset: 6 * id, length: 6, checksum, rows: 1 };
             let items = ItemCounts::from_returned(1, 1);
             let (id, header) = (MiniBatchId(id), None);
-            let (attempt, has_files, stamp) = (1, false, id.0);
-            let success = Success { worker, id, attempt, items, segment, header, has_files, stamp };
-            CommitRequest::Success(success)
+            CommitRequest::Success(Success {
+                worker,
+                id,
+                attempt: 1,
+                items,
+                is_short: false,
+                segment,
+                header,
+                has_files: false,
+                stamp: id.0,
+            })
         };
         let begun = Instant::now();
         for group in 0..200 {

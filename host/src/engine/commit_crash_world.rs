@@ -121,6 +121,7 @@ impl World {
             id: MiniBatchId(id),
             attempt: 1,
             items: ItemCounts::from_returned(2, segment.rows),
+            is_short: segment.rows < 2,
             segment,
             // The first ones have none, so that it comes when there are rows.
             header: (id > 3).then(|| HEADER.to_owned()),
@@ -144,6 +145,7 @@ impl World {
             id: MiniBatchId(id),
             attempt: 1,
             items: ItemCounts::from_returned(2, 1),
+            is_short: true,
             segment,
             header: Some("another".to_owned()),
             has_files: true,

@@ -306,7 +306,11 @@ fn succeeded(success: &Success) -> Entry {
         attempts: success.attempt,
         worker: Some(success.worker),
         items: success.items,
-        end: End::Succeeded { segment: success.segment, has_files: success.has_files },
+        end: End::Succeeded {
+            segment: success.segment,
+            is_short: success.is_short,
+            has_files: success.has_files,
+        },
     }
 }
 

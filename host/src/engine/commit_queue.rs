@@ -9,17 +9,13 @@ use std::time::Instant;
 
 /// Requests in a group, at most.
 const GROUP: usize = 512;
-/// Requests that may wait.
-const ROOM: usize = 4096;
-
-/// A bounded queue between the leader and the committer.
+/// The queue between the leader and the committer. Never makes the leader wait, which would then see
+/// no time-out; how much is in it, the machine bounds (`Policy::UNWRITTEN`).
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
     /// Told to the committer.
     work: Condvar,
-    /// Told to the leader.
-    room: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -45,9 +41,6 @@ pub(super) enum Task {
 impl Queue {
     pub(super) fn submit(&self, request: CommitRequest) {
         let mut state = self.lock();
-        while state.requests.len() >= ROOM && !state.stopped {
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
         if state.stopped {
             return;
         }
@@ -77,7 +70,6 @@ impl Queue {
         let mut state = self.lock();
         state.stopped = true;
         state.requests.clear();
-        self.room.notify_all();
     }
 
     /// Waits for the next task; `None` when the leader is gone and nothing waits. A group is given
@@ -101,7 +93,6 @@ impl Queue {
             if hurry || state.requests.len() >= GROUP || wait.is_zero() {
                 let count = state.requests.len().min(GROUP);
                 let group = state.requests.drain(..count).collect();
-                self.room.notify_all();
                 return Some(Task::Commit(group));
             }
             let woken = self.work.wait_timeout(state, wait);
@@ -119,7 +110,6 @@ impl Queue {
 mod tests {
     use super::*;
     use crate::model::WorkerId;
-    use std::sync::Arc;
     use std::time::Duration;
 
     fn request(number: u32) -> CommitRequest {
@@ -164,20 +154,11 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_holds_the_leader_until_there_is_room_or_nobody_to_take_it() {
-        let queue = Arc::new(Queue::default());
-        let leader = std::thread::spawn({
-            let queue = queue.clone();
-            move || (0..ROOM as u32 * 2).for_each(|number| queue.submit(request(number)))
-        });
-        let mut taken = 0;
-        while taken < ROOM {
-            let Some(Task::Commit(group)) = queue.next(Instant::now()) else { panic!() };
-            taken += group.len();
-            assert!(queue.lock().requests.len() <= ROOM);
-        }
+    fn a_leader_never_waits_and_nothing_is_kept_once_nobody_takes_it() {
+        let queue = Queue::default();
+        (0..10_000).for_each(|number| queue.submit(request(number)));
+        assert_eq!(queue.lock().requests.len(), 10_000);
         queue.stop();
-        leader.join().unwrap();
         queue.submit(request(0));
         assert!(queue.lock().requests.is_empty());
     }

@@ -20,7 +20,7 @@ use super::commit_replace::carry_out;
 use super::commit_rows::{Held, Rows};
 use super::commit_settle::{Settling, settle};
 use crate::journal::{Changes, Committed, End, Journal, Order};
-use crate::model::{ItemCounts, MiniBatchId, Restored, Segment, WorkerId};
+use crate::model::{ItemCounts, JobStatus, MiniBatchId, Restored, Segment, WorkerId};
 use crate::output::Appender;
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -36,6 +36,7 @@ pub(super) struct Item {
     /// Lines, and items.
     lines: u64,
     items: ItemCounts,
+    is_short: bool,
     pub(super) failed: bool,
     pub(super) has_files: bool,
 }
@@ -71,9 +72,24 @@ pub(super) fn recover(
     let folders = [target.job_dir.parts(), target.job_dir.work()];
     let seen = folders.iter().filter_map(|folder| highest_worker(folder)).max();
     restored.next_worker = restored.next_worker.max(seen.map_or(0, |w| w.0.saturating_add(1)));
+    restored.closed = is_closed(&journal, &files)?;
     files::clean_up(&target, &files);
     reopen(&mut journal)?;
     Ok((Store { target, journal, rows, parts, files }, restored))
+}
+
+/// Whether a worker has ended in order, as far as it matters: what it left is there or published, or
+/// the job came to its end.
+fn is_closed(journal: &Journal, files: &Files) -> Result<bool, String> {
+    if !files.done.is_empty() {
+        return Ok(true);
+    }
+    let completed = journal.finished().map_err(|e| e.to_string())? == Some(JobStatus::Completed);
+    let published = || -> Result<bool, String> {
+        let files = journal.files().map_err(|e| e.to_string())?;
+        Ok(files.iter().any(|file| file.mini_batch.is_none()))
+    };
+    Ok(completed || published()?)
 }
 
 /// Forgets how the job ended: it goes on.
@@ -99,6 +115,7 @@ fn read(journal: &Journal, ordered: bool) -> Result<Vec<Item>, String> {
                 End::Failed { .. } => 0,
             },
             items: entry.items,
+            is_short: matches!(entry.end, End::Succeeded { is_short: true, .. }),
             failed: matches!(entry.end, End::Failed { .. }),
             has_files: entry.end.has_files(),
         });
@@ -128,7 +145,7 @@ fn restored(items: &[Item], gone: &HashSet<MiniBatchId>) -> Restored {
             restored.failed += 1;
         } else {
             restored.succeeded += 1;
-            restored.short += u64::from(item.items.failed > 0);
+            restored.short += u64::from(item.is_short);
         }
     }
     restored

@@ -186,9 +186,28 @@ pub(super) fn clean_up(target: &CommitTarget, files: &Files) {
     }
 }
 
+/// Numbers from this on are no worker's that ever was.
+const NO_WORKER: u32 = 1 << 31;
+
 /// The worker that a folder or part file is named after.
 pub(super) fn worker_of(name: &str) -> Option<WorkerId> {
     let name = name.strip_suffix(".part").unwrap_or(name);
     let worker = WorkerId(name.strip_prefix("process")?.parse().ok()?);
-    (worker.to_string() == name).then_some(worker)
+    (worker.0 < NO_WORKER && worker.to_string() == name).then_some(worker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_workers_name_one() {
+        for (name, worker) in [("process007", Some(7)), ("process1000.part", Some(1000))] {
+            assert_eq!(worker_of(name).map(|worker| worker.0), worker);
+        }
+        // With the last of these, no number would be left for the next worker.
+        for name in ["process7", "process+07", "process", "x007", "process4294967295.part"] {
+            assert_eq!(worker_of(name), None, "{name}");
+        }
+    }
 }

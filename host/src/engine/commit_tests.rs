@@ -77,6 +77,7 @@ impl Bench {
             id: MiniBatchId(id),
             attempt: 1,
             items,
+            is_short: items.failed > 0,
             segment,
             header: None,
             has_files: false,
@@ -143,6 +144,7 @@ fn rebuilt(job: &JobDir, journal: &Journal) -> Vec<u8> {
     bytes
 }
 
+/// O4, O9, W12.
 #[test]
 fn every_row_is_in_the_output_once_and_where_the_journal_says() {
     let mut bench = Bench::new(Some("rows.txt"));
@@ -220,6 +222,7 @@ fn final_failures_are_committed_too() {
     assert_eq!((counts.failed, counts.succeeded, counts.items.failed), (1, 1, 7));
 }
 
+/// O7.
 #[test]
 fn files_are_published_when_their_mini_batch_is_committed() {
     let mut bench = Bench::new(None);
@@ -342,6 +345,7 @@ fn dropping_the_committer_keeps_what_was_submitted() {
     assert_eq!(bench.output("rows.txt").len(), 400);
 }
 
+/// O5.
 #[test]
 fn an_output_file_that_exists_is_named() {
     let bench = Bench::new(None);
@@ -352,3 +356,28 @@ fn an_output_file_that_exists_is_named() {
     let error = Committer::start(target, journal, false, sender).unwrap_err();
     assert!(error.to_string().contains("output/rows.txt"), "{error}");
 }
+
+/// A disk that hangs is told of, and waited for.
+#[test]
+fn a_slow_end_is_told_and_waited_for() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (replies, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let mut told = 0;
+    let ended = runtime.block_on(async {
+        let patience = std::time::Duration::from_millis(1);
+        last_reply(&mut received, (patience, FAR), &mut |_| {
+            told += 1;
+            if told == 3 {
+                replies.send(CommitReply::Committed(Vec::new())).unwrap();
+                replies.send(CommitReply::Finished).unwrap();
+            }
+        })
+        .await
+    });
+    assert_eq!((ended, told), (Some(Ok(())), 3));
+    drop(replies);
+    let ended = runtime.block_on(last_reply(&mut received, (FAR, FAR), &mut |_| ()));
+    assert_eq!(ended, Some(Err("the committer thread broke down".to_owned())));
+}
+
+const FAR: std::time::Duration = std::time::Duration::from_secs(600);

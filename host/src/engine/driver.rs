@@ -2,12 +2,12 @@
 //! listens. Decides nothing itself.
 
 use super::cancel::{Cancel, Request};
-use super::commit::{CommitReply, CommitRequest, Committer};
+use super::commit::{CommitReply, CommitRequest, Committer, last_reply};
 use super::machine::{Action, Machine, Message};
 use super::setup::{self, SetupTemplate};
 use super::start::{Started, commit_request, resumed, start};
 use super::taking_up::TakenUp;
-use super::verify::PlanDigest;
+use super::verify::{PlanDigest, tables_note};
 use super::{Claim, EngineError};
 use crate::compile::Compiled;
 use crate::event::{Event, EventKind};
@@ -63,6 +63,9 @@ pub fn run(
     runtime.block_on(async { Driver::begin(job, on_event, cancel)?.drive().await })
 }
 
+/// After this long it is told that results are still being written, and then again and again.
+const STILL_WRITING: Duration = Duration::from_secs(10);
+
 struct Driver<'a> {
     machine: Machine,
     pool: Pool,
@@ -77,6 +80,8 @@ struct Driver<'a> {
     planned: u64,
     /// Of what is planned so far; none once it is complete.
     plan_digest: Option<PlanDigest>,
+    /// The longest that the committer may say nothing at the job's end.
+    patience: Duration,
     /// Workers that were asked to end.
     leaving: HashSet<WorkerId>,
     workers: mpsc::Receiver<PoolEvent>,
@@ -113,7 +118,7 @@ impl<'a> Driver<'a> {
             started;
         let policy = setup::policy(&job.spec);
         let mut driver = Self {
-            machine: Machine::new(policy, job.sources.clone(), Timestamp::now(), restored),
+            machine: Machine::new(policy.clone(), job.sources.clone(), Timestamp::now(), restored),
             pool,
             processor_time: Default::default(),
             committer,
@@ -124,6 +129,7 @@ impl<'a> Driver<'a> {
             sources: job.sources.len(),
             planned: 0,
             plan_digest: Some(PlanDigest::default()),
+            patience: policy.progress_timeout,
             leaving: HashSet::new(),
             workers,
             planner,
@@ -136,12 +142,14 @@ impl<'a> Driver<'a> {
             on_event,
             result: None,
         };
+        let message = setup::time_outs(&job.spec);
         driver.emit(EventKind::JobStarted {
             job: job.spec.name,
             tenant: job.spec.tenant,
             workers: job.spec.process_count,
             resumed,
         });
+        driver.emit(EventKind::InForce { message });
         for message in job.spec.notices {
             driver.emit(EventKind::Notice { message });
         }
@@ -256,6 +264,10 @@ impl<'a> Driver<'a> {
     fn on_plan(&mut self, message: FromPlanner) {
         let message = match message {
             FromPlanner::Tables(tables) if self.tables.is_none() => {
+                if !tables.is_empty() {
+                    let (key, value) = tables_note(&tables);
+                    self.committer.submit(CommitRequest::Note { key, value });
+                }
                 self.tables = Some(tables);
                 return;
             }
@@ -372,14 +384,27 @@ impl<'a> Driver<'a> {
         // If it stopped earlier, the result tells why.
         let Some(mut commits) = self.commits.take() else { return Ok(()) };
         self.committer.finish(status);
-        loop {
-            match commits.recv().await {
-                Some(CommitReply::Finished) => return Ok(()),
-                Some(CommitReply::Fatal(text)) => return Err(text),
-                Some(CommitReply::Committed(_) | CommitReply::Rejected { .. }) => {}
-                None => return Err("the committer thread broke down".to_owned()),
-            }
-        }
+        let output = self.claim.output().display().to_string();
+        let patience = self.patience;
+        let mut tell = |waited: Duration| {
+            let seconds = waited.as_secs();
+            self.emit(EventKind::Notice {
+                message: format!(
+                    "still writing results to {output} after {seconds} s; the disk is slow or hangs, \
+                     and nothing is lost by waiting"
+                ),
+            });
+        };
+        let reply = last_reply(&mut commits, (STILL_WRITING, patience), &mut tell).await;
+        let Some(result) = reply else {
+            self.committer.abandon();
+            return Err(format!(
+                "the output could not be completed: the disk did not answer for {} s \
+                 (progress_update_timeout); see to the disk, then take the job up again",
+                patience.as_secs_f64()
+            ));
+        };
+        result
     }
 
     /// A completed job's rows and files are in the output; the copies are not needed any more.
@@ -402,5 +427,27 @@ async fn next_reply(
     match commits {
         Some(commits) => commits.recv().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::MiniBatchId;
+
+    #[test]
+    fn the_end_of_the_committer_is_not_awaited_for_ever() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let end = |replies: Vec<CommitReply>, open: bool| {
+            let (sender, mut receiver) = mpsc::unbounded_channel();
+            replies.into_iter().for_each(|reply| sender.send(reply).unwrap());
+            let _sender = open.then_some(sender);
+            let times = (Duration::from_millis(5), Duration::from_millis(20));
+            runtime.block_on(last_reply(&mut receiver, times, &mut |_| {}))
+        };
+        let committed = || CommitReply::Committed(vec![MiniBatchId(0)]);
+        assert_eq!(end(vec![committed(), CommitReply::Finished], true), Some(Ok(())));
+        assert_eq!(end(vec![committed()], true), None, "the disk does not answer");
+        assert!(matches!(end(vec![committed()], false), Some(Err(_))));
     }
 }

@@ -24,27 +24,40 @@ const TOLD: usize = 5;
 
 /// Names and values of all settings that decide rows, but for the entry script. Values are JSON, or
 /// a digest where they are long or may be secret.
-pub(super) fn settings(spec: &JobSpec) -> Vec<(String, String)> {
+///
+/// `job_file`: where the job comes from. It says all of it, so that as one of the files that the entry
+/// script can see it does not count: else nothing in it could be changed.
+pub(super) fn settings(spec: &JobSpec, job_file: Option<&Path>) -> Vec<(String, String)> {
+    let job_file = job_file.and_then(|path| path.canonicalize().ok());
+    let job_file = job_file.as_deref();
     let mut settings = Settings(Vec::new());
     inputs(spec, &mut settings);
     settings.put("partition_keys", &spec.partition_keys);
-    settings.put("arguments", &spec.arguments);
+    let own = spec.own_arguments.min(spec.arguments.len());
+    settings.put("arguments", &&spec.arguments[..own]);
     for (name, value) in &spec.environment_variables {
         // It may be a password.
         settings.0.push((format!("environment_variables.{name}"), digest(value.as_bytes())));
     }
     for mount in &spec.side_inputs {
         let name = format!("the side input at {}", mount.guest);
-        folder(&name, mount, &mut settings);
+        folder(&name, mount, job_file, &mut settings);
     }
     if let Some(path) = &spec.source_directory {
         settings.put("source_directory", path);
-        settings.0.push(("the files in source_directory".to_owned(), content(path)));
+        settings.0.push(("the files in source_directory".to_owned(), content(path, job_file)));
     }
     settings.put("output", &spec.output);
     settings.put("output_action", &spec.output_action);
     settings.put("append_row_file_name", &spec.append_row_file_name);
-    settings.put("output_format", &spec.output_format);
+    let format = &spec.output_format;
+    settings.put(
+        "output_format",
+        &json!({
+            "type": format.kind, "delimiter": char::from(format.delimiter), "header": format.header,
+            "quoting": format.quoting, "null_value": format.null, "index": format.index,
+        }),
+    );
     settings.put("ordered", &spec.ordered);
     settings.put("output_files", &spec.output_files);
     settings.put("strict_cardinality", &spec.strict_cardinality);
@@ -61,7 +74,8 @@ fn inputs(spec: &JobSpec, settings: &mut Settings) {
     }
     match &spec.input_kind {
         InputKind::Files { mini_batch_files } => {
-            settings.put("mini_batch_size", &format!("{mini_batch_files} files"));
+            let noun = if *mini_batch_files == 1 { "file" } else { "files" };
+            settings.put("mini_batch_size", &format!("{mini_batch_files} {noun}"));
         }
         InputKind::Csv { mini_batch_bytes, formats, full_inference } => {
             settings.put("mini_batch_size", &format!("{mini_batch_bytes} bytes"));
@@ -79,9 +93,9 @@ fn inputs(spec: &JobSpec, settings: &mut Settings) {
     }
 }
 
-fn folder(name: &str, mount: &Mount, settings: &mut Settings) {
+fn folder(name: &str, mount: &Mount, job_file: Option<&Path>, settings: &mut Settings) {
     settings.put(name, &mount.host);
-    settings.0.push((format!("the files in {name}"), content(&mount.host)));
+    settings.0.push((format!("the files in {name}"), content(&mount.host, job_file)));
 }
 
 struct Settings(Vec<(String, String)>);
@@ -104,8 +118,8 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 /// A digest of a folder's files: their names, sizes and times. What a version control system or a
-/// compiler keeps for itself does not count, as it changes by being looked at.
-fn content(folder: &Path) -> String {
+/// compiler keeps for itself does not count, as it changes by being looked at; nor does `job_file`.
+fn content(folder: &Path, job_file: Option<&Path>) -> String {
     let is_cache = |path: &Path| {
         path.file_name().is_some_and(|name| name == ".git") || path.join("CACHEDIR.TAG").exists()
     };
@@ -114,7 +128,8 @@ fn content(folder: &Path) -> String {
         .into_iter()
         .filter_entry(|entry| !entry.file_type().is_dir() || !is_cache(entry.path()))
         .filter_map(Result::ok)
-        .filter(|entry| !entry.file_type().is_dir());
+        .filter(|entry| !entry.file_type().is_dir())
+        .filter(|entry| !job_file.is_some_and(|file| is_same(entry.path(), file)));
     let mut seen = Vec::new();
     for entry in entries.take(FILES) {
         let path = entry.path();
@@ -129,6 +144,11 @@ fn content(folder: &Path) -> String {
         }
     }
     digest(&seen)
+}
+
+/// Whether the path is, or leads to, a file whose path is without links.
+fn is_same(path: &Path, file: &Path) -> bool {
+    path.file_name() == file.file_name() && path.canonicalize().is_ok_and(|path| path == file)
 }
 
 /// What is not as it was, in words: `arguments: was ["--a"], is now ["--b"]`; none if nothing.
@@ -152,7 +172,7 @@ pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String>
                 };
                 told.push(format!("{name} {verb}"));
             }
-            Some(before) => told.push(format!("{name}: was {before}, is now {now}")),
+            Some(before) => by_field(name, &before, now, &mut told),
         }
     }
     for (name, before) in &was.settings {
@@ -166,6 +186,24 @@ pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String>
         told.push(format!("and {more} more"));
     }
     Some(told.join("; ")).filter(|text| !text.is_empty())
+}
+
+/// What differs of a setting with fields of its own, as `output_format.header`; else all of it.
+fn by_field(name: &str, before: &str, now: &str, told: &mut Vec<String>) {
+    let fields = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text);
+    let (Ok(was), Ok(is)) = (fields(before), fields(now)) else {
+        return told.push(format!("{name}: was {before}, is now {now}"));
+    };
+    for (field, now) in &is {
+        match was.get(field) {
+            Some(before) if before == now => {}
+            Some(before) => told.push(format!("{name}.{field}: was {before}, is now {now}")),
+            None => told.push(format!("{name}.{field}: was not set, is now {now}")),
+        }
+    }
+    for (field, before) in was.iter().filter(|(field, _)| !is.contains_key(*field)) {
+        told.push(format!("{name}.{field}: was {before}, is now not set"));
+    }
 }
 
 fn shown(value: &str) -> &str {
@@ -195,6 +233,7 @@ mod tests {
         let was = identity(&[
             ("arguments", r#"["--a"]"#),
             ("ordered", "false"),
+            ("output_format", r#"{"type":"text","header":false}"#),
             ("environment_variables.TOKEN", &secret),
             ("environment_variables.OLD", &secret),
             ("rank_mini_batch_count", "3"),
@@ -204,14 +243,15 @@ mod tests {
         let mut is = identity(&[
             ("arguments", r#"["--b"]"#),
             ("ordered", "false"),
+            ("output_format", r#"{"type":"csv","header":false}"#),
             ("environment_variables.TOKEN", &other),
             ("mini_batch_size", "\"1 files\""),
         ]);
-        insta::assert_snapshot!(differences(&was, &is).unwrap(), @r#"arguments: was ["--a"], is now ["--b"]; environment_variables.TOKEN is not what it was; mini_batch_size: was not set, is now "1 files"; environment_variables.OLD: was set, is now not set; rank_mini_batch_count: was 3, is now not set"#);
+        insta::assert_snapshot!(differences(&was, &is).unwrap(), @r#"arguments: was ["--a"], is now ["--b"]; output_format.type: was "text", is now "csv"; environment_variables.TOKEN is not what it was; mini_batch_size: was not set, is now "1 files"; environment_variables.OLD: was set, is now not set; and 1 more"#);
         is.entry_script_digest = "cd".into();
         let told = differences(&was, &is).unwrap();
         assert!(told.starts_with("the entry script is another component than it was; "), "{told}");
-        assert!(told.ends_with("; and 1 more"), "{told}");
+        assert!(told.ends_with("; and 2 more"), "{told}");
     }
 
     #[test]
@@ -223,16 +263,31 @@ mod tests {
             fs::write(path, text).unwrap();
         };
         write("a/model.bin", "1");
-        let first = content(dir.path());
+        let first = content(dir.path(), None);
         write("target/CACHEDIR.TAG", "");
         write("target/debug/x", "1");
         write(".git/index", "1");
-        assert_eq!(content(dir.path()), first);
+        assert_eq!(content(dir.path(), None), first);
         write("a/model.bin", "12");
-        let second = content(dir.path());
+        let second = content(dir.path(), None);
         assert_ne!(second, first);
         write("b", "");
-        assert_ne!(content(dir.path()), second);
+        assert_ne!(content(dir.path(), None), second);
+    }
+
+    /// C25: time-outs may change in the job file, also where the entry script can see that.
+    #[test]
+    fn the_job_file_is_no_file_of_the_folders_that_are_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        let job = dir.path().canonicalize().unwrap().join("job.yaml");
+        let known = || content(dir.path(), Some(&job));
+        fs::write(&job, "run_max_try: 1").unwrap();
+        let first = known();
+        fs::write(&job, "run_max_try: 22").unwrap();
+        assert_eq!(known(), first);
+        fs::write(dir.path().join("sub/job.yaml"), "another").unwrap();
+        assert_ne!(known(), first);
     }
 
     /// What was once a secret is not in what is kept.
@@ -248,7 +303,7 @@ mod tests {
         let of = |overrides: &[(&str, &str)]| {
             let overrides: Vec<_> =
                 overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            settings(&crate::spec::load(&job, &overrides).unwrap())
+            settings(&crate::spec::load(&job, &overrides).unwrap(), Some(&job))
         };
         let was = of(&[]);
         assert!(!format!("{was:?}").contains("secret"), "{was:?}");
@@ -263,6 +318,9 @@ mod tests {
         ] {
             assert_eq!(of(&[accepted]), was, "{accepted:?}");
         }
+        // E11: settings that are passed on to the entry script may change as ever.
+        let passed = |count| of(&[("pass_settings", "true"), ("process_count_per_node", count)]);
+        assert_eq!(passed("3"), passed("4"));
         for refused in [
             ("arguments", "[--slow]"),
             ("environment_variables.TOKEN", "other"),

@@ -5,8 +5,9 @@ use super::ClaimError;
 use crate::model::{JobDir, JobResult, JobStatus};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The format of `job.json` that this build writes and reads.
@@ -163,6 +164,10 @@ impl JobState {
         let temporary = temporary(path);
         let write = || -> io::Result<()> {
             let mut file = File::create(&temporary)?;
+            // Settings given on the command line may be secrets.
+            if self.job_file.as_ref().is_some_and(|file| !file.overrides.is_empty()) {
+                file.set_permissions(Permissions::from_mode(0o600))?;
+            }
             serde_json::to_writer_pretty(&mut file, self)?;
             file.write_all(b"\n")?;
             file.sync_all()?;
@@ -202,5 +207,21 @@ mod tests {
         state.write(&job_dir.state_file()).unwrap();
         assert_eq!(JobState::read(&job_dir).unwrap(), Some(state));
         assert!(!temporary(&job_dir.state_file()).exists());
+    }
+
+    #[test]
+    fn remembered_settings_are_for_their_owner_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = JobDir::new(dir.path()).state_file();
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        let mut state = JobState::new("iris", "id".into(), Timestamp::UNIX_EPOCH);
+        state.job_file = Some(JobFile::new("job.yaml".as_ref(), &[]));
+        state.write(&path).unwrap();
+        let usual = mode();
+        let token = ("environment_variables.TOKEN".to_owned(), "secret".to_owned());
+        state.job_file = Some(JobFile::new("job.yaml".as_ref(), &[token]));
+        state.write(&path).unwrap();
+        assert_eq!(mode(), 0o600);
+        assert_eq!(mode() & usual, 0o600, "others may read what holds no settings");
     }
 }

@@ -2,6 +2,7 @@
 //! directory claimed. The claim comes last, so that a mistake in what comes before leaves no trace.
 
 use super::ClaimError;
+use super::cancel::Cancel;
 use super::claim::{Wanted, hold, resolve};
 use super::driver::Job;
 use super::job_state::JobFile;
@@ -30,6 +31,8 @@ pub struct Options {
     pub reuse: bool,
     /// Where the job comes from, for `sandmill resume`; none if no job file says all of it.
     pub job_file: Option<JobFile>,
+    /// Ends the preparation as well as the job; to be given to [`run`](super::run), too.
+    pub cancel: Cancel,
 }
 
 impl Options {
@@ -37,7 +40,8 @@ impl Options {
     pub fn new(job_dir: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
         let (job_dir, program) = (job_dir.into(), program.into());
         let (cache_dir, job_file) = (None, None);
-        Self { job_dir, cache_dir, program, overwrite: false, reuse: true, job_file }
+        let cancel = Cancel::new();
+        Self { job_dir, cache_dir, program, overwrite: false, reuse: true, job_file, cancel }
     }
 }
 
@@ -107,6 +111,9 @@ pub enum PrepareError {
     /// The inputs could not be compared with what an earlier run saw.
     #[error("{0}")]
     Inputs(String),
+    /// Somebody asked for the end before the job began. Holds the reason.
+    #[error("{0}: the job was not begun, and what there is of it is as it was")]
+    Cancelled(String),
 }
 
 /// Prepares a job. `say` gets lines for people about what takes time.
@@ -128,9 +135,11 @@ pub fn prepare(
     if spec.entry_script_digest.is_some() {
         check_digest(&spec, Cache::digest(&spec.entry_script)?)?;
     }
+    refuse_cancelled(options)?;
     let cache = Cache::open(options.cache_dir.as_deref(), &options.program)?;
     let component = cache.prepare(&spec.entry_script, instrumentation(&spec), say)?;
     check_digest(&spec, component.digest.clone())?;
+    refuse_cancelled(options)?;
     let job_dir = JobDir::new(&root);
     let output_file = (spec.output_action == OutputAction::AppendRow)
         .then_some(spec.append_row_file_name.as_str());
@@ -141,6 +150,10 @@ pub fn prepare(
         Some(earlier) if !options.overwrite => ready.go_on(held, &earlier, options, say),
         _ => ready.begin(held, options),
     }
+}
+
+fn refuse_cancelled(options: &Options) -> Result<(), PrepareError> {
+    options.cancel.reason().map_or(Ok(()), |reason| Err(PrepareError::Cancelled(reason)))
 }
 
 fn instrumentation(spec: &JobSpec) -> Instrumentation {

@@ -2,14 +2,17 @@
 
 use super::machine::Policy;
 use crate::compile::WASMTIME_VERSION;
+use crate::dataset::csv::MAX_SLICE;
 use crate::model::{
     GUEST_OUTPUT, GUEST_SOURCE, Input, InputKind, JobDir, Limits, LoggingLevel, Mount,
     OutputAction, OutputFormat, Source, TableFormat, WorkerId,
 };
 use crate::perf::{MemoryBudget, MonitorOptions};
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, default_progress_timeout};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub(super) fn policy(spec: &JobSpec) -> Policy {
     Policy {
@@ -27,9 +30,37 @@ pub(super) fn policy(spec: &JobSpec) -> Policy {
     }
 }
 
+/// The time-outs in force, and how the one came about that is computed (prs-semantics 1.12).
+pub(super) fn time_outs(spec: &JobSpec) -> String {
+    let (run, load) = (spec.run_invocation_timeout, spec.task_overhead_timeout);
+    let (progress, attempts) = (spec.progress_update_timeout, spec.run_max_try);
+    let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
+    let mut text = String::from("time-outs:");
+    for (name, time) in [
+        ("run_invocation_timeout", run),
+        ("task_overhead_timeout", load),
+        ("first_task_creation_timeout", spec.first_task_creation_timeout),
+        ("progress_update_timeout", progress),
+    ] {
+        let _ = write!(text, " {name} {},", seconds(time));
+    }
+    text.pop();
+    if progress == default_progress_timeout(attempts, load, run) {
+        let (load, run) = (load.as_secs_f64(), run.as_secs_f64());
+        let _ = write!(
+            text,
+            " (run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = {attempts} x \
+             ({load} + {run}) + 60, and at least 600)"
+        );
+    }
+    text
+}
+
 /// What is looked at while the job runs.
 pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
     let table = match &spec.input_kind {
+        // All rows of a key are one mini-batch, however many.
+        InputKind::Csv { .. } if !spec.partition_keys.is_empty() => MAX_SLICE,
         InputKind::Csv { mini_batch_bytes, .. } => *mini_batch_bytes,
         InputKind::Files { .. } | InputKind::Void { .. } => 0,
     };
@@ -192,7 +223,7 @@ mod tests {
         assert_eq!(with_gpu(pairs(&[("A", "1")]), None), pairs(&[("A", "1")]));
     }
 
-    /// Section 1.8 of prs-semantics, G3.
+    /// G3, V1, V2.
     #[test]
     fn guests_find_the_variables_of_parallel_run_step() {
         let dir = tempfile::tempdir().unwrap();
@@ -211,6 +242,43 @@ mod tests {
         assert_eq!(environment(&spec), pairs(&[output, count]));
         spec.environment_variables = pairs(&[("AZUREML_BI_OUTPUT_PATH", "/mine")]);
         assert_eq!(environment(&spec), pairs(&[("AZUREML_BI_OUTPUT_PATH", "/mine"), count]));
+    }
+
+    /// W6: a worker is not killed for a mini-batch that the planner lets pass.
+    #[test]
+    fn a_mini_batch_by_keys_may_be_as_large_as_the_planner_lets_it_be() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("entry.wasm"), "").unwrap();
+        std::fs::write(dir.path().join("a.csv"), "k\n1\n").unwrap();
+        let job = dir.path().join("job.yaml");
+        let total = |more: &str| {
+            let text =
+                "name: abc\nentry_script: entry.wasm\ninputs: {t: {path: a.csv, format: csv}}\n";
+            std::fs::write(&job, format!("{text}{more}")).unwrap();
+            let spec = crate::spec::load(&job, &[]).unwrap();
+            monitor(&spec, &JobDir::new("job")).budget.total().0
+        };
+        assert!(total("partition_keys: [k]\n") - total("mini_batch_size: 1KB\n") > MAX_SLICE);
+    }
+
+    /// 1.12: told at the start, with the way it was computed.
+    #[test]
+    fn time_outs_in_force_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = dir.path().join("job.yaml");
+        for (name, text) in [
+            ("entry.wasm", ""),
+            ("a.txt", ""),
+            ("job.yaml", "entry_script: entry.wasm\ninputs: {texts: a.txt}\n"),
+        ] {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        let told = |overrides: &[(&str, &str)]| {
+            time_outs(&crate::spec::load(&job, &pairs(overrides)).unwrap())
+        };
+        insta::assert_snapshot!(told(&[]), @"time-outs: run_invocation_timeout 60 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 2040 s (run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600)");
+        let given = told(&[("progress_update_timeout", "90"), ("run_invocation_timeout", "1.5")]);
+        insta::assert_snapshot!(given, @"time-outs: run_invocation_timeout 1.5 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 90 s");
     }
 
     #[test]

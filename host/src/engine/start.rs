@@ -106,6 +106,7 @@ pub(super) fn commit_request(settled: Settled) -> CommitRequest {
             id: report.id,
             attempt: report.attempt,
             items: report.items,
+            is_short: report.is_short,
             segment,
             header: report.header,
             has_files: report.has_files,

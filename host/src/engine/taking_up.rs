@@ -10,11 +10,11 @@ use super::setup::plan_request;
 use super::verify::{Known, Mismatch, Planning, verify};
 use crate::compile::Compiled;
 use crate::journal::{JobIdentity, Journal, JournalError};
-use crate::model::{JobDir, JobResult, Source};
+use crate::model::{JobDir, JobResult, JobStatus, Source};
 use crate::output::remove_tree;
 use crate::spec::JobSpec;
 use jiff::Timestamp;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The result of an earlier run, that holds for this one.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub(super) struct Ready {
 impl Ready {
     /// Begins the job in a directory that holds none, or anew.
     pub(super) fn begin(self, held: Held, options: &Options) -> Result<Prepared, PrepareError> {
-        let settings = settings(&self.spec);
+        let settings = settings(&self.spec, job_file(options));
         let claim = held.begin(options.job_file.clone())?;
         let Self { spec, sources, component, job_dir } = self;
         let program = options.program.clone();
@@ -86,7 +86,10 @@ impl Ready {
         };
         self.check(&held, &journal, options).map_err(|mismatch| refused(mismatch, changed))?;
         let claim = held.take_up(options.job_file.clone())?;
-        let retry_failed = earlier.status == Standing::Failed;
+        // A leader that ended between the two has told the journal alone; and the journal knows it
+        // until what failed is out of it, however often that is begun.
+        let retry_failed =
+            earlier.status == Standing::Failed || journal.finished()? == Some(JobStatus::Failed);
         // The journal has them.
         let settings = Vec::new();
         let taken_up = Some(TakenUp { journal, retry_failed });
@@ -141,7 +144,7 @@ impl Ready {
         let was = journal.job()?;
         let is = JobIdentity {
             entry_script_digest: self.component.digest.clone(),
-            settings: settings(&self.spec),
+            settings: settings(&self.spec, job_file(options)),
             ..was.clone()
         };
         if let Some(differences) = differences(&was, &is) {
@@ -162,12 +165,17 @@ impl Ready {
             component,
             request: plan_request(&self.spec, &self.sources, spill.clone()),
             patience: self.spec.first_task_creation_timeout.max(self.spec.progress_update_timeout),
+            cancel: options.cancel.clone(),
         };
         let verified = verify(planning, Known::of(journal)?);
         // What a shuffle wrote is written again by the run.
         remove_tree(&spill).map_err(|e| ClaimError::io("remove", &spill, e))?;
         Ok(verified?)
     }
+}
+
+fn job_file(options: &Options) -> Option<&Path> {
+    options.job_file.as_ref().map(|file| file.path.as_path())
 }
 
 /// Why a check did not pass.
@@ -199,6 +207,7 @@ fn refused(refusal: Refusal, changed: impl FnOnce(String) -> ClaimError) -> Prep
     match refusal {
         Refusal::Mismatch(Mismatch::Changed(why)) => changed(why).into(),
         Refusal::Mismatch(Mismatch::Failed(text)) => PrepareError::Inputs(text),
+        Refusal::Mismatch(Mismatch::Cancelled(reason)) => PrepareError::Cancelled(reason),
         Refusal::Other(error) => error,
     }
 }

@@ -1,8 +1,9 @@
 //! Whether the inputs of a job are what they were: it is planned once in advance, and the
 //! mini-batches that are done are compared with what they would be today.
 
+use super::cancel::Cancel;
 use crate::journal::{Journal, JournalError};
-use crate::model::{MiniBatch, MiniBatchId, Source};
+use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat};
 use crate::pool::Pool;
 use crate::protocol::{FromPlanner, PlanRequest};
 use sha2::{Digest, Sha256};
@@ -15,29 +16,51 @@ use tokio::sync::mpsc;
 
 /// The journal's key for the digest of a whole plan.
 const PLAN: &str = "plan";
+/// The journal's key for how tables are read: their columns follow from all files, also from those
+/// whose mini-batches are not done yet.
+const TABLES: &str = "tables";
+
+/// Key and value for the journal, once it is known how tables are read.
+pub(super) fn tables_note(tables: &[TableFormat]) -> (String, String) {
+    // Plain data always serialises; were it not so, all would be as one.
+    let bytes = postcard::to_stdvec(tables).unwrap_or_default();
+    (TABLES.to_owned(), hex(Sha256::digest(bytes)))
+}
+
+fn hex(bytes: impl IntoIterator<Item = u8>) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
 
 /// A digest of all mini-batches of a plan, in their order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlanDigest {
     mini_batches: u64,
     stamps: Sha256,
+    /// Digests of the first one, two, four, eight mini-batches and so on, to find the first that
+    /// differs.
+    marks: String,
 }
 
 impl PlanDigest {
     /// Takes in the next mini-batches.
     pub(super) fn add(&mut self, batches: &[MiniBatch]) {
-        self.mini_batches += batches.len() as u64;
         for batch in batches {
+            self.mini_batches += 1;
             self.stamps.update(batch.stamp.to_le_bytes());
+            if self.mini_batches.is_power_of_two() {
+                self.marks.push(' ');
+                self.marks.extend(hex(self.stamps.clone().finalize()).get(..8));
+            }
         }
     }
 
     /// Key and value for the journal, once the plan is complete.
     pub(super) fn note(self) -> (String, String) {
-        let mut value = format!("{} ", self.mini_batches);
-        for byte in self.stamps.finalize() {
-            let _ = write!(value, "{byte:02x}");
-        }
+        let value = format!("{} {}{}", self.mini_batches, hex(self.stamps.finalize()), self.marks);
         (PLAN.to_owned(), value)
     }
 }
@@ -49,13 +72,15 @@ pub(super) struct Known {
     stamps: HashMap<MiniBatchId, u64>,
     /// [`PlanDigest::note`], if the plan was complete.
     plan: Option<String>,
+    /// [`tables_note`], if anything is done.
+    tables: Option<String>,
 }
 
 impl Known {
     /// What the journal says.
     pub(super) fn of(journal: &Journal) -> Result<Self, JournalError> {
         let stamps = journal.stamps()?.into_iter().collect();
-        Ok(Self { stamps, plan: journal.noted(PLAN)? })
+        Ok(Self { stamps, plan: journal.noted(PLAN)?, tables: journal.noted(TABLES)? })
     }
 
     fn is_empty(&self) -> bool {
@@ -70,6 +95,8 @@ pub(super) enum Mismatch {
     Changed(String),
     /// The inputs cannot be planned, in words, complete.
     Failed(String),
+    /// Somebody asked for the end, for this reason.
+    Cancelled(String),
 }
 
 /// How to plan.
@@ -82,6 +109,8 @@ pub(super) struct Planning {
     pub(super) request: PlanRequest,
     /// The longest that the planner may say nothing.
     pub(super) patience: Duration,
+    /// Ends it early.
+    pub(super) cancel: Cancel,
 }
 
 /// Plans the job, and compares. Does nothing if there is nothing to compare with.
@@ -89,7 +118,7 @@ pub(super) fn verify(planning: Planning, known: Known) -> Result<(), Mismatch> {
     if known.is_empty() {
         return Ok(());
     }
-    let Planning { program, component, request, patience } = planning;
+    let Planning { program, component, request, patience, cancel } = planning;
     let failed = |e: std::io::Error| Mismatch::Failed(format!("the inputs cannot be cut: {e}"));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -99,7 +128,13 @@ pub(super) fn verify(planning: Planning, known: Known) -> Result<(), Mismatch> {
         // Dropping the pool ends the planner.
         let mut pool = Pool::new(program, component, worker_events);
         pool.plan(&request, events).map_err(failed)?;
-        compare(planner, &request.sources, known, patience).await
+        let mut cancelled = cancel.watch();
+        let asked = async { cancelled.wait_for(Option::is_some).await.is_ok() };
+        tokio::select! {
+            biased;
+            true = asked => Err(Mismatch::Cancelled(cancel.reason().unwrap_or_default())),
+            result = compare(planner, &request.sources, known, patience) => result,
+        }
     })
 }
 
@@ -130,7 +165,14 @@ async fn compare(
             }
             Some(FromPlanner::Finished) => return complete(known, digest),
             Some(FromPlanner::Failed(text)) => return Err(Mismatch::Failed(text)),
-            Some(FromPlanner::Tables(_) | FromPlanner::Notice(_)) => {}
+            Some(FromPlanner::Tables(tables)) => {
+                if known.tables.take().is_some_and(|was| was != tables_note(&tables).1) {
+                    return Err(Mismatch::Changed(
+                        "the inputs changed: their columns are not what they were".to_owned(),
+                    ));
+                }
+            }
+            Some(FromPlanner::Notice(_)) => {}
             None => return Err(Mismatch::Failed("the planner process broke down".to_owned())),
         }
     }
@@ -162,10 +204,13 @@ fn complete(known: Known, digest: PlanDigest) -> Result<(), Mismatch> {
     if was == is {
         Ok(())
     } else if count(&was) == count(&is) {
-        Err(Mismatch::Changed(
-            "the inputs changed: mini-batches that were not done yet are not what they were"
-                .to_owned(),
-        ))
+        let which = match first_difference(&was, &is) {
+            (first, last) if first == last => format!("mini-batch {first}"),
+            (first, last) => format!("one of the mini-batches {first} to {last}"),
+        };
+        Err(Mismatch::Changed(format!(
+            "the inputs changed: {which}, which was not done yet, is not what it was"
+        )))
     } else {
         let (was, is) = (count(&was), count(&is));
         Err(Mismatch::Changed(format!(
@@ -174,10 +219,22 @@ fn complete(known: Known, digest: PlanDigest) -> Result<(), Mismatch> {
     }
 }
 
+/// Among which mini-batches the first is that differs, by two notes of as many.
+fn first_difference(was: &str, is: &str) -> (u64, u64) {
+    let marks = |note: &'_ str| note.split(' ').skip(2).map(str::to_owned).collect::<Vec<_>>();
+    let (was, is_marks) = (marks(was), marks(is));
+    let same = was.iter().zip(&is_marks).take_while(|(was, is)| was == is).count();
+    let count: u64 = is.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(1);
+    // So many marks are of the first 2^(same - 1) mini-batches.
+    let first = same.checked_sub(1).map_or(0, |power| 1 << power);
+    let last = if same == 0 { 0 } else { 2 * first - 1 };
+    (first, last.min(count.saturating_sub(1)).max(first))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Work;
+    use crate::model::{Column, ColumnType, CsvFormat, Work};
     use insta::assert_snapshot;
 
     fn batches(stamps: &[u64]) -> Vec<MiniBatch> {
@@ -213,13 +270,13 @@ mod tests {
         });
         result.map_err(|mismatch| match mismatch {
             Mismatch::Changed(text) => format!("changed: {text}"),
-            Mismatch::Failed(text) => format!("failed: {text}"),
+            Mismatch::Failed(text) | Mismatch::Cancelled(text) => format!("failed: {text}"),
         })
     }
 
     fn with(done: &[(u64, u64)], was: Option<&[u64]>, is: &[u64]) -> Result<(), String> {
         let stamps = done.iter().map(|(id, stamp)| (MiniBatchId(*id), *stamp)).collect();
-        let known = Known { stamps, plan: was.map(plan) };
+        let known = Known { stamps, plan: was.map(plan), tables: Some(tables_note(&[]).1) };
         let (first, second) = is.split_at(is.len() / 2);
         let mut later = batches(is).split_off(first.len());
         assert_eq!(later.len(), second.len());
@@ -243,12 +300,46 @@ mod tests {
         assert_snapshot!(text(with(&[(0, 7), (2, 1)], None, &[7, 8, 9])), @"changed: input 'texts' changed: mini-batch 2 (/inputs/texts/2.txt) is not what it was when it was done");
         assert_snapshot!(text(with(&[(0, 7), (5, 1)], None, &[7, 8, 9])), @"changed: the inputs changed: mini-batch 5, which was done, is not among today's 3");
         assert_snapshot!(text(with(&[(0, 7)], Some(&[7, 8]), &[7, 8, 9])), @"changed: the inputs changed: there were 2 mini-batches, now 3");
-        assert_snapshot!(text(with(&[(0, 7)], Some(&[7, 8, 9]), &[7, 8, 10])), @"changed: the inputs changed: mini-batches that were not done yet are not what they were");
+        assert_snapshot!(text(with(&[(0, 7)], Some(&[7, 8, 9]), &[7, 8, 10])), @"changed: the inputs changed: mini-batch 2, which was not done yet, is not what it was");
+        let was: Vec<u64> = (0..100).collect();
+        for (changed, told) in [
+            (0, "mini-batch 0,"),
+            (1, "mini-batch 1,"),
+            (3, "one of the mini-batches 2 to 3,"),
+            (63, "one of the mini-batches 32 to 63,"),
+            (64, "one of the mini-batches 64 to 99,"),
+        ] {
+            let mut is = was.clone();
+            is[changed] = 1000;
+            let text = text(with(&[], Some(&was), &is));
+            assert!(text.starts_with(&format!("changed: the inputs changed: {told}")), "{text}");
+        }
+    }
+
+    /// What is not done yet decides how the columns of what is done are read.
+    #[test]
+    fn columns_must_be_what_they_were() {
+        let format = |name: &str| TableFormat {
+            csv: CsvFormat::default(),
+            columns: vec![Column { name: name.into(), kind: ColumnType::Int64 }],
+        };
+        let known = || {
+            let stamps = HashMap::from([(MiniBatchId(0), 7)]);
+            Known { stamps, plan: None, tables: Some(tables_note(&[format("id")]).1) }
+        };
+        let messages = |name| {
+            let tables = FromPlanner::Tables(vec![format(name)]);
+            vec![tables, FromPlanner::MiniBatches(batches(&[7])), FromPlanner::Finished]
+        };
+        assert_eq!(compared(known(), messages("id")), Ok(()));
+        let changed = "changed: the inputs changed: their columns are not what they were";
+        assert_eq!(compared(known(), messages("key")), Err(changed.to_owned()));
     }
 
     #[test]
     fn a_planner_that_cannot_plan_is_no_change() {
-        let known = || Known { stamps: HashMap::new(), plan: Some(plan(&[1])) };
+        let plan = Some(plan(&[1]));
+        let known = || Known { stamps: HashMap::new(), plan: plan.clone(), tables: None };
         let failed = vec![FromPlanner::Failed("no such folder".into())];
         assert_eq!(compared(known(), failed), Err("failed: no such folder".to_owned()));
         let broken = compared(known(), vec![FromPlanner::MiniBatches(batches(&[1]))]);

@@ -43,6 +43,8 @@ pub enum End {
     Succeeded {
         /// Its rows, in the part file of [`Entry::worker`].
         segment: Segment,
+        /// Whether they are fewer than the items that `run` was given (prs-semantics W4).
+        is_short: bool,
         /// Whether it left files to publish.
         has_files: bool,
     },

@@ -11,7 +11,10 @@ pub enum JournalError {
     #[error("the journal {0} exists already: start in an empty job directory")]
     Exists(PathBuf),
     /// There is no journal.
-    #[error("there is no journal at {0}: this is not the directory of a job that has begun")]
+    #[error(
+        "there is no journal at {0}, so the job cannot be taken up: run it anew with --overwrite, or \
+         in another --job-dir"
+    )]
     Missing(PathBuf),
     /// Another process has it.
     #[error(
@@ -30,7 +33,8 @@ pub enum JournalError {
     ReadOnly(PathBuf),
     /// Not what this program wrote.
     #[error(
-        "the journal {path} is damaged ({what}): the job cannot be taken up again; run it anew in another --job-dir"
+        "the journal {path} is damaged ({what}): the job cannot be taken up again; run it anew with \
+         --overwrite, or in another --job-dir"
     )]
     Corrupt {
         /// The journal.

@@ -29,6 +29,7 @@ pub(super) const CREATE: &str = "
         failure_message TEXT,
         position INTEGER NOT NULL,
         stamp INTEGER NOT NULL,
+        is_short INTEGER,
         CHECK ((state = 'succeeded') = (part_offset IS NOT NULL)),
         CHECK ((state = 'failed') = (failure_kind IS NOT NULL))
     ) STRICT;
@@ -44,7 +45,7 @@ pub(super) const CREATE: &str = "
 
 pub(super) const INSERT: &str = "
     INSERT INTO mini_batch
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
 ";
 
 pub(super) const INSERT_FILE: &str = "
@@ -67,7 +68,8 @@ pub(super) const COUNT: &str = "
 
 const COLUMNS: &str = "
     SELECT id, attempts, worker, items_total, items_succeeded, items_failed, state, part_offset,
-        part_length, part_checksum, part_rows, has_files, failure_kind, failure_message, stamp
+        part_length, part_checksum, part_rows, has_files, failure_kind, failure_message, stamp,
+        is_short
     FROM mini_batch ORDER BY
 ";
 
@@ -85,12 +87,12 @@ pub(super) fn insert(
     entry: &Entry,
     position: u64,
 ) -> rusqlite::Result<usize> {
-    let (state, segment, files, kind, message) = match &entry.end {
-        End::Succeeded { segment, has_files } => {
-            ("succeeded", Some(segment), Some(*has_files), None, None)
+    let (state, segment, is_short, files, kind, message) = match &entry.end {
+        End::Succeeded { segment, is_short, has_files } => {
+            ("succeeded", Some(segment), Some(*is_short), Some(*has_files), None, None)
         }
         End::Failed { kind, message } => {
-            ("failed", None, None, Some(kind.to_string()), Some(message.as_str()))
+            ("failed", None, None, None, Some(kind.to_string()), Some(message.as_str()))
         }
     };
     statement.execute(params![
@@ -111,6 +113,7 @@ pub(super) fn insert(
         position.cast_signed(),
         // A digest: any number, and read back as what it was.
         entry.stamp.cast_signed(),
+        is_short,
     ])
 }
 
@@ -155,7 +158,7 @@ pub(super) fn read(row: &Row<'_>, output_offset: u64) -> rusqlite::Result<Commit
             checksum: row.get(9)?,
             rows: unsigned(row, 10)?,
         };
-        End::Succeeded { segment, has_files: row.get(11)? }
+        End::Succeeded { segment, is_short: row.get(15)?, has_files: row.get(11)? }
     } else {
         let kind: String = row.get(12)?;
         let kind = serde_json::from_value::<FailureKind>(serde_json::Value::String(kind));
@@ -164,6 +167,10 @@ pub(super) fn read(row: &Row<'_>, output_offset: u64) -> rusqlite::Result<Commit
         End::Failed { kind, message: row.get(13)? }
     };
     let worker: Option<u32> = row.get(2)?;
+    // The next worker needs a number, too.
+    if let Some(u32::MAX) = worker {
+        return Err(rusqlite::Error::IntegralValueOutOfRange(2, u32::MAX.into()));
+    }
     let entry = Entry {
         id: MiniBatchId(unsigned(row, 0)?),
         stamp: row.get::<_, i64>(14)?.cast_unsigned(),

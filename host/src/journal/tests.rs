@@ -23,7 +23,11 @@ fn succeeded(id: u64, length: u64) -> Entry {
         attempts: 1,
         worker: Some(WorkerId(7)),
         items: ItemCounts { total: 3, succeeded: 2, failed: 1 },
-        end: End::Succeeded { segment, has_files: id.is_multiple_of(2) },
+        end: End::Succeeded {
+            segment,
+            is_short: id.is_multiple_of(3),
+            has_files: id.is_multiple_of(2),
+        },
     }
 }
 
@@ -219,12 +223,12 @@ fn finishing_is_remembered_and_leaves_one_file() {
 fn what_is_no_journal_is_refused() {
     let at = place();
     let error = Journal::open(&at.path).unwrap_err();
-    insta::assert_snapshot!(text(&error, &at), @"there is no journal at JOURNAL: this is not the directory of a job that has begun");
+    insta::assert_snapshot!(text(&error, &at), @"there is no journal at JOURNAL, so the job cannot be taken up: run it anew with --overwrite, or in another --job-dir");
 
     std::fs::write(&at.path, "certainly not a database, but long enough to look".repeat(20))
         .unwrap();
     let error = Journal::open(&at.path).unwrap_err();
-    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL is damaged (file is not a database): the job cannot be taken up again; run it anew in another --job-dir");
+    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL is damaged (file is not a database): the job cannot be taken up again; run it anew with --overwrite, or in another --job-dir");
 
     let at = place();
     drop(Journal::create(&at.path, &identity()).unwrap());
@@ -247,6 +251,17 @@ fn numbers_beyond_the_database_are_refused() {
     let error = commit(&mut journal, &[succeeded(2, 1)]).unwrap_err();
     insta::assert_snapshot!(text(&error, &at), @"mini-batch 2 cannot be written to the journal JOURNAL: its place in the output is 9223372036854775808, and 2^63 - 1 is the most");
     assert!(commit(&mut journal, &[failed(u64::MAX)]).is_err());
+}
+
+/// Whoever goes on from it gives the next worker the next number.
+#[test]
+fn a_worker_with_the_last_number_of_all_is_none() {
+    let at = place();
+    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    let last = Entry { worker: Some(WorkerId(u32::MAX)), ..succeeded(1, 10) };
+    commit(&mut journal, &[last]).unwrap();
+    let error = journal.for_each(Order::Commit, |_| ()).unwrap_err();
+    assert!(matches!(error, JournalError::Corrupt { .. }), "{error}");
 }
 
 #[test]

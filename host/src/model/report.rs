@@ -81,6 +81,9 @@ pub struct AttemptReport {
     /// Items that failed in an attempt that succeeded as a whole, with the reason. At most
     /// [`AttemptReport::MAX_FAILED_ITEMS`]; the counts are exact in any case.
     pub failed_items: Vec<FailedItem>,
+    /// Whether an attempt that succeeded returned fewer rows than it was given items (prs-semantics
+    /// W4). Records that could not be read are failed items, and were not given to it.
+    pub is_short: bool,
     /// Number of rows more than items, if any: worth a warning.
     pub surplus_rows: u64,
     /// The names of the table's columns as the output file's first line, without its end, where the

@@ -45,6 +45,8 @@ pub struct Restored {
     pub rows: u64,
     /// The first worker number that was never used.
     pub next_worker: u32,
+    /// Whether the files that `init` and `shutdown` may leave are there: a worker has ended in order.
+    pub closed: bool,
 }
 
 impl Restored {

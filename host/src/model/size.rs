@@ -65,6 +65,7 @@ impl fmt::Display for ByteSize {
 mod tests {
     use super::*;
 
+    /// C7.
     #[test]
     fn reads_and_prints_sizes() {
         for (text, bytes, printed) in [

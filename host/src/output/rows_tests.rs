@@ -33,6 +33,7 @@ fn lines(ipc: &[u8]) -> String {
     text
 }
 
+/// O1.
 #[test]
 fn text_rows_are_lines() {
     let mut writer = text_writer(100, true);
@@ -49,6 +50,7 @@ fn text_rows_are_lines() {
     insta::assert_snapshot!(writer.problem().unwrap(), @"the returned rows make more text than limits.results allows (100 bytes): return less, or use smaller mini-batches, or raise the limit");
 }
 
+/// O2.
 #[test]
 fn table_rows_are_spaced_lines() {
     let mut categories = StringDictionaryBuilder::<Int32Type>::new();
@@ -210,15 +212,28 @@ fn rows_of_text_take_the_shape_of_the_file() {
     "#);
 }
 
-#[test]
-fn tables_as_json_lines() {
-    let offsets = OffsetBuffer::from_lengths([2, 0]);
-    let lists = ListArray::new(
+/// `[1.0, null]` and `[]`.
+fn lists() -> ArrayRef {
+    Arc::new(ListArray::new(
         Arc::new(Field::new_list_field(DataType::Float64, true)),
-        offsets,
+        OffsetBuffer::from_lengths([2, 0]),
         Arc::new(Float64Array::from(vec![Some(1.0), None])),
         None,
-    );
+    ))
+}
+
+/// O6: what no cell can hold is written as Arrow prints it, in quotes where it needs them.
+#[test]
+fn complex_values_turn_to_text() {
+    insta::assert_snapshot!(lines(&ipc(vec![("l", lists())])), @r#"
+    "[1.0, ]"
+    []
+    "#);
+}
+
+/// O6: here they keep their shape.
+#[test]
+fn tables_as_json_lines() {
     let fields = vec![
         (
             Arc::new(Field::new("x", DataType::Int64, true)),
@@ -234,7 +249,7 @@ fn tables_as_json_lines() {
         ("inf", Arc::new(Float32Array::from(vec![f32::NEG_INFINITY, 1e20]))),
         ("ok", Arc::new(BooleanArray::from(vec![Some(true), None]))),
         ("t", Arc::new(TimestampSecondArray::from(vec![0, 1]))),
-        ("l", Arc::new(lists)),
+        ("l", lists()),
         ("s", Arc::new(StructArray::from(fields))),
         ("n", Arc::new(NullArray::new(2))),
     ]);

@@ -99,6 +99,7 @@ mod tests {
         }
     }
 
+    /// F18.
     #[test]
     fn a_share_is_of_what_users_can_have() {
         let disk = Disk {

@@ -163,7 +163,7 @@ fn in_use(text: &str, protocol: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// prs-semantics 1.10: the columns of node_resource_usage.csv.
+    /// K2: the columns of node_resource_usage.csv.
     #[test]
     fn a_line_has_a_field_for_each_column() {
         let mut node = Node::new();

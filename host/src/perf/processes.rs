@@ -218,6 +218,7 @@ mod tests {
         assert!(text.lines().any(|line| line.trim_start().starts_with(&format!("{me} "))));
     }
 
+    /// F17, F19.
     #[test]
     fn lists_are_sorted() {
         let process = |pid, cpu, resident| Listed {
@@ -255,6 +256,7 @@ mod tests {
         assert_eq!(users("root:x:0:0:r:/:/bin/sh\nbad\nu:x:7:7")[&7], "u");
     }
 
+    /// F18.
     #[test]
     fn a_process_of_the_job_has_a_line() {
         let me = Process::myself().unwrap();

@@ -2,7 +2,7 @@
 //! as in a listing: a group is known when the last file has been seen.
 
 use super::sender::Sender;
-use super::stamp::Stamp;
+use super::stamp::{Root, Stamp};
 use super::{PlanError, refuse};
 use crate::dataset::Listing;
 use crate::model::{PartitionFormat, Source, Work};
@@ -114,10 +114,11 @@ fn send(
     keys: &[String],
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
+    let roots: Vec<Root> = sources.iter().map(|source| Root::open(&source.root)).collect();
     for (values, mut parts) in groups {
         let mut stamp = Stamp::new();
         for (source, files) in &parts {
-            stamp.add_files(&sources[(source - first) as usize].root, files);
+            stamp.add_files(&roots[(source - first) as usize], files);
         }
         let (source, work) = match parts.len() {
             1 => {

@@ -235,6 +235,7 @@ async fn dropping_the_pool_ends_its_processes() {
     assert!(!Path::new(&format!("/proc/{id}")).exists());
 }
 
+/// F11.
 #[tokio::test]
 async fn a_note_is_the_printable_end_of_stderr() {
     let script = r"i=0; while [ $i -lt 900 ]; do echo filler >&2; i=$((i+1)); done;

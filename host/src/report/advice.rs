@@ -19,9 +19,7 @@ pub(super) fn advice(ended_by: EndedBy, job: &str) -> String {
         EndedBy::NothingSucceeded => "compare what run returns with what it is given; a script \
             that writes its own files and returns nothing wants output_action: summary_only"
             .to_owned(),
-        EndedBy::InitFailures => "init runs once in each worker, before its first mini-batch: \
-            repair it, or what it reads, and run the job again"
-            .to_owned(),
+        EndedBy::InitFailures => format!("repair init, or what it reads; then go on: {resume}"),
         EndedBy::StuckInInit => "find out what init waits for; if it is only slow, raise \
             run_invocation_timeout"
             .to_owned(),
@@ -136,7 +134,8 @@ fn time_out(attempt: &Attempt) -> Vec<String> {
     } else {
         format!(
             "It computed for only {percent} % of the time and waited for the rest: look at the disk \
-             or network that its files lie on"
+             or network that its files lie on, or, if more ran than the machine has processors, use \
+             fewer workers (process_count_per_node)"
         )
     };
     vec![

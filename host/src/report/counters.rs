@@ -83,7 +83,7 @@ impl Counters {
         match &report.outcome {
             Ok(segment) => {
                 self.rows += segment.rows;
-                self.short += u64::from(segment.rows < report.items.total);
+                self.short += u64::from(report.is_short);
             }
             Err(_) => self.failed += 1,
         }

@@ -177,7 +177,7 @@ mod tests {
     use crate::model::{FailureKind, WorkerId};
     use crate::report::samples;
 
-    /// 1.9: job_error.txt; and a job that is taken up keeps what was said.
+    /// F3: job_error.txt; and a job that is taken up keeps what was said.
     #[test]
     fn a_few_lines_for_the_job() {
         let folder = tempfile::tempdir().unwrap();
@@ -209,6 +209,7 @@ mod tests {
         }
     }
 
+    /// F16.
     #[test]
     fn a_digest_and_the_whole_story() {
         let folder = tempfile::tempdir().unwrap();

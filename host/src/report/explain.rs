@@ -1,10 +1,10 @@
 //! What went wrong in a job, or made it slow, and what to do: the text of `sandmill explain`.
 
 use super::advice::{advice, of_failure, of_init};
-use super::history::{Attempt, Group, History};
-use super::result::Places;
+use super::history::{Attempt, Doing, Group, History};
+use super::result::{Places, shell_word};
 use super::words::{count, counted, first_line, printable, seconds, worker_id};
-use crate::model::{FailureKind, JobResult, JobStatus, MiniBatchId};
+use crate::model::{EndedBy, FailureKind, JobResult, JobStatus, MiniBatchId};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -12,21 +12,32 @@ use std::path::PathBuf;
 const STACK: usize = 12;
 
 /// The explanation, in sections: how it ended, first cause, failures by kind, failed items, the
-/// slowest mini-batches, what to read, what to change. Sections without content are left out.
-pub fn explain_text(history: &History, places: &Places) -> String {
+/// slowest mini-batches, notices, what to read, what to change. Sections without content are left
+/// out. `running`: whether the job runs.
+pub fn explain_text(history: &History, places: &Places, running: bool) -> String {
     let mut text = Text(String::new());
-    text.line(&title(history, places));
+    text.line(&title(history, places, running));
     first_cause(&mut text, history);
     failures(&mut text, history);
     failed_items(&mut text, history);
+    let ended_by = history.result.as_ref().map(|result| result.ended_by);
+    if !running && matches!(ended_by, None | Some(Some(EndedBy::ProgressTimeout))) {
+        unfinished(&mut text, history);
+    }
     slowest(&mut text, history);
-    let read: Vec<String> = to_read(history, places);
-    text.section("What to read", &read);
-    text.section("What to change", &to_change(history, places));
+    let notices: Vec<String> = history.notices.iter().map(|notice| printable(notice)).collect();
+    text.section("Notices", &notices);
+    text.section("What to read", &to_read(history, places));
+    let mut change = to_change(history, places);
+    if history.result.is_none() && !running {
+        let job = shell_word(&places.show(places.job_dir.root()));
+        change.push(format!("Go on where it was: sandmill resume {job}"));
+    }
+    text.section("What to change", &change);
     text.0
 }
 
-fn title(history: &History, places: &Places) -> String {
+fn title(history: &History, places: &Places, running: bool) -> String {
     let job = &places.job;
     match &history.result {
         Some(result) => {
@@ -43,7 +54,8 @@ fn title(history: &History, places: &Places) -> String {
             format!("{how} after {}{}", seconds(result.seconds), printable(&why))
         }
         None => format!(
-            "Job {job} has not ended: {} of {} mini-batches are done, {} failed",
+            "Job {job} {}: {} of {} mini-batches are done, {} failed",
+            if running { "is running" } else { "was interrupted, and its process is gone" },
             count(history.succeeded + history.failed),
             count(history.planned),
             count(history.failed)
@@ -115,21 +127,18 @@ fn failures(text: &mut Text, history: &History) {
 fn mini_batches(group: &Group) -> String {
     let ids: Vec<String> = group.mini_batches.iter().map(MiniBatchId::to_string).collect();
     let noun = if ids.len() == 1 { "mini-batch" } else { "mini-batches" };
-    let others = if group.count > ids.len() as u64 && ids.len() > 1 { " and more" } else { "" };
+    let others = if group.unnamed { " and more" } else { "" };
     format!("{noun} {}{others}", ids.join(", "))
 }
 
 fn failed_items(text: &mut Text, history: &History) {
     let failed = history.items.failed;
-    if history.failed_items.is_empty() && history.short == 0 {
+    if failed == 0 {
         return;
     }
     text.head("Failed items");
-    text.line(&format!(
-        "  {} of {}; the first that were named:",
-        count(failed),
-        count(history.items.total)
-    ));
+    let which = if history.failed_items.is_empty() { "" } else { "; the first that were named:" };
+    text.line(&format!("  {} of {}{which}", count(failed), count(history.items.total)));
     for (id, item) in &history.failed_items {
         let place = item_place(&item.item, item.line, item.row);
         text.line(&format!("  mini-batch {id}: {place}: {}", first_line(&item.reason)));
@@ -137,9 +146,23 @@ fn failed_items(text: &mut Text, history: &History) {
     if history.short > 0 {
         text.line(&format!(
             "  {} returned fewer rows than items",
-            counted(history.short, "mini-batch").replace("mini-batchs", "mini-batches")
+            counted(history.short, "mini-batch")
         ));
     }
+}
+
+/// What workers were inside of when the job was cut off, or ended for lack of progress.
+fn unfinished(text: &mut Text, history: &History) {
+    let cut_off = history.workers.iter().filter_map(|(worker, state)| match state.doing {
+        Doing::Running(id, attempt) => {
+            Some(format!("mini-batch {id}, attempt {attempt}, {worker}"))
+        }
+        _ => None,
+    });
+    let ended = history.unfinished.iter().map(|(worker, id, attempt, lasted)| {
+        format!("mini-batch {id}, attempt {attempt}, {worker}, for {}", seconds(*lasted))
+    });
+    text.section("Inside run at the end", &ended.chain(cut_off).collect::<Vec<_>>());
 }
 
 fn item_place(item: &str, line: Option<u64>, row: Option<u64>) -> String {
@@ -171,8 +194,9 @@ fn slowest(text: &mut Text, history: &History) {
         ));
     }
     text.line(&format!(
-        "  Half of all {} spent less than {median:.3} s in run.",
-        counted(history.attempts, "attempt")
+        "  Half of all {} spent less than {:.3} s in run.",
+        counted(history.attempts, "attempt"),
+        median.max(0.001) // What is shorter would stand there as nothing.
     ));
 }
 
@@ -182,7 +206,10 @@ fn attempt(attempt: &Attempt) -> String {
 
 fn to_read(history: &History, places: &Places) -> Vec<String> {
     let dir = &places.job_dir;
-    let mut files: Vec<(PathBuf, &str)> = vec![(dir.result_file(), "the outcome")];
+    let mut files: Vec<(PathBuf, &str)> = vec![
+        (dir.result_file(), "the outcome"),
+        (dir.leader_errors(), "what ended the job, if it is no fault of the entry script"),
+    ];
     let worker = history
         .groups
         .first()
@@ -200,7 +227,9 @@ fn to_read(history: &History, places: &Places) -> Vec<String> {
     }
     files.push((dir.user_errors(), "all failures, counted"));
     files.push((dir.failed_items(), "which items failed"));
-    files.push((dir.mini_batch_report(), "one row for each attempt"));
+    if history.attempts > 0 {
+        files.push((dir.mini_batch_report(), "one row for each attempt"));
+    }
     files
         .into_iter()
         .filter(|(path, _)| path.metadata().is_ok_and(|found| found.len() > 0))
@@ -223,7 +252,7 @@ fn to_change(history: &History, places: &Places) -> Vec<String> {
         of_failure(group.failure.kind, &group.first, killed).into_iter().for_each(&mut add);
     }
     if let Some(end) = history.result.as_ref().and_then(|result: &JobResult| result.ended_by) {
-        add(advice(end, &places.show(places.job_dir.root())));
+        add(capital(&advice(end, &shell_word(&places.show(places.job_dir.root())))));
     }
     if let (Some(median), Some(slow)) = (history.median_run(), history.slowest.first())
         && history.attempts >= 10
@@ -242,6 +271,13 @@ fn to_change(history: &History, places: &Places) -> Vec<String> {
         add("Workers end unbidden again and again: read what their processes said".to_owned());
     }
     lines
+}
+
+/// The text as a sentence of its own.
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
 }
 
 /// Text that grows by lines and sections.

@@ -52,6 +52,9 @@ pub struct History {
     pub waiting: HashSet<MiniBatchId>,
     /// Live workers by name.
     pub workers: BTreeMap<String, Worker>,
+    /// Workers that the leader ended inside `run` with the job: name, mini-batch, attempt and for how
+    /// many seconds.
+    pub unfinished: Vec<(String, MiniBatchId, u32, f64)>,
     /// Workers that ended unbidden: name and how, the first ones.
     pub exits: Vec<(String, String)>,
     /// How many workers ended unbidden.
@@ -70,7 +73,7 @@ pub struct History {
     run_seconds: Vec<f32>,
     /// Why it winds down, or did.
     pub winding_down: Option<String>,
-    /// Notices, the last ones.
+    /// Notices since work began, the last ones.
     pub notices: Vec<String>,
     /// How the last run ended; none if it runs or was cut off.
     pub result: Option<JobResult>,
@@ -107,6 +110,8 @@ pub struct Group {
     pub count: u64,
     /// Their mini-batches, the first ones.
     pub mini_batches: Vec<MiniBatchId>,
+    /// Whether there are more of them than these.
+    pub unnamed: bool,
     /// The first of them.
     pub first: Attempt,
     /// Why it failed.
@@ -207,7 +212,8 @@ impl History {
                     (self.items, self.rows) = (resumed.items, resumed.rows);
                 }
             }
-            EventKind::Notice { message } => {
+            // What comes before was told of the job file.
+            EventKind::Notice { message } if self.attempts > 0 || !self.workers.is_empty() => {
                 self.notices.push(message);
                 if self.notices.len() > MOST_ITEMS {
                     self.notices.remove(0);
@@ -234,7 +240,14 @@ impl History {
                 self.first_init_failure.get_or_insert((worker, failure));
             }
             EventKind::WorkerExited { worker, how, expected } => {
-                self.workers.remove(&worker);
+                if let Some(Worker { doing: Doing::Running(id, attempt), since, .. }) =
+                    self.workers.remove(&worker)
+                    && expected
+                    && self.unfinished.len() < MOST_ITEMS
+                {
+                    let lasted = at.duration_since(since).as_secs_f64();
+                    self.unfinished.push((worker.clone(), id, attempt, lasted));
+                }
                 if !expected {
                     self.exit_count += 1;
                     if self.exits.len() < MOST_ITEMS {
@@ -275,7 +288,7 @@ impl History {
         match report.outcome {
             Ok(segment) => {
                 self.succeeded += 1;
-                self.short += u64::from(report.items.failed > 0);
+                self.short += u64::from(report.is_short);
                 self.rows += segment.rows;
                 let room = MOST_ITEMS.saturating_sub(self.failed_items.len());
                 let items = report.failed_items.into_iter().take(room);
@@ -305,13 +318,23 @@ impl History {
         if let Some(&index) = self.known.get(&key) {
             let group = &mut self.groups[index];
             group.count += 1;
-            if group.mini_batches.len() < MOST_NAMED && !group.mini_batches.contains(&attempt.id) {
-                group.mini_batches.push(attempt.id);
+            if !group.mini_batches.contains(&attempt.id) {
+                if group.mini_batches.len() < MOST_NAMED {
+                    group.mini_batches.push(attempt.id);
+                } else {
+                    group.unnamed = true;
+                }
             }
         } else if self.groups.len() < MOST_GROUPS {
             self.known.insert(key, self.groups.len());
             let mini_batches = vec![attempt.id];
-            self.groups.push(Group { count: 1, mini_batches, first: attempt, failure });
+            self.groups.push(Group {
+                count: 1,
+                mini_batches,
+                unnamed: false,
+                first: attempt,
+                failure,
+            });
         }
     }
 }

@@ -150,7 +150,9 @@ impl Reporter for MasterRole {
         let at = event.at;
         match &event.kind {
             EventKind::JobStarted { .. } => self.begin(event),
-            EventKind::Notice { message } => self.note(at, Level::Info, message),
+            EventKind::InForce { message } | EventKind::Notice { message } => {
+                self.note(at, Level::Info, message)
+            }
             EventKind::Planned { mini_batches, items, finished } => {
                 self.planned(at, *mini_batches, *items, *finished)
             }
@@ -193,17 +195,21 @@ mod tests {
         std::fs::read_to_string(dir.master_role(stamp)).unwrap()
     }
 
-    /// 1.9, W14: the driver's view, with the word for the first mini-batch.
+    /// W14, F5: the driver's view, with the word for the first mini-batch.
     #[test]
     fn tells_what_the_leader_did() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let mut role = MasterRole::new(&dir, 7);
-        for event in samples::job() {
+        let in_force = "time-outs: run_invocation_timeout 60 s".to_owned();
+        let mut events = samples::job();
+        events.insert(1, samples::event(1, EventKind::InForce { message: in_force }));
+        for event in events {
             role.on_event(&event).unwrap();
         }
         insta::assert_snapshot!(written(&dir, "20261121100000"), @r#"
         2026-11-21 10:00:00,000|INFO|7|leader|job digits of tenant default starts, run 20261121T100000Z-0000abcd; 2 workers wanted
+        2026-11-21 10:00:00,000|INFO|7|leader|time-outs: run_invocation_timeout 60 s
         2026-11-21 10:00:00,000|INFO|7|leader|node_count: 4 runs on one node
         2026-11-21 10:00:00,000|INFO|7|leader|FIRST_TASK_SCHEDULED after 0.00 s
         2026-11-21 10:00:00,000|INFO|7|leader|ALL_TASKS_SCHEDULED: 180 mini-batches with 1,797 items

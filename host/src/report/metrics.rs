@@ -135,7 +135,7 @@ mod tests {
         std::fs::read_to_string(places.job_dir.metrics()).unwrap()
     }
 
-    /// 1.10, A7: mini-batches, not attempts; the prefix.
+    /// A7, K3: mini-batches, not attempts; the prefix.
     #[test]
     fn counts_mini_batches_and_not_attempts() {
         let folder = tempfile::tempdir().unwrap();

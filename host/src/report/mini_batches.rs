@@ -138,7 +138,7 @@ mod tests {
     use crate::model::{Failure, FailureKind};
     use crate::report::samples;
 
-    /// 1.10, M6: all columns, and the known members of the detail.
+    /// M6, F6, K1: all columns, and the known members of the detail.
     #[test]
     fn one_row_for_each_attempt() {
         let folder = tempfile::tempdir().unwrap();

@@ -30,10 +30,9 @@ impl NodeMain {
 
     fn exited(&mut self, at: Timestamp, worker: &str, how: &str, good: bool) -> io::Result<()> {
         let level = if good { Level::Info } else { Level::Warning };
-        // W6: the words that users look for.
         let how = match how.strip_prefix("exited with ") {
-            Some(code) => format!("exits with {code}"),
-            None => how.to_owned(),
+            Some(code) if !by_leader(how, good) => format!("exits with {code}"),
+            _ => told_exit(how, good),
         };
         if !good {
             self.lost.push_back(worker.to_owned());
@@ -90,6 +89,16 @@ impl Reporter for NodeMain {
     fn on_tick(&mut self) -> io::Result<()> {
         self.log.tick()
     }
+}
+
+/// W6: users look for `returncode -9`, which means that somebody else killed the worker.
+fn by_leader(how: &str, expected: bool) -> bool {
+    expected && how.contains("returncode -")
+}
+
+/// How a worker ended: what the system says, or that the leader ended it.
+fn told_exit(how: &str, expected: bool) -> String {
+    if by_leader(how, expected) { "was ended by the leader".to_owned() } else { how.to_owned() }
 }
 
 /// Writes the files of workers.
@@ -188,7 +197,7 @@ impl Reporter for WorkerLogs {
             }
             EventKind::WorkerExited { worker, how, expected } => {
                 let level = if *expected { Level::Info } else { Level::Error };
-                self.note(at, worker, level, how)?;
+                self.note(at, worker, level, &told_exit(how, *expected))?;
                 self.logs.gone(worker);
                 Ok(())
             }
@@ -213,7 +222,7 @@ mod tests {
     use crate::model::WorkerId;
     use crate::report::samples;
 
-    /// 1.9, W5, W6, G1: workers, their GPUs, their exits in the known words, their replacements.
+    /// W5, W6, G1, F10: workers, their GPUs, their exits in the known words, their replacements.
     #[test]
     fn workers_come_and_go() {
         let folder = tempfile::tempdir().unwrap();
@@ -235,7 +244,7 @@ mod tests {
         assert!(text.contains("process000 exits with returncode -9"));
     }
 
-    /// 1.9: per mini-batch picked and finished, with IP, PID, items, start, duration and times.
+    /// F9: per mini-batch picked and finished, with IP, PID, items, start, duration and times.
     #[test]
     fn a_worker_tells_what_it_did() {
         let folder = tempfile::tempdir().unwrap();

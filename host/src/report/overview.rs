@@ -144,7 +144,7 @@ mod tests {
         folder.replace_all(&text, "explain [JOB]").into_owned()
     }
 
-    /// 1.9: scheduled and processed counts, the final result, where to start on failure.
+    /// F1: scheduled and processed counts, the final result, where to start on failure.
     #[test]
     fn tells_how_the_job_stands() {
         let folder = tempfile::tempdir().unwrap();
@@ -221,7 +221,7 @@ mod tests {
         assert!(!dir.overview().exists(), "nothing is written after the end");
     }
 
-    /// 1.9: a new file each day and after the job was taken up; nothing is overwritten.
+    /// F1: a new file each day and after the job was taken up; nothing is overwritten.
     #[test]
     fn the_history_goes_on_in_new_files() {
         let folder = tempfile::tempdir().unwrap();
@@ -239,13 +239,14 @@ mod tests {
             2
         );
         overview.begin("2026-11-21T12:30:00Z".parse().unwrap());
-        overview.history.as_mut().unwrap().0 = Instant::now().checked_sub(NEW_FILE_EVERY).unwrap();
+        let a_day = Duration::from_secs(24 * 3600);
+        overview.history.as_mut().unwrap().0 = Instant::now().checked_sub(a_day).unwrap();
         overview.write("2026-11-22T12:30:00Z".parse().unwrap(), "", true).unwrap();
         assert!(dir.overview_since("2026112212").exists());
         assert!(dir.overview_since("2026112112").exists());
     }
 
-    /// 1.9: the readme explains the tree.
+    /// F4: the readme explains the tree.
     #[test]
     fn the_readme_names_the_files_that_are_written() {
         let dir = JobDir::new("");

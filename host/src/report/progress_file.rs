@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::report::samples;
 
-    /// 1.9: the columns, and N/A for what is not known; C10: failed while it waits.
+    /// F8: the columns, and N/A for what is not known; C10: failed while it waits.
     #[test]
     fn a_line_now_and_then() {
         let folder = tempfile::tempdir().unwrap();

@@ -105,7 +105,7 @@ fn what_next(text: &mut Text, result: &JobResult, places: &Places) {
 }
 
 /// A path as it is typed on a command line.
-fn shell_word(path: &str) -> String {
+pub(super) fn shell_word(path: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
     if path.chars().all(plain) {
         path.to_owned()
@@ -234,7 +234,8 @@ fn next_file(result: &JobResult, dir: &JobDir) -> PathBuf {
         return dir.leader_errors();
     }
     let Some(first) = &result.first_failure else { return dir.events() };
-    if first.item.is_some() || first.failure.kind == FailureKind::LoadFailed {
+    let of_items = [FailureKind::LoadFailed, FailureKind::ShortResults];
+    if first.item.is_some() || of_items.contains(&first.failure.kind) {
         return dir.failed_items();
     }
     match first.worker.as_deref().and_then(worker_id) {
@@ -258,11 +259,11 @@ impl Reporter for ResultFile {
         match &event.kind {
             // What an earlier run came to is not how the job stands.
             EventKind::JobStarted { job, resumed: Some(_), .. } => {
-                let before = std::fs::read_to_string(&file).unwrap_or_default();
-                let text = format!(
-                    "Job {job} runs again since {:.0}. What the run before came to:\n\n{before}",
-                    event.at
-                );
+                let before = match std::fs::read_to_string(&file) {
+                    Ok(before) => format!("What the run before came to:\n\n{before}"),
+                    Err(_) => "The run before was cut short.\n".to_owned(),
+                };
+                let text = format!("Job {job} runs again since {:.0}. {before}", event.at);
                 log_file::replace(&file, &text)
             }
             EventKind::JobFinished { result } => {

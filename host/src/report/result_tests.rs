@@ -33,7 +33,7 @@ fn completed() {
     ");
 }
 
-/// W9, 1.11: the message, the first cause, the next file and the next command.
+/// W9, F2, T1: the message, the first cause, the next file and the next command.
 #[test]
 fn failed() {
     insta::assert_snapshot!(text(&samples::result(JobStatus::Failed)), @r#"
@@ -129,6 +129,7 @@ fn cancelled() {
     ");
 }
 
+/// T1.
 #[test]
 fn the_next_file_fits_the_cause() {
     let dir = JobDir::new("j");
@@ -147,6 +148,7 @@ fn the_next_file_fits_the_cause() {
     assert_eq!(next(None, FailureKind::HostFault), "j/logs/sys/events.jsonl");
 }
 
+/// F2.
 #[test]
 fn the_file_says_the_same() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,7 +206,7 @@ fn every_end_has_advice() {
     error_threshold: to bear more and go on where it was: sandmill resume jobs/a --set error_threshold=N; -1 bears all
     allowed_failed_percent: to bear more and go on where it was: sandmill resume jobs/a --set allowed_failed_percent=N
     nothing_succeeded: compare what run returns with what it is given; a script that writes its own files and returns nothing wants output_action: summary_only
-    init_failures: init runs once in each worker, before its first mini-batch: repair it, or what it reads, and run the job again
+    init_failures: repair init, or what it reads; then go on: sandmill resume jobs/a
     stuck_in_init: find out what init waits for; if it is only slow, raise run_invocation_timeout
     first_task_timeout: see with sandmill plan how long it takes to cut the inputs; if it is only slow, raise first_task_creation_timeout
     progress_timeout: see in logs/sys/node/0 what each worker did last; if mini-batches are only slow, make them smaller or raise progress_update_timeout

@@ -5,8 +5,9 @@ use super::words::{count, counted, first_line, seconds};
 use jiff::Timestamp;
 use std::fmt::Write;
 
-/// Where a job stands that has not ended, in a few lines; `now` is for how long things last.
-pub fn standing_text(history: &History, now: Timestamp) -> String {
+/// Where a job stands that has not ended, in a few lines; `now` is for how long things last. Of one
+/// that was cut off there are no workers to tell of.
+pub fn standing_text(history: &History, runs: bool, now: Timestamp) -> String {
     let mut text = String::new();
     let since = |then: Timestamp| seconds(now.duration_since(then).as_secs_f64());
     // Writing to a string cannot fail.
@@ -26,8 +27,10 @@ pub fn standing_text(history: &History, now: Timestamp) -> String {
         &format!("{}, {} failed", count(history.items.total), count(history.items.failed)),
     );
     line("rows", &count(history.rows));
-    line("workers", &format!("{} of {}", history.workers.len(), history.wanted));
-    for (name, worker) in &history.workers {
+    if runs {
+        line("workers", &format!("{} of {}", history.workers.len(), history.wanted));
+    }
+    for (name, worker) in history.workers.iter().filter(|_| runs) {
         let gpu = worker.gpu_index.map(|index| format!(", GPU {index}")).unwrap_or_default();
         let doing = match worker.doing {
             Doing::Starting => "starting (loading, or inside init)".to_owned(),

@@ -190,7 +190,7 @@ mod tests {
         (text(dir.process_summary()), text(dir.node_summary()))
     }
 
-    /// 1.9: the same data for each process and for each node, also over a job that was taken up.
+    /// F7: the same data for each process and for each node, also over a job that was taken up.
     #[test]
     fn adds_up_for_each_process_and_node() {
         let folder = tempfile::tempdir().unwrap();

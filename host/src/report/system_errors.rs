@@ -78,7 +78,7 @@ mod tests {
     use crate::model::{EndedBy, WorkerId};
     use crate::report::samples;
 
-    /// 1.9: system exceptions of each process, apart from the entry script's.
+    /// F13: system exceptions of each process, apart from the entry script's.
     #[test]
     fn system_errors_are_apart() {
         let folder = tempfile::tempdir().unwrap();

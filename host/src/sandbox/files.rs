@@ -244,4 +244,13 @@ mod tests {
             "/inputs/x/a.txt: it has 5 bytes, more than limits.read allows (4 bytes)"
         );
     }
+
+    /// T2: the file's rights, and what was never granted, are told apart.
+    #[test]
+    fn what_may_not_be_read_is_told() {
+        let denied = io::Error::from_raw_os_error(libc::EACCES);
+        assert_eq!(words(&denied), "it may not be read");
+        let outside = io::Error::from(ErrorKind::PermissionDenied);
+        assert_eq!(words(&outside), "it lies outside of the folders that were granted");
+    }
 }

@@ -108,6 +108,7 @@ const RETURN: &str = r#"
       (i32.store (i32.const 28) (local.get $count))
       (i32.const 16))"#;
 
+/// E14.
 #[test]
 fn rows_outcomes_and_tables_come_back() {
     // The list of paths that `run` got is at the same time a list of rows.

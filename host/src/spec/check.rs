@@ -80,6 +80,7 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
         input_kind,
         side_inputs: script.side_inputs,
         output: raw.output.as_ref().and_then(|output| output::folder(output, place, report)),
+        own_arguments: script.arguments.len(),
         arguments: script.arguments,
         environment_variables: script.environment_variables,
         process_count,

@@ -41,6 +41,9 @@ pub struct JobSpec {
     pub output: Option<PathBuf>,
     /// The program's arguments, references replaced by guest paths.
     pub arguments: Vec<String>,
+    /// How many of them, from the first, the job file gives; the rest are settings that are passed on
+    /// (prs-semantics E11), and change as these may.
+    pub own_arguments: usize,
     /// The guest's environment.
     pub environment_variables: Vec<(String, String)>,
     /// Number of workers.

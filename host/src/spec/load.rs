@@ -80,6 +80,9 @@ fn load_text(
     };
     let root = tree::parse(text, report)?;
     let wanted = overrides.iter().rev().find(|(key, _)| key == JOB).map(|(_, name)| name.as_str());
+    if !azure::is_known_type(&root, report) {
+        return None;
+    }
     let (mut root, dialect, pipeline) = if azure::is_version_2(&root) {
         let picked = azure::pick(root, wanted, &place.job_name(), report)?;
         let mut job = picked.job;

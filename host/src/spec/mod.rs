@@ -40,3 +40,4 @@ pub use error::{Origin, SpecError, SpecErrors};
 pub use job::{JobSpec, Parent};
 pub use load::{DEFAULT_JOB, load};
 pub use schema::schema;
+pub use times::default_progress_timeout;

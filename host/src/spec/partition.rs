@@ -11,7 +11,9 @@ const MOST_KEYS: usize = 64;
 /// The keys, each checked against every input. Empty if mini-batches are made by size.
 pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &Report) -> Vec<String> {
     let Some(given) = &raw.partition_keys else {
-        for format in inputs.iter().filter_map(|input| input.partition_format.as_ref()) {
+        // The columns that a path gives are in tables by size, too.
+        let files = inputs.iter().filter(|input| !is_csv(input));
+        for format in files.filter_map(|input| input.partition_format.as_ref()) {
             report.notice(format!("{} has no effect: there are no partition_keys", format.key));
         }
         return Vec::new();
@@ -45,16 +47,25 @@ pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &Report) -> Vec<S
     given.value.iter().map(|key| key.value.clone()).collect()
 }
 
+fn is_csv(input: &RawInput) -> bool {
+    input.format.as_ref().is_some_and(|format| format.value == Format::Csv)
+}
+
+/// Keys of files are names in the template; those of tables may be columns as well, which the planner
+/// knows where no schema tells them.
 fn check_input(input: &RawInput, keys: &[At<String>], report: &Report) {
     let name = &input.name.value;
-    let is_csv = input.format.as_ref().is_some_and(|format| format.value == Format::Csv);
-    let (known, whose) = match (&input.partition_format, &input.schema) {
-        (Some(format), _) => match keys_of(&format.value) {
-            Ok(known) => (known, "partition_format"),
-            // Reported where the input is read.
-            Err(_) => return,
-        },
-        (None, _) if !is_csv => {
+    // A template that is none is reported where the input is read.
+    let Ok(of_path) = input.partition_format.as_ref().map(|at| keys_of(&at.value)).transpose()
+    else {
+        return;
+    };
+    let of_schema = input
+        .schema
+        .as_ref()
+        .map(|schema| schema.value.iter().map(|column| column.name.as_str()).collect::<Vec<_>>());
+    let (known, whose) = match (is_csv(input), of_path, of_schema) {
+        (false, None, _) => {
             let message = format!(
                 "input {name} has no partition_format, which names the keys in its files' paths: \
                  add one (e.g. partition_format: \"{{{}}}/{{file}}\")",
@@ -64,11 +75,12 @@ fn check_input(input: &RawInput, keys: &[At<String>], report: &Report) {
             report.error(at, &input.key, message);
             return;
         }
-        (None, Some(schema)) => {
-            (schema.value.iter().map(|column| column.name.as_str()).collect(), "schema")
+        (false, Some(of_path), _) => (of_path, "partition_format"),
+        (true, _, None) => return,
+        (true, None, Some(of_schema)) => (of_schema, "schema"),
+        (true, Some(of_path), Some(of_schema)) => {
+            ([of_path, of_schema].concat(), "partition_format and schema")
         }
-        // Columns are known once the files are read.
-        (None, None) => return,
     };
     for key in keys.iter().filter(|key| !key.value.trim().is_empty()) {
         if !known.contains(&key.value.as_str()) {

@@ -20,7 +20,7 @@ const LONGEST: f64 = 1e9;
 
 /// The longest that nothing may move unless the job file says it (prs-semantics 1.12): time for every
 /// attempt at one mini-batch.
-fn progress_default(attempts: u32, load: Duration, run: Duration) -> Duration {
+pub fn default_progress_timeout(attempts: u32, load: Duration, run: Duration) -> Duration {
     let seconds = f64::from(attempts) * (load + run).as_secs_f64() + 60.0;
     Duration::from_secs_f64(seconds.clamp(600.0, LONGEST))
 }
@@ -41,7 +41,7 @@ pub(super) fn check(
     let progress = match &raw.progress_update_timeout {
         Some(given) => given.value,
         None => {
-            let default = progress_default(attempts, load, run);
+            let default = default_progress_timeout(attempts, load, run);
             let words = format!(
                 "{} seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) \
                  + 60 = {attempts} x ({} + {}) + 60, and at least 600",
@@ -73,10 +73,10 @@ mod tests {
     #[test]
     fn the_progress_time_out_gives_every_attempt_its_time() {
         let seconds = Duration::from_secs;
-        assert_eq!(progress_default(3, seconds(600), seconds(60)), seconds(2040));
-        assert_eq!(progress_default(1, seconds(1), seconds(1)), seconds(600));
+        assert_eq!(default_progress_timeout(3, seconds(600), seconds(60)), seconds(2040));
+        assert_eq!(default_progress_timeout(1, seconds(1), seconds(1)), seconds(600));
         assert_eq!(
-            progress_default(u32::MAX, seconds(259_200), seconds(259_200)),
+            default_progress_timeout(u32::MAX, seconds(259_200), seconds(259_200)),
             seconds(1_000_000_000)
         );
     }

@@ -109,6 +109,11 @@ mod tests {
               GPU set it to 4"
             ]
         );
+        assert_eq!(process_count(None, 1, &defaults, &report), 1);
+        assert_eq!(
+            report.take_notices(),
+            ["process_count_per_node is not given: 1 worker, which gets the GPU"]
+        );
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         assert_eq!(process_count(None, 0, &defaults, &report) as usize, cores.min(1000));
         assert!(report.take_notices().is_empty());

@@ -44,6 +44,7 @@ pub(super) fn report(assignment: &Assignment, clock: &Clock, finished: Finished)
         items: ItemCounts::from_returned(assignment.mini_batch.planned_items(), 0),
         outcome: Err(Failure::new(FailureKind::HostFault, "")),
         failed_items: Vec::new(),
+        is_short: false,
         surplus_rows: 0,
         header: None,
         has_files: false,
@@ -56,6 +57,7 @@ pub(super) fn report(assignment: &Assignment, clock: &Clock, finished: Finished)
             report.outcome = Ok(segment);
             report.items = tally.items;
             report.failed_items = tally.failed_items;
+            report.is_short = tally.is_short;
             report.surplus_rows = tally.surplus_rows;
             report.header = tally.header;
             report.has_files = has_files;
@@ -131,6 +133,7 @@ mod tests {
         let tally = Tally {
             items: ItemCounts::from_returned(2, 0),
             failed_items: vec![item; AttemptReport::MAX_FAILED_ITEMS],
+            is_short: false,
             surplus_rows: 0,
             header: Some("h".repeat(1 << 20)),
         };

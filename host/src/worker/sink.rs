@@ -20,6 +20,8 @@ pub(super) struct Sink<'a> {
 pub(super) struct Tally {
     pub(super) items: ItemCounts,
     pub(super) failed_items: Vec<FailedItem>,
+    /// Fewer rows than items that the call got.
+    pub(super) is_short: bool,
     pub(super) surplus_rows: u64,
     /// The output file's header, where there is one.
     pub(super) header: Option<String>,
@@ -59,6 +61,7 @@ impl<'a> Sink<'a> {
         tally.items += ItemCounts::from_returned(items, returned);
         tally.failed_items.extend(named);
         tally.failed_items.truncate(AttemptReport::MAX_FAILED_ITEMS);
+        tally.is_short = returned < items;
         tally.surplus_rows = if is_void { 0 } else { returned.saturating_sub(items) };
         tally.header = self.rows.take_header();
         Ok(tally)
@@ -97,6 +100,7 @@ impl Tally {
         Self {
             items: ItemCounts::from_returned(loaded.rejected_count, 0),
             failed_items: loaded.rejected,
+            is_short: false,
             surplus_rows: 0,
             header: None,
         }
@@ -188,6 +192,7 @@ mod tests {
         let counts = |total, succeeded| ItemCounts { total, succeeded, failed: total - succeeded };
         let missing = tally(loaded(&paths), |sink| sink.row("x")).unwrap();
         assert_eq!((missing.items, missing.surplus_rows), (counts(3, 1), 0));
+        assert!(missing.is_short);
         let surplus = tally(loaded(&paths), |sink| (0..5).for_each(|_| sink.row("x"))).unwrap();
         assert_eq!((surplus.items, surplus.surplus_rows), (counts(3, 3), 2));
         let mixed = tally(loaded(&paths), |sink| {
@@ -258,6 +263,10 @@ mod tests {
         })
         .unwrap();
         assert_eq!(tally.items, ItemCounts { total: 5, succeeded: 1, failed: 4 });
+        assert!(tally.is_short, "one of the two that the call got has no row");
+        let all = self::tally(table(), |sink| (0..2).for_each(|_| sink.row("x"))).unwrap();
+        assert_eq!(all.items, ItemCounts { total: 5, succeeded: 2, failed: 3 });
+        assert!(!all.is_short, "W4: what could not be read was not given to the call");
         assert_eq!(tally.failed_items[0], record);
         let odd = &tally.failed_items[1];
         assert_eq!((odd.item.as_str(), odd.line, odd.row), ("/t.csv", None, Some(1)));

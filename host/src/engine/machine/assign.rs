@@ -1,7 +1,7 @@
 //! Who gets the next mini-batch.
 
 use super::types::Activity;
-use super::{Action, Machine};
+use super::{Action, Machine, Policy};
 use crate::model::WorkerId;
 
 impl Machine {
@@ -9,7 +9,8 @@ impl Machine {
     /// one, so that a worker need not wait for the leader between two. Near the end nobody gets a
     /// second one: it would wait behind a slow mini-batch while others idle.
     pub(super) fn assign(&mut self) {
-        if self.ending.is_some() || self.queue.is_empty() {
+        let unwritten = self.committing.len() >= Policy::UNWRITTEN;
+        if self.ending.is_some() || self.queue.is_empty() || unwritten {
             return;
         }
         for depth in 0..2 {

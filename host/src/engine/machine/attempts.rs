@@ -40,14 +40,16 @@ impl Machine {
         }
     }
 
-    /// An attempt that no worker can report on: its worker is gone.
+    /// An attempt that no worker can report on: its worker is gone. With when it began, and when its
+    /// `run` did, if it came to that.
     pub(super) fn attempt_lost(
         &mut self,
         worker: WorkerId,
         pending: Pending,
-        started: Duration,
+        (started, running): (Duration, Option<Duration>),
         failure: Failure,
     ) {
+        let seconds = |since: Duration| self.now.saturating_sub(since).as_secs_f64();
         let total = pending.mini_batch.planned_items();
         let report = AttemptReport {
             id: pending.mini_batch.id,
@@ -55,12 +57,13 @@ impl Machine {
             items: ItemCounts::from_returned(total, 0),
             outcome: Err(failure),
             failed_items: Vec::new(),
+            is_short: false,
             surplus_rows: 0,
             header: None,
             has_files: false,
-            elapsed_seconds: self.now.saturating_sub(started).as_secs_f64(),
+            elapsed_seconds: seconds(started),
             process_seconds: 0.0,
-            run: CallStats::default(),
+            run: CallStats { seconds: running.map_or(0.0, seconds), fuel: None },
         };
         self.settle(worker, pending, started, report);
     }
@@ -108,11 +111,9 @@ impl Machine {
         let Ok(segment) = &done.report.outcome else { return }; // Counted when it failed.
         self.succeeded += 1;
         self.rows += segment.rows;
-        let (items, surplus) = (done.report.items, done.report.surplus_rows);
-        self.items += items;
-        if items.failed > 0 {
-            self.short += 1; // W4.
-        }
+        let surplus = done.report.surplus_rows;
+        self.items += done.report.items;
+        self.short += u64::from(done.report.is_short); // W4.
         self.warn_of_surplus(id, surplus);
         self.emit_attempt(done.worker, &done.pending, done.started, done.report, false);
     }
@@ -124,6 +125,7 @@ impl Machine {
         done.report.items = ItemCounts::from_returned(total, 0);
         done.report.outcome = Err(failure);
         done.report.has_files = false;
+        done.report.is_short = false;
         done.report.failed_items.clear();
         self.settle(done.worker, done.pending, done.started, done.report);
     }
@@ -163,18 +165,15 @@ impl Machine {
             return;
         }
         let item = report.failed_items.first().cloned();
-        let failure = match &report.outcome {
-            Err(failure) => failure.clone(),
-            Ok(_) => Failure::new(
-                FailureKind::ScriptError,
-                match &item {
-                    Some(item) => item.reason.clone(),
-                    None => format!(
-                        "run returned {} rows for {} items",
-                        report.items.succeeded, report.items.total
-                    ),
-                },
-            ),
+        let failure = match (&report.outcome, &item) {
+            (Err(failure), _) => failure.clone(),
+            (Ok(_), Some(item)) => Failure::new(FailureKind::ScriptError, item.reason.clone()),
+            (Ok(_), None) => {
+                let ItemCounts { succeeded: rows, total, .. } = report.items;
+                let noun = if rows == 1 { "row" } else { "rows" };
+                let message = format!("run returned {rows} {noun} for {total} items");
+                Failure::new(FailureKind::ShortResults, message)
+            }
         };
         self.first_failure = Some(FirstFailure {
             mini_batch: Some(report.id),
@@ -192,5 +191,6 @@ fn is_plausible(report: &AttemptReport, pending: &Pending) -> bool {
     items.total == pending.mini_batch.planned_items()
         && items.succeeded.checked_add(items.failed) == Some(items.total)
         && rows.max(report.surplus_rows) < 1 << 40
+        && (!report.is_short || items.failed > 0 && report.outcome.is_ok())
         && report.failed_items.len() <= AttemptReport::MAX_FAILED_ITEMS
 }

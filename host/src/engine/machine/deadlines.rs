@@ -224,17 +224,14 @@ impl Machine {
                 FailureKind::Timeout,
                 format!(
                     "run took longer than run_invocation_timeout ({run_timeout} s); the worker was \
-                     killed. Compare its elapsed with its process seconds in \
-                     processed_mini-batches.csv: if far fewer, it waited (files, network); if not, \
-                     raise the time-out or make mini-batches smaller"
+                     killed. Raise it, or make mini-batches smaller (mini_batch_size)"
                 ),
             ),
             Activity::Loading(_) => Failure::new(
                 FailureKind::LoadTimeout,
                 format!(
                     "loading the mini-batch took longer than task_overhead_timeout ({} s); the \
-                     worker was killed. Raise it, make mini-batches smaller (mini_batch_size), or \
-                     see why the storage of the inputs is slow",
+                     worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)",
                     self.policy.load_timeout.as_secs_f64()
                 ),
             ),

@@ -1,6 +1,6 @@
 //! How a job ends: completed, failed or cancelled.
 
-use super::types::{Activity, Ending};
+use super::types::{Activity, Ending, Worker};
 use super::{Action, Machine, Policy};
 use crate::event::EventKind;
 use crate::model::{EndedBy, JobResult, JobStatus, OutputAction, WorkerId};
@@ -62,7 +62,7 @@ impl Machine {
             || !self.committing.is_empty()
             || self.workers.values().any(|worker| !worker.held.is_empty());
         if self.ending.is_none() {
-            if busy || !self.plan_finished {
+            if busy || !self.plan_finished || self.lacks_closer() {
                 return;
             }
             self.all_done();
@@ -72,10 +72,23 @@ impl Machine {
         }
     }
 
+    /// Whether all mini-batches have ended, and no worker is left that could end in order: the files
+    /// that `init` and `shutdown` may make would be lost. Then one is started for them.
+    pub(super) fn lacks_closer(&self) -> bool {
+        let done = self.plan_finished
+            && self.ending.is_none()
+            && self.queue.is_empty()
+            && self.committing.is_empty()
+            && self.succeeded + self.failed > 0;
+        let can_close = |worker: &Worker| {
+            !matches!(worker.activity, Activity::Starting(_) | Activity::Doomed(_))
+        };
+        done && !self.closed && !self.writes_nothing() && !self.workers.values().any(can_close)
+    }
+
     /// Every mini-batch has ended within the thresholds.
     fn all_done(&mut self) {
-        let nothing = self.has_nothing() && self.policy.output_action == OutputAction::AppendRow;
-        let (status, by, reason) = if nothing {
+        let (status, by, reason) = if self.writes_nothing() {
             let reason = "no item succeeded, so there is nothing to write".to_owned();
             (JobStatus::Failed, Some(EndedBy::NothingSucceeded), reason)
         } else {
@@ -97,8 +110,9 @@ impl Machine {
     }
 
     /// W10: there was something to do, and nothing of it succeeded. Void mini-batches have no items.
-    fn has_nothing(&self) -> bool {
-        self.items.succeeded == 0
+    fn writes_nothing(&self) -> bool {
+        self.policy.output_action == OutputAction::AppendRow
+            && self.items.succeeded == 0
             && (self.items.total > 0 || self.failed > 0 && self.succeeded == 0)
     }
 

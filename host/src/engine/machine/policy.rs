@@ -57,6 +57,10 @@ impl Policy {
     /// How long running mini-batches may go on after a cancellation.
     pub const CANCEL_GRACE: Duration = Duration::from_secs(10);
 
+    /// With so many finished mini-batches that are not in the journal yet, nobody gets a further one:
+    /// the disk is slower than the workers, or does not answer.
+    pub const UNWRITTEN: usize = 4096;
+
     /// How long to wait after a worker process could not be started, while others work.
     pub const SPAWN_PAUSE: Duration = Duration::from_secs(10);
 }

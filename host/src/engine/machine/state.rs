@@ -31,6 +31,8 @@ pub struct Machine {
     /// Mini-batches that an earlier run of the job had done, and how many they are.
     pub(super) done_before: MiniBatchSet,
     pub(super) restored: u64,
+    /// Whether an earlier run had a worker that ended in order.
+    pub(super) closed: bool,
     pub(super) planned: u64,
     pub(super) planned_items: u64,
     pub(super) plan_finished: bool,
@@ -73,6 +75,7 @@ impl Machine {
             next_worker: restored.next_worker,
             committing: HashMap::new(),
             restored: restored.ended(),
+            closed: restored.closed,
             done_before: restored.finished,
             planned: 0,
             planned_items: 0,

@@ -182,6 +182,16 @@ pub(super) enum Activity {
     Doomed(Duration),
 }
 
+impl Activity {
+    /// Since when it is inside `run`.
+    pub(super) fn running_since(self) -> Option<Duration> {
+        match self {
+            Self::Running(since) => Some(since),
+            _ => None,
+        }
+    }
+}
+
 /// A worker that has not exited.
 #[derive(Clone, Debug)]
 pub(super) struct Worker {

@@ -19,6 +19,7 @@ impl Machine {
         }
         let held: usize = self.workers.values().map(|worker| worker.held.len()).sum();
         let wanted = (self.policy.workers as usize).min(self.queue.len() + held);
+        let wanted = wanted.max(usize::from(self.lacks_closer()));
         // A killed worker that has a GPU keeps its place until it is gone: the next one is to have
         // that GPU (G1).
         let in_place = |id: &WorkerId, worker: &Worker| {
@@ -136,25 +137,27 @@ impl Machine {
 
     /// Kills a worker whose first mini-batch has failed by that.
     pub(super) fn kill_and_lose(&mut self, id: WorkerId, failure: Failure) {
+        let running = self.workers.get(&id).and_then(|worker| worker.activity.running_since());
         self.kill(id);
         if let Some(worker) = self.workers.get_mut(&id) {
             let (held, picked) = (std::mem::take(&mut worker.held), worker.picked);
-            self.lose_held(id, held, picked, failure);
+            self.lose_held(id, held, (picked, running), failure);
         }
     }
 
-    /// The first mini-batch that a worker held has failed; the next one goes back unharmed.
+    /// The first mini-batch that a worker held has failed; the next one goes back unharmed. With when
+    /// it was picked, and when `run` began if it did.
     fn lose_held(
         &mut self,
         id: WorkerId,
         mut held: VecDeque<Pending>,
-        picked: Duration,
+        began: (Duration, Option<Duration>),
         failure: Failure,
     ) {
         let first = held.pop_front();
         self.give_back(held);
         if let Some(pending) = first {
-            self.attempt_lost(id, pending, picked, failure);
+            self.attempt_lost(id, pending, began, failure);
         }
     }
 
@@ -232,10 +235,11 @@ impl Machine {
                 self.init_failed(id, death(exit, &how, "while it started"));
             }
             Activity::Loading(_) => {
-                self.lose_held(id, held, picked, death(exit, &how, "loading a mini-batch"));
+                self.lose_held(id, held, (picked, None), death(exit, &how, "loading a mini-batch"));
             }
-            Activity::Running(_) => {
-                self.lose_held(id, held, picked, death(exit, &how, "inside run"));
+            Activity::Running(since) => {
+                let began = (picked, Some(since));
+                self.lose_held(id, held, began, death(exit, &how, "inside run"));
             }
             Activity::Idle | Activity::ShuttingDown(_) | Activity::Doomed(_) => {}
         }

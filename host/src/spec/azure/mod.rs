@@ -15,5 +15,5 @@ mod saved;
 mod text;
 
 pub(super) use job::convert;
-pub(super) use pipeline::{is_version_2, no_pipeline, pick};
+pub(super) use pipeline::{is_known_type, is_version_2, no_pipeline, pick};
 pub(super) use saved::{SCHEMA_KEY, SECTION, flatten};

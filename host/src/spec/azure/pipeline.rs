@@ -18,6 +18,25 @@ pub(in crate::spec) fn is_version_2(root: &Node) -> bool {
     }
 }
 
+/// Whether the file is of a kind that can run; reports an error if it is another kind of Azure's.
+pub(in crate::spec) fn is_known_type(root: &Node, report: &Report) -> bool {
+    let Value::Map(entries) = &root.value else { return true };
+    let Some(Entry { node, .. }) = entries.iter().find(|entry| entry.key == "type") else {
+        return true;
+    };
+    let is_known = text(node).is_none_or(|kind| {
+        ["parallel", "pipeline"].iter().any(|known| kind.eq_ignore_ascii_case(known))
+    });
+    if !is_known {
+        let message = format!(
+            "found {node}; of Azure's files parallel and pipeline run here; our own job files have \
+             no type"
+        );
+        report.error(&node.origin, "type", message);
+    }
+    is_known
+}
+
 fn is_pipeline(entries: &[Entry]) -> bool {
     match text_at(entries, "type") {
         Some(kind) => kind.eq_ignore_ascii_case("pipeline"),
@@ -142,6 +161,30 @@ fn bind(job: &mut Node, pipeline: &[Entry]) {
         };
         node.value = value;
     });
+    for group in ["inputs", "outputs"] {
+        if let Value::Map(settings) = &mut job.value
+            && let Some(Entry { node: Node { value: Value::Map(entries), .. }, .. }) =
+                settings.iter_mut().find(|setting| setting.key == group)
+        {
+            entries.iter_mut().for_each(|entry| unfold_path(&mut entry.node));
+        }
+    }
+}
+
+/// `{path: ${{parent.inputs.x}}, mode: ..}` takes from the pipeline's input what it does not say
+/// itself, the path first of all.
+fn unfold_path(node: &mut Node) {
+    let Value::Map(entries) = &mut node.value else { return };
+    let Some(at) = entries.iter().position(|entry| entry.key == "path") else { return };
+    if let Value::Map(found) = &mut entries[at].node.value {
+        let found = std::mem::take(found);
+        entries.remove(at);
+        for entry in found {
+            if entries.iter().all(|own| own.key != entry.key) {
+                entries.push(entry);
+            }
+        }
+    }
 }
 
 /// The value of an input that is no data: `{type: number, default: 5}`.

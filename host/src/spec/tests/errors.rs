@@ -195,6 +195,18 @@ job.yaml:7: inputs.c.schema: found an empty map; name all columns, or leave the 
 "#);
 }
 
+/// M3: what never could be divided cannot be read yet.
+#[test]
+fn formats_that_are_not_there_yet() {
+    for format in ["parquet", "sql"] {
+        let text =
+            format!("entry_script: script.wasm\ninputs: {{a: {{path: data, format: {format}}}}}\n");
+        let expected =
+            format!("job.yaml:2: inputs.a.format: found \"{format}\"; expected files or csv");
+        assert_eq!(errors(&text), expected);
+    }
+}
+
 #[test]
 fn small_csv_mini_batches_are_mentioned() {
     let text =

@@ -23,6 +23,7 @@ fn least() -> JobSpec {
         side_inputs: Vec::new(),
         output: None,
         arguments: Vec::new(),
+        own_arguments: 0,
         environment_variables: Vec::new(),
         process_count: u32::try_from(std::thread::available_parallelism().expect("a count").get())
             .expect("a small count"),
@@ -64,6 +65,7 @@ fn the_default_job_file_is_a_job_file() {
     assert_eq!(job(&format!("{}{LEAST}", crate::spec::DEFAULT_JOB)), least());
 }
 
+/// C1, C14, C18, C22, C26.
 #[test]
 fn a_file_with_everything() {
     let text = r#"
@@ -125,6 +127,7 @@ rank_mini_batch_count: -3
             Mount { host: "/dir/weights2".into(), guest: "/models/other".into(), writable: false },
         ],
         output: Some("/dir/results".into()),
+        own_arguments: 5,
         arguments: ["--model", "/side_inputs/model/digits.bin", "--in=/inputs/more", "-n", "1.50"]
             .map(str::to_owned)
             .to_vec(),

@@ -31,6 +31,25 @@ fn tables_by_folder_or_column() {
     );
 }
 
+/// C8: a key is a folder level or a column; without a schema the planner knows the columns.
+#[test]
+fn tables_by_folder_and_column() {
+    let by_folder = ("inputs.sales.partition_format", "'{region}/{store}'");
+    let keys = ("partition_keys", "[store, brand]");
+    assert_eq!(job_with(TABLES, &[keys, by_folder]).partition_keys, ["store", "brand"]);
+    let schema = ("inputs.sales.schema", "{brand: string}");
+    assert_eq!(job_with(TABLES, &[keys, by_folder, schema]).partition_keys, ["store", "brand"]);
+    insta::assert_snapshot!(errors(&format!(
+        "{}partition_keys: [store, colour]\n",
+        TABLES.replace(
+            "format: csv",
+            "format: csv, partition_format: '{region}/{store}', schema: {brand: string}"
+        )
+    )), @r#"job.yaml:3: partition_keys[1]: found "colour", which the partition_format and schema of input sales does not have; it has region, store, brand"#);
+    // The path's columns are in tables by size, too.
+    assert_eq!(job_with(TABLES, &[by_folder]).notices, Vec::<String>::new());
+}
+
 /// C8: what is no list, an element that is no text, both ways to cut, and keys that an input lacks.
 #[test]
 fn keys_that_do_not_fit() {

@@ -45,6 +45,22 @@ fn the_one_parallel_job_is_picked() {
     );
 }
 
+/// Other kinds of Azure's files are told apart from misspelt job files.
+#[test]
+fn only_parallel_jobs_and_pipelines_run() {
+    insta::assert_snapshot!(errors("type: command\ncommand: echo\n"), @r#"job.yaml:1: type: found "command"; of Azure's files parallel and pipeline run here; our own job files have no type"#);
+}
+
+/// As Azure's samples write it: the job says how its input is mounted, the pipeline where it is.
+#[test]
+fn a_path_may_be_the_pipelines_input() {
+    for kind in ["", "type: uri_folder, "] {
+        let own = format!("{{{kind}path: '${{{{parent.inputs.images}}}}', mode: eval_mount}}");
+        let text = score().replace("${{parent.inputs.images}}", &own);
+        assert_eq!(job(&pipeline(&[("score", &text)])).inputs[0].paths, ["/dir/data"]);
+    }
+}
+
 /// C8: as an input of the pipeline, partition keys are JSON text.
 #[test]
 fn a_pipelines_partition_keys_are_json_text() {

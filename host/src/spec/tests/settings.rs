@@ -66,7 +66,11 @@ fn values_at_the_ends_of_their_ranges() {
             ],
             vec!["csv", "{type: xml}", "{delimiter: ab}", "{quoting: 1}", "{null: x}"],
         ),
-        ("name", vec!["a", "0-_", "1"], vec!["A", "-a", "_a", "a b", "\"\"", "{}"]),
+        (
+            "name",
+            vec!["a", "0-_", "1", "abc", "a-2-c", &"n".repeat(32), &"n".repeat(64)],
+            vec!["A", "-a", "_a", "a b", "\"\"", "{}", &"n".repeat(65)],
+        ),
         ("tenant", vec!["a"], vec!["A", "a.b"]),
         ("logging_level", vec!["INFO", "warning"], vec!["ERROR", "1"]),
         ("output_action", vec!["APPEND_ROW"], vec!["append", "{}"]),

@@ -127,6 +127,33 @@ fn defaults_of_version_2() {
     ");
 }
 
+/// C19, C21, C29: of name, compute and task only the task must be there; one input is divided; what
+/// a container or a machine of Azure's would need is ignored with the reason.
+#[test]
+fn what_version_2_files_may_lack_and_may_hold() {
+    let spec = job(LEAST);
+    assert_eq!(spec.name, "job", "the file's name");
+    insta::assert_snapshot!(errors("type: parallel\ninput_data: ${{inputs.d}}\ninputs: {d: {type: uri_folder, path: data}}\n"), @"job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm) or a guest crate's folder");
+    insta::assert_snapshot!(errors(&LEAST.replace("${{inputs.d}}", "[\"${{inputs.d}}\"]")), @"job.yaml:2: input_data: found a list; expected one of the inputs, as in ${{inputs.x}}: there are d");
+    for kind in ["function", "model"] {
+        job(&LEAST.replace("run_function", kind));
+    }
+    let spec = job(&format!(
+        "{}resources: {{docker_args: --x, shm_size: 2g, locations: [a], max_instance_count: 3, properties: {{a: b}}}}\nidentity: {{type: managed}}\n",
+        LEAST.replace("script.wasm}", "script.wasm, model: m}")
+    ));
+    let ignored = spec.notices.iter().filter(|line| line.contains("ignored")).cloned();
+    insta::assert_snapshot!(ignored.collect::<Vec<_>>().join("\n"), @"
+    task.model: ignored, a model is a side input here
+    resources.docker_args: ignored, there are no containers here; limits bound an entry script
+    resources.shm_size: ignored, there are no containers here; limits.memory bounds an entry script
+    resources.locations: ignored, the job runs on this machine
+    resources.max_instance_count: ignored, the job runs on this machine
+    resources.properties: ignored, for Azure's machines only
+    identity: ignored, the job runs as you
+    ");
+}
+
 /// C14, C23: where results go, by what append_row_to and outputs say.
 #[test]
 fn outputs_of_version_2() {

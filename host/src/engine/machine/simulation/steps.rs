@@ -264,6 +264,7 @@ fn report(
         id: assignment.mini_batch.id,
         attempt: assignment.attempt,
         items: ItemCounts::from_returned(total, returned),
+        is_short: returned < total && outcome.is_ok(),
         outcome,
         failed_items: Vec::new(),
         surplus_rows: 0,

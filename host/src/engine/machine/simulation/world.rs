@@ -55,7 +55,7 @@ impl Counts {
         };
         self.succeeded += 1;
         self.rows += segment.rows;
-        self.short += u64::from(settled.report.items.failed > 0);
+        self.short += u64::from(settled.report.is_short);
     }
 }
 
@@ -145,6 +145,7 @@ impl World {
             items: counted.items,
             rows: counted.rows,
             next_worker: self.next_worker,
+            closed: self.dice.one_in(2),
         };
         self.journal.keys().for_each(|id| restored.finished.insert(*id));
         self.machine = machine(&self.policy, restored);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::model::JobStatus;
 
+/// W3.
 #[test]
 fn a_failed_attempt_is_tried_again_and_the_job_completes() {
     let mut machine = running(policy(), 1);
@@ -16,6 +17,20 @@ fn a_failed_attempt_is_tried_again_and_the_job_completes() {
     let actions = machine.handle(exit(Some(0), None), secs(4));
     assert_eq!(result(&actions).status, JobStatus::Completed);
     assert_eq!(result(&actions).rows, 2);
+}
+
+/// M7: mini-batches run while later ones are still being made.
+#[test]
+fn work_begins_before_the_plan_is_finished() {
+    let mut machine = new(policy());
+    let actions = machine.handle(Message::Planned(batches(1)), secs(0));
+    assert_eq!(spawned(&actions), [(0, None)]);
+    assert_eq!(assigned(&machine.handle(ready(0), secs(1))), [(0, 1)]);
+    machine.handle(report(0, 1, 2, segment()), secs(2));
+    let actions = machine.handle(committed(0), secs(2));
+    assert!(!actions.iter().any(|action| matches!(action, Action::Shutdown(_))), "more may come");
+    let second = batches(2).pop().expect("a mini-batch");
+    assert_eq!(assigned(&machine.handle(Message::Planned(vec![second]), secs(3))), [(1, 1)]);
 }
 
 #[test]

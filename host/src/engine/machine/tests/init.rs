@@ -151,9 +151,13 @@ fn i3_needs_all_workers_to_be_stuck() {
     let actions = machine.handle(exit_of(2, None, Some(9)), secs(216));
     assert_eq!(result(&actions).ended_by, Some(EndedBy::StuckInInit));
     assert!(result(&actions).first_failure.is_some());
+    // One that is past init keeps the job going.
+    let mut machine = two_workers();
+    machine.handle(ready(0), secs(0));
+    assert_eq!(winding_down(&machine.handle(Message::Tick, secs(210))), "");
 }
 
-/// A time-out inside init is a failure of init, as is a kill from outside; row 16: its place is
+/// I1, I3: a time-out inside init is a failure of init, as is a kill from outside; row 16: its place is
 /// filled again.
 #[test]
 fn a_time_out_or_kill_in_init_counts() {

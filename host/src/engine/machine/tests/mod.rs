@@ -84,6 +84,7 @@ fn report(id: u64, attempt: u32, succeeded: u64, outcome: Result<Segment, Failur
             id: MiniBatchId(id),
             attempt,
             items: ItemCounts::from_returned(2, succeeded),
+            is_short: succeeded < 2 && outcome.is_ok(),
             outcome,
             failed_items: Vec::new(),
             surplus_rows: 0,

@@ -44,9 +44,48 @@ fn what_is_done_counts_and_is_not_done_again() {
 
 #[test]
 fn a_job_that_was_done_completes_without_a_worker() {
-    let (_, actions) = taken_up(patient(), restored(), 3);
+    let closed = Restored { closed: true, ..restored() };
+    let (_, actions) = taken_up(patient(), closed, 3);
     assert_eq!(result(&actions).status, JobStatus::Completed);
     assert!(spawned(&actions).is_empty());
+}
+
+/// One worker is started for the files of `init` and `shutdown` if none came as far before.
+#[test]
+fn a_job_whose_workers_never_ended_in_order_starts_one_to_do_so() {
+    let (mut machine, actions) = taken_up(Policy { workers: 4, ..patient() }, restored(), 3);
+    assert_eq!(spawned(&actions), [(7, None)]);
+    let actions = machine.handle(ready(7), secs(1));
+    assert!(matches!(actions.last(), Some(Action::Shutdown(WorkerId(7)))), "{actions:#?}");
+    let actions = machine.handle(exit_of(7, Some(0), None), secs(2));
+    assert_eq!(result(&actions).status, JobStatus::Completed);
+    // Its init is one like any other.
+    let (mut machine, _) = taken_up(patient(), restored(), 3);
+    let mut actions = Vec::new();
+    for worker in 7.. {
+        actions = machine.handle(init_failed(worker), secs(1));
+        actions.extend(machine.handle(exit_of(worker, Some(3), None), secs(1)));
+        if matches!(actions.last(), Some(Action::Finish(_))) {
+            break;
+        }
+        assert_eq!(spawned(&actions), [(worker + 1, None)]);
+    }
+    assert_eq!(result(&actions).ended_by, Some(EndedBy::InitFailures));
+}
+
+/// The same where the last worker was killed in this run.
+#[test]
+fn a_worker_that_is_killed_at_the_end_is_replaced_to_end_in_order() {
+    let mut machine = running(patient(), 2);
+    machine.handle(started(0, 0), secs(0));
+    machine.handle(report(0, 1, 2, segment()), secs(1));
+    machine.handle(committed(0), secs(1));
+    machine.handle(started(0, 1), secs(1));
+    machine.handle(exit(None, Some(9)), secs(2));
+    let actions = machine.handle(committed(1), secs(2));
+    assert_eq!(spawned(&actions), [(1, None)]);
+    let actions = machine.handle(ready(1), secs(3));
+    assert!(matches!(actions.last(), Some(Action::Shutdown(WorkerId(1)))), "{actions:#?}");
 }
 
 /// W10 over both runs.

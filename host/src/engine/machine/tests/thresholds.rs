@@ -3,6 +3,7 @@
 use super::*;
 use crate::model::{EndedBy, JobStatus};
 
+/// C9.
 #[test]
 fn the_threshold_counts_items_and_names_itself() {
     let mut machine = running(Policy { error_threshold: ErrorThreshold::AtMost(1), ..policy() }, 2);
@@ -21,6 +22,7 @@ fn the_threshold_counts_items_and_names_itself() {
     assert_eq!(result.succeeded_mini_batches, 2);
 }
 
+/// W10.
 #[test]
 fn no_success_at_all_fails_an_append_row_job() {
     let policy = Policy { max_try: 1, error_threshold: ErrorThreshold::Ignore, ..policy() };
@@ -117,6 +119,42 @@ fn the_share_is_held_once_the_plan_is_finished() {
     assert_eq!(run(none, &[Some(2), Some(2)]).ended_by, None);
 }
 
+/// C12: each threshold ends the job alone, whatever the others bear, and the result names it.
+#[test]
+fn any_one_threshold_ends_the_job_and_is_named() {
+    let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
+    let roomy = Policy {
+        error_threshold: ErrorThreshold::AtMost(100),
+        allowed_failed_count: ErrorThreshold::AtMost(50),
+        allowed_failed_percent: percent("99"),
+        ..patient()
+    };
+    // Of four mini-batches one fails for good and one is short: three items of eight.
+    let returned = [None, Some(1), Some(2), Some(2)];
+    assert_eq!(run(roomy.clone(), &returned).ended_by, None);
+    for (policy, ended_by, name) in [
+        (
+            Policy { error_threshold: ErrorThreshold::AtMost(2), ..roomy.clone() },
+            EndedBy::ErrorThreshold,
+            "error_threshold",
+        ),
+        (
+            Policy { allowed_failed_count: ErrorThreshold::AtMost(1), ..roomy.clone() },
+            EndedBy::AllowedFailedCount,
+            "allowed_failed_count",
+        ),
+        (
+            Policy { allowed_failed_percent: percent("49.9"), ..roomy },
+            EndedBy::AllowedFailedPercent,
+            "allowed_failed_percent",
+        ),
+    ] {
+        let result = run(policy, &returned);
+        assert_eq!((result.status, result.ended_by), (JobStatus::Failed, Some(ended_by)));
+        assert!(result.reason.contains(name), "{}", result.reason);
+    }
+}
+
 /// E9: an empty return leaves every item failed; borne with -1, and W10 when nothing succeeded.
 #[test]
 fn empty_returns_are_borne_but_not_all_of_them() {
@@ -138,7 +176,7 @@ fn void_mini_batches_are_not_short() {
         machine.handle(Message::PlanFinished, secs(0));
         machine.handle(ready(0), secs(0));
         let Message::Finished(_, mut report) = report(0, 1, 0, outcome) else { panic!() };
-        report.items = ItemCounts::default();
+        (report.items, report.is_short) = (ItemCounts::default(), false);
         machine.handle(Message::Finished(W0, report), secs(1));
         machine.handle(committed(0), secs(1));
         let actions = machine.handle(exit(Some(0), None), secs(2));

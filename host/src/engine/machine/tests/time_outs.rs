@@ -3,6 +3,7 @@
 use super::*;
 use crate::model::EndedBy;
 
+/// W2, C16.
 #[test]
 fn a_time_out_counts_from_the_call_of_run_and_kills() {
     let mut machine = running(policy(), 1);
@@ -18,7 +19,7 @@ fn a_time_out_counts_from_the_call_of_run_and_kills() {
     assert!(machine.handle(report(0, 1, 2, segment()), secs(70)).is_empty());
 }
 
-/// C16, 1.11: the message names the setting, its value, and what to compare.
+/// C16, T6: the message names the setting, its value, and what to compare.
 #[test]
 fn a_time_out_of_run_says_what_to_do() {
     let mut machine = running(patient(), 1);
@@ -28,7 +29,7 @@ fn a_time_out_of_run_says_what_to_do() {
     assert_eq!(failure.kind.status_word(), "RUN_TIMEOUT");
     insta::assert_snapshot!(
         failure,
-        @"run took longer than run_invocation_timeout (60 s); the worker was killed. Compare its elapsed with its process seconds in processed_mini-batches.csv: if far fewer, it waited (files, network); if not, raise the time-out or make mini-batches smaller"
+        @"run took longer than run_invocation_timeout (60 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)"
     );
 }
 
@@ -43,7 +44,7 @@ fn a_time_out_of_loading_has_its_own_status_word() {
     assert_eq!(failure.kind.status_word(), "LOAD_TIMEOUT");
     insta::assert_snapshot!(
         failure,
-        @"loading the mini-batch took longer than task_overhead_timeout (600 s); the worker was killed. Raise it, make mini-batches smaller (mini_batch_size), or see why the storage of the inputs is slow"
+        @"loading the mini-batch took longer than task_overhead_timeout (600 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)"
     );
 }
 
@@ -84,7 +85,7 @@ fn a_job_without_a_first_mini_batch_fails_in_time() {
     assert!(machine.handle(Message::Tick, secs(5)).is_empty());
 }
 
-/// A2: whatever moves puts the end off; a planner that hangs moves nothing.
+/// A2, T7: whatever moves puts the end off; a planner that hangs moves nothing.
 #[test]
 fn a_job_in_which_nothing_moves_fails() {
     let mut machine =
@@ -125,4 +126,25 @@ fn two_deadlines_at_one_moment_are_both_kept() {
     let actions = machine.handle(Message::Tick, secs(90));
     assert!(winding_down(&actions).contains("inside init"), "{actions:#?}");
     assert!(machine.next_deadline() > Some(secs(90)));
+}
+
+/// A2: a disk that does not answer ends the job, and is not buried in results before.
+#[test]
+fn a_disk_that_does_not_answer_gets_no_more_results_and_ends_the_job() {
+    let count = Policy::UNWRITTEN as u64 + 10;
+    let patience = Policy { progress_timeout: secs(900), load_timeout: secs(9000), ..policy() };
+    let mut machine = running(patience, count);
+    let mut last = Vec::new();
+    for id in 0..Policy::UNWRITTEN as u64 {
+        last = machine.handle(report(id, 1, 2, segment()), secs(1));
+    }
+    assert_eq!(assigned(&last), []);
+    // One is held already: it was given before the disk was behind.
+    assert_eq!(assigned(&machine.handle(report(4096, 1, 2, segment()), secs(1))), []);
+    let actions = machine.handle(Message::Committed((0..3).map(MiniBatchId).collect()), secs(2));
+    assert_eq!(assigned(&actions), [(4097, 1), (4098, 1)]);
+    let actions = machine.handle(Message::Tick, secs(902));
+    assert!(notices(&actions).iter().any(|text| text.contains("could not be written")));
+    let actions = machine.handle(exit(None, Some(9)), secs(903));
+    assert_eq!(result(&actions).ended_by, Some(EndedBy::ProgressTimeout));
 }
