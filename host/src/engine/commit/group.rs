@@ -1,12 +1,12 @@
 //! Committing one group: check, sync the part files, journal, append, publish.
 
-use super::commit::{CommitRequest, CommitTarget, FinalFailure, Success};
-use super::commit_disk::{Refusal, sync_around, sync_folder};
-use super::commit_done;
-use super::commit_files::{DONE, Files, Names, holds_anything};
-use super::commit_parts::Parts;
-use super::commit_replace::{Replacement, carry_out};
-use super::commit_rows::{HEADER, Rows, SYNCED, header_line};
+use super::committer::{CommitRequest, CommitTarget, FinalFailure, Success};
+use super::disk::{Refusal, sync_around, sync_folder};
+use super::done;
+use super::files::{DONE, Files, Names, holds_anything};
+use super::parts::Parts;
+use super::replace::{Replacement, carry_out};
+use super::rows::{HEADER, Rows, SYNCED, header_line};
 use crate::fail_point;
 use crate::journal::{Changes, End, Entry, FileEntry, Journal};
 use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId};
@@ -182,7 +182,7 @@ impl Store {
     pub(super) fn finish(&mut self, mut status: JobStatus) -> Result<(), String> {
         let mut result = Ok(());
         if status == JobStatus::Completed {
-            result = commit_done::publish(&mut self.files, &self.target, &mut self.journal);
+            result = done::publish(&mut self.files, &self.target, &mut self.journal);
             if result.is_err() {
                 status = JobStatus::Failed;
             }

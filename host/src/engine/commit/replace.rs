@@ -3,7 +3,7 @@
 //! notes what is to be renamed, then they are renamed, then the note goes. Whoever finds the note
 //! goes on from there; whoever finds new files without it removes them.
 
-use super::commit_disk::{machine, sync_around};
+use super::disk::{machine, sync_around};
 use crate::fail_point;
 use crate::journal::{Changes, Journal};
 use std::fs;

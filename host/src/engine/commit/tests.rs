@@ -1,5 +1,5 @@
 use super::*;
-use crate::engine::commit_recover::recover;
+use crate::engine::commit::recover::recover;
 use crate::journal::{End, JobIdentity, Order};
 use crate::model::FailureKind;
 use crate::output::Appender;

@@ -1,7 +1,7 @@
 //! Files that `init` and `shutdown` left: published once the job has completed.
 
-use super::commit::CommitTarget;
-use super::commit_files::{DONE, Files, rule};
+use super::committer::CommitTarget;
+use super::files::{DONE, Files, rule};
 use crate::fail_point;
 use crate::journal::{Changes, FileEntry, Journal};
 use crate::model::{OnConflict, WorkerId};

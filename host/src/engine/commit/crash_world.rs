@@ -1,8 +1,8 @@
 //! A small job whose leader, workers and disk a test plays.
 
 use super::*;
-use crate::engine::commit_group::Store;
-use crate::engine::commit_recover::recover;
+use crate::engine::commit::group::Store;
+use crate::engine::commit::recover::recover;
 use crate::journal::JobIdentity;
 use crate::model::FailureKind;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! The output file: its order, its header line, and how much of it is on the disk.
 
-use super::commit_parts::Parts;
+use super::parts::Parts;
 use crate::fail_point::{self, Unsynced};
 use crate::journal::Entry;
 use crate::model::{Segment, WorkerId};
@@ -102,7 +102,7 @@ impl Rows {
     fn mark(&self) -> Result<String, String> {
         let metadata = self.appender.file().metadata();
         let inode = metadata.map(|metadata| metadata.ino());
-        let inode = inode.map_err(|e| super::commit_disk::machine("look at", self.path(), &e))?;
+        let inode = inode.map_err(|e| super::disk::machine("look at", self.path(), &e))?;
         Ok(format!("{} {inode}", self.appender.len()))
     }
 

@@ -1,12 +1,12 @@
 //! The output file, when a job is taken up: what of it is good, and how it is made whole.
 
-use super::commit::CommitTarget;
-use super::commit_disk::{machine, sync_folder};
-use super::commit_parts::Parts;
-use super::commit_recover::Item;
-use super::commit_recover_files as files;
-use super::commit_replace::{Replacement, carry_out};
-use super::commit_rows::{HEADER, Held, Rows, SYNCED, vouched};
+use super::committer::CommitTarget;
+use super::disk::{machine, sync_folder};
+use super::parts::Parts;
+use super::recover::Item;
+use super::recover_files as files;
+use super::replace::{Replacement, carry_out};
+use super::rows::{HEADER, Held, Rows, SYNCED, vouched};
 use crate::fail_point;
 use crate::journal::{Changes, Journal};
 use crate::model::{MiniBatchId, Segment, WorkerId};

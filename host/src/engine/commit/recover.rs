@@ -2,7 +2,7 @@
 //!
 //! The steps, each of which may be cut short and is then done again by the next start:
 //!
-//! 1. Renaming that the journal has noted is finished (`commit_replace`).
+//! 1. Renaming that the journal has noted is finished (`replace`).
 //! 2. Files of committed mini-batches that are not published yet are published.
 //! 3. Rows that the journal puts into the output are looked for there and, where they are not whole,
 //!    in the part files. Mini-batches whose rows are in neither are taken out of the journal with
@@ -11,14 +11,14 @@
 //!    a new file else.
 //! 5. What workers of earlier runs left behind, and nothing refers to, is removed.
 
-use super::commit::CommitTarget;
-use super::commit_files::{DONE, Files};
-use super::commit_group::Store;
-use super::commit_parts::Parts;
-use super::commit_recover_files as files;
-use super::commit_replace::carry_out;
-use super::commit_rows::{Held, Rows};
-use super::commit_settle::{Settling, settle};
+use super::committer::CommitTarget;
+use super::files::{DONE, Files};
+use super::group::Store;
+use super::parts::Parts;
+use super::recover_files as files;
+use super::replace::carry_out;
+use super::rows::{Held, Rows};
+use super::settle::{Settling, settle};
 use crate::journal::{Changes, Committed, End, Journal, Order};
 use crate::model::{ItemCounts, JobStatus, MiniBatchId, Restored, Segment, WorkerId};
 use crate::output::Appender;

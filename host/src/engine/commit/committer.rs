@@ -3,7 +3,7 @@
 //! The rule: the journal has it before anybody is told that it is committed, and before its rows
 //! or files reach the output; and what the journal refers to is on the disk before the journal has
 //! it. For a group, the steps are these, and their order is the promise that no row is lost or
-//! doubled (`commit_group`):
+//! doubled (`group`):
 //!
 //! 1. All of it is checked: rows lie where the worker says, files can be published.
 //! 2. The files that wait to be published are put on the disk, then the part files.
@@ -21,22 +21,14 @@
 //! held are appended, the output is put on the disk, and the journal notes the end.
 //!
 //! After a crash between any two steps the output lacks, or has too much of, something that the
-//! journal knows. `commit_recover` makes it what the journal says; rows that are whole neither in the
+//! journal knows. `recover` makes it what the journal says; rows that are whole neither in the
 //! output nor in a part file are taken out of the journal, and their mini-batches run again. A part
 //! file stays until the job has completed. Whatever needs a new file in the place of an old one goes
-//! through `commit_replace`. Between the steps are points at which tests end the process
+//! through `replace`. Between the steps are points at which tests end the process
 //! ([`fail_point`](crate::fail_point)).
-//!
-//! | File | What |
-//! |---|---|
-//! | `commit_group` | one group, step by step; the job's end |
-//! | `commit_parts`, `commit_rows` | part files; the output file, its order, its header line |
-//! | `commit_files`, `commit_done` | files of mini-batches; files of `init` and `shutdown` |
-//! | `commit_recover`, `commit_settle`, `commit_recover_files` | taking a job up |
-//! | `commit_replace`, `commit_disk` | new files for old ones; the disk |
 
-use super::commit_group::Store;
-use super::commit_queue::{Queue, Task};
+use super::group::Store;
+use super::queue::{Queue, Task};
 use crate::journal::Journal;
 use crate::model::{
     Failure, ItemCounts, JobDir, JobStatus, MiniBatchId, OnConflict, Restored, Segment, WorkerId,
@@ -53,7 +45,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Something to commit.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum CommitRequest {
+pub(in crate::engine) enum CommitRequest {
     /// An attempt succeeded.
     Success(Success),
     /// A mini-batch failed for good.
@@ -74,7 +66,7 @@ pub(super) enum CommitRequest {
 
 /// An attempt that succeeded, as its worker reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Success {
+pub(in crate::engine) struct Success {
     /// The worker.
     pub worker: WorkerId,
     /// The mini-batch.
@@ -97,7 +89,7 @@ pub(super) struct Success {
 
 /// A mini-batch that will not be tried again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FinalFailure {
+pub(in crate::engine) struct FinalFailure {
     /// The mini-batch.
     pub id: MiniBatchId,
     /// Attempts made.
@@ -115,7 +107,7 @@ pub(super) struct FinalFailure {
 /// What the committer answers. If the channel closes before `Finished` or `Fatal`, and after
 /// [`Committer::finish`] was called, the committer broke down: treat it as fatal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum CommitReply {
+pub(in crate::engine) enum CommitReply {
     /// These are committed, successes and final failures.
     Committed(Vec<MiniBatchId>),
     /// An attempt that its worker called a success is none: its files cannot be published, or its
@@ -139,7 +131,7 @@ pub(super) enum CommitReply {
 
 /// Where results go.
 #[derive(Clone, Debug)]
-pub(super) struct CommitTarget {
+pub(in crate::engine) struct CommitTarget {
     /// The job directory, with part files and staged files.
     pub job_dir: JobDir,
     /// The output folder. It exists.
@@ -158,7 +150,7 @@ pub(super) struct CommitTarget {
 /// The leader's end of the committer thread. Dropping it commits what was submitted, without
 /// marking the job as finished, and waits for that unless it was abandoned.
 #[derive(Debug)]
-pub(super) struct Committer {
+pub(in crate::engine) struct Committer {
     queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
 }
@@ -172,13 +164,13 @@ impl Committer {
     ///
     /// Fails with a text for people if the output cannot be made or put in order, or the thread
     /// cannot be started. The next start goes on from there.
-    pub(super) fn start(
+    pub(in crate::engine) fn start(
         target: CommitTarget,
         journal: Journal,
         retry_failed: bool,
         replies: mpsc::UnboundedSender<CommitReply>,
     ) -> io::Result<(Self, Restored)> {
-        let recovered = super::commit_recover::recover(target, journal, retry_failed);
+        let recovered = super::recover::recover(target, journal, retry_failed);
         let (store, restored) = recovered.map_err(io::Error::other)?;
         let queue = Arc::new(Queue::default());
         let worker = Worker { queue: queue.clone(), store, replies };
@@ -188,23 +180,23 @@ impl Committer {
     }
 
     /// Queues a request. Does nothing after a fatal error, which was replied.
-    pub(super) fn submit(&self, request: CommitRequest) {
+    pub(in crate::engine) fn submit(&self, request: CommitRequest) {
         self.queue.submit(request);
     }
 
     /// Commits what was submitted at once. To be called when nothing more is on its way.
-    pub(super) fn flush(&self) {
+    pub(in crate::engine) fn flush(&self) {
         self.queue.flush();
     }
 
     /// Commits what was submitted, syncs the output and notes the job's end in the journal. Then
     /// comes [`CommitReply::Finished`].
-    pub(super) fn finish(&self, status: JobStatus) {
+    pub(in crate::engine) fn finish(&self, status: JobStatus) {
         self.queue.finish(status);
     }
 
     /// Waits for the committer no more, also when dropped: the disk does not answer it.
-    pub(super) fn abandon(&mut self) {
+    pub(in crate::engine) fn abandon(&mut self) {
         self.thread = None;
     }
 }
@@ -283,7 +275,7 @@ impl Drop for StopOnDrop {
 /// Waits for the end that [`Committer::finish`] asks for; `None` if nothing has come for as long as
 /// `patience`. `told` is called with the time waited each time that nothing has come for another
 /// `interval`.
-pub(super) async fn last_reply(
+pub(in crate::engine) async fn last_reply(
     replies: &mut mpsc::UnboundedReceiver<CommitReply>,
     (interval, patience): (Duration, Duration),
     told: &mut dyn FnMut(Duration),
@@ -305,17 +297,17 @@ pub(super) async fn last_reply(
 }
 
 #[cfg(test)]
-#[path = "commit_tests.rs"]
+#[path = "tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "commit_take_up_tests.rs"]
+#[path = "take_up_tests.rs"]
 mod take_up_tests;
 
 #[cfg(test)]
-#[path = "commit_crash_world.rs"]
+#[path = "crash_world.rs"]
 mod crash_world;
 
 #[cfg(test)]
-#[path = "commit_crash_tests.rs"]
+#[path = "crash_tests.rs"]
 mod crash_tests;

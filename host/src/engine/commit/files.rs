@@ -1,7 +1,7 @@
 //! The files' side of the store: names, publishing, and what `init` and `shutdown` left.
 
-use super::commit::CommitTarget;
-use super::commit_disk::{machine, sync_around};
+use super::committer::CommitTarget;
+use super::disk::{machine, sync_around};
 use crate::fail_point::{self, Unsynced};
 use crate::journal::FileEntry;
 use crate::model::{JobDir, MiniBatchId, OnConflict, WorkerId};

@@ -1,10 +1,10 @@
 //! Files, when a job is taken up.
 
-use super::commit::CommitTarget;
-use super::commit_disk::machine;
-use super::commit_files::{Files, source};
-use super::commit_recover::Item;
-use super::commit_replace::Replacement;
+use super::committer::CommitTarget;
+use super::disk::machine;
+use super::files::{Files, source};
+use super::recover::Item;
+use super::replace::Replacement;
 use crate::fail_point;
 use crate::journal::{Changes, FileEntry, Journal};
 use crate::model::{JobDir, MiniBatchId, OnConflict, WorkerId};

@@ -2,7 +2,7 @@
 
 use super::crash_world::{Damage, World, commit};
 use super::*;
-use crate::engine::commit_recover::recover;
+use crate::engine::commit::recover::recover;
 use crate::fail_point;
 use proptest::prelude::*;
 use std::collections::BTreeSet;

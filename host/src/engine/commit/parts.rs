@@ -1,7 +1,7 @@
 //! The workers' part files, as the committer reads them.
 
-use super::commit::Success;
-use super::commit_disk::{Refusal, fatal, machine, open_part};
+use super::committer::Success;
+use super::disk::{Refusal, fatal, machine, open_part};
 use crate::fail_point::Unsynced;
 use crate::journal;
 use crate::model::{Failure, FailureKind, JobDir, Segment, WorkerId};

@@ -1,0 +1,28 @@
+//! Committing what workers finished: the thread that does it, and taking up what an earlier run left.
+//! The order of its steps is the promise that no row and no file is lost or doubled: see `committer`.
+//! Imports `journal`, `output` and below, never the rest of `engine`.
+//!
+//! | File | What |
+//! |---|---|
+//! | `group` | one group, step by step; the job's end |
+//! | `parts`, `rows` | part files; the output file, its order, its header line |
+//! | `files`, `done` | files of mini-batches; files of `init` and `shutdown` |
+//! | `recover`, `settle`, `recover_files` | taking a job up |
+//! | `replace`, `disk` | new files for old ones; the disk |
+
+mod committer;
+mod disk;
+mod done;
+mod files;
+mod group;
+mod parts;
+mod queue;
+mod recover;
+mod recover_files;
+mod replace;
+mod rows;
+mod settle;
+
+pub(super) use committer::{
+    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Success, last_reply,
+};
