@@ -126,8 +126,9 @@ fn profiles_show_what_guests_did() {
 /// worker takes the other mini-batches.
 #[test]
 fn a_worker_that_holds_too_much_memory_is_killed() {
-    // One record is never cut, however large: reading and decoding it takes three times its size.
-    let large = format!("id,text\n1,small\n2,{}\n3,small\n", "x".repeat(160 << 20));
+    // One record is never cut, however large: reading and decoding it takes three times its size. So
+    // large that this lasts for several looks, also on a fast machine.
+    let large = format!("id,text\n1,small\n2,{}\n3,small\n", "x".repeat(448 << 20));
     let ran = Job::new(&guest("echo_table"))
         .yaml(
             "inputs: { rows: { path: input, format: csv } }\n\

@@ -149,7 +149,7 @@ fn a_killed_process_is_recovered_from() {
     }
     for at in ["files-synced", "journaled:2", "rows-appended:3:cut", "*:30:cut", "finished"] {
         let mut world = World::new(ordered, on_conflict);
-        let name = "engine::commit::crash_tests::a_killed_process_is_recovered_from";
+        let name = "engine::commit::committer::crash_tests::a_killed_process_is_recovered_from";
         let child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name])
             .env(CHILD, world.target.job_dir.root())
