@@ -2,6 +2,7 @@
 
 use super::exit::{Exit, Problem};
 use super::print;
+use crate::engine::{JobState, Standing};
 use crate::model::{JobDir, MiniBatchId};
 use crate::report::{
     History, LogFilter, Places, explain_text, print_logs, result_text, standing_text,
@@ -9,7 +10,6 @@ use crate::report::{
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-use serde::Deserialize;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -27,20 +27,10 @@ pub(super) struct LogArguments {
     mini_batch: Option<u64>,
 }
 
-/// What is read of `job.json`; the rest is the engine's.
-#[derive(Debug, Deserialize)]
-struct State {
-    name: String,
-    status: String,
-    pid: u32,
-    output: PathBuf,
-    output_file: Option<String>,
-}
-
 /// A job directory, and what is known of its job.
 struct Found {
     dir: JobDir,
-    state: State,
+    state: JobState,
     history: History,
     places: Places,
 }
@@ -50,19 +40,13 @@ fn find(path: &Path) -> Result<Found, Problem> {
         .context("the current folder cannot be found")
         .map_err(Problem::usage)?;
     let dir = JobDir::new(here.join(path));
-    let text = std::fs::read_to_string(dir.state_file()).map_err(|error| {
-        let path = path.display();
-        Problem::usage(match error.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory => anyhow!(
-                "{path} is no job directory: it has no job.json; name the folder that `sandmill \
-                 run` made (jobs/<the job's name> unless --job-dir said otherwise)"
-            ),
-            _ => anyhow!("{path}/job.json cannot be read: {error}"),
-        })
-    })?;
-    let state: State = serde_json::from_str(&text)
-        .with_context(|| format!("{} is not what Sandmill writes", dir.state_file().display()))
-        .map_err(Problem::usage)?;
+    let Some(state) = JobState::read(&dir).map_err(Problem::usage)? else {
+        return Err(Problem::usage(anyhow!(
+            "{} is no job directory: it has no job.json; name the folder that `sandmill run` made \
+             (jobs/<the job's name> unless --job-dir said otherwise)",
+            path.display()
+        )));
+    };
     let history = match History::read(&dir) {
         Ok(history) => history,
         // The job has only just begun.
@@ -107,7 +91,7 @@ pub(super) fn status(path: &Path, json: bool) -> Result<Exit, Problem> {
             let head = format!("Job {name} is running (process {}).\n", state.pid);
             head + &standing_text(history, true, Timestamp::now())
         }
-        (Some(result), false) if state.status != "running" => result_text(result, places),
+        (Some(result), false) if state.status != Standing::Running => result_text(result, places),
         _ => {
             let head = format!(
                 "Job {name} was interrupted: its process {} is gone. What is committed is kept; go \
@@ -123,10 +107,10 @@ pub(super) fn status(path: &Path, json: bool) -> Result<Exit, Problem> {
 
 fn status_json(found: &Found, running: bool) -> String {
     let Found { state, history, .. } = found;
-    let status = match (running, state.status.as_str()) {
-        (true, _) => "running",
-        (false, "running") => "interrupted",
-        (false, status) => status,
+    let status = match (running, state.status) {
+        (true, _) => serde_json::json!("running"),
+        (false, Standing::Running) => serde_json::json!("interrupted"),
+        (false, status) => serde_json::json!(status),
     };
     let workers: Vec<_> = history
         .workers

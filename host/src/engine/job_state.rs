@@ -141,7 +141,9 @@ impl JobState {
         let path = &job_dir.state_file();
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
             Err(e) => return Err(ClaimError::io("read", path, e)),
         };
         let unknown = |what: String| ClaimError::UnknownState { path: path.to_owned(), what };
