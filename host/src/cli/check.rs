@@ -7,7 +7,7 @@
 
 use crate::compile::{Cache, ImportVerdict, Instrumentation, Names};
 use crate::compile::{build_guest_crate, componentize, judge_import, read_names};
-use crate::model::{Failure, Limits, LoggingLevel, Mount};
+use crate::model::{Failure, Limits, LoggingLevel, Mount, printable};
 use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, NODE_ID};
 use crate::sandbox::{Context, GUEST_THREAD_STACK, Grants, Instance, MiniBatchData};
 use crate::sandbox::{Program, ResultSink};
@@ -235,12 +235,6 @@ fn report(what: &str, result: &Result<(), Failure>, text: &mut String) -> bool {
         }
     }
     result.is_ok()
-}
-
-/// What an entry script says may hold anything; a terminal must not obey it.
-fn printable(text: &str) -> String {
-    let plain = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
-    text.chars().map(|c| if plain(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
 /// `1` and `row` as `1 row`.

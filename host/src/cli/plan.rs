@@ -4,7 +4,7 @@ use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
 use super::run::{Counts, JobArguments, this_program};
 use super::{say, signals};
-use crate::model::{MiniBatch, Source, Work};
+use crate::model::{MiniBatch, Source, Work, visible};
 use crate::protocol::{FromPlanner, PlanRequest, encode, read_frame};
 use crate::{dataset, engine};
 use anyhow::{Context, anyhow, bail};
@@ -257,7 +257,7 @@ fn ends(first: Option<&String>, last: Option<&String>) -> String {
 
 /// A file's name may hold anything; a terminal must not obey it.
 fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.chars().map(visible).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What kind of file an entry script is, and how a core module becomes a component.
 
 use super::CompileError;
+use crate::model::hex;
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER,
 };
@@ -32,7 +33,7 @@ pub fn identify(bytes: &[u8]) -> Result<Artifact, CompileError> {
                 "the file is WebAssembly of an unknown version (found the bytes {}; known are core \
                  modules of version 1 and components of version 13): build it with a current \
                  toolchain",
-                hex(&bytes[4..bytes.len().min(8)])
+                shown(&bytes[4..bytes.len().min(8)])
             ))),
         };
     }
@@ -46,7 +47,7 @@ pub fn identify(bytes: &[u8]) -> Result<Artifact, CompileError> {
 fn looks_like(bytes: &[u8]) -> String {
     let text = std::str::from_utf8(bytes.get(..bytes.len().min(4096)).unwrap_or(bytes)).ok();
     let starts = |prefix: &str| text.is_some_and(|text| text.trim_start().starts_with(prefix));
-    let shown = || hex(&bytes[..bytes.len().min(4)]);
+    let start = || shown(&bytes[..bytes.len().min(4)]);
     match bytes {
         [] => "it is empty".into(),
         [0x7f, b'E', b'L', b'F', ..] => "it is a native program or library (ELF)".into(),
@@ -62,7 +63,7 @@ fn looks_like(bytes: &[u8]) -> String {
             "it is Rust source".into()
         }
         _ if text.is_some() => "it is text".into(),
-        _ => format!("it begins with the bytes {}, not with 00 61 73 6d", shown()),
+        _ => format!("it begins with the bytes {}, not with 00 61 73 6d", start()),
     }
 }
 
@@ -89,11 +90,11 @@ fn advice(bytes: &[u8]) -> &'static str {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn shown(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "none".into();
     }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+    bytes.iter().map(|byte| hex([*byte])).collect::<Vec<_>>().join(" ")
 }
 
 /// Makes a component of a core module that was built for `wasm32-wasip1` as a reactor and carries

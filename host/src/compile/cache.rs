@@ -6,6 +6,7 @@
 //! a reader sees all of it or nothing, whatever is killed and however many compile at once.
 
 use super::{CompileError, Instrumentation, child, engine};
+use crate::model::hex;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
 use sha2::{Digest, Sha256};
@@ -111,7 +112,7 @@ impl Cache {
                 entry_script.display()
             )));
         }
-        let digest = hex(&hash_to_end(&mut source).map_err(fail)?);
+        let digest = hex(hash_to_end(&mut source).map_err(fail)?);
         let name = format!("{digest}-{}", engine_key(with)?);
         if let Some(file) = self.lookup(&name) {
             return Ok(Compiled { file, digest, cached: true });
@@ -131,7 +132,7 @@ impl Cache {
     /// If the file cannot be read.
     pub fn digest(entry_script: &Path) -> Result<String, CompileError> {
         let hash = File::open(entry_script).and_then(|mut file| hash_to_end(&mut file));
-        hash.map(|hash| hex(&hash)).map_err(|error| {
+        hash.map(hex).map_err(|error| {
             let path = entry_script.display();
             CompileError::new(format!("the entry script {path} cannot be read: {error}"))
         })
@@ -267,14 +268,9 @@ fn hash_to_end(reader: &mut impl Read) -> io::Result<[u8; 32]> {
     }
 }
 
-/// Lower-case hex.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Hex SHA-256.
 pub(super) fn digest(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    hex(Sha256::digest(bytes))
 }
 
 /// A name for everything about the engine that compiled code depends on: version, settings,

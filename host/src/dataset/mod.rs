@@ -1,5 +1,6 @@
 //! Inputs: what belongs to them ([`resolve()`], [`Listing`]), how tables are cut ([`csv`]; the
-//! planner process uses both) and how a worker reads its part ([`TableReader`]). Imports `model`
+//! planner process uses both), how a worker reads its part ([`TableReader`]) and what tells a file from
+//! what it was before ([`Found`]). Imports `model`
 //! only.
 //!
 //! What belongs to an input is decided once, while listing: names are UTF-8, hidden files count,
@@ -8,11 +9,13 @@
 //! an error.
 
 pub mod csv;
+mod found;
 mod list;
 mod pattern;
 mod resolve;
 
 pub use csv::{LoadedTable, RowLines, TablePart, TableReader};
+pub use found::{Found, Root, content_stamp, short};
 pub use list::Listing;
 pub use resolve::{reaches, resolve};
 

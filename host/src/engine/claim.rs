@@ -19,6 +19,7 @@ use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 /// What is wanted of a job directory.
 #[derive(Clone, Copy, Debug)]
@@ -302,16 +303,24 @@ fn make_folder(path: &Path) -> Result<(), ClaimError> {
     }
 }
 
+/// How often and how long apart a folder's lock is asked for.
+const LOCK_TRIES: u32 = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 /// Opens and locks a folder; `None` if another process has the lock.
 fn lock_folder(path: &Path) -> Result<Option<File>, ClaimError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let failed = |e: rustix::io::Errno| ClaimError::io("lock the folder", path, e.into());
     let folder = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?);
-    match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(folder)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(e) => Err(failed(e)),
+    // `sandmill status` holds it for an instant to see whether a job runs.
+    for _ in 0..LOCK_TRIES {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(folder)),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            Err(e) => return Err(failed(e)),
+        }
     }
+    Ok(None)
 }
 
 /// The job that the directory holds. Fails if that is another one, or if the directory is no job's.

@@ -3,7 +3,7 @@
 
 use super::cancel::{Cancel, Request};
 use super::commit::{CommitReply, CommitRequest, Committer, last_reply};
-use super::machine::{Action, Machine, Message};
+use super::machine::{Action, Machine, Message, Policy};
 use super::setup::{self, SetupTemplate};
 use super::start::{Started, commit_request, resumed, start};
 use super::taking_up::TakenUp;
@@ -172,6 +172,10 @@ impl<'a> Driver<'a> {
             if self.machine.awaits_commits_only() {
                 self.committer.flush();
             }
+            self.pool.flush();
+            if self.machine.may_pause() {
+                std::thread::sleep(Policy::PAUSE);
+            }
         }
     }
 
@@ -330,7 +334,7 @@ impl<'a> Driver<'a> {
                 });
             }
             Action::Assign(worker, assignment) => {
-                self.pool.send(worker, &ToWorker::Run(assignment));
+                self.pool.queue(worker, &ToWorker::Run(assignment));
             }
             Action::Shutdown(worker) => {
                 self.leaving.insert(worker);

@@ -99,7 +99,7 @@ fn commit_target(job: &Job) -> CommitTarget {
 
 /// The end of a mini-batch, for the committer.
 pub(super) fn commit_request(settled: Settled) -> CommitRequest {
-    let Settled { worker, report, stamp } = settled;
+    let Settled { worker, report } = settled;
     match report.outcome {
         Ok(segment) => CommitRequest::Success(Success {
             worker,
@@ -110,7 +110,7 @@ pub(super) fn commit_request(settled: Settled) -> CommitRequest {
             segment,
             header: report.header,
             has_files: report.has_files,
-            stamp,
+            stamp: report.stamp,
         }),
         Err(failure) => CommitRequest::Failure(FinalFailure {
             id: report.id,
@@ -118,7 +118,7 @@ pub(super) fn commit_request(settled: Settled) -> CommitRequest {
             worker: Some(worker),
             items: report.items,
             failure,
-            stamp,
+            stamp: report.stamp,
         }),
     }
 }

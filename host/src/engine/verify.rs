@@ -2,15 +2,17 @@
 //! mini-batches that are done are compared with what they would be today.
 
 use super::cancel::Cancel;
+use crate::dataset::{Found, Root, content_stamp};
 use crate::journal::{Journal, JournalError};
-use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat};
+use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat, hex};
 use crate::pool::Pool;
 use crate::protocol::{FromPlanner, PlanRequest};
+use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -25,14 +27,6 @@ pub(super) fn tables_note(tables: &[TableFormat]) -> (String, String) {
     // Plain data always serialises; were it not so, all would be as one.
     let bytes = postcard::to_stdvec(tables).unwrap_or_default();
     (TABLES.to_owned(), hex(Sha256::digest(bytes)))
-}
-
-fn hex(bytes: impl IntoIterator<Item = u8>) -> String {
-    let mut text = String::new();
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 /// A digest of all mini-batches of a plan, in their order.
@@ -74,13 +68,21 @@ pub(super) struct Known {
     plan: Option<String>,
     /// [`tables_note`], if anything is done.
     tables: Option<String>,
+    /// When the job began.
+    created: Timestamp,
 }
 
 impl Known {
     /// What the journal says.
     pub(super) fn of(journal: &Journal) -> Result<Self, JournalError> {
         let stamps = journal.stamps()?.into_iter().collect();
-        Ok(Self { stamps, plan: journal.noted(PLAN)?, tables: journal.noted(TABLES)? })
+        let (plan, tables) = (journal.noted(PLAN)?, journal.noted(TABLES)?);
+        Ok(Self { stamps, plan, tables, created: journal.job()?.created })
+    }
+
+    /// Whether the plan had such a mini-batch, as far as is known.
+    fn may_have(&self, id: MiniBatchId) -> bool {
+        self.plan.as_deref().and_then(mini_batches).is_none_or(|count| id.0 < count)
     }
 
     fn is_empty(&self) -> bool {
@@ -122,7 +124,7 @@ pub(super) fn verify(planning: Planning, known: Known) -> Result<(), Mismatch> {
     let failed = |e: std::io::Error| Mismatch::Failed(format!("the inputs cannot be cut: {e}"));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
         let (worker_events, _) = mpsc::channel(1);
         let (events, planner) = mpsc::channel(4);
         // Dropping the pool ends the planner.
@@ -133,35 +135,38 @@ pub(super) fn verify(planning: Planning, known: Known) -> Result<(), Mismatch> {
         tokio::select! {
             biased;
             true = asked => Err(Mismatch::Cancelled(cancel.reason().unwrap_or_default())),
-            result = compare(planner, &request.sources, known, patience) => result,
+            result = compare(planner, Looker::new(request.sources), known, patience) => result,
         }
-    })
+    });
+    // Should a disk not answer, nobody waits for it.
+    runtime.shutdown_background();
+    result
 }
 
 async fn compare(
     mut planner: mpsc::Receiver<FromPlanner>,
-    sources: &[Source],
+    looker: Looker,
     mut known: Known,
     patience: Duration,
 ) -> Result<(), Mismatch> {
+    let late = |_| {
+        Mismatch::Failed(format!(
+            "nothing was heard for {} s of whether the inputs are what they were: see that they can \
+             be read, or raise first_task_creation_timeout",
+            patience.as_secs()
+        ))
+    };
+    let looker = Arc::new(looker);
     let mut digest = PlanDigest::default();
     loop {
-        let Ok(message) = tokio::time::timeout(patience, planner.recv()).await else {
-            let text = format!(
-                "the planner has said nothing for {} s while it looked whether the inputs are \
-                 what they were: see that they can be read, or raise first_task_creation_timeout",
-                patience.as_secs()
-            );
-            return Err(Mismatch::Failed(text));
-        };
-        match message {
+        match tokio::time::timeout(patience, planner.recv()).await.map_err(late)? {
             Some(FromPlanner::MiniBatches(batches)) => {
-                for batch in &batches {
-                    if known.stamps.remove(&batch.id).is_some_and(|stamp| stamp != batch.stamp) {
-                        return Err(Mismatch::Changed(not_the_same(batch, sources)));
-                    }
-                }
                 digest.add(&batches);
+                let looker = Arc::clone(&looker);
+                let look = move || looker.check(&batches, &mut known).map(|()| known);
+                let looked = tokio::task::spawn_blocking(look);
+                let looked = tokio::time::timeout(patience, looked).await.map_err(late)?;
+                known = looked.map_err(|e| Mismatch::Failed(e.to_string()))??;
             }
             Some(FromPlanner::Finished) => return complete(known, digest),
             Some(FromPlanner::Failed(text)) => return Err(Mismatch::Failed(text)),
@@ -178,15 +183,54 @@ async fn compare(
     }
 }
 
-fn not_the_same(batch: &MiniBatch, sources: &[Source]) -> String {
-    let location = batch.location(sources);
-    let id = batch.id;
-    match sources.get(batch.source as usize) {
-        Some(source) => format!(
-            "input '{}' changed: mini-batch {id} ({location}) is not what it was when it was done",
-            source.dataset
-        ),
-        None => format!("mini-batch {id} ({location}) is not what it was when it was done"),
+/// Looks at files as the workers did.
+struct Looker {
+    sources: Vec<Source>,
+    roots: Vec<Root>,
+    now: Timestamp,
+}
+
+impl Looker {
+    fn new(sources: Vec<Source>) -> Self {
+        let roots = sources.iter().map(|source| Root::open(&source.root)).collect();
+        Self { sources, roots, now: Timestamp::now() }
+    }
+
+    /// Whether mini-batches are what they were, which takes those that are `known` out of it.
+    fn check(&self, batches: &[MiniBatch], known: &mut Known) -> Result<(), Mismatch> {
+        for batch in batches {
+            let look = |(source, file)| self.roots.get(source as usize)?.look_at(file);
+            let found: Vec<_> = batch.files().map(look).collect();
+            let done = known.stamps.remove(&batch.id);
+            let how = match done {
+                Some(was) if was == content_stamp(batch.stamp, found.iter().copied()) => continue,
+                Some(was) if was != batch.stamp => "is not what it was when it was done",
+                // Nobody says what its files were. Those changed since then are others.
+                _ if known.may_have(batch.id)
+                    && found.iter().flatten().any(|file| self.is_since(file, known.created)) =>
+                {
+                    "has a file that was changed after the job began"
+                }
+                _ => continue,
+            };
+            return Err(Mismatch::Changed(self.changed(batch, how)));
+        }
+        Ok(())
+    }
+
+    /// Whether a file was changed after `begin`. The clock of a file server may be ahead of ours.
+    fn is_since(&self, file: &Found, begin: Timestamp) -> bool {
+        let nanos = i32::try_from(file.nanos).unwrap_or(0);
+        Timestamp::new(file.seconds, nanos).is_ok_and(|time| begin < time && time <= self.now)
+    }
+
+    fn changed(&self, batch: &MiniBatch, how: &str) -> String {
+        let (id, location) = (batch.id, batch.location(&self.sources));
+        let input = match self.sources.get(batch.source as usize) {
+            Some(source) => format!("input '{}' changed: ", source.dataset),
+            None => String::new(),
+        };
+        format!("{input}mini-batch {id} ({location}) {how}")
     }
 }
 
@@ -200,10 +244,10 @@ fn complete(known: Known, digest: PlanDigest) -> Result<(), Mismatch> {
     }
     let Some(was) = known.plan else { return Ok(()) };
     let is = digest.note().1;
-    let count = |note: &str| note.split(' ').next().unwrap_or_default().to_owned();
+    let counts = (mini_batches(&was), mini_batches(&is));
     if was == is {
         Ok(())
-    } else if count(&was) == count(&is) {
+    } else if counts.0 == counts.1 {
         let which = match first_difference(&was, &is) {
             (first, last) if first == last => format!("mini-batch {first}"),
             (first, last) => format!("one of the mini-batches {first} to {last}"),
@@ -212,11 +256,16 @@ fn complete(known: Known, digest: PlanDigest) -> Result<(), Mismatch> {
             "the inputs changed: {which}, which was not done yet, is not what it was"
         )))
     } else {
-        let (was, is) = (count(&was), count(&is));
+        let (was, is) = (counts.0.unwrap_or(0), counts.1.unwrap_or(0));
         Err(Mismatch::Changed(format!(
             "the inputs changed: there were {was} mini-batches, now {is}"
         )))
     }
+}
+
+/// How many mini-batches a plan has, by its note.
+fn mini_batches(note: &str) -> Option<u64> {
+    note.split(' ').next()?.parse().ok()
 }
 
 /// Among which mini-batches the first is that differs, by two notes of as many.
@@ -224,7 +273,7 @@ fn first_difference(was: &str, is: &str) -> (u64, u64) {
     let marks = |note: &'_ str| note.split(' ').skip(2).map(str::to_owned).collect::<Vec<_>>();
     let (was, is_marks) = (marks(was), marks(is));
     let same = was.iter().zip(&is_marks).take_while(|(was, is)| was == is).count();
-    let count: u64 = is.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(1);
+    let count = mini_batches(is).unwrap_or(1);
     // So many marks are of the first 2^(same - 1) mini-batches.
     let first = same.checked_sub(1).map_or(0, |power| 1 << power);
     let last = if same == 0 { 0 } else { 2 * first - 1 };
@@ -236,6 +285,7 @@ mod tests {
     use super::*;
     use crate::model::{Column, ColumnType, CsvFormat, Work};
     use insta::assert_snapshot;
+    use jiff::SignedDuration;
 
     fn batches(stamps: &[u64]) -> Vec<MiniBatch> {
         let batch = |(id, stamp): (usize, &u64)| MiniBatch {
@@ -249,6 +299,14 @@ mod tests {
         let mut digest = PlanDigest::default();
         digest.add(&batches(stamps));
         digest.note().1
+    }
+
+    fn known(
+        stamps: HashMap<MiniBatchId, u64>,
+        plan: Option<String>,
+        tables: Option<String>,
+    ) -> Known {
+        Known { stamps, plan, tables, created: Timestamp::now() }
     }
 
     fn compared(known: Known, messages: Vec<FromPlanner>) -> Result<(), String> {
@@ -266,7 +324,7 @@ mod tests {
                 events.send(message).await.unwrap();
             }
             drop(events);
-            compare(planner, &[source], known, Duration::from_secs(60)).await
+            compare(planner, Looker::new(vec![source]), known, Duration::from_secs(60)).await
         });
         result.map_err(|mismatch| match mismatch {
             Mismatch::Changed(text) => format!("changed: {text}"),
@@ -276,7 +334,7 @@ mod tests {
 
     fn with(done: &[(u64, u64)], was: Option<&[u64]>, is: &[u64]) -> Result<(), String> {
         let stamps = done.iter().map(|(id, stamp)| (MiniBatchId(*id), *stamp)).collect();
-        let known = Known { stamps, plan: was.map(plan), tables: Some(tables_note(&[]).1) };
+        let known = known(stamps, was.map(plan), Some(tables_note(&[]).1));
         let (first, second) = is.split_at(is.len() / 2);
         let mut later = batches(is).split_off(first.len());
         assert_eq!(later.len(), second.len());
@@ -316,6 +374,41 @@ mod tests {
         }
     }
 
+    /// C25: files that no worker reported on must be older than the job.
+    #[test]
+    fn files_of_what_is_not_done_must_not_change() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("0.txt"), "a").unwrap();
+        let file = std::fs::File::open(folder.path().join("0.txt")).unwrap();
+        let source = Source {
+            dataset: "texts".into(),
+            root: folder.path().into(),
+            guest: "/inputs/texts".into(),
+            pattern: None,
+            partition_format: None,
+        };
+        let looker = Looker::new(vec![source]);
+        let check = |done: Option<u64>, age: i64| {
+            let created = looker.now - SignedDuration::from_secs(100);
+            let time = looker.now - SignedDuration::from_secs(age);
+            file.set_modified(time.into()).unwrap();
+            let stamps = done.map(|stamp| (MiniBatchId(0), stamp)).into_iter().collect();
+            let mut known = Known { created, ..known(stamps, None, None) };
+            let result = looker.check(&batches(&[7]), &mut known);
+            assert!(known.stamps.is_empty());
+            result.map_err(|mismatch| format!("{mismatch:?}"))
+        };
+        for done in [None, Some(7)] {
+            assert_eq!(check(done, 200), Ok(()));
+            assert_eq!(check(done, -1), Ok(()), "the time of a server whose clock is ahead");
+            let text = check(done, 50).unwrap_err();
+            assert!(text.contains("mini-batch 0 (/inputs/texts/0.txt) has a file that"), "{text}");
+        }
+        let stamp = content_stamp(7, [looker.roots[0].look_at("0.txt")]);
+        assert_eq!(check(Some(stamp), 50), Ok(()), "it was already so when it was done");
+        assert_snapshot!(check(Some(stamp), 200).unwrap_err(), @r#"Changed("input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) is not what it was when it was done")"#);
+    }
+
     /// What is not done yet decides how the columns of what is done are read.
     #[test]
     fn columns_must_be_what_they_were() {
@@ -325,7 +418,7 @@ mod tests {
         };
         let known = || {
             let stamps = HashMap::from([(MiniBatchId(0), 7)]);
-            Known { stamps, plan: None, tables: Some(tables_note(&[format("id")]).1) }
+            known(stamps, None, Some(tables_note(&[format("id")]).1))
         };
         let messages = |name| {
             let tables = FromPlanner::Tables(vec![format(name)]);
@@ -339,7 +432,7 @@ mod tests {
     #[test]
     fn a_planner_that_cannot_plan_is_no_change() {
         let plan = Some(plan(&[1]));
-        let known = || Known { stamps: HashMap::new(), plan: plan.clone(), tables: None };
+        let known = || known(HashMap::new(), plan.clone(), None);
         let failed = vec![FromPlanner::Failed("no such folder".into())];
         assert_eq!(compared(known(), failed), Err("failed: no such folder".to_owned()));
         let broken = compared(known(), vec![FromPlanner::MiniBatches(batches(&[1]))]);

@@ -5,7 +5,7 @@ use crate::model::{FailureKind, ItemCounts, MiniBatchId, Segment, WorkerId};
 use rusqlite::{Row, Statement, params};
 
 /// The format of this build, in SQLite's `user_version`. A new database has 0.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 
 /// Makes the tables. `job` holds identity, status, settings and notes by key. `position` is the
 /// order in which mini-batches were committed: where rows lie in the output follows from it, or from

@@ -236,7 +236,7 @@ fn what_is_no_journal_is_refused() {
     raw.pragma_update(None, "user_version", 8).unwrap();
     drop(raw);
     let error = Journal::open(&at.path).unwrap_err();
-    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL has format 8, and this version of sandmill knows 2 only: use the version that began the job");
+    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL has format 8, and this version of sandmill knows 3 only: use the version that began the job");
 
     let nowhere = at.path.with_file_name("no-such-folder").join("journal.sqlite");
     let error = Journal::create(&nowhere, &identity()).unwrap_err();

@@ -15,8 +15,8 @@ pub struct MiniBatch {
     pub work: Work,
     /// The partition keys and their values, in the order of the job file. Empty without keys.
     pub partition: Vec<(String, String)>,
-    /// A digest of the descriptor and of the size and time of each of its files. A job is taken up
-    /// again only if the mini-batches that are done would be the same today.
+    /// A digest of the descriptor and, for tables, of what the planner knows of their files. See
+    /// [`AttemptReport::stamp`](super::AttemptReport::stamp).
     pub stamp: u64,
 }
 
@@ -36,6 +36,20 @@ impl MiniBatch {
             Work::Rows(rows) => rows.text.rows,
             Work::Void => 0,
         }
+    }
+
+    /// Its files, if it is one of files: the index of each one's source, and its path below that.
+    pub fn files(&self) -> impl Iterator<Item = (u32, &str)> {
+        let (files, parts): (&[String], &[(u32, Vec<String>)]) = match &self.work {
+            Work::Files(files) => (files, &[]),
+            Work::FileGroup(parts) => (&[], parts),
+            Work::Csv(_) | Work::CsvGroup(_) | Work::Rows(_) | Work::Void => (&[], &[]),
+        };
+        files.iter().map(|file| (self.source, file.as_str())).chain(
+            parts
+                .iter()
+                .flat_map(|(source, files)| files.iter().map(move |file| (*source, file.as_str()))),
+        )
     }
 
     /// The partition keys with their values, in words for people: `region=n, store=4`.

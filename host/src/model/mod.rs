@@ -16,6 +16,7 @@ mod report;
 mod restored;
 mod size;
 mod table;
+mod text;
 
 pub use failure::{Failure, FailureKind};
 pub use guest_paths::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE};
@@ -35,3 +36,4 @@ pub use report::{
 pub use restored::{MiniBatchSet, Restored};
 pub use size::ByteSize;
 pub use table::{Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat};
+pub use text::{hex, printable, visible};

@@ -74,6 +74,11 @@ pub struct AttemptReport {
     pub id: MiniBatchId,
     /// The attempt, from 1.
     pub attempt: u32,
+    /// What tells the mini-batch, with the content of its files, from others: its planned
+    /// [`stamp`](super::MiniBatch::stamp) and, for files, the size and time of each as the worker
+    /// found them. The planned stamp alone where no worker could say. A job is taken up again only
+    /// if the mini-batches that are done would be the same today.
+    pub stamp: u64,
     /// Items. After a failure all of them count as failed.
     pub items: ItemCounts,
     /// The rows written, or why the attempt failed.

@@ -2,7 +2,7 @@
 //! as in a listing: a group is known when the last file has been seen.
 
 use super::sender::Sender;
-use super::stamp::{Root, Stamp};
+use super::stamp::Stamp;
 use super::{PlanError, refuse};
 use crate::dataset::Listing;
 use crate::model::{PartitionFormat, Source, Work};
@@ -104,22 +104,16 @@ fn plan_input(
             }
         }
     }
-    send(sources, first, groups, keys, sender)
+    send(first, groups, keys, sender)
 }
 
 fn send(
-    sources: &[Source],
     first: u32,
     groups: Groups<Vec<(u32, Vec<String>)>>,
     keys: &[String],
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
-    let roots: Vec<Root> = sources.iter().map(|source| Root::open(&source.root)).collect();
     for (values, mut parts) in groups {
-        let mut stamp = Stamp::new();
-        for (source, files) in &parts {
-            stamp.add_files(&roots[(source - first) as usize], files);
-        }
         let (source, work) = match parts.len() {
             1 => {
                 let (source, files) = parts.remove(0);
@@ -127,7 +121,7 @@ fn send(
             }
             _ => (first, Work::FileGroup(parts)),
         };
-        sender.add_group(source, work, named(keys, values), stamp)?;
+        sender.add_group(source, work, named(keys, values), Stamp::new())?;
     }
     Ok(())
 }

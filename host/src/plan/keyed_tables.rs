@@ -85,7 +85,7 @@ fn plan_folders(
         let group = groups.entry(values.clone()).or_insert_with(new);
         group.bytes += found.slice.length;
         check_size(input.name(), keys, &values, group.bytes)?;
-        group.stamp.add_file(found.metadata);
+        group.stamp.add_file(found.metadata.into());
         group.slices.push((found.source, found.slice));
         Ok(())
     })?;

@@ -97,7 +97,7 @@ pub(super) fn plan_tables(
     for (input, format) in inputs.iter().zip(&formats) {
         each_slice(input, format, bytes, sender, &mut |sender, found| {
             let mut stamp = Stamp::new();
-            stamp.add_file(found.metadata);
+            stamp.add_file(found.metadata.into());
             sender.add(found.source, Work::Csv(found.slice), stamp)
         })?;
     }

@@ -1,18 +1,18 @@
 //! One worker's life as the leader sees it: listen, deliver, reap, report its end.
 
 use super::launch::{Process, StderrLog};
-use super::outbox::Outbox;
+use super::outbox::{Outbox, registered};
 use super::{PoolEvent, WorkerExit};
 use crate::model::WorkerId;
 use crate::protocol::{FrameBuffer, FrameError, FromWorker, ToWorker};
-use std::io;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
-use tokio::net::UnixStream;
-use tokio::net::unix::OwnedReadHalf;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::process::Child;
 use tokio::sync::mpsc;
 
@@ -31,16 +31,29 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Queues a message. Fails if it is too long.
+    /// Sends a message. Fails if it is too long.
     pub(super) fn try_send(&self, message: &ToWorker) -> Result<(), FrameError> {
-        self.outbox.send(message)
+        self.outbox.queue(message)?;
+        self.outbox.flush();
+        Ok(())
     }
 
     /// Queues a message. One that is too long to send ends the worker: it would wait for ever.
-    pub(super) fn send(&self, message: &ToWorker) {
-        if let Err(error) = self.outbox.send(message) {
+    pub(super) fn queue(&self, message: &ToWorker) {
+        if let Err(error) = self.outbox.queue(message) {
             self.accuse(format!("a message to it could not be sent: {error}"));
         }
+    }
+
+    /// Sends what was queued.
+    pub(super) fn flush(&self) {
+        self.outbox.flush();
+    }
+
+    /// Sends a message, as [`queue`](Self::queue) and [`flush`](Self::flush) do.
+    pub(super) fn send(&self, message: &ToWorker) {
+        self.queue(message);
+        self.flush();
     }
 
     fn accuse(&self, fault: String) {
@@ -57,19 +70,20 @@ impl Link {
 pub(super) fn open(
     worker: WorkerId,
     child: Child,
-    socket: std::os::unix::net::UnixStream,
+    socket: UnixStream,
     stderr: StderrLog,
     events: mpsc::Sender<PoolEvent>,
 ) -> io::Result<(Arc<Link>, Listener)> {
-    let (read, write) = UnixStream::from_std(socket)?.into_split();
+    socket.set_nonblocking(true)?;
+    let socket = Arc::new(socket);
     let link = Arc::new(Link {
         process: Process::of(&child),
-        outbox: Outbox::new(write),
+        outbox: Outbox::new(socket.clone()),
         fault: Mutex::default(),
     });
     let inbox = Inbox {
         worker,
-        socket: read,
+        socket: registered(socket, Interest::READABLE)?,
         frames: FrameBuffer::default(),
         buffer: vec![0; READ],
         held: None,
@@ -157,7 +171,7 @@ fn describe(status: io::Result<ExitStatus>, fault: Option<String>, log: &StderrL
 #[derive(Debug)]
 struct Inbox {
     worker: WorkerId,
-    socket: OwnedReadHalf,
+    socket: AsyncFd<Arc<UnixStream>>,
     frames: FrameBuffer,
     buffer: Vec<u8>,
     /// A message that waits for room in the channel. Kept here, because `listen` may be cancelled
@@ -173,12 +187,26 @@ impl Inbox {
             if let Some(end) = self.deliver().await {
                 return end;
             }
-            match self.socket.read(&mut self.buffer).await {
+            match self.read().await {
                 Ok(0) => return End::Closed,
                 Ok(count) => self.frames.push(&self.buffer[..count]),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return End::Closed,
             }
+        }
+    }
+
+    /// Reads what is in the socket, waiting until there is something.
+    async fn read(&mut self) -> io::Result<usize> {
+        loop {
+            let mut ready = self.socket.readable().await?;
+            let read = ready.try_io(|socket| socket.get_ref().as_ref().read(&mut self.buffer));
+            let Ok(read) = read else { continue };
+            // Then there was no more, which need not be asked for.
+            if read.as_ref().is_ok_and(|count| (1..self.buffer.len()).contains(count)) {
+                ready.clear_ready();
+            }
+            return read;
         }
     }
 
@@ -189,7 +217,7 @@ impl Inbox {
                 return end;
             }
             // Read directly: the runtime may not have noticed yet that there is something.
-            match rustix::io::read(self.socket.as_ref(), &mut self.buffer[..]) {
+            match rustix::io::read(self.socket.get_ref(), &mut self.buffer[..]) {
                 Ok(0) => return End::Closed,
                 Ok(count) => self.frames.push(&self.buffer[..count]),
                 Err(rustix::io::Errno::INTR) => {}

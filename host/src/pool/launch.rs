@@ -1,6 +1,6 @@
 //! What a child process is given: command line, environment, folders, descriptors.
 
-use crate::model::{JobDir, MiniBatchId};
+use crate::model::{self, JobDir, MiniBatchId};
 use crate::protocol::Setup;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsString;
@@ -147,11 +147,7 @@ impl StderrLog {
 
 /// Text of a process that nobody vouches for: control characters could steer a terminal.
 pub(super) fn printable(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    text.trim()
-        .chars()
-        .map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c })
-        .collect()
+    model::printable(String::from_utf8_lossy(bytes).trim())
 }
 
 /// A child process that can be killed until it is reaped, and not after: its number may then be

@@ -1,21 +1,36 @@
 //! What waits to be written to a worker.
 
 use crate::protocol::{FrameError, ToWorker, encode};
-use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use tokio::net::unix::OwnedWriteHalf;
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 /// An emptied buffer larger than this is given back; only a set-up makes it that large.
 const KEEP: usize = 64 << 10;
+/// Between two tries where it cannot be found out when the socket takes more.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The sending half of a worker's socket, with a queue that never makes the leader wait. It is
-/// bounded by what is sent: a set-up and at most two outstanding mini-batches.
+/// bounded by what is sent: a set-up and the few mini-batches that the worker holds.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    socket: OwnedWriteHalf,
+    socket: Arc<UnixStream>,
     queue: Mutex<Queue>,
     waiting: Notify,
+}
+
+/// The socket, to wait for one direction only: with both, each message that a worker takes would wake
+/// the leader.
+pub(super) fn registered(
+    socket: Arc<UnixStream>,
+    interest: Interest,
+) -> io::Result<AsyncFd<Arc<UnixStream>>> {
+    // SAFETY: the socket keeps its one descriptor open for as long as the Arc lives.
+    unsafe { AsyncFd::register_with_interest(socket, interest) }.map_err(io::Error::from)
 }
 
 #[derive(Debug, Default)]
@@ -27,23 +42,22 @@ struct Queue {
 }
 
 impl Outbox {
-    pub(super) fn new(socket: OwnedWriteHalf) -> Self {
+    pub(super) fn new(socket: Arc<UnixStream>) -> Self {
         Self { socket, queue: Mutex::default(), waiting: Notify::new() }
     }
 
-    /// Sends a message, or queues what the socket does not take now. Fails if it is too long.
-    pub(super) fn send(&self, message: &ToWorker) -> Result<(), FrameError> {
+    /// Puts a message behind those that wait. Fails if it is too long.
+    pub(super) fn queue(&self, message: &ToWorker) -> Result<(), FrameError> {
         let mut queue = self.lock();
-        if queue.broken {
-            return Ok(());
-        }
-        let idle = queue.bytes.is_empty();
-        encode(message, &mut queue.bytes)?;
+        if queue.broken { Ok(()) } else { encode(message, &mut queue.bytes) }
+    }
+
+    /// Sends what waits. What the socket does not take now is written by [`run`](Self::run).
+    pub(super) fn flush(&self) {
         // Written from here in most cases, which saves waking a task for each message.
-        if idle && !self.write(&mut queue) {
+        if !self.write(&mut self.lock()) {
             self.waiting.notify_one();
         }
-        Ok(())
     }
 
     /// Writes what is queued, whenever the socket takes it. Never returns.
@@ -54,16 +68,25 @@ impl Outbox {
                 if self.write(&mut self.lock()) {
                     break;
                 }
-                // An error here shows in the next write.
-                let _ = self.socket.writable().await;
+                if self.writable().await.is_err() {
+                    // Without descriptors, say. There may be some soon.
+                    tokio::time::sleep(PAUSE).await;
+                }
             }
         }
+    }
+
+    /// Waits until the socket takes more. By a descriptor of its own, as that of the other half is
+    /// registered for reading only.
+    async fn writable(&self) -> io::Result<()> {
+        let socket = registered(self.socket.try_clone()?.into(), Interest::WRITABLE)?;
+        socket.writable().await.map(drop)
     }
 
     /// Writes as much as the socket takes; whether nothing is left to write.
     fn write(&self, queue: &mut Queue) -> bool {
         while queue.written < queue.bytes.len() {
-            match self.socket.try_write(&queue.bytes[queue.written..]) {
+            match self.socket.as_ref().write(&queue.bytes[queue.written..]) {
                 Ok(0) => queue.broken = true,
                 Ok(count) => queue.written += count,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,

@@ -5,7 +5,7 @@ use super::launch::{Process, Program};
 use super::{PoolEvent, planner};
 use crate::model::WorkerId;
 use crate::protocol::{FromPlanner, PlanRequest, Setup, ToWorker, encode};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -22,6 +22,8 @@ pub struct Pool {
     events: mpsc::Sender<PoolEvent>,
     planner: Option<Arc<Process>>,
     workers: HashMap<WorkerId, Arc<Link>>,
+    /// Workers with messages that were queued and not sent.
+    queued: HashSet<WorkerId>,
 }
 
 impl Pool {
@@ -36,7 +38,14 @@ impl Pool {
         component: File,
         events: mpsc::Sender<PoolEvent>,
     ) -> Self {
-        Self { program, component, events, planner: None, workers: HashMap::new() }
+        Self {
+            program,
+            component,
+            events,
+            planner: None,
+            workers: HashMap::new(),
+            queued: HashSet::new(),
+        }
     }
 
     /// Starts the planner, which speaks through a channel of its own: it is read only as fast as
@@ -86,7 +95,25 @@ impl Pool {
         Ok(id)
     }
 
-    /// Queues a message. Never blocks; nothing happens if the worker is gone.
+    /// Puts a message behind those that wait, to go with the next that is sent, or by
+    /// [`flush`](Self::flush).
+    pub fn queue(&mut self, worker: WorkerId, message: &ToWorker) {
+        if let Some(link) = self.workers.get(&worker) {
+            link.queue(message);
+            self.queued.insert(worker);
+        }
+    }
+
+    /// Sends what was queued.
+    pub fn flush(&mut self) {
+        for worker in self.queued.drain() {
+            if let Some(link) = self.workers.get(&worker) {
+                link.flush();
+            }
+        }
+    }
+
+    /// Sends a message. Never blocks; nothing happens if the worker is gone.
     pub fn send(&mut self, worker: WorkerId, message: &ToWorker) {
         if let Some(link) = self.workers.get(&worker) {
             link.send(message);

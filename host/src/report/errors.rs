@@ -3,9 +3,9 @@
 
 use super::log_file;
 use super::reporters::Reporter;
-use super::words::{counted, first_line, printable, worker_id};
+use super::words::{counted, first_line, worker_id};
 use crate::event::{Event, EventKind};
-use crate::model::{Failure, JobDir};
+use crate::model::{Failure, JobDir, printable};
 use jiff::Timestamp;
 use std::collections::HashMap;
 use std::fs::File;

@@ -3,8 +3,8 @@
 use super::advice::{advice, of_failure, of_init};
 use super::history::{Attempt, Doing, Group, History};
 use super::result::{Places, shell_word};
-use super::words::{count, counted, first_line, printable, seconds, worker_id};
-use crate::model::{EndedBy, FailureKind, JobResult, JobStatus, MiniBatchId};
+use super::words::{count, counted, first_line, seconds, worker_id};
+use crate::model::{EndedBy, FailureKind, JobResult, JobStatus, MiniBatchId, printable};
 use std::fmt::Write;
 use std::path::PathBuf;
 

@@ -2,7 +2,7 @@
 
 use super::log_file::LogFile;
 use super::times::{Times, number};
-use super::words::visible;
+use crate::model::visible;
 use jiff::Timestamp;
 use std::fmt::{self, Write};
 use std::io;

@@ -1,9 +1,8 @@
 //! Shows the entry script's own words, and a single mini-batch's story: the text of `sandmill logs`.
 
 use super::history::read_events;
-use super::words::printable;
 use crate::event::{Event, EventKind};
-use crate::model::{JobDir, MiniBatchId, NODE_ID};
+use crate::model::{JobDir, MiniBatchId, NODE_ID, printable};
 use jiff::{SignedDuration, Timestamp};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};

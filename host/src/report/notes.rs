@@ -1,7 +1,8 @@
 //! Which events are worth a line at the terminal while the job runs, and what it says.
 
-use super::words::{count, counted, first_line, printable};
+use super::words::{count, counted, first_line};
 use crate::event::{EventKind, Resumed};
+use crate::model::printable;
 
 /// Lines about single failures, at most; the log tree has them all.
 const MOST: u32 = 5;

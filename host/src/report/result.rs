@@ -3,9 +3,9 @@
 use super::advice::{advice, hit_the_leader, name};
 use super::log_file;
 use super::reporters::Reporter;
-use super::words::{count, counted, did, first_line, printable, seconds, worker_id};
+use super::words::{count, counted, did, first_line, seconds, worker_id};
 use crate::event::{Event, EventKind};
-use crate::model::{FailureKind, FirstFailure, JobDir, JobResult, JobStatus};
+use crate::model::{FailureKind, FirstFailure, JobDir, JobResult, JobStatus, printable};
 use jiff::Timestamp;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

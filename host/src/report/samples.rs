@@ -32,6 +32,7 @@ pub(super) fn succeeded(id: u64, attempt: u32, failed_items: Vec<FailedItem>) ->
     let report = AttemptReport {
         id: MiniBatchId(id),
         attempt,
+        stamp: 0,
         items: ItemCounts { total: 10, succeeded: 10 - failed, failed },
         outcome: Ok(Segment { offset: 0, length: 90, checksum: 7, rows: 10 - failed }),
         failed_items,
@@ -50,6 +51,7 @@ pub(super) fn failed(id: u64, attempt: u32, failure: Failure, will_retry: bool) 
     let report = AttemptReport {
         id: MiniBatchId(id),
         attempt,
+        stamp: 0,
         items: ItemCounts::from_returned(10, 0),
         outcome: Err(failure),
         failed_items: Vec::new(),

@@ -4,9 +4,9 @@
 use super::advice::hit_the_leader;
 use super::log_file;
 use super::reporters::Reporter;
-use super::words::{printable, worker_id};
+use super::words::worker_id;
 use crate::event::{Event, EventKind};
-use crate::model::{Failure, FailureKind, JobDir, JobStatus};
+use crate::model::{Failure, FailureKind, JobDir, JobStatus, printable};
 use jiff::Timestamp;
 use std::io;
 

@@ -1,6 +1,6 @@
 //! Numbers and names as people read them.
 
-use crate::model::{JobStatus, WorkerId};
+use crate::model::{JobStatus, WorkerId, visible};
 use jiff::Timestamp;
 use std::fmt::Write;
 
@@ -121,17 +121,6 @@ pub(super) fn first_line(text: &str) -> String {
     line
 }
 
-/// The text without what a terminal would obey; line ends and tabs stay. Messages of entry scripts
-/// and names of files may hold anything.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if matches!(c, '\n' | '\t') { c } else { visible(c) }).collect()
-}
-
-/// A character that a terminal would obey, as a mark that it does not.
-pub(super) fn visible(c: char) -> char {
-    if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +181,5 @@ mod tests {
         assert_eq!(first_line("one\n"), "one");
         assert_eq!(first_line(&"é".repeat(400)).chars().count(), 304);
         assert_eq!(first_line("\u{1b}[2Jgone"), "\u{fffd}[2Jgone");
-        assert_eq!(printable("a\tb\n\u{7}"), "a\tb\n\u{fffd}");
     }
 }

@@ -2,9 +2,11 @@
 //! open, a stat, a read and a close.
 
 use super::types::FileBytes;
+use crate::dataset::Found;
 use crate::model::{ByteSize, Mount};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
+use rustix::fs::FileType;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
@@ -16,6 +18,9 @@ pub(super) struct Files {
     /// The longest guest paths first.
     mounts: Vec<(String, Dir)>,
     limit: ByteSize,
+    /// What was read in this call, at most `room` files.
+    seen: Vec<(String, Found)>,
+    room: usize,
 }
 
 impl Files {
@@ -31,34 +36,53 @@ impl Files {
             opened.push((guest, dir.map_err(|error| (mount, error))?));
         }
         opened.sort_by_key(|(guest, _)| std::cmp::Reverse(guest.len()));
-        Ok(Self { mounts: opened, limit })
+        Ok(Self { mounts: opened, limit, seen: Vec::new(), room: 0 })
     }
 
-    /// The bytes of the file at a guest path.
+    /// Forgets what was read, and remembers the next `room` files.
+    pub(super) fn expect(&mut self, room: usize) {
+        self.seen.clear();
+        self.room = room;
+    }
+
+    /// Remembers a file that was read.
+    pub(super) fn remember(&mut self, path: String, found: Found) {
+        if self.seen.len() < self.room {
+            self.seen.push((path, found));
+        }
+    }
+
+    /// The files that were read, by their guest paths as they were asked for, as they were just
+    /// before.
+    pub(super) fn seen(&self) -> &[(String, Found)] {
+        &self.seen
+    }
+
+    /// The bytes of the file at a guest path, and what the file was just before.
     ///
     /// # Errors
     /// Why it cannot be read, for the guest.
-    pub(super) fn read(&self, path: &str) -> Result<FileBytes, String> {
+    pub(super) fn read(&self, path: &str) -> Result<(FileBytes, Found), String> {
         if path.len() > PATH_LIMIT {
             return Err(format!("the path is longer than {PATH_LIMIT} bytes"));
         }
         let mut file = self.open_file(path)?;
         let at = |error: &io::Error| format!("{path}: {}", words(error));
-        let metadata = file.metadata().map_err(|error| at(&error))?;
-        if !metadata.is_file() {
+        let stat = rustix::fs::fstat(&file).map_err(|error| at(&error.into()))?;
+        if !FileType::from_raw_mode(stat.st_mode).is_file() {
             return Err(format!("{path}: it is no regular file"));
         }
-        if metadata.len() > self.limit.0 {
+        let found = Found::from(&stat);
+        if found.length > self.limit.0 {
             return Err(format!(
                 "{path}: it has {} bytes, more than limits.read allows ({})",
-                metadata.len(),
-                self.limit
+                found.length, self.limit
             ));
         }
         let mut bytes = FileBytes::new();
-        let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+        let size = usize::try_from(found.length).unwrap_or(usize::MAX);
         read_all(&mut file, size, self.limit, bytes.buffer()).map_err(|error| at(&error))?;
-        Ok(bytes)
+        Ok((bytes, found))
     }
 
     fn open_file(&self, path: &str) -> Result<File, String> {
@@ -174,7 +198,7 @@ mod tests {
     #[test]
     fn reads_what_was_granted() {
         let (_root, files) = files(5);
-        let read = |path: &str| files.read(path).map(|mut bytes| bytes.buffer().clone());
+        let read = |path: &str| files.read(path).map(|(mut bytes, _)| bytes.buffer().clone());
         assert_eq!(read("/inputs/x/a.txt"), Ok(b"alpha".to_vec()));
         assert_eq!(read("/inputs/x/inside"), Ok(b"alpha".to_vec()));
         assert_eq!(read("/inputs/x//./sub/../a.txt"), Ok(b"alpha".to_vec()));

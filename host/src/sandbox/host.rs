@@ -119,8 +119,16 @@ pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
         cx.data().host.write_log(level, &message.to_str(&cx)?);
         Ok(())
     })?;
-    host.func_wrap("read", |cx: Context<'_>, (path,): (WasmStr,)| {
-        let result: Result<FileBytes, String> = cx.data().host.files.read(&path.to_str(&cx)?);
+    host.func_wrap("read", |mut cx: Context<'_>, (path,): (WasmStr,)| {
+        let path = path.to_str(&cx)?;
+        let result: Result<FileBytes, String> = match cx.data().host.files.read(&path) {
+            Ok((bytes, found)) => {
+                let path = path.into_owned();
+                cx.data_mut().host.files.remember(path, found);
+                Ok(bytes)
+            }
+            Err(error) => Err(error),
+        };
         Ok((result,))
     })
 }

@@ -5,6 +5,7 @@ use super::program::{Exports, set_fuel};
 use super::state::State;
 use super::traps::{self, Circumstances};
 use super::types::{self, Copied, Results, Text};
+use crate::dataset::Found;
 use crate::model::{ByteSize, CallStats, Failure, FailureKind, Limits};
 use std::time::Instant as Time;
 use wasmtime::Store;
@@ -117,6 +118,10 @@ impl Instance {
             partition_key_value: context.partition_key_value,
         };
         let function = self.run;
+        self.store.data_mut().host.files.expect(match data {
+            MiniBatchData::Files(paths) => paths.len(),
+            MiniBatchData::Table(_) | MiniBatchData::Void => 0,
+        });
         types::set_limit(self.limits.results.0);
         let (stats, result) = self.call("run", |store| {
             function
@@ -130,6 +135,12 @@ impl Instance {
             Err(text) => Err(traps::script_error("run", &text)),
         });
         (stats, result)
+    }
+
+    /// The files that the last call of `run` read by the host's `read`, by their guest paths, as they
+    /// were just before; no more than the mini-batch has.
+    pub fn files_read(&self) -> &[(String, Found)] {
+        self.store.data().host.files.seen()
     }
 
     /// Calls `shutdown`, where there is one.

@@ -39,7 +39,7 @@ impl Bench {
         if self.loader.takes_time(mini_batch) {
             link.flush()?;
         }
-        let (run, tally) = self.run(assignment, guest, link)?;
+        let (run, tally, stamp) = self.run(assignment, guest, link)?;
         let result = tally.and_then(|tally| {
             let (segment, has_files) = self.store(mini_batch, assignment.attempt)?;
             Ok((tally, segment, has_files))
@@ -51,26 +51,27 @@ impl Bench {
         if let Err(error) = self.loader.unload(mini_batch) {
             eprintln!("sandmill worker: cannot remove the links to a mini-batch's files: {error}");
         }
-        let report = report(assignment, &clock, Finished { run, result });
+        let report = report(assignment, &clock, Finished { run, result, stamp });
         link.queue(&FromWorker::Finished(Box::new(report)))
     }
 
-    /// Loads and calls `run`. The outer error is the socket's.
+    /// Loads and calls `run`; the last of what it gives back is the [stamp](Loader::stamp). The outer
+    /// error is the socket's.
     fn run(
         &mut self,
         assignment: &Assignment,
         guest: &mut Guest,
         link: &mut Link,
-    ) -> io::Result<(CallStats, Result<Tally, Failure>)> {
-        let id = assignment.mini_batch.id;
+    ) -> io::Result<(CallStats, Result<Tally, Failure>, u64)> {
+        let (id, planned) = (assignment.mini_batch.id, assignment.mini_batch.stamp);
         let mut sink = Sink::new(&mut self.rows, self.strict);
         let loaded = match self.loader.load(&assignment.mini_batch) {
             Ok(loaded) => loaded,
-            Err(failure) => return Ok((CallStats::default(), Err(failure))),
+            Err(failure) => return Ok((CallStats::default(), Err(failure), planned)),
         };
         // Not one record that could be read: there is nothing to call `run` with.
         if loaded.items == 0 && loaded.rejected_count > 0 {
-            return Ok((CallStats::default(), Ok(Tally::of_rejected(loaded))));
+            return Ok((CallStats::default(), Ok(Tally::of_rejected(loaded)), planned));
         }
         link.queue(&FromWorker::Started { id })?;
         link.flush()?;
@@ -81,7 +82,9 @@ impl Bench {
             partition_key_value: &assignment.mini_batch.partition,
         };
         let (stats, result) = guest.run(loaded.data, &context, &mut sink);
-        Ok((stats, result.and_then(|()| sink.finish(loaded))))
+        let tally = result.and_then(|()| sink.finish(loaded));
+        let stamp = self.loader.stamp(&assignment.mini_batch, guest.files_read());
+        Ok((stats, tally, stamp))
     }
 
     /// Puts files and rows where the leader finds them.

@@ -1,5 +1,6 @@
 //! The running instance of the entry script and its replacement after a failure.
 
+use crate::dataset::Found;
 use crate::model::{CallStats, Failure, FailureKind};
 use crate::sandbox::{Context, Grants, Instance, MiniBatchData, Program, ResultSink};
 
@@ -50,6 +51,11 @@ impl Guest {
             self.instance = None;
         }
         (stats, result)
+    }
+
+    /// [`Instance::files_read`]; nothing once the instance is thrown away.
+    pub(super) fn files_read(&self) -> &[(String, Found)] {
+        self.instance.as_ref().map_or(&[], Instance::files_read)
     }
 
     /// Throws the instance away, so that a new one has to be started.

@@ -2,7 +2,7 @@
 
 use super::report::host_fault;
 use super::stage::{Stage, checked};
-use crate::dataset::{LoadedTable, RowLines, TablePart, TableReader};
+use crate::dataset::{Found, LoadedTable, Root, RowLines, TablePart, TableReader, content_stamp};
 use crate::model::{
     CsvSlice, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, PartitionFormat, Source,
     SpilledRows, TableFormat, Work, WorkerId,
@@ -23,6 +23,7 @@ pub(super) struct Loader {
 #[derive(Debug)]
 struct Input {
     source: Source,
+    root: Root,
     /// For files of a folder that must not be shown whole.
     stage: Option<Stage>,
     /// Made when the first of its mini-batches comes.
@@ -67,7 +68,8 @@ impl Loader {
             } else {
                 None
             };
-            inputs.push(Input { source: source.clone(), stage, reader: None, rows_reader: None });
+            let (source, root) = (source.clone(), Root::open(&source.root));
+            inputs.push(Input { source, root, stage, reader: None, rows_reader: None });
         }
         let spill = job_dir.spill();
         Ok(Self { inputs, tables: tables.to_vec(), spill, paths: Vec::new() })
@@ -182,6 +184,22 @@ impl Loader {
         }
         let dataset = &self.input(source)?.source.dataset;
         Ok(Loaded::new(MiniBatchData::Files(&self.paths), dataset, count as u64))
+    }
+
+    /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. What
+    /// of its files was `read` need not be looked at again.
+    pub(super) fn stamp(&self, mini_batch: &MiniBatch, read: &[(String, Found)]) -> u64 {
+        // Most guests read their files in order.
+        let mut read = read.iter().peekable();
+        let found = mini_batch.files().zip(&self.paths).map(|((source, file), path)| {
+            let input = self.inputs.get(source as usize)?;
+            match read.next_if(|(read, _)| read == path) {
+                // What is shown on a stage may be a copy.
+                Some((_, found)) if input.stage.is_none() => Some(*found),
+                _ => input.root.look_at(file),
+            }
+        });
+        content_stamp(mini_batch.stamp, found)
     }
 
     /// Takes away what only the last mini-batch may see.
@@ -336,6 +354,37 @@ mod tests {
         assert!(shown.join("a.png").is_file() && !shown.join("secret.txt").exists());
         loader.unload(&mini_batch).unwrap();
         assert!(!shown.join("a.png").exists());
+    }
+
+    /// C25: what a guest read need not be looked at again; what it did not is looked at.
+    #[test]
+    fn a_stamp_tells_what_files_were() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a", "b"] {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        let job_dir = JobDir::new(folder.path().join("job"));
+        let read = |name: &str, length| {
+            let root = Root::open(folder.path());
+            (format!("/inputs/images/{name}"), Found { length, ..root.look_at(name).unwrap() })
+        };
+        let mini_batch = MiniBatch { stamp: 7, ..files(&["a", "b"]) };
+        let stamp = |pattern, read: &[(String, Found)]| {
+            let sources = [source(folder.path(), pattern)];
+            let mut loader = Loader::new(&sources, &[], &job_dir, WorkerId(0)).unwrap();
+            loader.load(&mini_batch).unwrap();
+            loader.stamp(&mini_batch, read)
+        };
+        let looked = stamp(None, &[]);
+        assert_eq!(looked, stamp(None, &[read("a", 1), read("b", 1)]));
+        assert_eq!(looked, stamp(None, &[read("b", 1)]));
+        assert_ne!(looked, stamp(None, &[read("a", 2)]), "as it was read");
+        assert_ne!(looked, stamp(None, &[read("b", 2)]), "as it was read");
+        assert_eq!(looked, stamp(Some("*"), &[read("a", 2)]), "a copy may have another time");
+        let sources = [source(folder.path(), None)];
+        let loader = Loader::new(&sources, &[], &job_dir, WorkerId(0)).unwrap();
+        let void = MiniBatch { stamp: 7, ..MiniBatch::new(MiniBatchId(0), 0, Work::Void) };
+        assert_eq!(loader.stamp(&void, &[]), 7);
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub(super) struct Finished {
     pub(super) run: CallStats,
     /// The tally, the rows and whether there are files.
     pub(super) result: Result<(Tally, Segment, bool), Failure>,
+    /// [`AttemptReport::stamp`].
+    pub(super) stamp: u64,
 }
 
 /// Puts a report together.
@@ -41,6 +43,7 @@ pub(super) fn report(assignment: &Assignment, clock: &Clock, finished: Finished)
     let mut report = AttemptReport {
         id: assignment.mini_batch.id,
         attempt: assignment.attempt,
+        stamp: finished.stamp,
         items: ItemCounts::from_returned(assignment.mini_batch.planned_items(), 0),
         outcome: Err(Failure::new(FailureKind::HostFault, "")),
         failed_items: Vec::new(),
@@ -113,9 +116,9 @@ mod tests {
     #[test]
     fn all_items_of_a_failed_attempt_failed() {
         let failure = Failure::new(FailureKind::Trap, "ä".repeat(5000)).with_detail("x\n");
-        let finished = Finished { run: CallStats::default(), result: Err(failure) };
+        let finished = Finished { run: CallStats::default(), result: Err(failure), stamp: 9 };
         let report = report(&assignment(), &Clock::start(), finished);
-        assert_eq!((report.id, report.attempt), (MiniBatchId(3), 2));
+        assert_eq!((report.id, report.attempt, report.stamp), (MiniBatchId(3), 2, 9));
         assert_eq!(report.items, ItemCounts { total: 2, succeeded: 0, failed: 2 });
         let failure = report.outcome.unwrap_err();
         assert_eq!(failure.message.chars().count(), 2001);
@@ -138,7 +141,8 @@ mod tests {
             header: Some("h".repeat(1 << 20)),
         };
         let segment = Segment { offset: 0, length: 0, checksum: 0, rows: 0 };
-        let finished = Finished { run: CallStats::default(), result: Ok((tally, segment, false)) };
+        let finished =
+            Finished { run: CallStats::default(), result: Ok((tally, segment, false)), stamp: 0 };
         let report = report(&assignment(), &Clock::start(), finished);
         encode(&FromWorker::Finished(Box::new(report)), &mut Vec::new()).unwrap();
     }

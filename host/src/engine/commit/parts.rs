@@ -28,6 +28,8 @@ pub(super) struct Parts {
 #[derive(Debug)]
 struct Part {
     file: File,
+    /// Bytes that it had when it was last looked at.
+    length: u64,
     /// Where the next segment may begin.
     end: u64,
     /// Bytes that are on the disk for certain.
@@ -54,16 +56,19 @@ impl Parts {
                     Errno::NOENT | Errno::LOOP => reject(format!("the file is missing ({errno})")),
                     errno => fatal("open", &path, &errno.into()),
                 })?;
-                place.insert(Part { file, end: 0, synced: 0 })
+                place.insert(Part { file, length: 0, end: 0, synced: 0 })
             }
         };
-        let metadata = part.file.metadata().map_err(|e| fatal("look at", &path, &e))?;
-        if !metadata.is_file() {
-            return Err(reject("it is no ordinary file".into()));
-        }
         let end = segment.offset.checked_add(segment.length);
-        let Some(end) = end.filter(|end| *end <= metadata.len()) else {
-            let (Segment { offset, length, .. }, size) = (segment, metadata.len());
+        if end.is_none_or(|end| end > part.length) {
+            let metadata = part.file.metadata().map_err(|e| fatal("look at", &path, &e))?;
+            if !metadata.is_file() {
+                return Err(reject("it is no ordinary file".into()));
+            }
+            part.length = metadata.len();
+        }
+        let Some(end) = end.filter(|end| *end <= part.length) else {
+            let (Segment { offset, length, .. }, size) = (segment, part.length);
             return Err(reject(format!("{length} bytes at {offset}, but it has {size}")));
         };
         if segment.offset < part.end {
@@ -116,7 +121,7 @@ impl Parts {
                 let open = || -> std::io::Result<Part> {
                     let file = open_part(&path)?;
                     let synced = file.metadata()?.len();
-                    Ok(Part { file, end: synced, synced })
+                    Ok(Part { file, length: synced, end: synced, synced })
                 };
                 let part = open().map_err(|e| machine("open", &path, &e))?;
                 // Closed again as soon as possible: there may be many such workers.

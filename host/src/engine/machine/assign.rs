@@ -1,26 +1,27 @@
 //! Who gets the next mini-batch.
 
-use super::types::Activity;
+use super::types::{Activity, Worker};
 use super::{Action, Machine, Policy};
 use crate::model::WorkerId;
 
 impl Machine {
-    /// Hands out mini-batches: one to every worker that has none, then, while plenty wait, a second
-    /// one, so that a worker need not wait for the leader between two. Near the end nobody gets a
-    /// second one: it would wait behind a slow mini-batch while others idle.
+    /// Hands out mini-batches: one to every worker that has none, then, while plenty wait, further
+    /// ones, so that a worker need not wait for the leader between two. Near the end nobody gets a
+    /// further one: it would wait behind a slow mini-batch while others idle.
     pub(super) fn assign(&mut self) {
         let unwritten = self.committing.len() >= Policy::UNWRITTEN;
         if self.ending.is_some() || self.queue.is_empty() || unwritten {
             return;
         }
-        for depth in 0..2 {
-            if depth == 1 && self.queue.len() <= self.policy.workers as usize {
+        let deepest = self.workers.values().map(Worker::ahead).max().unwrap_or(0);
+        for depth in 0..=deepest {
+            if depth > 0 && self.queue.len() <= depth * self.policy.workers as usize {
                 break;
             }
             let takers: Vec<WorkerId> = self
                 .workers
                 .iter()
-                .filter(|(_, worker)| worker.held.len() == depth)
+                .filter(|(_, worker)| worker.held.len() == depth && depth <= worker.ahead())
                 .filter(|(_, worker)| {
                     matches!(
                         worker.activity,
@@ -34,6 +35,19 @@ impl Machine {
                 self.hand_over(id, pending);
             }
         }
+    }
+
+    /// Whether the leader may look away for [`Policy::PAUSE`]: nobody runs out of work meanwhile. Where
+    /// mini-batches are tiny, being woken by each of them would cost more than they do.
+    pub fn may_pause(&self) -> bool {
+        let is_supplied = |worker: &Worker| match worker.activity {
+            Activity::Loading(_) | Activity::Running(_) => worker.supply() >= 2 * Policy::PAUSE,
+            Activity::Starting(_)
+            | Activity::Idle
+            | Activity::ShuttingDown(_)
+            | Activity::Doomed(_) => false,
+        };
+        !self.workers.is_empty() && self.workers.values().all(is_supplied)
     }
 
     fn hand_over(&mut self, id: WorkerId, pending: super::types::Pending) {

@@ -28,6 +28,7 @@ impl Machine {
         let started = worker.picked;
         let Some(pending) = worker.held.pop_front() else { return };
         worker.picked = self.now;
+        worker.took(report.elapsed_seconds);
         worker.may_restart = true;
         worker.activity =
             if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };
@@ -54,6 +55,7 @@ impl Machine {
         let report = AttemptReport {
             id: pending.mini_batch.id,
             attempt: pending.attempt,
+            stamp: pending.mini_batch.stamp,
             items: ItemCounts::from_returned(total, 0),
             outcome: Err(failure),
             failed_items: Vec::new(),
@@ -89,11 +91,7 @@ impl Machine {
             }
             return;
         }
-        self.actions.push(Action::Commit(Settled {
-            worker,
-            report: report.clone(),
-            stamp: pending.mini_batch.stamp,
-        }));
+        self.actions.push(Action::Commit(Settled { worker, report: report.clone() }));
         let id = pending.mini_batch.id;
         let failed = report.outcome.is_err();
         let items = report.items;

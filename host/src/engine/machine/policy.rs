@@ -61,6 +61,17 @@ impl Policy {
     /// the disk is slower than the workers, or does not answer.
     pub const UNWRITTEN: usize = 4096;
 
+    /// Mini-batches that a worker is given ahead, at most: as many as take it
+    /// [`Policy::AHEAD_TIME`], and one where they take longer.
+    pub const AHEAD: usize = 15;
+
+    /// How much work a worker is given ahead of time. No more than it takes to hide how long the
+    /// leader is away.
+    pub const AHEAD_TIME: Duration = Duration::from_millis(2);
+
+    /// How long the leader looks away while all workers are [supplied](super::Machine::may_pause).
+    pub const PAUSE: Duration = Duration::from_micros(500);
+
     /// How long to wait after a worker process could not be started, while others work.
     pub const SPAWN_PAUSE: Duration = Duration::from_secs(10);
 }

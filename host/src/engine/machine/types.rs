@@ -1,5 +1,6 @@
 //! What goes into the machine, what comes out, and what it remembers of workers.
 
+use super::Policy;
 use crate::event::EventKind;
 use crate::model::{
     AttemptReport, CallStats, EndedBy, Failure, JobResult, JobStatus, MiniBatch, MiniBatchId,
@@ -83,8 +84,6 @@ pub struct Settled {
     pub worker: WorkerId,
     /// What came of that attempt.
     pub report: AttemptReport,
-    /// [`MiniBatch::stamp`].
-    pub stamp: u64,
 }
 
 /// A mini-batch that waits.
@@ -196,10 +195,12 @@ impl Activity {
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
     pub(super) activity: Activity,
-    /// The mini-batch it works on, and the next one.
+    /// The mini-batch it works on, and the next ones.
     pub(super) held: VecDeque<Pending>,
     /// When it picked the first of `held` up.
     pub(super) picked: Duration,
+    /// How long a mini-batch takes it, smoothed; none before the first.
+    pub(super) pace: Option<Duration>,
     /// Whether it was given a next mini-batch that must not run any more: it is killed, not asked
     /// to end, once the running one is done.
     pub(super) drops_next: bool,
@@ -217,10 +218,30 @@ impl Worker {
             activity: Activity::Starting(now),
             held: VecDeque::new(),
             picked: now,
+            pace: None,
             drops_next: false,
             good: false,
             may_restart: false,
         }
+    }
+
+    /// Takes in how long a mini-batch took by the worker's own account, which need not be true.
+    pub(super) fn took(&mut self, seconds: f64) {
+        let took = Duration::try_from_secs_f64(seconds).unwrap_or(Policy::AHEAD_TIME);
+        let took = took.min(Duration::from_secs(3600));
+        self.pace = Some(self.pace.map_or(took, |pace| (3 * pace + took) / 4));
+    }
+
+    /// How many mini-batches it should have ahead.
+    pub(super) fn ahead(&self) -> usize {
+        let Some(pace) = self.pace else { return 1 };
+        let count = Policy::AHEAD_TIME.as_nanos() / pace.as_nanos().max(1);
+        (count as usize).clamp(1, Policy::AHEAD)
+    }
+
+    /// For how long it has work ahead.
+    pub(super) fn supply(&self) -> Duration {
+        self.pace.unwrap_or_default() * self.held.len().saturating_sub(1) as u32
     }
 
     pub(super) fn is_doomed(&self) -> bool {

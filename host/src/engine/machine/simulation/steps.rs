@@ -263,6 +263,7 @@ fn report(
     Box::new(AttemptReport {
         id: assignment.mini_batch.id,
         attempt: assignment.attempt,
+        stamp: assignment.mini_batch.stamp,
         items: ItemCounts::from_returned(total, returned),
         is_short: returned < total && outcome.is_ok(),
         outcome,
@@ -270,7 +271,8 @@ fn report(
         surplus_rows: 0,
         header: None,
         has_files: false,
-        elapsed_seconds: 0.0,
+        // From those that are given far ahead to those that are not.
+        elapsed_seconds: [0.0, 0.0005, 3.0, f64::NAN][assignment.mini_batch.id.0 as usize % 4],
         process_seconds: 0.0,
         run: CallStats::default(),
     })

@@ -259,7 +259,7 @@ impl World {
         assert!(assignment.attempt <= self.policy.max_try);
         *last = assignment.attempt;
         worker.inbox.push_back(assignment);
-        assert!(worker.inbox.len() <= 2);
+        assert!(worker.inbox.len() <= 1 + Policy::AHEAD);
     }
 
     /// The committer writes the first that waits.

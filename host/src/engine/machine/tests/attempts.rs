@@ -45,6 +45,30 @@ fn a_dead_worker_loses_the_first_mini_batch_and_returns_the_next() {
     assert_eq!(assigned(&actions)[0], (1, 1), "the returned one comes first, as attempt 1");
 }
 
+/// Where mini-batches are tiny, the leader would be busy with nothing but being woken by each.
+#[test]
+fn workers_with_tiny_mini_batches_are_given_more_ahead() {
+    let given = |seconds: f64, count: u64| {
+        let mut machine = running(policy(), count);
+        assert!(!machine.may_pause(), "one ahead, of unknown length");
+        machine.handle(started(0, 0), secs(1));
+        let Message::Finished(_, mut first) = report(0, 1, 2, segment()) else { panic!() };
+        first.elapsed_seconds = seconds;
+        let actions = machine.handle(Message::Finished(W0, first), secs(1));
+        (assigned(&actions).len(), machine.may_pause())
+    };
+    // One is held already, and one is given for the one that is done: enough to look away.
+    assert_eq!(given(1.0, 100), (1, true));
+    assert_eq!(given(0.002, 100), (1, true));
+    assert_eq!(given(0.0009, 100), (2, true));
+    assert_eq!(given(0.0002, 100), (10, true));
+    assert_eq!(given(0.000_000_1, 100), (15, false), "it may run out");
+    assert_eq!(given(0.0002, 8), (3, false), "what is left is kept for whoever has nothing");
+    for nonsense in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
+        assert_eq!(given(nonsense, 100).0, 1, "{nonsense}");
+    }
+}
+
 #[test]
 fn a_report_that_cannot_be_costs_the_worker() {
     let mut machine = running(policy(), 1);

@@ -1,0 +1,133 @@
+//! What files were found to be: whether a mini-batch's content is what it was.
+
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, StatxFlags};
+use sha2::{Digest, Sha256};
+use std::fs::Metadata;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Length and time of the last change: what tells a file from what it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Bytes.
+    pub length: u64,
+    /// Seconds since 1970 of the last change.
+    pub seconds: i64,
+    /// Nanoseconds after these.
+    pub nanos: u32,
+}
+
+impl Found {
+    /// Adds it to a digest.
+    pub fn add_to(&self, digest: &mut Sha256) {
+        digest.update(self.length.to_le_bytes());
+        digest.update(self.seconds.to_le_bytes());
+        digest.update(u64::from(self.nanos).to_le_bytes());
+    }
+}
+
+impl From<&Metadata> for Found {
+    fn from(metadata: &Metadata) -> Self {
+        let (seconds, nanos) = (metadata.mtime(), metadata.mtime_nsec() as u32);
+        Self { length: metadata.len(), seconds, nanos }
+    }
+}
+
+impl From<&Stat> for Found {
+    fn from(stat: &Stat) -> Self {
+        let (length, nanos) = (stat.st_size.cast_unsigned(), stat.st_mtime_nsec as u32);
+        Self { length, seconds: stat.st_mtime, nanos }
+    }
+}
+
+/// A folder, held open: looking at its files by their whole paths takes twice the time, and an input
+/// may have millions of them.
+#[derive(Debug)]
+pub struct Root(Option<OwnedFd>);
+
+impl Root {
+    /// A folder that cannot be opened has no files to look at.
+    pub fn open(path: &Path) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Self(rustix::fs::open(path, flags, Mode::empty()).ok())
+    }
+
+    /// A file below the folder; none if it is gone.
+    pub fn look_at(&self, file: &str) -> Option<Found> {
+        let wanted = StatxFlags::SIZE | StatxFlags::MTIME;
+        let stat = rustix::fs::statx(self.0.as_ref()?, file, AtFlags::empty(), wanted).ok()?;
+        let time = stat.stx_mtime;
+        Some(Found { length: stat.stx_size, seconds: time.tv_sec, nanos: time.tv_nsec })
+    }
+}
+
+/// The stamp of a mini-batch of files: `planned`, which knows their names, and what they were found
+/// to be, in their order; without files it is `planned`. The same in every build, on every machine.
+pub fn content_stamp(planned: u64, files: impl IntoIterator<Item = Option<Found>>) -> u64 {
+    let mut files = files.into_iter().peekable();
+    if files.peek().is_none() {
+        return planned;
+    }
+    let mut digest = Sha256::new_with_prefix(planned.to_le_bytes());
+    for file in files {
+        match file {
+            Some(found) => {
+                digest.update([1]);
+                found.add_to(&mut digest);
+            }
+            None => digest.update([0]),
+        }
+    }
+    short(digest)
+}
+
+/// The first 64 bits of a digest.
+pub fn short(digest: Sha256) -> u64 {
+    let bytes: [u8; 32] = digest.finalize().into();
+    bytes.iter().take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn what_changes_a_file_changes_the_stamp() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "1").unwrap();
+        let time = |nanos| {
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_modified(UNIX_EPOCH + Duration::new(1000, nanos)).unwrap();
+        };
+        time(1);
+        let root = Root::open(folder.path());
+        let stamp = || content_stamp(7, [root.look_at("a")]);
+        let metadata = Found::from(&fs::metadata(&path).unwrap());
+        let stat = Found::from(&rustix::fs::fstat(File::open(&path).unwrap()).unwrap());
+        assert_eq!([Some(metadata), Some(stat)], [root.look_at("a"); 2], "whichever way");
+        let mut seen = vec![stamp(), content_stamp(8, [root.look_at("a")]), content_stamp(7, [])];
+        assert_eq!(seen[0], stamp());
+        time(2);
+        seen.push(stamp());
+        fs::write(&path, "12").unwrap();
+        time(2);
+        seen.push(stamp());
+        fs::remove_file(&path).unwrap();
+        seen.push(stamp());
+        let count = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), count, "{seen:?}");
+    }
+
+    #[test]
+    fn stamps_are_the_same_everywhere() {
+        let found = Found { length: 3, seconds: -1, nanos: 2 };
+        assert_eq!(content_stamp(1, [Some(found), None]), 7_845_019_964_684_172_605);
+        assert_eq!(content_stamp(1, []), 1);
+    }
+}
