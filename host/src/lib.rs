@@ -35,7 +35,7 @@
 //! (`tests/tests/floors.rs` checks that):
 //!
 //! 0. `model`
-//! 1. `event`, `fail_point`, `process`, `protocol`
+//! 1. `event`, `fail_point`, `process`, `protocol`, `wall`
 //! 2. `spec`, `dataset`
 //! 3. `plan`, `journal`, `output`, `compile`, `perf`
 //! 4. `sandbox`
@@ -70,6 +70,8 @@ pub mod report;
 #[doc(hidden)]
 pub mod sandbox;
 pub mod spec;
+#[doc(hidden)]
+pub mod wall;
 #[doc(hidden)]
 pub mod worker;
 

@@ -12,7 +12,9 @@ use super::{Claim, EngineError};
 use crate::compile::Compiled;
 use crate::event::{Event, EventKind};
 use crate::fail_point;
-use crate::model::{JobDir, JobResult, JobStatus, MiniBatch, Source, TableFormat, WorkerId};
+use crate::model::{
+    JobDir, JobResult, JobStatus, MiniBatch, Source, TableFormat, WallState, WorkerId,
+};
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
@@ -89,6 +91,8 @@ struct Driver<'a> {
     /// None once the committer has said its last.
     commits: Option<mpsc::UnboundedReceiver<CommitReply>>,
     cancel: watch::Receiver<Option<Request>>,
+    /// Around the worker that was ready last.
+    wall: WallState,
     /// None once the job is over.
     monitor: Option<Monitor>,
     perf: mpsc::UnboundedReceiver<PerfEvent>,
@@ -135,6 +139,7 @@ impl<'a> Driver<'a> {
             planner,
             commits: Some(commits),
             cancel: cancel.watch(),
+            wall: WallState::default(),
             monitor: Some(monitor),
             perf,
             start: Instant::now(),
@@ -225,7 +230,10 @@ impl<'a> Driver<'a> {
     fn on_pool_event(&mut self, event: PoolEvent) {
         self.processor_time.note(&event, &self.pool);
         let message = match event {
-            PoolEvent::Worker(worker, FromWorker::Ready { init }) => Message::Ready(worker, init),
+            PoolEvent::Worker(worker, FromWorker::Ready { init, wall }) => {
+                self.wall = wall;
+                Message::Ready(worker, init)
+            }
             PoolEvent::Worker(worker, FromWorker::Restarting) => Message::Restarting(worker),
             PoolEvent::Worker(worker, FromWorker::InitFailed { failure }) => {
                 Message::InitFailed(worker, failure)
@@ -374,6 +382,7 @@ impl<'a> Driver<'a> {
         }
         // Its last sample, before the job directory may vanish.
         self.monitor = None;
+        result.os_sandbox = std::mem::take(&mut self.wall);
         result.seconds = self.start.elapsed().as_secs_f64();
         let written = self.claim.end(&result);
         self.emit(EventKind::JobFinished { result: result.clone() });

@@ -4,7 +4,7 @@ use super::machine::Policy;
 use crate::compile::WASMTIME_VERSION;
 use crate::dataset::csv::MAX_SLICE;
 use crate::model::{
-    GUEST_OUTPUT, GUEST_SOURCE, Input, InputKind, JobDir, Limits, LoggingLevel, Mount,
+    GUEST_OUTPUT, GUEST_SOURCE, Input, InputKind, JobDir, Limits, LoggingLevel, Mount, OsSandbox,
     OutputAction, OutputFormat, Source, TableFormat, WorkerId,
 };
 use crate::perf::{MemoryBudget, MonitorOptions};
@@ -88,6 +88,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         InputKind::Void { count } => Cut::Void { count: *count },
     };
     PlanRequest {
+        os_sandbox: spec.os_sandbox,
         protocol: PROTOCOL_VERSION,
         sources: sources.to_vec(),
         cut,
@@ -120,6 +121,8 @@ pub(super) struct SetupTemplate {
     strict_cardinality: bool,
     profile: bool,
     logging_level: LoggingLevel,
+    os_sandbox: OsSandbox,
+    deterministic: bool,
 }
 
 impl SetupTemplate {
@@ -144,6 +147,8 @@ impl SetupTemplate {
             strict_cardinality: spec.strict_cardinality,
             profile: spec.profile,
             logging_level: spec.logging_level,
+            os_sandbox: spec.os_sandbox,
+            deterministic: spec.deterministic,
         }
     }
 
@@ -171,6 +176,8 @@ impl SetupTemplate {
             profile: template.profile,
             logging_level: template.logging_level,
             gpu_index,
+            os_sandbox: template.os_sandbox,
+            deterministic: template.deterministic,
         }
     }
 }

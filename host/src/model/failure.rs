@@ -62,6 +62,11 @@ pub enum FailureKind {
     LoadFailed,
     /// A file that the guest wrote could not be published.
     BadOutput,
+    /// The guest went beyond one of `limits` that has no kind of its own; the message names it.
+    OverLimit,
+    /// The worker process asked the kernel for something that no entry script needs, and was ended
+    /// by the system-call filter.
+    Forbidden,
     /// The worker process ended unexpectedly.
     WorkerDied,
     /// Sandmill's own fault, or the machine's (a full disk, say).
@@ -95,6 +100,8 @@ impl fmt::Display for FailureKind {
             Self::BadResults => "bad_results",
             Self::LoadFailed => "load_failed",
             Self::BadOutput => "bad_output",
+            Self::OverLimit => "over_limit",
+            Self::Forbidden => "forbidden",
             Self::WorkerDied => "worker_died",
             Self::HostFault => "host_fault",
         })

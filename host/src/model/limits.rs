@@ -3,11 +3,14 @@
 use super::ByteSize;
 use serde::{Deserialize, Serialize};
 
-/// The budget of one instance.
+/// The budget of one instance. Each limit has a key of its name below `limits` in the job file, and is
+/// named in the failure of whoever goes beyond it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// All linear memories and tables of the instance together.
     pub memory: ByteSize,
+    /// The stack of a call, in the guest's own code.
+    pub stack: ByteSize,
     /// Fuel for each single call of `init`, `run` and `shutdown`; none means not measured, which
     /// makes guest code faster.
     pub fuel: Option<u64>,
@@ -15,15 +18,36 @@ pub struct Limits {
     pub read: ByteSize,
     /// Result bytes of one call of `run`.
     pub results: ByteSize,
+    /// Bytes of one row that `run` returns.
+    pub row: ByteSize,
+    /// Bytes that one call may write to stdout, stderr and the log together.
+    pub logs: ByteSize,
+    /// Bytes that one call may write below its output and log directories.
+    pub output: ByteSize,
+    /// Files and folders that one call may make there.
+    pub files: u64,
+    /// Files and other handles of the host that are open at once.
+    pub handles: u64,
+    /// Bytes that one call of the host may copy out of the guest.
+    pub transfer: ByteSize,
 }
 
 impl Default for Limits {
+    /// What suits an interpreter such as Python with its libraries: tens of megabytes of code, some
+    /// hundred of memory.
     fn default() -> Self {
         Self {
             memory: ByteSize(1 << 30),
+            stack: ByteSize(1 << 20),
             fuel: None,
             read: ByteSize(512 << 20),
             results: ByteSize(256 << 20),
+            row: ByteSize(64 << 20),
+            logs: ByteSize(256 << 20),
+            output: ByteSize(16 << 30),
+            files: 10_000,
+            handles: 10_000,
+            transfer: ByteSize(128 << 20),
         }
     }
 }

@@ -17,6 +17,7 @@ mod restored;
 mod size;
 mod table;
 mod text;
+mod wall;
 
 pub use failure::{Failure, FailureKind};
 pub use guest_paths::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE};
@@ -37,3 +38,4 @@ pub use restored::{MiniBatchSet, Restored};
 pub use size::ByteSize;
 pub use table::{Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat};
 pub use text::{hex, printable, visible};
+pub use wall::{OsSandbox, WallState};

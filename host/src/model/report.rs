@@ -1,6 +1,6 @@
 //! What an attempt and a job came to.
 
-use super::{Failure, MiniBatchId};
+use super::{Failure, MiniBatchId, WallState};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -160,6 +160,8 @@ pub struct JobResult {
     pub rows: u64,
     /// Seconds from start to end.
     pub seconds: f64,
+    /// The process wall around the workers; empty if none was ever ready.
+    pub os_sandbox: WallState,
 }
 
 impl JobResult {

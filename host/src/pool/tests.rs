@@ -3,7 +3,8 @@
 use super::launch::Program;
 use super::{Pool, PoolEvent, WorkerExit};
 use crate::model::{
-    CallStats, Limits, LoggingLevel, MiniBatch, MiniBatchId, OutputAction, Work, WorkerId,
+    CallStats, Limits, LoggingLevel, MiniBatch, MiniBatchId, OsSandbox, OutputAction, WallState,
+    Work, WorkerId,
 };
 use crate::protocol::{
     Assignment, Cut, FrameBuffer, FromPlanner, FromWorker, PROTOCOL_VERSION, PlanRequest, Setup,
@@ -53,6 +54,8 @@ impl Bench {
             output_action: OutputAction::AppendRow,
             logging_level: LoggingLevel::Info,
             gpu_index: None,
+            os_sandbox: OsSandbox::Off,
+            deterministic: false,
         }
     }
 
@@ -201,7 +204,10 @@ async fn an_endless_length_is_a_dead_worker() {
 async fn kill_ends_the_whole_group_at_once() {
     // The child of the worker would keep the socket open.
     let mut bench = Bench::new("sleep 60 & cat ../../frames >&0; wait", 8);
-    bench.file("frames", &frames(&[FromWorker::Ready { init: CallStats::default() }]));
+    bench.file(
+        "frames",
+        &frames(&[FromWorker::Ready { init: CallStats::default(), wall: WallState::default() }]),
+    );
     bench.pool.spawn(bench.setup()).unwrap();
     assert!(matches!(bench.next().await, PoolEvent::Worker(_, FromWorker::Ready { .. })));
     bench.pool.kill(WORKER);

@@ -2,13 +2,14 @@
 
 use crate::model::{
     AttemptReport, CallStats, Column, CsvFormat, Failure, Limits, LoggingLevel, MiniBatch,
-    MiniBatchId, Mount, OutputAction, OutputFormat, Source, TableFormat, WorkerId,
+    MiniBatchId, Mount, OsSandbox, OutputAction, OutputFormat, Source, TableFormat, WallState,
+    WorkerId,
 };
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Changes with every change of a message or of the framing.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Leader to worker. The first message is `Setup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,7 +17,7 @@ pub enum ToWorker {
     /// Everything a worker needs; once. (Its file descriptor 0 is the socket, its descriptor 1 the
     /// compiled component.)
     Setup(Box<Setup>),
-    /// Work on this mini-batch after those already given. At most two are outstanding.
+    /// Work on this mini-batch after those already given.
     Run(Assignment),
     /// Call `shutdown` and end, after the mini-batches already given.
     Shutdown,
@@ -66,6 +67,11 @@ pub struct Setup {
     pub logging_level: LoggingLevel,
     /// The index of the GPU leased to this worker.
     pub gpu_index: Option<u32>,
+    /// How much of the process wall must stand.
+    pub os_sandbox: OsSandbox,
+    /// Whether each attempt gets a fresh instance, and clocks and random numbers that follow from its
+    /// mini-batch.
+    pub deterministic: bool,
 }
 
 /// Worker to leader.
@@ -75,6 +81,8 @@ pub enum FromWorker {
     Ready {
         /// The call of `init`.
         init: CallStats,
+        /// The wall around the worker.
+        wall: WallState,
     },
     /// Loading or `init` failed; the worker ends. Mini-batches it was given go back.
     InitFailed {
@@ -108,13 +116,24 @@ pub struct PlanRequest {
     pub spill: PathBuf,
     /// Processes that a shuffle may use.
     pub processes: u32,
+    /// How much of the process wall must stand around the planner and its helpers.
+    pub os_sandbox: OsSandbox,
 }
 
 impl PlanRequest {
     /// A plan by size.
     pub fn new(sources: Vec<Source>, cut: Cut) -> Self {
         let (partition_keys, spill) = (Vec::new(), PathBuf::new());
-        Self { protocol: PROTOCOL_VERSION, sources, cut, partition_keys, spill, processes: 1 }
+        let os_sandbox = OsSandbox::default();
+        Self {
+            protocol: PROTOCOL_VERSION,
+            sources,
+            cut,
+            partition_keys,
+            spill,
+            processes: 1,
+            os_sandbox,
+        }
     }
 }
 

@@ -97,6 +97,12 @@ pub(super) fn of_failure(kind: FailureKind, first: &Attempt, killed: bool) -> Ve
         FailureKind::BadOutput => vec![
             "Give result files names of their own (with the mini-batch's id or the worker's name), or set output_files to append or overwrite",
         ],
+        FailureKind::OverLimit => {
+            vec!["Have the entry script use less, or raise the limit that the message names"]
+        }
+        FailureKind::Forbidden => vec![
+            "The system-call filter ended the worker: guest code must have got out of its sandbox, or a library of the machine behaves unexpectedly. Please report it",
+        ],
         FailureKind::WorkerDied => vec![
             "The worker process ended unbidden: what it said last is in its file below logs/sys/node. If it happens again, please report it",
         ],

@@ -104,6 +104,7 @@ pub(super) fn result(status: JobStatus) -> JobResult {
         items: ItemCounts { total: 1797, succeeded: 1797, failed: 0 },
         rows: 1797,
         seconds: 3.21,
+        os_sandbox: Default::default(),
     };
     if status == JobStatus::Failed {
         result.reason = "10 items failed, more than error_threshold allows (0)".to_owned();

@@ -107,6 +107,8 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
         metrics_name_prefix: text(&raw.metrics_name_prefix).unwrap_or_default(),
         logging_level: defaults.told("logging_level", raw, |raw| &raw.logging_level),
         limits: limits(raw, defaults),
+        os_sandbox: defaults.of(raw, |raw| &raw.os_sandbox),
+        deterministic: defaults.of(raw, |raw| &raw.deterministic),
         notices: Vec::new(),
     };
     if defaults.of(raw, |raw| &raw.pass_settings) {
@@ -226,9 +228,16 @@ fn script_problem(path: &Path) -> Option<String> {
 fn limits(raw: &RawJob, defaults: &Defaults<'_>) -> Limits {
     Limits {
         memory: defaults.of(raw, |raw| &raw.limits.memory),
+        stack: defaults.of(raw, |raw| &raw.limits.stack),
         fuel: raw.limits.fuel.as_ref().map(|fuel| fuel.value),
         read: defaults.of(raw, |raw| &raw.limits.read),
         results: defaults.of(raw, |raw| &raw.limits.results),
+        row: defaults.of(raw, |raw| &raw.limits.row),
+        logs: defaults.of(raw, |raw| &raw.limits.logs),
+        output: defaults.of(raw, |raw| &raw.limits.output),
+        files: defaults.of(raw, |raw| &raw.limits.files),
+        handles: defaults.of(raw, |raw| &raw.limits.handles),
+        transfer: defaults.of(raw, |raw| &raw.limits.transfer),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::model::{
     AllowedPercent, ErrorThreshold, Input, InputKind, Limits, LoggingLevel, Mount, OnConflict,
-    OutputAction, OutputFormat,
+    OsSandbox, OutputAction, OutputFormat,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -94,6 +94,10 @@ pub struct JobSpec {
     pub logging_level: LoggingLevel,
     /// The budget of each instance.
     pub limits: Limits,
+    /// How much of the process wall must stand.
+    pub os_sandbox: OsSandbox,
+    /// Whether the same mini-batch gives the same bytes, as far as clocks and random numbers go.
+    pub deterministic: bool,
     /// What the user should know about how the job file was read, one line each.
     pub notices: Vec<String>,
 }

@@ -7,7 +7,7 @@ use super::scope::{At, Scope, Variables};
 use super::tree::{Node, Value};
 use crate::model::{
     AllowedPercent, ByteSize, Column, ColumnType, ErrorThreshold, LoggingLevel, OnConflict,
-    OutputAction, OutputKind, Quoting,
+    OsSandbox, OutputAction, OutputKind, Quoting,
 };
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ pub(super) struct RawJob {
     pub(super) push_metrics_to_parent: Option<At<bool>>,
     pub(super) metrics_name_prefix: Option<At<String>>,
     pub(super) limits: RawLimits,
+    pub(super) os_sandbox: Option<At<OsSandbox>>,
+    pub(super) deterministic: Option<At<bool>>,
     pub(super) schema_inference: Option<At<SchemaInference>>,
     pub(super) rank_mini_batch_count: Option<At<i64>>,
 }
@@ -61,9 +63,16 @@ pub(super) struct RawJob {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RawLimits {
     pub(super) memory: Option<At<ByteSize>>,
+    pub(super) stack: Option<At<ByteSize>>,
     pub(super) fuel: Option<At<u64>>,
     pub(super) read: Option<At<ByteSize>>,
     pub(super) results: Option<At<ByteSize>>,
+    pub(super) row: Option<At<ByteSize>>,
+    pub(super) logs: Option<At<ByteSize>>,
+    pub(super) output: Option<At<ByteSize>>,
+    pub(super) files: Option<At<u64>>,
+    pub(super) handles: Option<At<u64>>,
+    pub(super) transfer: Option<At<ByteSize>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -170,6 +179,10 @@ pub(super) fn read(root: Node, report: &Report) -> Option<RawJob> {
         push_metrics_to_parent: job.bool("push_metrics_to_parent"),
         metrics_name_prefix: job.text("metrics_name_prefix"),
         limits: limits(&mut job),
+        os_sandbox: job.parsed_by("os_sandbox", |_, text| {
+            choice(text, &OsSandbox::ALL.map(|mode| (mode.name(), mode)))
+        }),
+        deterministic: job.bool("deterministic"),
         schema_inference: job.parsed_by("schema_inference", |_, text| {
             choice(text, &[("first", SchemaInference::First), ("full", SchemaInference::Full)])
         }),
@@ -189,9 +202,19 @@ fn limits(job: &mut Scope<'_>) -> RawLimits {
     let raw = RawLimits {
         // Less than one page of memory holds no guest at all.
         memory: limits.parsed_by("memory", at_least(64 << 10)),
+        stack: limits.parsed_by("stack", |_, text| {
+            let range = (64 << 10)..=(64 << 20);
+            text.parse().ok().filter(|size: &ByteSize| range.contains(&size.0))
+        }),
         fuel: limits.parsed("fuel"),
         read: limits.parsed_by("read", at_least(1)),
         results: limits.parsed_by("results", at_least(1)),
+        row: limits.parsed_by("row", at_least(1)),
+        logs: limits.parsed_by("logs", at_least(1)),
+        output: limits.parsed_by("output", at_least(1)),
+        files: limits.parsed("files"),
+        handles: limits.parsed("handles"),
+        transfer: limits.parsed_by("transfer", at_least(1 << 20)),
     };
     limits.finish();
     raw

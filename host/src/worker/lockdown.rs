@@ -4,7 +4,8 @@
 //! a thread and those that it starts. At that point the component is mapped, the socket is open and
 //! the worker's folders are made.
 
-use rustix::process::{Resource, Rlimit};
+use crate::model::{OsSandbox, WallState};
+use crate::wall::{Bounds, Occupant, Wall};
 use std::io;
 
 /// The largest file that the process may write: 64 GiB. What a guest writes beyond that is an error
@@ -12,20 +13,17 @@ use std::io;
 /// whole job, is under the same limit. How many files a mini-batch may leave is limited elsewhere.
 const LARGEST_FILE: u64 = 64 << 30;
 
-/// Gives up new privileges, core files (which would hold a tenant's data) and files without end.
-/// Fails rather than run without.
-pub(super) fn lock_down() -> io::Result<()> {
-    rustix::thread::set_no_new_privs(true)?;
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
-    rustix::process::setrlimit(Resource::Core, none)?;
-    // A limit that the process was started with stays, if it is lower.
-    let before = rustix::process::getrlimit(Resource::Fsize);
-    let largest = before.maximum.map_or(LARGEST_FILE, |limit| limit.min(LARGEST_FILE));
-    let current = before.current.map_or(largest, |limit| limit.min(largest));
-    let largest = Rlimit { current: Some(current), maximum: Some(largest) };
-    rustix::process::setrlimit(Resource::Fsize, largest)?;
+/// Builds the wall around this worker. Fails rather than run without what `mode` asks for.
+pub(super) fn lock_down(mode: OsSandbox) -> io::Result<WallState> {
     ignore_file_size_signal()?;
-    Ok(())
+    let bounds = Bounds {
+        memory: None,
+        cpu_seconds: None,
+        largest_file: LARGEST_FILE,
+        open_files: u64::MAX,
+    };
+    let wall = Wall { occupant: Occupant::Worker, mode, folders: Vec::new(), bounds };
+    wall.build().map_err(io::Error::other)
 }
 
 /// Has a write beyond the limit fail, where it would end the process otherwise.
@@ -41,7 +39,7 @@ mod tests {
 
     #[test]
     fn a_file_without_end_is_an_error_and_not_the_end() {
-        lock_down().unwrap();
+        lock_down(OsSandbox::Required).unwrap();
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
         let error = file.set_len(LARGEST_FILE + 1).unwrap_err();

@@ -1,18 +1,5 @@
 //! What this process asks of the operating system for itself.
 
-pub(super) use crate::process::die_with_parent;
-use rustix::io::Errno;
-use std::io;
-
-/// A session of its own: a terminal's Ctrl-C is for the leader, which winds its workers down.
-pub(super) fn own_session() -> io::Result<()> {
-    match rustix::process::setsid() {
-        // Whoever leads its process group already is out of the terminal's reach.
-        Ok(_) | Err(Errno::PERM) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
 /// Makes the allocator keep memory instead of giving it back: mini-batches are alike, so what one
 /// needed the next will need, and fresh pages cost more than copying into warm ones.
 pub(super) fn keep_memory() {

@@ -5,6 +5,7 @@ use super::session::{End, Session};
 use super::{lockdown, process};
 use crate::protocol::{PROTOCOL_VERSION, Setup, ToWorker};
 use crate::sandbox::GUEST_THREAD_STACK;
+use crate::wall;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,9 +34,8 @@ pub fn serve() -> ExitCode {
 }
 
 fn run() -> io::Result<End> {
-    process::die_with_parent()?;
+    wall::enter()?;
     process::keep_memory();
-    process::own_session()?;
     let (socket, component) = take_descriptors()?;
     let mut link = Link::new(socket)?;
     let setup = match link.wait()? {
@@ -45,11 +45,12 @@ fn run() -> io::Result<End> {
         }
         Incoming::None | Incoming::Closed => return Ok(End::Done),
     };
-    let Some(session) = Session::prepare(setup, link, &component)? else {
+    let mode = setup.os_sandbox;
+    let Some(mut session) = Session::prepare(setup, link, &component)? else {
         return Ok(End::InitFailed);
     };
     drop(component);
-    lockdown::lock_down()?;
+    session.wall = lockdown::lock_down(mode)?;
     on_guest_thread(session)
 }
 

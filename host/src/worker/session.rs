@@ -7,7 +7,7 @@ use super::link::{Incoming, Link};
 use super::load::Loader;
 use super::report::{bounded, host_fault};
 use crate::model::{
-    Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction,
+    Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction, WallState,
 };
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
@@ -31,6 +31,8 @@ pub(super) struct Session {
     guest: Guest,
     bench: Bench,
     profiler: Option<Profiler>,
+    /// The wall around this process; empty until it stands.
+    pub(super) wall: WallState,
 }
 
 impl Session {
@@ -49,7 +51,8 @@ impl Session {
         match loaded.and_then(|program| Ok((program, bench(&setup)?))) {
             Ok((program, bench)) => {
                 let guest = Guest::new(program, grants(setup, &bench));
-                Ok(Some(Self { link, guest, bench, profiler }))
+                let wall = WallState::default();
+                Ok(Some(Self { link, guest, bench, profiler, wall }))
             }
             Err(failure) => {
                 tell_init_failed(&mut link, failure)?;
@@ -111,7 +114,8 @@ impl Session {
             .and_then(|init| folder.keep_present().map(|()| init));
         match started {
             Ok(init) => {
-                self.link.queue(&FromWorker::Ready { init })?;
+                let wall = self.wall.clone();
+                self.link.queue(&FromWorker::Ready { init, wall })?;
                 self.link.flush()?;
                 Ok(true)
             }
@@ -196,7 +200,7 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Limits, LoggingLevel, Source, WorkerId};
+    use crate::model::{Limits, LoggingLevel, OsSandbox, Source, WorkerId};
     use crate::protocol::PROTOCOL_VERSION;
 
     #[test]
@@ -228,6 +232,8 @@ mod tests {
             output_action: OutputAction::SummaryOnly,
             logging_level: LoggingLevel::Info,
             gpu_index: None,
+            os_sandbox: OsSandbox::Off,
+            deterministic: false,
         };
         let bench = bench(&setup).unwrap();
         let grants = grants(setup, &bench);

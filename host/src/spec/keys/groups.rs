@@ -12,6 +12,13 @@ pub(in crate::spec) const LIMITS: &[Key] = &[
         "All memories and tables of one instance together.",
     ),
     key(
+        "stack",
+        Kind::Size,
+        "a size from 64 KB to 64 MB (e.g. 1 MB)",
+        "1 MB",
+        "The stack of a call, in the entry script's own code.",
+    ),
+    key(
         "fuel",
         Kind::Integer { min: 1, max: i64::MAX },
         "a whole number of at least 1 (e.g. 10000000000)",
@@ -31,6 +38,48 @@ pub(in crate::spec) const LIMITS: &[Key] = &[
         "a size of at least 1 byte (e.g. 256 MB)",
         "256 MB",
         "Result bytes of one call of run.",
+    ),
+    key(
+        "row",
+        Kind::Size,
+        "a size of at least 1 byte (e.g. 64 MB)",
+        "64 MB",
+        "Bytes of one row that run returns.",
+    ),
+    key(
+        "logs",
+        Kind::Size,
+        "a size of at least 1 byte (e.g. 256 MB)",
+        "256 MB",
+        "Bytes that one call may write to stdout, stderr and the log together.",
+    ),
+    key(
+        "output",
+        Kind::Size,
+        "a size of at least 1 byte (e.g. 16 GB)",
+        "16 GB",
+        "Bytes that one call may write below its output and log directories.",
+    ),
+    key(
+        "files",
+        Kind::Integer { min: 0, max: i64::MAX },
+        "a whole number of files from 0 up (e.g. 10000)",
+        "10000",
+        "Files and folders that one call may make below its output and log directories.",
+    ),
+    key(
+        "handles",
+        Kind::Integer { min: 16, max: 1_000_000 },
+        "a whole number from 16 to 1000000 (e.g. 10000)",
+        "10000",
+        "Files and other handles that an instance may have open at once.",
+    ),
+    key(
+        "transfer",
+        Kind::Size,
+        "a size of at least 1 MB (e.g. 128 MB)",
+        "128 MB",
+        "Bytes that the entry script may hand over in one call of the host.",
     ),
 ];
 

@@ -4,7 +4,7 @@ use super::groups::{INPUT, LIMITS, OUTPUT_FORMAT, SIDE_INPUT};
 use super::key::{
     BOOL_EXPECTED, COUNT, Key, Kind, MAX_INTERVAL, MAX_PROCESSES, MAX_TIMEOUT, NAME_EXPECTED, key,
 };
-use crate::model::{LoggingLevel, OnConflict, OutputAction};
+use crate::model::{LoggingLevel, OnConflict, OsSandbox, OutputAction};
 
 fn output_actions() -> Vec<&'static str> {
     OutputAction::ALL.map(OutputAction::name).to_vec()
@@ -297,9 +297,23 @@ pub(in crate::spec) const JOB: &[Key] = &[
     key(
         "limits",
         Kind::Group(LIMITS),
-        "a map with memory, fuel, read or results",
+        "a map with memory, stack, fuel and others",
         "{memory: 512 MB}",
         "What one instance of the entry script may use.",
+    ),
+    key(
+        "os_sandbox",
+        Kind::Choice(|| OsSandbox::ALL.map(OsSandbox::name).to_vec()),
+        "required, best-effort or off",
+        "best-effort",
+        "The wall that the operating system builds around workers: required stops the job where a layer is missing, best-effort takes what the machine has.",
+    ),
+    key(
+        "deterministic",
+        Kind::Bool,
+        BOOL_EXPECTED,
+        "true",
+        "Whether each attempt gets a fresh instance, and clocks and random numbers that follow from its mini-batch, so that the same mini-batch gives the same bytes.",
     ),
     key(
         "schema_inference",

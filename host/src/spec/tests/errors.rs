@@ -38,7 +38,7 @@ entry_script_digest: abc
     job.yaml:10: inputs.none: has no path; write path: with a file, a folder or a glob
     job.yaml:11: side_inputs: found "weights"; expected a map of names to folders (e.g. model: weights)
     job.yaml:13: limits.memory: found "10kbmb"; expected a size of at least 64 KB (e.g. 512 MB)
-    job.yaml:14: limits.disk: unknown key; the known ones are memory, fuel, read, results
+    job.yaml:14: limits.disk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer
     job.yaml:15: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
     job.yaml:16: run_max_try: found 0; expected a whole number of attempts of at least 1 (e.g. 3)
     job.yaml:17: run_invocation_timeout: found 259201; expected seconds, more than 0 and at most 259200 (e.g. 60)
@@ -46,7 +46,7 @@ entry_script_digest: abc
     job.yaml:19: node_count: found 4; only 1 is supported for now: the job runs on this machine, with process_count_per_node workers
     job.yaml:20: process_count_per_node: found 2.5; expected a whole number of workers from 1 to 1000 (e.g. 4)
     job.yaml:21: output_action: found a list; expected append_row or summary_only
-    job.yaml:22: colour: unknown key; the known ones are name, description, tenant, entry_script, entry_script_digest, source_directory, inputs, side_inputs, output, arguments, pass_settings, environment_variables, mini_batch_size, partition_keys, process_count_per_node, gpus, node_count, output_action, append_row_file_name, output_format, append_row_dataframe_header, ordered, output_files, allow_reuse, error_threshold, allowed_failed_count, allowed_failed_percent, strict_cardinality, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, logging_level, resource_monitor_interval, profiling_module, parent, copy_logs_to_parent, push_metrics_to_parent, metrics_name_prefix, limits, schema_inference, rank_mini_batch_count
+    job.yaml:22: colour: unknown key; the known ones are name, description, tenant, entry_script, entry_script_digest, source_directory, inputs, side_inputs, output, arguments, pass_settings, environment_variables, mini_batch_size, partition_keys, process_count_per_node, gpus, node_count, output_action, append_row_file_name, output_format, append_row_dataframe_header, ordered, output_files, allow_reuse, error_threshold, allowed_failed_count, allowed_failed_percent, strict_cardinality, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, logging_level, resource_monitor_interval, profiling_module, parent, copy_logs_to_parent, push_metrics_to_parent, metrics_name_prefix, limits, os_sandbox, deterministic, schema_inference, rank_mini_batch_count
     job.yaml:23: description: found nothing; expected a text, or leave the key out
     job.yaml:24: entry_script_digest: found "abc"; expected sha256: and 64 hexadecimal digits
     "#);
@@ -338,18 +338,18 @@ fn set_says_where_it_is_wrong() {
             ("output", "{a: b: c"),
         ],
     ), @r#"
---set arguments: not valid YAML (column 1): while parsing a flow sequence, expected ',' or ']'
---set inputs.more.pth: inputs.more: has no path; write path: with a file, a folder or a glob
---set inputs.more.pth: unknown key; did you mean path?
---set inputs[0].path: inputs is a map and has no [0]; write inputs.NAME
---set limits: limits.memory: found "1x"; expected a size of at least 64 KB (e.g. 512 MB)
---set limits: limits.dsk: unknown key; the known ones are memory, fuel, read, results
---set limtis.memory: limtis: unknown key; did you mean limits?
---set mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
---set name..x: is no key; write it as in limits.memory
---set output: not valid YAML (column 6): while parsing a flow mapping, did not find expected ',' or '}'; text that contains ": " must stand in quotes
---set run_max_try.x: run_max_try: found a map; expected a whole number of attempts of at least 1 (e.g. 3)
-"#);
+    --set arguments: not valid YAML (column 1): while parsing a flow sequence, expected ',' or ']'
+    --set inputs.more.pth: inputs.more: has no path; write path: with a file, a folder or a glob
+    --set inputs.more.pth: unknown key; did you mean path?
+    --set inputs[0].path: inputs is a map and has no [0]; write inputs.NAME
+    --set limits: limits.memory: found "1x"; expected a size of at least 64 KB (e.g. 512 MB)
+    --set limits: limits.dsk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer
+    --set limtis.memory: limtis: unknown key; did you mean limits?
+    --set mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
+    --set name..x: is no key; write it as in limits.memory
+    --set output: not valid YAML (column 6): while parsing a flow mapping, did not find expected ',' or '}'; text that contains ": " must stand in quotes
+    --set run_max_try.x: run_max_try: found a map; expected a whole number of attempts of at least 1 (e.g. 3)
+    "#);
     let list = "entry_script: script.wasm\ninputs: [{name: a, path: data}]\nname: X\n";
     insta::assert_snapshot!(
         errors_with(list, &[("inputs.b.path", "y"), ("logging_level.deep", "z")]), @r#"

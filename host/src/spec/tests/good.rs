@@ -1,7 +1,7 @@
 use super::{LEAST, errors, job, job_with};
 use crate::model::{
     AllowedPercent, ByteSize, Column, ColumnType, CsvFormat, ErrorThreshold, Input, InputKind,
-    Limits, LoggingLevel, Mount, OnConflict, OutputAction, OutputFormat,
+    Limits, LoggingLevel, Mount, OnConflict, OsSandbox, OutputAction, OutputFormat,
 };
 use crate::spec::JobSpec;
 use std::path::PathBuf;
@@ -34,6 +34,8 @@ fn least() -> JobSpec {
         run_invocation_timeout: Duration::from_secs(60),
         logging_level: LoggingLevel::Info,
         limits: Limits::default(),
+        os_sandbox: OsSandbox::Required,
+        deterministic: false,
         allowed_failed_count: ErrorThreshold::Ignore,
         allowed_failed_percent: AllowedPercent::ALL,
         strict_cardinality: false,
@@ -151,6 +153,7 @@ rank_mini_batch_count: -3
             fuel: Some(1_000_000),
             read: ByteSize(1024),
             results: ByteSize(2 << 30),
+            ..Limits::default()
         },
         progress_update_timeout: Duration::from_millis(3_067_500),
         notices: Vec::new(),
