@@ -313,14 +313,16 @@ fn lock_folder(path: &Path) -> Result<Option<File>, ClaimError> {
     let failed = |e: rustix::io::Errno| ClaimError::io("lock the folder", path, e.into());
     let folder = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?);
     // `sandmill status` holds it for an instant to see whether a job runs.
-    for _ in 0..LOCK_TRIES {
+    let mut tries = 1;
+    loop {
         match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(Some(folder)),
+            Err(rustix::io::Errno::WOULDBLOCK) if tries == LOCK_TRIES => return Ok(None),
             Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
             Err(e) => return Err(failed(e)),
         }
+        tries += 1;
     }
-    Ok(None)
 }
 
 /// The job that the directory holds. Fails if that is another one, or if the directory is no job's.

@@ -84,6 +84,8 @@ struct Driver<'a> {
     plan_digest: Option<PlanDigest>,
     /// The longest that the committer may say nothing at the job's end.
     patience: Duration,
+    /// Whether a worker has said something since the last pause.
+    heard: bool,
     /// Workers that were asked to end.
     leaving: HashSet<WorkerId>,
     workers: mpsc::Receiver<PoolEvent>,
@@ -134,6 +136,7 @@ impl<'a> Driver<'a> {
             planned: 0,
             plan_digest: Some(PlanDigest::default()),
             patience: policy.progress_timeout,
+            heard: false,
             leaving: HashSet::new(),
             workers,
             planner,
@@ -178,7 +181,7 @@ impl<'a> Driver<'a> {
                 self.committer.flush();
             }
             self.pool.flush();
-            if self.machine.may_pause() {
+            if std::mem::take(&mut self.heard) && self.machine.may_pause() {
                 std::thread::sleep(Policy::PAUSE);
             }
         }
@@ -228,6 +231,7 @@ impl<'a> Driver<'a> {
     }
 
     fn on_pool_event(&mut self, event: PoolEvent) {
+        self.heard = true;
         self.processor_time.note(&event, &self.pool);
         let message = match event {
             PoolEvent::Worker(worker, FromWorker::Ready { init, wall }) => {

@@ -206,10 +206,15 @@ impl Looker {
                 Some(was) if was == content_stamp(batch.stamp, found.iter().copied()) => continue,
                 Some(was) if was != batch.stamp => "is not what it was when it was done",
                 // Nobody says what its files were. Those changed since then are others.
-                _ if known.may_have(batch.id)
-                    && found.iter().flatten().any(|file| self.is_since(file, known.created)) =>
-                {
-                    "has a file that was changed after the job began"
+                _ if known.may_have(batch.id) => {
+                    let mut files = found.iter().flatten();
+                    let Some(time) = files.find_map(|file| self.since(file, known.created)) else {
+                        continue;
+                    };
+                    &format!(
+                        "has a file that was changed at {time:.0}, after the job began ({:.0})",
+                        known.created
+                    )
                 }
                 _ => continue,
             };
@@ -218,10 +223,12 @@ impl Looker {
         Ok(())
     }
 
-    /// Whether a file was changed after `begin`. The clock of a file server may be ahead of ours.
-    fn is_since(&self, file: &Found, begin: Timestamp) -> bool {
+    /// When a file was changed, if that was after `begin`. The clock of a file server may be ahead of
+    /// ours.
+    fn since(&self, file: &Found, begin: Timestamp) -> Option<Timestamp> {
         let nanos = i32::try_from(file.nanos).unwrap_or(0);
-        Timestamp::new(file.seconds, nanos).is_ok_and(|time| begin < time && time <= self.now)
+        let time = Timestamp::new(file.seconds, nanos).ok()?;
+        (begin < time && time <= self.now).then_some(time)
     }
 
     fn changed(&self, batch: &MiniBatch, how: &str) -> String {

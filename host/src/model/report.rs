@@ -78,6 +78,7 @@ pub struct AttemptReport {
     /// [`stamp`](super::MiniBatch::stamp) and, for files, the size and time of each as the worker
     /// found them. The planned stamp alone where no worker could say. A job is taken up again only
     /// if the mini-batches that are done would be the same today.
+    #[serde(default)]
     pub stamp: u64,
     /// Items. After a failure all of them count as failed.
     pub items: ItemCounts,

@@ -119,8 +119,8 @@ impl Instance {
         };
         let function = self.run;
         self.store.data_mut().host.files.expect(match data {
-            MiniBatchData::Files(paths) => paths.len(),
-            MiniBatchData::Table(_) | MiniBatchData::Void => 0,
+            MiniBatchData::Files(paths) => paths,
+            MiniBatchData::Table(_) | MiniBatchData::Void => &[],
         });
         types::set_limit(self.limits.results.0);
         let (stats, result) = self.call("run", |store| {
@@ -137,10 +137,10 @@ impl Instance {
         (stats, result)
     }
 
-    /// The files that the last call of `run` read by the host's `read`, by their guest paths, as they
-    /// were just before; no more than the mini-batch has.
-    pub fn files_read(&self) -> &[(String, Found)] {
-        self.store.data().host.files.seen()
+    /// What the files of the last mini-batch were just before the host's `read` read them, in their
+    /// order; none for those that it did not read.
+    pub fn found(&self) -> &[Option<Found>] {
+        self.store.data().host.files.found()
     }
 
     /// Calls `shutdown`, where there is one.

@@ -83,7 +83,7 @@ impl Bench {
         };
         let (stats, result) = guest.run(loaded.data, &context, &mut sink);
         let tally = result.and_then(|()| sink.finish(loaded));
-        let stamp = self.loader.stamp(&assignment.mini_batch, guest.files_read());
+        let stamp = self.loader.stamp(&assignment.mini_batch, guest.found());
         Ok((stats, tally, stamp))
     }
 

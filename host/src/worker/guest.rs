@@ -53,9 +53,9 @@ impl Guest {
         (stats, result)
     }
 
-    /// [`Instance::files_read`]; nothing once the instance is thrown away.
-    pub(super) fn files_read(&self) -> &[(String, Found)] {
-        self.instance.as_ref().map_or(&[], Instance::files_read)
+    /// [`Instance::found`]; nothing once the instance is thrown away.
+    pub(super) fn found(&self) -> &[Option<Found>] {
+        self.instance.as_ref().map_or(&[], Instance::found)
     }
 
     /// Throws the instance away, so that a new one has to be started.

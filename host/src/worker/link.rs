@@ -6,7 +6,7 @@ use rustix::net::{RecvFlags, recv};
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 
-/// Bytes read at once. Two assignments of ordinary size fit.
+/// Bytes read at once. Some assignments of ordinary size fit.
 const CHUNK: usize = 64 << 10;
 
 /// What a look at the socket found.

@@ -8,7 +8,11 @@ use crate::model::{
     SpilledRows, TableFormat, Work, WorkerId,
 };
 use crate::sandbox::MiniBatchData;
+use jiff::{SignedDuration, Timestamp};
 use std::path::{Path, PathBuf};
+
+/// The kernel's clock for times of files goes in steps of some milliseconds.
+const CLOCK: SignedDuration = SignedDuration::from_millis(20);
 
 /// Loads one mini-batch after the other and keeps its buffers.
 #[derive(Debug)]
@@ -18,6 +22,8 @@ pub(super) struct Loader {
     /// Where rows lie that were gathered from many files.
     spill: PathBuf,
     paths: Vec<String>,
+    /// When files were loaded last, in seconds since 1970 and nanoseconds.
+    loaded: (i64, u32),
 }
 
 #[derive(Debug)]
@@ -72,7 +78,7 @@ impl Loader {
             inputs.push(Input { source, root, stage, reader: None, rows_reader: None });
         }
         let spill = job_dir.spill();
-        Ok(Self { inputs, tables: tables.to_vec(), spill, paths: Vec::new() })
+        Ok(Self { inputs, tables: tables.to_vec(), spill, paths: Vec::new(), loaded: (0, 0) })
     }
 
     /// What the guest sees of the inputs. Nothing where it gets tables: it has no need to.
@@ -162,6 +168,8 @@ impl Loader {
         source: u32,
         parts: &[(u32, &[String])],
     ) -> Result<Loaded<'_>, Failure> {
+        let now = Timestamp::now() - CLOCK;
+        self.loaded = (now.as_second(), now.subsec_nanosecond().unsigned_abs());
         let count = parts.iter().map(|(_, files)| files.len()).sum();
         self.paths.resize_with(count, String::new);
         let mut paths = self.paths.iter_mut();
@@ -186,20 +194,19 @@ impl Loader {
         Ok(Loaded::new(MiniBatchData::Files(&self.paths), dataset, count as u64))
     }
 
-    /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. What
-    /// of its files was `read` need not be looked at again.
-    pub(super) fn stamp(&self, mini_batch: &MiniBatch, read: &[(String, Found)]) -> u64 {
-        // Most guests read their files in order.
-        let mut read = read.iter().peekable();
-        let found = mini_batch.files().zip(&self.paths).map(|((source, file), path)| {
+    /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. `found`
+    /// is what its files were when they were read; the others are looked at now, and one that was changed
+    /// since the mini-batch was loaded may have been something else when it was read.
+    pub(super) fn stamp(&self, mini_batch: &MiniBatch, found: &[Option<Found>]) -> u64 {
+        let files = mini_batch.files().enumerate().map(|(index, (source, file))| {
             let input = self.inputs.get(source as usize)?;
-            match read.next_if(|(read, _)| read == path) {
+            match found.get(index) {
                 // What is shown on a stage may be a copy.
-                Some((_, found)) if input.stage.is_none() => Some(*found),
-                _ => input.root.look_at(file),
+                Some(Some(found)) if input.stage.is_none() => Some(*found),
+                _ => input.root.look_at(file).filter(|found| !found.is_after(self.loaded)),
             }
         });
-        content_stamp(mini_batch.stamp, found)
+        content_stamp(mini_batch.stamp, files)
     }
 
     /// Takes away what only the last mini-batch may see.
@@ -363,26 +370,51 @@ mod tests {
         for name in ["a", "b"] {
             std::fs::write(folder.path().join(name), name).unwrap();
         }
+        let age = |name: &str, seconds| {
+            let file = std::fs::File::open(folder.path().join(name)).unwrap();
+            file.set_modified((Timestamp::now() - SignedDuration::from_secs(seconds)).into())
+                .unwrap();
+        };
+        age("a", 100);
+        age("b", 100);
         let job_dir = JobDir::new(folder.path().join("job"));
-        let read = |name: &str, length| {
-            let root = Root::open(folder.path());
-            (format!("/inputs/images/{name}"), Found { length, ..root.look_at(name).unwrap() })
-        };
-        let mini_batch = MiniBatch { stamp: 7, ..files(&["a", "b"]) };
-        let stamp = |pattern, read: &[(String, Found)]| {
-            let sources = [source(folder.path(), pattern)];
-            let mut loader = Loader::new(&sources, &[], &job_dir, WorkerId(0)).unwrap();
+        let root = Root::open(folder.path());
+        let read = |name: &str, length| Some(Found { length, ..root.look_at(name).unwrap() });
+        let sources = [source(folder.path(), None), source(folder.path(), Some("*"))];
+        let loader = || Loader::new(&sources, &[], &job_dir, WorkerId(0)).unwrap();
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let stamp = |source, found: &[Option<Found>]| {
+            let mini_batch = MiniBatch { source, stamp: 7, ..files(&["a", "b"]) };
+            let mut loader = loader();
             loader.load(&mini_batch).unwrap();
-            loader.stamp(&mini_batch, read)
+            loader.stamp(&mini_batch, found)
         };
-        let looked = stamp(None, &[]);
-        assert_eq!(looked, stamp(None, &[read("a", 1), read("b", 1)]));
-        assert_eq!(looked, stamp(None, &[read("b", 1)]));
-        assert_ne!(looked, stamp(None, &[read("a", 2)]), "as it was read");
-        assert_ne!(looked, stamp(None, &[read("b", 2)]), "as it was read");
-        assert_eq!(looked, stamp(Some("*"), &[read("a", 2)]), "a copy may have another time");
-        let sources = [source(folder.path(), None)];
-        let loader = Loader::new(&sources, &[], &job_dir, WorkerId(0)).unwrap();
+        let looked = stamp(0, &[]);
+        assert_eq!(looked, stamp(0, &[read("a", 1), read("b", 1)]));
+        assert_eq!(looked, stamp(0, &[None, read("b", 1)]));
+        assert_ne!(looked, stamp(0, &[read("a", 2)]), "as it was read");
+        assert_eq!(looked, stamp(1, &[read("a", 2)]), "a copy may have another time");
+        // Two sources of one input, the second one staged.
+        let parts = vec![(0, names(&["b"])), (1, names(&["a"]))];
+        let group = MiniBatch { stamp: 7, ..files(&[]) };
+        let group = MiniBatch { work: Work::FileGroup(parts), ..group };
+        let mut grouped = loader();
+        grouped.load(&group).unwrap();
+        let swapped = MiniBatch { stamp: 7, ..files(&["b", "a"]) };
+        assert_eq!(grouped.stamp(&group, &[read("b", 1), read("a", 9)]), {
+            let mut loader = loader();
+            loader.load(&swapped).unwrap();
+            loader.stamp(&swapped, &[])
+        });
+        // Nobody can say what a file was that is gone, or was changed since.
+        let mini_batch = MiniBatch { stamp: 7, ..files(&["a", "b"]) };
+        let mut loader = loader();
+        loader.load(&mini_batch).unwrap();
+        age("b", 0);
+        assert_eq!(loader.stamp(&mini_batch, &[]), 7);
+        assert_ne!(loader.stamp(&mini_batch, &[None, read("b", 1)]), 7);
+        std::fs::remove_file(folder.path().join("b")).unwrap();
+        assert_eq!(loader.stamp(&mini_batch, &[]), 7);
         let void = MiniBatch { stamp: 7, ..MiniBatch::new(MiniBatchId(0), 0, Work::Void) };
         assert_eq!(loader.stamp(&void, &[]), 7);
     }

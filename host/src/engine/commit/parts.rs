@@ -76,7 +76,10 @@ impl Parts {
             return Err(reject(format!("those at {offset} are rows of another attempt ({taken})")));
         }
         let mut last = [0];
-        part.file.read_exact_at(&mut last, end - 1).map_err(|e| fatal("read", &path, &e))?;
+        part.file.read_exact_at(&mut last, end - 1).map_err(|e| match e.kind() {
+            std::io::ErrorKind::UnexpectedEof => reject("the file became shorter".into()),
+            _ => fatal("read", &path, &e),
+        })?;
         if last != *b"\n" {
             return Err(reject("they do not end with a line end".into()));
         }

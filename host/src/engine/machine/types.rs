@@ -201,7 +201,7 @@ pub(super) struct Worker {
     pub(super) picked: Duration,
     /// How long a mini-batch takes it, smoothed; none before the first.
     pub(super) pace: Option<Duration>,
-    /// Whether it was given a next mini-batch that must not run any more: it is killed, not asked
+    /// Whether it was given next mini-batches that must not run any more: it is killed, not asked
     /// to end, once the running one is done.
     pub(super) drops_next: bool,
     /// Whether its `init` has succeeded once.
@@ -225,11 +225,12 @@ impl Worker {
         }
     }
 
-    /// Takes in how long a mini-batch took by the worker's own account, which need not be true.
+    /// Takes in how long a mini-batch took by the worker's own account, which need not be true. A long
+    /// one counts at once: what waits behind it, nobody else can do.
     pub(super) fn took(&mut self, seconds: f64) {
         let took = Duration::try_from_secs_f64(seconds).unwrap_or(Policy::AHEAD_TIME);
         let took = took.min(Duration::from_secs(3600));
-        self.pace = Some(self.pace.map_or(took, |pace| (3 * pace + took) / 4));
+        self.pace = Some(self.pace.map_or(took, |pace| took.max((3 * pace + took) / 4)));
     }
 
     /// How many mini-batches it should have ahead.

@@ -99,6 +99,8 @@ impl Machine {
             && matches!(worker.activity, Activity::Idle | Activity::Loading(_))
         {
             worker.activity = Activity::Starting(self.now);
+            // What waits behind an `init` waits longer than it seems.
+            worker.pace = None;
         }
     }
 
@@ -145,7 +147,7 @@ impl Machine {
         }
     }
 
-    /// The first mini-batch that a worker held has failed; the next one goes back unharmed. With when
+    /// The first mini-batch that a worker held has failed; the next ones go back unharmed. With when
     /// it was picked, and when `run` began if it did.
     fn lose_held(
         &mut self,
