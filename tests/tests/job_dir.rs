@@ -210,7 +210,10 @@ fn what_fails_once_is_tried_again() {
       rows          3
       output        job/output/parallel_run_step.txt
     ");
-    assert_snapshot!(ran.log("job_result.txt").lines().skip(1).collect::<Vec<_>>().join("\n"), @r"
+    let result = ran.log("job_result.txt");
+    // The layers of the process wall differ between machines.
+    let lines = result.lines().skip(1).filter(|line| !line.starts_with("  os_sandbox "));
+    assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
     mini-batches  3
     items         3
     rows          3

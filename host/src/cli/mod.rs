@@ -6,6 +6,7 @@
 mod build;
 mod check;
 mod child;
+mod doctor;
 mod exit;
 mod history;
 mod new;
@@ -75,6 +76,14 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         cache_dir: Option<PathBuf>,
     },
+    /// Says what this machine has for running strangers' entry scripts, and what is missing.
+    ///
+    /// Ends with 0 if jobs with `os_sandbox: required` run on it.
+    Doctor {
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+    },
     /// Makes the folder of a new entry script, ready to build and run.
     New(new::Arguments),
 }
@@ -95,6 +104,7 @@ pub fn main() -> ExitCode {
         Command::Check { component, trial, cache_dir } => {
             check_and_print(&component, &trial, cache_dir.as_deref())
         }
+        Command::Doctor { json } => doctor::doctor(json),
         Command::New(arguments) => new::new(&arguments),
     };
     match result {

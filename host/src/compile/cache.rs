@@ -44,6 +44,12 @@ pub struct Compiled {
 }
 
 impl Cache {
+    /// Where the cache is if nobody names another place. None if no variable of the environment says
+    /// where.
+    pub fn default_folder() -> Option<PathBuf> {
+        default_dir(|name| std::env::var_os(name))
+    }
+
     /// Opens or makes the cache: `dir`, else `$SANDMILL_CACHE_DIR`, else below the user's cache
     /// folder (`$XDG_CACHE_HOME/sandmill` or `~/.cache/sandmill`). `program` is the sandmill binary
     /// to run for compiling.
@@ -53,7 +59,7 @@ impl Cache {
     pub fn open(dir: Option<&Path>, program: &Path) -> Result<Self, CompileError> {
         let path = match dir {
             Some(dir) => dir.to_owned(),
-            None => default_dir(|name| std::env::var_os(name)).ok_or_else(|| {
+            None => Self::default_folder().ok_or_else(|| {
                 CompileError::new(
                     "there is no place for the cache of compiled code: none of SANDMILL_CACHE_DIR, \
                      XDG_CACHE_HOME and HOME is set. Set SANDMILL_CACHE_DIR to a folder of yours",

@@ -13,7 +13,7 @@ use crate::compile::Compiled;
 use crate::event::{Event, EventKind};
 use crate::fail_point;
 use crate::model::{
-    JobDir, JobResult, JobStatus, MiniBatch, Source, TableFormat, WallState, WorkerId,
+    JobDir, JobResult, JobStatus, MiniBatch, OsSandbox, Source, TableFormat, WallState, WorkerId,
 };
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
@@ -235,7 +235,7 @@ impl<'a> Driver<'a> {
         self.processor_time.note(&event, &self.pool);
         let message = match event {
             PoolEvent::Worker(worker, FromWorker::Ready { init, wall }) => {
-                self.wall = wall;
+                self.note_wall(wall);
                 Message::Ready(worker, init)
             }
             PoolEvent::Worker(worker, FromWorker::Restarting) => Message::Restarting(worker),
@@ -259,6 +259,22 @@ impl<'a> Driver<'a> {
             }
         };
         self.tell(message);
+    }
+
+    /// All workers of a job have the same wall: what is missing is told once.
+    fn note_wall(&mut self, wall: WallState) {
+        let is_first = self.wall == WallState::default();
+        self.wall = wall;
+        if !is_first || self.wall.mode != OsSandbox::BestEffort {
+            return;
+        }
+        for layer in self.wall.missing.clone() {
+            let message = format!(
+                "the job goes on without a layer of the process wall: {layer} (os_sandbox is \
+                 best-effort; `sandmill doctor` says what to do)"
+            );
+            self.emit(EventKind::Notice { message });
+        }
     }
 
     fn on_commit_reply(&mut self, reply: Option<CommitReply>) {

@@ -12,6 +12,7 @@ use crate::dataset::{self, DatasetError};
 use crate::journal::JournalError;
 use crate::model::{JobDir, OutputAction, Source};
 use crate::spec::JobSpec;
+use crate::wall::{self, WallError};
 use std::path::{Path, PathBuf};
 
 /// Where and how to run a job. Begin with [`Options::new`].
@@ -111,6 +112,9 @@ pub enum PrepareError {
     /// The inputs could not be compared with what an earlier run saw.
     #[error("{0}")]
     Inputs(String),
+    /// The job insists on a wall that this machine cannot build.
+    #[error(transparent)]
+    Wall(#[from] WallError),
     /// Somebody asked for the end before the job began. Holds the reason.
     #[error("{0}: the job was not begun, and what there is of it is as it was")]
     Cancelled(String),
@@ -128,6 +132,8 @@ pub fn prepare(
     let sources = dataset::resolve(&spec.inputs)?;
     let root = absolute(&options.job_dir);
     refuse_overlap(&spec, &sources, &root)?;
+    // Before anybody looks into what a stranger may have made.
+    wall::check(spec.os_sandbox)?;
     if spec.entry_script.is_dir() {
         spec.entry_script = build_guest_crate(&spec.entry_script, say)?;
     }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// parts/process000.part       the rows that a worker wrote
 /// work/process000/output/     what the guest sees as its output folder
 /// work/process000/inputs/     links to the files of the running mini-batch, where needed
+/// work/process000/copies/     copies on their way there
 /// work/process000/staged/     files of attempts that await their commit
 /// spill/                      rows on their way from files into groups by key
 /// output/                     results, unless the job file names another place
@@ -70,9 +71,19 @@ impl JobDir {
         self.worker_dir(worker).join("inputs")
     }
 
+    /// Where a worker makes the copies that take the place of links, before they are whole.
+    pub fn worker_copies(&self, worker: WorkerId) -> PathBuf {
+        self.worker_dir(worker).join("copies")
+    }
+
+    /// Where the files of a worker's attempts wait to be published.
+    pub fn worker_staged(&self, worker: WorkerId) -> PathBuf {
+        self.worker_dir(worker).join("staged")
+    }
+
     /// Where the files of one attempt wait to be published.
     pub fn staged(&self, worker: WorkerId, id: MiniBatchId, attempt: u32) -> PathBuf {
-        self.worker_dir(worker).join("staged").join(format!("{id}-{attempt}"))
+        self.worker_staged(worker).join(format!("{id}-{attempt}"))
     }
 
     /// Where rows lie that are grouped by key.

@@ -1,6 +1,7 @@
 //! The wall around processes that see what nobody vouches for, in words. `crate::wall` builds it.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// How much a job insists on the process wall (`os_sandbox`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,4 +39,15 @@ pub struct WallState {
     pub active: Vec<String>,
     /// The layers that are missing, with the reason: `landlock: the kernel has none`.
     pub missing: Vec<String>,
+}
+
+/// `required: landlock (ABI 7), seccomp`, and what is missing.
+impl fmt::Display for WallState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.mode.name(), self.active.join(", "))?;
+        if self.missing.is_empty() {
+            return Ok(());
+        }
+        write!(f, "; without {}", self.missing.join("; "))
+    }
 }

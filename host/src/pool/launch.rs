@@ -2,7 +2,8 @@
 
 use crate::model::{self, JobDir, MiniBatchId};
 use crate::protocol::Setup;
-use rustix::process::{Pid, Signal, kill_process_group};
+use crate::wall::MISSING_LAYER;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -46,6 +47,11 @@ impl Program {
         command.kill_on_drop(true);
         if let Some(value) = std::env::var_os("RUST_BACKTRACE") {
             command.env("RUST_BACKTRACE", value);
+        }
+        if cfg!(debug_assertions)
+            && let Some(value) = std::env::var_os(MISSING_LAYER)
+        {
+            command.env(MISSING_LAYER, value);
         }
         command
     }
@@ -186,8 +192,10 @@ impl Process {
     /// Ends the process and all that it started, at once.
     pub(super) fn kill(&self) {
         if let (Some(group), false) = (self.group, self.is_reaped()) {
-            // It fails only if the process is gone already.
-            let _ = kill_process_group(group, Signal::KILL);
+            // There is no such group in the moment in which the process makes itself a session of its
+            // own. Then it has not started anything yet. Else it fails only if it is gone already.
+            let _ = kill_process_group(group, Signal::KILL)
+                .or_else(|_| kill_process(group, Signal::KILL));
         }
     }
 

@@ -114,7 +114,8 @@ pub(super) fn shell_word(path: &str) -> String {
     }
 }
 
-/// What `logs/job_result.txt` says beyond [`result_text`]: the causes as programs name them.
+/// What `logs/job_result.txt` says beyond [`result_text`]: the causes as programs name them,
+/// and what stood around the workers.
 fn typed_causes(result: &JobResult) -> String {
     let mut text = Text::default();
     if let Some(ended_by) = result.ended_by {
@@ -123,6 +124,10 @@ fn typed_causes(result: &JobResult) -> String {
     if let Some(first) = &result.first_failure {
         let kind = first.failure.kind;
         text.line("kind", &format!("{kind}, {}", kind.status_word()));
+    }
+    // None was ever ready otherwise.
+    if !result.os_sandbox.active.is_empty() {
+        text.line("os_sandbox", &result.os_sandbox.to_string());
     }
     text.0
 }

@@ -1,6 +1,6 @@
 //! The wall of one process.
 
-use super::limits;
+use super::{files, filter, layer, limits, powers, start};
 use crate::model::{OsSandbox, WallState};
 use std::path::PathBuf;
 
@@ -28,8 +28,12 @@ pub enum Rights {
     ReadAndLink,
     /// Making and removing folders and links to files, never writing one.
     Stage,
+    /// Making, reading, writing and removing files, no folders and no links.
+    Files,
     /// Everything but running programs and making devices.
     Write,
+    /// Reading, writing and controlling a device.
+    Device,
 }
 
 /// A folder, or a file, that may be used.
@@ -76,28 +80,53 @@ impl Wall {
     /// Builds it around this process, for good. Returns what stands; with
     /// [`OsSandbox::Required`] a layer that cannot be built is an error.
     ///
-    /// Must be called on the main thread, before there is another one.
+    /// Must be called after [`enter`](super::enter), on the main thread, before there is another one.
     pub fn build(&self) -> Result<WallState, WallError> {
-        let mut state = WallState { mode: self.mode, ..WallState::default() };
-        let mut layer = |name: &str, result: std::io::Result<()>| match result {
-            Ok(()) => {
-                state.active.push(name.to_owned());
-                Ok(())
-            }
-            Err(error) if self.mode == OsSandbox::Required => Err(WallError(format!(
-                "a layer of the wall around this process cannot be built: {name}: {error}; to do \
-                 without, set os_sandbox to best-effort"
-            ))),
-            Err(error) => {
-                state.missing.push(format!("{name}: {error}"));
-                Ok(())
-            }
+        let mut standing = Standing {
+            mode: self.mode,
+            state: WallState { mode: self.mode, ..WallState::default() },
         };
-        layer(
-            "no new privileges",
-            rustix::thread::set_no_new_privs(true).map_err(std::io::Error::from),
-        )?;
-        layer("resource limits", limits::apply(&self.bounds))?;
-        Ok(state)
+        standing.always(layer::PARENT, start::dies_with_parent)?;
+        standing.always(layer::SESSION, start::has_own_session)?;
+        standing.always(layer::LIMITS, || limits::apply(&self.bounds, self.occupant))?;
+        standing.always(layer::PRIVILEGES, powers::no_new_privileges)?;
+        standing.unless_off(layer::LANDLOCK, || files::confine(&self.folders))?;
+        standing.unless_off(layer::CAPABILITIES, || powers::drop_capabilities(self.occupant))?;
+        // The last one, because it forbids what makes the others.
+        standing.unless_off(layer::SECCOMP, || filter::install(self.occupant))?;
+        Ok(standing.state)
+    }
+}
+
+/// How a layer came out: what to call it, if there is more to say than its name; or why it is missing.
+pub(super) type Built = Result<Option<String>, String>;
+
+/// What stands so far.
+struct Standing {
+    mode: OsSandbox,
+    state: WallState,
+}
+
+impl Standing {
+    /// A layer that is there in any mode.
+    fn always(&mut self, name: &str, build: impl FnOnce() -> Built) -> Result<(), WallError> {
+        let built = layer::unless_hidden(name).and_then(|()| build());
+        match built {
+            Ok(words) => self.state.active.push(words.unwrap_or_else(|| name.to_owned())),
+            Err(reason) if self.mode == OsSandbox::Required => {
+                return Err(layer::missing(name, &reason));
+            }
+            Err(reason) => self.state.missing.push(format!("{name}: {reason}")),
+        }
+        Ok(())
+    }
+
+    /// A layer that can be left out.
+    fn unless_off(&mut self, name: &str, build: impl FnOnce() -> Built) -> Result<(), WallError> {
+        if self.mode == OsSandbox::Off {
+            self.state.missing.push(format!("{name}: os_sandbox is off"));
+            return Ok(());
+        }
+        self.always(name, build)
     }
 }

@@ -1,14 +1,29 @@
 //! The second wall: what a process that sees untrusted bytes gives up before it looks at them. The
-//! one place for it. `limits` are resource limits, `start` is what such a process does first of all.
-//! Knows nothing of jobs. Imports `model` only.
+//! one place for it. Knows nothing of jobs. Imports `model` only.
+//!
+//! - `start`: what such a process does first of all.
+//! - `build`: the wall itself, of layers: `files` (Landlock), `filter` with the tables of `calls`
+//!   (seccomp), `limits` (resource limits), `powers` (capabilities).
+//! - `layer`: their names, and whether this machine has them; `cgroup`: whether it has what would stand
+//!   beside them; `gpu`: what a leased GPU needs besides.
 //!
 //! Everything is applied by the process to itself, on its main thread, before any other thread exists:
 //! Landlock and seccomp hold for a thread and those that it starts, and a hook before exec would force
 //! a fork.
 
 mod build;
+mod calls;
+mod cgroup;
+mod files;
+mod filter;
+mod gpu;
+mod layer;
 mod limits;
+mod powers;
 mod start;
 
 pub use build::{Bounds, Folder, Occupant, Rights, Wall, WallError};
+pub use cgroup::probe_cgroup;
+pub use gpu::{GPU_DEVICES, gpu_folders};
+pub use layer::{Layer, MISSING_LAYER, check, probe};
 pub use start::enter;

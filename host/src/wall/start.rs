@@ -1,22 +1,81 @@
 //! What comes first.
 
+use super::build::Built;
 use rustix::io::Errno;
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{
+    Signal, getpgid, getpid, getppid, getsid, parent_process_death_signal,
+    set_parent_process_death_signal, setpgid, setsid,
+};
+use std::fs;
 use std::io;
 
-/// The first thing that a process behind the wall does: it dies with its parent and has a session
-/// of its own, out of reach of the terminal.
+/// The first descriptor that is none of the standard ones.
+const FIRST_OTHER: u32 = 3;
+
+/// The first thing that a process behind the wall does: it dies with its parent, has a session of its
+/// own, out of reach of the terminal, and keeps no descriptor but the three standard ones.
 ///
 /// The kernel takes the thread that started this process for its parent: that thread must outlive
-/// the child. An error says that the parent is gone already, or what failed.
+/// the child. An error says that the parent is gone already, or what failed. Must be called before
+/// this process opens anything that it wants to keep.
 pub fn enter() -> io::Result<()> {
     let before = getppid();
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if getppid() != before {
         return Err(io::Error::other("the process that started this one ended meanwhile"));
     }
-    match rustix::process::setsid() {
-        Ok(_) | Err(Errno::PERM) => Ok(()),
-        Err(errno) => Err(errno.into()),
+    own_session()?;
+    close_others()
+}
+
+/// The head of a process group cannot have a new session, and whoever started this process may have
+/// made it one: it goes back into its parent's group first. Whoever kills the group meanwhile finds
+/// none, and has to kill the process.
+fn own_session() -> io::Result<()> {
+    match setsid() {
+        Ok(_) => return Ok(()),
+        Err(Errno::PERM) if leads_session() => return Ok(()),
+        Err(Errno::PERM) => {}
+        Err(errno) => return Err(errno.into()),
     }
+    setpgid(None, Some(getpgid(getppid())?))?;
+    setsid()?;
+    Ok(())
+}
+
+fn leads_session() -> bool {
+    getsid(None) == Ok(getpid())
+}
+
+/// Closes what was inherited by mistake: a descriptor that the leader itself was started with.
+fn close_others() -> io::Result<()> {
+    // SAFETY: nothing of this process was opened yet, so that nobody owns these descriptors.
+    let answer = unsafe { libc::syscall(libc::SYS_close_range, FIRST_OTHER, u32::MAX, 0) };
+    if answer == 0 {
+        return Ok(());
+    }
+    // A kernel before 5.9, or a container that refuses the call.
+    let names = fs::read_dir("/proc/self/fd")?.map(|entry| entry.map(|entry| entry.file_name()));
+    let names = names.collect::<io::Result<Vec<_>>>()?;
+    for number in names.iter().filter_map(|name| name.to_str()?.parse::<i32>().ok()) {
+        if number >= FIRST_OTHER.cast_signed() {
+            // SAFETY: as above. One of them was the folder's own, and is closed already.
+            let _ = unsafe { libc::close(number) };
+        }
+    }
+    Ok(())
+}
+
+/// Whether [`enter`] did its part.
+pub(super) fn dies_with_parent() -> Built {
+    match parent_process_death_signal() {
+        Ok(Some(Signal::KILL)) => Ok(None),
+        Ok(_) => Err("the process did not ask for it".to_owned()),
+        Err(errno) => Err(errno.to_string()),
+    }
+}
+
+/// Whether [`enter`] did its part.
+pub(super) fn has_own_session() -> Built {
+    if leads_session() { Ok(None) } else { Err("the process is in another's session".to_owned()) }
 }

@@ -69,7 +69,7 @@ impl Loader {
         for (index, source) in sources.iter().enumerate() {
             let stage = if tables.is_empty() && source.pattern.is_some() {
                 let root = job_dir.worker_inputs(worker).join(index.to_string());
-                let made = Stage::create(root.clone());
+                let made = Stage::create(root.clone(), job_dir.worker_copies(worker));
                 Some(made.map_err(|e| host_fault("make", &root, &e))?)
             } else {
                 None

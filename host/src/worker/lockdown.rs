@@ -1,29 +1,99 @@
-//! The second wall: what the process gives up before it runs a guest. The one place for it.
+//! The second wall around a worker: what it may still use once it runs a guest.
 //!
-//! Applied on the main thread before any other thread exists, because Landlock and seccomp hold for
-//! a thread and those that it starts. At that point the component is mapped, the socket is open and
-//! the worker's folders are made.
+//! It is built on the main thread before any other thread exists, because Landlock and seccomp hold
+//! for a thread and those that it starts. At that point the component is mapped, the socket and the
+//! part file are open, and the worker's folders are made.
 
-use crate::model::{OsSandbox, WallState};
-use crate::wall::{Bounds, Occupant, Wall};
+use crate::model::{JobDir, OsSandbox, WallState};
+use crate::perf::MemoryBudget;
+use crate::protocol::Setup;
+use crate::wall::{Bounds, Folder, Occupant, Rights, Wall, gpu_folders};
 use std::io;
+use std::path::{Path, PathBuf};
 
 /// The largest file that the process may write: 64 GiB. What a guest writes beyond that is an error
 /// for the guest. Far more than a result file has, because the part file, which takes the rows of a
 /// whole job, is under the same limit. How many files a mini-batch may leave is limited elsewhere.
 const LARGEST_FILE: u64 = 64 << 30;
 
-/// Builds the wall around this worker. Fails rather than run without what `mode` asks for.
-pub(super) fn lock_down(mode: OsSandbox) -> io::Result<WallState> {
+/// Descriptors of the worker itself, beside those that a guest may have open.
+const OWN_FILES: u64 = 64;
+
+/// What the process may hold beyond the budget that the leader watches, in bytes: stacks and memory
+/// that is reserved and never touched count here, and a guest that asks for too much shall be told so
+/// by the limit that was made for it.
+const SLACK: u64 = 1 << 30;
+
+/// The wall that suits this worker.
+pub(super) fn wall(setup: &Setup) -> Wall {
+    let occupant =
+        if setup.gpu_index.is_some() { Occupant::GpuWorker } else { Occupant::Worker };
+    let mut folders = read(setup);
+    folders.extend(written(setup));
+    folders.extend(setup.gpu_index.into_iter().flat_map(gpu_folders));
+    Wall { occupant, mode: setup.os_sandbox, folders, bounds: bounds(setup) }
+}
+
+/// Builds the wall around this process. Fails rather than run without what the mode asks for.
+pub(super) fn lock_down(wall: &Wall) -> io::Result<WallState> {
     ignore_file_size_signal()?;
-    let bounds = Bounds {
-        memory: None,
+    wall.build().map_err(io::Error::other)
+}
+
+/// Whether files of the inputs are shown as links in a folder of the worker's own.
+fn is_staged(setup: &Setup) -> bool {
+    setup.tables.is_empty() && setup.sources.iter().any(|source| source.pattern.is_some())
+}
+
+/// What is read and never written.
+fn read(setup: &Setup) -> Vec<Folder> {
+    let folder = |path: &Path, rights| Folder { path: path.to_owned(), rights };
+    let rights = |linked| if linked { Rights::ReadAndLink } else { Rights::Read };
+    let mut folders = Vec::new();
+    for source in &setup.sources {
+        let linked = setup.tables.is_empty() && source.pattern.is_some();
+        folders.push(folder(&source.root, rights(linked)));
+    }
+    folders.extend(setup.mounts.iter().map(|mount| folder(&mount.host, Rights::Read)));
+    if !setup.tables.is_empty() {
+        folders.push(folder(&JobDir::new(&setup.job_dir).spill(), Rights::Read));
+    }
+    folders
+}
+
+/// Where the guest and the worker write. The part file is open already.
+fn written(setup: &Setup) -> Vec<Folder> {
+    let (dir, worker) = (JobDir::new(&setup.job_dir), setup.worker);
+    let folder = |path: PathBuf, rights| Folder { path, rights };
+    let mut folders = vec![
+        folder(dir.worker_output(worker), Rights::Write),
+        folder(dir.worker_staged(worker), Rights::Write),
+        folder(dir.script_log_dir(), Rights::Write),
+    ];
+    if is_staged(setup) {
+        folders.push(folder(dir.worker_inputs(worker), Rights::Stage));
+        folders.push(folder(dir.worker_copies(worker), Rights::Write));
+    }
+    let mut files = vec![dir.script_log(worker), dir.script_stdout(worker), dir.script_stderr(worker)];
+    if setup.profile {
+        files.push(dir.worker_profile(worker));
+    }
+    // These are made at the first byte, and put aside when they are full.
+    folders.extend(files.iter().filter_map(|file| Some(folder(file.parent()?.to_owned(), Rights::Files))));
+    folders
+}
+
+fn bounds(setup: &Setup) -> Bounds {
+    // A mini-batch may be as large as the planner lets it be.
+    let table = if setup.tables.is_empty() { 0 } else { crate::dataset::csv::MAX_SLICE };
+    let budget = MemoryBudget::new(&setup.limits, table).total();
+    let off = setup.os_sandbox == OsSandbox::Off;
+    Bounds {
+        memory: (!off).then(|| budget.0.saturating_add(SLACK)),
         cpu_seconds: None,
         largest_file: LARGEST_FILE,
-        open_files: u64::MAX,
-    };
-    let wall = Wall { occupant: Occupant::Worker, mode, folders: Vec::new(), bounds };
-    wall.build().map_err(io::Error::other)
+        open_files: setup.limits.handles.saturating_add(OWN_FILES),
+    }
 }
 
 /// Has a write beyond the limit fail, where it would end the process otherwise.
@@ -39,7 +109,15 @@ mod tests {
 
     #[test]
     fn a_file_without_end_is_an_error_and_not_the_end() {
-        lock_down(OsSandbox::Required).unwrap();
+        let bounds = Bounds {
+            memory: None,
+            cpu_seconds: None,
+            largest_file: LARGEST_FILE,
+            open_files: u64::MAX,
+        };
+        let (occupant, mode) = (Occupant::Worker, OsSandbox::Off);
+        let state = lock_down(&Wall { occupant, mode, folders: Vec::new(), bounds }).unwrap();
+        assert!(state.active.iter().any(|layer| layer == "resource limits"), "{state:?}");
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
         let error = file.set_len(LARGEST_FILE + 1).unwrap_err();

@@ -45,12 +45,12 @@ fn run() -> io::Result<End> {
         }
         Incoming::None | Incoming::Closed => return Ok(End::Done),
     };
-    let mode = setup.os_sandbox;
+    let wall = lockdown::wall(&setup);
     let Some(mut session) = Session::prepare(setup, link, &component)? else {
         return Ok(End::InitFailed);
     };
     drop(component);
-    session.wall = lockdown::lock_down(mode)?;
+    session.wall = lockdown::lock_down(&wall)?;
     on_guest_thread(session)
 }
 

@@ -19,21 +19,26 @@ pub(super) fn checked(relative: &str) -> Result<&Path, Failure> {
 }
 
 /// A folder that shows just the files of the running mini-batch: hard links where the file system
-/// allows them, copies elsewhere.
+/// allows them, copies elsewhere. Behind the wall nothing in it can be written to, or the links to
+/// inputs could be: a copy is made beside it and moved in.
 #[derive(Debug)]
 pub(super) struct Stage {
     root: PathBuf,
+    /// Where a copy is made.
+    copies: PathBuf,
     /// What was made, folders before what lies in them.
     folders: Vec<PathBuf>,
     files: Vec<PathBuf>,
 }
 
 impl Stage {
-    /// Makes the folder, empty.
-    pub(super) fn create(root: PathBuf) -> io::Result<Self> {
-        fs::create_dir_all(&root)?;
-        empty_folder(&root)?;
-        Ok(Self { root, folders: Vec::new(), files: Vec::new() })
+    /// Makes the folder, empty, and the one for copies, which other stages of this worker may use too.
+    pub(super) fn create(root: PathBuf, copies: PathBuf) -> io::Result<Self> {
+        for folder in [&root, &copies] {
+            fs::create_dir_all(folder)?;
+            empty_folder(folder)?;
+        }
+        Ok(Self { root, copies, folders: Vec::new(), files: Vec::new() })
     }
 
     /// The folder.
@@ -74,7 +79,7 @@ impl Stage {
             Err(_) => {}
         }
         // Another file system, or a file of another user.
-        copy(&from, &to)
+        copy(&from, &self.copies.join("copy"), &to)
     }
 
     /// Shows no files.
@@ -117,11 +122,12 @@ fn gone(removed: io::Result<()>) -> bool {
     removed.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+/// Copies a file to `draft`, and moves that to `to`.
+fn copy(from: &Path, draft: &Path, to: &Path) -> Result<(), Failure> {
     let mut source = File::open(from).map_err(|e| unreadable(from, &e))?;
-    File::create_new(to)
+    File::create(draft)
         .and_then(|mut target| io::copy(&mut source, &mut target))
-        .map(drop)
+        .and_then(|_| fs::rename(draft, to))
         .map_err(|e| host_fault("copy an input file to", to, &e))
 }
 
@@ -152,7 +158,7 @@ mod tests {
         for file in ["one", "a/two", "a/b/three", "other"] {
             fs::write(source.join(file), file).unwrap();
         }
-        let mut stage = Stage::create(root.clone()).unwrap();
+        let mut stage = Stage::create(root.clone(), folder.path().join("copies")).unwrap();
         let files = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         stage.show(&source, &files(&["one", "a/b/three", "one"])).unwrap();
         assert_eq!(listing(&root), ["a", "a/b", "a/b/three", "one"]);
@@ -168,7 +174,9 @@ mod tests {
         let error = stage.show(&source, &files(&["missing"])).unwrap_err();
         assert_eq!(error.kind, FailureKind::LoadFailed);
         assert!(error.message.ends_with("missing: No such file or directory (os error 2)"));
-        copy(&source.join("one"), &root.join("copy")).unwrap();
+        let draft = folder.path().join("copies/draft");
+        copy(&source.join("one"), &draft, &root.join("copy")).unwrap();
+        assert!(!draft.exists());
         assert_eq!(fs::read_to_string(root.join("copy")).unwrap(), "one");
     }
 
@@ -183,7 +191,7 @@ mod tests {
         symlink("../one", source.join("a/inner")).unwrap();
         symlink("../secret", source.join("outer")).unwrap();
         symlink("a", source.join("folder")).unwrap();
-        let mut stage = Stage::create(root.clone()).unwrap();
+        let mut stage = Stage::create(root.clone(), folder.path().join("copies")).unwrap();
         let mut show = |name: &str| stage.show(&source, &[name.to_owned()]);
         show("a/inner").unwrap();
         assert!(fs::symlink_metadata(root.join("a/inner")).unwrap().is_file());

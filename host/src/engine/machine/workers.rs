@@ -257,16 +257,23 @@ fn describe_exit(exit: &WorkerExit) -> String {
     }
 }
 
+/// What ends a process that makes a call which the filter does not forgive: `SIGSYS` on Linux.
+const FORBIDDEN_CALL: i32 = 31;
+
 /// W6: a kill that the leader did not order is taken for the machine's out-of-memory killer.
 fn death(exit: &WorkerExit, how: &str, when: &str) -> Failure {
-    let (kind, hint) = if exit.signal == Some(9) {
-        (
+    let (kind, hint) = match exit.signal {
+        Some(9) => (
             FailureKind::OutOfMemory,
             "; it was killed from outside, most often because the machine ran out of memory: use \
              fewer workers (process_count_per_node) or a lower limits.memory",
-        )
-    } else {
-        (FailureKind::WorkerDied, "")
+        ),
+        Some(FORBIDDEN_CALL) => (
+            FailureKind::Forbidden,
+            "; the system-call filter ended it, because it asked the kernel for something that no \
+             entry script needs. Take the entry script for hostile, and report this",
+        ),
+        _ => (FailureKind::WorkerDied, ""),
     };
     Failure::new(kind, format!("the worker process {how} {when}{hint}"))
         .with_detail(exit.note.clone())

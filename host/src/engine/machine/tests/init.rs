@@ -203,3 +203,17 @@ fn a_new_instance_that_hangs_or_dies_in_init_costs_no_attempt() {
         assert_eq!(assigned(&machine.handle(ready(2), secs(212)))[0], (1, 1));
     }
 }
+
+/// The filter of the process wall ends whoever asks for what no entry script needs.
+#[test]
+fn a_forbidden_call_is_told_as_such() {
+    let mut machine = two_workers();
+    let actions = machine.handle(exit_of(1, None, Some(31)), secs(1));
+    let failure = actions.iter().find_map(|action| match action {
+        Action::Emit(EventKind::InitFailed { failure, .. }) => Some(failure),
+        _ => None,
+    });
+    let failure = failure.unwrap();
+    assert_eq!(failure.kind, FailureKind::Forbidden);
+    assert!(failure.message.contains("the system-call filter ended it"), "{failure}");
+}

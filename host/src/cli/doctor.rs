@@ -1,0 +1,218 @@
+//! `sandmill doctor`: what this machine has for running strangers' entry scripts, and what is missing.
+
+use super::exit::{Exit, Problem};
+use super::print;
+use crate::compile::Cache;
+use crate::model::ByteSize;
+use crate::wall::{self, Layer};
+use rustix::fs::statvfs;
+use rustix::process::{Resource, getrlimit};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What is told. The names are those of the JSON.
+#[derive(Debug, Serialize)]
+struct Findings {
+    /// Whether a job with `os_sandbox: required` runs here.
+    required_works: bool,
+    sandmill: &'static str,
+    kernel: Option<String>,
+    architecture: &'static str,
+    layers: Vec<Checked>,
+    /// Used where it is there, and never required.
+    cgroup_v2: Checked,
+    gpus: Gpus,
+    /// How many files this process may have open, and how many it may ask for; null is no limit.
+    open_files: Option<u64>,
+    open_files_at_most: Option<u64>,
+    cache: CacheDisk,
+}
+
+#[derive(Debug, Serialize)]
+struct Checked {
+    name: &'static str,
+    /// With its version, where it has one; null if it is missing.
+    found: Option<String>,
+    /// Why it is missing.
+    missing: Option<String>,
+    /// What to do then.
+    what_to_do: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Gpus {
+    /// Those that the driver knows.
+    count: usize,
+    /// Device files of the driver that a worker needs and that are not there.
+    missing_devices: Vec<PathBuf>,
+}
+
+#[derive(Debug, Serialize)]
+struct CacheDisk {
+    /// Where compiled entry scripts are kept.
+    folder: Option<PathBuf>,
+    /// Bytes that are free there.
+    free: Option<u64>,
+    /// Why it cannot be used.
+    problem: Option<String>,
+}
+
+/// Prints the findings on standard output, as text or as JSON. Not completed where jobs with
+/// `os_sandbox: required` would not run.
+pub(super) fn doctor(json: bool) -> Result<Exit, Problem> {
+    let findings = Findings::now();
+    let text = if json {
+        serde_json::to_string_pretty(&findings).map_err(Problem::usage)? + "\n"
+    } else {
+        findings.text()
+    };
+    print(&text)?;
+    Ok(if findings.required_works { Exit::Completed } else { Exit::Usage })
+}
+
+impl Findings {
+    fn now() -> Self {
+        let layers: Vec<Checked> = wall::probe().into_iter().map(Checked::from).collect();
+        let limit = getrlimit(Resource::Nofile);
+        Self {
+            required_works: layers.iter().all(|layer| layer.missing.is_none()),
+            sandmill: env!("CARGO_PKG_VERSION"),
+            kernel: first_line("/proc/sys/kernel/osrelease"),
+            architecture: std::env::consts::ARCH,
+            layers,
+            cgroup_v2: cgroup(),
+            gpus: gpus(),
+            open_files: limit.current,
+            open_files_at_most: limit.maximum,
+            cache: CacheDisk::now(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let kernel = self.kernel.as_deref().unwrap_or("of an unknown version");
+        let (sandmill, processor) = (self.sandmill, self.architecture);
+        let _ = writeln!(text, "sandmill {sandmill}, kernel {kernel}, {processor}");
+        text.push_str("\nThe wall around the processes of a job:\n");
+        self.layers.iter().for_each(|layer| layer.tell(&mut text, "MISSING"));
+        text.push_str("\nBeside it:\n");
+        self.cgroup_v2.tell(&mut text, "not used");
+        let _ = match self.gpus.count {
+            0 => writeln!(text, "  {:<9} GPUs: none", "-"),
+            count => writeln!(text, "  {:<9} GPUs: {count}", "ok"),
+        };
+        if self.gpus.count > 0 {
+            for device in &self.gpus.missing_devices {
+                let _ = writeln!(text, "  {:<9} {}: load the driver's module", "MISSING", device.display());
+            }
+        }
+        let files = |count: Option<u64>| count.map_or("any number".to_owned(), |n| n.to_string());
+        let (now, most) = (files(self.open_files), files(self.open_files_at_most));
+        let _ = writeln!(text, "  {:<9} open files: {now} at once, {most} if asked for", "ok");
+        self.cache.tell(&mut text);
+        text.push_str(if self.required_works {
+            "\nJobs with `os_sandbox: required`, which is the default, run on this machine.\n"
+        } else {
+            "\nJobs with `os_sandbox: required`, which is the default, do not run on this machine: do \
+             what is said above, or set `os_sandbox: best-effort` for entry scripts and inputs that \
+             you trust.\n"
+        });
+        text
+    }
+}
+
+impl Checked {
+    fn tell(&self, text: &mut String, word: &str) {
+        let _ = match (&self.found, &self.missing) {
+            (Some(found), _) => writeln!(text, "  {:<9} {found}", "ok"),
+            (None, reason) => {
+                let reason = reason.as_deref().unwrap_or("unknown");
+                writeln!(text, "  {word:<9} {}: {reason}", self.name)
+            }
+        };
+        if let (Some(_), Some(what)) = (&self.missing, self.what_to_do) {
+            let _ = writeln!(text, "  {:<9} what to do: {what}", "");
+        }
+    }
+
+    fn new(name: &'static str, found: Result<String, String>, remedy: &'static str) -> Self {
+        let what_to_do = found.is_err().then_some(remedy);
+        let (found, missing) = match found {
+            Ok(words) => (Some(words), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        Self { name, found, missing, what_to_do }
+    }
+}
+
+impl From<Layer> for Checked {
+    fn from(layer: Layer) -> Self {
+        Self::new(layer.name, layer.found, layer.remedy)
+    }
+}
+
+fn cgroup() -> Checked {
+    let remedy = "nothing has to be done, as the memory of workers is limited and watched without it; \
+                  to have one, start with `systemd-run --user --scope -p Delegate=yes sandmill run ...`, \
+                  or in a service with `Delegate=memory pids`";
+    let found = wall::probe_cgroup().map(|folder| format!("cgroup v2, delegated at {}", folder.display()));
+    Checked::new("cgroup v2", found, remedy)
+}
+
+fn gpus() -> Gpus {
+    let count = fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, Iterator::count);
+    let needed = wall::GPU_DEVICES.iter().map(PathBuf::from);
+    Gpus { count, missing_devices: needed.filter(|path| !path.exists()).collect() }
+}
+
+impl CacheDisk {
+    fn now() -> Self {
+        let Some(folder) = Cache::default_folder() else {
+            let problem = "none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and HOME is set".to_owned();
+            return Self { folder: None, free: None, problem: Some(problem) };
+        };
+        // It need not be there yet.
+        let there = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+        let (free, problem) = match statvfs(there) {
+            Ok(disk) => (Some(disk.f_bavail.saturating_mul(disk.f_frsize)), None),
+            Err(errno) => (None, Some(errno.to_string())),
+        };
+        Self { folder: Some(folder), free, problem }
+    }
+
+    fn tell(&self, text: &mut String) {
+        let folder = self.folder.as_ref().map_or("none".to_owned(), |at| at.display().to_string());
+        let word = if self.problem.is_none() { "ok" } else { "MISSING" };
+        let _ = write!(text, "  {word:<9} compiled entry scripts: {folder}");
+        if let Some(free) = self.free {
+            let _ = write!(text, ", {} free", ByteSize(free).rounded());
+        }
+        if let Some(problem) = &self.problem {
+            let _ = write!(text, ": {problem}");
+        }
+        text.push('\n');
+    }
+}
+
+fn first_line(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.lines().next()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_with_what_to_do() {
+        let mut findings = Findings::now();
+        findings.layers =
+            vec![Checked::new("landlock", Err("there is none".to_owned()), "a newer kernel")];
+        findings.required_works = false;
+        let text = findings.text();
+        assert!(text.contains("  MISSING   landlock: there is none\n"), "{text}");
+        assert!(text.contains("what to do: a newer kernel\n"), "{text}");
+        assert!(text.contains("do not run on this machine"), "{text}");
+    }
+}

@@ -1,0 +1,296 @@
+//! Which calls of the kernel each occupant needs after the wall stands. Found by tracing the end-to-end
+//! tests, and by reading what the standard library, the C library and wasmtime fall back to.
+//!
+//! What is neither allowed nor in the list of those that kill is refused with EPERM.
+
+use super::build::Occupant;
+use libc::*;
+
+/// Memory, threads, signals of its own, time, and what is open already.
+const BASE: &[c_long] = &[
+    SYS_brk,
+    SYS_clock_getres,
+    SYS_clock_gettime,
+    SYS_clock_nanosleep,
+    SYS_close,
+    SYS_exit,
+    SYS_exit_group,
+    SYS_fadvise64,
+    SYS_fdatasync,
+    SYS_fstat,
+    SYS_fsync,
+    SYS_ftruncate,
+    SYS_futex,
+    SYS_getcpu,
+    SYS_getpid,
+    SYS_getppid,
+    SYS_getrandom,
+    SYS_getrusage,
+    SYS_gettid,
+    SYS_gettimeofday,
+    SYS_lseek,
+    SYS_madvise,
+    SYS_membarrier,
+    SYS_mremap,
+    SYS_munmap,
+    SYS_nanosleep,
+    SYS_ppoll,
+    SYS_pread64,
+    SYS_preadv,
+    SYS_pwrite64,
+    SYS_pwritev,
+    SYS_pwritev2,
+    SYS_read,
+    SYS_readv,
+    SYS_restart_syscall,
+    SYS_rseq,
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_sched_getaffinity,
+    SYS_sched_yield,
+    SYS_set_robust_list,
+    SYS_sigaltstack,
+    SYS_write,
+    SYS_writev,
+];
+
+/// Its older names.
+#[cfg(target_arch = "x86_64")]
+const BASE_OLD: &[c_long] = &[SYS_poll, SYS_time];
+#[cfg(not(target_arch = "x86_64"))]
+const BASE_OLD: &[c_long] = &[];
+
+/// Looking at files, and opening them as far as Landlock lets it.
+const OPEN: &[c_long] = &[
+    SYS_faccessat,
+    SYS_faccessat2,
+    SYS_getdents64,
+    SYS_newfstatat,
+    SYS_openat,
+    SYS_openat2,
+    SYS_readlinkat,
+    SYS_statx,
+    SYS_unlinkat,
+];
+
+/// Its older names.
+#[cfg(target_arch = "x86_64")]
+const OPEN_OLD: &[c_long] =
+    &[SYS_access, SYS_lstat, SYS_open, SYS_readlink, SYS_rmdir, SYS_stat, SYS_unlink];
+#[cfg(not(target_arch = "x86_64"))]
+const OPEN_OLD: &[c_long] = &[];
+
+/// Folders.
+const FOLDERS: &[c_long] = &[SYS_mkdirat];
+
+/// Its older name.
+#[cfg(target_arch = "x86_64")]
+const FOLDERS_OLD: &[c_long] = &[SYS_mkdir];
+#[cfg(not(target_arch = "x86_64"))]
+const FOLDERS_OLD: &[c_long] = &[];
+
+/// Links and new names, copies within the kernel, and the socket to the leader.
+const WORKER: &[c_long] = &[
+    SYS_copy_file_range,
+    SYS_linkat,
+    SYS_recvfrom,
+    SYS_renameat2,
+    SYS_sendfile,
+    SYS_symlinkat,
+];
+
+/// Its older names.
+#[cfg(target_arch = "x86_64")]
+const WORKER_OLD: &[c_long] = &[SYS_link, SYS_rename, SYS_renameat, SYS_symlink];
+#[cfg(target_arch = "aarch64")]
+const WORKER_OLD: &[c_long] = &[SYS_renameat];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const WORKER_OLD: &[c_long] = &[];
+
+/// What a GPU's driver does besides.
+const GPU: &[c_long] = &[
+    SYS_dup,
+    SYS_dup3,
+    SYS_epoll_create1,
+    SYS_epoll_ctl,
+    SYS_epoll_pwait,
+    SYS_eventfd2,
+    SYS_flock,
+    SYS_get_mempolicy,
+    SYS_getegid,
+    SYS_geteuid,
+    SYS_getgid,
+    SYS_getuid,
+    SYS_ioctl,
+    SYS_mbind,
+    SYS_memfd_create,
+    SYS_mincore,
+    SYS_mlock,
+    SYS_mlock2,
+    SYS_mmap,
+    SYS_mprotect,
+    SYS_munlock,
+    SYS_pipe2,
+    SYS_sched_setaffinity,
+    SYS_set_mempolicy,
+    SYS_sysinfo,
+    SYS_uname,
+];
+
+/// Waiting for the helpers that it started before.
+const PLANNER: &[c_long] = &[SYS_wait4, SYS_waitid];
+
+/// The calls that no occupant makes and whoever breaks out would: the process ends at the first of them.
+const KILL: &[c_long] = &[
+    // Other programs and processes.
+    SYS_execve,
+    SYS_execveat,
+    SYS_kcmp,
+    SYS_kill,
+    SYS_pidfd_getfd,
+    SYS_pidfd_send_signal,
+    SYS_process_vm_readv,
+    SYS_process_vm_writev,
+    SYS_ptrace,
+    SYS_rt_sigqueueinfo,
+    SYS_rt_tgsigqueueinfo,
+    SYS_tkill,
+    // The network.
+    SYS_accept,
+    SYS_accept4,
+    SYS_bind,
+    SYS_connect,
+    SYS_listen,
+    SYS_recvmmsg,
+    SYS_recvmsg,
+    SYS_sendmmsg,
+    SYS_sendmsg,
+    SYS_socket,
+    SYS_socketpair,
+    // What is mounted, and name spaces.
+    SYS_chroot,
+    SYS_fsconfig,
+    SYS_fsmount,
+    SYS_fsopen,
+    SYS_fspick,
+    SYS_mount,
+    SYS_mount_setattr,
+    SYS_move_mount,
+    SYS_open_tree,
+    SYS_pivot_root,
+    SYS_setns,
+    SYS_umount2,
+    SYS_unshare,
+    // Files past their paths.
+    SYS_memfd_create,
+    SYS_memfd_secret,
+    SYS_name_to_handle_at,
+    SYS_open_by_handle_at,
+    // Large parts of the kernel that are attacked more than others.
+    SYS_add_key,
+    SYS_bpf,
+    SYS_io_uring_enter,
+    SYS_io_uring_register,
+    SYS_io_uring_setup,
+    SYS_keyctl,
+    SYS_perf_event_open,
+    SYS_request_key,
+    SYS_userfaultfd,
+    // The machine.
+    SYS_acct,
+    SYS_adjtimex,
+    SYS_clock_adjtime,
+    SYS_clock_settime,
+    SYS_delete_module,
+    SYS_finit_module,
+    SYS_init_module,
+    SYS_kexec_load,
+    SYS_quotactl,
+    SYS_reboot,
+    SYS_settimeofday,
+    SYS_swapoff,
+    SYS_swapon,
+    SYS_syslog,
+    // Who this process is.
+    SYS_capset,
+    SYS_personality,
+    SYS_setfsgid,
+    SYS_setfsuid,
+    SYS_setgid,
+    SYS_setgroups,
+    SYS_setregid,
+    SYS_setresgid,
+    SYS_setresuid,
+    SYS_setreuid,
+    SYS_setuid,
+];
+
+/// Those that not every processor has.
+#[cfg(target_arch = "x86_64")]
+const KILL_OLD: &[c_long] =
+    &[SYS_fork, SYS_vfork, SYS_ioperm, SYS_iopl, SYS_kexec_file_load, SYS_modify_ldt];
+#[cfg(not(target_arch = "x86_64"))]
+const KILL_OLD: &[c_long] = &[];
+
+/// What a GPU's driver tries or needs, though others are killed for it: refused, or allowed above.
+const GPU_SPARED: &[c_long] = &[SYS_socket, SYS_connect, SYS_memfd_create];
+/// The standard library may try to end a helper.
+const PLANNER_SPARED: &[c_long] = &[SYS_kill, SYS_pidfd_send_signal];
+
+/// Calls that are allowed whatever their arguments.
+pub(super) fn allowed(occupant: Occupant) -> Vec<c_long> {
+    let parts: &[&[c_long]] = match occupant {
+        Occupant::Worker => {
+            &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, WORKER, WORKER_OLD]
+        }
+        Occupant::GpuWorker => {
+            &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, WORKER, WORKER_OLD, GPU]
+        }
+        Occupant::Planner => &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, PLANNER],
+        Occupant::Shuffler => &[BASE, BASE_OLD, OPEN, OPEN_OLD],
+        Occupant::Compiler => &[BASE, BASE_OLD],
+    };
+    parts.concat()
+}
+
+/// Calls that end the process.
+pub(super) fn killing(occupant: Occupant) -> impl Iterator<Item = c_long> {
+    let spared: &[c_long] = match occupant {
+        Occupant::GpuWorker => GPU_SPARED,
+        Occupant::Planner => PLANNER_SPARED,
+        Occupant::Worker | Occupant::Shuffler | Occupant::Compiler => &[],
+    };
+    KILL.iter().chain(KILL_OLD).copied().filter(|call| !spared.contains(call))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_call_is_both_allowed_and_deadly() {
+        for occupant in [
+            Occupant::Worker,
+            Occupant::GpuWorker,
+            Occupant::Planner,
+            Occupant::Shuffler,
+            Occupant::Compiler,
+        ] {
+            let list = allowed(occupant);
+            let allowed: BTreeSet<_> = list.iter().copied().collect();
+            assert_eq!(list.len(), allowed.len(), "{occupant:?} has a call twice");
+            let both: Vec<_> = killing(occupant).filter(|call| allowed.contains(call)).collect();
+            assert!(both.is_empty(), "{occupant:?}: {both:?}");
+        }
+    }
+
+    #[test]
+    fn only_who_has_files_opens_any() {
+        let opens = |occupant| allowed(occupant).contains(&SYS_openat);
+        assert!(opens(Occupant::Worker) && opens(Occupant::Planner) && opens(Occupant::Shuffler));
+        assert!(!opens(Occupant::Compiler));
+        assert!(!allowed(Occupant::Worker).contains(&SYS_ioctl));
+    }
+}

@@ -1,0 +1,156 @@
+//! Landlock: which files and folders may be used, and that no socket or process outside is reached.
+
+use super::build::{Built, Folder, Rights};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath,
+    PathFd, PathFdError, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, Scope,
+};
+use rustix::fs::{FileType, fstat};
+use std::io;
+
+/// What must be there: with it all of reading, writing, making, renaming and cutting is ruled.
+const NEEDED: ABI = ABI::V3;
+/// Its number.
+pub(super) const NEEDED_ABI: i32 = 3;
+
+/// Confines this process to the folders.
+pub(super) fn confine(folders: &[Folder]) -> Built {
+    let status = restrict(folders)?;
+    if status.ruleset == RulesetStatus::NotEnforced {
+        return Err("the kernel did not take the rules".to_owned());
+    }
+    match status.landlock {
+        LandlockStatus::Available { effective_abi, kernel_abi } => {
+            Ok(Some(words(kernel_abi.unwrap_or(effective_abi as i32))))
+        }
+        other => Err(format!("{other:?}")),
+    }
+}
+
+/// The layer, with the version.
+pub(super) fn words(abi: i32) -> String {
+    format!("{} (ABI {abi})", super::layer::LANDLOCK)
+}
+
+fn restrict(folders: &[Folder]) -> Result<RestrictionStatus, String> {
+    let text = |error: RulesetError| error.to_string();
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(NEEDED))
+        // What newer kernels add is taken where it is there.
+        .map(|rules| rules.set_compatibility(CompatLevel::BestEffort))
+        .and_then(|rules| rules.handle_access(AccessFs::from_all(ABI::V5)))
+        .and_then(|rules| rules.handle_access(AccessNet::from_all(ABI::V4)))
+        .and_then(|rules| rules.scope(Scope::from_all(ABI::V6)))
+        .and_then(Ruleset::create)
+        // A guest must not be able to flood the machine's audit log.
+        .and_then(|rules| rules.log_same_exec(false))
+        .map_err(text)?;
+    for folder in merged(folders) {
+        let Some(opened) = open(folder)? else { continue };
+        let rights = rights(folder.rights) & usable(&opened).map_err(|e| told(folder, &e))?;
+        rules = rules.add_rule(PathBeneath::new(opened, rights)).map_err(|e| told(folder, &e))?;
+    }
+    rules.restrict_self().map_err(text)
+}
+
+/// None if it is not there: then there is nothing to allow.
+fn open(folder: &Folder) -> Result<Option<PathFd>, String> {
+    match PathFd::new(&folder.path) {
+        Ok(opened) => Ok(Some(opened)),
+        Err(PathFdError::OpenCall { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Ok(None)
+        }
+        Err(error) => Err(told(folder, &error)),
+    }
+}
+
+fn told(folder: &Folder, error: &dyn std::fmt::Display) -> String {
+    format!("{}: {error}", folder.path.display())
+}
+
+/// The kernel refuses rights of folders on a file.
+fn usable(opened: &PathFd) -> io::Result<BitFlags<AccessFs>> {
+    let kind = FileType::from_raw_mode(fstat(opened)?.st_mode);
+    Ok(if kind == FileType::Directory { BitFlags::all() } else { AccessFs::from_file(ABI::V5) })
+}
+
+fn rights(rights: Rights) -> BitFlags<AccessFs> {
+    use AccessFs::{
+        IoctlDev, MakeDir, MakeReg, MakeSym, ReadDir, ReadFile, Refer, RemoveDir, RemoveFile,
+        Truncate, WriteFile,
+    };
+    let read = ReadFile | ReadDir;
+    // A link must not give its file more rights than it has where it lies, or the kernel refuses to
+    // make it: whoever links may not write.
+    let arrange = MakeReg | MakeDir | RemoveFile | RemoveDir | Refer;
+    match rights {
+        Rights::Read => read,
+        Rights::ReadAndLink => read | Refer,
+        Rights::Stage => read | arrange,
+        Rights::Files => ReadFile | WriteFile | Truncate | MakeReg | RemoveFile,
+        Rights::Write => read | arrange | WriteFile | Truncate | MakeSym,
+        Rights::Device => ReadFile | WriteFile | IoctlDev,
+    }
+}
+
+/// The rules that say something: rights add up along a path, and each rule takes a few microseconds.
+fn merged(folders: &[Folder]) -> Vec<&Folder> {
+    let covers = |other: &Folder, folder: &Folder| {
+        folder.path.starts_with(&other.path)
+            && rights(other.rights).contains(rights(folder.rights))
+    };
+    let mut sorted: Vec<&Folder> = folders.iter().collect();
+    // What lies above comes first, and of one path what allows more.
+    sorted.sort_by_key(|folder| {
+        (&folder.path, std::cmp::Reverse(rights(folder.rights).bits().count_ones()))
+    });
+    let mut kept: Vec<&Folder> = Vec::with_capacity(sorted.len());
+    for folder in sorted {
+        if !kept.iter().any(|other| covers(other, folder)) {
+            kept.push(folder);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_add_nothing_are_left_out() {
+        let folder = |path: &str, rights| Folder { path: path.into(), rights };
+        let all = [
+            folder("/a/b", Rights::Read),
+            folder("/a", Rights::Read),
+            folder("/a", Rights::Read),
+            folder("/a/out", Rights::Write),
+            folder("/a/out/deep", Rights::Files),
+            folder("/ab", Rights::Read),
+            folder("/c", Rights::Read),
+            folder("/c", Rights::ReadAndLink),
+        ];
+        let kept: Vec<_> =
+            merged(&all).iter().map(|f| (f.path.to_str().unwrap(), f.rights)).collect();
+        let expected = [
+            ("/a", Rights::Read),
+            ("/a/out", Rights::Write),
+            ("/ab", Rights::Read),
+            ("/c", Rights::ReadAndLink),
+        ];
+        assert_eq!(kept, expected);
+    }
+
+    #[test]
+    fn nothing_may_be_run_and_no_device_made() {
+        use AccessFs::{Execute, MakeBlock, MakeChar, MakeFifo, MakeSock};
+        for allowed in [Rights::Read, Rights::Stage, Rights::Files, Rights::Write, Rights::Device] {
+            let made = rights(allowed);
+            assert!(!made.intersects(Execute | MakeBlock | MakeChar | MakeFifo | MakeSock));
+        }
+        let stage = rights(Rights::Stage);
+        assert!(!stage.intersects(AccessFs::WriteFile | AccessFs::Truncate), "{stage:?}");
+    }
+}

@@ -1,0 +1,28 @@
+//! What a process may do because of who runs it.
+
+use super::build::{Built, Occupant};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+/// Nothing that this process starts could have more rights than it has.
+pub(super) fn no_new_privileges() -> Built {
+    rustix::thread::set_no_new_privs(true).map(|()| None).map_err(|errno| errno.to_string())
+}
+
+/// Gives up the powers of root. What is left where a root leader had it: a worker may read and link
+/// files of other users, the rest may read them; which files at all, the other layers say.
+pub(super) fn drop_capabilities(occupant: Occupant) -> Built {
+    let wanted = match occupant {
+        // Who links a file of somebody else must be able to write it (`fs.protected_hardlinks`).
+        Occupant::Worker | Occupant::GpuWorker => {
+            CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE
+        }
+        Occupant::Planner | Occupant::Shuffler => CapabilitySet::DAC_READ_SEARCH,
+        Occupant::Compiler => CapabilitySet::empty(),
+    };
+    let had = capabilities(None).map_err(|errno| errno.to_string())?;
+    let kept = had.effective & had.permitted & wanted;
+    let sets =
+        CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    set_capabilities(None, sets).map_err(|errno| errno.to_string())?;
+    Ok((!kept.is_empty()).then(|| "no capabilities but for files of other users".to_owned()))
+}

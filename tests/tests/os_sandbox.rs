@@ -1,0 +1,105 @@
+//! `os_sandbox`, and `sandmill doctor`: what is done where a layer of the process wall is missing.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use sandmill_tests::{Job, Ran, guest, sandmill};
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// Counts as missing, in a debug build.
+const MISSING: (&str, &str) = ("SANDMILL_MISSING_LAYER", "landlock");
+
+fn job(mode: &str) -> Job {
+    Job::new(&guest("counts"))
+        .yaml("inputs: [{ name: texts, path: input }]")
+        .yaml(&format!("os_sandbox: {mode}"))
+        .file("input/a.txt", "two words")
+}
+
+/// What `job.json` says of the wall.
+fn wall(ran: &Ran) -> Value {
+    let state: Value = serde_json::from_str(&ran.text("job/job.json")).unwrap();
+    state["result"]["os_sandbox"].clone()
+}
+
+fn doctor(arguments: &[&str], missing: bool) -> Output {
+    let mut command = Command::new(sandmill());
+    command.arg("doctor").args(arguments);
+    if missing {
+        command.env(MISSING.0, MISSING.1);
+    }
+    command.output().unwrap()
+}
+
+#[test]
+fn a_job_says_what_stood_around_it() {
+    let ran = job("best-effort").run(&[]);
+    ran.exits_with(0);
+    let wall = wall(&ran);
+    assert_eq!(wall["mode"], "best-effort");
+    let active = wall["active"].to_string();
+    for layer in ["no new privileges", "resource limits", "own session", "dies with its parent"] {
+        assert!(active.contains(layer), "{active}");
+    }
+    assert!(ran.log("job_result.txt").contains("  os_sandbox    best-effort: "), "{ran}");
+}
+
+#[test]
+fn a_missing_layer_stops_the_job_before_anything_runs() {
+    let ran = job("required").env(MISSING.0, MISSING.1).run(&[]);
+    ran.exits_with(2);
+    for part in ["landlock: ", "os_sandbox: best-effort", "sandmill doctor"] {
+        ran.says(part);
+    }
+    assert!(!ran.has("job"), "nothing is left of it: {ran}");
+}
+
+#[test]
+fn what_is_missing_is_told_if_the_job_goes_on() {
+    let ran = job("best-effort").env(MISSING.0, MISSING.1).run(&[]);
+    ran.exits_with(0);
+    ran.says("goes on without a layer of the process wall: landlock: ");
+    let missing = wall(&ran)["missing"].to_string();
+    assert!(missing.contains("landlock: "), "{missing}");
+}
+
+#[test]
+fn without_the_wall_a_job_runs_too() {
+    let ran = job("off").run(&[]);
+    ran.exits_with(0);
+    let wall = wall(&ran);
+    assert_eq!(wall["mode"], "off");
+    let missing = wall["missing"].to_string();
+    assert!(missing.contains("landlock: os_sandbox is off"), "{missing}");
+    assert!(missing.contains("seccomp: os_sandbox is off"), "{missing}");
+}
+
+#[test]
+fn the_doctor_says_what_the_machine_has() {
+    let output = doctor(&["--json"], false);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let works = found["required_works"].as_bool().unwrap();
+    assert_eq!(output.status.code(), Some(if works { 0 } else { 2 }));
+    let layers = found["layers"].as_array().unwrap();
+    for layer in layers.iter().chain([&found["cgroup_v2"]]) {
+        assert!(layer["name"].is_string(), "{layer}");
+        let there = layer["found"].is_string();
+        assert_eq!(layer["missing"].is_string(), !there, "{layer}");
+        assert_eq!(layer["what_to_do"].is_string(), !there, "{layer}");
+    }
+    assert!(layers.iter().any(|layer| layer["name"] == "landlock"), "{found}");
+    assert!(layers.iter().any(|layer| layer["name"] == "seccomp"), "{found}");
+    assert!(found["kernel"].is_string() && found["gpus"]["count"].is_u64(), "{found}");
+    assert!(found["cache"]["free"].is_u64(), "{found}");
+}
+
+#[test]
+fn the_doctor_says_what_is_missing() {
+    let output = doctor(&[], true);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("MISSING   landlock: "), "{text}");
+    assert!(text.contains("what to do: use Linux 6.2 or later"), "{text}");
+    let found: Value = serde_json::from_slice(&doctor(&["--json"], true).stdout).unwrap();
+    assert_eq!(found["required_works"], false);
+}

@@ -1,0 +1,302 @@
+//! The second wall by itself: what native code can still do behind it, should a guest break out of the
+//! component sandbox. `examples/attack.rs` is that code.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Output};
+use tempfile::TempDir;
+
+/// What came of an attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    /// It did what it wanted.
+    Done,
+    /// It was refused with this error.
+    Refused(i32),
+    /// It was killed by this signal.
+    Killed(i32),
+}
+
+/// What must come of an attack behind the wall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stopped {
+    /// The filter ends the process.
+    Killed,
+    /// An error, and the process goes on.
+    Refused,
+    /// This error.
+    With(i32),
+}
+
+/// What must come of it without a wall, so that the test can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bare {
+    /// It works.
+    Works,
+    /// It depends on the kernel, its settings, and who runs the test; or the attack is made such that it
+    /// harms nobody. But the filter has no part in it.
+    Otherwise,
+    /// Not tried.
+    Untried,
+}
+
+const ENOSYS: i32 = 38;
+const EBADF: i32 = 9;
+const ENOMEM: i32 = 12;
+const EFBIG: i32 = 27;
+const EMFILE: i32 = 24;
+/// EPERM, EACCES, and EXDEV, which is how Landlock refuses a new name in a folder with more rights.
+const REFUSALS: [i32; 3] = [1, 13, 18];
+const SIGABRT: i32 = 6;
+const SIGSYS: i32 = 31;
+
+const ATTACKS: &[(&str, Stopped, Bare)] = &[
+    ("open outside", Stopped::Refused, Bare::Works),
+    ("list outside", Stopped::Refused, Bare::Works),
+    ("write outside", Stopped::Refused, Bare::Works),
+    ("read past dots", Stopped::Refused, Bare::Works),
+    ("read a sibling's folder", Stopped::Refused, Bare::Works),
+    ("open /etc/passwd", Stopped::Refused, Bare::Works),
+    ("open its environment", Stopped::Refused, Bare::Works),
+    ("open its memory", Stopped::Refused, Bare::Works),
+    ("open the host's environment", Stopped::Refused, Bare::Works),
+    ("write an input", Stopped::Refused, Bare::Works),
+    ("write a staged input", Stopped::Refused, Bare::Works),
+    ("make in the input", Stopped::Refused, Bare::Works),
+    ("remove an input", Stopped::Refused, Bare::Works),
+    ("cut an input", Stopped::Refused, Bare::Works),
+    ("take an input along", Stopped::Refused, Bare::Works),
+    ("link an input to write it", Stopped::Refused, Bare::Works),
+    ("link from outside", Stopped::Refused, Bare::Works),
+    ("link among the logs", Stopped::Refused, Bare::Works),
+    ("make a fifo", Stopped::Refused, Bare::Works),
+    ("chmod outside", Stopped::Refused, Bare::Works),
+    ("chown outside", Stopped::Refused, Bare::Works),
+    ("utime outside", Stopped::Refused, Bare::Works),
+    ("xattr outside", Stopped::Refused, Bare::Otherwise),
+    ("name_to_handle_at", Stopped::Killed, Bare::Otherwise),
+    ("open_by_handle_at", Stopped::Killed, Bare::Otherwise),
+    ("inherited descriptor", Stopped::With(EBADF), Bare::Works),
+    ("exec", Stopped::Killed, Bare::Works),
+    ("execveat", Stopped::Killed, Bare::Otherwise),
+    ("memfd_create", Stopped::Killed, Bare::Works),
+    ("clone a process", Stopped::Killed, Bare::Works),
+    ("clone into a user namespace", Stopped::Killed, Bare::Otherwise),
+    ("clone3", Stopped::With(ENOSYS), Bare::Works),
+    ("unshare", Stopped::Killed, Bare::Otherwise),
+    ("setns", Stopped::Killed, Bare::Otherwise),
+    ("ptrace", Stopped::Killed, Bare::Works),
+    ("ptrace a sibling", Stopped::Killed, Bare::Otherwise),
+    ("read a sibling's memory", Stopped::Killed, Bare::Otherwise),
+    ("signal the host", Stopped::Killed, Bare::Works),
+    ("signal a sibling", Stopped::Killed, Bare::Works),
+    ("signal all", Stopped::Killed, Bare::Works),
+    ("tgkill the host", Stopped::Refused, Bare::Works),
+    ("tkill the host", Stopped::Killed, Bare::Works),
+    ("pidfd_open the host", Stopped::Refused, Bare::Works),
+    ("pidfd_getfd", Stopped::Killed, Bare::Otherwise),
+    ("limit the host", Stopped::Refused, Bare::Works),
+    ("schedule the host", Stopped::Refused, Bare::Otherwise),
+    ("tcp socket", Stopped::Killed, Bare::Works),
+    ("unix socket", Stopped::Killed, Bare::Works),
+    ("socketpair", Stopped::Killed, Bare::Works),
+    ("connect", Stopped::Killed, Bare::Otherwise),
+    ("send to an address", Stopped::Refused, Bare::Otherwise),
+    ("pass a descriptor", Stopped::Killed, Bare::Otherwise),
+    ("mount", Stopped::Killed, Bare::Otherwise),
+    ("umount", Stopped::Killed, Bare::Otherwise),
+    ("chroot", Stopped::Killed, Bare::Otherwise),
+    ("fsopen", Stopped::Killed, Bare::Otherwise),
+    ("init_module", Stopped::Killed, Bare::Otherwise),
+    ("finit_module", Stopped::Killed, Bare::Otherwise),
+    ("delete_module", Stopped::Killed, Bare::Otherwise),
+    ("kexec_load", Stopped::Killed, Bare::Untried),
+    ("reboot", Stopped::Killed, Bare::Untried),
+    ("bpf", Stopped::Killed, Bare::Otherwise),
+    ("io_uring", Stopped::Killed, Bare::Otherwise),
+    ("io_uring_enter", Stopped::Killed, Bare::Otherwise),
+    ("keyctl", Stopped::Killed, Bare::Otherwise),
+    ("add_key", Stopped::Killed, Bare::Otherwise),
+    ("userfaultfd", Stopped::Killed, Bare::Otherwise),
+    ("perf_event_open", Stopped::Killed, Bare::Otherwise),
+    ("set the clock", Stopped::Killed, Bare::Otherwise),
+    ("read the kernel's log", Stopped::Killed, Bare::Otherwise),
+    ("personality", Stopped::Killed, Bare::Works),
+    ("setuid", Stopped::Killed, Bare::Works),
+    ("capset", Stopped::Killed, Bare::Otherwise),
+    ("raise a limit", Stopped::Refused, Bare::Works),
+    ("outlive the host", Stopped::Refused, Bare::Works),
+    ("another filter", Stopped::Refused, Bare::Otherwise),
+    ("another session", Stopped::Refused, Bare::Works),
+    ("another folder", Stopped::Refused, Bare::Works),
+    ("executable memory", Stopped::Refused, Bare::Works),
+    ("map code", Stopped::Refused, Bare::Works),
+    ("type into the terminal", Stopped::Refused, Bare::Untried),
+    ("own the signals of a file", Stopped::Refused, Bare::Works),
+    ("too much memory", Stopped::With(ENOMEM), Bare::Works),
+    ("too large a file", Stopped::With(EFBIG), Bare::Works),
+    ("too many files", Stopped::With(EMFILE), Bare::Works),
+];
+
+/// What a worker itself has to do behind the wall.
+const ALLOWED: &[&str] = &[
+    "read an input",
+    "list an input",
+    "stage an input",
+    "move a copy to the stage",
+    "write a result",
+    "make a link among results",
+    "write a log",
+    "start a thread",
+    "sleep and ask the time",
+    "abort",
+];
+
+/// Where attacks take place.
+struct Scene {
+    folder: TempDir,
+    sibling: Child,
+    inherited: File,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["input", "stage", "output", "logs", "outside"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        for name in ["input/file", "outside/file"] {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        fs::hard_link(folder.path().join("input/file"), folder.path().join("stage/linked")).unwrap();
+        let (outside, link) = (folder.path().join("outside/file"), "input/link-out");
+        std::os::unix::fs::symlink(outside, folder.path().join(link)).unwrap();
+        let sibling = Command::new("sleep").arg("1000").spawn().unwrap();
+        let inherited = File::open("/etc/passwd").unwrap();
+        let kept = rustix::io::FdFlags::empty();
+        rustix::io::fcntl_setfd(&inherited, kept).unwrap();
+        Self { folder, sibling, inherited }
+    }
+
+    /// None if this machine has no wall.
+    fn attack(name: &str, mode: &str) -> Option<Came> {
+        let scene = Self::new();
+        let output = Command::new(program())
+            .args([name, mode])
+            .arg(scene.folder.path())
+            .arg(std::process::id().to_string())
+            .arg(scene.sibling.id().to_string())
+            .arg(scene.inherited.as_raw_fd().to_string())
+            .env("A_SECRET", "of the host")
+            .output()
+            .unwrap();
+        came(name, &output)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = self.sibling.kill();
+        let _ = self.sibling.wait();
+    }
+}
+
+/// Beside this test, as `cargo` lays it.
+fn program() -> std::path::PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let program = test.parent().and_then(Path::parent).unwrap().join("examples/attack");
+    assert!(program.exists(), "{} is not there; `make test` builds it", program.display());
+    program
+}
+
+fn came(name: &str, output: &Output) -> Option<Came> {
+    if let Some(signal) = output.status.signal() {
+        return Some(Came::Killed(signal));
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    if let Some(reason) = said.strip_prefix("nowall ") {
+        eprintln!("skipped, as this machine cannot build the wall: {reason}");
+        return None;
+    }
+    if let Some(number) = said.strip_prefix("refused ") {
+        return Some(Came::Refused(number.trim().parse().unwrap()));
+    }
+    // Another program in its place prints nothing.
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    Some(Came::Done)
+}
+
+#[test]
+fn the_wall_stops_every_attack() {
+    let mut wrong = Vec::new();
+    for (name, stopped, _) in ATTACKS {
+        let Some(came) = Scene::attack(name, "wall") else { return };
+        let good = match (stopped, came) {
+            (Stopped::Killed, Came::Killed(signal)) => signal == SIGSYS,
+            (Stopped::Refused, Came::Refused(error)) => REFUSALS.contains(&error),
+            (Stopped::With(wanted), Came::Refused(error)) => error == *wanted,
+            _ => false,
+        };
+        if !good {
+            wrong.push(format!("{name}: {stopped:?} was expected, and {came:?} came"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Or the test above would prove nothing.
+#[test]
+fn without_the_wall_the_attacks_work() {
+    let mut wrong = Vec::new();
+    for (name, _, bare) in ATTACKS {
+        if *bare == Bare::Untried {
+            continue;
+        }
+        let came = Scene::attack(name, "bare").unwrap();
+        let good = match bare {
+            Bare::Works => came == Came::Done,
+            _ => !matches!(came, Came::Killed(_)),
+        };
+        if !good {
+            wrong.push(format!("{name}: {bare:?} was expected, and {came:?} came"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn what_a_worker_does_is_allowed() {
+    for name in ALLOWED {
+        let Some(came) = Scene::attack(name, "wall") else { return };
+        let wanted = if *name == "abort" { Came::Killed(SIGABRT) } else { Came::Done };
+        assert_eq!(came, wanted, "{name}");
+    }
+}
+
+#[test]
+fn every_attack_is_in_a_table() {
+    let output = Command::new(program()).arg("--list").output().unwrap();
+    let listed = String::from_utf8(output.stdout).unwrap();
+    let mut listed: BTreeSet<&str> = listed.lines().collect();
+    for name in ATTACKS.iter().map(|(name, ..)| name).chain(ALLOWED) {
+        assert!(listed.remove(name), "the program does not know {name:?}");
+    }
+    // Only some processors have them.
+    listed.retain(|name| !["fork", "vfork"].contains(name));
+    assert!(listed.is_empty(), "{listed:?}");
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_older_calls_for_new_processes_are_stopped_too() {
+    for name in ["fork", "vfork"] {
+        let Some(came) = Scene::attack(name, "wall") else { return };
+        assert_eq!(came, Came::Killed(SIGSYS), "{name}");
+    }
+    assert_eq!(Scene::attack("fork", "bare"), Some(Came::Done));
+}
