@@ -35,7 +35,7 @@
 //! (`tests/tests/floors.rs` checks that):
 //!
 //! 0. `model`
-//! 1. `event`, `fail_point`, `process`, `protocol`, `wall`
+//! 1. `event`, `fail_point`, `process`, `protocol`, `turns`, `wall`
 //! 2. `spec`, `dataset`
 //! 3. `plan`, `journal`, `output`, `compile`, `perf`
 //! 4. `sandbox`
@@ -71,6 +71,8 @@ pub mod report;
 pub mod sandbox;
 pub mod spec;
 #[doc(hidden)]
+pub mod turns;
+#[doc(hidden)]
 pub mod wall;
 #[doc(hidden)]
 pub mod worker;
@@ -80,4 +82,4 @@ pub use engine::{
 };
 pub use event::{Event, EventKind};
 pub use model::{JobResult, JobStatus};
-pub use spec::{JobSpec, SpecErrors, load};
+pub use spec::{JobSpec, OperatorPolicy, SpecErrors, load, load_under};

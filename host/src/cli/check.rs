@@ -11,6 +11,7 @@ use crate::model::{Failure, Limits, LoggingLevel, Mount, printable};
 use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, NODE_ID};
 use crate::sandbox::{Context, GUEST_THREAD_STACK, Grants, Instance, MiniBatchData};
 use crate::sandbox::{Program, ResultSink};
+use crate::spec::OperatorPolicy;
 use anyhow::Context as _;
 use std::fmt::Write as _;
 use std::io;
@@ -43,6 +44,18 @@ pub(super) struct Trial {
     timeout: u64,
 }
 
+impl Trial {
+    /// The files of the mini-batch.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.run.iter().flatten().map(PathBuf::as_path)
+    }
+
+    /// The folders of the side inputs.
+    pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.side_inputs.iter().map(|(_, folder)| Path::new(folder))
+    }
+}
+
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !name.contains(['/', '\0']) => {
@@ -62,6 +75,8 @@ pub(super) struct Check<'a> {
     pub(super) cache: Option<&'a Path>,
     /// The sandmill binary, for the child process that compiles.
     pub(super) program: &'a Path,
+    /// What the operator lets it use.
+    pub(super) policy: &'a OperatorPolicy,
 }
 
 /// What came of it.
@@ -91,10 +106,11 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
     let _ = writeln!(text, "sha256:{}", Cache::digest(&path).with_context(at)?);
     drop(component);
     describe(&names, &mut text);
-    let compiled =
-        Cache::open(check.cache, check.program)?.prepare(&path, Instrumentation::default(), say);
+    let limits = check.policy.default_limits();
+    let with = Instrumentation { fuel: limits.fuel.is_some(), profile: false };
+    let compiled = Cache::open(check.cache, check.program)?.prepare(&path, with, say);
     let loaded = compiled.map_err(|error| error.to_string()).and_then(|compiled| {
-        Program::load(&compiled.file, false, None).map_err(|failure| failure.to_string())
+        Program::load(&compiled.file, with.fuel, None).map_err(|failure| failure.to_string())
     });
     let program = match loaded {
         Ok(program) => program,
@@ -111,7 +127,7 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
     let _ = writeln!(text, "Functions: {}", program.functions().join(", "));
     text.push_str("It keeps the contract.\n");
     let good = match &check.trial.run {
-        Some(files) => run(program, files, check.trial, &mut text)?,
+        Some(files) => run(program, files, (check.trial, limits, longest(check)), &mut text)?,
         None => true,
     };
     Ok(Verdict { text, good })
@@ -144,11 +160,17 @@ fn describe(names: &Names, text: &mut String) {
     }
 }
 
+/// How long the run may take.
+fn longest(check: &Check<'_>) -> Duration {
+    let asked = Duration::from_secs(check.trial.timeout);
+    check.policy.longest_call().map_or(asked, |most| asked.min(most))
+}
+
 /// Runs `init`, `run` on the files, and `shutdown`; tells whether all went well.
 fn run(
     program: Program,
     files: &[PathBuf],
-    trial: &Trial,
+    (trial, limits, longest): (&Trial, Limits, Duration),
     text: &mut String,
 ) -> anyhow::Result<bool> {
     let folder = Scratch::create().context("no folder for the run can be made")?;
@@ -165,7 +187,7 @@ fn run(
         source_dir: None,
         gpu_index: None,
         logging_level: LoggingLevel::Debug,
-        limits: Limits::default(),
+        limits,
         stdout: folder.0.join("stdout"),
         stderr: folder.0.join("stderr"),
         log: folder.0.join("log"),
@@ -181,14 +203,15 @@ fn run(
         let _ = sender.send((text, good));
     });
     guest.context("no thread can be started")?;
-    let good = match ended.recv_timeout(Duration::from_secs(trial.timeout)) {
+    let good = match ended.recv_timeout(longest) {
         Ok((told, good)) => {
             text.push_str(&told);
             good
         }
         // The end of this process, which is near, is also the guest's.
         Err(RecvTimeoutError::Timeout) => {
-            let _ = writeln!(text, "stopped: not done within {} s (--timeout)", trial.timeout);
+            let _ =
+                writeln!(text, "stopped: not done within {} s (--timeout)", longest.as_secs_f64());
             false
         }
         Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the run ended with a panic"),
@@ -419,7 +442,8 @@ mod tests {
         let program = Program::load(&code, false, None).expect("loads");
         let trial = Trial { timeout: 60, ..Trial::default() };
         let mut text = String::new();
-        assert!(run(program, &[file.clone(), file], &trial, &mut text).expect("runs"));
+        let how = (&trial, Limits::default(), Duration::from_secs(60));
+        assert!(run(program, &[file.clone(), file], how, &mut text).expect("runs"));
         let text = text.replace(|c: char| c.is_ascii_digit(), "0");
         insta::assert_snapshot!(text, @"
         init (0.000 s): ok
@@ -450,6 +474,7 @@ mod tests {
             trial: &Trial::default(),
             cache: None,
             program: Path::new("/nonexistent"),
+            policy: &OperatorPolicy::default(),
         };
         let error = check(&asked, &mut |_| {}).err().expect("Python source");
         assert!(format!("{error:#}").contains("it is Python source"), "{error:#}");

@@ -11,14 +11,17 @@ mod exit;
 mod history;
 mod new;
 mod plan;
+mod policy;
 mod resume;
 mod run;
 mod signals;
 mod template;
 
 use crate::compile::Cache;
+use crate::spec::SpecErrors;
 use clap::{Parser, Subcommand};
 use exit::{Exit, Problem};
+use policy::PolicyArgument;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -63,6 +66,8 @@ enum Command {
         /// Builds the crate's examples of type cdylib instead, each a component.
         #[arg(long)]
         examples: bool,
+        #[command(flatten)]
+        policy: PolicyArgument,
     },
     /// Says whether a component keeps the contract, and what it would need.
     ///
@@ -75,6 +80,8 @@ enum Command {
         /// Where compiled entry scripts are kept, as for `run`.
         #[arg(long, value_name = "DIR")]
         cache_dir: Option<PathBuf>,
+        #[command(flatten)]
+        policy: PolicyArgument,
     },
     /// Says what this machine has for running strangers' entry scripts, and what is missing.
     ///
@@ -100,9 +107,9 @@ pub fn main() -> ExitCode {
         Command::Status { dir, json } => history::status(&dir, json),
         Command::Logs(arguments) => history::logs(&arguments),
         Command::Explain { dir } => history::explain(&dir),
-        Command::Build { path, examples } => build_and_print(&path, examples),
-        Command::Check { component, trial, cache_dir } => {
-            check_and_print(&component, &trial, cache_dir.as_deref())
+        Command::Build { path, examples, policy } => build_and_print(&path, examples, &policy),
+        Command::Check { component, trial, cache_dir, policy } => {
+            check_and_print(&component, &trial, cache_dir.as_deref(), &policy)
         }
         Command::Doctor { json } => doctor::doctor(json),
         Command::New(arguments) => new::new(&arguments),
@@ -117,7 +124,8 @@ pub fn main() -> ExitCode {
 }
 
 /// Prints the components' paths on standard output, one a line.
-fn build_and_print(path: &Path, examples: bool) -> Result<Exit, Problem> {
+fn build_and_print(path: &Path, examples: bool, policy: &PolicyArgument) -> Result<Exit, Problem> {
+    policy.load()?.check_trial(path, [], []).map_err(refused)?;
     let components = build::build(path, examples, &mut say).map_err(Problem::usage)?;
     for component in &components {
         let digest = Cache::digest(component).map_err(Problem::usage)?;
@@ -133,12 +141,20 @@ fn check_and_print(
     path: &Path,
     trial: &check::Trial,
     cache: Option<&Path>,
+    policy: &PolicyArgument,
 ) -> Result<Exit, Problem> {
+    let policy = &policy.load()?;
+    policy.check_trial(path, trial.files(), trial.folders()).map_err(refused)?;
     let program = run::this_program()?;
-    let check = check::Check { path, trial, cache, program: &program };
+    let check = check::Check { path, trial, cache, program: &program, policy };
     let verdict = check::check(&check, &mut say).map_err(Problem::usage)?;
     print(&verdict.text)?;
     Ok(if verdict.good { Exit::Completed } else { Exit::Failed })
+}
+
+/// What the policy does not allow.
+fn refused(errors: SpecErrors) -> Problem {
+    Problem::each_line(&errors.to_string())
 }
 
 /// Writes to standard output. A reader that has read enough is no error.

@@ -3,7 +3,7 @@
 use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
 use super::run::{Counts, JobArguments, this_program};
-use super::{say, signals};
+use super::{refused, say, signals};
 use crate::model::{MiniBatch, Source, Work, visible};
 use crate::protocol::{FromPlanner, PlanRequest, encode, read_frame};
 use crate::{dataset, engine};
@@ -31,11 +31,12 @@ pub(super) struct Arguments {
 
 /// Prints the mini-batches of a job on standard output, the totals on standard error.
 pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
-    let spec = arguments.job.load(&arguments.counts)?;
+    let (spec, policy) = arguments.job.load(&arguments.counts)?;
     for notice in &spec.notices {
         say(&format!("note: {notice}"));
     }
     let sources = dataset::resolve(&spec.inputs).map_err(Problem::usage)?;
+    policy.check(&spec, &sources, None).map_err(refused)?;
     let mut planner = Planner::new(spill_folder(&spec.partition_keys));
     let request = engine::plan_request(&spec, &sources, planner.spill.clone());
     let mut messages = planner.start(&request).map_err(Problem::usage)?;

@@ -1,6 +1,7 @@
 //! `sandmill resume`: `sandmill run` with what the job directory remembers.
 
 use super::exit::{Exit, Problem};
+use super::policy::PolicyArgument;
 use super::run::{Counts, Setting, prepare_and_run, setting, this_program};
 use crate::engine::{ClaimError, JobFile, JobState, Options};
 use crate::model::JobDir;
@@ -21,6 +22,8 @@ pub(super) struct Arguments {
     /// Where compiled entry scripts are kept, as for `run`.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
+    #[command(flatten)]
+    policy: PolicyArgument,
 }
 
 /// Takes a job up from where it was interrupted, failed or cancelled.
@@ -36,10 +39,12 @@ pub(super) fn resume(arguments: &Arguments) -> Result<Exit, Problem> {
     };
     let later = arguments.counts.behind(&arguments.sets);
     let job_file = JobFile::new(&path, &[overrides, later].concat());
-    let spec = spec::load(&job_file.path, &job_file.overrides)
+    let policy = arguments.policy.load()?;
+    let spec = spec::load_under(&job_file.path, &job_file.overrides, &policy)
         .map_err(|errors| Problem::each_line(&errors.to_string()))?;
     let mut options = Options::new(&arguments.job_dir, this_program()?);
     options.cache_dir.clone_from(&arguments.cache_dir);
+    options.policy = policy;
     options.job_file = Some(job_file);
     prepare_and_run(spec, &options)
 }

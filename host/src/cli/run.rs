@@ -3,11 +3,12 @@
 //! Where the job was run before, it is taken up from where it was, or its result is reused.
 
 use super::exit::{Exit, Problem};
-use super::{say, signals};
+use super::policy::PolicyArgument;
+use super::{refused, say, signals};
 use crate::engine::{self, Cancel, Job, JobFile, Options, PrepareError, Prepared, Reused};
 use crate::model::{JobDir, JobStatus, OutputAction};
 use crate::report::{ParentFolder, Places, Reporters, log_tree, reused_text, terminal};
-use crate::spec::{self, JobSpec};
+use crate::spec::{self, JobSpec, OperatorPolicy};
 use anyhow::Context;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ pub(super) struct JobArguments {
     /// Which parallel job of a pipeline file is meant, where there are several.
     #[arg(long = "job", value_name = "NAME")]
     picked: Option<String>,
+    #[command(flatten)]
+    policy: PolicyArgument,
 }
 
 /// A key of the job file and its value.
@@ -36,10 +39,11 @@ impl JobArguments {
         counts.behind(&self.sets).into_iter().chain(picked).collect()
     }
 
-    /// Reads the job file.
-    pub(super) fn load(&self, counts: &Counts) -> Result<JobSpec, Problem> {
-        spec::load(&self.job, &self.all_sets(counts))
-            .map_err(|errors| Problem::each_line(&errors.to_string()))
+    /// Reads the job file, under the operator's policy, which comes with it.
+    pub(super) fn load(&self, counts: &Counts) -> Result<(JobSpec, OperatorPolicy), Problem> {
+        let policy = self.policy.load()?;
+        let spec = spec::load_under(&self.job, &self.all_sets(counts), &policy).map_err(refused)?;
+        Ok((spec, policy))
     }
 }
 
@@ -104,11 +108,12 @@ pub(super) struct Arguments {
 
 /// Runs a job.
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, Problem> {
-    let spec = arguments.job.load(&arguments.counts)?;
+    let (spec, policy) = arguments.job.load(&arguments.counts)?;
     let sets = arguments.job.all_sets(&arguments.counts);
     let named = arguments.job_dir.clone().unwrap_or_else(|| Path::new("jobs").join(&spec.name));
     let mut options = Options::new(here()?.join(named), this_program()?);
     options.cache_dir.clone_from(&arguments.cache_dir);
+    options.policy = policy;
     options.overwrite = arguments.overwrite;
     options.reuse = !arguments.no_reuse;
     options.job_file = Some(JobFile::new(&arguments.job.job, &sets));
@@ -146,7 +151,7 @@ pub(super) fn prepare_and_run(spec: JobSpec, options: &Options) -> Result<Exit, 
                     say(&PrepareError::Cancelled(reason).to_string());
                     Ok(Exit::Cancelled)
                 }
-                None => Err(Problem::usage(error)),
+                None => Err(not_prepared(error)),
             };
         }
     };
@@ -161,6 +166,13 @@ pub(super) fn prepare_and_run(spec: JobSpec, options: &Options) -> Result<Exit, 
             say(reused_text(result, *ended, &places).trim_end());
             Ok(Exit::Completed)
         }
+    }
+}
+
+fn not_prepared(error: PrepareError) -> Problem {
+    match error {
+        PrepareError::Policy(errors) => refused(errors),
+        error => Problem::usage(error),
     }
 }
 

@@ -4,6 +4,7 @@
 use super::cancel::{Cancel, Request};
 use super::commit::{CommitReply, CommitRequest, Committer, last_reply};
 use super::machine::{Action, Machine, Message, Policy};
+use super::room::Room;
 use super::setup::{self, SetupTemplate};
 use super::start::{Started, commit_request, resumed, start};
 use super::taking_up::TakenUp;
@@ -20,6 +21,7 @@ use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{FromPlanner, FromWorker, ToWorker};
 use crate::spec::JobSpec;
+use crate::turns::Turns;
 use jiff::Timestamp;
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
@@ -45,6 +47,8 @@ pub struct Job {
     pub(super) settings: Vec<(String, String)>,
     /// What an earlier run left, if the job is taken up.
     pub(super) taken_up: Option<TakenUp>,
+    /// The machine's caps; none if there are none.
+    pub(super) turns: Option<Turns>,
 }
 
 /// Runs a job to its end on this thread, which must not be one of a tokio runtime. Every event
@@ -71,6 +75,7 @@ const STILL_WRITING: Duration = Duration::from_secs(10);
 struct Driver<'a> {
     machine: Machine,
     pool: Pool,
+    room: Room,
     processor_time: super::processor_time::ProcessorTime,
     committer: Committer,
     claim: Claim,
@@ -126,6 +131,7 @@ impl<'a> Driver<'a> {
         let mut driver = Self {
             machine: Machine::new(policy.clone(), job.sources.clone(), Timestamp::now(), restored),
             pool,
+            room: Room::new(job.turns.take()),
             processor_time: Default::default(),
             committer,
             claim: job.claim,
@@ -255,6 +261,7 @@ impl<'a> Driver<'a> {
                 if let Some(monitor) = &self.monitor {
                     monitor.exited(worker);
                 }
+                self.room.release(worker);
                 Message::Exited(worker, exit)
             }
         };
@@ -334,6 +341,7 @@ impl<'a> Driver<'a> {
     }
 
     fn tell(&mut self, message: Message) {
+        self.room.begin_round();
         let mut inbox = VecDeque::from([message]);
         while let Some(message) = inbox.pop_front() {
             let actions = self.machine.handle(message, self.start.elapsed());
@@ -351,15 +359,7 @@ impl<'a> Driver<'a> {
             Action::Spawn(worker, gpu) => {
                 let tables = self.tables.as_deref().unwrap_or_default();
                 let setup = self.template.for_worker(worker, gpu, tables);
-                return Some(match self.pool.spawn(setup) {
-                    Ok(pid) => {
-                        if let Some(monitor) = &self.monitor {
-                            monitor.started(worker, pid);
-                        }
-                        Message::Spawned(worker, pid)
-                    }
-                    Err(e) => Message::SpawnFailed(worker, e.to_string()),
-                });
+                return Some(self.room.start(&mut self.pool, self.monitor.as_ref(), setup));
             }
             Action::Assign(worker, assignment) => {
                 self.pool.queue(worker, &ToWorker::Run(assignment));

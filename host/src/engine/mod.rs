@@ -15,6 +15,7 @@ mod job_state;
 pub mod machine;
 mod prepare;
 mod processor_time;
+mod room;
 mod setup;
 mod start;
 mod taking_up;

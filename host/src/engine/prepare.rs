@@ -6,12 +6,14 @@ use super::cancel::Cancel;
 use super::claim::{Wanted, hold, resolve};
 use super::driver::Job;
 use super::job_state::JobFile;
+use super::setup;
 use super::taking_up::{Ready, Reused};
 use crate::compile::{Cache, CompileError, Instrumentation, build_guest_crate};
 use crate::dataset::{self, DatasetError};
 use crate::journal::JournalError;
 use crate::model::{JobDir, OutputAction, Source};
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, OperatorPolicy, SpecErrors};
+use crate::turns::{Turns, TurnsError};
 use crate::wall::{self, WallError};
 use std::path::{Path, PathBuf};
 
@@ -34,6 +36,9 @@ pub struct Options {
     pub job_file: Option<JobFile>,
     /// Ends the preparation as well as the job; to be given to [`run`](super::run), too.
     pub cancel: Cancel,
+    /// What the operator of this machine lets jobs do; all unless given. The job file is to be loaded
+    /// [under it](crate::spec::load_under), too, so that defaults keep to it.
+    pub policy: OperatorPolicy,
 }
 
 impl Options {
@@ -42,7 +47,17 @@ impl Options {
         let (job_dir, program) = (job_dir.into(), program.into());
         let (cache_dir, job_file) = (None, None);
         let cancel = Cancel::new();
-        Self { job_dir, cache_dir, program, overwrite: false, reuse: true, job_file, cancel }
+        let policy = OperatorPolicy::default();
+        Self {
+            job_dir,
+            cache_dir,
+            program,
+            overwrite: false,
+            reuse: true,
+            job_file,
+            cancel,
+            policy,
+        }
     }
 }
 
@@ -62,6 +77,12 @@ pub enum PrepareError {
     /// An input is not there, or is not what it should be.
     #[error(transparent)]
     Input(#[from] DatasetError),
+    /// The operator's policy does not allow it.
+    #[error(transparent)]
+    Policy(#[from] SpecErrors),
+    /// The operator's caps for all jobs of the machine leave no room for this one.
+    #[error(transparent)]
+    Turns(#[from] TurnsError),
     /// The job would read what it writes, or overwrite what it reads.
     #[error(
         "{reader} and {what} {} are in each other's way, as the job would read what it writes: \
@@ -131,6 +152,7 @@ pub fn prepare(
 ) -> Result<Prepared, PrepareError> {
     let sources = dataset::resolve(&spec.inputs)?;
     let root = absolute(&options.job_dir);
+    options.policy.check(&spec, &sources, Some(&JobDir::new(&root)))?;
     refuse_overlap(&spec, &sources, &root)?;
     // Before anybody looks into what a stranger may have made.
     wall::check(spec.os_sandbox)?;
@@ -147,11 +169,13 @@ pub fn prepare(
     check_digest(&spec, component.digest.clone())?;
     refuse_cancelled(options)?;
     let job_dir = JobDir::new(&root);
+    let share = setup::monitor(&spec, &job_dir).budget.total();
+    let turns = Turns::open(&options.policy.machine(), share)?;
     let output_file = (spec.output_action == OutputAction::AppendRow)
         .then_some(spec.append_row_file_name.as_str());
     let wanted = Wanted { name: &spec.name, output: spec.output.as_deref(), output_file };
     let held = hold(&job_dir, wanted)?;
-    let ready = Ready { spec, sources, component, job_dir };
+    let ready = Ready { spec, sources, component, job_dir, turns };
     match held.earlier().cloned() {
         Some(earlier) if !options.overwrite => ready.go_on(held, &earlier, options, say),
         _ => ready.begin(held, options),

@@ -13,6 +13,7 @@ use crate::journal::{JobIdentity, Journal, JournalError};
 use crate::model::{JobDir, JobResult, JobStatus, Source};
 use crate::output::remove_tree;
 use crate::spec::JobSpec;
+use crate::turns::Turns;
 use jiff::Timestamp;
 use std::path::{Path, PathBuf};
 
@@ -46,6 +47,7 @@ pub(super) struct Ready {
     pub(super) sources: Vec<Source>,
     pub(super) component: Compiled,
     pub(super) job_dir: JobDir,
+    pub(super) turns: Option<Turns>,
 }
 
 impl Ready {
@@ -53,10 +55,11 @@ impl Ready {
     pub(super) fn begin(self, held: Held, options: &Options) -> Result<Prepared, PrepareError> {
         let settings = settings(&self.spec, job_file(options));
         let claim = held.begin(options.job_file.clone())?;
-        let Self { spec, sources, component, job_dir } = self;
+        let Self { spec, sources, component, job_dir, turns } = self;
         let program = options.program.clone();
         let taken_up = None;
-        let job = Job { spec, sources, component, program, claim, job_dir, settings, taken_up };
+        let job =
+            Job { spec, sources, component, program, claim, job_dir, settings, taken_up, turns };
         Ok(Prepared::Job(Box::new(job)))
     }
 
@@ -93,9 +96,10 @@ impl Ready {
         // The journal has them.
         let settings = Vec::new();
         let taken_up = Some(TakenUp { journal, retry_failed });
-        let Self { spec, sources, component, job_dir } = self;
+        let Self { spec, sources, component, job_dir, turns } = self;
         let program = options.program.clone();
-        let job = Job { spec, sources, component, program, claim, job_dir, settings, taken_up };
+        let job =
+            Job { spec, sources, component, program, claim, job_dir, settings, taken_up, turns };
         Ok(Prepared::Job(Box::new(job)))
     }
 

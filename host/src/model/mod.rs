@@ -6,6 +6,7 @@ mod guest_paths;
 mod ids;
 mod input;
 mod limits;
+mod machine_caps;
 mod mini_batch;
 mod output_format;
 mod partition_format;
@@ -24,6 +25,7 @@ pub use guest_paths::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS,
 pub use ids::{MiniBatchId, NODE_ID, WorkerId};
 pub use input::{Input, InputKind};
 pub use limits::Limits;
+pub use machine_caps::MachineCaps;
 pub use mini_batch::{CsvSlice, MiniBatch, Mount, Source, SpilledRows, Work};
 pub use output_format::{OnConflict, OutputFormat, OutputKind, Quoting};
 pub use partition_format::{ParsePartitionFormatError, PartitionFormat};

@@ -4,6 +4,7 @@ use super::check::{self, Place};
 use super::defaults::Dialect;
 use super::error::{Origin, Report, SpecErrors};
 use super::job::JobSpec;
+use super::policy::OperatorPolicy;
 use super::tree::{self, Node};
 use super::{azure, options, overrides, parent, raw};
 use std::fs::File;
@@ -27,9 +28,22 @@ const JOB: &str = "job";
 /// All that is wrong, at once: syntax, unknown keys, values, and paths that lead nowhere. Whether
 /// the inputs are there is not looked at.
 pub fn load(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec, SpecErrors> {
+    load_under(path, overrides, &OperatorPolicy::default())
+}
+
+/// The same on a machine whose operator has a policy: what the job asks for beyond it is wrong as well,
+/// and a default that is above a ceiling is lowered, with a notice.
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_under(
+    path: &Path,
+    overrides: &[(String, String)],
+    policy: &OperatorPolicy,
+) -> Result<JobSpec, SpecErrors> {
     let report = Report::default();
-    let spec = match read(path) {
-        Ok(text) => load_text(path, &text, overrides, &report),
+    let spec = match read(path, "job file") {
+        Ok(text) => load_text(path, &text, (overrides, policy), &report),
         Err(message) => {
             report.error(&Origin::File, "", message);
             None
@@ -41,13 +55,14 @@ pub fn load(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec, Spec
     }
 }
 
-fn read(path: &Path) -> Result<String, String> {
+/// The text of a file. An error says, in words, what is wrong with it; `what` is a word for it.
+pub(super) fn read(path: &Path, what: &str) -> Result<String, String> {
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| unreadable(path, &error))?;
+        .map_err(|error| unreadable(path, what, &error))?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(String::from("is larger than 1 MB, which no job file needs"));
+        return Err(format!("is larger than 1 MB, which no {what} needs"));
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
@@ -56,10 +71,10 @@ fn read(path: &Path) -> Result<String, String> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> String {
+fn unreadable(path: &Path, what: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => String::from("there is no such file"),
-        _ if path.is_dir() => String::from("is a folder; name the job file in it"),
+        _ if path.is_dir() => format!("is a folder; name the {what} in it"),
         _ => format!("cannot be read: {error}"),
     }
 }
@@ -68,7 +83,7 @@ fn unreadable(path: &Path, error: &io::Error) -> String {
 fn load_text(
     path: &Path,
     text: &str,
-    overrides: &[(String, String)],
+    (overrides, policy): (&[(String, String)], &OperatorPolicy),
     report: &Report,
 ) -> Option<JobSpec> {
     let place = match Place::of(path) {
@@ -104,7 +119,9 @@ fn load_text(
         parent::of_pipeline(&mut root, &pipeline, report);
     }
     let raw = raw::read(root, report)?;
-    Some(check::check(&raw, dialect, &place, report))
+    let mut spec = check::check(&raw, dialect, &place, report);
+    policy.apply(&mut spec, &raw, report);
+    Some(spec)
 }
 
 /// Whether a key of `--set` means the inputs and outputs of a version 2 file as they stand there.

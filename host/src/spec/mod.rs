@@ -7,7 +7,8 @@
 //! - `keys`: the one table of all keys, which drives suggestions and the JSON schema;
 //! - `scope`, `raw`: the tree to typed, optional settings;
 //! - `defaults`: what holds where the file says nothing;
-//! - `check` and the rest: typed settings to a [`JobSpec`].
+//! - `check` and the rest: typed settings to a [`JobSpec`];
+//! - `policy`: what the operator of the machine lets a job ask for.
 
 mod arguments;
 mod azure;
@@ -25,6 +26,7 @@ mod overrides;
 mod parent;
 mod partition;
 mod passed;
+mod policy;
 mod raw;
 mod schema;
 mod scope;
@@ -38,6 +40,7 @@ mod tests;
 
 pub use error::{Origin, SpecError, SpecErrors};
 pub use job::{JobSpec, Parent};
-pub use load::{DEFAULT_JOB, load};
+pub use load::{DEFAULT_JOB, load, load_under};
+pub use policy::OperatorPolicy;
 pub use schema::schema;
 pub use times::default_progress_timeout;

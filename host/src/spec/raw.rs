@@ -192,7 +192,7 @@ pub(super) fn read(root: Node, report: &Report) -> Option<RawJob> {
     Some(raw)
 }
 
-fn limits(job: &mut Scope<'_>) -> RawLimits {
+pub(super) fn limits(job: &mut Scope<'_>) -> RawLimits {
     let Some(mut limits) = job.group("limits") else { return RawLimits::default() };
     let at_least = |least: u64| {
         move |_: &keys::Key, text: &str| -> Option<ByteSize> {
@@ -383,7 +383,7 @@ fn digest(_: &keys::Key, text: &str) -> Option<String> {
     fits.then(|| digits.to_ascii_lowercase())
 }
 
-fn seconds(_: &keys::Key, text: &str) -> Option<Duration> {
+pub(super) fn seconds(_: &keys::Key, text: &str) -> Option<Duration> {
     let seconds: f64 = text.trim().parse().ok()?;
     if !(seconds > 0.0 && seconds <= f64::from(keys::MAX_TIMEOUT)) {
         return None;

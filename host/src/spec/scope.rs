@@ -40,6 +40,8 @@ pub(super) struct Scope<'r> {
     keys: &'static [Key],
     entries: Vec<Entry>,
     report: &'r Report,
+    /// Whether this is the top level of a job file, where other names for keys are known.
+    is_job: bool,
 }
 
 impl<'r> Scope<'r> {
@@ -50,7 +52,14 @@ impl<'r> Scope<'r> {
         keys: &'static [Key],
         report: &'r Report,
     ) -> Self {
-        Self { path, origin, keys, entries, report }
+        let is_job = path.is_empty();
+        Self { path, origin, keys, entries, report, is_job }
+    }
+
+    /// The top level of the operator's policy file.
+    pub(super) fn of_policy(entries: Vec<Entry>, report: &'r Report) -> Self {
+        let (path, origin) = (String::new(), Origin::File);
+        Self { path, origin, keys: keys::POLICY, entries, report, is_job: false }
     }
 
     /// Takes a key's value out. Null counts as wrong: nobody can tell what it is to mean.
@@ -297,7 +306,7 @@ impl<'r> Scope<'r> {
             let path = join(&self.path, &entry.key);
             let ignored = keys::IGNORED.iter().find(|(name, _)| *name == entry.key);
             match ignored {
-                Some((name, reason)) if self.path.is_empty() => {
+                Some((name, reason)) if self.is_job => {
                     self.report.notice(format!("{name}: ignored, {reason}"));
                 }
                 _ => {
@@ -309,13 +318,13 @@ impl<'r> Scope<'r> {
     }
 
     fn unknown(&self, key: &str, listed: &mut bool) -> String {
-        if self.path.is_empty()
+        if self.is_job
             && let Some((_, ours)) = keys::RENAMED.iter().find(|(theirs, _)| *theirs == key)
         {
             return format!("unknown key; use {ours}");
         }
         let known = || self.keys.iter().map(|key| key.name);
-        let near = if self.path.is_empty() {
+        let near = if self.is_job {
             keys::nearest(
                 key,
                 keys::top_level().chain(keys::RENAMED.iter().map(|(theirs, _)| *theirs)),
@@ -326,7 +335,7 @@ impl<'r> Scope<'r> {
         match near {
             Some(name) => {
                 let ours = keys::RENAMED.iter().find(|(theirs, _)| *theirs == name);
-                let ours = ours.filter(|_| self.path.is_empty());
+                let ours = ours.filter(|_| self.is_job);
                 format!("unknown key; did you mean {}?", ours.map_or(name, |(_, ours)| *ours))
             }
             None if *listed => String::from("unknown key"),

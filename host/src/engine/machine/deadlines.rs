@@ -35,6 +35,7 @@ impl Machine {
             .chain(self.progress_deadline())
             .chain(self.init_rules_deadline())
             .chain(self.spawn_again_at.filter(|_| self.ending.is_none()))
+            .chain(self.room_again_at.filter(|_| self.ending.is_none()))
             .min()
     }
 

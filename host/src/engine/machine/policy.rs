@@ -74,4 +74,7 @@ impl Policy {
 
     /// How long to wait after a worker process could not be started, while others work.
     pub const SPAWN_PAUSE: Duration = Duration::from_secs(10);
+
+    /// How long to wait before it is looked again whether other jobs have left room on the machine.
+    pub const ROOM_PAUSE: Duration = Duration::from_millis(200);
 }

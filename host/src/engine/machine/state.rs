@@ -52,6 +52,12 @@ pub struct Machine {
     /// When starting a worker process is tried again after that has failed.
     pub(super) spawn_again_at: Option<Duration>,
     pub(super) told_spawn_trouble: bool,
+    /// When it is looked again whether other jobs have left room.
+    pub(super) room_again_at: Option<Duration>,
+    /// Since when the job waits for other jobs to let it begin.
+    pub(super) waits_since: Option<Duration>,
+    /// Whether it was told that there are fewer workers than wanted for other jobs' sake.
+    pub(super) told_no_room: bool,
     pub(super) warned_of_surplus: bool,
     pub(super) first_failure: Option<FirstFailure>,
     pub(super) ending: Option<Ending>,
@@ -91,6 +97,9 @@ impl Machine {
             told_init_stop: false,
             spawn_again_at: None,
             told_spawn_trouble: false,
+            room_again_at: None,
+            waits_since: None,
+            told_no_room: false,
             warned_of_surplus: false,
             first_failure: None,
             ending: None,
@@ -121,6 +130,7 @@ impl Machine {
             Message::Notice(message) => self.emit(EventKind::Notice { message }),
             Message::Spawned(worker, pid) => self.on_spawned(worker, pid),
             Message::SpawnFailed(worker, text) => self.on_spawn_failed(worker, &text),
+            Message::NoRoom(worker) => self.on_no_room(worker),
             Message::Ready(worker, stats) => self.on_ready(worker, stats),
             Message::Restarting(worker) => self.on_restarting(worker),
             Message::InitFailed(worker, failure) => self.on_init_failed(worker, failure),

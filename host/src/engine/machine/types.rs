@@ -26,6 +26,9 @@ pub enum Message {
     Spawned(WorkerId, u32),
     /// A worker process could not be started.
     SpawnFailed(WorkerId, String),
+    /// A worker process was not started, as other jobs use all that the machine gives: its number is
+    /// used again. In one round of actions, all that follow it get the same answer.
+    NoRoom(WorkerId),
     /// A worker has an instance whose `init` succeeded.
     Ready(WorkerId, CallStats),
     /// A worker's instance broke, and it makes a new one.

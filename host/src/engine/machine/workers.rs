@@ -14,7 +14,9 @@ impl Machine {
     /// no room for another process.
     pub(super) fn spawn_wanted(&mut self) {
         self.spawn_again_at = self.spawn_again_at.filter(|at| self.now < *at);
-        if self.ending.is_some() || self.spawn_again_at.is_some() || self.is_init_hopeless() {
+        self.room_again_at = self.room_again_at.filter(|at| self.now < *at);
+        let pauses = self.spawn_again_at.is_some() || self.room_again_at.is_some();
+        if self.ending.is_some() || pauses || self.is_init_hopeless() {
             return;
         }
         let held: usize = self.workers.values().map(|worker| worker.held.len()).sum();
@@ -55,6 +57,11 @@ impl Machine {
 
     pub(super) fn on_spawned(&mut self, worker: WorkerId, pid: u32) {
         self.told_spawn_trouble = false;
+        if let Some(since) = self.waits_since.take() {
+            self.progressed();
+            let waited = self.now.saturating_sub(since).as_secs();
+            self.notice(format!("the job goes on: there is room for it after {waited} s"));
+        }
         let gpu_index = self.leases.of(worker);
         self.emit(EventKind::WorkerStarted { worker: worker.to_string(), pid, gpu_index });
     }
@@ -72,6 +79,40 @@ impl Machine {
             self.told_spawn_trouble = true;
             let pause = Policy::SPAWN_PAUSE.as_secs();
             self.notice(format!("{text}; the others go on, and it is tried again every {pause} s"));
+        }
+    }
+
+    /// Other jobs have the machine. It is tried again soon; meanwhile the job goes on with the workers
+    /// that it has, or waits.
+    pub(super) fn on_no_room(&mut self, worker: WorkerId) {
+        self.workers.remove(&worker);
+        self.leases.release(worker);
+        self.next_worker = self.next_worker.min(worker.0);
+        self.room_again_at = Some(self.now + Policy::ROOM_PAUSE);
+        // Those with higher numbers are about to get the same answer.
+        let mut others = self.workers.range(..worker).map(|(_, worker)| worker).peekable();
+        let alone = others.peek().is_none();
+        if others.any(|worker| !worker.is_doomed()) {
+            if !std::mem::replace(&mut self.told_no_room, true) {
+                self.notice(format!(
+                    "fewer than {} workers run: other jobs use the rest of what this machine gives \
+                     to jobs (machine, in the operator's policy); more are started when there is \
+                     room",
+                    self.policy.workers
+                ));
+            }
+            return;
+        }
+        // Waiting for others is no lack of progress, however long it takes.
+        self.progressed();
+        // A worker that is killed has its place until it is gone.
+        if alone && self.waits_since.is_none() {
+            self.waits_since = Some(self.now);
+            self.notice(
+                "the job waits for its turn: other jobs use all that this machine gives to jobs \
+                 (machine, in the operator's policy)"
+                    .to_owned(),
+            );
         }
     }
 
@@ -214,6 +255,8 @@ impl Machine {
 
     pub(super) fn on_exited(&mut self, id: WorkerId, exit: &WorkerExit) {
         self.leases.release(id);
+        // Its place is free.
+        self.room_again_at = None;
         let Some(Worker { activity, held, picked, .. }) = self.workers.remove(&id) else {
             // The job has gone on without it; its end is told all the same.
             let how = describe_exit(exit);

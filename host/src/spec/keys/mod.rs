@@ -1,17 +1,20 @@
-//! The one table of all keys of a job file: it drives reading, suggestions and the JSON schema.
-//! Imports `model` only.
+//! The one table of all keys of a job file: it drives reading, suggestions and the JSON schema. And
+//! the table of the operator's policy file. Imports `model` only.
 //!
 //! - `key`: what a key is;
 //! - `job`: those of the top level; `groups`: those below them;
-//! - `names`: what other descriptions of such a job call things.
+//! - `names`: what other descriptions of such a job call things;
+//! - `policy`: the keys of the operator's policy file.
 
 mod groups;
 mod job;
 mod key;
 mod names;
+mod policy;
 
 #[cfg(test)]
 pub(super) use groups::{INPUT, LIMITS, OUTPUT_FORMAT, SIDE_INPUT};
 pub(super) use job::JOB;
 pub(super) use key::{Key, Kind, MAX_INTERVAL, MAX_TIMEOUT, NAME_EXPECTED, column_types};
 pub(super) use names::{ALIASES, IGNORED, RENAMED, nearest, top_level};
+pub(super) use policy::POLICY;

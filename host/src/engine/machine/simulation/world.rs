@@ -88,6 +88,8 @@ pub(super) struct World {
     /// Why there may be fewer workers than wanted.
     pub(super) told_init_stop: bool,
     pub(super) paused_until: Duration,
+    /// Whether other jobs have the whole machine, for this round.
+    full: bool,
     pub(super) commits_given_up: bool,
     pub(super) result: Option<JobResult>,
     pub(super) runs: u32,
@@ -124,6 +126,7 @@ impl World {
             cancelled: false,
             told_init_stop: false,
             paused_until: Duration::ZERO,
+            full: false,
             commits_given_up: false,
             result: None,
             runs: 1,
@@ -168,6 +171,7 @@ impl World {
     pub(super) fn tell(&mut self, message: Message) {
         self.now += Duration::from_millis(1);
         let mut ticked = matches!(message, Message::Tick);
+        self.full = false;
         let mut inbox = VecDeque::from([message]);
         while let Some(message) = inbox.pop_front() {
             self.note(&message);
@@ -192,7 +196,13 @@ impl World {
             }
             Message::SpawnFailed(worker, _) => {
                 self.workers.remove(worker);
-                self.paused_until = self.now + Policy::SPAWN_PAUSE;
+                self.paused_until = self.paused_until.max(self.now + Policy::SPAWN_PAUSE);
+            }
+            Message::NoRoom(worker) => {
+                self.workers.remove(worker);
+                // Its number is used again.
+                self.next_worker = self.next_worker.min(worker.0);
+                self.paused_until = self.paused_until.max(self.now + Policy::ROOM_PAUSE);
             }
             _ => {}
         }
@@ -242,6 +252,11 @@ impl World {
         assert_eq!(gpu, lowest, "the lowest free GPU of {}", self.policy.gpus);
         let worker = FakeWorker { gpu, ..FakeWorker::default() };
         assert!(self.workers.insert(id, worker).is_none(), "{id} again");
+        // All that follow in the same round get the same answer.
+        self.full |= self.dice.one_in(8);
+        if self.full {
+            return Message::NoRoom(id);
+        }
         if self.dice.one_in(64) {
             return Message::SpawnFailed(id, "no room".to_owned());
         }

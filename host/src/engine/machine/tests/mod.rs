@@ -5,6 +5,7 @@ mod ending;
 mod init;
 mod leases;
 mod restored;
+mod room;
 mod thresholds;
 mod time_outs;
 

@@ -1,0 +1,74 @@
+//! Starts workers where the machine has places for them (see `turns`).
+
+use super::machine::Message;
+use crate::model::WorkerId;
+use crate::perf::Monitor;
+use crate::pool::Pool;
+use crate::protocol::Setup;
+use crate::turns::{Place, Turns};
+use std::collections::HashMap;
+use std::io;
+
+/// The places that this job's workers have.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    /// None if there are no caps.
+    turns: Option<Turns>,
+    taken: HashMap<WorkerId, Place>,
+    /// Whether the machine was full in this round.
+    full: bool,
+}
+
+impl Room {
+    pub(super) fn new(turns: Option<Turns>) -> Self {
+        Self { turns, ..Self::default() }
+    }
+
+    /// A new round. In one round, nobody gets a place after somebody got none: the numbers of the
+    /// workers that got none are used again.
+    pub(super) fn begin_round(&mut self) {
+        self.full = false;
+    }
+
+    /// Starts a worker process, if there is a place for it. Returns what came of it.
+    pub(super) fn start(
+        &mut self,
+        pool: &mut Pool,
+        monitor: Option<&Monitor>,
+        setup: Setup,
+    ) -> Message {
+        let worker = setup.worker;
+        match self.take(worker) {
+            Ok(true) => {}
+            Ok(false) => return Message::NoRoom(worker),
+            Err(e) => return Message::SpawnFailed(worker, format!("no place for it: {e}")),
+        }
+        match pool.spawn(setup) {
+            Ok(pid) => {
+                if let Some(monitor) = monitor {
+                    monitor.started(worker, pid);
+                }
+                Message::Spawned(worker, pid)
+            }
+            Err(e) => {
+                self.release(worker);
+                Message::SpawnFailed(worker, e.to_string())
+            }
+        }
+    }
+
+    fn take(&mut self, worker: WorkerId) -> io::Result<bool> {
+        let Some(turns) = &self.turns else { return Ok(true) };
+        let place = if self.full { None } else { turns.take()? };
+        self.full = place.is_none();
+        if let Some(place) = place {
+            self.taken.insert(worker, place);
+        }
+        Ok(!self.full)
+    }
+
+    /// Gives the place of a worker back that is gone.
+    pub(super) fn release(&mut self, worker: WorkerId) {
+        self.taken.remove(&worker);
+    }
+}

@@ -1,0 +1,149 @@
+//! The settings of a job that have ceilings.
+
+use crate::model::{ByteSize, Limits};
+use crate::spec::JobSpec;
+use crate::spec::error::Origin;
+use crate::spec::raw::{RawJob, RawLimits};
+use crate::spec::scope::At;
+use std::fmt;
+use std::time::Duration;
+
+/// How much of something. Only amounts of one kind are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Amount {
+    Size(ByteSize),
+    Count(u64),
+    Time(Duration),
+}
+
+/// Prints the amount as in a job file.
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size(size) => size.fmt(f),
+            Self::Count(count) => count.fmt(f),
+            Self::Time(time) => write!(f, "{} seconds", time.as_secs_f64()),
+        }
+    }
+}
+
+/// Where a job has the amount.
+#[derive(Debug)]
+pub(super) enum Slot<'a> {
+    Size(&'a mut ByteSize),
+    Count(&'a mut u64),
+    Small(&'a mut u32),
+    Time(&'a mut Duration),
+    /// None means not measured, which is above every ceiling.
+    Fuel(&'a mut Option<u64>),
+}
+
+impl Slot<'_> {
+    /// None if there is no bound.
+    pub(super) fn get(&self) -> Option<Amount> {
+        Some(match self {
+            Self::Size(size) => Amount::Size(**size),
+            Self::Count(count) => Amount::Count(**count),
+            Self::Small(count) => Amount::Count(u64::from(**count)),
+            Self::Time(time) => Amount::Time(**time),
+            Self::Fuel(fuel) => Amount::Count((**fuel)?),
+        })
+    }
+
+    pub(super) fn set(&mut self, amount: Amount) {
+        match (self, amount) {
+            (Self::Size(slot), Amount::Size(size)) => **slot = size,
+            (Self::Count(slot), Amount::Count(count)) => **slot = count,
+            (Self::Small(slot), Amount::Count(count)) => {
+                **slot = u32::try_from(count).unwrap_or(u32::MAX);
+            }
+            (Self::Time(slot), Amount::Time(time)) => **slot = time,
+            (Self::Fuel(slot), Amount::Count(count)) => **slot = Some(count),
+            // Both come from the tables below, key by key.
+            _ => {}
+        }
+    }
+}
+
+/// All of a job's settings that have ceilings, by key.
+pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
+    let mut slots = of_limits(&mut spec.limits);
+    slots.extend([
+        ("process_count_per_node", Slot::Small(&mut spec.process_count)),
+        ("gpus", Slot::Small(&mut spec.gpus)),
+        ("run_max_try", Slot::Small(&mut spec.run_max_try)),
+        ("run_invocation_timeout", Slot::Time(&mut spec.run_invocation_timeout)),
+        ("task_overhead_timeout", Slot::Time(&mut spec.task_overhead_timeout)),
+        ("progress_update_timeout", Slot::Time(&mut spec.progress_update_timeout)),
+        ("first_task_creation_timeout", Slot::Time(&mut spec.first_task_creation_timeout)),
+    ]);
+    slots
+}
+
+/// Each limit of an instance, by key.
+pub(super) fn of_limits(limits: &mut Limits) -> Vec<(&'static str, Slot<'_>)> {
+    // Taken apart, so that no limit can be forgotten here.
+    let Limits { memory, stack, fuel, read, results, row, logs, output, files, handles, transfer } =
+        limits;
+    vec![
+        ("limits.memory", Slot::Size(memory)),
+        ("limits.stack", Slot::Size(stack)),
+        ("limits.fuel", Slot::Fuel(fuel)),
+        ("limits.read", Slot::Size(read)),
+        ("limits.results", Slot::Size(results)),
+        ("limits.row", Slot::Size(row)),
+        ("limits.logs", Slot::Size(logs)),
+        ("limits.output", Slot::Size(output)),
+        ("limits.files", Slot::Count(files)),
+        ("limits.handles", Slot::Count(handles)),
+        ("limits.transfer", Slot::Size(transfer)),
+    ]
+}
+
+/// What a file says of these settings, by key: the amount and where it stands.
+pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, Origin)> {
+    fn of<T: Copy>(
+        key: &'static str,
+        at: &Option<At<T>>,
+        amount: impl Fn(T) -> Amount,
+    ) -> Option<(&'static str, Amount, Origin)> {
+        at.as_ref().map(|at| (key, amount(at.value), at.origin.clone()))
+    }
+    let small = |count: u32| Amount::Count(u64::from(count));
+    let RawLimits {
+        memory,
+        stack,
+        fuel,
+        read,
+        results,
+        row,
+        logs,
+        output,
+        files,
+        handles,
+        transfer,
+    } = &raw.limits;
+    [
+        of("limits.memory", memory, Amount::Size),
+        of("limits.stack", stack, Amount::Size),
+        of("limits.fuel", fuel, Amount::Count),
+        of("limits.read", read, Amount::Size),
+        of("limits.results", results, Amount::Size),
+        of("limits.row", row, Amount::Size),
+        of("limits.logs", logs, Amount::Size),
+        of("limits.output", output, Amount::Size),
+        of("limits.files", files, Amount::Count),
+        of("limits.handles", handles, Amount::Count),
+        of("limits.transfer", transfer, Amount::Size),
+        of("process_count_per_node", &raw.process_count_per_node, small),
+        of("gpus", &raw.gpus, small),
+        of("run_max_try", &raw.run_max_try, small),
+        of("run_invocation_timeout", &raw.run_invocation_timeout, Amount::Time),
+        of("task_overhead_timeout", &raw.task_overhead_timeout, Amount::Time),
+        of("progress_update_timeout", &raw.progress_update_timeout, Amount::Time),
+        of("first_task_creation_timeout", &raw.first_task_creation_timeout, Amount::Time),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

@@ -1,0 +1,169 @@
+//! A job's settings against the ceilings.
+
+use super::amounts::{self, Slot};
+use super::file::{OperatorPolicy, Settings};
+use super::places::Place;
+use crate::model::{JobDir, Limits, OsSandbox, Source};
+use crate::spec::JobSpec;
+use crate::spec::error::{Origin, Report, SpecErrors};
+use crate::spec::raw::RawJob;
+use std::path::Path;
+use std::time::Duration;
+
+impl OperatorPolicy {
+    /// Holds a job against the policy: what the job file asks for beyond it goes to the report, what
+    /// it says nothing about is lowered, with a notice.
+    pub(in crate::spec) fn apply(&self, spec: &mut JobSpec, raw: &RawJob, report: &Report) {
+        let Some(settings) = &self.0 else { return };
+        settings.bound(spec, Some(raw), report);
+        settings.sandbox(spec.os_sandbox, raw.os_sandbox.as_ref().map(|at| &at.origin), report);
+        settings.places_of_file(spec, raw, report);
+        spec.notices.extend(report.take_notices());
+    }
+
+    /// The same for a job that is about to begin, wherever its settings come from, with what its
+    /// inputs have turned out to be and where it keeps its state, if it does.
+    ///
+    /// # Errors
+    /// All that the policy does not allow.
+    pub fn check(
+        &self,
+        spec: &JobSpec,
+        sources: &[Source],
+        job_dir: Option<&JobDir>,
+    ) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = Report::default();
+        settings.bound(&mut spec.clone(), None, &report);
+        settings.sandbox(spec.os_sandbox, None, &report);
+        settings.places_of_job(spec, sources, &report);
+        if let Some(job_dir) = job_dir {
+            settings.place(Place::JobDirectories, "--job-dir", job_dir.root(), None, &report);
+        }
+        settings.done(report)
+    }
+
+    /// Whether an entry script may be built, looked at and run outside of a job, with these files and
+    /// side inputs.
+    ///
+    /// # Errors
+    /// All that the policy does not allow.
+    pub fn check_trial<'a>(
+        &self,
+        entry_script: &Path,
+        files: impl IntoIterator<Item = &'a Path>,
+        side_inputs: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = Report::default();
+        settings.entry_script(entry_script, None, &report);
+        for file in files {
+            settings.place(Place::Inputs, "--run", file, None, &report);
+        }
+        for folder in side_inputs {
+            settings.place(Place::SideInputs, "--side-input", folder, None, &report);
+        }
+        settings.done(report)
+    }
+
+    /// The default limits of an instance, as far as the ceilings allow them.
+    pub fn default_limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        for (key, mut slot) in amounts::of_limits(&mut limits) {
+            let ceiling = self.0.as_ref().and_then(|settings| settings.ceiling(key));
+            if let Some(ceiling) = ceiling.filter(|ceiling| is_above(&slot, ceiling.amount)) {
+                slot.set(ceiling.amount);
+            }
+        }
+        limits
+    }
+
+    /// The longest that one call of `run` may take; none for as long as it likes.
+    pub fn longest_call(&self) -> Option<Duration> {
+        match self.0.as_ref()?.ceiling("run_invocation_timeout")?.amount {
+            amounts::Amount::Time(time) => Some(time),
+            _ => None,
+        }
+    }
+}
+
+fn is_above(slot: &Slot<'_>, ceiling: amounts::Amount) -> bool {
+    slot.get().is_none_or(|amount| amount > ceiling)
+}
+
+impl Settings {
+    fn ceiling(&self, key: &str) -> Option<&super::file::Ceiling> {
+        self.ceilings.iter().find(|ceiling| ceiling.key == key)
+    }
+
+    /// `raw`: what the job file says; without it, everything counts as asked for.
+    fn bound(&self, spec: &mut JobSpec, raw: Option<&RawJob>, report: &Report) {
+        let given = raw.map(amounts::given);
+        for (key, mut slot) in amounts::of_job(spec) {
+            let Some(ceiling) = self.ceiling(key) else { continue };
+            if !is_above(&slot, ceiling.amount) {
+                continue;
+            }
+            let (most, place) = (ceiling.amount, self.at(&ceiling.origin));
+            let asked = match &given {
+                None => Some(&Origin::File),
+                Some(given) => given.iter().find(|(k, ..)| *k == key).map(|(.., origin)| origin),
+            };
+            let found = slot.get().map_or_else(|| "no bound".to_owned(), |found| found.to_string());
+            if let Some(origin) = asked {
+                let message = format!(
+                    "found {found}, more than the operator's policy allows; ask for at most {most} \
+                     ({place})"
+                );
+                report.error(origin, key, message);
+            } else {
+                slot.set(most);
+                report.notice(format!("{key}: {most} by the operator's policy ({place})"));
+            }
+        }
+        self.lower_workers(spec, report);
+    }
+
+    /// A job that asks for more workers than the machine may have never gets them; what is done ahead
+    /// for each need not be done.
+    fn lower_workers(&self, spec: &mut JobSpec, report: &Report) {
+        if let (Some(most), Some(origin)) = (self.machine.workers, &self.machine_workers)
+            && spec.process_count > most
+        {
+            report.notice(format!(
+                "process_count_per_node: {most} instead of {}, as all jobs on this machine have \
+                 {most} workers together by the operator's policy ({})",
+                spec.process_count,
+                self.at(origin)
+            ));
+            spec.process_count = most;
+        }
+    }
+
+    fn sandbox(&self, found: OsSandbox, origin: Option<&Origin>, report: &Report) {
+        let strength = |mode| match mode {
+            OsSandbox::Off => 0,
+            OsSandbox::BestEffort => 1,
+            OsSandbox::Required => 2,
+        };
+        if let Some(least) = &self.os_sandbox
+            && strength(found) < strength(least.value)
+        {
+            let message = format!(
+                "found {}, less than the operator's policy asks for; write {}, or leave the key out \
+                 ({})",
+                found.name(),
+                least.value.name(),
+                self.at(&least.origin)
+            );
+            report.error(origin.unwrap_or(&Origin::File), "os_sandbox", message);
+        }
+    }
+
+    fn done(&self, report: Report) -> Result<(), SpecErrors> {
+        if report.is_clean() {
+            return Ok(());
+        }
+        Err(report.into_errors(&self.file.display().to_string()))
+    }
+}

@@ -1,0 +1,162 @@
+//! From a policy file to a policy.
+
+use super::amounts::{self, Amount};
+use super::places::Roots;
+use crate::model::{MachineCaps, OsSandbox};
+use crate::spec::error::{Origin, Report, SpecErrors};
+use crate::spec::load::read;
+use crate::spec::raw::{self, RawJob};
+use crate::spec::scope::{At, Scope};
+use crate::spec::tree::{self, Value};
+use std::path::{Path, PathBuf};
+
+/// What the operator of a machine lets jobs do. The default lets them do all: without a policy file
+/// there are no bounds but those of the job file.
+#[derive(Clone, Debug, Default)]
+pub struct OperatorPolicy(pub(super) Option<Settings>);
+
+/// What a policy file says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Settings {
+    /// The policy file.
+    pub(super) file: PathBuf,
+    pub(super) ceilings: Vec<Ceiling>,
+    /// The least that a job may insist on.
+    pub(super) os_sandbox: Option<At<OsSandbox>>,
+    pub(super) roots: Option<Roots>,
+    pub(super) entry_script_crates: Option<At<bool>>,
+    pub(super) entry_script_modules: Option<At<bool>>,
+    pub(super) machine: MachineCaps,
+    /// Where `machine.workers` stands.
+    pub(super) machine_workers: Option<Origin>,
+}
+
+/// The highest that a job may ask for.
+#[derive(Clone, Debug)]
+pub(super) struct Ceiling {
+    /// The key, in the job file as in the policy file.
+    pub(super) key: &'static str,
+    pub(super) amount: Amount,
+    pub(super) origin: Origin,
+}
+
+impl OperatorPolicy {
+    /// Reads a policy file.
+    ///
+    /// # Errors
+    /// All that is wrong with it, at once. A policy that cannot be read is never ignored.
+    pub fn load(path: &Path) -> Result<Self, SpecErrors> {
+        let report = Report::default();
+        let settings = match read(path, "policy file") {
+            Ok(text) => parse(path, &text, &report),
+            Err(message) => {
+                report.error(&Origin::File, "", message);
+                None
+            }
+        };
+        match settings {
+            Some(settings) if report.is_clean() => Ok(Self(Some(settings))),
+            _ => Err(report.into_errors(&path.display().to_string())),
+        }
+    }
+
+    /// The caps for all jobs of the machine together.
+    pub fn machine(&self) -> MachineCaps {
+        self.0.as_ref().map(|settings| settings.machine.clone()).unwrap_or_default()
+    }
+
+    /// The policy file, if there is one.
+    pub fn file(&self) -> Option<&Path> {
+        self.0.as_ref().map(|settings| settings.file.as_path())
+    }
+}
+
+impl Settings {
+    /// A place in the policy file, for people: `/etc/sandmill/policy.yaml:12`.
+    pub(super) fn at(&self, origin: &Origin) -> String {
+        match origin {
+            Origin::Line(line) => format!("{}:{line}", self.file.display()),
+            Origin::File | Origin::Set(_) => self.file.display().to_string(),
+        }
+    }
+}
+
+fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
+    let says_nothing = |line: &str| {
+        let line = line.trim();
+        line.is_empty() || line.starts_with('#') || line == "---"
+    };
+    if text.lines().all(says_nothing) {
+        report.error(&Origin::File, "", "is empty; a policy file needs at least one key");
+        return None;
+    }
+    let root = tree::parse(text, report)?;
+    let Value::Map(entries) = root.value else {
+        let message = format!("found {root}; expected a map of settings (e.g. gpus: 0)");
+        report.error(&root.origin, "", message);
+        return None;
+    };
+    let mut scope = Scope::of_policy(entries, report);
+    let bounds = RawJob {
+        limits: raw::limits(&mut scope),
+        process_count_per_node: scope.parsed("process_count_per_node"),
+        gpus: scope.parsed("gpus"),
+        run_max_try: scope.parsed("run_max_try"),
+        run_invocation_timeout: scope.parsed_by("run_invocation_timeout", raw::seconds),
+        task_overhead_timeout: scope.parsed_by("task_overhead_timeout", raw::seconds),
+        progress_update_timeout: scope.parsed_by("progress_update_timeout", raw::seconds),
+        first_task_creation_timeout: scope.parsed_by("first_task_creation_timeout", raw::seconds),
+        ..RawJob::default()
+    };
+    let ceilings = amounts::given(&bounds)
+        .into_iter()
+        .map(|(key, amount, origin)| Ceiling { key, amount, origin })
+        .collect();
+    let os_sandbox = scope.parsed_by("os_sandbox", |_, text| {
+        raw::choice(text, &OsSandbox::ALL.map(|mode| (mode.name(), mode)))
+    });
+    // A job file can name neither yet, so that all of them are kept out. What is listed is looked at
+    // all the same, for a policy file that is right today to be right when it can.
+    for names in [scope.texts("models"), scope.texts("datastores")].into_iter().flatten() {
+        for name in names.value.iter().filter(|name| name.value.trim().is_empty()) {
+            name.blame(report, "found an empty text; expected a name");
+        }
+    }
+    let roots = scope.group("roots").map(|group| Roots::read(group, report));
+    let entry_script_crates = scope.bool("entry_script_crates");
+    let entry_script_modules = scope.bool("entry_script_modules");
+    let (machine, machine_workers) = machine(&mut scope, report);
+    scope.finish();
+    Some(Settings {
+        file: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        ceilings,
+        os_sandbox,
+        roots,
+        entry_script_crates,
+        entry_script_modules,
+        machine,
+        machine_workers,
+    })
+}
+
+fn machine(scope: &mut Scope<'_>, report: &Report) -> (MachineCaps, Option<Origin>) {
+    let Some(mut group) = scope.group("machine") else { return Default::default() };
+    let workers: Option<At<u32>> = group.parsed("workers");
+    let memory = group.parsed("memory");
+    let directory = group.text("directory");
+    if let Some(directory) = directory.as_ref().filter(|text| !text.value.starts_with('/')) {
+        let message = format!(
+            "found {:?}; expected an absolute path to a folder (e.g. /dev/shm/sandmill)",
+            directory.value
+        );
+        directory.blame(report, message);
+    }
+    group.finish();
+    let origin = workers.as_ref().map(|at| at.origin.clone());
+    let caps = MachineCaps {
+        workers: workers.map(|at| at.value),
+        memory: memory.map(|at| at.value),
+        directory: directory.map(|at| PathBuf::from(at.value)),
+    };
+    (caps, origin)
+}

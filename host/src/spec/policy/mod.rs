@@ -1,0 +1,18 @@
+//! The operator's policy: what a job may ask for, whoever wrote its job file. Part of `spec`, as it has
+//! the keys, the parser and the words of a job file.
+//!
+//! - `file`: from a policy file to an [`OperatorPolicy`];
+//! - `amounts`: the settings that have ceilings;
+//! - `apply`: a job's settings against the ceilings;
+//! - `places`: what a job names against the roots; `real`: a path without links.
+
+mod amounts;
+mod apply;
+mod file;
+mod places;
+mod real;
+
+#[cfg(test)]
+mod tests;
+
+pub use file::OperatorPolicy;

@@ -1,0 +1,240 @@
+//! What a job names against the roots of the policy.
+
+use super::file::Settings;
+use super::real::real_path;
+use crate::model::Source;
+use crate::spec::JobSpec;
+use crate::spec::error::{Origin, Report};
+use crate::spec::raw::{RawInput, RawJob, RawSideInput};
+use crate::spec::scope::{At, Scope};
+use crate::spec::tree::join;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What a folder is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Inputs,
+    SideInputs,
+    EntryScripts,
+    Outputs,
+    JobDirectories,
+}
+
+impl Place {
+    const ALL: [Self; 5] =
+        [Self::Inputs, Self::SideInputs, Self::EntryScripts, Self::Outputs, Self::JobDirectories];
+
+    /// The key below `roots`.
+    fn key(self) -> &'static str {
+        match self {
+            Self::Inputs => "inputs",
+            Self::SideInputs => "side_inputs",
+            Self::EntryScripts => "entry_scripts",
+            Self::Outputs => "outputs",
+            Self::JobDirectories => "job_directories",
+        }
+    }
+
+    /// What lies there, for the middle of a sentence.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Inputs => "inputs",
+            Self::SideInputs => "side inputs",
+            Self::EntryScripts => "entry scripts and their source",
+            Self::Outputs => "outputs",
+            Self::JobDirectories => "job directories",
+        }
+    }
+}
+
+/// The folders that what a job names may lie under.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Roots(Vec<Root>);
+
+#[derive(Clone, Debug)]
+struct Root {
+    place: Place,
+    origin: Origin,
+    /// Without links.
+    folders: Vec<PathBuf>,
+}
+
+impl Roots {
+    /// Reads the group `roots`. Each key must be there, so that none is left open by oversight.
+    pub(super) fn read(mut group: Scope<'_>, report: &Report) -> Self {
+        let mut roots = Vec::new();
+        for place in Place::ALL {
+            if !group.has(place.key()) {
+                let message = "missing; name the folders, or write [] for none";
+                report.error(&group.origin, &join(&group.path, place.key()), message);
+            }
+            let Some(given) = group.texts(place.key()) else { continue };
+            let folders = given.value.iter().filter_map(|text| root(text, report)).collect();
+            roots.push(Root { place, origin: given.origin, folders });
+        }
+        group.finish();
+        Self(roots)
+    }
+}
+
+fn root(given: &At<String>, report: &Report) -> Option<PathBuf> {
+    let path = Path::new(&given.value);
+    if !path.is_absolute() {
+        let message = format!("found {:?}; expected an absolute path to a folder", given.value);
+        given.blame(report, message);
+        return None;
+    }
+    match path.canonicalize() {
+        Ok(real) if real.is_dir() => Some(real),
+        Ok(_) => {
+            given.blame(report, format!("{} is no folder; name one", path.display()));
+            None
+        }
+        Err(error) => {
+            let message = format!(
+                "{} cannot be used: {error}; make the folder, or take it out of the list",
+                path.display()
+            );
+            given.blame(report, message);
+            None
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses a path that lies under none of the roots for it. `origin`: where the job file names it.
+    pub(super) fn place(
+        &self,
+        place: Place,
+        key: &str,
+        path: &Path,
+        origin: Option<&Origin>,
+        report: &Report,
+    ) {
+        let Some(roots) = &self.roots else { return };
+        let root = roots.0.iter().find(|root| root.place == place);
+        let allowed = root.map_or(&[][..], |root| root.folders.as_slice());
+        let found = match real_path(path) {
+            Ok(real) if allowed.iter().any(|folder| real.starts_with(folder)) => return,
+            Ok(real) if real == path => format!("found {}", path.display()),
+            Ok(real) => format!("found {}, which is {}", path.display(), real.display()),
+            Err(why) => why,
+        };
+        let folders: Vec<String> =
+            allowed.iter().map(|folder| folder.display().to_string()).collect();
+        let rule = match folders.is_empty() {
+            true => format!("allows no {}", place.words()),
+            false => format!("allows {} only below {}", place.words(), folders.join(", ")),
+        };
+        let at = root.map_or_else(|| self.at(&Origin::File), |root| self.at(&root.origin));
+        let message = format!("{found}; the operator's policy {rule} ({at})");
+        report.error(origin.unwrap_or(&Origin::File), key, message);
+    }
+
+    /// What a job file names, with the lines where it does.
+    pub(super) fn places_of_file(&self, spec: &JobSpec, raw: &RawJob, report: &Report) {
+        let at = |given: &Option<At<String>>| given.as_ref().map(|at| at.origin.clone());
+        self.entry_script(&spec.entry_script, at(&raw.entry_script).as_ref(), report);
+        if let (Some(folder), Some(given)) = (&spec.source_directory, &raw.source_directory) {
+            self.place(Place::EntryScripts, &given.key, folder, Some(&given.origin), report);
+        }
+        let given: &[RawSideInput] = raw.side_inputs.as_ref().map_or(&[], |given| &given.value);
+        for (mount, side) in spec.side_inputs.iter().zip(given) {
+            let origin = Some(&side.path.origin);
+            self.place(Place::SideInputs, &side.path.key, &mount.host, origin, report);
+        }
+        let given: &[RawInput] = raw.inputs.as_ref().map_or(&[], |given| &given.value);
+        for (input, raw) in spec.inputs.iter().zip(given) {
+            for path in &input.paths {
+                // Paths that were wrong as such are left out of the input; the input's line is told.
+                let one = raw.paths.iter().find(|at| path.ends_with(at.value.trim()));
+                let (key, origin) = match one {
+                    Some(at) => (&at.key, &at.origin),
+                    None => (&raw.name.key, &raw.name.origin),
+                };
+                self.place(Place::Inputs, key, fixed_part(path), Some(origin), report);
+            }
+        }
+        if let (Some(folder), Some(given)) = (&spec.output, &raw.output) {
+            self.place(Place::Outputs, &given.key, folder, Some(&given.origin), report);
+        }
+        if let (Some(parent), Some(given)) = (&spec.parent, &raw.parent) {
+            self.place(Place::Outputs, &given.key, &parent.folder, Some(&given.origin), report);
+        }
+    }
+
+    /// What a job reads and writes.
+    pub(super) fn places_of_job(&self, spec: &JobSpec, sources: &[Source], report: &Report) {
+        self.entry_script(&spec.entry_script, None, report);
+        if let Some(folder) = &spec.source_directory {
+            self.place(Place::EntryScripts, "source_directory", folder, None, report);
+        }
+        for mount in &spec.side_inputs {
+            let key = format!("the side input at {}", mount.guest);
+            self.place(Place::SideInputs, &key, &mount.host, None, report);
+        }
+        for source in sources {
+            let key = format!("input '{}'", source.dataset);
+            self.place(Place::Inputs, &key, &source.root, None, report);
+        }
+        if let Some(folder) = &spec.output {
+            self.place(Place::Outputs, "output", folder, None, report);
+        }
+        if let Some(parent) = &spec.parent {
+            self.place(Place::Outputs, "parent", &parent.folder, None, report);
+        }
+    }
+
+    /// The entry script: where it lies, and what it is.
+    pub(super) fn entry_script(&self, path: &Path, origin: Option<&Origin>, report: &Report) {
+        let key = "entry_script";
+        self.place(Place::EntryScripts, key, path, origin, report);
+        let refused = |what: &str, why: &str, setting: &str, at: Option<&Origin>| {
+            let message = format!(
+                "found {}, {what}; the operator's policy allows none{why} ({setting}, {})",
+                path.display(),
+                self.at(at.unwrap_or(&Origin::File))
+            );
+            report.error(origin.unwrap_or(&Origin::File), key, message);
+        };
+        let (crates, modules) = (&self.entry_script_crates, &self.entry_script_modules);
+        if !crates.as_ref().is_some_and(|allowed| allowed.value) && path.is_dir() {
+            let why = ", as its build scripts would run on this machine: build it elsewhere, and \
+                       name the component";
+            let at = crates.as_ref().map(|at| &at.origin);
+            refused("a guest crate", why, "entry_script_crates", at);
+        }
+        if let Some(at) = modules.as_ref().filter(|allowed| !allowed.value)
+            && is_module(path)
+        {
+            let why = ": make a component of it with `sandmill build` elsewhere, and name that";
+            refused("a core module", why, "entry_script_modules", Some(&at.origin));
+        }
+    }
+}
+
+/// A path of an input up to its first wildcard, if it has one and is not there as it stands.
+fn fixed_part(path: &str) -> &Path {
+    if Path::new(path).symlink_metadata().is_ok() {
+        return Path::new(path);
+    }
+    let mut end = 0;
+    for part in path.split_inclusive('/') {
+        if part.contains(['*', '?', '[', '{']) {
+            return Path::new(&path[..end]);
+        }
+        end += part.len();
+    }
+    Path::new(path)
+}
+
+/// Whether a file begins as a core module does. What cannot be read is refused for that elsewhere.
+fn is_module(path: &Path) -> bool {
+    let mut head = [0; 8];
+    // Opening a fifo would wait for a writer.
+    path.is_file()
+        && File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok()
+        && head == *b"\0asm\x01\0\0\0"
+}

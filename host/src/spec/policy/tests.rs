@@ -1,0 +1,276 @@
+//! A policy file, and jobs under it.
+
+use super::OperatorPolicy;
+use crate::model::{ByteSize, JobDir, Source};
+use crate::spec::keys::{Key, Kind, POLICY};
+use crate::spec::{JobSpec, load_under};
+use insta::assert_snapshot;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A folder with `in/a.txt`, `weights`, `out`, `jobs`, `outside`, a component, a module and a crate.
+struct Fixture {
+    /// Without links.
+    base: PathBuf,
+    _dir: TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        for folder in ["in", "weights", "out", "jobs", "outside", "src/guest"] {
+            fs::create_dir_all(base.join(folder)).unwrap();
+        }
+        fs::write(base.join("in/a.txt"), "a").unwrap();
+        fs::write(base.join("src/guest/Cargo.toml"), "").unwrap();
+        fs::write(base.join("src/component.wasm"), b"\0asm\x0d\0\x01\0").unwrap();
+        fs::write(base.join("src/module.wasm"), b"\0asm\x01\0\0\0").unwrap();
+        fs::write(base.join("outside/component.wasm"), b"\0asm\x0d\0\x01\0").unwrap();
+        std::os::unix::fs::symlink("../outside", base.join("in/link")).unwrap();
+        Self { base, _dir: dir }
+    }
+
+    fn policy(&self, text: &str) -> Result<OperatorPolicy, String> {
+        let path = self.base.join("policy.yaml");
+        fs::write(&path, text.replace("[dir]", self.base.to_str().unwrap())).unwrap();
+        OperatorPolicy::load(&path).map_err(|errors| self.redact(&errors.to_string()))
+    }
+
+    fn job(&self, policy: &str, job: &str, set: &[(&str, &str)]) -> Result<JobSpec, String> {
+        let policy = self.policy(policy).unwrap();
+        let path = self.base.join("job.yaml");
+        fs::write(&path, job).unwrap();
+        let set: Vec<(String, String)> =
+            set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let spec = load_under(&path, &set, &policy);
+        spec.map_err(|errors| self.redact(&errors.to_string()))
+    }
+
+    fn redact(&self, text: &str) -> String {
+        text.replace(&format!("{}/", self.base.display()), "")
+            .replace(self.base.to_str().unwrap(), ".")
+    }
+}
+
+const JOB: &str = "name: x\nentry_script: src/component.wasm\ninputs: {a: in}\n";
+
+const ROOTS: &str = "roots:\n  inputs: ['[dir]/in']\n  side_inputs: ['[dir]/weights']\n  \
+                     entry_scripts: ['[dir]/src']\n  outputs: ['[dir]/out']\n  \
+                     job_directories: ['[dir]/jobs']\n";
+
+#[test]
+fn a_job_beyond_a_ceiling_is_refused_with_all_that_is_beyond() {
+    let policy = "limits:\n  memory: 256 MB\n  fuel: 1000\n  files: 5\nprocess_count_per_node: 2\n\
+                  run_invocation_timeout: 60\nos_sandbox: required\n";
+    let job = format!(
+        "{JOB}limits: {{memory: 1 GB,\n  fuel: 1001, files: 5}}\nrun_invocation_timeout: 61.5\n\
+         os_sandbox: off\n"
+    );
+    let errors = Fixture::new().job(policy, &job, &[("process_count_per_node", "3")]);
+    assert_snapshot!(errors.unwrap_err(), @"
+    job.yaml:4: limits.memory: found 1 GB, more than the operator's policy allows; ask for at most 256 MB (policy.yaml:2)
+    job.yaml:5: limits.fuel: found 1001, more than the operator's policy allows; ask for at most 1000 (policy.yaml:3)
+    job.yaml:6: run_invocation_timeout: found 61.5 seconds, more than the operator's policy allows; ask for at most 60 seconds (policy.yaml:6)
+    job.yaml:7: os_sandbox: found off, less than the operator's policy asks for; write required, or leave the key out (policy.yaml:7)
+    --set process_count_per_node: found 3, more than the operator's policy allows; ask for at most 2 (policy.yaml:5)
+    ");
+}
+
+#[test]
+fn defaults_are_lowered_with_a_notice() {
+    let policy = "limits: {memory: 256 MB, fuel: 1000, stack: 64 MB}\nprocess_count_per_node: 1\n\
+                  progress_update_timeout: 60\nmachine: {workers: 1}\n";
+    let spec = Fixture::new().job(policy, &format!("{JOB}limits: {{fuel: 10}}\n"), &[]).unwrap();
+    assert_eq!((spec.limits.memory, spec.limits.fuel), (ByteSize(256 << 20), Some(10)));
+    assert_eq!(spec.limits.stack, ByteSize(1 << 20));
+    assert_eq!((spec.process_count, spec.progress_update_timeout), (1, Duration::from_secs(60)));
+    let told = |key: &str| spec.notices.iter().any(|notice| notice.starts_with(key));
+    assert!(told("limits.memory: 256 MB by the operator's policy ("), "{:?}", spec.notices);
+    assert!(told("progress_update_timeout: 60 seconds"), "{:?}", spec.notices);
+    assert!(!told("limits.fuel") && !told("limits.stack"), "{:?}", spec.notices);
+
+    let spec = Fixture::new().job(policy, JOB, &[]).unwrap();
+    assert_eq!(spec.limits.fuel, Some(1000), "forced");
+    let alone = "machine: {workers: 3}\n";
+    let spec = Fixture::new().job(alone, JOB, &[("process_count_per_node", "8")]).unwrap();
+    assert_eq!(spec.process_count, 3);
+    assert_eq!(spec.limits.memory, ByteSize(1 << 30));
+}
+
+#[test]
+fn what_a_job_names_lies_below_the_roots() {
+    let fixture = Fixture::new();
+    let good = format!("{JOB}side_inputs: {{w: weights}}\noutput: out/new\n");
+    fixture.job(ROOTS, &good, &[]).unwrap();
+    let bad = "name: x\nentry_script: outside/component.wasm\nsource_directory: .\n\
+               inputs:\n  a: in/link\n  b: in/../outside\n  c: in/link/*.txt\n  d: in/*.txt\n\
+               side_inputs:\n  s: /etc\n  t: weights/../in\noutput: out/../jobs\nparent: jobs\n\
+               copy_logs_to_parent: true\n";
+    assert_snapshot!(fixture.job(ROOTS, bad, &[]).unwrap_err(), @"
+    job.yaml:2: entry_script: found outside/component.wasm; the operator's policy allows entry scripts and their source only below src (policy.yaml:4)
+    job.yaml:3: source_directory: found .; the operator's policy allows entry scripts and their source only below src (policy.yaml:4)
+    job.yaml:5: inputs.a.path: found in/link, which is outside; the operator's policy allows inputs only below in (policy.yaml:2)
+    job.yaml:6: inputs.b.path: found in/../outside, which is outside; the operator's policy allows inputs only below in (policy.yaml:2)
+    job.yaml:7: inputs.c.path: found in/link/, which is outside; the operator's policy allows inputs only below in (policy.yaml:2)
+    job.yaml:10: side_inputs.s.path: found /etc; the operator's policy allows side inputs only below weights (policy.yaml:3)
+    job.yaml:11: side_inputs.t.path: found weights/../in, which is in; the operator's policy allows side inputs only below weights (policy.yaml:3)
+    job.yaml:12: output: found out/../jobs, which is jobs; the operator's policy allows outputs only below out (policy.yaml:5)
+    job.yaml:13: parent: found jobs; the operator's policy allows outputs only below out (policy.yaml:5)
+    ");
+    // Each key is to be there; [] means none.
+    assert_snapshot!(fixture.policy("roots:\n  inputs: [in, /nonexistent]\n").unwrap_err(), @r#"
+    policy.yaml:1: roots.side_inputs: missing; name the folders, or write [] for none
+    policy.yaml:1: roots.entry_scripts: missing; name the folders, or write [] for none
+    policy.yaml:1: roots.outputs: missing; name the folders, or write [] for none
+    policy.yaml:1: roots.job_directories: missing; name the folders, or write [] for none
+    policy.yaml:2: roots.inputs[0]: found "in"; expected an absolute path to a folder
+    policy.yaml:2: roots.inputs[1]: /nonexistent cannot be used: No such file or directory (os error 2); make the folder, or take it out of the list
+    "#);
+    let none = ROOTS.replace("['[dir]/weights']", "[]");
+    let errors = fixture.job(&none, JOB, &[("side_inputs.s", "weights")]).unwrap_err();
+    assert_snapshot!(errors, @"--set side_inputs.s: side_inputs.s.path: found weights; the operator's policy allows no side inputs (policy.yaml:3)");
+}
+
+/// What has changed between the job file and the job, and what no job file names.
+#[test]
+fn a_job_is_looked_at_again_before_it_begins() {
+    let fixture = Fixture::new();
+    let spec = fixture.job(ROOTS, &format!("{JOB}output: out\n"), &[]).unwrap();
+    let policy = fixture.policy(ROOTS).unwrap();
+    let check = |spec: &JobSpec, source: &Path, job_dir: &str| {
+        let source = Source {
+            dataset: "a".to_owned(),
+            root: source.to_owned(),
+            guest: "/inputs/a".to_owned(),
+            pattern: None,
+            partition_format: None,
+        };
+        let checked = policy.check(spec, &[source], Some(&JobDir::new(fixture.base.join(job_dir))));
+        checked.map_err(|errors| fixture.redact(&errors.to_string()))
+    };
+    check(&spec, &fixture.base.join("in"), "jobs/x").unwrap();
+    std::os::unix::fs::symlink("/etc", fixture.base.join("out/link")).unwrap();
+    let mut other = spec.clone();
+    other.output = Some(fixture.base.join("out/link"));
+    other.limits.memory = ByteSize(2 << 30);
+    let errors = check(&other, Path::new("/etc"), "jobs/../x").unwrap_err();
+    assert_snapshot!(errors, @"
+    policy.yaml: input 'a': found /etc; the operator's policy allows inputs only below in (policy.yaml:2)
+    policy.yaml: output: found out/link, which is /etc; the operator's policy allows outputs only below out (policy.yaml:5)
+    policy.yaml: --job-dir: found jobs/../x, which is x; the operator's policy allows job directories only below jobs (policy.yaml:6)
+    ");
+    let bounded = fixture.policy("limits: {memory: 1 GB}\n").unwrap();
+    let errors = bounded.check(&other, &[], None).unwrap_err().to_string();
+    assert!(errors.contains("limits.memory: found 2 GB, more than"), "{errors}");
+}
+
+#[test]
+fn crates_and_modules_can_be_kept_out() {
+    let fixture = Fixture::new();
+    let job = |policy: &str, script: &str| {
+        let spec = fixture.job(policy, JOB, &[("entry_script", script)]);
+        spec.map(|_| String::new()).unwrap_or_else(|errors| errors)
+    };
+    assert_snapshot!(job("gpus: 0", "src/guest"), @"--set entry_script: found src/guest, a guest crate; the operator's policy allows none, as its build scripts would run on this machine: build it elsewhere, and name the component (entry_script_crates, policy.yaml)");
+    assert_eq!(job("entry_script_crates: true", "src/guest"), "");
+    assert_eq!(job("gpus: 0", "src/module.wasm"), "");
+    assert_snapshot!(job("entry_script_modules: false", "src/module.wasm"), @"--set entry_script: found src/module.wasm, a core module; the operator's policy allows none: make a component of it with `sandmill build` elsewhere, and name that (entry_script_modules, policy.yaml:1)");
+    assert_eq!(job("entry_script_modules: false", "src/component.wasm"), "");
+}
+
+#[test]
+fn a_trial_keeps_to_the_policy() {
+    let fixture = Fixture::new();
+    let text = format!("{ROOTS}limits: {{memory: 64 MB, fuel: 7}}\nrun_invocation_timeout: 5\n");
+    let policy = fixture.policy(&text).unwrap();
+    let path = |name: &str| fixture.base.join(name);
+    let (script, file, side) = (path("src/component.wasm"), path("in/a.txt"), path("weights"));
+    policy.check_trial(&script, [file.as_path()], [side.as_path()]).unwrap();
+    let files = [path("in/link/component.wasm")];
+    let refused =
+        policy.check_trial(&path("outside"), files.iter().map(|f| &**f), [Path::new("/etc")]);
+    assert_eq!(refused.unwrap_err().errors.len(), 4, "two about the entry script");
+    let limits = policy.default_limits();
+    assert_eq!((limits.memory, limits.fuel), (ByteSize(64 << 20), Some(7)));
+    assert_eq!(limits.stack, ByteSize(1 << 20));
+    assert_eq!(policy.longest_call(), Some(Duration::from_secs(5)));
+}
+
+#[test]
+fn a_policy_file_that_is_wrong_is_refused() {
+    let fixture = Fixture::new();
+    let wrong = |text: &str| fixture.policy(text).unwrap_err();
+    assert_snapshot!(wrong("# nothing\n\n"), @"policy.yaml: is empty; a policy file needs at least one key");
+    assert_snapshot!(wrong("- a\n"), @"policy.yaml:1: found a list; expected a map of settings (e.g. gpus: 0)");
+    assert_snapshot!(wrong("limits: {memory: lots, memroy: 1}\nenvironment: x\nos_sandbox: strong\nmodels: [1, '']\nmachine: {workers: 0, directory: here}\nname: x\n"), @r#"
+    policy.yaml:1: limits.memory: found "lots"; expected a size of at least 64 KB (e.g. 512 MB)
+    policy.yaml:1: limits.memroy: unknown key; did you mean memory?
+    policy.yaml:2: environment: unknown key; the known ones are limits, process_count_per_node, gpus, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, os_sandbox, roots, entry_script_crates, entry_script_modules, models, datastores, machine
+    policy.yaml:3: os_sandbox: found "strong"; expected required, best-effort or off
+    policy.yaml:4: models[0]: found 1; expected a text (a number or a truth value in quotes)
+    policy.yaml:4: models[1]: found an empty text; expected a name
+    policy.yaml:5: machine.workers: found 0; expected a whole number of at least 1
+    policy.yaml:5: machine.directory: found "here"; expected an absolute path to a folder (e.g. /dev/shm/sandmill)
+    policy.yaml:6: name: unknown key
+    "#);
+    assert_snapshot!(wrong("gpus: 1\ngpus: 2\n"), @"policy.yaml:2: gpus: given twice; before on line 1");
+    let gone = OperatorPolicy::load(&fixture.base.join("gone.yaml")).unwrap_err().to_string();
+    assert_snapshot!(fixture.redact(&gone), @"gone.yaml: there is no such file");
+    let folder = OperatorPolicy::load(&fixture.base.join("in")).unwrap_err().to_string();
+    assert_snapshot!(fixture.redact(&folder), @"in: is a folder; name the policy file in it");
+}
+
+/// Every key of the table, with those below it.
+fn keys() -> Vec<(String, &'static Key)> {
+    let mut keys = Vec::new();
+    for key in POLICY {
+        keys.push((key.name.to_owned(), key));
+        if let Kind::Group(below) = key.kind {
+            keys.extend(below.iter().map(|inner| (format!("{}.{}", key.name, inner.name), inner)));
+        }
+    }
+    keys
+}
+
+#[test]
+fn every_key_is_accepted_with_its_example_and_is_in_the_docs() {
+    let fixture = Fixture::new();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operators.md");
+    let docs = fs::read_to_string(docs).expect("the docs are there");
+    for (path, key) in keys() {
+        let text = match path.split_once('.') {
+            // Its keys belong together.
+            Some(("roots", _)) => "roots: {inputs: [/], side_inputs: [/], entry_scripts: [/], \
+                                   outputs: [/], job_directories: [/]}\n"
+                .to_owned(),
+            Some((group, name)) => format!("{group}: {{{name}: {}}}\n", key.example),
+            None => format!("{path}: {}\n", key.example),
+        };
+        fixture.policy(&text).unwrap_or_else(|errors| panic!("{path}: {errors}"));
+        assert!(docs.contains(&format!("`{path}`")), "`{path}` in docs/operators.md");
+        assert!(!key.expected.is_empty() && !key.description.is_empty());
+    }
+}
+
+/// Every ceiling is one that jobs are held against.
+#[test]
+fn the_policy_in_the_docs_loads() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operators.md");
+    let docs = fs::read_to_string(docs).expect("the docs are there");
+    let block = docs.split("```yaml\n").nth(1).and_then(|block| block.split("```").next());
+    let block = block.expect("a policy file in the docs");
+    // The folders of the example are not on this machine.
+    let folder = |line: &str| line.split(": ").next().map(|key| format!("{key}: [/]"));
+    let lines: Vec<String> = block
+        .lines()
+        .map(|line| match line.contains("[/") {
+            true => folder(line).unwrap_or_default(),
+            false => line.to_owned(),
+        })
+        .collect();
+    let policy = Fixture::new().policy(&lines.join("\n")).unwrap();
+    assert!(policy.machine().any());
+}

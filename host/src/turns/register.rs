@@ -1,0 +1,272 @@
+//! Who has a place on the machine: a folder with one file for each place, locked by whoever has it.
+//!
+//! The kernel lets go of a lock when its holder is gone, however it ended, so that no place is lost. A
+//! file of its own, the gate, is locked while somebody counts; nobody waits for that lock.
+
+use crate::model::{ByteSize, MachineCaps};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where places are counted unless the policy names a folder. In memory: nothing of it outlives the
+/// machine.
+const USUAL: &str = "/dev/shm/sandmill-";
+const GATE: &str = "gate";
+const PLACE: &str = "worker-";
+/// How often it is tried to get through the gate, and the pause between. Counting takes far less.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A job's way to places for its workers.
+#[derive(Debug)]
+pub struct Turns {
+    folder: PathBuf,
+    caps: MachineCaps,
+    /// Memory that each of the job's workers may hold.
+    share: ByteSize,
+}
+
+/// A worker's place on the machine; free again once this is dropped, or its process is gone.
+#[derive(Debug)]
+pub struct Place(#[expect(dead_code, reason = "holds the lock")] File);
+
+/// Why a job cannot take part. For people: names the setting.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct TurnsError(String);
+
+impl Turns {
+    /// Opens, and makes if need be, the folder where places are counted. `share` is the memory that
+    /// each worker of the job may hold. None if there are no caps.
+    ///
+    /// # Errors
+    /// If one worker alone is above the cap, or if the folder cannot be used or is open to others.
+    pub fn open(caps: &MachineCaps, share: ByteSize) -> Result<Option<Self>, TurnsError> {
+        if !caps.any() {
+            return Ok(None);
+        }
+        if let Some(memory) = caps.memory.filter(|memory| share > *memory) {
+            return Err(TurnsError(format!(
+                "each worker of this job may hold {} of memory (limits.memory, and what results, \
+                 reading and decoding take), and all jobs on this machine together {memory} \
+                 (machine.memory of the operator's policy): lower limits.memory, limits.results or \
+                 limits.read, or make mini_batch_size smaller",
+                share.rounded()
+            )));
+        }
+        let user = rustix::process::geteuid().as_raw();
+        let folder =
+            caps.directory.clone().unwrap_or_else(|| PathBuf::from(format!("{USUAL}{user}")));
+        make(&folder, user)?;
+        Ok(Some(Self { folder, caps: caps.clone(), share }))
+    }
+
+    /// Takes a place for one worker, if there is one left. Never waits for long.
+    ///
+    /// # Errors
+    /// If the folder cannot be used.
+    pub fn take(&self) -> io::Result<Option<Place>> {
+        let gate = self.file(GATE)?;
+        let mut tries = 0;
+        while !lock(&gate)? {
+            tries += 1;
+            if tries == TRIES {
+                return Ok(None);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        let counted = self.count()?;
+        let workers = self.caps.workers.is_some_and(|most| counted.workers >= most);
+        let held = counted.memory.saturating_add(self.share.0);
+        if workers || self.caps.memory.is_some_and(|most| held > most.0) {
+            return Ok(None);
+        }
+        let mut file = self.file(&format!("{PLACE}{}", counted.free))?;
+        if !lock(&file)? {
+            return Ok(None); // Locked by somebody who did not come through the gate.
+        }
+        file.set_len(0)?;
+        file.write_all(self.share.0.to_string().as_bytes())?;
+        Ok(Some(Place(file)))
+    }
+
+    fn count(&self) -> io::Result<Counted> {
+        let mut counted = Counted { workers: 0, memory: 0, free: 0 };
+        let mut taken = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            let name = entry?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix(PLACE));
+            let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) else {
+                continue;
+            };
+            let mut file = self.file(&format!("{PLACE}{number}"))?;
+            if lock(&file)? {
+                continue; // Free; this lock ends with `file`.
+            }
+            taken.push(number);
+            counted.workers += 1;
+            counted.memory = counted.memory.saturating_add(held(&mut file)?);
+        }
+        taken.sort_unstable();
+        for number in taken {
+            counted.free += u32::from(number == counted.free);
+        }
+        Ok(counted)
+    }
+
+    fn file(&self, name: &str) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(0o600);
+        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+        let path = self.folder.join(name);
+        options
+            .open(&path)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    }
+}
+
+/// What is taken.
+struct Counted {
+    workers: u32,
+    memory: u64,
+    /// The lowest number that is not.
+    free: u32,
+}
+
+/// Whether the lock was to be had.
+fn lock(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// The memory that a taken place stands for. One that cannot be read leaves no room beside it.
+fn held(file: &mut File) -> io::Result<u64> {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.take(32).read_to_string(&mut text)?;
+    Ok(text.parse().unwrap_or(u64::MAX))
+}
+
+/// Makes the folder, and sees that it belongs to this user alone.
+fn make(folder: &Path, user: u32) -> Result<(), TurnsError> {
+    let refused = |why: String| {
+        TurnsError(format!(
+            "the folder {} where jobs keep count of the machine's workers {why}; name another in \
+             machine.directory of the operator's policy",
+            folder.display()
+        ))
+    };
+    let failed = |error: io::Error| refused(format!("cannot be used: {error}"));
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(error)),
+        _ => {}
+    }
+    let metadata = folder.symlink_metadata().map_err(failed)?;
+    if !metadata.is_dir() {
+        return Err(refused("is no folder".to_owned()));
+    }
+    if metadata.uid() != user {
+        return Err(refused(format!("belongs to user {}, not to user {user}", metadata.uid())));
+    }
+    let mode = metadata.mode() & 0o777;
+    if mode & 0o022 != 0 {
+        return Err(refused(format!("can be written by others (mode {mode:03o})")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    const MB: u64 = 1 << 20;
+
+    struct Machine(tempfile::TempDir);
+
+    impl Machine {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn caps(&self, workers: Option<u32>, memory: Option<u64>) -> MachineCaps {
+            let directory = Some(self.0.path().join("turns"));
+            MachineCaps { workers, memory: memory.map(|mb| ByteSize(mb * MB)), directory }
+        }
+
+        fn job(&self, workers: Option<u32>, memory: Option<u64>, share: u64) -> Turns {
+            let caps = self.caps(workers, memory);
+            Turns::open(&caps, ByteSize(share * MB)).unwrap().unwrap()
+        }
+    }
+
+    #[test]
+    fn jobs_share_the_workers_of_a_machine() {
+        let machine = Machine::new();
+        let (one, other) = (machine.job(Some(2), None, 1), machine.job(Some(2), None, 1));
+        let first = one.take().unwrap().expect("a place");
+        let second = other.take().unwrap().expect("a place");
+        assert!(one.take().unwrap().is_none());
+        assert!(other.take().unwrap().is_none());
+        drop(first);
+        let third = other.take().unwrap().expect("a place that was given back");
+        assert!(one.take().unwrap().is_none());
+        drop((second, third));
+        assert!(one.take().unwrap().is_some());
+    }
+
+    #[test]
+    fn jobs_share_the_memory_of_a_machine() {
+        let machine = Machine::new();
+        let (small, large) = (machine.job(None, Some(100), 30), machine.job(None, Some(100), 60));
+        let first = large.take().unwrap().expect("60 of 100");
+        let _second = small.take().unwrap().expect("90 of 100");
+        assert!(small.take().unwrap().is_none(), "120 of 100");
+        assert!(large.take().unwrap().is_none(), "150 of 100");
+        drop(first);
+        let _third = small.take().unwrap().expect("60 of 100");
+        let _fourth = small.take().unwrap().expect("90 of 100");
+        assert!(large.take().unwrap().is_none(), "150 of 100");
+    }
+
+    #[test]
+    fn one_worker_must_fit() {
+        let machine = Machine::new();
+        let caps = machine.caps(None, Some(100));
+        let error = Turns::open(&caps, ByteSize(101 * MB)).unwrap_err().to_string();
+        insta::assert_snapshot!(error, @"each worker of this job may hold 101 MB of memory (limits.memory, and what results, reading and decoding take), and all jobs on this machine together 100 MB (machine.memory of the operator's policy): lower limits.memory, limits.results or limits.read, or make mini_batch_size smaller");
+        assert!(Turns::open(&MachineCaps::default(), ByteSize(MB)).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_is_refused() {
+        let machine = Machine::new();
+        let folder = machine.0.path().join("turns");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let caps = machine.caps(Some(1), None);
+        let error = Turns::open(&caps, ByteSize(MB)).unwrap_err().to_string();
+        assert!(error.contains("can be written by others (mode 777)"), "{error}");
+        std::fs::remove_dir(&folder).unwrap();
+        std::os::unix::fs::symlink(machine.0.path(), &folder).unwrap();
+        let error = Turns::open(&caps, ByteSize(MB)).unwrap_err().to_string();
+        assert!(error.contains("is no folder"), "{error}");
+    }
+
+    /// What could be made of it is anybody's guess.
+    #[test]
+    fn a_place_without_its_share_leaves_no_room() {
+        let machine = Machine::new();
+        let job = machine.job(None, Some(100), 10);
+        let _place = job.take().unwrap().expect("a place");
+        std::fs::write(machine.0.path().join("turns/worker-0"), "").unwrap();
+        assert!(job.take().unwrap().is_none());
+    }
+}

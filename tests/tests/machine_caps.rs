@@ -1,0 +1,143 @@
+//! Jobs that run at the same time share a machine under the operator's caps.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use sandmill_tests::{Job, Running, guest};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A folder for the policy and the places, and the policy's path.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new(caps: &str) -> Self {
+        let machine = Self(tempfile::tempdir().unwrap());
+        let places = machine.0.path().join("places");
+        let text = format!("machine: {{ {caps}, directory: '{}' }}\n", places.display());
+        std::fs::write(machine.0.path().join("policy.yaml"), text).unwrap();
+        machine
+    }
+
+    fn start(&self, job: Job) -> Running {
+        let policy: &Path = &self.0.path().join("policy.yaml");
+        job.start(&["--policy", policy.to_str().unwrap()])
+    }
+}
+
+/// A job with so many mini-batches and workers.
+fn job(files: u32, workers: u32) -> Job {
+    job_of("echo_files", files, workers)
+}
+
+fn job_of(script: &str, files: u32, workers: u32) -> Job {
+    let job = Job::new(&guest(script)).yaml(&format!(
+        "inputs: {{ files: input }}\nmini_batch_size: 1\nprocess_count_per_node: {workers}\n\
+         run_invocation_timeout: 120"
+    ));
+    (0..files).fold(job, |job, file| job.file(&format!("input/{file}.txt"), "x"))
+}
+
+/// One whose guest never returns.
+fn asleep(workers: u32) -> Job {
+    job_of("hostile_files", 4, workers).yaml("arguments: [--do, sleep]")
+}
+
+/// Worker processes that live.
+fn workers(running: &Running) -> usize {
+    let is_worker = |(_, command): &(u32, String)| command.ends_with(" worker");
+    running.children().into_iter().filter(is_worker).count()
+}
+
+const WAITS: &str = "the job waits for its turn";
+
+fn waits(running: &Running) -> bool {
+    running.stderr_so_far().contains(WAITS)
+}
+
+/// Three jobs with two workers each where there may be two: the first has both, the others wait. Once
+/// its leader is killed, the others share what it had.
+#[test]
+fn jobs_take_turns_and_a_killed_one_gives_its_places_back() {
+    let machine = Machine::new("workers: 2");
+    let mut first = machine.start(asleep(2));
+    first.until("two workers", |first| workers(first) == 2);
+    let mut others = [machine.start(job(40, 2)), machine.start(job(40, 2))];
+    for other in &mut others {
+        other.until("it waits", waits);
+    }
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_millis(500) {
+        assert_eq!((workers(&others[0]), workers(&others[1])), (0, 0));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(workers(&first), 2);
+    first.kill_leader();
+    first.wait().exits_with(-9);
+    let mut most = 0;
+    while !others.iter_mut().all(Running::has_ended) {
+        most = most.max(workers(&others[0]) + workers(&others[1]));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!((1..=2).contains(&most), "{most} workers at once");
+    for other in others {
+        let ran = other.wait();
+        ran.exits_with(0);
+        ran.says("the job goes on: there is room for it after");
+        assert_eq!(ran.output().lines().count(), 40);
+    }
+}
+
+#[test]
+fn a_job_begins_with_fewer_workers_and_takes_more() {
+    let machine = Machine::new("workers: 2");
+    let mut first = machine.start(asleep(1));
+    first.until("its worker", |first| workers(first) == 1);
+    let mut second = machine.start(asleep(2));
+    second.until("it has fewer", |second| {
+        second.stderr_so_far().contains("fewer than 2 workers run")
+    });
+    assert_eq!((workers(&first), workers(&second)), (1, 1));
+    first.kill_leader();
+    first.wait().exits_with(-9);
+    second.until("it has both", |second| workers(second) == 2);
+    second.kill_leader();
+    second.wait().exits_with(-9);
+}
+
+/// It has not begun, and Ctrl-C ends it as any other.
+#[test]
+fn a_job_that_waits_is_cancelled() {
+    let machine = Machine::new("workers: 1");
+    let mut first = machine.start(asleep(1));
+    first.until("its worker", |first| workers(first) == 1);
+    let mut second = machine.start(job(2, 1));
+    second.until("it waits", waits);
+    second.interrupt();
+    let ran = second.wait();
+    ran.exits_with(130);
+    // It is taken up once there is room.
+    first.kill_leader();
+    first.wait().exits_with(-9);
+    let policy = machine.0.path().join("policy.yaml");
+    let ran = ran.into_job().resume(&["--policy", policy.to_str().unwrap()]);
+    ran.exits_with(0);
+    assert_eq!(ran.output().lines().count(), 2);
+}
+
+/// Memory counts by budgets, 2 and some GB by default; a job whose worker can never fit is refused.
+#[test]
+fn memory_is_shared() {
+    let machine = Machine::new("memory: 1 GB");
+    let ran = machine.start(job(2, 1)).wait();
+    ran.exits_with(2);
+    ran.says("all jobs on this machine together 1 GB (machine.memory of the operator's policy)");
+    assert!(!ran.has("job"), "{ran}");
+    let small = "limits: { memory: 64 MB, results: 64 MB, read: 64 MB }";
+    let mut first = machine.start(asleep(4).yaml(small));
+    first.until("it has fewer", |first| first.stderr_so_far().contains("fewer than 4 workers"));
+    // 64 + 2 x 64 + 64 + 256 MB each.
+    assert_eq!(workers(&first), 2);
+    first.kill_leader();
+    first.wait().exits_with(-9);
+}
