@@ -64,10 +64,16 @@ fn folders_without_end_cost_one_attempt() {
 
 #[test]
 fn a_file_without_end_is_an_error_of_the_script() {
-    let ran = misuses("huge", &[]);
-    ran.exits_with(0);
-    assert!(ran.log("user/error.txt").contains("script_error"), "{ran}");
-    assert!(!ran.has("job/output/huge"));
+    // First by the job's limit, then by that of the process.
+    for (settings, kind) in [
+        (&[][..], "over_limit: limits.output allows 16 GB"),
+        (&["--set", "limits.output=1000 GB"], "script_error"),
+    ] {
+        let ran = misuses("huge", settings);
+        ran.exits_with(0);
+        assert!(ran.log("user/error.txt").contains(kind), "{ran}");
+        assert!(!ran.has("job/output/huge"));
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::compile::{Cache, ImportVerdict, Instrumentation, Names};
 use crate::compile::{build_guest_crate, componentize, judge_import, read_names};
 use crate::model::{Failure, Limits, LoggingLevel, Mount, printable};
 use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, NODE_ID};
-use crate::sandbox::{Context, GUEST_THREAD_STACK, Grants, Instance, MiniBatchData};
+use crate::sandbox::{Context, Grants, Instance, MiniBatchData, guest_thread_stack};
 use crate::sandbox::{Program, ResultSink};
 use crate::spec::OperatorPolicy;
 use anyhow::Context as _;
@@ -110,7 +110,7 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
     let with = Instrumentation { fuel: limits.fuel.is_some(), profile: false };
     let compiled = Cache::open(check.cache, check.program)?.prepare(&path, with, say);
     let loaded = compiled.map_err(|error| error.to_string()).and_then(|compiled| {
-        Program::load(&compiled.file, with.fuel, None).map_err(|failure| failure.to_string())
+        Program::load(&compiled.file, &limits, None).map_err(|failure| failure.to_string())
     });
     let program = match loaded {
         Ok(program) => program,
@@ -193,15 +193,17 @@ fn run(
         log: folder.0.join("log"),
     };
     let (sender, ended) = mpsc::channel();
-    let guest = std::thread::Builder::new().stack_size(GUEST_THREAD_STACK).spawn(move || {
-        let mut text = String::new();
-        let good = match program.instantiate(&grants) {
-            Ok(mut instance) => call(&mut instance, &paths, &mut text),
-            Err(failure) => report("starting", &Err(failure), &mut text),
-        };
-        // Nobody waits for it any more if it took too long.
-        let _ = sender.send((text, good));
-    });
+    let guest = std::thread::Builder::new()
+        .stack_size(guest_thread_stack(&grants.limits))
+        .spawn(move || {
+            let mut text = String::new();
+            let good = match program.instantiate(&grants) {
+                Ok(mut instance) => call(&mut instance, &paths, &mut text),
+                Err(failure) => report("starting", &Err(failure), &mut text),
+            };
+            // Nobody waits for it any more if it took too long.
+            let _ = sender.send((text, good));
+        });
     guest.context("no thread can be started")?;
     let good = match ended.recv_timeout(longest) {
         Ok((told, good)) => {
@@ -439,7 +441,7 @@ mod tests {
         let component = testing::component("run-only", echo);
         let code =
             crate::compile::compile_here(&component, Instrumentation::default()).expect("compiles");
-        let program = Program::load(&code, false, None).expect("loads");
+        let program = Program::load(&code, &Limits::default(), None).expect("loads");
         let trial = Trial { timeout: 60, ..Trial::default() };
         let mut text = String::new();
         let how = (&trial, Limits::default(), Duration::from_secs(60));

@@ -4,9 +4,8 @@
 use std::num::NonZeroUsize;
 use wasmtime::{Config, Engine, WasmBacktraceDetails};
 
-/// Bytes of stack that guest code may use. The thread that calls a guest needs this much and 2 MB
-/// more: the engine does not check the thread, and running over its end aborts the process.
-pub const MAX_WASM_STACK: usize = 1 << 20;
+/// Bytes of stack that guest code may use where nothing else is asked for.
+const STACK: usize = 1 << 20;
 
 /// Frames of a guest's stack in an error. A panic alone takes about ten.
 pub const MAX_FRAMES: usize = 40;
@@ -34,6 +33,15 @@ pub struct Instrumentation {
 /// # Errors
 /// If the machine's processor is not supported.
 pub fn engine(with: Instrumentation) -> wasmtime::Result<Engine> {
+    engine_with_stack(with, STACK)
+}
+
+/// The same, for guests that may use so many bytes of stack. Engines that differ in this only load each
+/// other's code. The thread that calls a guest needs more: the engine does not check it.
+///
+/// # Errors
+/// If the machine's processor is not supported.
+pub fn engine_with_stack(with: Instrumentation, stack: usize) -> wasmtime::Result<Engine> {
     let mut config = Config::new();
     // With lines of the source, each frame of each sample would be looked up in debug information:
     // a stack then takes longer than the time between two samples.
@@ -45,7 +53,9 @@ pub fn engine(with: Instrumentation) -> wasmtime::Result<Engine> {
     config
         .consume_fuel(with.fuel)
         .epoch_interruption(with.profile)
-        .max_wasm_stack(MAX_WASM_STACK)
+        .max_wasm_stack(stack)
+        // Not used, but checked.
+        .async_stack_size(stack.saturating_add(1 << 20))
         .wasm_backtrace_details(details)
         .wasm_backtrace_max_frames(NonZeroUsize::new(frames))
         // The same job gives the same rows on every machine.

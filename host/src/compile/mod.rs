@@ -27,7 +27,7 @@ pub use child::{COMPILE_COMMAND, serve_compile};
 pub use contract::{
     Entry, ImportVerdict, Names, check_names, find_entry, judge_import, read_names,
 };
-pub use engine::{Instrumentation, MAX_FRAMES, MAX_WASM_STACK, WASMTIME_VERSION, engine};
+pub use engine::{Instrumentation, MAX_FRAMES, WASMTIME_VERSION, engine, engine_with_stack};
 pub use guest_crate::{build_guest_crate, build_guest_examples, build_module};
 pub use wit_text::describe_function;
 

@@ -33,6 +33,7 @@ pub struct RowWriter {
     buffer: Vec<u8>,
     rows: u64,
     limit: u64,
+    row_limit: u64,
     keep: bool,
     kind: OutputKind,
     /// Whether a header is wanted, and rows of tables are numbered.
@@ -51,6 +52,7 @@ impl RowWriter {
             buffer: Vec::new(),
             rows: 0,
             limit,
+            row_limit: u64::MAX,
             keep,
             kind: format.kind,
             header: format.header && format.kind != OutputKind::Jsonl,
@@ -59,6 +61,12 @@ impl RowWriter {
             found_header: None,
             problem: None,
         }
+    }
+
+    /// The same, where no row of a table may be longer than `limits.row`. Rows of text are looked at
+    /// before they come here.
+    pub fn with_row_limit(self, limit: ByteSize) -> Self {
+        Self { row_limit: limit.0, ..self }
     }
 
     /// Forgets all rows; to be called before each attempt.
@@ -148,14 +156,19 @@ impl RowWriter {
             Err(Refusal::Invalid("its bytes contradict each other".to_owned()))
         });
         result.map_err(|refusal| {
+            let mut kind = FailureKind::BadResults;
             let message = match refusal {
                 Refusal::Invalid(why) => {
                     format!("run returned a table that is no valid Arrow IPC stream: {why}")
                 }
                 Refusal::TooLarge => self.too_large(),
                 Refusal::Unfit(why) => why,
+                Refusal::LongRow(why) => {
+                    kind = FailureKind::OverLimit;
+                    why
+                }
             };
-            Failure::new(FailureKind::BadResults, message)
+            Failure::new(kind, message)
         })
     }
 
@@ -228,10 +241,11 @@ impl RowWriter {
             return Ok(());
         }
         if self.kind == OutputKind::Jsonl {
-            return self.objects(batch);
+            return self.objects(batch, before);
         }
         let mut columns = batch.columns().iter().map(Column::new).collect::<Result<Vec<_>, _>>()?;
         for row in 0..batch.num_rows() {
+            let start = self.buffer.len();
             self.line(&mut columns, row, before + row as u64).map_err(|unfit| match unfit {
                 Unfit::Arrow(error) => error.into(),
                 Unfit::Quotes(column) => {
@@ -239,9 +253,7 @@ impl RowWriter {
                     Refusal::Unfit(unquotable(before + row as u64, name))
                 }
             })?;
-            if self.over_limit() {
-                return Err(Refusal::TooLarge);
-            }
+            self.check_size(start, before + row as u64)?;
         }
         Ok(())
     }
@@ -272,7 +284,7 @@ impl RowWriter {
     }
 
     /// Appends the rows as JSON lines.
-    fn objects(&mut self, batch: &RecordBatch) -> Result<(), Refusal> {
+    fn objects(&mut self, batch: &RecordBatch, before: u64) -> Result<(), Refusal> {
         let fields = batch.schema_ref().fields();
         if let Some(name) = json::twice(fields) {
             return Err(Refusal::Unfit(format!(
@@ -282,13 +294,30 @@ impl RowWriter {
         }
         let mut object = json::Object::new(fields, batch.columns())?;
         for row in 0..batch.num_rows() {
+            let start = self.buffer.len();
             object.write(row, &mut self.buffer, self.limit)?;
             self.buffer.push(b'\n');
-            if self.over_limit() {
-                return Err(Refusal::TooLarge);
-            }
+            self.check_size(start, before + row as u64)?;
         }
         Ok(())
+    }
+
+    /// Whether the row that begins at `start`, and all together, keep the limits.
+    #[inline]
+    fn check_size(&self, start: usize, number: u64) -> Result<(), Refusal> {
+        if self.over_limit() {
+            return Err(Refusal::TooLarge);
+        }
+        let size = (self.buffer.len() - start) as u64;
+        if size <= self.row_limit {
+            return Ok(());
+        }
+        Err(Refusal::LongRow(format!(
+            "limits.row allows {} for one row; row {number} (counted from 0) of what run returned \
+             has {}. Make its rows smaller, or raise the limit",
+            ByteSize(self.row_limit),
+            ByteSize(size).rounded()
+        )))
     }
 
     fn over_limit(&self) -> bool {
@@ -308,6 +337,8 @@ impl RowWriter {
 enum Refusal {
     Invalid(String),
     TooLarge,
+    /// Beyond `limits.row`.
+    LongRow(String),
     /// It is a table, but not one that the job's output format takes.
     Unfit(String),
 }

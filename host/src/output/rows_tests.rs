@@ -50,6 +50,20 @@ fn text_rows_are_lines() {
     insta::assert_snapshot!(writer.problem().unwrap(), @"the returned rows make more text than limits.results allows (100 bytes): return less, or use smaller mini-batches, or raise the limit");
 }
 
+#[test]
+fn a_row_of_a_table_has_a_limit() {
+    let bytes = ipc(vec![("text", Arc::new(StringArray::from(vec!["short", "rather long"])))]);
+    for (kind, fits) in [(OutputKind::Text, 14), (OutputKind::Csv, 12), (OutputKind::Jsonl, 23)] {
+        let writer = |limit| {
+            RowWriter::new(1000, true, &OutputFormat::of(kind)).with_row_limit(ByteSize(limit))
+        };
+        let failure = writer(11).table(&bytes).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::OverLimit);
+        assert!(failure.message.starts_with("limits.row allows 11 bytes for one row; row "));
+        assert_eq!(writer(fits).table(&bytes), Ok(()), "{kind:?}");
+    }
+}
+
 /// O2.
 #[test]
 fn table_rows_are_spaced_lines() {

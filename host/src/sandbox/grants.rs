@@ -1,5 +1,6 @@
 //! What a guest may see and use, and the WASI context that is made of it.
 
+use super::quota::Quota;
 use super::sink::Sink;
 use crate::model::{Failure, FailureKind, Limits, LoggingLevel, Mount};
 use std::fmt::Display;
@@ -40,12 +41,12 @@ pub struct Grants {
 }
 
 /// The WASI context: just what was granted, nothing of the host's own environment, no network.
-pub(super) fn wasi(grants: &Grants, stderr: &Sink) -> Result<WasiCtx, Failure> {
+pub(super) fn wasi(grants: &Grants, stderr: &Sink, quota: &Quota) -> Result<WasiCtx, Failure> {
     let mut builder = WasiCtxBuilder::new();
     builder
         .args(&grants.arguments)
         .envs(&grants.environment)
-        .stdout(Sink::new(grants.stdout.clone()))
+        .stdout(Sink::new(grants.stdout.clone(), quota))
         .stderr(stderr.clone())
         .allow_tcp(false)
         .allow_udp(false)

@@ -2,6 +2,7 @@
 
 use super::files::Files;
 use super::grants::Grants;
+use super::quota::{OverLimit, Quota};
 use super::sink::Sink;
 use super::state::State;
 use super::types::FileBytes;
@@ -27,7 +28,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(grants: &Grants, files: Files) -> Self {
+    pub(super) fn new(grants: &Grants, files: Files, quota: &Quota) -> Self {
         Self {
             agent_name: grants.agent_name.clone(),
             node_id: grants.node_id.clone(),
@@ -36,14 +37,14 @@ impl Host {
             source_dir: grants.source_dir.clone(),
             gpu_index: grants.gpu_index,
             level: grants.logging_level,
-            log: Sink::new(grants.log.clone()),
+            log: Sink::new(grants.log.clone(), quota),
             files,
         }
     }
 
-    fn write_log(&self, level: LogLevel, message: &str) {
+    fn write_log(&self, level: LogLevel, message: &str) -> Result<(), OverLimit> {
         if !level.passes(self.level) {
-            return;
+            return Ok(());
         }
         let mut end = message.len().min(MESSAGE_LIMIT);
         while !message.is_char_boundary(end) {
@@ -54,7 +55,7 @@ impl Host {
         let text = message[..end].trim_end().replace('\r', "").replace('\n', "\n    ");
         let (now, level, agent) = (Timestamp::now(), level.word(), &self.agent_name);
         let line = format!("{now:.3} {level:<7} {agent} {text}{cut}\n");
-        self.log.accept(line.as_bytes());
+        self.log.accept(line.as_bytes())
     }
 }
 
@@ -116,8 +117,7 @@ pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
     })?;
     host.func_wrap("gpu-index", |cx: Context<'_>, (): ()| Ok((cx.data().host.gpu_index,)))?;
     host.func_wrap("log", |cx: Context<'_>, (level, message): (LogLevel, WasmStr)| {
-        cx.data().host.write_log(level, &message.to_str(&cx)?);
-        Ok(())
+        Ok(cx.data().host.write_log(level, &message.to_str(&cx)?)?)
     })?;
     host.func_wrap("read", |mut cx: Context<'_>, (path,): (WasmStr,)| {
         let path = path.to_str(&cx)?;

@@ -131,7 +131,7 @@ impl Instance {
                 .call(store, (batch, context))
         });
         let result = result.and_then(|(returned,)| match returned {
-            Ok(results) => deliver(&results, self.limits.results, sink),
+            Ok(results) => deliver(&results, &self.limits, sink),
             Err(text) => Err(traps::script_error("run", &text)),
         });
         (stats, result)
@@ -160,6 +160,7 @@ impl Instance {
         let state = self.store.data_mut();
         // What an earlier call survived is not this call's fault.
         state.budget.take_refusal();
+        state.quota.restart();
         let written = state.stderr.position();
         let entered = self.timers.handle().enter();
         let start = Time::now();
@@ -184,7 +185,7 @@ impl Instance {
 }
 
 /// Hands results over, if they keep the limit and are text where they should be.
-fn deliver(results: &Results, limit: ByteSize, sink: &mut dyn ResultSink) -> Result<(), Failure> {
+fn deliver(results: &Results, limits: &Limits, sink: &mut dyn ResultSink) -> Result<(), Failure> {
     let (copied, what) = match results {
         Results::Rows(rows) => (&rows.0, "rows"),
         Results::Outcomes(outcomes) => (&outcomes.0, "outcomes"),
@@ -194,9 +195,10 @@ fn deliver(results: &Results, limit: ByteSize, sink: &mut dyn ResultSink) -> Res
         return Err(Failure::new(
             FailureKind::BadResults,
             format!(
-                "run returned {what} of {}, and limits.results allows {limit}. Raise it, or make \
+                "run returned {what} of {}, and limits.results allows {}. Raise it, or make \
                  mini_batch_size smaller",
-                ByteSize(copied.size).rounded()
+                ByteSize(copied.size).rounded(),
+                limits.results
             ),
         ));
     }
@@ -206,10 +208,14 @@ fn deliver(results: &Results, limit: ByteSize, sink: &mut dyn ResultSink) -> Res
     if let Results::Outcomes(_) = results {
         sink.outcomes(copied.len());
     }
-    deliver_texts(copied, sink)
+    deliver_texts(copied, limits.row, sink)
 }
 
-fn deliver_texts(copied: &Copied, sink: &mut dyn ResultSink) -> Result<(), Failure> {
+fn deliver_texts(
+    copied: &Copied,
+    limit: ByteSize,
+    sink: &mut dyn ResultSink,
+) -> Result<(), Failure> {
     let entries = copied.entries().map_err(|number| {
         Failure::new(
             FailureKind::BadResults,
@@ -222,6 +228,13 @@ fn deliver_texts(copied: &Copied, sink: &mut dyn ResultSink) -> Result<(), Failu
     for (index, entry) in entries.enumerate() {
         if entry.failed {
             sink.failed(index, entry.text);
+        } else if entry.text.len() as u64 > limit.0 {
+            let size = ByteSize(entry.text.len() as u64).rounded();
+            let message = format!(
+                "limits.row allows {limit} for one row; row {index} (counted from 0) of what run returned has \
+                 {size}. Make its rows smaller, or raise the limit"
+            );
+            return Err(Failure::new(FailureKind::OverLimit, message));
         } else {
             sink.row(entry.text);
         }

@@ -6,6 +6,12 @@ use wasmtime::{Error, ResourceLimiter, Result};
 /// Bytes of the host for one element of a table.
 const TABLE_ELEMENT: usize = size_of::<usize>();
 
+/// Core instances, and tables, of one entry script. A Python component with compiled libraries has
+/// some dozens of each.
+const PARTS: usize = 1000;
+/// Linear memories of one entry script, each of which takes gigabytes of addresses.
+const MEMORIES: usize = 100;
+
 /// A growth that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
@@ -84,6 +90,31 @@ impl ResourceLimiter for Budget {
     fn table_grow_failed(&mut self, _: Error) -> Result<()> {
         Ok(())
     }
+
+    fn instances(&self) -> usize {
+        PARTS
+    }
+
+    fn tables(&self) -> usize {
+        PARTS
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES
+    }
+}
+
+/// The message of an engine's error that says that an entry script has too many parts.
+pub(super) fn too_many(error: &str) -> Option<String> {
+    let (_, what) = error.split_once("resource limit exceeded: ")?;
+    let (what, _) = what.split_once(" count too high")?;
+    let limit = if what == "memory" { MEMORIES } else { PARTS };
+    let parts = match what {
+        "memory" => "memories",
+        "table" => "tables",
+        _ => "instances of modules",
+    };
+    Some(format!("the entry script has more than {limit} {parts}: no setting allows that"))
 }
 
 #[cfg(test)]

@@ -275,7 +275,7 @@ mod tests {
         let code = compile_here(&component, with).unwrap();
         let folder = path.parent().unwrap().to_owned();
         let profiler = Profiler::new("process007", path);
-        let program = Program::load(&code, false, Some(profiler.clone())).unwrap();
+        let program = Program::load(&code, &Limits::default(), Some(profiler.clone())).unwrap();
         let grants = Grants {
             mounts: Vec::new(),
             arguments: Vec::new(),

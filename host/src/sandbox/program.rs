@@ -7,11 +7,12 @@ use super::host::Host;
 use super::instance::Instance;
 use super::limits::Budget;
 use super::profile::Profiler;
+use super::quota::Quota;
 use super::sink::Sink;
 use super::state::State;
-use super::{clock, host, traps};
-use crate::compile::{Instrumentation, engine, find_entry};
-use crate::model::{Failure, FailureKind, Limits};
+use super::{clock, host, listing, traps, writing};
+use crate::compile::{Instrumentation, engine_with_stack, find_entry};
+use crate::model::{ByteSize, Failure, FailureKind, Limits};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
@@ -19,11 +20,21 @@ use wasmtime::{Engine, Store};
 use wasmtime_wasi::ResourceTable;
 use wasmtime_wasi::p2::bindings::sync::LinkOptions;
 
-/// Open files and other handles of one instance.
-const HANDLES: usize = 10_000;
-/// Bytes that a guest may hand over in one call of the host, and in the results of one call of its
-/// own; smaller limits are checked where they apply.
-const MINIMUM_TRANSFER: u64 = 128 << 20;
+/// Bytes of stack that the host needs beside the guest's own, when the guest calls it.
+const HOST_STACK: usize = 2 << 20;
+
+/// Bytes of stack for a thread that runs guests under these limits. The engine does not check the
+/// thread, and running over its end aborts the process.
+pub fn guest_thread_stack(limits: &Limits) -> usize {
+    bytes(limits.stack).saturating_add(HOST_STACK)
+}
+
+fn bytes(size: ByteSize) -> usize {
+    usize::try_from(size.0).unwrap_or(usize::MAX)
+}
+
+/// The engine takes it for every 0.2 version that a guest names.
+const FILES: &str = "wasi:filesystem/types@0.2.12";
 
 /// A loaded component, ready to be instantiated again and again.
 pub struct Program {
@@ -44,19 +55,25 @@ pub(super) struct Exports {
 }
 
 impl Program {
-    /// Loads compiled code from an open file that the leader has checked. `fuel`: whether it was
-    /// compiled with fuel counting. `profiler`: what samples go to, if and only if it was compiled
-    /// for a profile. Starts no thread.
+    /// Loads compiled code from an open file that the leader has checked, to run it under `limits`: if
+    /// and only if they limit fuel it was compiled to count it. `profiler`: what samples go to, if and
+    /// only if it was compiled for a profile. Starts no thread.
     ///
     /// # Errors
     /// A host fault if the file is no compiled code of this very version of Sandmill, or the
     /// component wants something that is not linked.
-    pub fn load(compiled: &File, fuel: bool, profiler: Option<Profiler>) -> Result<Self, Failure> {
+    pub fn load(
+        compiled: &File,
+        limits: &Limits,
+        profiler: Option<Profiler>,
+    ) -> Result<Self, Failure> {
         let fault = |what: &str, error: &dyn std::fmt::Display| {
             Failure::new(FailureKind::HostFault, format!("{what}: {error:#}"))
         };
+        let fuel = limits.fuel.is_some();
         let with = Instrumentation { fuel, profile: profiler.is_some() };
-        let engine = engine(with).map_err(|error| fault("the engine cannot start", &error))?;
+        let engine = engine_with_stack(with, bytes(limits.stack))
+            .map_err(|error| fault("the engine cannot start", &error))?;
         let path = format!("/proc/self/fd/{}", compiled.as_raw_fd());
         // SAFETY: compiled code comes from a cache that its owner alone can write, and the leader
         // has compared its digest (`compile::Cache`); a file of another version or configuration is
@@ -97,24 +114,26 @@ impl Program {
     /// # Errors
     /// If a folder cannot be opened, or the component's own start fails.
     pub fn instantiate(&self, grants: &Grants) -> Result<Instance, Failure> {
-        let stderr = Sink::new(grants.stderr.clone());
+        let quota = Quota::new(&grants.limits);
+        let stderr = Sink::new(grants.stderr.clone(), &quota);
         let files = Files::open(&grants.mounts, grants.limits.read)
             .map_err(|(mount, error)| grants::cannot_open(mount, &error))?;
         let mut table = ResourceTable::new();
-        table.set_max_capacity(HANDLES);
+        let handles = usize::try_from(grants.limits.handles).unwrap_or(usize::MAX);
+        table.set_max_capacity(handles);
         let state = State {
-            wasi: grants::wasi(grants, &stderr)?,
+            wasi: grants::wasi(grants, &stderr, &quota)?,
             table,
             budget: Budget::new(grants.limits.memory),
-            host: Host::new(grants, files),
+            host: Host::new(grants, files, &quota),
+            quota,
             stderr,
             timers: self.timers.clone(),
         };
         let mut store = Store::new(&self.engine, state);
         store.limiter(|state| &mut state.budget);
-        let transfer = grants.limits.results.0.max(MINIMUM_TRANSFER);
-        // Twice, because lists count by the size of their elements on the host.
-        store.set_hostcall_fuel(usize::try_from(transfer.saturating_mul(2)).unwrap_or(usize::MAX));
+        store.set_max_component_handles(handles);
+        store.set_hostcall_fuel(bytes(grants.limits.transfer));
         let fuel = self.fuel.then(|| grants.limits.fuel.unwrap_or(u64::MAX));
         set_fuel(&mut store, fuel)?;
         if let Some(profiler) = &self.profiler {
@@ -159,6 +178,9 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
     wasmtime_wasi::p2::add_to_linker_with_options_sync(&mut linker, &options)?;
     linker.allow_shadowing(true);
     clock::link(&mut linker)?;
+    let mut files = linker.instance(FILES)?;
+    writing::link(&mut files)?;
+    listing::link(&mut files)?;
     linker.allow_shadowing(false);
     host::link(&mut linker)?;
     Ok(linker)

@@ -1,10 +1,12 @@
 //! Where a guest's stdout, stderr and log lines go: files that are cut at a size. A sink always
-//! accepts, whatever happens to its file, because a guest whose `eprintln!` fails panics.
+//! accepts, whatever happens to its file, because a guest whose `eprintln!` fails panics; but a call
+//! that writes more than `limits.logs` is ended.
 //!
 //! The first file, `process000.stdout.txt`, keeps the beginning. Once it is full, the newest goes to
 //! `process000.stdout.txt.1`; when that is full it becomes `process000.stdout.txt.2`, in the place of
 //! an older one. So there are three files at most, with the beginning and the end of what was said.
 
+use super::quota::{Counted, OverLimit, Quota};
 use bytes::Bytes;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
-use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
 /// Bytes of each file, but for the marks where something may be missing.
 const FILE_LIMIT: u64 = 16 << 20;
@@ -27,7 +29,10 @@ const PERMIT: usize = 64 << 10;
 
 /// A file that takes what a guest writes. Clones are the same sink.
 #[derive(Clone)]
-pub(super) struct Sink(Arc<Mutex<Inner>>);
+pub(super) struct Sink {
+    inner: Arc<Mutex<Inner>>,
+    quota: Quota,
+}
 
 struct Inner {
     path: PathBuf,
@@ -49,24 +54,29 @@ enum Target {
 }
 
 impl Sink {
-    /// A sink for a file, which is made at the first byte; what is there already stays.
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self::with_limit(path, FILE_LIMIT)
+    /// A sink for a file, which is made at the first byte; what is there already stays. What it takes
+    /// counts in `quota`.
+    pub(super) fn new(path: PathBuf, quota: &Quota) -> Self {
+        Self::with_limit(path, FILE_LIMIT, quota)
     }
 
-    fn with_limit(path: PathBuf, limit: u64) -> Self {
+    fn with_limit(path: PathBuf, limit: u64, quota: &Quota) -> Self {
         let file = Target::Unopened;
         let inner = Inner { path, limit, file, in_line: false, tail: Vec::new(), total: 0 };
-        Self(Arc::new(Mutex::new(inner)))
+        Self { inner: Arc::new(Mutex::new(inner)), quota: quota.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes bytes.
-    pub(super) fn accept(&self, bytes: &[u8]) {
+    /// Takes bytes. Those that go beyond the limit are taken too, so that people see what it was.
+    ///
+    /// # Errors
+    /// If the call has written too much by now and must end.
+    pub(super) fn accept(&self, bytes: &[u8]) -> Result<(), OverLimit> {
         self.lock().accept(bytes);
+        self.quota.take(Counted::Logs, bytes.len() as u64)
     }
 
     /// How many bytes were taken so far, kept or not.
@@ -202,8 +212,7 @@ impl Pollable for Sink {
 
 impl OutputStream for Sink {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.accept(&bytes);
-        Ok(())
+        self.accept(&bytes).map_err(|over| StreamError::Trap(over.into()))
     }
 
     fn flush(&mut self) -> StreamResult<()> {
@@ -221,8 +230,8 @@ impl AsyncWrite for Sink {
         _: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.accept(bytes);
-        Poll::Ready(Ok(bytes.len()))
+        let accepted = self.accept(bytes).map_err(io::Error::other);
+        Poll::Ready(accepted.map(|()| bytes.len()))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -237,18 +246,42 @@ impl AsyncWrite for Sink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{ByteSize, Limits};
+
+    fn quota() -> Quota {
+        Quota::new(&Limits::default())
+    }
+
+    fn accept(sink: &Sink, bytes: &[u8]) {
+        sink.accept(bytes).expect("not too much");
+    }
+
+    #[test]
+    fn a_flood_ends_the_call() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let quota = Quota::new(&Limits { logs: ByteSize(10), ..Limits::default() });
+        let [mut out, err] = ["out", "err"].map(|name| Sink::new(folder.path().join(name), &quota));
+        assert_eq!(out.accept(b"12345"), Ok(()));
+        assert_eq!(err.accept(b"67890"), Ok(()), "both together");
+        let over = out.write(Bytes::from_static(b"!")).expect_err("too much");
+        let StreamError::Trap(over) = over else { panic!("{over}") };
+        assert_eq!(over.downcast_ref::<OverLimit>().map(|over| over.asked), Some(11));
+        assert_eq!(out.tail_since(0), "12345!", "kept all the same");
+        quota.restart();
+        assert_eq!(out.accept(b"12345"), Ok(()));
+    }
 
     #[test]
     fn a_sink_keeps_the_beginning_and_the_end() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("stderr.txt");
-        let sink = Sink::with_limit(path.clone(), 10);
+        let sink = Sink::with_limit(path.clone(), 10, &quota());
         let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("reads");
         assert!(!path.exists(), "made at the first byte");
-        sink.accept(b"123456");
+        accept(&sink, b"123456");
         let position = sink.position();
-        sink.accept(b"78\n90abc");
-        sink.accept(b"def");
+        accept(&sink, b"78\n90abc");
+        accept(&sink, b"def");
         let first = read("stderr.txt");
         assert_eq!(
             first,
@@ -258,20 +291,20 @@ mod tests {
         assert_eq!(read("stderr.txt.1"), format!("{mark}90abcdef"));
         assert_eq!(sink.tail_since(position), "78\n90abcdef");
         // The next instance goes on where this one left off.
-        let sink = Sink::with_limit(path.clone(), 10 + mark.len() as u64);
-        sink.accept(b"gh");
+        let sink = Sink::with_limit(path.clone(), 10 + mark.len() as u64, &quota());
+        accept(&sink, b"gh");
         assert_eq!(read("stderr.txt.1"), format!("{mark}90abcdefgh"));
-        let sink = Sink::with_limit(path, 10);
+        let sink = Sink::with_limit(path, 10, &quota());
         for line in 0..100 {
-            sink.accept(format!("line {line}\n").as_bytes());
+            accept(&sink, format!("line {line}\n").as_bytes());
         }
-        sink.accept(b"the end");
+        accept(&sink, b"the end");
         assert_eq!(read("stderr.txt"), first);
         assert_eq!(read("stderr.txt.1"), format!("{mark}the end"));
         assert_eq!(read("stderr.txt.2"), format!("{mark}line 99\n"));
         assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 3);
         // A line longer than any file.
-        sink.accept(&[b'x'; 3 * TAIL]);
+        accept(&sink, &[b'x'; 3 * TAIL]);
         assert_eq!(sink.tail_since(0), "x".repeat(TAIL));
         assert!(read("stderr.txt.2").ends_with(&format!("\n{}", "x".repeat(10))));
     }
@@ -282,14 +315,14 @@ mod tests {
         let (link, elsewhere) = (folder.path().join("log.txt"), folder.path().join("elsewhere"));
         std::fs::write(&elsewhere, "mine").expect("writes");
         std::os::unix::fs::symlink("elsewhere", &link).expect("links");
-        Sink::new(link).accept(b"forged");
+        accept(&Sink::new(link, &quota()), b"forged");
         assert_eq!(std::fs::read_to_string(&elsewhere).expect("reads"), "mine");
     }
 
     #[test]
     fn a_file_that_cannot_be_written_is_no_error() {
-        let sink = Sink::new(PathBuf::from("/nonexistent/stderr.txt"));
-        sink.accept(b"still here");
+        let sink = Sink::new(PathBuf::from("/nonexistent/stderr.txt"), &quota());
+        accept(&sink, b"still here");
         assert_eq!(sink.tail_since(0), "still here");
     }
 }

@@ -3,6 +3,7 @@
 use super::clock::{Clock, Timers};
 use super::host::Host;
 use super::limits::Budget;
+use super::quota::Quota;
 use super::sink::Sink;
 use wasmtime_wasi::clocks::WasiClocksCtxView;
 use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
@@ -12,6 +13,7 @@ pub(super) struct State {
     pub(super) wasi: WasiCtx,
     pub(super) table: ResourceTable,
     pub(super) budget: Budget,
+    pub(super) quota: Quota,
     pub(super) host: Host,
     pub(super) stderr: Sink,
     pub(super) timers: Timers,

@@ -1,5 +1,7 @@
 //! Guests of every kind, ordinary and hostile, through the whole sandbox.
 
+mod limits;
+
 use super::*;
 use crate::compile::testing::component;
 use crate::compile::{Instrumentation, compile_here};
@@ -64,7 +66,7 @@ impl Bench {
             stderr: at("stderr.txt"),
             log: at("log.txt"),
         };
-        let program = Program::load(&code, fuel, None).expect("loads");
+        let program = Program::load(&code, &grants.limits, None).expect("loads");
         Self { folder, program, grants }
     }
 
@@ -200,13 +202,13 @@ fn deep_recursion_is_a_trap() {
     let body = "(func $f (param i32) (result i32) (i32.add (call $f (local.get 0)) (i32.const 1)))
         RUN (call $f (i32.const 1)))";
     let bench = Bench::new("run-only", body);
-    let thread = std::thread::Builder::new().stack_size(GUEST_THREAD_STACK);
+    let thread = std::thread::Builder::new().stack_size(guest_thread_stack(&Limits::default()));
     let failure = thread
         .spawn(move || run(&mut bench.instance(), MiniBatchData::Void).1.expect_err("overflows"))
         .expect("starts")
         .join()
         .expect("does not abort");
-    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: calls are nested too deeply for its 1 MB");
+    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 1 MB. Have calls nest less deeply, or raise it");
     assert_eq!(failure.detail.lines().count(), 41, "{}", failure.detail);
 }
 
@@ -445,7 +447,7 @@ fn an_import_that_is_not_linked_is_a_clear_failure() {
     assert_eq!(failure.kind, FailureKind::HostFault);
     assert!(failure.message.contains("/inputs, cannot be opened: No such file"), "{failure}");
     let file = std::fs::File::open("/proc/self/exe").expect("opens");
-    let failure = Program::load(&file, false, None).err().expect("no compiled code");
+    let failure = Program::load(&file, &Limits::default(), None).err().expect("no compiled code");
     assert!(failure.message.contains("cannot be loaded"), "{failure}");
 }
 

@@ -1,12 +1,18 @@
 //! From what wasmtime reports to a failure that people can act on.
 
-use super::limits::Refusal;
+use super::limits::{Refusal, too_many};
+use super::quota::OverLimit;
 use super::types::Text;
-use crate::compile::{MAX_FRAMES, MAX_WASM_STACK};
+use crate::compile::MAX_FRAMES;
 use crate::model::{ByteSize, Failure, FailureKind, Limits};
 use std::fmt::Write as _;
 use wasmtime::{Error, Trap, WasmBacktrace};
-use wasmtime_wasi::I32Exit;
+use wasmtime_wasi::{I32Exit, ResourceTableError};
+
+/// What the engine says when an instance has as many handles as it may; a type for it there is none.
+const TOO_MANY_HANDLES: &str = "store handle limit exceeded";
+/// The same for the bytes that one call copies.
+const TOO_MUCH_COPIED: &str = "fuel allocated for hostcalls has been exhausted";
 
 /// What is known about a call that ended with an error.
 pub(super) struct Circumstances<'a> {
@@ -42,6 +48,9 @@ fn classify(error: &Error, at: &Circumstances<'_>) -> (FailureKind, String) {
     if let Some(refusal) = at.refusal {
         return (FailureKind::OutOfMemory, out_of_memory(refusal, at.limits, &during));
     }
+    if let Some(message) = over_limit(error, at, &during) {
+        return (FailureKind::OverLimit, message);
+    }
     match error.downcast_ref::<Trap>() {
         Some(Trap::OutOfFuel) => {
             let fuel = at.limits.fuel.unwrap_or(u64::MAX);
@@ -53,9 +62,9 @@ fn classify(error: &Error, at: &Circumstances<'_>) -> (FailureKind, String) {
         }
         Some(Trap::StackOverflow) => {
             let text = format!(
-                "the entry script's stack overflowed {during}: calls are nested too deeply for its \
-                 {}",
-                ByteSize(MAX_WASM_STACK as u64)
+                "the entry script's stack overflowed {during}: limits.stack allows {}. Have \
+                 calls nest less deeply, or raise it",
+                at.limits.stack
             );
             (FailureKind::Trap, text)
         }
@@ -68,6 +77,30 @@ fn classify(error: &Error, at: &Circumstances<'_>) -> (FailureKind, String) {
             (FailureKind::Trap, text)
         }
     }
+}
+
+/// What ends a call by a limit that has no kind of its own.
+fn over_limit(error: &Error, at: &Circumstances<'_>, during: &str) -> Option<String> {
+    if let Some(over) = error.downcast_ref::<OverLimit>() {
+        return Some(over.message(during));
+    }
+    let text = root(error);
+    let full = matches!(error.downcast_ref(), Some(ResourceTableError::Full));
+    if full || text.contains(TOO_MANY_HANDLES) {
+        return Some(format!(
+            "limits.handles allows {} open files and other handles at once; {during} the entry \
+             script asked for more. Have it close what it does not need, or raise the limit",
+            at.limits.handles
+        ));
+    }
+    if text.contains(TOO_MUCH_COPIED) {
+        return Some(format!(
+            "limits.transfer allows {} in one call between host and entry script; {during} it handed \
+             over more. Have it hand over less at a time, or raise the limit",
+            at.limits.transfer
+        ));
+    }
+    too_many(&text)
 }
 
 fn out_of_memory(refusal: Refusal, limits: &Limits, during: &str) -> String {

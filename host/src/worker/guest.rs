@@ -1,7 +1,7 @@
 //! The running instance of the entry script and its replacement after a failure.
 
 use crate::dataset::Found;
-use crate::model::{CallStats, Failure, FailureKind};
+use crate::model::{CallStats, Failure, FailureKind, Limits};
 use crate::sandbox::{Context, Grants, Instance, MiniBatchData, Program, ResultSink};
 
 /// A program with the instance that serves at the moment.
@@ -15,6 +15,11 @@ impl Guest {
     /// No instance yet.
     pub(super) fn new(program: Program, grants: Grants) -> Self {
         Self { program, grants, instance: None }
+    }
+
+    /// What an instance may use.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.grants.limits
     }
 
     /// Whether [`start`](Self::start) has to be called before the next mini-batch.

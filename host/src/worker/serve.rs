@@ -4,7 +4,6 @@ use super::link::{Incoming, Link};
 use super::session::{End, Session};
 use super::{lockdown, process};
 use crate::protocol::{PROTOCOL_VERSION, Setup, ToWorker};
-use crate::sandbox::GUEST_THREAD_STACK;
 use crate::wall;
 use std::fs::File;
 use std::io;
@@ -79,7 +78,7 @@ fn check_protocol(setup: Setup) -> io::Result<Setup> {
 fn on_guest_thread(session: Session) -> io::Result<End> {
     let thread = std::thread::Builder::new()
         .name("guest".to_owned())
-        .stack_size(GUEST_THREAD_STACK)
+        .stack_size(session.stack())
         .spawn(move || session.serve())?;
     thread.join().unwrap_or_else(|_| Err(io::Error::other("a fault in the worker itself")))
 }

@@ -11,7 +11,7 @@ use crate::model::{
 };
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
-use crate::sandbox::{Grants, Profiler, Program};
+use crate::sandbox::{Grants, Profiler, Program, guest_thread_stack};
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -47,7 +47,7 @@ impl Session {
             let path = JobDir::new(&setup.job_dir).worker_profile(setup.worker);
             Profiler::new(&setup.worker.to_string(), path)
         });
-        let loaded = Program::load(component, setup.limits.fuel.is_some(), profiler.clone());
+        let loaded = Program::load(component, &setup.limits, profiler.clone());
         match loaded.and_then(|program| Ok((program, bench(&setup)?))) {
             Ok((program, bench)) => {
                 let guest = Guest::new(program, grants(setup, &bench));
@@ -59,6 +59,11 @@ impl Session {
                 Ok(None)
             }
         }
+    }
+
+    /// Bytes of stack for the thread that serves.
+    pub(super) fn stack(&self) -> usize {
+        guest_thread_stack(self.guest.limits())
     }
 
     /// Serves until the leader says `Shutdown` or is gone.
@@ -162,7 +167,8 @@ fn bench(setup: &Setup) -> Result<Bench, Failure> {
     let folder = folder.map_err(|e| host_fault("make", &output, &e))?;
     let loader = Loader::new(&setup.sources, &setup.tables, &job_dir, worker)?;
     let keep = setup.output_action == OutputAction::AppendRow;
-    let rows = RowWriter::new(setup.limits.results.0, keep, &setup.output_format);
+    let rows = RowWriter::new(setup.limits.results.0, keep, &setup.output_format)
+        .with_row_limit(setup.limits.row);
     let strict = setup.strict_cardinality;
     Ok(Bench { job_dir, worker, loader, rows, strict, part, folder })
 }

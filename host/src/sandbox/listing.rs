@@ -1,0 +1,93 @@
+//! Listing a folder, entry by entry as the guest asks for them. WASI's own listing takes in the whole
+//! folder first, which for one of millions of files is more memory than a guest may cost the host.
+
+use super::state::State;
+use rustix::fs::{AtFlags, Dir, FileType};
+use rustix::io::Errno;
+use std::io;
+use wasmtime::component::{LinkerInstance, Resource, ResourceType};
+use wasmtime::{Result, StoreContextMut};
+use wasmtime_wasi::filesystem::Descriptor;
+use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
+    DescriptorType, DirectoryEntry, ErrorCode,
+};
+
+type Context<'a> = StoreContextMut<'a, State>;
+type Entry = std::result::Result<Option<DirectoryEntry>, ErrorCode>;
+
+/// A folder that is being listed: some kilobytes, however many entries it has.
+struct Listing(Dir);
+
+/// Links the functions and their resource in place of WASI's.
+///
+/// # Errors
+/// If a name is taken, which would be a bug.
+pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
+    let listing = ResourceType::host::<Listing>();
+    types.resource("directory-entry-stream", listing, |mut cx: Context<'_>, rep| {
+        cx.data_mut().table.delete(Resource::<Listing>::new_own(rep))?;
+        Ok(())
+    })?;
+    types.func_wrap(
+        "[method]descriptor.read-directory",
+        |mut cx: Context<'_>, (folder,): (Resource<Descriptor>,)| {
+            let table = &mut cx.data_mut().table;
+            let opened = match table.get(&folder)? {
+                Descriptor::Dir(folder) => Dir::read_from(&folder.dir).map_err(code),
+                Descriptor::File(_) => Err(ErrorCode::NotDirectory),
+            };
+            Ok((match opened {
+                Ok(dir) => Ok(table.push(Listing(dir))?),
+                Err(code) => Err(code),
+            },))
+        },
+    )?;
+    types.func_wrap(
+        "[method]directory-entry-stream.read-directory-entry",
+        |mut cx: Context<'_>, (listing,): (Resource<Listing>,)| {
+            Ok((cx.data_mut().table.get_mut(&listing)?.next(),))
+        },
+    )
+}
+
+impl Listing {
+    fn next(&mut self) -> Entry {
+        loop {
+            let Some(entry) = self.0.read() else { return Ok(None) };
+            let entry = entry.map_err(code)?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let mut kind = entry.file_type();
+            // Some file systems do not say.
+            if kind == FileType::Unknown {
+                let folder = self.0.fd().map_err(code)?;
+                kind = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                    // It is gone already.
+                    Err(Errno::NOENT) => continue,
+                    Err(errno) => return Err(code(errno)),
+                };
+            }
+            let name = name.to_str().map_err(|_| ErrorCode::IllegalByteSequence)?.to_owned();
+            return Ok(Some(DirectoryEntry { type_: described(kind), name }));
+        }
+    }
+}
+
+fn described(kind: FileType) -> DescriptorType {
+    match kind {
+        FileType::RegularFile => DescriptorType::RegularFile,
+        FileType::Directory => DescriptorType::Directory,
+        FileType::Symlink => DescriptorType::SymbolicLink,
+        FileType::BlockDevice => DescriptorType::BlockDevice,
+        FileType::CharacterDevice => DescriptorType::CharacterDevice,
+        _ => DescriptorType::Unknown,
+    }
+}
+
+fn code(errno: Errno) -> ErrorCode {
+    let error = io::Error::from(errno);
+    wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode::from(error).into()
+}

@@ -1,0 +1,204 @@
+//! What of `wasi:filesystem` makes files or writes to them, counted. The rest of it, and all reading,
+//! is WASI's own, untouched.
+//!
+//! Only folders for output are writable, so that nothing else is counted. A hole that a write beyond
+//! a file's end leaves counts as written: whoever copies the file later writes it.
+
+use super::quota::{Counted, Quota};
+use super::state::State;
+use bytes::Bytes;
+use wasmtime::component::{LinkerInstance, Resource};
+use wasmtime::{Result, StoreContextMut};
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
+use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
+    DescriptorFlags, ErrorCode, Host, HostDescriptor, OpenFlags, PathFlags,
+};
+use wasmtime_wasi::p2::{
+    DynOutputStream, FsResult, OutputStream, Pollable, StreamError, StreamResult,
+};
+
+type Context<'a> = StoreContextMut<'a, State>;
+type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
+type Folder = Resource<Descriptor>;
+
+/// Links the functions in place of WASI's.
+///
+/// # Errors
+/// If a name is taken, which would be a bug.
+pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
+    types.func_wrap("[method]descriptor.write", write)?;
+    types.func_wrap("[method]descriptor.write-via-stream", write_via_stream)?;
+    types.func_wrap("[method]descriptor.append-via-stream", append_via_stream)?;
+    types.func_wrap("[method]descriptor.set-size", set_size)?;
+    types.func_wrap("[method]descriptor.open-at", open_at)?;
+    types.func_wrap(
+        "[method]descriptor.create-directory-at",
+        |mut cx: Context<'_>, (folder, path): (Folder, String)| {
+            cx.data_mut().make(|wasi| wasi.filesystem().create_directory_at(folder, path))
+        },
+    )?;
+    types.func_wrap(
+        "[method]descriptor.symlink-at",
+        |mut cx: Context<'_>, (folder, target, path): (Folder, String, String)| {
+            cx.data_mut().make(|wasi| wasi.filesystem().symlink_at(folder, target, path))
+        },
+    )?;
+    types.func_wrap(
+        "[method]descriptor.link-at",
+        |mut cx: Context<'_>,
+         (folder, flags, path, to, name): (Folder, PathFlags, String, Folder, String)| {
+            cx.data_mut().make(|wasi| wasi.filesystem().link_at(folder, flags, path, to, name))
+        },
+    )
+}
+
+fn write(
+    mut cx: Context<'_>,
+    (file, bytes, offset): (Resource<Descriptor>, Vec<u8>, u64),
+) -> Answer<u64> {
+    let state = cx.data_mut();
+    let amount = state.hole(&file, offset).saturating_add(bytes.len() as u64);
+    state.count(Counted::Output, amount, |wasi| wasi.filesystem().write(file, bytes, offset))
+}
+
+fn write_via_stream(
+    mut cx: Context<'_>,
+    (file, offset): (Resource<Descriptor>, u64),
+) -> Answer<Resource<DynOutputStream>> {
+    let state = cx.data_mut();
+    let amount = state.hole(&file, offset);
+    state.count(Counted::Output, amount, |state| {
+        let stream = state.filesystem().write_via_stream(file, offset)?;
+        state.metered(stream)
+    })
+}
+
+fn append_via_stream(
+    mut cx: Context<'_>,
+    (file,): (Resource<Descriptor>,),
+) -> Answer<Resource<DynOutputStream>> {
+    let state = cx.data_mut();
+    state.count(Counted::Output, 0, |state| {
+        let stream = state.filesystem().append_via_stream(file)?;
+        state.metered(stream)
+    })
+}
+
+fn set_size(mut cx: Context<'_>, (file, size): (Resource<Descriptor>, u64)) -> Answer<()> {
+    let state = cx.data_mut();
+    let amount = state.hole(&file, size);
+    state.count(Counted::Output, amount, |wasi| wasi.filesystem().set_size(file, size))
+}
+
+fn open_at(
+    mut cx: Context<'_>,
+    (folder, at, path, how, flags): (Folder, PathFlags, String, OpenFlags, DescriptorFlags),
+) -> Answer<Resource<Descriptor>> {
+    let state = cx.data_mut();
+    let makes = how.contains(OpenFlags::CREATE) && {
+        let folder = Resource::new_borrow(folder.rep());
+        state.filesystem().stat_at(folder, at, path.clone()).is_err()
+    };
+    let open = |wasi: &mut State| wasi.filesystem().open_at(folder, at, path, how, flags);
+    if makes { state.make(open) } else { state.count(Counted::Output, 0, open) }
+}
+
+impl State {
+    /// Does what makes one file or folder.
+    fn make<T>(&mut self, work: impl FnOnce(&mut Self) -> FsResult<T>) -> Answer<T> {
+        self.count(Counted::Files, 1, work)
+    }
+
+    /// Does what uses up so much, unless that is too much.
+    fn count<T>(
+        &mut self,
+        counted: Counted,
+        amount: u64,
+        work: impl FnOnce(&mut Self) -> FsResult<T>,
+    ) -> Answer<T> {
+        if amount > 0 {
+            self.quota.take(counted, amount)?;
+        }
+        match work(self) {
+            Ok(value) => Ok((Ok(value),)),
+            Err(error) => {
+                self.quota.give_back(counted, amount);
+                Ok((Err(self.filesystem().convert_error_code(error)?),))
+            }
+        }
+    }
+
+    /// How far `offset` lies beyond the end of a file. 0 where there is no knowing: then what follows
+    /// fails too.
+    fn hole(&mut self, file: &Resource<Descriptor>, offset: u64) -> u64 {
+        if offset == 0 {
+            return 0;
+        }
+        let stat = self.filesystem().stat(Resource::new_borrow(file.rep()));
+        stat.map_or(0, |stat| offset.saturating_sub(stat.size))
+    }
+
+    /// Puts a stream that counts in the place of one that does not.
+    fn metered(
+        &mut self,
+        stream: Resource<DynOutputStream>,
+    ) -> FsResult<Resource<DynOutputStream>> {
+        let inner = self.table.delete(stream)?;
+        let metered: DynOutputStream = Box::new(Metered { inner, quota: self.quota.clone() });
+        Ok(self.table.push(metered)?)
+    }
+}
+
+/// A file's stream that counts what it is given.
+struct Metered {
+    inner: DynOutputStream,
+    quota: Quota,
+}
+
+impl Metered {
+    fn take(&self, bytes: usize) -> StreamResult<()> {
+        let taken = self.quota.take(Counted::Output, bytes as u64);
+        taken.map_err(|over| StreamError::Trap(over.into()))
+    }
+}
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for Metered {
+    async fn ready(&mut self) {
+        self.inner.ready().await;
+    }
+}
+
+#[wasmtime_wasi::async_trait]
+impl OutputStream for Metered {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.take(bytes.len())?;
+        self.inner.write(bytes)
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        self.inner.flush()
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        self.inner.check_write()
+    }
+
+    async fn blocking_write_and_flush(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.take(bytes.len())?;
+        self.inner.blocking_write_and_flush(bytes).await
+    }
+
+    fn write_zeroes(&mut self, count: usize) -> StreamResult<()> {
+        self.take(count)?;
+        self.inner.write_zeroes(count)
+    }
+
+    async fn write_ready(&mut self) -> StreamResult<usize> {
+        self.inner.write_ready().await
+    }
+
+    async fn cancel(&mut self) {
+        self.inner.cancel().await;
+    }
+}

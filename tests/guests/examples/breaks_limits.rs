@@ -1,0 +1,135 @@
+//! Hostile: goes beyond the limit that `--do WHAT` names, in `run`, or in `init` with `--when init`.
+//! With `--do moderate` it keeps them all in each call, but would not if calls were added up.
+
+use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::io::Write;
+use std::path::PathBuf;
+
+const MEGABYTE: usize = 1 << 20;
+
+struct Guest {
+    what: String,
+    output: PathBuf,
+}
+
+impl EntryScript for Guest {
+    type Input = Files;
+
+    fn init(job: &Job) -> Result<Self> {
+        let what = job.argument("--do").unwrap_or_default().to_owned();
+        let guest = Guest { what, output: job.output_dir().to_owned() };
+        if job.argument("--when") == Some("init") {
+            guest.misbehave(&[])?;
+        }
+        Ok(guest)
+    }
+
+    fn run(&mut self, files: &[PathBuf], context: &MiniBatchContext) -> Result<Results> {
+        if self.what == "moderate" {
+            return self.moderate(files, &format!("sub{}", context.id));
+        }
+        self.misbehave(files)
+    }
+}
+
+impl Guest {
+    fn misbehave(&self, files: &[PathBuf]) -> Result<Results> {
+        let at = |number: usize| self.output.join(format!("f{number}"));
+        match self.what.as_str() {
+            "memory" => {
+                (0..u64::MAX).for_each(|_| std::mem::forget(black_box(vec![1_u8; MEGABYTE])))
+            }
+            "stack" => return Ok(Results::rows([deep(black_box(1 << 40)).to_string()])),
+            "fuel" => loop {
+                black_box(0);
+            },
+            "read" => drop(sandmill_guest::read(&files[0])?),
+            "results" => return Ok(Results::rows((0..4).map(|_| "r".repeat(MEGABYTE)))),
+            "row" => return Ok(Results::rows(["short".to_owned(), "r".repeat(MEGABYTE)])),
+            "stdout" => (0..u64::MAX).for_each(|_| println!("{}", "o".repeat(1000))),
+            "stderr" => (0..u64::MAX).for_each(|_| eprintln!("{}", "e".repeat(1000))),
+            "log" => (0..u64::MAX).for_each(|_| sandmill_guest::log::info!("{}", "l".repeat(1000))),
+            "one-line" => (0..u64::MAX).for_each(|_| print!("{}", "o".repeat(1000))),
+            "output" => self.fill()?,
+            "output-append" => self.append()?,
+            "output-size" => File::create(at(0))?.set_len(4 << 20)?,
+            "output-hole" => {
+                use std::io::{Seek, SeekFrom};
+                let mut file = File::create(at(0))?;
+                file.seek(SeekFrom::Start(4 << 20))?;
+                file.write_all(b"far away")?;
+            }
+            "files" => {
+                for number in 0.. {
+                    File::create(at(number))?;
+                }
+            }
+            "folders" => {
+                for number in 0.. {
+                    fs::create_dir(at(number))?;
+                }
+            }
+            "links" => {
+                for number in 0.. {
+                    test_guests::symlink("nowhere", &at(number))?;
+                }
+            }
+            "handles" => {
+                let open = |_| File::open(&files[0]);
+                drop((0..).map(open).collect::<std::io::Result<Vec<_>>>()?);
+            }
+            "transfer" => drop(File::open("/output/".to_owned() + &"p".repeat(2 * MEGABYTE))),
+            other => return Err(format!("--do {other}: there is no such thing to do").into()),
+        }
+        Ok(Results::rows(["it is still running"]))
+    }
+
+    fn fill(&self) -> Result<()> {
+        let mut file = File::create(self.output.join("f"))?;
+        loop {
+            file.write_all(&[b'x'; 10_000])?;
+        }
+    }
+
+    fn append(&self) -> Result<()> {
+        loop {
+            let file = self.output.join("f");
+            let mut file = File::options().create(true).append(true).open(file)?;
+            file.write_all(&[b'x'; 10_000])?;
+        }
+    }
+
+    /// Makes 6 files, one of them several times, in each call, and writes 600 KB in all, as much to
+    /// stdout, and reads what it wrote.
+    fn moderate(&self, files: &[PathBuf], folder: &str) -> Result<Results> {
+        let folder = self.output.join(folder);
+        fs::create_dir(&folder)?;
+        for number in 0..5 {
+            let file = folder.join(format!("f{number}"));
+            fs::write(&file, "")?;
+            fs::write(&file, "x".repeat(120_000))?;
+            File::options().create(true).append(true).open(&file)?;
+            println!("{}", "o".repeat(120_000));
+        }
+        let refused = File::create_new(folder.join("f0")).is_err();
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let kind = if entry.file_type()?.is_file() { "file" } else { "other" };
+            names.push(format!("{} {kind}", entry.file_name().to_string_lossy()));
+        }
+        names.sort();
+        let is_file = fs::read_dir(&files[0]).is_err();
+        let names = names.join(", ");
+        Ok(Results::rows([format!("{names}; refused {refused}; no folder {is_file}")]))
+    }
+}
+
+/// Uses the engine's stack alone, none in memory.
+fn deep(number: u64) -> u64 {
+    if number == 0 { 0 } else { deep(number - 1).wrapping_mul(31) ^ number }
+}
+
+sandmill_guest::export!(Guest);
