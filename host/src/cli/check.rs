@@ -10,7 +10,7 @@ use crate::compile::{build_guest_crate, componentize, judge_import, read_names};
 use crate::model::{Failure, Limits, LoggingLevel, Mount, printable};
 use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, NODE_ID};
 use crate::sandbox::{Context, Grants, Instance, MiniBatchData, guest_thread_stack};
-use crate::sandbox::{Program, ResultSink};
+use crate::sandbox::{Program, ResultSink, Seed};
 use crate::spec::OperatorPolicy;
 use anyhow::Context as _;
 use std::fmt::Write as _;
@@ -107,10 +107,10 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
     drop(component);
     describe(&names, &mut text);
     let limits = check.policy.default_limits();
-    let with = Instrumentation { fuel: limits.fuel.is_some(), profile: false };
+    let with = Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() };
     let compiled = Cache::open(check.cache, check.program)?.prepare(&path, with, say);
     let loaded = compiled.map_err(|error| error.to_string()).and_then(|compiled| {
-        Program::load(&compiled.file, &limits, None).map_err(|failure| failure.to_string())
+        Program::load(&compiled.file, with, &limits, None).map_err(|failure| failure.to_string())
     });
     let program = match loaded {
         Ok(program) => program,
@@ -188,6 +188,7 @@ fn run(
         gpu_index: None,
         logging_level: LoggingLevel::Debug,
         limits,
+        seed: Seed::before_mini_batches(),
         stdout: folder.0.join("stdout"),
         stderr: folder.0.join("stderr"),
         log: folder.0.join("log"),
@@ -441,7 +442,8 @@ mod tests {
         let component = testing::component("run-only", echo);
         let code =
             crate::compile::compile_here(&component, Instrumentation::default()).expect("compiles");
-        let program = Program::load(&code, &Limits::default(), None).expect("loads");
+        let with = Instrumentation::default();
+        let program = Program::load(&code, with, &Limits::default(), None).expect("loads");
         let trial = Trial { timeout: 60, ..Trial::default() };
         let mut text = String::new();
         let how = (&trial, Limits::default(), Duration::from_secs(60));

@@ -304,7 +304,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    const NONE: Instrumentation = Instrumentation { fuel: false, profile: false };
+    const NONE: Instrumentation =
+        Instrumentation { fuel: false, profile: false, deterministic: false };
 
     fn temporary_cache() -> (tempfile::TempDir, Cache) {
         let root = tempfile::tempdir().expect("temporary folder");
@@ -364,10 +365,12 @@ mod tests {
 
     #[test]
     fn each_instrumentation_has_its_own_entries() {
-        let all = [(false, false), (true, false), (false, true), (true, true)]
-            .map(|(fuel, profile)| engine_key(Instrumentation { fuel, profile }).expect("a key"));
+        let all = std::array::from_fn::<_, 8, _>(|bits| {
+            let [fuel, profile, deterministic] = [1, 2, 4].map(|bit| bits & bit != 0);
+            engine_key(Instrumentation { fuel, profile, deterministic }).expect("a key")
+        });
         let different: std::collections::HashSet<_> = all.iter().collect();
-        assert_eq!(different.len(), 4);
+        assert_eq!(different.len(), 8);
         assert_eq!(engine_key(NONE).expect("a key"), all[0]);
     }
 

@@ -19,6 +19,7 @@ pub const COMPILE_COMMAND: &str = "compile-component";
 /// The words that ask for instrumentation.
 const FUEL: &str = "fuel";
 const PROFILE: &str = "profile";
+const DETERMINISTIC: &str = "deterministic";
 
 /// CPU seconds of all threads together.
 const CPU_SECONDS: u64 = 1800;
@@ -47,6 +48,7 @@ pub(super) fn compile(
         .arg(digest)
         .args(with.fuel.then_some(FUEL))
         .args(with.profile.then_some(PROFILE))
+        .args(with.deterministic.then_some(DETERMINISTIC))
         .stdin(source)
         .stdout(target.try_clone().map_err(cannot)?)
         .stderr(Stdio::piped())
@@ -81,8 +83,8 @@ fn died(status: ExitStatus) -> String {
     }
 }
 
-/// The body of `sandmill compile-component DIGEST [fuel] [profile]`: standard input is the entry script,
-/// standard output the file for the code, standard error takes one message for people.
+/// The body of `sandmill compile-component DIGEST [fuel] [profile] [deterministic]`: standard input is the entry
+/// script, standard output the file for the code, standard error takes one message for people.
 pub fn serve_compile(arguments: &[String]) -> ExitCode {
     match serve(arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -102,6 +104,7 @@ fn serve(arguments: &[String]) -> Result<(), CompileError> {
         match word.as_str() {
             FUEL => with.fuel = true,
             PROFILE => with.profile = true,
+            DETERMINISTIC => with.deterministic = true,
             _ => return Err(wrong()),
         }
     }
@@ -163,14 +166,15 @@ mod tests {
     use super::*;
     use crate::compile::testing;
 
-    const NONE: Instrumentation = Instrumentation { fuel: false, profile: false };
+    const NONE: Instrumentation =
+        Instrumentation { fuel: false, profile: false, deterministic: false };
 
     #[test]
     fn translates_modules_and_components() {
         let module = testing::module("run-only", testing::RUN_EMPTY);
         translate(module.clone(), NONE).expect("a module with metadata");
         let component = componentize(module).expect("fits");
-        let all = Instrumentation { fuel: true, profile: true };
+        let all = Instrumentation { fuel: true, profile: true, deterministic: true };
         translate(component, all).expect("a component");
     }
 

@@ -23,6 +23,8 @@ pub struct Instrumentation {
     pub fuel: bool,
     /// It looks up now and then whether it is to be interrupted for a sample.
     pub profile: bool,
+    /// Whatever the processor, the same inputs give the same bits.
+    pub deterministic: bool,
 }
 
 /// An engine for compiling, loading and running. Engines that differ in instrumentation do not load
@@ -60,6 +62,7 @@ pub fn engine_with_stack(with: Instrumentation, stack: usize) -> wasmtime::Resul
         .wasm_backtrace_max_frames(NonZeroUsize::new(frames))
         // The same job gives the same rows on every machine.
         .relaxed_simd_deterministic(true)
+        .cranelift_nan_canonicalization(with.deterministic)
         .wasm_memory64(false)
         // Shared memories would be outside of the memory budget.
         .shared_memory(false)

@@ -61,6 +61,10 @@ pub(super) fn settings(spec: &JobSpec, job_file: Option<&Path>) -> Vec<(String, 
     settings.put("ordered", &spec.ordered);
     settings.put("output_files", &spec.output_files);
     settings.put("strict_cardinality", &spec.strict_cardinality);
+    // Jobs of earlier versions, which knew no such setting, are taken up as ever.
+    if spec.deterministic {
+        settings.put("deterministic", &true);
+    }
     settings.0
 }
 
@@ -327,6 +331,7 @@ mod tests {
             ("mini_batch_size", "3"),
             ("output_action", "summary_only"),
             ("append_row_file_name", "rows.txt"),
+            ("deterministic", "true"),
             ("inputs.texts.path", "in/*"),
         ] {
             assert_ne!(of(&[refused]), was, "{refused:?}");

@@ -187,7 +187,11 @@ fn refuse_cancelled(options: &Options) -> Result<(), PrepareError> {
 }
 
 fn instrumentation(spec: &JobSpec) -> Instrumentation {
-    Instrumentation { fuel: spec.limits.fuel.is_some(), profile: spec.profile }
+    Instrumentation {
+        fuel: spec.limits.fuel.is_some(),
+        profile: spec.profile,
+        deterministic: spec.deterministic,
+    }
 }
 
 fn check_digest(spec: &JobSpec, found: String) -> Result<(), PrepareError> {

@@ -1,7 +1,9 @@
 //! What a guest may see and use, and the WASI context that is made of it.
 
 use super::quota::Quota;
+use super::seed::Seed;
 use super::sink::Sink;
+use super::virtual_time::VirtualTime;
 use crate::model::{Failure, FailureKind, Limits, LoggingLevel, Mount};
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -32,6 +34,8 @@ pub struct Grants {
     pub logging_level: LoggingLevel,
     /// The budget.
     pub limits: Limits,
+    /// What random numbers follow from, in a deterministic job.
+    pub seed: Seed,
     /// Where stdout goes, as a file of the host; made at the first byte.
     pub stdout: PathBuf,
     /// Where stderr goes.
@@ -40,8 +44,14 @@ pub struct Grants {
     pub log: PathBuf,
 }
 
-/// The WASI context: just what was granted, nothing of the host's own environment, no network.
-pub(super) fn wasi(grants: &Grants, stderr: &Sink, quota: &Quota) -> Result<WasiCtx, Failure> {
+/// The WASI context: just what was granted, nothing of the host's own environment, no network. `time`
+/// is what clocks show, if not the machine's time.
+pub(super) fn wasi(
+    grants: &Grants,
+    stderr: &Sink,
+    quota: &Quota,
+    time: Option<&VirtualTime>,
+) -> Result<WasiCtx, Failure> {
     let mut builder = WasiCtxBuilder::new();
     builder
         .args(&grants.arguments)
@@ -54,6 +64,9 @@ pub(super) fn wasi(grants: &Grants, stderr: &Sink, quota: &Quota) -> Result<Wasi
         // A worker has nothing else to do while its guest reads a file. Must come before the
         // folders, which remember it.
         .allow_blocking_current_thread(true);
+    if let Some(time) = time {
+        builder.wall_clock(time.clone()).monotonic_clock(time.clone());
+    }
     for mount in &grants.mounts {
         let permissions = if mount.writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
         builder

@@ -6,7 +6,9 @@
 //! - `host`: the interface `sandmill:entry/host`; `files`: reading items under the same grants;
 //! - `writing`, `listing`: what of WASI's files is counted or bounded here;
 //! - `profile`: samples of what a guest is doing;
-//! - `clock`: sleeping; `sink`: stdout, stderr and the log, cut at a size;
+//! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`: what deterministic jobs have instead of
+//!   the machine's random numbers, clocks and facts about files;
+//! - `sink`: stdout, stderr and the log, cut at a size;
 //! - `types`: parameters and results in the guest's memory; `traps`: errors as failures.
 //!
 //! **Threads.** A guest runs on the thread that calls [`Instance`]. That thread needs
@@ -23,18 +25,22 @@ mod host;
 mod instance;
 mod limits;
 mod listing;
+mod plain_files;
 mod profile;
 mod program;
 mod quota;
+mod seed;
 mod sink;
 mod state;
 #[cfg(test)]
 mod tests;
 mod traps;
 mod types;
+mod virtual_time;
 mod writing;
 
 pub use grants::Grants;
 pub use instance::{Context, Instance, MiniBatchData, ResultSink};
 pub use profile::Profiler;
 pub use program::{Program, guest_thread_stack};
+pub use seed::Seed;

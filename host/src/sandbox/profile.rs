@@ -271,11 +271,12 @@ mod tests {
     /// Runs a guest under a profiler; its outcome and the profiler.
     fn run(end: &str, path: PathBuf) -> (Result<(), Failure>, Profiler) {
         let component = component("run-only", &BUSY.replace("{END}", end));
-        let with = Instrumentation { fuel: false, profile: true };
+        let with = Instrumentation { profile: true, ..Instrumentation::default() };
         let code = compile_here(&component, with).unwrap();
         let folder = path.parent().unwrap().to_owned();
         let profiler = Profiler::new("process007", path);
-        let program = Program::load(&code, &Limits::default(), Some(profiler.clone())).unwrap();
+        let limits = Limits::default();
+        let program = Program::load(&code, with, &limits, Some(profiler.clone())).unwrap();
         let grants = Grants {
             mounts: Vec::new(),
             arguments: Vec::new(),
@@ -288,6 +289,7 @@ mod tests {
             gpu_index: None,
             logging_level: LoggingLevel::Info,
             limits: Limits::default(),
+            seed: crate::sandbox::Seed::before_mini_batches(),
             stdout: folder.join("stdout"),
             stderr: folder.join("stderr"),
             log: folder.join("log"),

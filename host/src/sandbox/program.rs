@@ -6,10 +6,13 @@ use super::grants::{self, Grants};
 use super::host::Host;
 use super::instance::Instance;
 use super::limits::Budget;
+use super::plain_files::{self, Seen};
 use super::profile::Profiler;
 use super::quota::Quota;
+use super::seed::{self, Numbers};
 use super::sink::Sink;
 use super::state::State;
+use super::virtual_time::{self, VirtualTime};
 use super::{clock, host, listing, traps, writing};
 use crate::compile::{Instrumentation, engine_with_stack, find_entry};
 use crate::model::{ByteSize, Failure, FailureKind, Limits};
@@ -42,7 +45,7 @@ pub struct Program {
     pre: InstancePre<State>,
     pub(super) exports: Exports,
     timers: Timers,
-    fuel: bool,
+    with: Instrumentation,
     profiler: Option<Profiler>,
 }
 
@@ -55,23 +58,22 @@ pub(super) struct Exports {
 }
 
 impl Program {
-    /// Loads compiled code from an open file that the leader has checked, to run it under `limits`: if
-    /// and only if they limit fuel it was compiled to count it. `profiler`: what samples go to, if and
-    /// only if it was compiled for a profile. Starts no thread.
+    /// Loads compiled code from an open file that the leader has checked, to run it under `limits`.
+    /// `with`: as it was compiled. `profiler`: what samples go to, if and only if it was compiled for a
+    /// profile. Starts no thread.
     ///
     /// # Errors
     /// A host fault if the file is no compiled code of this very version of Sandmill, or the
     /// component wants something that is not linked.
     pub fn load(
         compiled: &File,
+        with: Instrumentation,
         limits: &Limits,
         profiler: Option<Profiler>,
     ) -> Result<Self, Failure> {
         let fault = |what: &str, error: &dyn std::fmt::Display| {
             Failure::new(FailureKind::HostFault, format!("{what}: {error:#}"))
         };
-        let fuel = limits.fuel.is_some();
-        let with = Instrumentation { fuel, profile: profiler.is_some() };
         let engine = engine_with_stack(with, bytes(limits.stack))
             .map_err(|error| fault("the engine cannot start", &error))?;
         let path = format!("/proc/self/fd/{}", compiled.as_raw_fd());
@@ -95,11 +97,13 @@ impl Program {
             init: entry.init.then(|| index("init")).flatten(),
             shutdown: entry.shutdown.then(|| index("shutdown")).flatten(),
         };
-        let pre = linker(&engine).and_then(|linker| linker.instantiate_pre(&component)).map_err(
-            |error| fault("the entry script imports something that Sandmill does not have", &error),
-        )?;
+        let pre = linker(&engine, with)
+            .and_then(|linker| linker.instantiate_pre(&component))
+            .map_err(|error| {
+                fault("the entry script imports something that Sandmill does not have", &error)
+            })?;
         let timers = Timers::new().map_err(|error| fault("timers cannot be made", &error))?;
-        Ok(Self { engine, pre, exports, timers, fuel, profiler })
+        Ok(Self { engine, pre, exports, timers, with, profiler })
     }
 
     /// The functions of the contract that the component exports.
@@ -118,23 +122,28 @@ impl Program {
         let stderr = Sink::new(grants.stderr.clone(), &quota);
         let files = Files::open(&grants.mounts, grants.limits.read)
             .map_err(|(mount, error)| grants::cannot_open(mount, &error))?;
+        let time = VirtualTime::default();
+        let shown = self.with.deterministic.then_some(&time);
         let mut table = ResourceTable::new();
         let handles = usize::try_from(grants.limits.handles).unwrap_or(usize::MAX);
         table.set_max_capacity(handles);
         let state = State {
-            wasi: grants::wasi(grants, &stderr, &quota)?,
+            wasi: grants::wasi(grants, &stderr, &quota, shown)?,
             table,
             budget: Budget::new(grants.limits.memory),
             host: Host::new(grants, files, &quota),
             quota,
             stderr,
             timers: self.timers.clone(),
+            time,
+            numbers: Numbers::new(grants.seed),
+            seen: Seen::default(),
         };
         let mut store = Store::new(&self.engine, state);
         store.limiter(|state| &mut state.budget);
         store.set_max_component_handles(handles);
         store.set_hostcall_fuel(bytes(grants.limits.transfer));
-        let fuel = self.fuel.then(|| grants.limits.fuel.unwrap_or(u64::MAX));
+        let fuel = self.with.fuel.then(|| grants.limits.fuel.unwrap_or(u64::MAX));
         set_fuel(&mut store, fuel)?;
         if let Some(profiler) = &self.profiler {
             profiler.attach(&mut store)?;
@@ -170,17 +179,22 @@ pub(super) fn set_fuel(store: &mut Store<State>, fuel: Option<u64>) -> Result<()
     })
 }
 
-fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
+fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     let mut options = LinkOptions::default();
     // Toolchains import it unasked.
     options.network_error_code(true);
     wasmtime_wasi::p2::add_to_linker_with_options_sync(&mut linker, &options)?;
     linker.allow_shadowing(true);
-    clock::link(&mut linker)?;
-    let mut files = linker.instance(FILES)?;
-    writing::link(&mut files)?;
-    listing::link(&mut files)?;
+    if with.deterministic {
+        virtual_time::link(&mut linker)?;
+        seed::link(&mut linker)?;
+        plain_files::link(&mut linker)?;
+    } else {
+        clock::link(&mut linker)?;
+        listing::link(&mut linker.instance(FILES)?)?;
+    }
+    writing::link(&mut linker.instance(FILES)?)?;
     linker.allow_shadowing(false);
     host::link(&mut linker)?;
     Ok(linker)

@@ -3,8 +3,11 @@
 use super::clock::{Clock, Timers};
 use super::host::Host;
 use super::limits::Budget;
+use super::plain_files::Seen;
 use super::quota::Quota;
+use super::seed::Numbers;
 use super::sink::Sink;
+use super::virtual_time::VirtualTime;
 use wasmtime_wasi::clocks::WasiClocksCtxView;
 use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
 
@@ -17,6 +20,10 @@ pub(super) struct State {
     pub(super) host: Host,
     pub(super) stderr: Sink,
     pub(super) timers: Timers,
+    /// These three are for deterministic guests alone.
+    pub(super) time: VirtualTime,
+    pub(super) numbers: Numbers,
+    pub(super) seen: Seen,
 }
 
 impl State {

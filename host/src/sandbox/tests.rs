@@ -48,8 +48,8 @@ impl Bench {
         std::fs::create_dir(at("inputs")).expect("creates");
         std::fs::write(at("inputs/a.txt"), "alpha").expect("writes");
         let fuel = limits.fuel.is_some();
-        let code = compile_here(&component(world, body), Instrumentation { fuel, profile: false })
-            .expect("compiles");
+        let with = Instrumentation { fuel, ..Instrumentation::default() };
+        let code = compile_here(&component(world, body), with).expect("compiles");
         let grants = Grants {
             mounts: vec![Mount { host: at("inputs"), guest: "/inputs".into(), writable: false }],
             arguments: vec!["entry-script".into(), "--verbose".into()],
@@ -62,11 +62,12 @@ impl Bench {
             gpu_index: None,
             logging_level: LoggingLevel::Info,
             limits,
+            seed: super::Seed::before_mini_batches(),
             stdout: at("stdout.txt"),
             stderr: at("stderr.txt"),
             log: at("log.txt"),
         };
-        let program = Program::load(&code, &grants.limits, None).expect("loads");
+        let program = Program::load(&code, with, &grants.limits, None).expect("loads");
         Self { folder, program, grants }
     }
 
@@ -447,7 +448,8 @@ fn an_import_that_is_not_linked_is_a_clear_failure() {
     assert_eq!(failure.kind, FailureKind::HostFault);
     assert!(failure.message.contains("/inputs, cannot be opened: No such file"), "{failure}");
     let file = std::fs::File::open("/proc/self/exe").expect("opens");
-    let failure = Program::load(&file, &Limits::default(), None).err().expect("no compiled code");
+    let (with, limits) = (Instrumentation::default(), Limits::default());
+    let failure = Program::load(&file, with, &limits, None).err().expect("no compiled code");
     assert!(failure.message.contains("cannot be loaded"), "{failure}");
 }
 

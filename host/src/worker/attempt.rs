@@ -6,7 +6,9 @@ use super::link::Link;
 use super::load::Loader;
 use super::report::{Clock, Finished, report};
 use super::sink::{Sink, Tally};
-use crate::model::{CallStats, Failure, FailureKind, JobDir, MiniBatch, Segment, WorkerId};
+use crate::model::{
+    CallStats, Failure, FailureKind, JobDir, MiniBatch, MiniBatchId, Segment, WorkerId,
+};
 use crate::output::{OutputError, PartFile, RowWriter, discard_files};
 use crate::protocol::{Assignment, FromWorker};
 use crate::sandbox::Context;
@@ -73,6 +75,13 @@ impl Bench {
         if loaded.items == 0 && loaded.rejected_count > 0 {
             return Ok((CallStats::default(), Ok(Tally::of_rejected(loaded)), planned));
         }
+        if guest.is_deterministic() {
+            // Its `init` counts as a part of loading, and its failure is this attempt's.
+            link.flush()?;
+            if let Err(failure) = renew(&mut self.folder, guest, id) {
+                return Ok((CallStats::default(), Err(failure), planned));
+            }
+        }
         link.queue(&FromWorker::Started { id })?;
         link.flush()?;
         let context = Context {
@@ -84,7 +93,8 @@ impl Bench {
         let (stats, result) = guest.run(loaded.data, &context, &mut sink);
         let tally = result.and_then(|()| sink.finish(loaded));
         let stamp = self.loader.stamp(&assignment.mini_batch, guest.found());
-        Ok((stats, tally, stamp))
+        let retired = guest.retire(tally.is_ok());
+        Ok((stats, tally.and_then(|tally| retired.map(|()| tally)), stamp))
     }
 
     /// Puts files and rows where the leader finds them.
@@ -109,6 +119,13 @@ impl Bench {
             Err(second) => Err(second.with_detail(format!("after: {failure}\n{}", failure.detail))),
         }
     }
+}
+
+/// A new instance for an attempt, and what its `init` makes.
+fn renew(folder: &mut OutputFolder, guest: &mut Guest, id: MiniBatchId) -> Result<(), Failure> {
+    folder.reset()?;
+    guest.renew(id)?;
+    folder.keep_present()
 }
 
 fn fault(error: &OutputError) -> Failure {

@@ -1,20 +1,22 @@
 //! The running instance of the entry script and its replacement after a failure.
 
 use crate::dataset::Found;
-use crate::model::{CallStats, Failure, FailureKind, Limits};
-use crate::sandbox::{Context, Grants, Instance, MiniBatchData, Program, ResultSink};
+use crate::model::{CallStats, Failure, FailureKind, Limits, MiniBatchId};
+use crate::sandbox::{Context, Grants, Instance, MiniBatchData, Program, ResultSink, Seed};
 
 /// A program with the instance that serves at the moment.
 pub(super) struct Guest {
     program: Program,
     grants: Grants,
     instance: Option<Instance>,
+    /// Whether each attempt has an instance of its own.
+    deterministic: bool,
 }
 
 impl Guest {
     /// No instance yet.
-    pub(super) fn new(program: Program, grants: Grants) -> Self {
-        Self { program, grants, instance: None }
+    pub(super) fn new(program: Program, grants: Grants, deterministic: bool) -> Self {
+        Self { program, grants, instance: None, deterministic }
     }
 
     /// What an instance may use.
@@ -24,7 +26,28 @@ impl Guest {
 
     /// Whether [`start`](Self::start) has to be called before the next mini-batch.
     pub(super) fn is_broken(&self) -> bool {
-        self.instance.is_none()
+        self.instance.is_none() && !self.deterministic
+    }
+
+    /// Whether each attempt begins with [`renew`](Self::renew).
+    pub(super) fn is_deterministic(&self) -> bool {
+        self.deterministic
+    }
+
+    /// In a deterministic job, before each attempt: a new instance, whose random numbers follow from
+    /// the mini-batch.
+    pub(super) fn renew(&mut self, mini_batch: MiniBatchId) -> Result<(), Failure> {
+        self.grants.seed = Seed::of_mini_batch(mini_batch.0);
+        self.start().map(drop)
+    }
+
+    /// In a deterministic job, after each attempt: the end of its instance, with `shutdown` if all
+    /// went well so far.
+    pub(super) fn retire(&mut self, well: bool) -> Result<(), Failure> {
+        match self.instance.take_if(|_| self.deterministic) {
+            Some(mut instance) if well => instance.shutdown().1,
+            _ => Ok(()),
+        }
     }
 
     /// Makes a new instance and calls `init`.

@@ -6,12 +6,13 @@ use super::guest::Guest;
 use super::link::{Incoming, Link};
 use super::load::Loader;
 use super::report::{bounded, host_fault};
+use crate::compile::Instrumentation;
 use crate::model::{
     Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction, WallState,
 };
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
-use crate::sandbox::{Grants, Profiler, Program, guest_thread_stack};
+use crate::sandbox::{Grants, Profiler, Program, Seed, guest_thread_stack};
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -47,10 +48,16 @@ impl Session {
             let path = JobDir::new(&setup.job_dir).worker_profile(setup.worker);
             Profiler::new(&setup.worker.to_string(), path)
         });
-        let loaded = Program::load(component, &setup.limits, profiler.clone());
+        let with = Instrumentation {
+            fuel: setup.limits.fuel.is_some(),
+            profile: setup.profile,
+            deterministic: setup.deterministic,
+        };
+        let loaded = Program::load(component, with, &setup.limits, profiler.clone());
         match loaded.and_then(|program| Ok((program, bench(&setup)?))) {
             Ok((program, bench)) => {
-                let guest = Guest::new(program, grants(setup, &bench));
+                let deterministic = setup.deterministic;
+                let guest = Guest::new(program, grants(setup, &bench), deterministic);
                 let wall = WallState::default();
                 Ok(Some(Self { link, guest, bench, profiler, wall }))
             }
@@ -197,6 +204,7 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
         gpu_index: setup.gpu_index,
         logging_level: setup.logging_level,
         limits: setup.limits,
+        seed: Seed::before_mini_batches(),
         stdout: job_dir.script_stdout(worker),
         stderr: job_dir.script_stderr(worker),
         log: job_dir.script_log(worker),

@@ -1,0 +1,157 @@
+//! What guests of deterministic jobs see of files beside their names and bytes: listings in order, and
+//! nothing that depends on when or where a file was made.
+
+use super::state::State;
+use super::virtual_time::EPOCH;
+use std::collections::{HashMap, VecDeque};
+use wasmtime::component::{Linker, Resource};
+use wasmtime::{Result, StoreContextMut};
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView, WasiFilesystemView};
+use wasmtime_wasi::p2::FsResult;
+use wasmtime_wasi::p2::bindings::clocks::wall_clock::Datetime;
+use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
+    DescriptorStat, DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode, Host,
+    HostDescriptor, HostDirectoryEntryStream, MetadataHashValue, PathFlags,
+};
+
+/// The interface whose functions are replaced, in the version that wasmtime-wasi links.
+const INTERFACE: &str = "wasi:filesystem/types@0.2.12";
+/// Files that are told apart by [`Objects`].
+const OBJECTS: usize = 1 << 20;
+
+/// What an instance has seen.
+#[derive(Default)]
+pub(super) struct Seen {
+    objects: Objects,
+    /// What is left of listings, by their handles. One that a guest gave up stays until its handle
+    /// is used again.
+    listings: HashMap<u32, VecDeque<DirectoryEntry>>,
+}
+
+/// Files by numbers, in the order in which the guest met them, for the numbers by which the machine
+/// knows them.
+#[derive(Default)]
+struct Objects(HashMap<(u64, u64), u64>);
+
+impl Objects {
+    fn number(&mut self, real: (u64, u64)) -> u64 {
+        let next = self.0.len() as u64 + 1;
+        if self.0.len() >= OBJECTS {
+            return self.0.get(&real).copied().unwrap_or(u64::MAX);
+        }
+        *self.0.entry(real).or_insert(next)
+    }
+}
+
+type Context<'a> = StoreContextMut<'a, State>;
+type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
+
+/// Links the functions that tell of files, in the place of WASI's own.
+///
+/// # Errors
+/// If the linker does not allow shadowing.
+pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
+    let mut types = linker.instance(INTERFACE)?;
+    types.func_wrap("[method]descriptor.stat", |mut cx: Context<'_>, (fd,): (Fd,)| {
+        answer(cx.data_mut(), |files| files.stat(fd), |stat, _| plain(stat))
+    })?;
+    types.func_wrap(
+        "[method]descriptor.stat-at",
+        |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
+            answer(cx.data_mut(), |files| files.stat_at(fd, flags, path), |stat, _| plain(stat))
+        },
+    )?;
+    types.func_wrap("[method]descriptor.metadata-hash", |mut cx: Context<'_>, (fd,): (Fd,)| {
+        answer(cx.data_mut(), |files| files.metadata_hash(fd), numbered)
+    })?;
+    types.func_wrap(
+        "[method]descriptor.metadata-hash-at",
+        |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
+            answer(cx.data_mut(), |files| files.metadata_hash_at(fd, flags, path), numbered)
+        },
+    )?;
+    types.func_wrap("[method]descriptor.read-directory", |mut cx: Context<'_>, (fd,): (Fd,)| {
+        answer(
+            cx.data_mut(),
+            |files| list(files, fd),
+            |(stream, entries), seen| {
+                seen.listings.insert(stream.rep(), entries);
+                stream
+            },
+        )
+    })?;
+    types.func_wrap(
+        "[method]directory-entry-stream.read-directory-entry",
+        |mut cx: Context<'_>, (stream,): (Resource<DirectoryEntryStream>,)| -> Answer<_> {
+            let listing = cx.data_mut().seen.listings.get_mut(&stream.rep());
+            Ok((Ok(listing.and_then(VecDeque::pop_front)),))
+        },
+    )
+}
+
+type Fd = Resource<Descriptor>;
+
+/// Asks WASI's own function, and makes the guest's answer of what it says.
+fn answer<T, U>(
+    state: &mut State,
+    ask: impl FnOnce(&mut WasiFilesystemCtxView<'_>) -> FsResult<T>,
+    told: impl FnOnce(T, &mut Seen) -> U,
+) -> Answer<U> {
+    let mut files = state.filesystem();
+    match ask(&mut files) {
+        Ok(found) => Ok((Ok(told(found, &mut state.seen)),)),
+        Err(error) => Ok((Err(files.convert_error_code(error)?),)),
+    }
+}
+
+/// Kind and size of a file; of a folder its kind alone.
+fn plain(found: DescriptorStat) -> DescriptorStat {
+    let time = Some(Datetime { seconds: EPOCH, nanoseconds: 0 });
+    let folder = matches!(found.type_, DescriptorType::Directory);
+    DescriptorStat {
+        type_: found.type_,
+        link_count: 1,
+        size: if folder { 0 } else { found.size },
+        data_access_timestamp: time,
+        data_modification_timestamp: time,
+        status_change_timestamp: time,
+    }
+}
+
+fn numbered(found: MetadataHashValue, seen: &mut Seen) -> MetadataHashValue {
+    MetadataHashValue { lower: seen.objects.number((found.lower, found.upper)), upper: 0 }
+}
+
+/// A folder's entries by their names, and the stream that stands for them.
+fn list(
+    files: &mut WasiFilesystemCtxView<'_>,
+    fd: Fd,
+) -> FsResult<(Resource<DirectoryEntryStream>, VecDeque<DirectoryEntry>)> {
+    let stream = files.read_directory(fd)?;
+    let mut entries = Vec::new();
+    loop {
+        let handle = Resource::new_borrow(stream.rep());
+        match files.read_directory_entry(handle) {
+            Ok(Some(entry)) => entries.push(entry),
+            Ok(None) => break,
+            Err(error) => {
+                files.table.delete(stream)?;
+                return Err(error);
+            }
+        }
+    }
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok((stream, entries.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_numbered_as_they_are_met() {
+        let mut objects = Objects::default();
+        let numbers = [(9, 9), (1, 0), (9, 9), (0, 1)].map(|real| objects.number(real));
+        assert_eq!(numbers, [1, 2, 1, 3]);
+    }
+}

@@ -1,0 +1,188 @@
+//! Random numbers that follow from a mini-batch, for guests of deterministic jobs.
+
+use super::state::State;
+use sha2::{Digest, Sha256};
+use wasmtime::component::{HasData, Linker};
+use wasmtime::{Result, bail};
+use wasmtime_wasi::p2::bindings::random::{insecure, insecure_seed, random};
+
+/// Bytes that one call may ask for, as of other guests.
+const LARGEST: u64 = 64 << 20;
+
+/// What a deterministic guest's random numbers follow from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed([u8; 32]);
+
+impl Seed {
+    /// For an instance that is made before there is a mini-batch.
+    pub fn before_mini_batches() -> Self {
+        Self::of(b"no mini-batch")
+    }
+
+    /// For an attempt at the mini-batch of this id: the same for each of them.
+    pub fn of_mini_batch(id: u64) -> Self {
+        Self::of(&id.to_le_bytes())
+    }
+
+    fn of(what: &[u8]) -> Self {
+        let hash = Sha256::new().chain_update(b"sandmill deterministic 1:").chain_update(what);
+        Self(hash.finalize().into())
+    }
+}
+
+/// The three sources of WASI. Each has a stream of its own, so that how much one gave does not change
+/// what another gives.
+pub(super) struct Numbers {
+    random: Stream,
+    insecure: Stream,
+    insecure_seed: (u64, u64),
+}
+
+impl Numbers {
+    pub(super) fn new(seed: Seed) -> Self {
+        let mut once = Stream::new(seed, b"insecure-seed");
+        Self {
+            random: Stream::new(seed, b"random"),
+            insecure: Stream::new(seed, b"insecure"),
+            insecure_seed: (once.number(), once.number()),
+        }
+    }
+}
+
+/// Bytes without end: SHA-256 of a key and a counter.
+struct Stream {
+    key: [u8; 32],
+    counter: u64,
+    block: [u8; 32],
+    /// Bytes of `block` that were given.
+    used: usize,
+}
+
+impl Stream {
+    fn new(seed: Seed, purpose: &[u8]) -> Self {
+        let key = Sha256::new().chain_update(seed.0).chain_update(purpose).finalize().into();
+        Self { key, counter: 0, block: [0; 32], used: 32 }
+    }
+
+    fn fill(&mut self, mut target: &mut [u8]) {
+        while !target.is_empty() {
+            if self.used == self.block.len() {
+                let hash = Sha256::new().chain_update(self.key);
+                self.block = hash.chain_update(self.counter.to_le_bytes()).finalize().into();
+                self.counter += 1;
+                self.used = 0;
+            }
+            let count = target.len().min(self.block.len() - self.used);
+            let (now, later) = target.split_at_mut(count);
+            now.copy_from_slice(&self.block[self.used..self.used + count]);
+            self.used += count;
+            target = later;
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    fn bytes(&mut self, count: u64) -> Result<Vec<u8>> {
+        if count > LARGEST {
+            bail!("{count} random bytes were asked for at once, and {LARGEST} are allowed");
+        }
+        // At most 64 MiB.
+        let mut bytes = vec![0; count as usize];
+        self.fill(&mut bytes);
+        Ok(bytes)
+    }
+}
+
+/// Links random numbers that follow from the store's seed, in the place of WASI's own.
+///
+/// # Errors
+/// If the linker does not allow shadowing.
+pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
+    random::add_to_linker::<State, Numbered>(linker, |state| &mut state.numbers)?;
+    insecure::add_to_linker::<State, Numbered>(linker, |state| &mut state.numbers)?;
+    insecure_seed::add_to_linker::<State, Numbered>(linker, |state| &mut state.numbers)
+}
+
+struct Numbered;
+
+impl HasData for Numbered {
+    type Data<'a> = &'a mut Numbers;
+}
+
+impl random::Host for Numbers {
+    fn get_random_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
+        self.random.bytes(count)
+    }
+
+    fn get_random_u64(&mut self) -> Result<u64> {
+        Ok(self.random.number())
+    }
+}
+
+impl insecure::Host for Numbers {
+    fn get_insecure_random_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
+        self.insecure.bytes(count)
+    }
+
+    fn get_insecure_random_u64(&mut self) -> Result<u64> {
+        Ok(self.insecure.number())
+    }
+}
+
+impl insecure_seed::Host for Numbers {
+    fn insecure_seed(&mut self) -> Result<(u64, u64)> {
+        Ok(self.insecure_seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insecure::Host as _;
+    use insecure_seed::Host as _;
+    use random::Host as _;
+
+    fn first(seed: Seed) -> (u64, u64, (u64, u64)) {
+        let mut numbers = Numbers::new(seed);
+        let mut all = || -> Result<_> {
+            Ok((
+                numbers.get_random_u64()?,
+                numbers.get_insecure_random_u64()?,
+                numbers.insecure_seed()?,
+            ))
+        };
+        all().expect("numbers")
+    }
+
+    #[test]
+    fn numbers_follow_from_the_mini_batch() {
+        let one = first(Seed::of_mini_batch(1));
+        assert_eq!(one, first(Seed::of_mini_batch(1)));
+        let others = [Seed::of_mini_batch(0), Seed::of_mini_batch(2), Seed::before_mini_batches()];
+        for other in others.map(first) {
+            assert!(one.0 != other.0 && one.1 != other.1 && one.2 != other.2);
+        }
+        assert!(one.0 != one.1 && one.0 != one.2.0 && one.2.0 != one.2.1, "{one:?}");
+    }
+
+    /// A change of these numbers changes what deterministic jobs gave before.
+    #[test]
+    fn the_first_numbers_stay_what_they_are() {
+        insta::assert_snapshot!(format!("{:x?}", first(Seed::of_mini_batch(0))), @"(72c8a7f21a5cd807, ee7e257e53a079ce, (2df88218dd4d0c77, 50119584824f302c))");
+    }
+
+    #[test]
+    fn it_does_not_matter_in_which_pieces_bytes_are_taken() {
+        let whole = Numbers::new(Seed::of_mini_batch(7)).get_random_bytes(100).expect("bytes");
+        let mut numbers = Numbers::new(Seed::of_mini_batch(7));
+        let pieces = [0, 1, 31, 1, 40, 27].map(|count| numbers.get_random_bytes(count));
+        let pieces: Vec<u8> = pieces.into_iter().flatten().flatten().collect();
+        assert_eq!(whole, pieces);
+        let error = numbers.get_random_bytes(LARGEST + 1).expect_err("too many");
+        assert!(error.to_string().contains("67108864 are allowed"), "{error}");
+    }
+}

@@ -1,0 +1,251 @@
+//! Clocks of guests of deterministic jobs: they begin at the same time in each instance and go on by
+//! being looked at. Sleeping takes no time; the clocks jump to its end.
+
+use super::state::State;
+use std::future::poll_fn;
+use std::mem::replace;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time;
+use wasmtime::component::{HasData, Linker, Resource};
+use wasmtime_wasi::p2::bindings::clocks::monotonic_clock::{self, Duration, Instant};
+use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock, ResourceTable, async_trait};
+
+/// Seconds of the first date, since 1970: the begin of the year 2020.
+pub(super) const EPOCH: u64 = 1_577_836_800;
+/// Nanoseconds between two looks at a clock. Short enough that a guest which measures how long
+/// something took does not run into limits of its own, long enough that one which waits for a time
+/// by looking at the clock comes to an end.
+const STEP: u64 = 1_000;
+
+/// The time of one instance, which both clocks show.
+#[derive(Clone, Default)]
+pub(super) struct VirtualTime(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    /// Nanoseconds since the begin.
+    now: u64,
+    next: u64,
+    waiting: Vec<Waiting>,
+}
+
+/// A sleep that somebody waits for.
+struct Waiting {
+    id: u64,
+    until: u64,
+    /// Whether it was asked since the time last jumped.
+    asked: bool,
+}
+
+impl VirtualTime {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time, after one step.
+    fn tick(&self) -> u64 {
+        let mut inner = self.inner();
+        inner.now = inner.now.saturating_add(STEP);
+        inner.now
+    }
+
+    fn wait(&self, until: u64) -> Guard<'_> {
+        let mut inner = self.inner();
+        let id = inner.next;
+        inner.next += 1;
+        inner.waiting.push(Waiting { id, until, asked: true });
+        Guard { time: self, id }
+    }
+
+    /// Asked again and again by each that waits; tells whether its sleep is over. Once all have
+    /// asked, the time jumps to the end of the shortest sleep.
+    fn ask(&self, id: u64) -> bool {
+        let mut inner = self.inner();
+        let Inner { now, waiting, .. } = &mut *inner;
+        if waiting.iter().all(|one| one.asked) {
+            let shortest = waiting.iter().map(|one| one.until).min().unwrap_or(0);
+            *now = shortest.max(*now);
+            waiting.iter_mut().for_each(|one| one.asked = false);
+        }
+        waiting.iter_mut().find(|one| one.id == id).is_none_or(|one| {
+            one.asked = true;
+            one.until <= *now
+        })
+    }
+}
+
+/// Takes a sleep off the list when nobody waits for it any more.
+struct Guard<'a> {
+    time: &'a VirtualTime,
+    id: u64,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.time.inner().waiting.retain(|one| one.id != self.id);
+    }
+}
+
+impl HostWallClock for VirtualTime {
+    fn resolution(&self) -> time::Duration {
+        time::Duration::from_nanos(STEP)
+    }
+
+    fn now(&self) -> time::Duration {
+        time::Duration::from_secs(EPOCH) + time::Duration::from_nanos(self.tick())
+    }
+}
+
+impl HostMonotonicClock for VirtualTime {
+    fn resolution(&self) -> u64 {
+        STEP
+    }
+
+    fn now(&self) -> u64 {
+        self.tick()
+    }
+}
+
+/// A time to wait for.
+struct Sleep {
+    time: VirtualTime,
+    until: u64,
+}
+
+#[async_trait]
+impl Pollable for Sleep {
+    async fn ready(&mut self) {
+        // Looking counts here too, for those who look again and again instead of waiting.
+        if self.until <= self.time.tick() {
+            return;
+        }
+        let guard = self.time.wait(self.until);
+        loop {
+            pause().await;
+            if self.time.ask(guard.id) {
+                return;
+            }
+        }
+    }
+}
+
+/// Lets the others that are waited for together have their turn.
+async fn pause() {
+    let mut paused = false;
+    poll_fn(|context| {
+        if replace(&mut paused, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Links a monotonic clock on the store's virtual time, in the place of WASI's own. The wall clock
+/// is given to WASI's context.
+///
+/// # Errors
+/// If the linker does not allow shadowing.
+pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    monotonic_clock::add_to_linker::<State, Clocks>(linker, |state| Clock {
+        table: &mut state.table,
+        time: &state.time,
+    })
+}
+
+struct Clocks;
+
+impl HasData for Clocks {
+    type Data<'a> = Clock<'a>;
+}
+
+struct Clock<'a> {
+    table: &'a mut ResourceTable,
+    time: &'a VirtualTime,
+}
+
+impl Clock<'_> {
+    fn sleep(&mut self, until: u64) -> wasmtime::Result<Resource<DynPollable>> {
+        let sleep = self.table.push(Sleep { time: self.time.clone(), until })?;
+        subscribe(self.table, sleep)
+    }
+}
+
+impl monotonic_clock::Host for Clock<'_> {
+    fn now(&mut self) -> wasmtime::Result<Instant> {
+        Ok(self.time.tick())
+    }
+
+    fn resolution(&mut self) -> wasmtime::Result<Duration> {
+        Ok(STEP)
+    }
+
+    fn subscribe_instant(&mut self, when: Instant) -> wasmtime::Result<Resource<DynPollable>> {
+        self.sleep(when)
+    }
+
+    fn subscribe_duration(&mut self, length: Duration) -> wasmtime::Result<Resource<DynPollable>> {
+        let until = self.time.tick().saturating_add(length);
+        self.sleep(until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+
+    type Ready<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+    /// Which of the sleeps end first, as WASI's `poll` finds out.
+    fn poll(sleeps: &mut [Ready<'_>]) -> Vec<usize> {
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..10 {
+            let ready = sleeps.iter_mut().map(|sleep| sleep.as_mut().poll(&mut context));
+            let ready: Vec<bool> = ready.map(|poll| poll.is_ready()).collect();
+            if ready.contains(&true) {
+                return (0..ready.len()).filter(|index| ready[*index]).collect();
+            }
+        }
+        panic!("nothing is ever ready");
+    }
+
+    #[test]
+    fn clocks_go_on_by_being_looked_at() {
+        let time = VirtualTime::default();
+        let wall = HostWallClock::now(&time);
+        assert_eq!(wall, time::Duration::new(EPOCH, 1_000));
+        assert_eq!(HostMonotonicClock::now(&time), 2_000);
+        assert_eq!(HostWallClock::now(&time), time::Duration::new(EPOCH, 3_000));
+    }
+
+    #[test]
+    fn the_shortest_sleep_ends_first_in_whatever_order_they_are() {
+        for (lengths, first) in
+            [(&[5, 1][..], &[1][..]), (&[1, 5], &[0]), (&[7], &[0]), (&[3, 1, 1], &[1, 2])]
+        {
+            let time = VirtualTime::default();
+            let second = |length: &u64| Sleep { time: time.clone(), until: length * 1_000_000_000 };
+            let mut sleeps: Vec<Sleep> = lengths.iter().map(second).collect();
+            let mut waiting: Vec<Ready<'_>> = sleeps.iter_mut().map(Pollable::ready).collect();
+            assert_eq!(poll(&mut waiting), first, "{lengths:?}");
+            drop(waiting);
+            let shortest = lengths.iter().min().expect("one") * 1_000_000_000;
+            assert_eq!(HostMonotonicClock::now(&time), shortest + STEP, "{lengths:?}");
+            assert!(time.inner().waiting.is_empty(), "nothing is left behind");
+        }
+    }
+
+    #[test]
+    fn looking_again_and_again_comes_to_an_end() {
+        let time = VirtualTime::default();
+        let mut sleep = Sleep { time: time.clone(), until: 100 * STEP };
+        let mut context = Context::from_waker(Waker::noop());
+        let looks = (0..).find(|_| sleep.ready().as_mut().poll(&mut context).is_ready());
+        assert_eq!(looks, Some(99));
+    }
+}
