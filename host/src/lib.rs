@@ -35,7 +35,7 @@
 //! (`tests/tests/floors.rs` checks that):
 //!
 //! 0. `model`
-//! 1. `event`, `fail_point`, `process`, `protocol`, `turns`, `wall`
+//! 1. `event`, `fail_point`, `protocol`, `turns`, `wall`
 //! 2. `spec`, `dataset`
 //! 3. `plan`, `journal`, `output`, `compile`, `perf`
 //! 4. `sandbox`
@@ -63,7 +63,6 @@ pub mod perf;
 pub mod plan;
 #[doc(hidden)]
 pub mod pool;
-mod process;
 #[doc(hidden)]
 pub mod protocol;
 pub mod report;

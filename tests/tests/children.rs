@@ -64,7 +64,7 @@ fn a_process_that_groups_rows_ends_with_its_planner() {
 
 #[test]
 fn the_compiler_ends_with_its_leader() {
-    is_killed(orphan(&["compile-component", "digest"], |child| {
+    is_killed(orphan(&["compile-component", "required", "compile", "digest"], |child| {
         // More than a pipe holds: when it is written, the compiler reads.
         child.stdin.as_mut().unwrap().write_all(&vec![0; 4 << 20]).unwrap();
     }));

@@ -1,11 +1,11 @@
 //! `sandmill build PATH`: a guest crate or a core module becomes a component.
 
-use crate::compile::{self, CompileError};
+use crate::compile::{self, CompileError, Compiler};
 use std::path::{Path, PathBuf};
 
 /// Builds a guest crate's folder, or makes a component of a core module's file, and returns the
 /// component's path. A component's path comes back as it is. With `examples`, a component for each
-/// of the crate's examples of type `cdylib`. `say` gets the compiler's lines.
+/// of the crate's examples of type `cdylib`. `compiler` is who looks into them. `say` gets the compiler's lines.
 ///
 /// This runs the crate's own build scripts on this machine, without a sandbox.
 ///
@@ -15,19 +15,23 @@ use std::path::{Path, PathBuf};
 pub(super) fn build(
     path: &Path,
     examples: bool,
+    compiler: &Compiler,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<PathBuf>, CompileError> {
     if examples {
-        let components = compile::build_guest_examples(path, say)?;
-        for error in components.iter().filter_map(|component| check(component).err()) {
+        let components = compile::build_guest_examples(path, compiler, say)?;
+        for error in components.iter().filter_map(|component| check(component, compiler).err()) {
             say(&format!("note: {error}"));
         }
         return Ok(components);
     }
     let is_crate = path.is_dir();
-    let component =
-        if is_crate { compile::build_guest_crate(path, say) } else { compile::build_module(path) }?;
-    check(&component).map_err(|error| {
+    let component = if is_crate {
+        compile::build_guest_crate(path, compiler, say)
+    } else {
+        compile::build_module(path, compiler)
+    }?;
+    check(&component, compiler).map_err(|error| {
         if !is_crate {
             return error;
         }
@@ -40,13 +44,10 @@ pub(super) fn build(
 
 /// Whether the names that a component imports and exports keep the contract. Their types are
 /// looked at when it is compiled: by `sandmill check`, and before a job.
-fn check(component: &Path) -> Result<(), CompileError> {
-    let at = |error: &dyn std::fmt::Display| {
-        CompileError::new(format!("{}: {error}", component.display()))
-    };
-    let bytes = std::fs::read(component).map_err(|error| at(&error))?;
-    let names = compile::read_names(&bytes).map_err(|error| at(&error))?;
-    compile::check_names(&names).map_err(|error| at(&error))
+fn check(component: &Path, compiler: &Compiler) -> Result<(), CompileError> {
+    let outline = compiler.outline(component)?;
+    compile::check_names(&outline.names)
+        .map_err(|error| CompileError::new(format!("{}: {error}", component.display())))
 }
 
 #[cfg(test)]
@@ -63,9 +64,9 @@ mod tests {
             path
         };
         let good = file("good.wasm", &testing::component("run-only", testing::RUN_EMPTY));
-        assert_eq!(build(&good, false, &mut |_| {}).unwrap(), [good]);
+        assert_eq!(build(&good, false, &Compiler::here(), &mut |_| {}).unwrap(), [good]);
         let empty = file("empty.wasm", &wat::parse_str("(component)").unwrap());
-        let error = build(&empty, false, &mut |_| {}).unwrap_err().to_string();
+        let error = build(&empty, false, &Compiler::here(), &mut |_| {}).unwrap_err().to_string();
         assert!(error.contains("empty.wasm: the component exports nothing. An entry"), "{error}");
     }
 }

@@ -1,26 +1,25 @@
 //! `sandmill check COMPONENT`: does it keep the contract, what would it need, and, if asked, what
 //! does it return.
 //!
-//! The component is compiled in a child process, as for a job. With `--run` it is then run in this
-//! process: inside of the component sandbox, with default limits and a time-out, but without the second
-//! wall of a worker process.
+//! This process looks into nothing: a child reads the component's names, one compiles it as for a job,
+//! and one loads it and, with `--run`, runs it behind the walls of a worker.
 
-use crate::compile::{Cache, ImportVerdict, Instrumentation, Names};
-use crate::compile::{build_guest_crate, componentize, judge_import, read_names};
-use crate::model::{Failure, Limits, LoggingLevel, Mount, printable};
-use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, NODE_ID};
-use crate::sandbox::{Context, Grants, Instance, MiniBatchData, guest_thread_stack};
-use crate::sandbox::{Program, ResultSink, Seed};
+use super::trial::{Asked, Trial as TrialProcess};
+use crate::compile::{Cache, Compiler, ImportVerdict, Instrumentation, Names};
+use crate::compile::{build_guest_crate, judge_import};
+use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS};
+use crate::model::{Limits, Mount, OsSandbox, printable};
 use crate::spec::OperatorPolicy;
 use anyhow::Context as _;
 use std::fmt::Write as _;
-use std::io;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// Rows that are shown.
-const SHOWN: usize = 20;
+/// Bytes that are shown of each file that it wrote to.
+const SHOWN_BYTES: u64 = 64 << 10;
 
 /// How to try out an entry script.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -73,8 +72,12 @@ pub(super) struct Check<'a> {
     pub(super) trial: &'a Trial,
     /// Where compiled code is kept, if not in the usual place.
     pub(super) cache: Option<&'a Path>,
-    /// The sandmill binary, for the child process that compiles.
+    /// The sandmill binary, for child processes.
     pub(super) program: &'a Path,
+    /// How much of the process wall must stand around them.
+    pub(super) os_sandbox: OsSandbox,
+    /// Who looks into components.
+    pub(super) compiler: &'a Compiler,
     /// What the operator lets it use.
     pub(super) policy: &'a OperatorPolicy,
 }
@@ -94,41 +97,43 @@ pub(super) struct Verdict {
 /// as such is a verdict.
 pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Verdict> {
     let path = if check.path.is_dir() {
-        build_guest_crate(check.path, say)?
+        build_guest_crate(check.path, check.compiler, say)?
     } else {
         check.path.to_owned()
     };
-    let at = || path.display().to_string();
-    let bytes = std::fs::read(&path).map_err(|e| anyhow::anyhow!("{}: {e}", at()))?;
-    let component = componentize(bytes).with_context(at)?;
-    let names = read_names(&component).with_context(at)?;
-    let mut text = format!("{}, {} bytes\n", path.display(), component.len());
-    let _ = writeln!(text, "sha256:{}", Cache::digest(&path).with_context(at)?);
-    drop(component);
-    describe(&names, &mut text);
+    let outline = check.compiler.outline(&path)?;
+    let names = &outline.names;
+    let mut text = format!("{}, {} bytes\n", path.display(), outline.bytes);
+    let _ = writeln!(text, "sha256:{}", Cache::digest(&path)?);
+    describe(names, &mut text);
+    let cache = Cache::open(check.cache, check.compiler)?;
+    let refused = |reason: &str, mut text: String| {
+        // Why imports are refused has been said.
+        if refuses(names) {
+            text.push_str("It does not keep the contract: it imports what is refused.\n");
+        } else {
+            let _ = writeln!(text, "It does not keep the contract:\n{reason}");
+        }
+        Ok(Verdict { text, good: false })
+    };
     let limits = check.policy.default_limits();
     let with = Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() };
-    let compiled = Cache::open(check.cache, check.program)?.prepare(&path, with, say);
-    let loaded = compiled.map_err(|error| error.to_string()).and_then(|compiled| {
-        Program::load(&compiled.file, with, &limits, None).map_err(|failure| failure.to_string())
-    });
-    let program = match loaded {
-        Ok(program) => program,
-        // Why they are refused has been said.
-        Err(_) if refuses(&names) => {
-            text.push_str("It does not keep the contract: it imports what is refused.\n");
-            return Ok(Verdict { text, good: false });
-        }
-        Err(error) => {
-            let _ = writeln!(text, "It does not keep the contract:\n{error}");
-            return Ok(Verdict { text, good: false });
-        }
+    let compiled = match cache.prepare(&path, with, say) {
+        Ok(compiled) => compiled,
+        Err(error) => return refused(&error.to_string(), text),
     };
-    let _ = writeln!(text, "Functions: {}", program.functions().join(", "));
+    let scratch = Scratch::create().context("no folder for the run can be made")?;
+    let asked = asked(check, limits, &scratch.0)?;
+    let mut trial = TrialProcess::start(check.program, &compiled, &asked)?;
+    match trial.functions().map_err(|error| scratch.explain(error))? {
+        Ok(functions) => {
+            let _ = writeln!(text, "Functions: {}", printable(&functions.join(", ")));
+        }
+        Err(reason) => return refused(&printable(&reason), text),
+    }
     text.push_str("It keeps the contract.\n");
-    let good = match &check.trial.run {
-        Some(files) => run(program, files, (check.trial, limits, longest(check)), &mut text)?,
-        None => true,
+    let good = check.trial.run.is_none() || {
+        run(&mut trial, &scratch, longest(check), &mut text)?
     };
     Ok(Verdict { text, good })
 }
@@ -166,154 +171,51 @@ fn longest(check: &Check<'_>) -> Duration {
     check.policy.longest_call().map_or(asked, |most| asked.min(most))
 }
 
-/// Runs `init`, `run` on the files, and `shutdown`; tells whether all went well.
-fn run(
-    program: Program,
-    files: &[PathBuf],
-    (trial, limits, longest): (&Trial, Limits, Duration),
-    text: &mut String,
-) -> anyhow::Result<bool> {
-    let folder = Scratch::create().context("no folder for the run can be made")?;
-    let (mut mounts, paths) = mounts(files, &folder.0)?;
-    mounts.extend(side_inputs(trial)?);
-    let grants = Grants {
-        mounts,
+/// What the child is to try.
+fn asked(check: &Check<'_>, limits: Limits, scratch: &Path) -> anyhow::Result<Asked> {
+    let trial = check.trial;
+    let mut asked = Asked {
+        os_sandbox: check.os_sandbox,
+        limits,
+        scratch: scratch.to_owned(),
+        mounts: Vec::new(),
         arguments: arguments(trial),
         environment: trial.environment.clone(),
-        agent_name: "process000".into(),
-        node_id: NODE_ID.to_string(),
-        log_dir: GUEST_LOGS.into(),
-        output_dir: GUEST_OUTPUT.into(),
-        source_dir: None,
-        gpu_index: None,
-        logging_level: LoggingLevel::Debug,
-        limits,
-        seed: Seed::before_mini_batches(),
-        stdout: folder.0.join("stdout"),
-        stderr: folder.0.join("stderr"),
-        log: folder.0.join("log"),
+        items: None,
     };
-    let (sender, ended) = mpsc::channel();
-    let guest = std::thread::Builder::new()
-        .stack_size(guest_thread_stack(&grants.limits))
-        .spawn(move || {
-            let mut text = String::new();
-            let good = match program.instantiate(&grants) {
-                Ok(mut instance) => call(&mut instance, &paths, &mut text),
-                Err(failure) => report("starting", &Err(failure), &mut text),
-            };
-            // Nobody waits for it any more if it took too long.
-            let _ = sender.send((text, good));
-        });
-    guest.context("no thread can be started")?;
-    let good = match ended.recv_timeout(longest) {
-        Ok((told, good)) => {
-            text.push_str(&told);
+    if let Some(files) = &trial.run {
+        let (mounts, items) = mounts(files, scratch)?;
+        asked.mounts = mounts;
+        asked.mounts.extend(side_inputs(trial)?);
+        asked.items = Some(items);
+    }
+    Ok(asked)
+}
+
+/// What came of the run, and of what was written meanwhile; tells whether all went well.
+fn run(
+    trial: &mut TrialProcess,
+    scratch: &Scratch,
+    limit: Duration,
+    text: &mut String,
+) -> anyhow::Result<bool> {
+    let good = match trial.ran(limit).map_err(|error| scratch.explain(error))? {
+        Some((told, good)) => {
+            text.push_str(&printable(&told));
             good
         }
-        // The end of this process, which is near, is also the guest's.
-        Err(RecvTimeoutError::Timeout) => {
-            let _ =
-                writeln!(text, "stopped: not done within {} s (--timeout)", longest.as_secs_f64());
+        None => {
+            let _ = writeln!(text, "stopped: not done within {} s (--timeout)", limit.as_secs_f64());
             false
         }
-        Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the run ended with a panic"),
     };
     for name in ["stdout", "stderr", "log"] {
-        if let Ok(written) = std::fs::read(folder.0.join(name)) {
-            let written = String::from_utf8_lossy(&written);
-            let _ = writeln!(text, "{name}:\n  {}", written.trim_end().replace('\n', "\n  "));
+        let written = scratch.shown(name);
+        if scratch.0.join(name).exists() {
+            let _ = writeln!(text, "{name}:\n  {}", written.replace('\n', "\n  "));
         }
     }
     Ok(good)
-}
-
-fn call(instance: &mut Instance, paths: &[String], text: &mut String) -> bool {
-    let (stats, result) = instance.init();
-    if !report(&format!("init ({:.3} s)", stats.seconds), &result, text) {
-        return false;
-    }
-    let data = if paths.is_empty() { MiniBatchData::Void } else { MiniBatchData::Files(paths) };
-    let context = Context { id: 0, dataset: "", attempt: 1, partition_key_value: &[] };
-    let mut returned = Returned::default();
-    let (stats, result) = instance.run(data, &context, &mut returned);
-    if !report(&format!("run ({:.3} s)", stats.seconds), &result, text) {
-        if paths.is_empty() {
-            text.push_str("It was given no items; name files behind --run if it needs them.\n");
-        }
-        return false;
-    }
-    returned.describe(text);
-    let (stats, result) = instance.shutdown();
-    report(&format!("shutdown ({:.3} s)", stats.seconds), &result, text)
-}
-
-fn report(what: &str, result: &Result<(), Failure>, text: &mut String) -> bool {
-    match result {
-        Ok(()) => {
-            let _ = writeln!(text, "{what}: ok");
-        }
-        Err(failure) => {
-            let _ = writeln!(text, "{what}: {}", printable(&failure.to_string()));
-            for line in failure.detail.lines() {
-                let _ = writeln!(text, "{}", printable(line));
-            }
-        }
-    }
-    result.is_ok()
-}
-
-/// `1` and `row` as `1 row`.
-fn counted(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
-/// The start of what `run` returned.
-#[derive(Default)]
-struct Returned {
-    lines: String,
-    rows: usize,
-    failed: usize,
-    table: Option<usize>,
-}
-
-impl Returned {
-    fn describe(&self, text: &mut String) {
-        if let Some(bytes) = self.table {
-            let _ = writeln!(text, "returned a table (Arrow IPC) of {bytes} bytes");
-            return;
-        }
-        let (rows, failed) = (counted(self.rows, "row"), counted(self.failed, "failed item"));
-        let _ = writeln!(text, "returned {rows} and {failed}");
-        text.push_str(&self.lines);
-        let more = (self.rows + self.failed).saturating_sub(SHOWN);
-        if more > 0 {
-            let _ = writeln!(text, "  and {more} more");
-        }
-    }
-
-    fn line(&mut self, line: &str) {
-        if self.rows + self.failed < SHOWN {
-            let _ = writeln!(self.lines, "  {}", line.escape_debug());
-        }
-    }
-}
-
-impl ResultSink for Returned {
-    fn row(&mut self, row: &str) {
-        self.line(row);
-        self.rows += 1;
-    }
-
-    fn failed(&mut self, index: usize, reason: &str) {
-        self.line(&format!("item {index} failed: {reason}"));
-        self.failed += 1;
-    }
-
-    fn table(&mut self, ipc: &[u8]) -> Result<(), Failure> {
-        self.table = Some(ipc.len());
-        Ok(())
-    }
 }
 
 /// The folders that hold the files, read-only, and the folders that every entry script has; and the
@@ -375,10 +277,30 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn create() -> io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("sandmill-check-{}", std::process::id()));
+        // The child is told real paths.
+        let folder = std::env::temp_dir().canonicalize()?;
+        let path = folder.join(format!("sandmill-check-{}", std::process::id()));
         // Fails if somebody else has made it, which is right.
-        std::fs::create_dir(&path)?;
+        DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
+    }
+
+    /// Adds what the child said of its end.
+    fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        match self.shown("worker") {
+            text if text.is_empty() => error,
+            text => anyhow::anyhow!("{error:#}; what it said:\n{text}"),
+        }
+    }
+
+    /// The start of what was written to one of its files, so that it can be shown.
+    fn shown(&self, name: &str) -> String {
+        let mut bytes = Vec::new();
+        let read = File::open(self.0.join(name))
+            .and_then(|file| file.take(SHOWN_BYTES + 1).read_to_end(&mut bytes));
+        let cut = read.is_ok_and(|read| read as u64 > SHOWN_BYTES);
+        let text = printable(String::from_utf8_lossy(&bytes).trim_end());
+        if cut { format!("{text}\n(cut after {SHOWN_BYTES} bytes)") } else { text }
     }
 }
 
@@ -392,8 +314,7 @@ impl Drop for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::testing;
-    use crate::model::FailureKind;
+    use crate::compile::{read_names, testing};
 
     #[test]
     fn imports_are_grouped_in_words() {
@@ -428,47 +349,6 @@ mod tests {
     }
 
     #[test]
-    fn a_run_shows_what_came_back() {
-        let folder = tempfile::tempdir().expect("temporary folder");
-        let file = folder.path().join("a.txt");
-        std::fs::write(&file, "text").expect("writes");
-        // Returns the list of paths as rows.
-        let echo = "RUN
-            (i32.store8 (i32.const 16) (i32.const 0))
-            (i32.store8 (i32.const 20) (i32.const 0))
-            (i32.store (i32.const 24) (local.get $ptr))
-            (i32.store (i32.const 28) (local.get $len))
-            (i32.const 16))";
-        let component = testing::component("run-only", echo);
-        let code =
-            crate::compile::compile_here(&component, Instrumentation::default()).expect("compiles");
-        let with = Instrumentation::default();
-        let program = Program::load(&code, with, &Limits::default(), None).expect("loads");
-        let trial = Trial { timeout: 60, ..Trial::default() };
-        let mut text = String::new();
-        let how = (&trial, Limits::default(), Duration::from_secs(60));
-        assert!(run(program, &[file.clone(), file], how, &mut text).expect("runs"));
-        let text = text.replace(|c: char| c.is_ascii_digit(), "0");
-        insta::assert_snapshot!(text, @"
-        init (0.000 s): ok
-        run (0.000 s): ok
-        returned 0 rows and 0 failed items
-          /inputs/items/0/a.txt
-          /inputs/items/0/a.txt
-        shutdown (0.000 s): ok
-        ");
-    }
-
-    #[test]
-    fn what_a_component_says_cannot_steer_the_terminal() {
-        let mut failure = Failure::new(FailureKind::ScriptError, "no\u{1b}[2J");
-        failure.detail = "stack\r\n  of\u{7} it\n".to_owned();
-        let mut text = String::new();
-        assert!(!report("init", &Err(failure), &mut text));
-        assert_eq!(text, "init: no\u{fffd}[2J\nstack\n  of\u{fffd} it\n");
-    }
-
-    #[test]
     fn a_file_that_is_no_component_is_an_error() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("entry.py");
@@ -478,6 +358,8 @@ mod tests {
             trial: &Trial::default(),
             cache: None,
             program: Path::new("/nonexistent"),
+            os_sandbox: OsSandbox::Off,
+            compiler: &Compiler::here(),
             policy: &OperatorPolicy::default(),
         };
         let error = check(&asked, &mut |_| {}).err().expect("Python source");

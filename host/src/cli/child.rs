@@ -1,5 +1,6 @@
 //! The hidden commands: what this program is when it started itself.
 
+use super::trial;
 use crate::{compile, plan, worker};
 use std::ffi::OsStr;
 use std::io;
@@ -18,6 +19,7 @@ pub(super) fn serve() -> Option<ExitCode> {
         WORKER_COMMAND => Some(worker::serve()),
         PLAN_COMMAND => Some(served("the planner", plan::serve())),
         plan::SHUFFLE_COMMAND => Some(served("a process that groups rows", plan::serve_shuffle())),
+        trial::TRIAL_COMMAND => Some(served("the process that tries a component", trial::serve())),
         compile::COMPILE_COMMAND => {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
             Some(compile::serve_compile(&rest))

@@ -16,8 +16,10 @@ mod resume;
 mod run;
 mod signals;
 mod template;
+mod trial;
 
-use crate::compile::Cache;
+use crate::compile::{Cache, Compiler};
+use crate::model::OsSandbox;
 use crate::spec::SpecErrors;
 use clap::{Parser, Subcommand};
 use exit::{Exit, Problem};
@@ -67,6 +69,8 @@ enum Command {
         #[arg(long)]
         examples: bool,
         #[command(flatten)]
+        wall: WallArgument,
+        #[command(flatten)]
         policy: PolicyArgument,
     },
     /// Says whether a component keeps the contract, and what it would need.
@@ -80,6 +84,8 @@ enum Command {
         /// Where compiled entry scripts are kept, as for `run`.
         #[arg(long, value_name = "DIR")]
         cache_dir: Option<PathBuf>,
+        #[command(flatten)]
+        wall: WallArgument,
         #[command(flatten)]
         policy: PolicyArgument,
     },
@@ -107,9 +113,11 @@ pub fn main() -> ExitCode {
         Command::Status { dir, json } => history::status(&dir, json),
         Command::Logs(arguments) => history::logs(&arguments),
         Command::Explain { dir } => history::explain(&dir),
-        Command::Build { path, examples, policy } => build_and_print(&path, examples, &policy),
-        Command::Check { component, trial, cache_dir, policy } => {
-            check_and_print(&component, &trial, cache_dir.as_deref(), &policy)
+        Command::Build { path, examples, wall, policy } => {
+            build_and_print(&path, examples, &wall, &policy)
+        }
+        Command::Check { component, trial, cache_dir, wall, policy } => {
+            check_and_print(&component, &trial, cache_dir.as_deref(), &wall, &policy)
         }
         Command::Doctor { json } => doctor::doctor(json),
         Command::New(arguments) => new::new(&arguments),
@@ -123,10 +131,31 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// For commands without a job file.
+#[derive(Debug, clap::Args)]
+struct WallArgument {
+    /// How much of the process wall must stand around the child processes that look into the
+    /// component: required, best-effort or off, as in a job file.
+    #[arg(long, value_name = "MODE", default_value = "required", value_parser = os_sandbox)]
+    os_sandbox: OsSandbox,
+}
+
+fn os_sandbox(text: &str) -> Result<OsSandbox, String> {
+    let known = OsSandbox::ALL.into_iter().find(|mode| mode.name() == text);
+    known.ok_or_else(|| format!("expected {}", OsSandbox::ALL.map(OsSandbox::name).join(", ")))
+}
+
 /// Prints the components' paths on standard output, one a line.
-fn build_and_print(path: &Path, examples: bool, policy: &PolicyArgument) -> Result<Exit, Problem> {
-    policy.load()?.check_trial(path, [], []).map_err(refused)?;
-    let components = build::build(path, examples, &mut say).map_err(Problem::usage)?;
+fn build_and_print(
+    path: &Path,
+    examples: bool,
+    wall: &WallArgument,
+    policy: &PolicyArgument,
+) -> Result<Exit, Problem> {
+    let policy = policy.load()?;
+    policy.check_trial(path, [], []).map_err(refused)?;
+    let compiler = Compiler::new(&run::this_program()?, policy.sandbox(wall.os_sandbox));
+    let components = build::build(path, examples, &compiler, &mut say).map_err(Problem::usage)?;
     for component in &components {
         let digest = Cache::digest(component).map_err(Problem::usage)?;
         say(&format!("sha256:{digest}  {}", component.display()));
@@ -141,12 +170,16 @@ fn check_and_print(
     path: &Path,
     trial: &check::Trial,
     cache: Option<&Path>,
+    wall: &WallArgument,
     policy: &PolicyArgument,
 ) -> Result<Exit, Problem> {
     let policy = &policy.load()?;
     policy.check_trial(path, trial.files(), trial.folders()).map_err(refused)?;
     let program = run::this_program()?;
-    let check = check::Check { path, trial, cache, program: &program, policy };
+    let os_sandbox = policy.sandbox(wall.os_sandbox);
+    let compiler = &Compiler::new(&program, os_sandbox);
+    let check =
+        check::Check { path, trial, cache, program: &program, os_sandbox, compiler, policy };
     let verdict = check::check(&check, &mut say).map_err(Problem::usage)?;
     print(&verdict.text)?;
     Ok(if verdict.good { Exit::Completed } else { Exit::Failed })

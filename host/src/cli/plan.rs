@@ -5,17 +5,19 @@ use super::exit::{Exit, Problem};
 use super::run::{Counts, JobArguments, this_program};
 use super::{refused, say, signals};
 use crate::model::{MiniBatch, Source, Work, visible};
-use crate::protocol::{FromPlanner, PlanRequest, encode, read_frame};
+use crate::protocol::{FrameError, FromPlanner, PlanRequest, encode, read_frame};
+use crate::wall::death;
 use crate::{dataset, engine};
 use anyhow::{Context, anyhow, bail};
-use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::DirBuilder;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -39,9 +41,11 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
     policy.check(&spec, &sources, None).map_err(refused)?;
     let mut planner = Planner::new(spill_folder(&spec.partition_keys));
     let request = engine::plan_request(&spec, &sources, planner.spill.clone());
-    let mut messages = planner.start(&request).map_err(Problem::usage)?;
+    // As long as when a job is taken up.
+    planner.patience = spec.first_task_creation_timeout.max(spec.progress_update_timeout);
+    let messages = planner.start(&request).map_err(Problem::usage)?;
     let mut table = Table::new(BufWriter::new(io::stdout().lock()), &request.sources);
-    let printed = print(&mut planner, &mut messages, &mut table);
+    let printed = print(&mut planner, &messages, &mut table);
     planner.stop();
     match printed {
         Ok(()) => {
@@ -74,13 +78,16 @@ fn spill_folder(keys: &[String]) -> PathBuf {
 struct Planner {
     child: Arc<Mutex<Option<Child>>>,
     spill: PathBuf,
+    /// The longest that it may say nothing.
+    patience: Duration,
 }
 
-type Messages = BufReader<ChildStdout>;
+/// What the planner says; none when it says nothing more.
+type Messages = Receiver<Result<Option<FromPlanner>, FrameError>>;
 
 impl Planner {
     fn new(spill: PathBuf) -> Self {
-        let planner = Self { child: Arc::default(), spill };
+        let planner = Self { child: Arc::default(), spill, patience: Duration::MAX };
         let (child, spill) = (planner.child.clone(), planner.spill.clone());
         let watched = signals::each(move |_, what| {
             // Held until the end: nobody starts anything, or tells of the planner's end.
@@ -108,6 +115,7 @@ impl Planner {
             Command::new(&program)
                 .arg(PLAN_COMMAND)
                 .env_clear()
+                .current_dir("/")
                 // Ctrl-C is for us, who end all of it.
                 .process_group(0)
                 .stdin(Stdio::piped())
@@ -122,7 +130,7 @@ impl Planner {
         // The planner reads all of it before it says anything. If it cannot, its end says more
         // than this error would.
         let _ = stdin.write_all(&frame);
-        Ok(BufReader::new(stdout))
+        listen(stdout)
     }
 
     fn stop(&mut self) {
@@ -134,7 +142,7 @@ impl Planner {
     fn status(&mut self) -> String {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let status = child.as_mut().map(Child::wait);
-        status.and_then(Result::ok).map(|status| status.to_string()).unwrap_or_default()
+        status.and_then(Result::ok).map_or_else(|| "ended".to_owned(), death)
     }
 }
 
@@ -144,13 +152,27 @@ impl Drop for Planner {
     }
 }
 
+/// Reads on a thread, a little ahead.
+fn listen(stdout: ChildStdout) -> anyhow::Result<Messages> {
+    let (sender, messages) = mpsc::sync_channel(4);
+    std::thread::Builder::new().spawn(move || {
+        let (mut stdout, mut buffer) = (BufReader::new(stdout), Vec::new());
+        loop {
+            let message = read_frame(&mut stdout, &mut buffer);
+            let last = !matches!(message, Ok(Some(_)));
+            if sender.send(message).is_err() || last {
+                return;
+            }
+        }
+    })?;
+    Ok(messages)
+}
+
 /// Ends the planner with its helpers, if it has not ended, and removes what it spilled.
 fn end(child: &mut Option<Child>, spill: &Path) {
     if let Some(mut child) = child.take() {
-        if let (Ok(None), Some(group)) = (child.try_wait(), Pid::from_raw(child.id().cast_signed()))
-        {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        // Its helpers end with it. Fails only if it has ended.
+        let _ = child.kill();
         let _ = child.wait();
     }
     if !spill.as_os_str().is_empty() {
@@ -161,12 +183,20 @@ fn end(child: &mut Option<Child>, spill: &Path) {
 
 fn print<W: Write>(
     planner: &mut Planner,
-    messages: &mut Messages,
+    messages: &Messages,
     table: &mut Table<'_, W>,
 ) -> anyhow::Result<()> {
-    let mut buffer = Vec::new();
     loop {
-        match read_frame(messages, &mut buffer)? {
+        let message = match messages.recv_timeout(planner.patience) {
+            Ok(message) => message?,
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => bail!(
+                "nothing was heard of the planner for {} s: see that the inputs can be read, or \
+                 raise first_task_creation_timeout",
+                planner.patience.as_secs()
+            ),
+        };
+        match message {
             Some(FromPlanner::Tables(_)) => {}
             Some(FromPlanner::Notice(notice)) => say(&format!("note: {notice}")),
             Some(FromPlanner::MiniBatches(batches)) => {
@@ -179,7 +209,7 @@ fn print<W: Write>(
             Some(FromPlanner::Failed(reason)) => bail!(reason),
             None => {
                 let status = planner.status();
-                bail!("the planner ended before it was done ({status})");
+                bail!("the planner process {status} before it had cut all inputs");
             }
         }
     }

@@ -102,7 +102,7 @@ fn shown(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// If the bytes are neither, carry no metadata, or do not fit together.
-pub fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, CompileError> {
+pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, CompileError> {
     if identify(&bytes)? == Artifact::Component {
         return Ok(bytes);
     }

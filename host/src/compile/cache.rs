@@ -2,26 +2,29 @@
 //!
 //! Loading compiled code is as good as running it, so the folder must belong to its user alone, and
 //! is opened once: all names below are relative to that open folder. An entry is the compiled code
-//! followed by a trailer with its SHA-256. It is written to a temporary file and renamed, so that
-//! a reader sees all of it or nothing, whatever is killed and however many compile at once.
+//! followed by a trailer with the SHA-256 of that and of the entry's name. It is written to a temporary
+//! file and renamed, so that a reader sees all of it or nothing, whatever is killed and however many
+//! compile at once. Who writes a temporary file holds a lock on it; one that nobody holds is left over.
 
-use super::{CompileError, Instrumentation, child, engine};
+use super::{CompileError, Compiler, Instrumentation, engine};
 use crate::model::hex;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
 use sha2::{Digest, Sha256};
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// Marks the trailer, and its version.
-const MAGIC: &[u8; 8] = b"SMCODE01";
+const MAGIC: &[u8; 8] = b"SMCODE02";
 const TRAILER: usize = MAGIC.len() + 32;
-/// Temporary files of killed compilers are removed after this time.
+/// How the names of temporary files begin.
+const TEMPORARY: &str = "tmp-";
+/// Temporary files are removed after this time where the file system has no locks.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Compiled components, in a folder that its owner alone can use.
@@ -29,7 +32,7 @@ const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Cache {
     dir: Dir,
     path: PathBuf,
-    program: PathBuf,
+    compiler: Compiler,
 }
 
 /// Compiled code, checked.
@@ -51,12 +54,12 @@ impl Cache {
     }
 
     /// Opens or makes the cache: `dir`, else `$SANDMILL_CACHE_DIR`, else below the user's cache
-    /// folder (`$XDG_CACHE_HOME/sandmill` or `~/.cache/sandmill`). `program` is the sandmill binary
-    /// to run for compiling.
+    /// folder (`$XDG_CACHE_HOME/sandmill` or `~/.cache/sandmill`). `compiler` is who
+    /// compiles.
     ///
     /// # Errors
     /// If the folder cannot be made, or somebody else could write into it.
-    pub fn open(dir: Option<&Path>, program: &Path) -> Result<Self, CompileError> {
+    pub fn open(dir: Option<&Path>, compiler: &Compiler) -> Result<Self, CompileError> {
         let path = match dir {
             Some(dir) => dir.to_owned(),
             None => Self::default_folder().ok_or_else(|| {
@@ -86,7 +89,7 @@ impl Cache {
         }
         let opened = Dir::open_ambient_dir(&path, ambient_authority()).map_err(fail)?;
         check_private(&opened.dir_metadata().map_err(fail)?, &path)?;
-        let cache = Self { dir: opened, path, program: program.to_owned() };
+        let cache = Self { dir: opened, path, compiler: compiler.clone() };
         cache.remove_stale();
         Ok(cache)
     }
@@ -126,7 +129,8 @@ impl Cache {
         say(&format!("compiling {} (once; the result is kept)", entry_script.display()));
         source.seek(SeekFrom::Start(0)).map_err(fail)?;
         let temporary = Temporary::create(&self.dir).map_err(|error| self.write_error(&error))?;
-        child::compile(&self.program, source, &temporary.file, &digest, with)
+        self.compiler
+            .compile(source, &temporary.file, &digest, with)
             .map_err(|error| CompileError(format!("{}: {error}", entry_script.display())))?;
         let file = temporary.publish(&name).map_err(|error| self.write_error(&error))?;
         Ok(Compiled { file, digest, cached: false })
@@ -146,12 +150,12 @@ impl Cache {
 
     /// The entry of that name, if it is there, ours and whole.
     fn lookup(&self, name: &str) -> Option<File> {
-        let mut file = self.dir.open(name).ok()?;
-        let metadata = file.metadata().ok()?;
+        let mut file = open(&self.dir, name).ok()?;
+        let metadata = cap_std::fs::Metadata::from_file(&file).ok()?;
         if !metadata.is_file() || check_private(&metadata, Path::new(name)).is_err() {
             return None;
         }
-        is_whole(&mut file, metadata.len()).ok()?.then(|| file.into_std())
+        is_whole(&mut file, metadata.len(), name).ok()?.then_some(file)
     }
 
     fn write_error(&self, error: &io::Error) -> CompileError {
@@ -166,14 +170,33 @@ impl Cache {
         let Ok(entries) = self.dir.entries() else { return };
         for entry in entries.flatten() {
             let name = entry.file_name();
-            let stale = name.to_string_lossy().starts_with("tmp-")
-                && entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|at| {
-                    SystemTime::now().duration_since(at.into_std()).is_ok_and(|age| age > STALE)
-                });
-            if stale {
+            let Some(name) = name.to_str().filter(|name| name.starts_with(TEMPORARY)) else {
+                continue;
+            };
+            if open(&self.dir, name).is_ok_and(|file| is_left_over(&file)) {
                 // Somebody else may have removed it; either way it is gone.
-                let _ = self.dir.remove_file(&name);
+                let _ = self.dir.remove_file(name);
             }
+        }
+    }
+}
+
+/// Opens a file of the cache for reading, and no link; a fifo does not hold anybody up.
+fn open(dir: &Dir, name: &str) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    dir.open_with(name, &options).map(cap_std::fs::File::into_std)
+}
+
+/// Whether nobody writes to a temporary file any more.
+fn is_left_over(file: &File) -> bool {
+    match file.try_lock() {
+        Ok(()) => true,
+        Err(TryLockError::WouldBlock) => false,
+        Err(TryLockError::Error(_)) => {
+            let modified = file.metadata().and_then(|metadata| metadata.modified());
+            modified
+                .is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > STALE))
         }
     }
 }
@@ -190,11 +213,20 @@ impl<'a> Temporary<'a> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         loop {
             let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-            let name = format!("tmp-{}-{count}", std::process::id());
+            let name = format!("{TEMPORARY}{}-{count}", std::process::id());
             let mut options = OpenOptions::new();
             options.read(true).write(true).create_new(true).mode(0o600);
             match dir.open_with(&name, &options) {
-                Ok(file) => return Ok(Self { dir, name, file: file.into_std() }),
+                Ok(file) => {
+                    let file = file.into_std();
+                    // The compiler holds it, too, for as long as it can write. Without locks the
+                    // file's age must do.
+                    let _ = file.lock();
+                    if file.metadata()?.nlink() > 0 {
+                        return Ok(Self { dir, name, file });
+                    }
+                    // Somebody took it for left over before it was locked.
+                }
                 // Left over from a process that had the same id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -206,13 +238,13 @@ impl<'a> Temporary<'a> {
     fn publish(self, name: &str) -> io::Result<File> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
-        let digest = hash_to_end(&mut file)?;
+        let digest = hash(named(name), &mut file)?;
         file.write_all(MAGIC)?;
         file.write_all(&digest)?;
         file.sync_all()?;
         self.dir.rename(&self.name, self.dir, name)?;
         // Opened again for reading alone: what a worker maps, it must not be able to change.
-        Ok(self.dir.open(name)?.into_std())
+        open(self.dir, name)
     }
 }
 
@@ -251,18 +283,26 @@ fn check_private(metadata: &cap_std::fs::Metadata, path: &Path) -> Result<(), Co
     Ok(())
 }
 
-/// Whether a file's trailer fits what is before it. Leaves the file at its end.
-fn is_whole(file: &mut (impl Read + Seek), length: u64) -> io::Result<bool> {
+/// Whether a file's trailer fits its name and what is before it. Leaves the file at its end.
+fn is_whole(file: &mut impl Read, length: u64, name: &str) -> io::Result<bool> {
     let Some(code) = length.checked_sub(TRAILER as u64) else { return Ok(false) };
-    let digest = hash_to_end(&mut Read::by_ref(file).take(code))?;
+    let digest = hash(named(name), &mut Read::by_ref(file).take(code))?;
     let mut trailer = [0; TRAILER];
     file.read_exact(&mut trailer)?;
     Ok(trailer[..MAGIC.len()] == *MAGIC && trailer[MAGIC.len()..] == digest)
 }
 
+/// Begins with an entry's name: its code under another name is no entry.
+fn named(name: &str) -> Sha256 {
+    Sha256::new().chain_update(name).chain_update([0])
+}
+
 /// SHA-256 of what is left in `reader`, without holding it in memory.
 fn hash_to_end(reader: &mut impl Read) -> io::Result<[u8; 32]> {
-    let mut hash = Sha256::new();
+    hash(Sha256::new(), reader)
+}
+
+fn hash(mut hash: Sha256, reader: &mut impl Read) -> io::Result<[u8; 32]> {
     let mut buffer = vec![0; 64 << 10];
     loop {
         match reader.read(&mut buffer) {
@@ -302,14 +342,20 @@ fn engine_key(with: Instrumentation) -> Result<String, CompileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compile::testing;
+    use crate::model::OsSandbox;
     use std::os::unix::fs::PermissionsExt;
 
     const NONE: Instrumentation =
         Instrumentation { fuel: false, profile: false, deterministic: false };
 
+    fn nobody() -> Compiler {
+        Compiler::new(Path::new("/nonexistent"), OsSandbox::Off)
+    }
+
     fn temporary_cache() -> (tempfile::TempDir, Cache) {
         let root = tempfile::tempdir().expect("temporary folder");
-        let cache = Cache::open(Some(&root.path().join("cache")), Path::new("/nonexistent"));
+        let cache = Cache::open(Some(&root.path().join("cache")), &nobody());
         (root, cache.expect("opens"))
     }
 
@@ -321,7 +367,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o700);
         drop(cache);
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).expect("chmod");
-        let error = Cache::open(Some(&path), Path::new("/nonexistent")).expect_err("refused");
+        let error = Cache::open(Some(&path), &nobody()).expect_err("refused");
         assert!(error.to_string().contains("open to others (mode 777)"), "{error}");
     }
 
@@ -347,6 +393,63 @@ mod tests {
         assert!(cache.lookup("entry").is_some());
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o622)).expect("chmod");
         assert!(cache.lookup("entry").is_none(), "others could have written it");
+    }
+
+    #[test]
+    fn entries_are_ours_and_have_their_own_name() {
+        let (root, cache) = temporary_cache();
+        let make = |name: &str| {
+            let temporary = Temporary::create(&cache.dir).expect("creates");
+            (&temporary.file).write_all(b"compiled code").expect("writes");
+            temporary.publish(name).expect("publishes");
+            root.path().join("cache").join(name)
+        };
+        let path = make("entry");
+        std::fs::copy(&path, path.with_file_name("copy")).expect("copies");
+        assert!(cache.lookup("copy").is_none(), "the code of another script");
+        std::os::unix::fs::symlink("entry", path.with_file_name("link")).expect("links");
+        assert!(cache.lookup("link").is_none(), "a link");
+        std::fs::create_dir(path.with_file_name("folder")).expect("makes");
+        assert!(cache.lookup("folder").is_none(), "a folder");
+        assert!(cache.lookup("entry").is_some());
+        match std::os::unix::fs::chown(&path, Some(65534), None) {
+            Ok(()) => assert!(cache.lookup("entry").is_none(), "another user's"),
+            Err(error) => eprintln!("not tried: another user's entry ({error})"),
+        }
+    }
+
+    #[test]
+    fn what_nobody_writes_any_more_is_removed() {
+        let (root, cache) = temporary_cache();
+        let path = root.path().join("cache");
+        let count = || std::fs::read_dir(&path).expect("lists").count();
+        let at_work = Temporary::create(&cache.dir).expect("creates");
+        std::fs::write(path.join("tmp-1-0"), b"half").expect("writes");
+        std::fs::write(path.join("tmp-1-1"), b"").expect("writes");
+        assert_eq!(count(), 3);
+        let other = Cache::open(Some(&path), &nobody()).expect("opens");
+        assert_eq!(count(), 1);
+        (&at_work.file).write_all(b"compiled code").expect("writes");
+        at_work.publish("entry").expect("is still there");
+        assert!(other.lookup("entry").is_some());
+    }
+
+    #[test]
+    fn many_that_compile_at_once_make_one_entry() {
+        let (root, _) = temporary_cache();
+        let (path, script) = (root.path().join("cache"), root.path().join("script.wasm"));
+        let component = testing::component("run-only", testing::RUN_EMPTY);
+        std::fs::write(&script, component).expect("writes");
+        std::thread::scope(|scope| {
+            let prepare = || {
+                let cache = Cache::open(Some(&path), &Compiler::here()).expect("opens");
+                cache.prepare(&script, NONE, &mut |_| ()).expect("compiles");
+            };
+            (0..4).for_each(|_| drop(scope.spawn(prepare)));
+        });
+        assert_eq!(std::fs::read_dir(&path).expect("lists").count(), 1);
+        let cache = Cache::open(Some(&path), &nobody()).expect("opens");
+        assert!(cache.prepare(&script, NONE, &mut |_| ()).expect("is there").cached);
     }
 
     #[test]

@@ -1,145 +1,190 @@
-//! The process that compiles. It alone looks into an entry script of unknown origin: a file that
-//! makes the parser or compiler run wild takes this process with it and nothing else.
+//! The process that looks into entry scripts, as itself sees it. It needs no files but those that it
+//! was started with: an entry script, and a place for what it makes of it.
 
 use super::{
-    CompileError, Instrumentation, cache, check_names, componentize, engine, find_entry, read_names,
+    CompileError, Instrumentation, Outline, cache, check_names, compiling_engine, componentize,
+    find_entry, read_names,
 };
-use crate::process::{die_with_parent, limit};
-use rustix::process::Resource;
-use std::fs::File;
+use crate::model::{ByteSize, OsSandbox};
+use crate::wall::{self, Bounds, Occupant, Wall};
 use std::io::{self, Read, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::process::ExitCode;
 use wasmtime::component::Component;
 
 /// The hidden subcommand that must end in [`serve_compile`].
 pub const COMPILE_COMMAND: &str = "compile-component";
 
-/// The words that ask for instrumentation.
+/// CPU seconds of all threads together.
+pub(super) const CPU_SECONDS: u64 = 1800;
+/// Bytes of memory that the compiler may write to.
+pub(super) const MEMORY_BYTES: u64 = 8 << 30;
+/// Bytes of compiled code.
+pub(super) const CODE_BYTES: u64 = 4 << 30;
+/// Bytes of an answer.
+pub(super) const ANSWER_BYTES: u64 = 4 << 20;
+/// Bytes of an error message, which may tell types of any length.
+const MESSAGE_BYTES: usize = 16 << 10;
+/// Bytes of an entry script.
+const SCRIPT_BYTES: u64 = 1 << 30;
+/// Files open at once: the compiler's library looks at how many processors there are.
+const OPEN_FILES: u64 = 64;
+
+/// The words of the command line.
+const COMPILE: &str = "compile";
+const COMPONENTIZE: &str = "componentize";
+const OUTLINE: &str = "outline";
 const FUEL: &str = "fuel";
 const PROFILE: &str = "profile";
 const DETERMINISTIC: &str = "deterministic";
 
-/// CPU seconds of all threads together.
-const CPU_SECONDS: u64 = 1800;
-/// Bytes of memory that the compiler may write to.
-const MEMORY_BYTES: u64 = 16 << 30;
-/// Bytes of compiled code.
-const CODE_BYTES: u64 = 4 << 30;
-/// Bytes of an entry script.
-const SCRIPT_BYTES: u64 = 1 << 30;
-/// Bytes of an error message.
-const MESSAGE_BYTES: u64 = 64 << 10;
-
-/// Runs the compiler on `source` and writes the code to `target`. `digest` is what the caller read.
-pub(super) fn compile(
-    program: &Path,
-    source: File,
-    target: &File,
-    digest: &str,
-    with: Instrumentation,
-) -> Result<(), CompileError> {
-    let cannot = |error: io::Error| {
-        CompileError::new(format!("{} cannot be run to compile it: {error}", program.display()))
-    };
-    let mut child = Command::new(program)
-        .arg(COMPILE_COMMAND)
-        .arg(digest)
-        .args(with.fuel.then_some(FUEL))
-        .args(with.profile.then_some(PROFILE))
-        .args(with.deterministic.then_some(DETERMINISTIC))
-        .stdin(source)
-        .stdout(target.try_clone().map_err(cannot)?)
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(cannot)?;
-    let mut message = Vec::new();
-    if let Some(stderr) = child.stderr.take() {
-        stderr.take(MESSAGE_BYTES).read_to_end(&mut message).map_err(cannot)?;
-    }
-    let status = child.wait().map_err(cannot)?;
-    if status.success() {
-        return Ok(());
-    }
-    let message = String::from_utf8_lossy(&message);
-    Err(CompileError::new(match message.trim() {
-        "" => died(status),
-        text => text.to_owned(),
-    }))
+/// What to do with an entry script.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Check that it keeps the contract, and compile it.
+    Compile {
+        /// What its SHA-256 must be, in hex.
+        digest: String,
+        with: Instrumentation,
+    },
+    /// Make a component of a core module.
+    Componentize,
+    /// Tell an [`Outline`].
+    Outline,
 }
 
-fn died(status: ExitStatus) -> String {
-    match status.signal() {
-        Some(libc::SIGXCPU) => format!(
-            "compiling was ended after {CPU_SECONDS} seconds of processor time: the entry script \
-             is too large or made to take long"
-        ),
-        Some(libc::SIGXFSZ) => format!("the compiled code would be larger than {CODE_BYTES} bytes"),
-        Some(libc::SIGKILL) => {
-            "the compiler was killed, probably because the machine has too little memory".into()
+impl Task {
+    /// As the arguments of [`COMPILE_COMMAND`].
+    pub(super) fn words(&self, mode: OsSandbox) -> Vec<String> {
+        let words = match self {
+            Self::Compile { digest, with } => {
+                let more = [
+                    (with.fuel, FUEL),
+                    (with.profile, PROFILE),
+                    (with.deterministic, DETERMINISTIC),
+                ];
+                let more = more.iter().filter(|(wanted, _)| *wanted).map(|(_, word)| *word);
+                [mode.name(), COMPILE, digest].into_iter().chain(more).collect()
+            }
+            Self::Componentize => vec![mode.name(), COMPONENTIZE],
+            Self::Outline => vec![mode.name(), OUTLINE],
+        };
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    fn parse(words: &[String]) -> Option<(Self, OsSandbox)> {
+        let (mode, words) = words.split_first()?;
+        let mode = OsSandbox::ALL.into_iter().find(|known| known.name() == mode)?;
+        let (what, words) = words.split_first()?;
+        let task = match (what.as_str(), words) {
+            (COMPILE, [digest, more @ ..]) => {
+                let mut with = Instrumentation::default();
+                for word in more {
+                    match word.as_str() {
+                        FUEL => with.fuel = true,
+                        PROFILE => with.profile = true,
+                        DETERMINISTIC => with.deterministic = true,
+                        _ => return None,
+                    }
+                }
+                Self::Compile { digest: digest.clone(), with }
+            }
+            (COMPONENTIZE, []) => Self::Componentize,
+            (OUTLINE, []) => Self::Outline,
+            _ => return None,
+        };
+        Some((task, mode))
+    }
+
+    /// Does it. The only place where the bytes of an entry script are looked into.
+    fn perform(&self, bytes: Vec<u8>) -> Result<Vec<u8>, CompileError> {
+        match self {
+            Self::Compile { digest, with } => {
+                // The name in the cache was made from what the leader read. Code of anything else
+                // under that name would be run for whoever owns the file with that digest.
+                if cache::digest(&bytes) != *digest {
+                    return Err(CompileError::new("it changed while it was read: start again"));
+                }
+                translate(bytes, *with)
+            }
+            Self::Componentize => componentize(bytes),
+            Self::Outline => {
+                let component = componentize(bytes)?;
+                let outline =
+                    Outline { bytes: component.len() as u64, names: read_names(&component)? };
+                let answer = postcard::to_stdvec(&outline)
+                    .map_err(|error| CompileError(format!("its names cannot be told: {error}")))?;
+                if answer.len() as u64 > ANSWER_BYTES {
+                    return Err(CompileError(format!(
+                        "the names of its imports and exports take {} bytes, and at most {} are \
+                         read: leave out what it does not use",
+                        answer.len(),
+                        ByteSize(ANSWER_BYTES)
+                    )));
+                }
+                Ok(answer)
+            }
         }
-        _ => format!("the compiler ended without a word ({status})"),
     }
 }
 
-/// The body of `sandmill compile-component DIGEST [fuel] [profile] [deterministic]`: standard input is the entry
-/// script, standard output the file for the code, standard error takes one message for people.
+/// The body of `sandmill compile-component`: standard input is the entry script, standard output takes
+/// what comes of it, standard error one message for people.
 pub fn serve_compile(arguments: &[String]) -> ExitCode {
     match serve(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            let text = error.to_string();
+            let told = &text[..text.floor_char_boundary(MESSAGE_BYTES)];
+            let cut = if told.len() < text.len() { " ... (cut)" } else { "" };
             // There is nobody left to tell if this fails.
-            let _ = writeln!(io::stderr(), "{error}");
+            let _ = writeln!(io::stderr(), "{told}{cut}");
             ExitCode::FAILURE
         }
     }
 }
 
 fn serve(arguments: &[String]) -> Result<(), CompileError> {
-    let wrong = || CompileError::new("this command is run by sandmill itself");
-    let (expected, words) = arguments.split_first().ok_or_else(wrong)?;
-    let mut with = Instrumentation::default();
-    for word in words {
-        match word.as_str() {
-            FUEL => with.fuel = true,
-            PROFILE => with.profile = true,
-            DETERMINISTIC => with.deterministic = true,
-            _ => return Err(wrong()),
-        }
-    }
-    die_with_parent().map_err(|error| CompileError::new(error.to_string()))?;
-    limit(Resource::Cpu, CPU_SECONDS);
-    limit(Resource::Data, MEMORY_BYTES);
-    limit(Resource::Fsize, CODE_BYTES);
-    limit(Resource::Core, 0);
+    let (task, mode) = Task::parse(arguments)
+        .ok_or_else(|| CompileError::new("this command is run by sandmill itself"))?;
+    wall::enter().map_err(|error| CompileError::new(error.to_string()))?;
+    lock_down(mode)?;
+    let made = task.perform(read(&mut io::stdin().lock())?)?;
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(&made)
+        .and_then(|()| stdout.flush())
+        .map_err(|error| CompileError::new(format!("what was made cannot be written: {error}")))
+}
+
+fn lock_down(mode: OsSandbox) -> Result<(), CompileError> {
+    let bounds = Bounds {
+        memory: Some(MEMORY_BYTES),
+        cpu_seconds: Some(CPU_SECONDS),
+        largest_file: CODE_BYTES,
+        open_files: OPEN_FILES,
+    };
+    let wall = Wall { occupant: Occupant::Compiler, mode, folders: Vec::new(), bounds };
+    wall.build().map(drop).map_err(|error| CompileError::new(error.to_string()))
+}
+
+fn read(source: &mut impl Read) -> Result<Vec<u8>, CompileError> {
     let mut bytes = Vec::new();
-    io::stdin()
-        .lock()
+    source
         .take(SCRIPT_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| CompileError::new(format!("it cannot be read: {error}")))?;
     if bytes.len() as u64 > SCRIPT_BYTES {
-        return Err(CompileError::new(format!("it is larger than {SCRIPT_BYTES} bytes")));
+        let most = ByteSize(SCRIPT_BYTES);
+        return Err(CompileError(format!("it is larger than {most}, the largest entry script")));
     }
-    // The name in the cache was made from what the leader read. Code of anything else under that
-    // name would be run for whoever owns the file with that digest.
-    if cache::digest(&bytes) != *expected {
-        return Err(CompileError::new("it changed while it was read: start again"));
-    }
-    let code = translate(bytes, with)?;
-    let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(&code)
-        .and_then(|()| stdout.flush())
-        .map_err(|error| CompileError::new(format!("the compiled code cannot be written: {error}")))
+    Ok(bytes)
 }
 
 /// From the bytes of an entry script to compiled code, with every check of the contract.
 fn translate(bytes: Vec<u8>, with: Instrumentation) -> Result<Vec<u8>, CompileError> {
     let component = componentize(bytes)?;
     check_names(&read_names(&component)?)?;
-    let engine = engine(with)
+    let engine = compiling_engine(with)
         .map_err(|error| CompileError::new(format!("the engine cannot start: {error:#}")))?;
     let component = Component::from_binary(&engine, &component).map_err(|error| {
         CompileError::new(format!("it is no valid component, or cannot be compiled: {error:#}"))
@@ -152,13 +197,32 @@ fn translate(bytes: Vec<u8>, with: Instrumentation) -> Result<Vec<u8>, CompileEr
 
 /// Compiles in this process, for tests of what runs components.
 #[cfg(test)]
-pub(crate) fn compile_here(component: &[u8], with: Instrumentation) -> Result<File, CompileError> {
+pub(crate) fn compile_here(
+    component: &[u8],
+    with: Instrumentation,
+) -> Result<std::fs::File, CompileError> {
     let code = translate(component.to_vec(), with)?;
     let mut file = tempfile::tempfile().expect("temporary file");
     file.write_all(&code).expect("writes");
     // As the cache does.
     file.write_all(&[7; 40]).expect("writes");
     Ok(file)
+}
+
+/// Does a task in this process, for tests.
+#[cfg(test)]
+pub(super) fn perform_here(
+    task: &Task,
+    mut source: std::fs::File,
+    target: Option<&std::fs::File>,
+) -> Result<Vec<u8>, CompileError> {
+    let made = task.perform(read(&mut source)?)?;
+    match target {
+        Some(mut target) => target.write_all(&made).map(|()| Vec::new()).map_err(|error| {
+            CompileError::new(format!("what was made cannot be written: {error}"))
+        }),
+        None => Ok(made),
+    }
 }
 
 #[cfg(test)]
@@ -168,6 +232,24 @@ mod tests {
 
     const NONE: Instrumentation =
         Instrumentation { fuel: false, profile: false, deterministic: false };
+
+    #[test]
+    fn tasks_are_words_of_the_command_line() {
+        let all = Instrumentation { fuel: true, profile: true, deterministic: true };
+        for with in [NONE, all] {
+            let task = Task::Compile { digest: "0a".into(), with };
+            assert_eq!(Task::parse(&task.words(OsSandbox::Off)), Some((task, OsSandbox::Off)));
+        }
+        for mode in OsSandbox::ALL {
+            for task in [Task::Componentize, Task::Outline] {
+                assert_eq!(Task::parse(&task.words(mode)), Some((task, mode)));
+            }
+        }
+        for wrong in ["", "required", "required compile", "none outline", "off outline x"] {
+            let words: Vec<_> = wrong.split(' ').map(str::to_owned).collect();
+            assert_eq!(Task::parse(&words), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn translates_modules_and_components() {
@@ -190,9 +272,10 @@ mod tests {
     }
 
     #[test]
-    fn says_how_the_compiler_ended() {
-        assert!(died(ExitStatus::from_raw(libc::SIGXCPU)).contains("1800 seconds"));
-        assert!(died(ExitStatus::from_raw(libc::SIGKILL)).contains("too little memory"));
-        assert!(died(ExitStatus::from_raw(libc::SIGSEGV)).contains("SIGSEGV"));
+    fn compiles_what_the_leader_read_and_nothing_else() {
+        let component = testing::component("run-only", testing::RUN_EMPTY);
+        let task = Task::Compile { digest: cache::digest(b"another"), with: NONE };
+        let error = task.perform(component).expect_err("not what was read").to_string();
+        assert!(error.contains("it changed while it was read"), "{error}");
     }
 }

@@ -3,6 +3,7 @@
 //! Names are checked before compiling, which is quick; types after it, when the engine knows them.
 
 use super::{CompileError, describe_function};
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use wasmparser::{Parser, Payload};
 use wasmtime::Engine;
@@ -10,12 +11,21 @@ use wasmtime::component::Component;
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 
 /// What a component imports and exports at its top, in file order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// Names of imports, with versions.
     pub imports: Vec<String>,
     /// Names of exports, with versions.
     pub exports: Vec<String>,
+}
+
+/// What a component is, as far as it can be told without compiling it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outline {
+    /// Its size in bytes; of a core module, that of the component that it becomes.
+    pub bytes: u64,
+    /// What it imports and exports.
+    pub names: Names,
 }
 
 /// What becomes of one import.

@@ -2,7 +2,8 @@
 //! made here and nowhere else.
 
 use std::num::NonZeroUsize;
-use wasmtime::{Config, Engine, WasmBacktraceDetails};
+use std::sync::Arc;
+use wasmtime::{Config, CustomCodeMemory, Engine, WasmBacktraceDetails};
 
 /// Bytes of stack that guest code may use where nothing else is asked for.
 const STACK: usize = 1 << 20;
@@ -44,6 +45,33 @@ pub fn engine(with: Instrumentation) -> wasmtime::Result<Engine> {
 /// # Errors
 /// If the machine's processor is not supported.
 pub fn engine_with_stack(with: Instrumentation, stack: usize) -> wasmtime::Result<Engine> {
+    Engine::new(&config(with, stack))
+}
+
+/// An engine whose code cannot be run in this process: for whoever compiles, behind a wall through
+/// which no memory becomes executable. [`engine`] loads its code.
+pub(super) fn compiling_engine(with: Instrumentation) -> wasmtime::Result<Engine> {
+    Engine::new(config(with, STACK).with_custom_code_memory(Some(Arc::new(NeverExecutable))))
+}
+
+/// Memory for code that stays readable.
+struct NeverExecutable;
+
+impl CustomCodeMemory for NeverExecutable {
+    fn required_alignment(&self) -> usize {
+        rustix::param::page_size()
+    }
+
+    fn publish_executable(&self, _: *const u8, _: usize) -> wasmtime::Result<()> {
+        Ok(())
+    }
+
+    fn unpublish_executable(&self, _: *const u8, _: usize) -> wasmtime::Result<()> {
+        Ok(())
+    }
+}
+
+fn config(with: Instrumentation, stack: usize) -> Config {
     let mut config = Config::new();
     // With lines of the source, each frame of each sample would be looked up in debug information:
     // a stack then takes longer than the time between two samples.
@@ -68,7 +96,7 @@ pub fn engine_with_stack(with: Instrumentation, stack: usize) -> wasmtime::Resul
         .shared_memory(false)
         // One call at a time: no bookkeeping for concurrent calls.
         .concurrency_support(false);
-    Engine::new(&config)
+    config
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 //! crate's own build scripts, so it is for one's own code only.
 
 use super::toolchain::Toolchain;
-use super::{CompileError, componentize, identify};
-use crate::compile::Artifact;
+use super::{Artifact, Cache, CompileError, Compiler, identify};
 use serde_json::Value;
-use std::io::{self, BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -17,9 +17,10 @@ use std::process::Stdio;
 /// compiler said), or it does not give exactly one library of type `cdylib`.
 pub fn build_guest_crate(
     folder: &Path,
+    compiler: &Compiler,
     say: &mut dyn FnMut(&str),
 ) -> Result<PathBuf, CompileError> {
-    let mut components = build(folder, false, say)?;
+    let mut components = build(folder, false, compiler, say)?;
     match (components.pop(), components.len()) {
         (Some(component), 0) => Ok(component),
         (Some(_), more) => Err(CompileError::new(format!(
@@ -39,9 +40,10 @@ pub fn build_guest_crate(
 /// As [`build_guest_crate`].
 pub fn build_guest_examples(
     folder: &Path,
+    compiler: &Compiler,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<PathBuf>, CompileError> {
-    build(folder, true, say)
+    build(folder, true, compiler, say)
 }
 
 /// Makes a component of a core module's file, beside it: `x.wasm` becomes `x.component.wasm`. A
@@ -49,33 +51,51 @@ pub fn build_guest_examples(
 ///
 /// # Errors
 /// If the file cannot be read, is no module with WIT metadata, or the result cannot be written.
-pub fn build_module(path: &Path) -> Result<PathBuf, CompileError> {
+pub fn build_module(path: &Path, compiler: &Compiler) -> Result<PathBuf, CompileError> {
     let at = |error: io::Error| CompileError::new(format!("{}: {error}", path.display()));
-    let inside = |error: CompileError| CompileError(format!("{}: {error}", path.display()));
-    let bytes = std::fs::read(path).map_err(at)?;
-    if identify(&bytes).map_err(inside)? == Artifact::Component {
+    let mut source = File::open(path).map_err(at)?;
+    let mut head = Vec::new();
+    Read::by_ref(&mut source).take(HEAD).read_to_end(&mut head).map_err(at)?;
+    if identify(&head) == Ok(Artifact::Component) {
         return Ok(path.to_owned());
     }
+    source.rewind().map_err(at)?;
     let target = path.with_extension("component.wasm");
-    let component = componentize(bytes).map_err(inside)?;
-    // Times do not tell whether it is this module's: a module may be put back that is older.
-    if std::fs::read(&target).is_ok_and(|there| there == component) {
-        return Ok(target);
-    }
     // Renamed into place, so that nobody sees half of it.
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    std::fs::write(&temporary, component)
-        .and_then(|()| std::fs::rename(&temporary, &target))
-        .map_err(|error| {
-            let _ = std::fs::remove_file(&temporary);
-            CompileError::new(format!("{} cannot be written: {error}", target.display()))
-        })?;
+    let made = write_component(compiler, source, &temporary, &target);
+    if made.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    made.map_err(|error| CompileError(format!("{}: {error}", path.display())))?;
     Ok(target)
+}
+
+/// Bytes that tell what kind of file it is.
+const HEAD: u64 = 8;
+
+fn write_component(
+    compiler: &Compiler,
+    source: File,
+    temporary: &Path,
+    target: &Path,
+) -> Result<(), CompileError> {
+    let cannot = |error: io::Error| {
+        CompileError::new(format!("{} cannot be written: {error}", target.display()))
+    };
+    let file = File::create(temporary).map_err(cannot)?;
+    compiler.componentize(source, &file)?;
+    // Times do not tell whether it is this module's: a module may be put back that is older.
+    if Cache::digest(target).is_ok_and(|there| Cache::digest(temporary) == Ok(there)) {
+        return std::fs::remove_file(temporary).map_err(cannot);
+    }
+    std::fs::rename(temporary, target).map_err(cannot)
 }
 
 fn build(
     folder: &Path,
     examples: bool,
+    compiler: &Compiler,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<PathBuf>, CompileError> {
     let manifest = folder.join("Cargo.toml");
@@ -121,7 +141,7 @@ fn build(
         )));
     }
     errors.iter().for_each(|line| say(line));
-    modules.iter().map(|module| build_module(module)).collect()
+    modules.iter().map(|module| build_module(module, compiler)).collect()
 }
 
 /// Hands cargo's lines to `say` up to the first error, and returns that and what follows: it becomes
@@ -172,7 +192,7 @@ fn artifacts(stdout: Option<impl Read>, manifest: &Path, kind: &str) -> Vec<Path
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::testing;
+    use crate::compile::{componentize, testing};
 
     #[test]
     fn picks_the_crates_own_libraries() {
@@ -200,19 +220,19 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("guest.wasm");
         std::fs::write(&path, testing::module("run-only", testing::RUN_EMPTY)).expect("writes");
-        let component = build_module(&path).expect("has metadata");
+        let component = build_module(&path, &Compiler::here()).expect("has metadata");
         assert_eq!(component, folder.path().join("guest.component.wasm"));
         let written = std::fs::metadata(&component).and_then(|m| m.modified()).expect("is there");
-        assert_eq!(build_module(&path).as_ref(), Ok(&component));
+        assert_eq!(build_module(&path, &Compiler::here()).as_ref(), Ok(&component));
         let again = std::fs::metadata(&component).and_then(|m| m.modified()).expect("is there");
         assert_eq!(written, again, "nothing changed, so nothing is written");
-        assert_eq!(build_module(&component).as_ref(), Ok(&component));
+        assert_eq!(build_module(&component, &Compiler::here()).as_ref(), Ok(&component));
         let stale =
             componentize(testing::module("run-only", "RUN unreachable)")).expect("a module");
         let fresh = std::fs::read(&component).expect("reads");
         assert_ne!(stale, fresh);
         std::fs::write(&component, stale).expect("writes");
-        assert_eq!(build_module(&path).as_ref(), Ok(&component));
+        assert_eq!(build_module(&path, &Compiler::here()).as_ref(), Ok(&component));
         assert_eq!(
             std::fs::read(&component).expect("reads"),
             fresh,
@@ -235,8 +255,10 @@ mod tests {
         );
         write("src/lib.rs", "pub fn f() -> u8 { missing() }");
         let mut said = Vec::new();
-        let error = build_guest_crate(folder.path(), &mut |line| said.push(line.to_owned()))
-            .expect_err("does not compile");
+        let error = build_guest_crate(folder.path(), &Compiler::here(), &mut |line| {
+            said.push(line.to_owned());
+        })
+        .expect_err("does not compile");
         let text = error.to_string();
         assert_eq!(text.matches("cannot find function `missing`").count(), 1, "{text}");
         let said = said.join("\n");
@@ -247,7 +269,8 @@ mod tests {
     #[test]
     fn a_folder_without_a_crate_is_refused() {
         let folder = tempfile::tempdir().expect("temporary folder");
-        let error = build_guest_crate(folder.path(), &mut |_| {}).expect_err("no crate");
+        let error =
+            build_guest_crate(folder.path(), &Compiler::here(), &mut |_| {}).expect_err("no crate");
         assert!(error.to_string().contains("it has no Cargo.toml"), "{error}");
     }
 }

@@ -3,14 +3,17 @@
 //! - `engine`: the one place that configures the engine;
 //! - `artifact`: what a file is, and from a core module to a component;
 //! - `contract`: whether a component keeps the contract of `wit/`, in words;
-//! - `cache`: compiled code on disk; `child`: the process that compiles;
+//! - `cache`: compiled code on disk;
+//! - `compiler`: the parent's side of the process that looks into entry scripts; `child`: its own side,
+//!   the only place where the bytes of an entry script are parsed;
 //! - `toolchain`, `guest_crate`: from a guest crate's folder to its component.
 //!
-//! Imports `model` only.
+//! Imports `model`, `protocol` and `wall`.
 
 mod artifact;
 mod cache;
 mod child;
+mod compiler;
 mod contract;
 mod engine;
 mod guest_crate;
@@ -19,14 +22,17 @@ pub(crate) mod testing;
 mod toolchain;
 mod wit_text;
 
-pub use artifact::{Artifact, componentize, identify};
+use artifact::componentize;
+pub use artifact::{Artifact, identify};
 pub use cache::{Cache, Compiled};
 #[cfg(test)]
 pub(crate) use child::compile_here;
 pub use child::{COMPILE_COMMAND, serve_compile};
+pub use compiler::Compiler;
 pub use contract::{
-    Entry, ImportVerdict, Names, check_names, find_entry, judge_import, read_names,
+    Entry, ImportVerdict, Names, Outline, check_names, find_entry, judge_import, read_names,
 };
+use engine::compiling_engine;
 pub use engine::{Instrumentation, MAX_FRAMES, WASMTIME_VERSION, engine, engine_with_stack};
 pub use guest_crate::{build_guest_crate, build_guest_examples, build_module};
 pub use wit_text::describe_function;

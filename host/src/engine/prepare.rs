@@ -8,7 +8,7 @@ use super::driver::Job;
 use super::job_state::JobFile;
 use super::setup;
 use super::taking_up::{Ready, Reused};
-use crate::compile::{Cache, CompileError, Instrumentation, build_guest_crate};
+use crate::compile::{Cache, CompileError, Compiler, Instrumentation, build_guest_crate};
 use crate::dataset::{self, DatasetError};
 use crate::journal::JournalError;
 use crate::model::{JobDir, OutputAction, Source};
@@ -156,18 +156,22 @@ pub fn prepare(
     refuse_overlap(&spec, &sources, &root)?;
     // Before anybody looks into what a stranger may have made.
     wall::check(spec.os_sandbox)?;
+    let cancel = options.cancel.clone();
+    let compiler = Compiler::new(&options.program, spec.os_sandbox)
+        .stopping(move || cancel.reason().is_some());
     if spec.entry_script.is_dir() {
-        spec.entry_script = build_guest_crate(&spec.entry_script, say)?;
+        spec.entry_script = build_guest_crate(&spec.entry_script, &compiler, say)?;
     }
     // Before the compiler sees it; and again, as it may be another file by then.
     if spec.entry_script_digest.is_some() {
         check_digest(&spec, Cache::digest(&spec.entry_script)?)?;
     }
     refuse_cancelled(options)?;
-    let cache = Cache::open(options.cache_dir.as_deref(), &options.program)?;
-    let component = cache.prepare(&spec.entry_script, instrumentation(&spec), say)?;
-    check_digest(&spec, component.digest.clone())?;
+    let cache = Cache::open(options.cache_dir.as_deref(), &compiler)?;
+    let component = cache.prepare(&spec.entry_script, instrumentation(&spec), say);
     refuse_cancelled(options)?;
+    let component = component?;
+    check_digest(&spec, component.digest.clone())?;
     let job_dir = JobDir::new(&root);
     let share = setup::monitor(&spec, &job_dir).budget.total();
     let turns = Turns::open(&options.policy.machine(), share)?;

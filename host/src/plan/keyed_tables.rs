@@ -3,7 +3,7 @@
 
 use super::groups::{Groups, named, positions};
 use super::sender::Sender;
-use super::shuffle::{Shuffle, Tools, empty_spill};
+use super::shuffle::{Idle, Shuffle, Tools, empty_spill};
 use super::stamp::Stamp;
 use super::tables::{TableInput, each_slice};
 use super::{PlanError, refuse};
@@ -24,6 +24,7 @@ pub(super) fn plan(
         columns(input, format, keys)?;
     }
     let mut spill_is_empty = false;
+    let idle = Idle::default();
     for (number, (input, format)) in (0..).zip(inputs.iter().zip(formats)) {
         match input.path.as_ref().map(|path| positions(path, keys)) {
             Some(Ok(positions)) => plan_folders(input, format, keys, &positions, sender)?,
@@ -32,7 +33,7 @@ pub(super) fn plan(
                 if !std::mem::replace(&mut spill_is_empty, true) {
                     empty_spill(&tools.request.spill)?;
                 }
-                Shuffle { input, format, columns, number, tools }.run(sender)?;
+                Shuffle { input, format, columns, number, tools, idle: &idle }.run(sender)?;
             }
         }
     }

@@ -1,33 +1,27 @@
 //! Cutting inputs into mini-batches, in a process of its own: planning looks inside files that
 //! nobody vouches for. `files` and `tables` cut by size, `groups` and `keyed_tables` by partition keys,
 //! where rows must be gathered from many files with the processes of `shuffle`. `columns` tells of
-//! inferred columns, `stamp` makes stamps, `sender` groups descriptors into messages. Imports `dataset`,
-//! `protocol` and below.
+//! inferred columns, `stamp` makes stamps, `sender` groups descriptors into messages, `serve` is the
+//! process. Imports `dataset`, `protocol`, `wall` and below.
 
 mod columns;
 mod files;
 mod groups;
 mod keyed_tables;
 mod sender;
+mod serve;
 mod shuffle;
 mod stamp;
 mod tables;
 
+pub use serve::serve;
 pub use shuffle::{SHUFFLE_COMMAND, serve as serve_shuffle};
 
 use crate::dataset::DatasetError;
-use crate::process::{die_with_parent, limit};
-use crate::protocol::{
-    Cut, FrameError, FromPlanner, MAX_FRAME, PROTOCOL_VERSION, PlanRequest, encode, read_frame,
-};
-use rustix::process::Resource;
+use crate::protocol::{Cut, FromPlanner, PROTOCOL_VERSION};
 use sender::Sender;
-use shuffle::{Bounds, Tools, start_process};
-use std::io::{self, Write};
-
-/// Bytes of memory that the planner may write to. A folder of ten million files takes about two
-/// gigabytes.
-const MEMORY_BYTES: u64 = 16 << 30;
+use shuffle::Tools;
+use std::io;
 
 /// What ends planning early.
 #[derive(Debug, thiserror::Error)]
@@ -50,14 +44,6 @@ use refuse;
 
 /// Plans, handing each message to `emit` as soon as it is known. What is wrong with the inputs is a
 /// message too; only an error of `emit` is an error, and stops planning.
-pub fn plan(
-    request: &PlanRequest,
-    emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
-) -> io::Result<()> {
-    let tools = Tools { request, start: &start_process, bounds: Bounds::default() };
-    plan_with(tools, emit)
-}
-
 fn plan_with(
     tools: Tools<'_>,
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
@@ -95,38 +81,6 @@ fn plan_all(tools: Tools<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> 
     }
     sender.close()?;
     Ok(())
-}
-
-/// The planner process: a [`PlanRequest`] on standard input, messages to standard output. Fails if
-/// there is no request that it understands, or if the leader stops listening. It is killed when the
-/// thread that started it ends.
-pub fn serve() -> io::Result<()> {
-    die_with_parent()?;
-    limit(Resource::Data, MEMORY_BYTES);
-    limit(Resource::Core, 0);
-    let request: Option<PlanRequest> =
-        read_frame(&mut io::stdin().lock(), &mut Vec::new()).map_err(io::Error::other)?;
-    let Some(request) = request else {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "no plan was asked for"));
-    };
-    serve_request(&request, &mut io::stdout().lock())
-}
-
-fn serve_request(request: &PlanRequest, out: &mut impl Write) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    plan(request, &mut |message| {
-        bytes.clear();
-        match encode(&message, &mut bytes) {
-            Ok(()) => {}
-            Err(FrameError::Io(error)) => return Err(error),
-            Err(error) => {
-                let text = format!("the plan cannot be sent (at most {MAX_FRAME} bytes): {error}");
-                return Err(io::Error::other(text));
-            }
-        }
-        out.write_all(&bytes)?;
-        out.flush()
-    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
+use super::serve::serve_request;
+use super::shuffle::Bounds;
 use super::*;
 use crate::model::{
     Column, ColumnType, CsvFormat, CsvSlice, Input, MiniBatch, MiniBatchId, Source, TableFormat,
     Work,
 };
-use crate::protocol::decode;
+use crate::protocol::{PlanRequest, decode};
 use insta::assert_snapshot;
 use std::fs;
 use std::path::PathBuf;
@@ -56,6 +58,14 @@ fn planned(sources: Vec<Source>, cut: Cut) -> Result<Plan, String> {
     let request = PlanRequest::new(sources, cut);
     let start = || Err(io::Error::other("nothing is to be grouped"));
     planned_with(Tools { request: &request, start: &start, bounds: Bounds::default() })
+}
+
+fn plan(
+    request: &PlanRequest,
+    emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
+) -> io::Result<()> {
+    let start = || Err(io::Error::other("nothing is to be grouped"));
+    plan_with(Tools { request, start: &start, bounds: Bounds::default() }, emit)
 }
 
 pub(super) fn planned_with(tools: Tools<'_>) -> Result<Plan, String> {
@@ -281,7 +291,9 @@ fn messages_are_framed() {
     let sources = vec![tree.source("one", "a")];
     let request = PlanRequest::new(sources, cut);
     let mut out = Vec::new();
-    serve_request(&request, &mut out).unwrap();
+    let start = || Err(io::Error::other("nothing is to be grouped"));
+    let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+    serve_request(tools, &mut out).unwrap();
     let mut seen = Vec::new();
     let mut rest = out.as_slice();
     while let Some((length, body)) = rest.split_first_chunk::<4>() {

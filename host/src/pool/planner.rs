@@ -2,8 +2,8 @@
 
 use super::launch::{Process, STDERR_TAIL, printable};
 use crate::protocol::{FrameBuffer, FrameError, FromPlanner};
+use crate::wall::death;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,14 +104,7 @@ fn describe(end: &End, status: &io::Result<ExitStatus>, stderr: &str) -> String 
     let how = match (end, status) {
         (End::Malformed(error), _) => format!("sent something that is no message ({error})"),
         (_, Err(e)) => format!("ended, and how cannot be found out ({e})"),
-        (_, Ok(status)) => match (status.code(), status.signal()) {
-            (Some(code), _) => format!("ended with exit code {code}"),
-            (None, Some(9)) => {
-                "was killed (signal 9; the machine may have run out of memory)".to_owned()
-            }
-            (None, Some(signal)) => format!("was ended by signal {signal}"),
-            (None, None) => "ended".to_owned(),
-        },
+        (_, Ok(status)) => death(*status),
     };
     let mut text = format!("the planner process {how} before it had cut all inputs");
     if !stderr.is_empty() {

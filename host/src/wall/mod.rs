@@ -1,7 +1,7 @@
 //! The second wall: what a process that sees untrusted bytes gives up before it looks at them. The
 //! one place for it. Knows nothing of jobs. Imports `model` only.
 //!
-//! - `start`: what such a process does first of all.
+//! - `start`: what such a process does first of all; `death`: how it ended, in words.
 //! - `build`: the wall itself, of layers: `files` (Landlock), `filter` with the tables of `calls`
 //!   (seccomp), `limits` (resource limits), `powers` (capabilities).
 //! - `layer`: their names, and whether this machine has them; `cgroup`: whether it has what would stand
@@ -14,6 +14,7 @@
 mod build;
 mod calls;
 mod cgroup;
+mod death;
 mod files;
 mod filter;
 mod gpu;
@@ -24,6 +25,7 @@ mod start;
 
 pub use build::{Bounds, Folder, Occupant, Rights, Wall, WallError};
 pub use cgroup::probe_cgroup;
+pub use death::death;
 pub use gpu::{GPU_DEVICES, gpu_folders};
 pub use layer::{Layer, MISSING_LAYER, check, probe};
 pub use start::enter;

@@ -1,21 +1,27 @@
 //! The processes that do tasks, and those who take the places of dead ones.
 
-use super::message::{Reply, Setup, Task};
+use super::message::{BUCKETS, Begin, Reply, Setup, Task, Word};
 use super::serve::SHUFFLE_COMMAND;
 use crate::dataset::DatasetError;
 use crate::plan::PlanError;
-use crate::protocol::{encode, read_frame};
+use crate::protocol::{PlanRequest, encode, read_frame};
+use crate::wall::death;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Processes that a task may cost.
 const TRIES: u32 = 3;
+/// How long a process that nobody speaks to may take to end.
+const GRACE: Duration = Duration::from_secs(1);
+/// How often it is looked at.
+const TICK: Duration = Duration::from_millis(1);
 
 /// One process, which lives as long as this.
 pub(in crate::plan) struct Hand {
@@ -32,27 +38,59 @@ impl fmt::Debug for Hand {
 
 impl Drop for Hand {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            // It has ended, or has nothing left to do.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.finish();
     }
 }
 
+/// Processes between two tasks, or two inputs.
+#[derive(Debug, Default)]
+pub(in crate::plan) struct Idle(Mutex<Vec<Hand>>);
+
+impl Idle {
+    fn take(&self) -> Option<Hand> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    fn put(&self, hand: Hand) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(hand);
+    }
+}
+
+/// Starts processes for a request: those that it allows, and as many more as one task may cost. To be
+/// called on the main thread, which they end with, before the wall stands.
+pub(in crate::plan) fn start_processes(request: &PlanRequest) -> io::Result<Vec<Hand>> {
+    let begin = Begin {
+        os_sandbox: request.os_sandbox,
+        roots: request.sources.iter().map(|source| source.root.clone()).collect(),
+        spill: request.spill.clone(),
+    };
+    let count = at_once(request) + TRIES - 1;
+    (0..count).map(|_| start_process(&begin)).collect()
+}
+
+/// How many processes work at once.
+pub(super) fn at_once(request: &PlanRequest) -> u32 {
+    request.processes.clamp(1, BUCKETS as u32)
+}
+
 /// Starts this very program.
-pub(in crate::plan) fn start_process() -> io::Result<Hand> {
+fn start_process(begin: &Begin) -> io::Result<Hand> {
     // Whatever lies at the program's path by now.
     let mut child = Command::new("/proc/self/exe")
         .arg0("sandmill")
         .arg(SHUFFLE_COMMAND)
         .env_clear()
+        .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
     match (child.stdin.take(), child.stdout.take()) {
         (Some(input), Some(output)) => {
-            Ok(Hand { input: Box::new(input), output: Box::new(output), child: Some(child) })
+            let (input, output) = (Box::new(input), Box::new(output));
+            let mut hand = Hand { input, output, child: Some(child) };
+            // If it cannot hear, its first answer, which does not come, tells.
+            let _ = hand.tell(begin);
+            Ok(hand)
         }
         _ => Err(io::Error::other("it has no pipes")),
     }
@@ -68,18 +106,30 @@ impl Hand {
     }
 
     fn ask(&mut self, task: &Task) -> io::Result<Reply> {
-        self.tell(task)?;
+        self.tell(&Word::Task(task.clone()))?;
         let reply = read_frame(&mut self.output, &mut Vec::new()).map_err(io::Error::other)?;
         reply.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
     }
 
     /// How it ended, for people.
     fn end(mut self, error: &io::Error) -> String {
-        let status = self.child.as_mut().and_then(|child| {
-            let _ = child.kill();
-            child.wait().ok()
-        });
-        status.map_or_else(|| error.to_string(), |status| status.to_string())
+        self.finish().map_or_else(|| error.to_string(), death)
+    }
+
+    /// Has it end, which it does when nobody speaks to it any more: behind the wall nobody can be
+    /// killed. One that does not is killed when the planner ends.
+    fn finish(&mut self) -> Option<ExitStatus> {
+        (self.input, self.output) = (Box::new(io::sink()), Box::new(io::empty()));
+        let child = self.child.as_mut()?;
+        let begun = Instant::now();
+        while begun.elapsed() < GRACE {
+            match child.try_wait() {
+                Ok(None) => thread::sleep(TICK),
+                Ok(status) => return status,
+                Err(_) => return None,
+            }
+        }
+        None
     }
 }
 
@@ -87,6 +137,7 @@ impl Hand {
 pub(super) struct Crew<'a> {
     pub(super) setup: &'a Setup,
     pub(super) start: &'a (dyn Fn() -> io::Result<Hand> + Sync),
+    pub(super) idle: &'a Idle,
     pub(super) processes: u32,
 }
 
@@ -131,11 +182,23 @@ impl Crew<'_> {
     /// The place of one process: whoever stands there does one task after the other.
     fn place(&self, tasks: &Mutex<Receiver<Task>>) -> Result<(), PlanError> {
         let mut hand = None;
-        loop {
+        let result = loop {
             let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(task) = task else { return Ok(()) };
-            self.perform(&task, &mut hand)?;
-        }
+            let Ok(task) = task else { break Ok(()) };
+            if let Err(error) = self.perform(&task, &mut hand) {
+                break Err(error);
+            }
+        };
+        hand.into_iter().for_each(|hand| self.idle.put(hand));
+        result
+    }
+
+    /// One that knows what its tasks are about.
+    fn next(&self) -> io::Result<Hand> {
+        let mut hand = self.idle.take().map_or_else(self.start, Ok)?;
+        // If it cannot hear, the next word to it tells.
+        let _ = hand.tell(&Word::Setup(self.setup.clone()));
+        Ok(hand)
     }
 
     fn perform(&self, task: &Task, place: &mut Option<Hand>) -> Result<(), PlanError> {
@@ -143,12 +206,8 @@ impl Crew<'_> {
         for _ in 0..TRIES {
             let mut hand = match place.take() {
                 Some(hand) => hand,
-                None => match (self.start)() {
-                    Ok(mut hand) => {
-                        // If it cannot hear, the next word to it tells.
-                        let _ = hand.tell(self.setup);
-                        hand
-                    }
+                None => match self.next() {
+                    Ok(hand) => hand,
                     Err(error) => {
                         ends.push(error.to_string());
                         continue;

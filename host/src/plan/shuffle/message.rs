@@ -1,6 +1,6 @@
 //! What the planner tells a process of its crew. It is the same program, so there are no versions.
 
-use crate::model::{CsvFormat, CsvSlice};
+use crate::model::{CsvFormat, CsvSlice, OsSandbox};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -24,8 +24,28 @@ impl Default for Bounds {
     }
 }
 
-/// The first message.
+/// The first message: what the wall around the process is to be.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Begin {
+    /// How much of it must stand.
+    pub(super) os_sandbox: OsSandbox,
+    /// The folders of all sources.
+    pub(super) roots: Vec<PathBuf>,
+    /// Where spill files go.
+    pub(super) spill: PathBuf,
+}
+
+/// All further messages.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Word {
+    /// What the tasks from now on are about; not answered.
+    Setup(Setup),
+    /// Something to do.
+    Task(Task),
+}
+
+/// What tasks are about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Setup {
     /// The dialect of the input.
     pub(super) csv: CsvFormat,

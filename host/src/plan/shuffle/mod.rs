@@ -21,9 +21,7 @@ mod serve;
 
 pub use serve::{SHUFFLE_COMMAND, serve};
 
-#[cfg(test)]
-pub(super) use crew::Hand;
-pub(super) use crew::start_process;
+pub(super) use crew::{Hand, Idle, start_processes};
 pub(super) use message::Bounds;
 pub(super) use run::{Shuffle, Tools, empty_spill};
 #[cfg(test)]

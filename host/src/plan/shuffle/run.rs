@@ -1,7 +1,7 @@
 //! The planner's side of a shuffle.
 
 use super::codec::values;
-use super::crew::{Crew, Hand};
+use super::crew::{Crew, Hand, Idle, at_once};
 use super::index::Groups;
 use super::message::{BUCKETS, Bounds, NAMES, Setup, Slice, Task, origins_name, text_name};
 use super::runs::spill_error;
@@ -26,7 +26,7 @@ const TASK_SLICES: usize = 1000;
 pub(in crate::plan) struct Tools<'a> {
     /// What the leader asked for.
     pub(in crate::plan) request: &'a PlanRequest,
-    /// Starts a process.
+    /// Gives a process that was not asked for anything yet.
     pub(in crate::plan) start: &'a (dyn Fn() -> io::Result<Hand> + Sync),
     /// Bounds of memory.
     pub(in crate::plan) bounds: Bounds,
@@ -41,19 +41,35 @@ pub(in crate::plan) struct Shuffle<'a> {
     /// The input's number, which names its folder below the spill folder.
     pub(in crate::plan) number: u32,
     pub(in crate::plan) tools: Tools<'a>,
+    /// Processes from one step to the next.
+    pub(in crate::plan) idle: &'a Idle,
 }
 
-/// Makes the spill folder, or takes away what an earlier plan left in it.
+/// Makes the spill folder, or takes away what an earlier plan left in it. The folder itself stays: the
+/// wall around this process lets it write to that one, not to another of its name.
 pub(in crate::plan) fn empty_spill(folder: &Path) -> Result<(), PlanError> {
     if folder.as_os_str().is_empty() {
         return refuse!("rows cannot be grouped by key: there is no folder for them on their way");
     }
-    let emptied = match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        result => result,
+    Ok(empty(folder).map_err(|error| spill_error(folder, &error))?)
+}
+
+fn empty(folder: &Path) -> io::Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return std::fs::create_dir_all(folder);
+        }
+        entries => entries?,
     };
-    let made = emptied.and_then(|()| std::fs::create_dir_all(folder));
-    Ok(made.map_err(|error| spill_error(folder, &error))?)
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 impl Shuffle<'_> {
@@ -67,8 +83,8 @@ impl Shuffle<'_> {
         ))?;
         let setup = self.setup();
         std::fs::create_dir_all(&setup.folder).map_err(|e| spill_error(&setup.folder, &e))?;
-        let processes = self.tools.request.processes.clamp(1, BUCKETS as u32);
-        let crew = Crew { setup: &setup, start: self.tools.start, processes };
+        let processes = at_once(self.tools.request);
+        let crew = Crew { setup: &setup, start: self.tools.start, idle: self.idle, processes };
         let mut pieces = 0;
         crew.run(|give| self.scatter(&setup, sender, &mut pieces, give))?;
         crew.run(|give| {

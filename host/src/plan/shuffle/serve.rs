@@ -1,11 +1,12 @@
 //! A process of the crew.
 
 use super::gather::gather;
-use super::message::{Reply, Setup, Task};
+use super::message::{Begin, Reply, Task, Word};
 use super::scatter::Scatterer;
-use crate::process::{die_with_parent, limit};
+use crate::dataset::DatasetError;
+use crate::plan::serve::lock_down;
 use crate::protocol::{encode, read_frame};
-use rustix::process::Resource;
+use crate::wall::{self, Occupant};
 use std::io::{self, ErrorKind, Read, Write};
 
 /// The command that makes the program such a process.
@@ -15,37 +16,54 @@ pub const SHUFFLE_COMMAND: &str = "shuffle-worker";
 /// hundreds of megabytes.
 const MEMORY_BYTES: u64 = 4 << 30;
 
-/// Does what standard input says, until it ends. Fails if that is nothing it understands, or if
-/// nobody wants to hear of it. It is killed when the thread that started it ends.
+/// Does what standard input says, until it ends. Fails if that is nothing it understands, if the wall
+/// that is asked for cannot be built, or if nobody wants to hear of it. It is killed when the thread
+/// that started it ends.
 pub fn serve() -> io::Result<()> {
-    die_with_parent()?;
-    limit(Resource::Data, MEMORY_BYTES);
-    limit(Resource::Core, 0);
-    serve_on(&mut io::stdin().lock(), &mut io::stdout().lock())
+    wall::enter()?;
+    let input = &mut io::stdin().lock();
+    let begin: Option<Begin> = read_frame(input, &mut Vec::new()).map_err(io::Error::other)?;
+    // None: the planner ended, or needs nobody.
+    let Some(begin) = begin else { return Ok(()) };
+    let (mode, roots) = (begin.os_sandbox, begin.roots.into_iter());
+    lock_down(Occupant::Shuffler, mode, roots, &begin.spill, MEMORY_BYTES)?;
+    serve_on(input, &mut io::stdout().lock())
 }
 
-/// As [`serve`], on any two streams.
+/// What comes after the wall, on any two streams.
 pub(in crate::plan) fn serve_on(input: &mut impl Read, output: &mut impl Write) -> io::Result<()> {
     let mut buffer = Vec::new();
-    let setup: Option<Setup> = read_frame(input, &mut buffer).map_err(io::Error::other)?;
-    let Some(setup) = setup else {
-        return Err(io::Error::new(ErrorKind::UnexpectedEof, "nothing was asked for"));
-    };
-    let mut scatterer = Scatterer::new(&setup).map_err(io::Error::other)?;
-    let mut answer = Vec::new();
-    while let Some(task) = read_frame(input, &mut buffer).map_err(io::Error::other)? {
-        let done = match task {
-            Task::Scatter { number, slices } => scatterer.scatter(number, &slices),
-            Task::Gather { bucket, pieces } => gather(&setup, bucket, pieces),
+    let mut next = || read_frame::<Word>(input, &mut buffer).map_err(io::Error::other);
+    let mut word = next()?;
+    loop {
+        let setup = match word {
+            None => return Ok(()),
+            Some(Word::Setup(setup)) => setup,
+            Some(Word::Task(_)) => {
+                let text = "there is a task, and nothing says what it is about";
+                return Err(io::Error::new(ErrorKind::InvalidData, text));
+            }
         };
-        let reply = match done {
-            Ok(()) => Reply::Done,
-            Err(error) => Reply::Failed(error.to_string()),
-        };
-        answer.clear();
-        encode(&reply, &mut answer).map_err(io::Error::other)?;
-        output.write_all(&answer)?;
-        output.flush()?;
+        let mut scatterer = Scatterer::new(&setup).map_err(io::Error::other)?;
+        loop {
+            word = next()?;
+            let Some(Word::Task(task)) = word else { break };
+            let done = match task {
+                Task::Scatter { number, slices } => scatterer.scatter(number, &slices),
+                Task::Gather { bucket, pieces } => gather(&setup, bucket, pieces),
+            };
+            answer(done, output)?;
+        }
     }
-    Ok(())
+}
+
+fn answer(done: Result<(), DatasetError>, output: &mut impl Write) -> io::Result<()> {
+    let reply = match done {
+        Ok(()) => Reply::Done,
+        Err(error) => Reply::Failed(error.to_string()),
+    };
+    let mut answer = Vec::new();
+    encode(&reply, &mut answer).map_err(io::Error::other)?;
+    output.write_all(&answer)?;
+    output.flush()
 }

@@ -78,6 +78,15 @@ impl OperatorPolicy {
         limits
     }
 
+    /// How much of the process wall must stand where so much is asked for: no less than the operator
+    /// wants.
+    pub fn sandbox(&self, asked: OsSandbox) -> OsSandbox {
+        let settings = self.0.as_ref().and_then(|settings| settings.os_sandbox.as_ref());
+        let least = settings.map_or(OsSandbox::Off, |least| least.value);
+        let rank = |mode| OsSandbox::ALL.iter().position(|known| *known == mode);
+        if rank(least) < rank(asked) { least } else { asked }
+    }
+
     /// The longest that one call of `run` may take; none for as long as it likes.
     pub fn longest_call(&self) -> Option<Duration> {
         match self.0.as_ref()?.ceiling("run_invocation_timeout")?.amount {

@@ -1,0 +1,376 @@
+//! Trying an entry script out, for `sandmill check`: a child process loads it, and runs it if asked,
+//! behind the same two walls as a worker. The command itself loads nothing.
+
+use crate::compile::{Compiled, Instrumentation};
+use crate::model::{Failure, GUEST_LOGS, GUEST_OUTPUT, Limits, LoggingLevel, Mount, NODE_ID};
+use crate::model::{OsSandbox, printable};
+use crate::protocol::{encode, read_frame};
+use crate::sandbox::{Context, Grants, Instance, MiniBatchData, guest_thread_stack};
+use crate::sandbox::{Program, ResultSink, Seed};
+use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall, death};
+use anyhow::{Context as _, anyhow, bail};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+/// The hidden subcommand that must end in [`serve`].
+pub(super) const TRIAL_COMMAND: &str = "try-component";
+
+/// Rows that are shown.
+const SHOWN: usize = 20;
+/// Bytes of a row, or of a reason, that are shown.
+const SHOWN_BYTES: usize = 1000;
+/// The longest that loading may take.
+const LOADING: Duration = Duration::from_secs(60);
+/// Bytes that the process may hold beside its guest's memory and results.
+const OWN_MEMORY: u64 = 1 << 30;
+/// Bytes of the largest file that it may write.
+const LARGEST_FILE: u64 = 4 << 30;
+/// Files open at once.
+const OPEN_FILES: u64 = 16 << 10;
+
+/// What to try. Its folders are made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Asked {
+    /// How much of the process wall must stand.
+    pub(super) os_sandbox: OsSandbox,
+    /// What the guest may use.
+    pub(super) limits: Limits,
+    /// Where the files `stdout`, `stderr` and `log` go.
+    pub(super) scratch: PathBuf,
+    /// What the guest sees.
+    pub(super) mounts: Vec<Mount>,
+    /// Its arguments, the program's name first.
+    pub(super) arguments: Vec<String>,
+    /// Its environment.
+    pub(super) environment: Vec<(String, String)>,
+    /// The items of the one mini-batch, as the guest sees them; none if it is only to be loaded.
+    pub(super) items: Option<Vec<String>>,
+}
+
+/// What the child says, in this order.
+#[derive(Debug, Serialize, Deserialize)]
+enum Said {
+    /// The functions of the contract that it has, or why it cannot be loaded.
+    Loaded(Result<Vec<String>, String>),
+    /// What came of running it, and whether all went well.
+    Ran(String, bool),
+}
+
+/// The child process. It ends with this.
+pub(super) struct Trial {
+    child: Child,
+    said: Receiver<Option<Said>>,
+}
+
+impl Trial {
+    /// Starts it, with what it writes to stderr in the file `worker` of the scratch folder.
+    pub(super) fn start(program: &Path, code: &Compiled, asked: &Asked) -> anyhow::Result<Self> {
+        let mut frame = Vec::new();
+        encode(asked, &mut frame).context("the arguments are too long")?;
+        let (mut ours, theirs) = UnixStream::pair()?;
+        let program = std::path::absolute(program)?;
+        let child = Command::new(&program)
+            .arg(TRIAL_COMMAND)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::from(code.file.try_clone()?))
+            .stderr(Stdio::from(File::create(asked.scratch.join("worker"))?))
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        // If it cannot listen, its end says more than this error would.
+        let _ = ours.write_all(&frame);
+        let (sender, said) = mpsc::sync_channel(2);
+        std::thread::Builder::new().spawn(move || {
+            let mut buffer = Vec::new();
+            loop {
+                let message = read_frame(&mut ours, &mut buffer).unwrap_or_default();
+                let last = message.is_none();
+                if sender.send(message).is_err() || last {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { child, said })
+    }
+
+    /// The functions of the contract that the component has; else why it cannot be loaded.
+    pub(super) fn functions(&mut self) -> anyhow::Result<Result<Vec<String>, String>> {
+        match self.next(LOADING) {
+            Ok(Said::Loaded(result)) => Ok(result),
+            Ok(Said::Ran(..)) => Err(self.died()),
+            Err(None) => bail!("it could not be loaded within {} s", LOADING.as_secs()),
+            Err(Some(error)) => Err(error),
+        }
+    }
+
+    /// What came of running it, and whether all went well; none if it took longer than `limit`.
+    pub(super) fn ran(&mut self, limit: Duration) -> anyhow::Result<Option<(String, bool)>> {
+        match self.next(limit) {
+            Ok(Said::Ran(text, good)) => Ok(Some((text, good))),
+            Ok(Said::Loaded(_)) => Err(self.died()),
+            Err(None) => Ok(None),
+            Err(Some(error)) => Err(error),
+        }
+    }
+
+    fn next(&mut self, limit: Duration) -> Result<Said, Option<anyhow::Error>> {
+        match self.said.recv_timeout(limit) {
+            Ok(Some(said)) => Ok(said),
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => Err(Some(self.died())),
+            Err(RecvTimeoutError::Timeout) => Err(None),
+        }
+    }
+
+    /// It says nothing more, or what it must not say.
+    fn died(&mut self) -> anyhow::Error {
+        let _ = self.child.kill();
+        match self.child.wait() {
+            Ok(status) => anyhow!("the process that tried it {}", death(status)),
+            Err(error) => anyhow!("the process that tried it ended: {error}"),
+        }
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        // It has ended, or is to.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The child's side: descriptor 0 is a socket, 1 the compiled component.
+pub(super) fn serve() -> io::Result<()> {
+    wall::enter()?;
+    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let code = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let asked: Option<Asked> =
+        read_frame(&mut socket, &mut Vec::new()).map_err(io::Error::other)?;
+    let Some(asked) = asked else {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "nothing was asked for"));
+    };
+    let with = Instrumentation { fuel: asked.limits.fuel.is_some(), ..Instrumentation::default() };
+    let loaded = Program::load(&code, with, &asked.limits, None);
+    lock_down(&asked)?;
+    let program = match loaded {
+        Ok(program) => program,
+        Err(failure) => return say(&mut socket, &Said::Loaded(Err(failure.to_string()))),
+    };
+    let functions = program.functions().into_iter().map(str::to_owned).collect();
+    say(&mut socket, &Said::Loaded(Ok(functions)))?;
+    let Some(items) = asked.items.clone() else { return Ok(()) };
+    let guest = std::thread::Builder::new()
+        .stack_size(guest_thread_stack(&asked.limits))
+        .spawn(move || run(&program, &asked, &items))?;
+    let (text, good) = guest.join().map_err(|_| io::Error::other("the run ended with a panic"))?;
+    say(&mut socket, &Said::Ran(text, good))
+}
+
+fn say(socket: &mut UnixStream, message: &Said) -> io::Result<()> {
+    let mut frame = Vec::new();
+    encode(message, &mut frame).map_err(io::Error::other)?;
+    socket.write_all(&frame)
+}
+
+fn lock_down(asked: &Asked) -> io::Result<()> {
+    let limits = &asked.limits;
+    let mounts = asked.mounts.iter().map(|mount| Folder {
+        path: mount.host.clone(),
+        rights: if mount.writable { Rights::Write } else { Rights::Read },
+    });
+    let scratch = Folder { path: asked.scratch.clone(), rights: Rights::Write };
+    let wall = Wall {
+        occupant: Occupant::Worker,
+        mode: asked.os_sandbox,
+        folders: mounts.chain([scratch]).collect(),
+        bounds: Bounds {
+            memory: Some(limits.memory.0 + limits.results.0 + OWN_MEMORY),
+            // The command ends it.
+            cpu_seconds: None,
+            largest_file: LARGEST_FILE,
+            open_files: OPEN_FILES,
+        },
+    };
+    wall.build().map(drop).map_err(io::Error::other)
+}
+
+/// Calls `init`, `run` on the items, and `shutdown`; tells whether all went well.
+fn run(program: &Program, asked: &Asked, items: &[String]) -> (String, bool) {
+    let grants = Grants {
+        mounts: asked.mounts.clone(),
+        arguments: asked.arguments.clone(),
+        environment: asked.environment.clone(),
+        agent_name: "process000".into(),
+        node_id: NODE_ID.to_string(),
+        log_dir: GUEST_LOGS.into(),
+        output_dir: GUEST_OUTPUT.into(),
+        source_dir: None,
+        gpu_index: None,
+        logging_level: LoggingLevel::Debug,
+        limits: asked.limits.clone(),
+        seed: Seed::before_mini_batches(),
+        stdout: asked.scratch.join("stdout"),
+        stderr: asked.scratch.join("stderr"),
+        log: asked.scratch.join("log"),
+    };
+    let mut text = String::new();
+    let good = match program.instantiate(&grants) {
+        Ok(mut instance) => call(&mut instance, items, &mut text),
+        Err(failure) => report("starting", &Err(failure), &mut text),
+    };
+    (text, good)
+}
+
+fn call(instance: &mut Instance, paths: &[String], text: &mut String) -> bool {
+    let (stats, result) = instance.init();
+    if !report(&format!("init ({:.3} s)", stats.seconds), &result, text) {
+        return false;
+    }
+    let data = if paths.is_empty() { MiniBatchData::Void } else { MiniBatchData::Files(paths) };
+    let context = Context { id: 0, dataset: "", attempt: 1, partition_key_value: &[] };
+    let mut returned = Returned::default();
+    let (stats, result) = instance.run(data, &context, &mut returned);
+    if !report(&format!("run ({:.3} s)", stats.seconds), &result, text) {
+        if paths.is_empty() {
+            text.push_str("It was given no items; name files behind --run if it needs them.\n");
+        }
+        return false;
+    }
+    returned.describe(text);
+    let (stats, result) = instance.shutdown();
+    report(&format!("shutdown ({:.3} s)", stats.seconds), &result, text)
+}
+
+fn report(what: &str, result: &Result<(), Failure>, text: &mut String) -> bool {
+    match result {
+        Ok(()) => {
+            let _ = writeln!(text, "{what}: ok");
+        }
+        Err(failure) => {
+            let _ = writeln!(text, "{what}: {}", printable(&failure.to_string()));
+            for line in failure.detail.lines() {
+                let _ = writeln!(text, "{}", printable(line));
+            }
+        }
+    }
+    result.is_ok()
+}
+
+/// `1` and `row` as `1 row`.
+fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The start of what `run` returned.
+#[derive(Default)]
+struct Returned {
+    lines: String,
+    rows: usize,
+    failed: usize,
+    table: Option<usize>,
+}
+
+impl Returned {
+    fn describe(&self, text: &mut String) {
+        if let Some(bytes) = self.table {
+            let _ = writeln!(text, "returned a table (Arrow IPC) of {bytes} bytes");
+            return;
+        }
+        let (rows, failed) = (counted(self.rows, "row"), counted(self.failed, "failed item"));
+        let _ = writeln!(text, "returned {rows} and {failed}");
+        text.push_str(&self.lines);
+        let more = (self.rows + self.failed).saturating_sub(SHOWN);
+        if more > 0 {
+            let _ = writeln!(text, "  and {more} more");
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        if self.rows + self.failed < SHOWN {
+            let shown = &line[..line.floor_char_boundary(SHOWN_BYTES)];
+            let cut = if shown.len() < line.len() { " (cut)" } else { "" };
+            let _ = writeln!(self.lines, "  {}{cut}", shown.escape_debug());
+        }
+    }
+}
+
+impl ResultSink for Returned {
+    fn row(&mut self, row: &str) {
+        self.line(row);
+        self.rows += 1;
+    }
+
+    fn failed(&mut self, index: usize, reason: &str) {
+        self.line(&format!("item {index} failed: {reason}"));
+        self.failed += 1;
+    }
+
+    fn table(&mut self, ipc: &[u8]) -> Result<(), Failure> {
+        self.table = Some(ipc.len());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::{Instrumentation, compile_here, testing};
+    use crate::model::FailureKind;
+
+    #[test]
+    fn a_run_shows_what_came_back() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        // Returns the list of paths as rows.
+        let echo = "RUN
+            (i32.store8 (i32.const 16) (i32.const 0))
+            (i32.store8 (i32.const 20) (i32.const 0))
+            (i32.store (i32.const 24) (local.get $ptr))
+            (i32.store (i32.const 28) (local.get $len))
+            (i32.const 16))";
+        let component = testing::component("run-only", echo);
+        let code = compile_here(&component, Instrumentation::default()).expect("compiles");
+        let limits = Limits::default();
+        let with = Instrumentation::default();
+        let program = Program::load(&code, with, &limits, None).expect("loads");
+        let asked = Asked {
+            limits,
+            os_sandbox: OsSandbox::Off,
+            scratch: folder.path().to_owned(),
+            mounts: Vec::new(),
+            arguments: vec!["entry-script".into()],
+            environment: Vec::new(),
+            items: None,
+        };
+        let items = ["/inputs/items/0/a.txt".to_owned(), "x".repeat(2 * SHOWN_BYTES)];
+        let (text, good) = run(&program, &asked, &items);
+        assert!(good, "{text}");
+        let text = text.replace(|c: char| c.is_ascii_digit(), "0");
+        let text = text.replace(&"x".repeat(SHOWN_BYTES), "[1000 x]");
+        insta::assert_snapshot!(text, @"
+        init (0.000 s): ok
+        run (0.000 s): ok
+        returned 0 rows and 0 failed items
+          /inputs/items/0/a.txt
+          [1000 x] (cut)
+        shutdown (0.000 s): ok
+        ");
+    }
+
+    #[test]
+    fn what_a_component_says_cannot_steer_the_terminal() {
+        let mut failure = Failure::new(FailureKind::ScriptError, "no\u{1b}[2J");
+        failure.detail = "stack\r\n  of\u{7} it\n".to_owned();
+        let mut text = String::new();
+        assert!(!report("init", &Err(failure), &mut text));
+        assert_eq!(text, "init: no\u{fffd}[2J\nstack\n  of\u{fffd} it\n");
+    }
+}

@@ -1,0 +1,285 @@
+//! The parent's side of the process that looks into entry scripts: started, limited and ended here.
+//! What it says is bounded, and nobody vouches for it.
+
+use super::child::{ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, MEMORY_BYTES, Task};
+use super::{CompileError, Instrumentation, Names, Outline};
+use crate::model::{ByteSize, OsSandbox, printable, visible};
+use crate::protocol::decode;
+use crate::wall::death;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The longest that one task may take.
+const LIMIT: Duration = Duration::from_secs(600);
+/// How often the wish to stop is looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// Bytes of an error message.
+const MESSAGE_BYTES: u64 = 64 << 10;
+
+/// Looks into entry scripts, and compiles them, in child processes behind the process wall: a file
+/// that makes the parser or compiler run wild takes such a process with it and nothing else.
+#[derive(Clone)]
+pub struct Compiler {
+    program: PathBuf,
+    os_sandbox: OsSandbox,
+    limit: Duration,
+    stop: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+}
+
+impl fmt::Debug for Compiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compiler").field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
+impl Compiler {
+    /// `program` is the sandmill binary, `os_sandbox` how much of the wall must stand.
+    pub fn new(program: &Path, os_sandbox: OsSandbox) -> Self {
+        // Children get a working folder of their own.
+        let program = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
+        Self { program, os_sandbox, limit: LIMIT, stop: None }
+    }
+
+    /// Ends its processes as soon as `stop` says so.
+    #[must_use]
+    pub fn stopping(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.stop = Some(Arc::new(stop));
+        self
+    }
+
+    /// One that does all in this very process, for tests.
+    #[cfg(test)]
+    pub(crate) fn here() -> Self {
+        let (program, os_sandbox) = (PathBuf::new(), OsSandbox::Off);
+        Self { program, os_sandbox, limit: LIMIT, stop: None }
+    }
+
+    /// What a component, or the component that a core module becomes, imports and exports.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is neither.
+    pub fn outline(&self, path: &Path) -> Result<Outline, CompileError> {
+        let at = |text: &dyn fmt::Display| CompileError(format!("{}: {text}", path.display()));
+        let source = File::open(path).map_err(|error| at(&error))?;
+        let answer = self.ask(&Task::Outline, source, None).map_err(|error| at(&error))?;
+        let mut outline: Outline = decode(&answer).map_err(|error| {
+            at(&format!("what the compiler said of it cannot be understood: {error}"))
+        })?;
+        let Names { imports, exports } = &mut outline.names;
+        for name in imports.iter_mut().chain(exports) {
+            // What is no name of anything must not steer a terminal.
+            *name = name.chars().map(visible).collect();
+        }
+        Ok(outline)
+    }
+
+    /// Writes the component that a core module becomes to `target`.
+    pub(super) fn componentize(&self, source: File, target: &File) -> Result<(), CompileError> {
+        self.ask(&Task::Componentize, source, Some(target)).map(drop)
+    }
+
+    /// Writes compiled code to `target`. `digest` is what the caller read.
+    pub(super) fn compile(
+        &self,
+        source: File,
+        target: &File,
+        digest: &str,
+        with: Instrumentation,
+    ) -> Result<(), CompileError> {
+        let task = Task::Compile { digest: digest.to_owned(), with };
+        self.ask(&task, source, Some(target)).map(drop)
+    }
+
+    /// Has a task done. What comes of it goes to `target`, or is returned if there is none.
+    fn ask(
+        &self,
+        task: &Task,
+        source: File,
+        target: Option<&File>,
+    ) -> Result<Vec<u8>, CompileError> {
+        #[cfg(test)]
+        if self.program.as_os_str().is_empty() {
+            return super::child::perform_here(task, source, target);
+        }
+        let cannot = |error: io::Error| {
+            let program = self.program.display();
+            CompileError(format!("{program} cannot be run to look into the entry script: {error}"))
+        };
+        let stdout =
+            target.map_or_else(|| Ok(Stdio::piped()), |it| it.try_clone().map(Stdio::from));
+        let mut child = Command::new(&self.program)
+            .arg(COMPILE_COMMAND)
+            .args(task.words(self.os_sandbox))
+            .env_clear()
+            .current_dir("/")
+            // Ctrl-C is for us, who end it.
+            .process_group(0)
+            .stdin(source)
+            .stdout(stdout.map_err(cannot)?)
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(cannot)?;
+        // Both pipes must be emptied, or a full one would block the child.
+        let answer = drain(child.stdout.take(), ANSWER_BYTES);
+        let message = drain(child.stderr.take(), MESSAGE_BYTES);
+        let told = self.wait(&message);
+        let status = end(&mut child).map_err(cannot)?;
+        let message = told?;
+        if status.success() {
+            return Ok(answer.recv().unwrap_or_default());
+        }
+        Err(CompileError(failure(status, printable(String::from_utf8_lossy(&message).trim()))))
+    }
+
+    /// Waits for the end of what the child says of errors, which ends with it.
+    fn wait(&self, message: &Receiver<Vec<u8>>) -> Result<Vec<u8>, CompileError> {
+        let begun = Instant::now();
+        loop {
+            match message.recv_timeout(TICK) {
+                Ok(message) => return Ok(message),
+                Err(RecvTimeoutError::Disconnected) => return Ok(Vec::new()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if begun.elapsed() > self.limit {
+                return Err(CompileError(format!(
+                    "the compiler was ended after {} s: the entry script is too large or made to \
+                     take long",
+                    self.limit.as_secs()
+                )));
+            }
+            if self.stop.as_ref().is_some_and(|stop| stop()) {
+                return Err(CompileError::new("the compiler was stopped, as was asked"));
+            }
+        }
+    }
+}
+
+/// Reads a pipe to its end, or to a limit, on a thread.
+fn drain(pipe: Option<impl Read + Send + 'static>, limit: u64) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    if let Some(pipe) = pipe {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // What was read before an error is all there is to tell.
+            let _ = pipe.take(limit).read_to_end(&mut bytes);
+            // Nobody may be waiting any more.
+            let _ = sender.send(bytes);
+        });
+    }
+    receiver
+}
+
+/// The child has nothing more to say. If it is ending by itself, its status is not changed by this.
+fn end(child: &mut Child) -> io::Result<ExitStatus> {
+    // Fails only if it is gone.
+    let _ = child.kill();
+    child.wait()
+}
+
+/// Why a task failed, for people.
+fn failure(status: ExitStatus, message: String) -> String {
+    let how = match (status.code(), status.signal()) {
+        // It said why.
+        (Some(1), _) if !message.is_empty() => return message,
+        (_, Some(libc::SIGXCPU)) => format!(
+            "the compiler was ended after {CPU_SECONDS} seconds of processor time: the entry script \
+             is too large or made to take long"
+        ),
+        (_, Some(libc::SIGXFSZ)) => {
+            format!("the compiled code would be larger than {}", ByteSize(CODE_BYTES))
+        }
+        (_, Some(libc::SIGKILL)) => {
+            "the compiler was killed, probably because the machine has too little memory".to_owned()
+        }
+        (_, Some(libc::SIGABRT)) => format!(
+            "the compiler gave up, probably because it needed more than {} of memory: the entry \
+             script is too large or made to take much",
+            ByteSize(MEMORY_BYTES)
+        ),
+        _ => format!("the compiler {}", death(status)),
+    };
+    if message.is_empty() { how } else { format!("{how}; what it said: {message}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_how_the_compiler_ended() {
+        let told = |raw, text: &str| failure(ExitStatus::from_raw(raw), text.to_owned());
+        assert!(told(libc::SIGXCPU, "").contains("1800 seconds"));
+        assert!(told(libc::SIGKILL, "").contains("too little memory"));
+        assert!(told(libc::SIGXFSZ, "").contains("larger than 4 GB"));
+        assert!(told(libc::SIGSYS, "").contains("system-call filter"));
+        assert!(told(libc::SIGSEGV, "").contains("signal 11"));
+        assert_eq!(told(1 << 8, "it is no component"), "it is no component");
+        assert_eq!(
+            told(101 << 8, "panic"),
+            "the compiler ended with exit code 101; what it said: panic"
+        );
+        let aborted = told(libc::SIGABRT, "memory allocation of 9 bytes failed");
+        assert!(aborted.contains("8 GB") && aborted.ends_with("of 9 bytes failed"), "{aborted}");
+    }
+
+    #[test]
+    fn names_cannot_steer_a_terminal() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("script.wasm");
+        let bytes =
+            wat::parse_str(r#"(component (core module $m) (export "mm" (core module $m)))"#);
+        let mut bytes = bytes.unwrap();
+        let at = bytes.windows(2).position(|two| two == b"mm").unwrap();
+        bytes[at..at + 2].copy_from_slice(b"\x1b\n");
+        std::fs::write(&path, bytes).unwrap();
+        let outline = Compiler::here().outline(&path).unwrap();
+        assert_eq!(outline.names.exports, ["\u{fffd}\u{fffd}"]);
+    }
+
+    #[test]
+    fn what_takes_too_long_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        std::fs::write(&program, "#!/bin/sh\nexec sleep 30\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(&program, mode).unwrap();
+        let mut compiler = Compiler::new(&program, OsSandbox::Off);
+        compiler.limit = Duration::from_millis(100);
+        let begun = Instant::now();
+        let error = compiler.outline(&program).unwrap_err().to_string();
+        assert!(error.contains("the compiler was ended after 0 s"), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+
+    /// Programs that do not do as the compiler does are ended, and their words are not obeyed.
+    #[test]
+    fn whatever_the_child_does_it_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = |text: &str| {
+            let path = folder.path().join("program");
+            std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+                .unwrap();
+            let begun = Instant::now();
+            let stop = move || begun.elapsed() > Duration::from_millis(300);
+            let outline = Compiler::new(&path, OsSandbox::Off).stopping(stop).outline(&path);
+            assert!(begun.elapsed() < Duration::from_secs(10));
+            outline.unwrap_err().to_string()
+        };
+        assert!(script("exec sleep 30").contains("was stopped"));
+        assert!(script("exec 2>&-; exec sleep 30").contains("killed"));
+        assert!(script("yes; exit 0").contains("cannot be understood"));
+        assert!(script("exec yes").contains("signal 13"));
+        assert!(script("exec yes >&2").contains("killed"));
+        assert!(script("printf 'a\\033b' >&2; exit 1").ends_with("a\u{fffd}b"));
+        assert!(script("echo $HOME$(pwd) >&2; exit 1").ends_with(": /"));
+    }
+}

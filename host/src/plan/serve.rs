@@ -1,0 +1,142 @@
+//! The planner process, and the processes that help it: behind the process wall before they look into
+//! an input.
+
+use super::groups::{format_of, positions};
+use super::plan_with;
+use super::shuffle::{self, Bounds, Hand, Tools};
+use crate::model::{OsSandbox, Source};
+use crate::protocol::{Cut, FrameError, MAX_FRAME, PlanRequest, encode, read_frame};
+use crate::wall::{self, Folder, Occupant, Rights, Wall};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes of memory that the planner may write to. A folder of ten million files takes about two
+/// gigabytes.
+const MEMORY_BYTES: u64 = 16 << 30;
+/// CPU seconds. Far more than a plan takes; whoever asked for it ends a planner that says nothing.
+pub(super) const CPU_SECONDS: u64 = 6 * 60 * 60;
+/// Bytes of the largest file, which takes the rows of one part of an input's groups.
+pub(super) const LARGEST_FILE: u64 = 1 << 40;
+/// Files open at once.
+pub(super) const OPEN_FILES: u64 = 1024;
+
+/// The planner process: a [`PlanRequest`] on standard input, messages to standard output. Fails if
+/// there is no request that it understands, if the wall that it asks for cannot be built, or if the
+/// leader stops listening. It is killed when the thread that started it ends.
+pub fn serve() -> io::Result<()> {
+    wall::enter()?;
+    let request: Option<PlanRequest> =
+        read_frame(&mut io::stdin().lock(), &mut Vec::new()).map_err(io::Error::other)?;
+    let Some(request) = request else {
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, "no plan was asked for"));
+    };
+    // Behind the wall no process can be started.
+    let helpers = Mutex::new(helpers(&request)?);
+    lock_down(
+        Occupant::Planner,
+        request.os_sandbox,
+        request.sources.iter().map(|source| source.root.clone()),
+        &request.spill,
+        MEMORY_BYTES,
+    )?;
+    let next = || {
+        let next = helpers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        next.ok_or_else(|| io::Error::other("there is no other process left"))
+    };
+    let tools = Tools { request: &request, start: &next, bounds: Bounds::default() };
+    serve_request(tools, &mut io::stdout().lock())
+}
+
+/// The processes that group rows, if rows are to be grouped, and those that replace them.
+fn helpers(request: &PlanRequest) -> io::Result<Vec<Hand>> {
+    if !is_shuffled(request) {
+        return Ok(Vec::new());
+    }
+    // What is wrong with the folder is told when it is written to.
+    let _ = std::fs::create_dir_all(&request.spill);
+    shuffle::start_processes(request)
+}
+
+/// Whether rows may have to be gathered from many files: where a key is not in the files' paths.
+fn is_shuffled(request: &PlanRequest) -> bool {
+    let keys = &request.partition_keys;
+    let in_paths = |source: &Source| {
+        let format = format_of(source).ok().flatten();
+        format.is_some_and(|format| positions(&format, keys).is_ok())
+    };
+    matches!(request.cut, Cut::Csv { .. })
+        && !keys.is_empty()
+        && !request.sources.iter().all(in_paths)
+}
+
+/// The wall around a process that reads inputs and writes rows on their way.
+pub(super) fn lock_down(
+    occupant: Occupant,
+    mode: OsSandbox,
+    roots: impl Iterator<Item = PathBuf>,
+    spill: &Path,
+    memory: u64,
+) -> io::Result<()> {
+    let rule = |path: PathBuf, rights| Folder { path, rights };
+    let mut folders: Vec<_> = roots.map(|root| rule(root, Rights::Read)).collect();
+    folders.push(rule(spill.to_owned(), Rights::Write));
+    // What is not there is told by whoever misses it, and there may be no folder for rows at all.
+    folders.retain(|folder| folder.path.exists());
+    folders.dedup();
+    let bounds = wall::Bounds {
+        memory: Some(memory),
+        cpu_seconds: Some(CPU_SECONDS),
+        largest_file: LARGEST_FILE,
+        open_files: OPEN_FILES,
+    };
+    Wall { occupant, mode, folders, bounds }.build().map(drop).map_err(io::Error::other)
+}
+
+pub(super) fn serve_request(tools: Tools<'_>, out: &mut impl Write) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    plan_with(tools, &mut |message| {
+        bytes.clear();
+        match encode(&message, &mut bytes) {
+            Ok(()) => {}
+            Err(FrameError::Io(error)) => return Err(error),
+            Err(error) => {
+                let text = format!("the plan cannot be sent (at most {MAX_FRAME} bytes): {error}");
+                return Err(io::Error::other(text));
+            }
+        }
+        out.write_all(&bytes)?;
+        out.flush()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::CsvFormat;
+
+    #[test]
+    fn helpers_are_for_keys_that_are_columns() {
+        let source = |format: Option<&str>| Source {
+            dataset: "one".into(),
+            root: "/data".into(),
+            guest: "/inputs/one".into(),
+            pattern: None,
+            partition_format: format.map(str::to_owned),
+        };
+        let shuffled = |sources: Vec<Source>, keys: &[&str], cut: Option<Cut>| {
+            let formats = vec![(CsvFormat::default(), None); sources.len()];
+            let csv = Cut::Csv { bytes: 1, formats, full_inference: false };
+            let partition_keys = keys.iter().map(|&key| key.to_owned()).collect();
+            let request = PlanRequest::new(sources, cut.unwrap_or(csv));
+            is_shuffled(&PlanRequest { partition_keys, ..request })
+        };
+        let by_path = || source(Some("{year}/{name}.csv"));
+        assert!(!shuffled(vec![source(None)], &[], None));
+        assert!(shuffled(vec![source(None)], &["k"], None));
+        assert!(!shuffled(vec![by_path()], &["year"], None));
+        assert!(shuffled(vec![by_path()], &["year", "k"], None));
+        assert!(shuffled(vec![by_path(), source(None)], &["year"], None));
+        assert!(!shuffled(vec![source(None)], &["k"], Some(Cut::Files { count: 1 })));
+    }
+}

@@ -1,0 +1,52 @@
+//! How a process behind the wall ended, in words.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// What became of a process, to be said behind its name: `was killed (signal 9; ...)`. A limit that
+/// ended it is told as such.
+pub fn death(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(libc::SIGKILL)) => {
+            "was killed (signal 9; the machine may have run out of memory)".to_owned()
+        }
+        (None, Some(libc::SIGSYS)) => {
+            "was ended by the system-call filter (SIGSYS): it asked the kernel for something that \
+             it has no need of"
+                .to_owned()
+        }
+        (None, Some(libc::SIGXCPU)) => {
+            "was ended by its limit of processor time (SIGXCPU)".to_owned()
+        }
+        (None, Some(libc::SIGXFSZ)) => {
+            "was ended as it wrote a larger file than it may (SIGXFSZ)".to_owned()
+        }
+        (None, Some(libc::SIGABRT)) => {
+            "gave up (SIGABRT; it may have run out of the memory that it may use)".to_owned()
+        }
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_told_by_name() {
+        let told = |raw| death(ExitStatus::from_raw(raw));
+        assert_eq!(told(3 << 8), "ended with exit code 3");
+        for (signal, word) in [
+            (libc::SIGKILL, "was killed"),
+            (libc::SIGSYS, "system-call filter"),
+            (libc::SIGXCPU, "processor time"),
+            (libc::SIGXFSZ, "larger file"),
+            (libc::SIGABRT, "memory"),
+            (libc::SIGSEGV, "signal 11"),
+        ] {
+            assert!(told(signal).contains(word), "{}", told(signal));
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! Entry scripts that are made to hurt whoever looks into them: all of that happens in child processes
+//! with limits, so that the command ends with a clear message and leaves nothing behind.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use sandmill_tests::{Job, Ran, Running, guest};
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// LEB128.
+fn number(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn section(id: u8, content: &[u8], out: &mut Vec<u8>) {
+    out.push(id);
+    number(content.len() as u64, out);
+    out.extend_from_slice(content);
+}
+
+/// A component that exports this core module as `m`: its names are in order, and it must be compiled
+/// to find out that it has no `run`.
+fn component_of(module: &[u8]) -> Vec<u8> {
+    let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
+    section(1, module, &mut bytes);
+    // One export: a name, `m`, a core module, number 0, of its own type.
+    section(11, &[1, 0, 1, b'm', 0, 0x11, 0, 0], &mut bytes);
+    bytes
+}
+
+/// A module with functions of these bodies, which take and give a number.
+fn module_of(bodies: &[Vec<u8>], more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = b"\0asm\x01\0\0\0".to_vec();
+    section(1, &[1, 0x60, 1, 0x7f, 1, 0x7f], &mut bytes);
+    let mut types = Vec::new();
+    number(bodies.len() as u64, &mut types);
+    types.resize(types.len() + bodies.len(), 0);
+    section(3, &types, &mut bytes);
+    // One memory of 2000 pages.
+    section(5, &[1, 0, 0xd0, 0x0f], &mut bytes);
+    let mut code = Vec::new();
+    number(bodies.len() as u64, &mut code);
+    for body in bodies {
+        // No locals, the body, the end.
+        number(body.len() as u64 + 2, &mut code);
+        code.push(0);
+        code.extend_from_slice(body);
+        code.push(0x0b);
+    }
+    section(10, &code, &mut bytes);
+    more(&mut bytes);
+    bytes
+}
+
+/// A body of so many additions, each of 7 bytes.
+fn additions(count: usize) -> Vec<u8> {
+    let mut body = [0x20, 0, 0x41, 3, 0x6a, 0x21, 0].repeat(count);
+    body.extend([0x20, 0]);
+    body
+}
+
+/// A module with a data segment of so many bytes.
+fn with_data(bytes: usize) -> Vec<u8> {
+    module_of(&[vec![0x20, 0]], |module| {
+        // At address 0 of memory 0.
+        let mut data = vec![1, 0, 0x41, 0, 0x0b];
+        number(bytes as u64, &mut data);
+        data.resize(data.len() + bytes, 7);
+        section(11, &data, module);
+    })
+}
+
+/// A component that exports a function `run` that takes this type, whose definitions come before.
+fn run_of(types: &str, parameter: &str) -> Vec<u8> {
+    wat::parse_str(format!(
+        r#"(component {types}
+            (core module $m (func (export "run") (param i32) (result i32) local.get 0))
+            (core instance $i (instantiate $m))
+            (func (export "run") (param "p" {parameter}) (result u32)
+                (canon lift (core func $i "run"))))"#
+    ))
+    .unwrap()
+}
+
+/// What each of the commands that look into an entry script says of this one, and that it ends with
+/// this, soon, and leaves nothing behind.
+fn all_refuse(script: &[u8], expected: &str) {
+    let job = || {
+        Job::empty()
+            .file("script.wasm", script)
+            .file("input/a.txt", "a")
+            .yaml("name: test\nentry_script: script.wasm\ninputs: {texts: input}")
+            .env("SANDMILL_CACHE_DIR", "cache")
+    };
+    let run = job().run(&[]);
+    run.exits_with(2).says(expected);
+    assert!(!run.has("job"), "{run}");
+    ends_well(&run);
+    let check = job().command(&["check", "script.wasm"]);
+    let told = format!("{}{}", check.stdout, check.stderr);
+    assert!([2, 42].contains(&check.code) && told.contains(expected), "{check}");
+    ends_well(&check);
+}
+
+fn ends_well(ran: &Ran) {
+    assert!(ran.took < Duration::from_secs(120), "{ran}");
+    assert!(ran.left_behind.is_empty(), "{ran}");
+    assert!(ran.stderr.len() < 100_000, "an endless message");
+    assert_eq!(entries(&ran.dir().join("cache"), "tmp-"), 0, "{ran}");
+}
+
+fn entries(folder: &Path, prefix: &str) -> usize {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with(prefix)).count()
+}
+
+#[test]
+fn a_function_of_seven_megabytes() {
+    // A number that is taken and dropped, again and again.
+    let mut body = [0x20, 0, 0x1a].repeat(7_000_000 / 3);
+    body.extend([0x20, 0]);
+    all_refuse(&component_of(&module_of(&[body], |_| {})), "does not export run");
+    // What takes the compiler longer.
+    let sum = additions(50_000);
+    all_refuse(&component_of(&module_of(&[sum], |_| {})), "does not export run");
+    // Beyond what is a function at all.
+    let larger = component_of(&module_of(&[additions(1_200_000)], |_| {}));
+    all_refuse(&larger, "function body size");
+}
+
+#[test]
+fn many_functions() {
+    let module = module_of(&vec![additions(3); 20_000], |_| {});
+    all_refuse(&component_of(&module), "does not export run");
+}
+
+#[test]
+fn a_huge_data_section() {
+    all_refuse(&component_of(&with_data(40 << 20)), "does not export run");
+}
+
+#[test]
+fn types_that_are_nested_deeply() {
+    let deep: String = (0..5000).map(|n| format!("(type $t{} (list $t{n}))", n + 1)).collect();
+    let run = run_of(&format!("(type $t0 (list u8)) {deep}"), "$t5000");
+    all_refuse(&run, "no valid component");
+    // Each twice as large as the one before.
+    let wide: String = (0..60).map(|n| format!("(type $t{} (tuple $t{n} $t{n}))", n + 1)).collect();
+    let run = run_of(&format!("(type $t0 (tuple u8 u8)) {wide}"), "$t60");
+    all_refuse(&run, "no valid component");
+}
+
+/// Types that are valid, and too long to be told.
+#[test]
+fn a_type_whose_words_have_no_end() {
+    let wide: String =
+        (0..11).map(|n| format!("(type $t{} (tuple $t{n} $t{n} $t{n}))", n + 1)).collect();
+    let component = wat::parse_str(format!(
+        r#"(component (type $t0 (tuple u8 u8)) {wide}
+            (core module $m
+                (memory (export "memory") 1)
+                (func (export "realloc") (param i32 i32 i32 i32) (result i32) unreachable)
+                (func (export "run") (param i32) (result i32) local.get 0))
+            (core instance $i (instantiate $m))
+            (func (export "run") (param "p" $t11) (result u32)
+                (canon lift (core func $i "run") (memory (core memory $i "memory"))
+                    (realloc (core func $i "realloc")))))"#
+    ))
+    .unwrap();
+    all_refuse(&component, "run has the wrong type");
+}
+
+#[test]
+fn names_without_end() {
+    let many: String = (0..60_000)
+        .map(|n| format!("(export \"{}{n}\" (core module $m))", "long-name-".repeat(9) + "x"))
+        .collect();
+    let component = wat::parse_str(format!("(component (core module $m) {many})")).unwrap();
+    let ran = Job::empty().file("many.wasm", component).command(&["check", "many.wasm"]);
+    ran.exits_with(2).says("the names of its imports and exports take");
+    ends_well(&ran);
+}
+
+#[test]
+fn build_looks_into_nothing_itself() {
+    for (module, expected) in [
+        (module_of(&[additions(1_200_000)], |_| {}), "without WIT metadata"),
+        (with_data(40 << 20), "without WIT metadata"),
+        (b"\0asm\x01\0\0\0\xff\xff\xff".to_vec(), "damaged WebAssembly"),
+        (component_of(&with_data(1 << 20)), ""),
+    ] {
+        let ran = Job::empty().file("script.wasm", module).command(&["build", "script.wasm"]);
+        if expected.is_empty() {
+            // Only its names are looked at.
+            ran.exits_with(0);
+        } else {
+            ran.exits_with(2).says(expected);
+        }
+        ends_well(&ran);
+        let files: Vec<_> = fs::read_dir(ran.dir()).unwrap().map(|e| e.unwrap().path()).collect();
+        assert_eq!(files, [ran.dir().join("script.wasm")], "{ran}");
+    }
+}
+
+/// A script that takes long to compile.
+fn slow() -> Vec<u8> {
+    component_of(&module_of(&vec![additions(100_000); 30], |_| {}))
+}
+
+/// The processes that compile what has this digest.
+fn compilers_of(digest: &str) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let id = entry.file_name().to_str()?.parse().ok()?;
+        let command = fs::read(entry.path().join("cmdline")).ok()?;
+        String::from_utf8_lossy(&command).contains(digest).then_some(id)
+    });
+    processes.collect()
+}
+
+/// The SHA-256 of a file, as the name of its entry in a cache says.
+fn digest_of(job: Job, script: &str) -> (String, Job) {
+    let ran = job.command(&["build", script]);
+    ran.exits_with(0);
+    let line = ran.stderr.lines().find_map(|line| line.strip_prefix("sha256:")).unwrap();
+    (line.split(' ').next().unwrap().to_owned(), ran.into_job())
+}
+
+fn until_gone(digest: &str) {
+    let begun = Instant::now();
+    while !compilers_of(digest).is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the compiler outlives its leader");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn slow_job() -> (String, Job) {
+    let job = Job::empty()
+        .file("slow.wasm", slow())
+        .file("input/a.txt", "a")
+        .yaml("name: test\nentry_script: slow.wasm\ninputs: {texts: input}")
+        .env("SANDMILL_CACHE_DIR", "cache");
+    digest_of(job, "slow.wasm")
+}
+
+#[test]
+fn a_compiler_ends_with_a_killed_command_and_the_next_one_cleans_up() {
+    let (digest, job) = slow_job();
+    let mut running = job.spawn(&["run", "job.yaml", "--job-dir", "job"]);
+    running.until("it is compiled", |_| !compilers_of(&digest).is_empty());
+    running.kill_leader();
+    let ran = running.wait();
+    until_gone(&digest);
+    let cache = ran.dir().join("cache");
+    assert_eq!((entries(&cache, "tmp-"), entries(&cache, "")), (1, 1), "what was half done");
+    let good = guest("echo_files").display().to_string();
+    let ran = ran.into_job().command(&["check", &good]);
+    ran.exits_with(0);
+    assert_eq!((entries(&cache, "tmp-"), entries(&cache, "")), (0, 1), "{ran}");
+}
+
+#[test]
+fn ctrl_c_ends_a_compiler() {
+    let (digest, job) = slow_job();
+    let mut running = job.spawn(&["run", "job.yaml", "--job-dir", "job"]);
+    running.until("it is compiled", |_| !compilers_of(&digest).is_empty());
+    running.interrupt();
+    let ran = running.wait();
+    ran.exits_with(130).says("the job was not begun");
+    until_gone(&digest);
+    ends_well(&ran);
+}
+
+/// A compiler that is ended by a limit, or by whoever runs the machine, is told as such.
+#[test]
+fn how_a_compiler_died_is_told() {
+    for (signal, told) in [
+        (
+            Signal::KILL,
+            "the compiler was killed, probably because the machine has too little memory",
+        ),
+        (Signal::XCPU, "seconds of processor time"),
+        (Signal::SYS, "system-call filter"),
+    ] {
+        let (digest, job) = slow_job();
+        let mut running = job.spawn(&["run", "job.yaml", "--job-dir", "job"]);
+        running.until("it is compiled", |_| {
+            let found = compilers_of(&digest);
+            // It has begun to compile, so that it is behind the wall.
+            found
+                .iter()
+                .any(|id| fs::read_dir(format!("/proc/{id}/task")).is_ok_and(|it| it.count() > 1))
+        });
+        for id in compilers_of(&digest) {
+            kill_process(Pid::from_raw(id.cast_signed()).unwrap(), signal).unwrap();
+        }
+        let ran = running.wait();
+        ran.exits_with(2).says(told);
+        ends_well(&ran);
+    }
+}
+
+/// Two that compile the same at once both get it, and one entry stays.
+#[test]
+fn commands_that_compile_at_once_share_one_cache() {
+    let folder = Job::empty();
+    let cache = folder.path("cache").display().to_string();
+    let good = guest("echo_files").display().to_string();
+    let start = || Job::empty().env("SANDMILL_CACHE_DIR", &cache).spawn(&["check", &good]);
+    let running: Vec<_> = (0..4).map(|_| start()).collect();
+    for command in running {
+        command.wait().exits_with(0);
+    }
+    assert_eq!((entries(Path::new(&cache), "tmp-"), entries(Path::new(&cache), "")), (0, 1));
+}
+
+/// What others could have put there, or what is not what it was, is made again.
+#[test]
+fn a_poisoned_entry_is_not_used() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let good = guest("echo_files").display().to_string();
+    let check = |job: Job| {
+        let ran = job.env("SANDMILL_CACHE_DIR", "cache").command(&["check", &good]);
+        ran.exits_with(0);
+        ran
+    };
+    let mut ran = check(Job::empty());
+    let mut cached = fs::read_dir(ran.dir().join("cache")).unwrap();
+    let path = cached.next().unwrap().unwrap().path();
+    let whole = fs::read(&path).unwrap();
+    type Poison<'a> = (&'a str, &'a dyn Fn(&Path));
+    let poisons: [Poison<'_>; 5] = [
+        ("half written", &|path| fs::write(path, &whole[..whole.len() / 2]).unwrap()),
+        ("another's bytes", &|path| {
+            let mut bytes = whole.clone();
+            bytes[whole.len() / 2] ^= 1;
+            fs::write(path, bytes).unwrap();
+        }),
+        ("open to others", &|path| {
+            fs::set_permissions(path, PermissionsExt::from_mode(0o666)).unwrap();
+        }),
+        ("a link", &|path| {
+            let there = path.with_file_name("elsewhere");
+            fs::rename(path, &there).unwrap();
+            symlink("elsewhere", path).unwrap();
+        }),
+        ("a fifo", &|path| {
+            fs::remove_file(path).unwrap();
+            rustix::fs::mknodat(
+                rustix::fs::CWD,
+                path,
+                rustix::fs::FileType::Fifo,
+                rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+                0,
+            )
+            .unwrap();
+        }),
+    ];
+    for (what, poison) in poisons {
+        poison(&path);
+        ran = check(ran.into_job());
+        assert!(ran.stderr.contains("compiling "), "{what}: {ran}");
+        assert_eq!(fs::read(&path).unwrap().len(), whole.len(), "{what}");
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        assert!(metadata.is_file() && metadata.permissions().mode() & 0o077 == 0, "{what}");
+        ran = check(ran.into_job());
+        assert!(!ran.stderr.contains("compiling "), "{what}: it is used again\n{ran}");
+    }
+}
+
+/// A job whose planner groups rows for a while.
+fn grouping() -> Job {
+    let rows: String =
+        (0..400_000).map(|row| format!("{},{row} and more text\n", row % 50)).collect();
+    Job::new(&guest("tells_keys")).file("in/a.csv", format!("key,x\n{rows}")).yaml(
+        "inputs: {rows: {path: in, format: csv}}\npartition_keys: [key]\n\
+         process_count_per_node: 2",
+    )
+}
+
+/// The leader's children of this kind, and theirs: the helpers of a planner.
+fn named(running: &Running, name: &str) -> Vec<Pid> {
+    let mut found = Vec::new();
+    for (id, command) in running.children() {
+        if command.ends_with(name) {
+            found.push(id);
+        }
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        for child in children.unwrap_or_default().split_whitespace() {
+            let command = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            if String::from_utf8_lossy(&command).contains(name) {
+                found.push(child.parse().unwrap());
+            }
+        }
+    }
+    found.into_iter().filter_map(|id: u32| Pid::from_raw(id.cast_signed())).collect()
+}
+
+fn send(running: &mut Running, name: &str, count: usize, signal: Signal) {
+    running.until("the processes are there", |running| named(running, name).len() >= count);
+    for id in named(running, name) {
+        kill_process(id, signal).unwrap();
+    }
+}
+
+#[test]
+fn how_a_planner_died_is_told() {
+    for (signal, told) in [
+        (Signal::SYS, "the planner process was ended by the system-call filter"),
+        (Signal::XCPU, "the planner process was ended by its limit of processor time"),
+        (Signal::XFSZ, "the planner process was ended as it wrote a larger file than it may"),
+        (Signal::KILL, "the planner process was killed"),
+    ] {
+        let mut running = grouping().start(&[]);
+        // Once its helpers are there, it is a planner.
+        running.until("it plans", |running| named(running, "shuffle-worker").len() >= 4);
+        send(&mut running, "plan-worker", 1, signal);
+        let ran = running.wait();
+        ran.exits_with(2).says(told);
+    }
+}
+
+#[test]
+fn how_helpers_of_a_planner_died_is_told() {
+    for (signal, told) in [
+        (Signal::SYS, "was ended by the system-call filter"),
+        (Signal::KILL, "was killed (signal 9"),
+    ] {
+        let mut running = grouping().spawn(&["plan", "job.yaml"]);
+        send(&mut running, "shuffle-worker", 4, signal);
+        let ran = running.wait();
+        ran.exits_with(2).says("rows cannot be grouped by key").says(told);
+    }
+}
+
+#[test]
+fn a_planner_that_says_nothing_is_ended() {
+    let job = grouping().yaml("first_task_creation_timeout: 1\nprogress_update_timeout: 1");
+    let mut running = job.spawn(&["plan", "job.yaml"]);
+    send(&mut running, "plan-worker", 1, Signal::STOP);
+    let ran = running.wait();
+    ran.exits_with(2).says("nothing was heard of the planner for 1 s");
+}
