@@ -88,6 +88,9 @@ pub enum EventKind {
         worker: String,
         /// Seconds that `init` took.
         init_seconds: f64,
+        /// The fuel that it used, where fuel is counted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        init_fuel: Option<u64>,
     },
     /// A worker could not load the entry script, or its `init` failed.
     InitFailed {

@@ -150,9 +150,7 @@ fn files() -> Vec<Attack> {
         ("open its memory", |_| open("/proc/self/mem", READ)),
         ("open the host's environment", |s| open(format!("/proc/{}/environ", s.host), READ)),
         ("write an input", |s| open(s.folder.join("input/file"), libc::O_WRONLY as usize)),
-        ("write a staged input", |s| {
-            open(s.folder.join("stage/linked"), libc::O_WRONLY as usize)
-        }),
+        ("write a staged input", |s| open(s.folder.join("stage/linked"), libc::O_WRONLY as usize)),
         ("make in the input", |s| open(s.folder.join("input/new"), MAKE)),
         ("remove an input", |s| tried(libc::SYS_unlinkat, &[HERE, s.at("input/file"), 0])),
         ("cut an input", |s| tried(libc::SYS_truncate, &[s.at("input/file"), 0])),
@@ -181,16 +179,12 @@ fn files() -> Vec<Attack> {
             let mode = (libc::S_IFIFO | 0o600) as usize;
             tried(libc::SYS_mknodat, &[HERE, s.at("output/fifo"), mode, 0])
         }),
-        ("chmod outside", |s| {
-            tried(libc::SYS_fchmodat, &[HERE, s.at("outside/file"), 0o644])
-        }),
+        ("chmod outside", |s| tried(libc::SYS_fchmodat, &[HERE, s.at("outside/file"), 0o644])),
         ("chown outside", |s| {
             let same = signed(-1);
             tried(libc::SYS_fchownat, &[HERE, s.at("outside/file"), same, same, 0])
         }),
-        ("utime outside", |s| {
-            tried(libc::SYS_utimensat, &[HERE, s.at("outside/file"), 0, 0])
-        }),
+        ("utime outside", |s| tried(libc::SYS_utimensat, &[HERE, s.at("outside/file"), 0, 0])),
         ("xattr outside", |s| {
             let (name, value) = (text("user.a"), text("b"));
             tried(libc::SYS_setxattr, &[s.at("outside/file"), name, value, 1, 0])
@@ -200,9 +194,7 @@ fn files() -> Vec<Attack> {
             tried(libc::SYS_name_to_handle_at, &[HERE, s.at("input/file"), handle, buffer(), 0])
         }),
         ("open_by_handle_at", |_| tried(libc::SYS_open_by_handle_at, &[HERE, buffer(), READ])),
-        ("inherited descriptor", |s| {
-            tried(libc::SYS_fstat, &[signed(s.descriptor), buffer()])
-        }),
+        ("inherited descriptor", |s| tried(libc::SYS_fstat, &[signed(s.descriptor), buffer()])),
     ]
 }
 
@@ -239,9 +231,7 @@ fn processes() -> Vec<Attack> {
         ("signal the host", |s| tried(libc::SYS_kill, &[s.host as usize, 0])),
         ("signal a sibling", |s| tried(libc::SYS_kill, &[s.sibling as usize, 0])),
         ("signal all", |_| tried(libc::SYS_kill, &[signed(-1), 0])),
-        ("tgkill the host", |s| {
-            tried(libc::SYS_tgkill, &[s.host as usize, s.host as usize, 0])
-        }),
+        ("tgkill the host", |s| tried(libc::SYS_tgkill, &[s.host as usize, s.host as usize, 0])),
         ("tkill the host", |s| tried(libc::SYS_tkill, &[s.host as usize, 0])),
         ("pidfd_open the host", |s| tried(libc::SYS_pidfd_open, &[s.host as usize, 0])),
         ("pidfd_getfd", |_| tried(libc::SYS_pidfd_getfd, &[signed(-1), 0, 0])),
@@ -330,7 +320,8 @@ fn own() -> Vec<Attack> {
         ("executable memory", |_| {
             let (write, code) = (libc::PROT_WRITE, libc::PROT_EXEC | libc::PROT_READ);
             let how = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
-            let page = call(libc::SYS_mmap, &[0, 4096, write as usize, how, signed(-1), 0]).unwrap();
+            let page =
+                call(libc::SYS_mmap, &[0, 4096, write as usize, how, signed(-1), 0]).unwrap();
             tried(libc::SYS_mprotect, &[page, 4096, code as usize])
         }),
         ("map code", |_| {
@@ -384,7 +375,10 @@ fn allowed() -> Vec<Attack> {
             let write = || {
                 std::fs::create_dir_all(&folder)?;
                 std::fs::write(&file, "c")?;
-                std::fs::File::options().append(true).open(&file)?.set_modified(std::time::UNIX_EPOCH)?;
+                std::fs::File::options()
+                    .append(true)
+                    .open(&file)?
+                    .set_modified(std::time::UNIX_EPOCH)?;
                 std::fs::rename(&file, s.folder.join("output/moved"))
             };
             errno(write())

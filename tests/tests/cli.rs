@@ -33,6 +33,7 @@ fn version_and_help() {
       explain  Says what went wrong in a job or made it slow, what to read, and what to change
       build    Makes a component from a guest crate or a core module, and prints its path
       check    Says whether a component keeps the contract, and what it would need
+      doctor   Says what this machine has for running strangers' entry scripts, and what is missing
       new      Makes the folder of a new entry script, ready to build and run
       help     Print this message or the help of the given subcommand(s)
 
@@ -59,6 +60,8 @@ fn version_and_help() {
           --set <KEY=VALUE>    Sets KEY of the job file to VALUE, written as in the file; may be given
                                many times
           --job <NAME>         Which parallel job of a pipeline file is meant, where there are several
+          --policy <FILE>      What the operator of this machine lets jobs ask for [default:
+                               $SANDMILL_POLICY, else /etc/sandmill/policy.yaml if it is there]
           --job-dir <DIR>      Where the job keeps its state, logs and output [default: jobs/<the job's
                                name>]
           --process-count <N>  Number of workers; the same as --set process_count_per_node=N

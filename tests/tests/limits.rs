@@ -1,4 +1,5 @@
-//! Each limit on an instance of the entry script, and what is said to whoever goes beyond it.
+//! Each limit on an instance of the entry script, and what is said to whoever goes beyond it. A call of
+//! `shutdown` that takes too long is in `hostile_init.rs`.
 
 #![cfg(unix)]
 
@@ -64,6 +65,7 @@ fn each_limit_has_its_failure() {
         ("links", "limits: { files: 0 }"),
         ("handles", "limits: { handles: 100 }"),
         ("transfer", "limits: { transfer: 1 MB }"),
+        ("time", "run_invocation_timeout: 1"),
     ]
     .map(|(what, settings)| failure(what, settings))
     .concat();
@@ -87,7 +89,39 @@ fn each_limit_has_its_failure() {
     links over_limit: limits.files allows one call to make no files or folders; in run the entry script asked for 1. Have it put more into each, make mini_batch_size smaller, or raise the limit
     handles over_limit: limits.handles allows 100 open files and other handles at once; in run the entry script asked for more. Have it close what it does not need, or raise the limit
     transfer over_limit: limits.transfer allows 1 MB in one call between host and entry script; in run it handed over more. Have it hand over less at a time, or raise the limit
+    time timeout: run took longer than run_invocation_timeout (1 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)
     ");
+}
+
+/// A row of a table is measured as it stands in the output.
+#[test]
+fn a_long_row_of_a_table() {
+    let job = |limit: &str| {
+        let long = "y".repeat(100);
+        Job::new(&guest("echo_table"))
+            .yaml("inputs: { rows: { path: input, format: csv } }\nrun_max_try: 1")
+            .yaml(&format!("limits: {{ row: {limit} }}"))
+            .file("input/a.csv", format!("id,text\n1,x\n2,{long}\n"))
+    };
+    job("200").run(&[]).exits_with(0);
+    let ran = job("50").run(&[]);
+    ran.exits_with(42);
+    let reason = ran.stderr.lines().find_map(|line| line.strip_prefix("  first cause   "));
+    assert_snapshot!(reason.unwrap_or_default(), @"limits.row allows 50 bytes for one row; row 1 (counted from 0) of what run returned has 103 bytes. Make its rows smaller, or raise the limit");
+}
+
+/// What a limit on fuel should be is in the reports.
+#[test]
+fn the_fuel_that_was_used_is_told() {
+    let ran = job("moderate", "limits: { fuel: 10000000000 }").run(&[]);
+    ran.exits_with(0);
+    let table = ran.log("sys/job_report/processed_mini-batches.csv");
+    assert!(table.contains("\"\"fuel\"\":"), "{table}");
+    assert!(ran.log("sys/events.jsonl").contains("\"init_fuel\":"), "{ran}");
+    // Nothing is measured unasked.
+    let ran = job("moderate", "").run(&[]);
+    let events = ran.log("sys/events.jsonl");
+    assert!(!events.contains("\"init_fuel\":") && events.contains("\"fuel\":null"), "{events}");
 }
 
 /// Calls are counted one by one, and what comes to nothing is not counted.

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 const MISSING: (&str, &str) = ("SANDMILL_MISSING_LAYER", "landlock");
 
 fn job(mode: &str) -> Job {
-    Job::new(&guest("counts"))
+    Job::new(&guest("run_only"))
         .yaml("inputs: [{ name: texts, path: input }]")
         .yaml(&format!("os_sandbox: {mode}"))
         .file("input/a.txt", "two words")

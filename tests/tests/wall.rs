@@ -173,7 +173,8 @@ impl Scene {
         for name in ["input/file", "outside/file"] {
             fs::write(folder.path().join(name), "x").unwrap();
         }
-        fs::hard_link(folder.path().join("input/file"), folder.path().join("stage/linked")).unwrap();
+        fs::hard_link(folder.path().join("input/file"), folder.path().join("stage/linked"))
+            .unwrap();
         let (outside, link) = (folder.path().join("outside/file"), "input/link-out");
         std::os::unix::fs::symlink(outside, folder.path().join(link)).unwrap();
         let sibling = Command::new("sleep").arg("1000").spawn().unwrap();

@@ -132,9 +132,8 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
         Err(reason) => return refused(&printable(&reason), text),
     }
     text.push_str("It keeps the contract.\n");
-    let good = check.trial.run.is_none() || {
-        run(&mut trial, &scratch, longest(check), &mut text)?
-    };
+    let good =
+        check.trial.run.is_none() || { run(&mut trial, &scratch, longest(check), &mut text)? };
     Ok(Verdict { text, good })
 }
 
@@ -205,7 +204,8 @@ fn run(
             good
         }
         None => {
-            let _ = writeln!(text, "stopped: not done within {} s (--timeout)", limit.as_secs_f64());
+            let _ =
+                writeln!(text, "stopped: not done within {} s (--timeout)", limit.as_secs_f64());
             false
         }
     };

@@ -1,7 +1,7 @@
 //! The hidden commands: what this program is when it started itself.
 
 use super::trial;
-use crate::{compile, plan, worker};
+use crate::{compile, plan, sandbox, worker};
 use std::ffi::OsStr;
 use std::io;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ pub(super) fn serve() -> Option<ExitCode> {
         trial::TRIAL_COMMAND => Some(served("the process that tries a component", trial::serve())),
         compile::COMPILE_COMMAND => {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
-            Some(compile::serve_compile(&rest))
+            Some(compile::serve_compile(&rest, sandbox::check_imports))
         }
         _ => None,
     }

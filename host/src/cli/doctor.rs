@@ -105,7 +105,12 @@ impl Findings {
         };
         if self.gpus.count > 0 {
             for device in &self.gpus.missing_devices {
-                let _ = writeln!(text, "  {:<9} {}: load the driver's module", "MISSING", device.display());
+                let _ = writeln!(
+                    text,
+                    "  {:<9} {}: load the driver's module",
+                    "MISSING",
+                    device.display()
+                );
             }
         }
         let files = |count: Option<u64>| count.map_or("any number".to_owned(), |n| n.to_string());
@@ -157,7 +162,8 @@ fn cgroup() -> Checked {
     let remedy = "nothing has to be done, as the memory of workers is limited and watched without it; \
                   to have one, start with `systemd-run --user --scope -p Delegate=yes sandmill run ...`, \
                   or in a service with `Delegate=memory pids`";
-    let found = wall::probe_cgroup().map(|folder| format!("cgroup v2, delegated at {}", folder.display()));
+    let found =
+        wall::probe_cgroup().map(|folder| format!("cgroup v2, delegated at {}", folder.display()));
     Checked::new("cgroup v2", found, remedy)
 }
 

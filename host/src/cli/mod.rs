@@ -9,6 +9,7 @@ mod child;
 mod doctor;
 mod exit;
 mod history;
+mod inspect;
 mod new;
 mod plan;
 mod policy;
@@ -97,6 +98,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Says what a component could touch, from its imports alone, and runs nothing.
+    Inspect(inspect::Arguments),
     /// Makes the folder of a new entry script, ready to build and run.
     New(new::Arguments),
 }
@@ -120,6 +123,7 @@ pub fn main() -> ExitCode {
             check_and_print(&component, &trial, cache_dir.as_deref(), &wall, &policy)
         }
         Command::Doctor { json } => doctor::doctor(json),
+        Command::Inspect(arguments) => inspect_and_print(&arguments),
         Command::New(arguments) => new::new(&arguments),
     };
     match result {
@@ -186,8 +190,16 @@ fn check_and_print(
 }
 
 /// What the policy does not allow.
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn refused(errors: SpecErrors) -> Problem {
     Problem::each_line(&errors.to_string())
+}
+
+/// Prints the description on standard output.
+fn inspect_and_print(arguments: &inspect::Arguments) -> Result<Exit, Problem> {
+    let compiler = Compiler::new(&run::this_program()?, arguments.wall.os_sandbox);
+    print(&inspect::inspect(arguments, &compiler).map_err(Problem::usage)?)?;
+    Ok(Exit::Completed)
 }
 
 /// Writes to standard output. A reader that has read enough is no error.

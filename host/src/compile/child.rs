@@ -1,18 +1,25 @@
 //! The process that looks into entry scripts, as itself sees it. It needs no files but those that it
 //! was started with: an entry script, and a place for what it makes of it.
 
+use super::description::describe;
 use super::{
     CompileError, Instrumentation, Outline, cache, check_names, compiling_engine, componentize,
     find_entry, read_names,
 };
 use crate::model::{ByteSize, OsSandbox};
 use crate::wall::{self, Bounds, Occupant, Wall};
+use serde::Serialize;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
+use wasmtime::Engine;
 use wasmtime::component::Component;
 
 /// The hidden subcommand that must end in [`serve_compile`].
 pub const COMPILE_COMMAND: &str = "compile-component";
+
+/// Tells whether all that a component imports is there, function by function. What is there is known
+/// further up, to whoever runs components.
+pub type CheckImports = fn(&Engine, &Component) -> Result<(), CompileError>;
 
 /// CPU seconds of all threads together.
 pub(super) const CPU_SECONDS: u64 = 1800;
@@ -21,7 +28,7 @@ pub(super) const MEMORY_BYTES: u64 = 8 << 30;
 /// Bytes of compiled code.
 pub(super) const CODE_BYTES: u64 = 4 << 30;
 /// Bytes of an answer.
-pub(super) const ANSWER_BYTES: u64 = 4 << 20;
+pub(super) const ANSWER_BYTES: u64 = 16 << 20;
 /// Bytes of an error message, which may tell types of any length.
 const MESSAGE_BYTES: usize = 16 << 10;
 /// Bytes of an entry script.
@@ -33,6 +40,7 @@ const OPEN_FILES: u64 = 64;
 const COMPILE: &str = "compile";
 const COMPONENTIZE: &str = "componentize";
 const OUTLINE: &str = "outline";
+const DESCRIBE: &str = "describe";
 const FUEL: &str = "fuel";
 const PROFILE: &str = "profile";
 const DETERMINISTIC: &str = "deterministic";
@@ -50,6 +58,8 @@ pub(super) enum Task {
     Componentize,
     /// Tell an [`Outline`].
     Outline,
+    /// Tell a [`Description`](super::Description).
+    Describe,
 }
 
 impl Task {
@@ -67,6 +77,7 @@ impl Task {
             }
             Self::Componentize => vec![mode.name(), COMPONENTIZE],
             Self::Outline => vec![mode.name(), OUTLINE],
+            Self::Describe => vec![mode.name(), DESCRIBE],
         };
         words.into_iter().map(str::to_owned).collect()
     }
@@ -90,13 +101,14 @@ impl Task {
             }
             (COMPONENTIZE, []) => Self::Componentize,
             (OUTLINE, []) => Self::Outline,
+            (DESCRIBE, []) => Self::Describe,
             _ => return None,
         };
         Some((task, mode))
     }
 
     /// Does it. The only place where the bytes of an entry script are looked into.
-    fn perform(&self, bytes: Vec<u8>) -> Result<Vec<u8>, CompileError> {
+    fn perform(&self, bytes: Vec<u8>, check: CheckImports) -> Result<Vec<u8>, CompileError> {
         match self {
             Self::Compile { digest, with } => {
                 // The name in the cache was made from what the leader read. Code of anything else
@@ -104,33 +116,39 @@ impl Task {
                 if cache::digest(&bytes) != *digest {
                     return Err(CompileError::new("it changed while it was read: start again"));
                 }
-                translate(bytes, *with)
+                translate(bytes, *with, check)
             }
             Self::Componentize => componentize(bytes),
             Self::Outline => {
                 let component = componentize(bytes)?;
                 let outline =
                     Outline { bytes: component.len() as u64, names: read_names(&component)? };
-                let answer = postcard::to_stdvec(&outline)
-                    .map_err(|error| CompileError(format!("its names cannot be told: {error}")))?;
-                if answer.len() as u64 > ANSWER_BYTES {
-                    return Err(CompileError(format!(
-                        "the names of its imports and exports take {} bytes, and at most {} are \
-                         read: leave out what it does not use",
-                        answer.len(),
-                        ByteSize(ANSWER_BYTES)
-                    )));
-                }
-                Ok(answer)
+                answer(&outline)
             }
+            Self::Describe => answer(&describe(bytes)?),
         }
     }
 }
 
+/// What is told of an entry script, as the parent reads it.
+fn answer(told: &impl Serialize) -> Result<Vec<u8>, CompileError> {
+    let answer = postcard::to_stdvec(told)
+        .map_err(|error| CompileError(format!("its names cannot be told: {error}")))?;
+    if answer.len() as u64 > ANSWER_BYTES {
+        return Err(CompileError(format!(
+            "the names of its imports and exports take {} bytes, and at most {} are read: leave out \
+             what it does not use",
+            answer.len(),
+            ByteSize(ANSWER_BYTES)
+        )));
+    }
+    Ok(answer)
+}
+
 /// The body of `sandmill compile-component`: standard input is the entry script, standard output takes
 /// what comes of it, standard error one message for people.
-pub fn serve_compile(arguments: &[String]) -> ExitCode {
-    match serve(arguments) {
+pub fn serve_compile(arguments: &[String], check: CheckImports) -> ExitCode {
+    match serve(arguments, check) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let text = error.to_string();
@@ -143,12 +161,12 @@ pub fn serve_compile(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn serve(arguments: &[String]) -> Result<(), CompileError> {
+fn serve(arguments: &[String], check: CheckImports) -> Result<(), CompileError> {
     let (task, mode) = Task::parse(arguments)
         .ok_or_else(|| CompileError::new("this command is run by sandmill itself"))?;
     wall::enter().map_err(|error| CompileError::new(error.to_string()))?;
     lock_down(mode)?;
-    let made = task.perform(read(&mut io::stdin().lock())?)?;
+    let made = task.perform(read(&mut io::stdin().lock())?, check)?;
     let mut stdout = io::stdout().lock();
     stdout
         .write_all(&made)
@@ -181,7 +199,11 @@ fn read(source: &mut impl Read) -> Result<Vec<u8>, CompileError> {
 }
 
 /// From the bytes of an entry script to compiled code, with every check of the contract.
-fn translate(bytes: Vec<u8>, with: Instrumentation) -> Result<Vec<u8>, CompileError> {
+fn translate(
+    bytes: Vec<u8>,
+    with: Instrumentation,
+    check: CheckImports,
+) -> Result<Vec<u8>, CompileError> {
     let component = componentize(bytes)?;
     check_names(&read_names(&component)?)?;
     let engine = compiling_engine(with)
@@ -190,6 +212,7 @@ fn translate(bytes: Vec<u8>, with: Instrumentation) -> Result<Vec<u8>, CompileEr
         CompileError::new(format!("it is no valid component, or cannot be compiled: {error:#}"))
     })?;
     find_entry(&engine, &component)?;
+    check(&engine, &component)?;
     component
         .serialize()
         .map_err(|error| CompileError::new(format!("the code cannot be serialized: {error:#}")))
@@ -201,7 +224,7 @@ pub(crate) fn compile_here(
     component: &[u8],
     with: Instrumentation,
 ) -> Result<std::fs::File, CompileError> {
-    let code = translate(component.to_vec(), with)?;
+    let code = translate(component.to_vec(), with, |_, _| Ok(()))?;
     let mut file = tempfile::tempfile().expect("temporary file");
     file.write_all(&code).expect("writes");
     // As the cache does.
@@ -216,7 +239,7 @@ pub(super) fn perform_here(
     mut source: std::fs::File,
     target: Option<&std::fs::File>,
 ) -> Result<Vec<u8>, CompileError> {
-    let made = task.perform(read(&mut source)?)?;
+    let made = task.perform(read(&mut source)?, |_, _| Ok(()))?;
     match target {
         Some(mut target) => target.write_all(&made).map(|()| Vec::new()).map_err(|error| {
             CompileError::new(format!("what was made cannot be written: {error}"))
@@ -241,7 +264,7 @@ mod tests {
             assert_eq!(Task::parse(&task.words(OsSandbox::Off)), Some((task, OsSandbox::Off)));
         }
         for mode in OsSandbox::ALL {
-            for task in [Task::Componentize, Task::Outline] {
+            for task in [Task::Componentize, Task::Outline, Task::Describe] {
                 assert_eq!(Task::parse(&task.words(mode)), Some((task, mode)));
             }
         }
@@ -254,28 +277,29 @@ mod tests {
     #[test]
     fn translates_modules_and_components() {
         let module = testing::module("run-only", testing::RUN_EMPTY);
-        translate(module.clone(), NONE).expect("a module with metadata");
+        translate(module.clone(), NONE, |_, _| Ok(())).expect("a module with metadata");
         let component = componentize(module).expect("fits");
         let all = Instrumentation { fuel: true, profile: true, deterministic: true };
-        translate(component, all).expect("a component");
+        translate(component, all, |_, _| Ok(())).expect("a component");
     }
 
     #[test]
     fn refuses_before_compiling() {
         let import = r#"(component (import "wasi:nn/graph@0.2.0" (instance)))"#;
-        let error = translate(wat::parse_str(import).expect("valid"), NONE).expect_err("nn");
+        let error =
+            translate(wat::parse_str(import).expect("valid"), NONE, |_, _| Ok(())).expect_err("nn");
         assert!(error.to_string().contains("imports what is not granted"), "{error}");
         let mut damaged = testing::component("run-only", testing::RUN_EMPTY);
         let middle = damaged.len() / 2;
         damaged[middle..].fill(0xff);
-        translate(damaged, NONE).expect_err("damaged");
+        translate(damaged, NONE, |_, _| Ok(())).expect_err("damaged");
     }
 
     #[test]
     fn compiles_what_the_leader_read_and_nothing_else() {
         let component = testing::component("run-only", testing::RUN_EMPTY);
         let task = Task::Compile { digest: cache::digest(b"another"), with: NONE };
-        let error = task.perform(component).expect_err("not what was read").to_string();
+        let error = task.perform(component, |_, _| Ok(())).expect_err("not what was read").to_string();
         assert!(error.contains("it changed while it was read"), "{error}");
     }
 }

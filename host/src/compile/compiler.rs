@@ -2,7 +2,7 @@
 //! What it says is bounded, and nobody vouches for it.
 
 use super::child::{ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, MEMORY_BYTES, Task};
-use super::{CompileError, Instrumentation, Names, Outline};
+use super::{CompileError, Description, Instrumentation, Names, Outline};
 use crate::model::{ByteSize, OsSandbox, printable, visible};
 use crate::protocol::decode;
 use crate::wall::death;
@@ -79,6 +79,25 @@ impl Compiler {
             *name = name.chars().map(visible).collect();
         }
         Ok(outline)
+    }
+
+    /// What a component, or the component that a core module becomes, could touch.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is neither.
+    pub fn describe(&self, path: &Path) -> Result<Description, CompileError> {
+        let at = |text: &dyn fmt::Display| CompileError(format!("{}: {text}", path.display()));
+        let unreadable = |error: io::Error| at(&format!("it cannot be read: {error}"));
+        let source = File::open(path).map_err(unreadable)?;
+        if !source.metadata().map_err(unreadable)?.is_file() {
+            let text = "it is no regular file; name a component (.wasm) or a core module";
+            return Err(at(&text));
+        }
+        let answer = self.ask(&Task::Describe, source, None).map_err(|error| at(&error))?;
+        let description: Description = decode(&answer).map_err(|error| {
+            at(&format!("what the compiler said of it cannot be understood: {error}"))
+        })?;
+        Ok(description.printable())
     }
 
     /// Writes the component that a core module becomes to `target`.

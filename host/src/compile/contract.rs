@@ -232,7 +232,14 @@ pub fn judge_import(import: &str) -> ImportVerdict {
                 ));
             }
             wasi_words(package, interface).map_or_else(
-                || Refused("WASI 0.2 has no such interface: update or change the toolchain".into()),
+                || {
+                    let near = nearest(package, interface)
+                        .map_or(String::new(), |near| format!(" (near to it is {package}/{near})"));
+                    Refused(format!(
+                        "Sandmill has no such interface of WASI 0.2{near}: update or change the \
+                         toolchain, or leave out the library that needs it"
+                    ))
+                },
                 Granted,
             )
         }
@@ -275,6 +282,49 @@ fn is_granted_wasi(package: &str) -> bool {
         package,
         "wasi:cli" | "wasi:clocks" | "wasi:filesystem" | "wasi:io" | "wasi:random" | "wasi:sockets"
     )
+}
+
+/// The interfaces of WASI that are granted.
+const WASI: [(&str, &[&str]); 6] = [
+    (
+        "wasi:cli",
+        &[
+            "environment",
+            "exit",
+            "stdin",
+            "stdout",
+            "stderr",
+            "terminal-input",
+            "terminal-output",
+            "terminal-stdin",
+            "terminal-stdout",
+            "terminal-stderr",
+        ],
+    ),
+    ("wasi:clocks", &["wall-clock", "monotonic-clock"]),
+    ("wasi:filesystem", &["preopens", "types"]),
+    ("wasi:io", &["error", "poll", "streams"]),
+    ("wasi:random", &["random", "insecure", "insecure-seed"]),
+    (
+        "wasi:sockets",
+        &[
+            "tcp",
+            "tcp-create-socket",
+            "udp",
+            "udp-create-socket",
+            "instance-network",
+            "network",
+            "ip-name-lookup",
+        ],
+    ),
+];
+
+/// The granted interface whose name is most like this one, if any is.
+fn nearest(package: &str, interface: &str) -> Option<&'static str> {
+    let (_, known) = WASI.iter().find(|(name, _)| *name == package)?;
+    let like = |name: &&str| strsim::jaro_winkler(name, interface);
+    let best = known.iter().copied().max_by(|a, b| like(&a).total_cmp(&like(&b)))?;
+    (like(&best) >= 0.8).then_some(best)
 }
 
 fn wasi_words(package: &str, interface: &str) -> Option<&'static str> {
@@ -380,6 +430,19 @@ mod tests {
     }
 
     #[test]
+    fn all_that_the_linker_has_is_granted_and_nothing_else() {
+        for (package, interfaces) in WASI {
+            for interface in interfaces {
+                let name = format!("{package}/{interface}@0.2.12");
+                assert!(matches!(judge_import(&name), ImportVerdict::Granted(_)), "{name}");
+            }
+        }
+        for name in ["wasi:cli/run@0.2.0", "wasi:sockets/tls@0.2.0", "wasi:config/store@0.2.0"] {
+            assert!(matches!(judge_import(name), ImportVerdict::Refused(_)), "{name}");
+        }
+    }
+
+    #[test]
     fn imports_that_are_not_granted_are_all_named() {
         let names = Names {
             imports: [
@@ -387,6 +450,8 @@ mod tests {
                 "sandmill:entry/host@0.2.0",
                 "wasi:cli/environment@0.2.0",
                 "wasi:cli/environment@0.3.0",
+                "wasi:cli/enviroment@0.2.0",
+                "wasi:clocks/timezone@0.2.0",
                 "wasi:http/outgoing-handler@0.2.4",
                 "wasi:nn/inference@0.2.0-rc-2024-10-28",
                 "wasi:sockets/tcp@0.2.6",
@@ -396,10 +461,12 @@ mod tests {
             .to_vec(),
             exports: vec!["sandmill:entry/entry@0.1.0".to_owned()],
         };
-        insta::assert_snapshot!(check_names(&names).expect_err("refused"), @r"
+        insta::assert_snapshot!(check_names(&names).expect_err("refused"), @"
         the entry script imports what is not granted:
           sandmill:entry/host@0.2.0: it is version 0.2.0 of the contract, and this Sandmill keeps version 0.1: build with an SDK of that version
           wasi:cli/environment@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2
+          wasi:cli/enviroment@0.2.0: Sandmill has no such interface of WASI 0.2 (near to it is wasi:cli/environment): update or change the toolchain, or leave out the library that needs it
+          wasi:clocks/timezone@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
           wasi:http/outgoing-handler@0.2.4: it is for HTTP, and entry scripts have no network: bring the data in as an input or side input, and leave the HTTP client out of the build
           wasi:nn/inference@0.2.0-rc-2024-10-28: it is for inference by the host, which this version of Sandmill does not have yet: run the model in the entry script itself, with its weights as a side input
           env: nothing of that name is granted; an entry script may import sandmill:entry/host and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it

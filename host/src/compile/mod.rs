@@ -6,6 +6,7 @@
 //! - `cache`: compiled code on disk;
 //! - `compiler`: the parent's side of the process that looks into entry scripts; `child`: its own side,
 //!   the only place where the bytes of an entry script are parsed;
+//! - `description`: what a component could touch;
 //! - `toolchain`, `guest_crate`: from a guest crate's folder to its component.
 //!
 //! Imports `model`, `protocol` and `wall`.
@@ -15,6 +16,7 @@ mod cache;
 mod child;
 mod compiler;
 mod contract;
+mod description;
 mod engine;
 mod guest_crate;
 #[cfg(test)]
@@ -27,11 +29,12 @@ pub use artifact::{Artifact, identify};
 pub use cache::{Cache, Compiled};
 #[cfg(test)]
 pub(crate) use child::compile_here;
-pub use child::{COMPILE_COMMAND, serve_compile};
+pub use child::{COMPILE_COMMAND, CheckImports, serve_compile};
 pub use compiler::Compiler;
 pub use contract::{
     Entry, ImportVerdict, Names, Outline, check_names, find_entry, judge_import, read_names,
 };
+pub use description::{Description, Export, Import, Memory, Power, Producer, Table};
 use engine::compiling_engine;
 pub use engine::{Instrumentation, MAX_FRAMES, WASMTIME_VERSION, engine, engine_with_stack};
 pub use guest_crate::{build_guest_crate, build_guest_examples, build_module};

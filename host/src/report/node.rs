@@ -69,7 +69,7 @@ impl Reporter for NodeMain {
             EventKind::WorkerStarted { worker, pid, gpu_index } => {
                 self.started(at, worker, *pid, *gpu_index)
             }
-            EventKind::WorkerReady { worker, init_seconds } => {
+            EventKind::WorkerReady { worker, init_seconds, .. } => {
                 let took = seconds(*init_seconds);
                 self.log.log(at, Level::Info, format_args!("{worker} is ready, init took {took}"))
             }
@@ -179,8 +179,9 @@ impl Reporter for WorkerLogs {
                 let what = format_args!("{worker} starts, IP {NODE_ADDRESS}, PID {pid}");
                 log.lines.log(at, Level::Info, what)
             }
-            EventKind::WorkerReady { worker, init_seconds } => {
-                let what = format!("init done in {}", seconds(*init_seconds));
+            EventKind::WorkerReady { worker, init_seconds, init_fuel } => {
+                let fuel = init_fuel.map(|fuel| format!(", {fuel} fuel")).unwrap_or_default();
+                let what = format!("init done in {}{fuel}", seconds(*init_seconds));
                 self.note(at, worker, Level::Info, &what)
             }
             EventKind::InitFailed { worker, failure } => {
@@ -256,7 +257,7 @@ mod tests {
         let text = std::fs::read_to_string(dir.worker_log(WorkerId(1))).unwrap();
         insta::assert_snapshot!(text, @"
         2026-11-21 10:00:00,000|INFO|42|process001|process001 starts, IP 127.0.0.1, PID 42
-        2026-11-21 10:00:00,000|INFO|42|process001|init done in 0.01 s
+        2026-11-21 10:00:00,000|INFO|42|process001|init done in 0.01 s, 500 fuel
         2026-11-21 10:00:00,000|INFO|42|process001|picked mini-batch 0, attempt 1
         2026-11-21 10:00:00,000|INFO|42|process001|finished mini-batch 0, attempt 1: RUN_DONE, IP 127.0.0.1, PID 42, items total 10, succeeded 10, failed 0, start 2026-11-21T10:00:00.500000Z, duration 0.250 s, process time 0.200 s, run time 0.125 s, /inputs/images/img_0000.png and 9 more
         2026-11-21 10:00:00,000|INFO|42|process001|finished mini-batch 1, attempt 1: RUN_DONE, IP 127.0.0.1, PID 42, items total 10, succeeded 9, failed 1, start 2026-11-21T10:00:00.500000Z, duration 0.250 s, process time 0.200 s, run time 0.125 s, /inputs/images/img_0010.png and 9 more

@@ -154,7 +154,11 @@ pub(super) fn job() -> Vec<Event> {
         EventKind::Notice { message: "node_count: 4 runs on one node".into() },
         EventKind::WorkerStarted { worker: "process000".into(), pid: 41, gpu_index: None },
         EventKind::WorkerStarted { worker: "process001".into(), pid: 42, gpu_index: None },
-        EventKind::WorkerReady { worker: "process001".into(), init_seconds: 0.01 },
+        EventKind::WorkerReady {
+            worker: "process001".into(),
+            init_seconds: 0.01,
+            init_fuel: Some(500),
+        },
         EventKind::Planned { mini_batches: 3, items: 30, finished: false },
         picked(0, 1),
         succeeded(0, 1, Vec::new()),

@@ -156,7 +156,7 @@ impl Reporter for Summaries {
                 process.started = Some(event.at);
                 self.started += 1;
             }
-            EventKind::WorkerReady { worker, init_seconds } => {
+            EventKind::WorkerReady { worker, init_seconds, .. } => {
                 self.processes.of(worker, Process::default).init = Some(*init_seconds);
             }
             EventKind::AttemptFinished { worker, report, .. } => {

@@ -91,3 +91,45 @@ fn code(errno: Errno) -> ErrorCode {
     let error = io::Error::from(errno);
     wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode::from(error).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::fs::{self, File};
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn every_entry_comes_once_with_its_kind() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let at = |name: &str| folder.path().join(name);
+        for number in 0..1500 {
+            fs::write(at(&format!("f{number:04}")), "").expect("writes");
+        }
+        fs::create_dir(at("sub")).expect("makes");
+        std::os::unix::fs::symlink("nowhere", at("link")).expect("links");
+        fs::write(folder.path().join(OsStr::from_bytes(b"\xff")), "").expect("writes");
+        let open = File::open(folder.path()).expect("opens");
+        let mut listing = Listing(Dir::read_from(&open).expect("lists"));
+        let (mut files, mut others, mut invalid) = (Vec::new(), Vec::new(), 0);
+        loop {
+            match listing.next() {
+                Ok(Some(entry)) if matches!(entry.type_, DescriptorType::RegularFile) => {
+                    files.push(entry.name);
+                }
+                Ok(Some(entry)) => others.push(format!("{} {:?}", entry.name, entry.type_)),
+                Ok(None) => break,
+                Err(code) => {
+                    assert!(matches!(code, ErrorCode::IllegalByteSequence), "{code:?}");
+                    invalid += 1;
+                }
+            }
+        }
+        files.sort();
+        files.dedup();
+        others.sort();
+        assert_eq!((files.len(), invalid), (1500, 1));
+        assert_eq!(others, ["link DescriptorType::SymbolicLink", "sub DescriptorType::Directory"]);
+        assert!(matches!(listing.next(), Ok(None)), "it stays at its end");
+    }
+}

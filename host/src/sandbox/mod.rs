@@ -42,5 +42,5 @@ mod writing;
 pub use grants::Grants;
 pub use instance::{Context, Instance, MiniBatchData, ResultSink};
 pub use profile::Profiler;
-pub use program::{Program, guest_thread_stack};
+pub use program::{Program, check_imports, guest_thread_stack};
 pub use seed::Seed;

@@ -14,7 +14,7 @@ use super::sink::Sink;
 use super::state::State;
 use super::virtual_time::{self, VirtualTime};
 use super::{clock, host, listing, traps, writing};
-use crate::compile::{Instrumentation, engine_with_stack, find_entry};
+use crate::compile::{CompileError, Instrumentation, engine_with_stack, find_entry};
 use crate::model::{ByteSize, Failure, FailureKind, Limits};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -38,6 +38,9 @@ fn bytes(size: ByteSize) -> usize {
 
 /// The engine takes it for every 0.2 version that a guest names.
 const FILES: &str = "wasi:filesystem/types@0.2.12";
+
+/// The version of WASI whose functions are there.
+const WASI_VERSION: &str = "0.2.12";
 
 /// A loaded component, ready to be instantiated again and again.
 pub struct Program {
@@ -158,6 +161,22 @@ impl Program {
             Err(error) => Err(start_failure(&error, &mut store, &grants.limits)),
         }
     }
+}
+
+/// Whether all that a component imports is there, down to single functions and their types: a name
+/// alone may hide more than this version has.
+///
+/// # Errors
+/// What is not there.
+pub fn check_imports(engine: &Engine, component: &Component) -> Result<(), CompileError> {
+    let linker = linker(engine, Instrumentation::default());
+    linker.and_then(|linker| linker.instantiate_pre(component).map(drop)).map_err(|error| {
+        CompileError(format!(
+            "the entry script imports something that this Sandmill does not have: {error:#}. \
+             Sandmill has WASI {WASI_VERSION} and sandmill:entry 0.1.0: build with tools for these \
+             versions, or take a newer Sandmill"
+        ))
+    })
 }
 
 fn start_failure(error: &wasmtime::Error, store: &mut Store<State>, limits: &Limits) -> Failure {

@@ -4,15 +4,18 @@ use super::arguments::{self, References};
 use super::defaults::{Defaults, Dialect};
 use super::error::{Origin, Report};
 use super::job::JobSpec;
+use super::policy::OperatorPolicy;
 use super::raw::RawJob;
 use super::scope::At;
-use super::{inputs, mounts, output, parent, passed, times, workers};
+use super::{inputs, mounts, output, parent, passed, settings_file, times, workers};
 use crate::model::{Limits, Mount};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where the job file lies.
 pub(super) struct Place {
+    /// What may be read there.
+    pub(super) policy: OperatorPolicy,
     /// Its folder. Absolute.
     folder: PathBuf,
     /// Its name without the ending.
@@ -22,7 +25,7 @@ pub(super) struct Place {
 impl Place {
     /// # Errors
     /// In words, if the folder cannot be had, or its name is not text.
-    pub(super) fn of(file: &Path) -> Result<Self, String> {
+    pub(super) fn of(file: &Path, policy: &OperatorPolicy) -> Result<Self, String> {
         let absolute = std::path::absolute(file)
             .map_err(|error| format!("the current folder cannot be found: {error}"))?;
         let folder = absolute.parent().unwrap_or(Path::new("/")).to_owned();
@@ -30,7 +33,7 @@ impl Place {
             return Err(String::from("the path of its folder is not text in UTF-8; move it"));
         }
         let stem = absolute.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        Ok(Self { folder, stem: stem.unwrap_or_default() })
+        Ok(Self { policy: policy.clone(), folder, stem: stem.unwrap_or_default() })
     }
 
     /// A path of the job file, made absolute.
@@ -64,6 +67,11 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
     workers::check_node_count(raw.node_count.as_ref(), report);
     let script = script(raw, dialect, place, report);
     let script_folder = settings_folder(script.source_directory.as_deref(), &script.entry_script);
+    let script_folder = script_folder.filter(|folder| {
+        let file = folder.join(settings_file::NAME);
+        let origin = raw.entry_script.as_ref().map(|at| &at.origin);
+        place.policy.allows_settings(&file, origin, report)
+    });
     let rows = output::rows(raw, script_folder.as_deref(), defaults, report);
     let (inputs, input_kind, partition_keys) = inputs::check(raw, defaults, place, report);
     let (process_count, gpus) = workers::check(raw, defaults, report);
@@ -247,6 +255,8 @@ mod tests {
 
     #[test]
     fn job_names_are_made_to_fit() {
+        let place =
+            |file: &str| Place::of(Path::new(file), &OperatorPolicy::default()).expect("a place");
         for (file, name) in [
             ("/a/digits.yaml", "digits"),
             ("/a/My Job (2).yaml", "my-job--2-"),
@@ -254,9 +264,9 @@ mod tests {
             ("/a/\u{e4}\u{f6}.yaml", "job"),
             ("/a/b.c.yaml", "b-c"),
         ] {
-            assert_eq!(Place::of(Path::new(file)).expect(file).job_name(), name);
+            assert_eq!(place(file).job_name(), name);
         }
         let long = format!("/a/{}.yaml", "x".repeat(100));
-        assert_eq!(Place::of(Path::new(&long)).expect("a place").job_name().len(), 64);
+        assert_eq!(place(&long).job_name().len(), 64);
     }
 }

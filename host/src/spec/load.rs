@@ -86,7 +86,7 @@ fn load_text(
     (overrides, policy): (&[(String, String)], &OperatorPolicy),
     report: &Report,
 ) -> Option<JobSpec> {
-    let place = match Place::of(path) {
+    let place = match Place::of(path, policy) {
         Ok(place) => place,
         Err(message) => {
             report.error(&Origin::File, "", message);

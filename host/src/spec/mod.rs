@@ -31,6 +31,7 @@ mod raw;
 mod schema;
 mod scope;
 mod settings_file;
+mod small_file;
 mod times;
 mod tree;
 mod workers;

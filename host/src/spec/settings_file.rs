@@ -2,13 +2,13 @@
 //! A11).
 
 use super::error::{Origin, Report};
-use super::raw;
+use super::{raw, small_file};
 use crate::model::Quoting;
 use serde_json::{Map, Value};
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
-const NAME: &str = "parallel_run_step.settings.json";
+pub(super) const NAME: &str = "parallel_run_step.settings.json";
 /// Such a file has a few lines.
 const MAX_BYTES: u64 = 64 << 10;
 /// The keywords that are known, of those that `DataFrame.to_csv` of pandas takes.
@@ -31,11 +31,8 @@ pub(super) fn read(folder: &Path, report: &Report) -> Option<TableSettings> {
     let path = folder.join(NAME);
     let file = path.display().to_string();
     let fail = |message: String| report.error(&Origin::File, "", format!("{file}: {message}"));
-    let mut bytes = Vec::new();
-    let read = std::fs::File::open(&path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
-    match read {
-        Ok(_) => {}
+    let bytes = match small_file::read(&path, MAX_BYTES) {
+        Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         // The entry script's folder is not one; that is said where it is looked at.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return None,
@@ -43,7 +40,7 @@ pub(super) fn read(folder: &Path, report: &Report) -> Option<TableSettings> {
             fail(format!("cannot be read: {error}"));
             return None;
         }
-    }
+    };
     if bytes.len() as u64 > MAX_BYTES {
         fail(String::from("is larger than 64 KB, which no such file needs"));
         return None;

@@ -91,14 +91,8 @@ const FOLDERS_OLD: &[c_long] = &[SYS_mkdir];
 const FOLDERS_OLD: &[c_long] = &[];
 
 /// Links and new names, copies within the kernel, and the socket to the leader.
-const WORKER: &[c_long] = &[
-    SYS_copy_file_range,
-    SYS_linkat,
-    SYS_recvfrom,
-    SYS_renameat2,
-    SYS_sendfile,
-    SYS_symlinkat,
-];
+const WORKER: &[c_long] =
+    &[SYS_copy_file_range, SYS_linkat, SYS_recvfrom, SYS_renameat2, SYS_sendfile, SYS_symlinkat];
 
 /// Its older names.
 #[cfg(target_arch = "x86_64")]

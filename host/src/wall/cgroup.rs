@@ -58,10 +58,7 @@ mod tests {
         let mounts = "24 1 0:22 / /proc rw - proc proc rw\n\
                       30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
         let own = "0::/user.slice/a.scope\n";
-        assert_eq!(
-            folder(own, mounts),
-            Ok(PathBuf::from("/sys/fs/cgroup/user.slice/a.scope"))
-        );
+        assert_eq!(folder(own, mounts), Ok(PathBuf::from("/sys/fs/cgroup/user.slice/a.scope")));
         assert_eq!(folder("0::/\n", mounts), Ok(PathBuf::from("/sys/fs/cgroup/")));
         assert!(folder("5:memory:/a\n", mounts).unwrap_err().contains("no version 2"));
         assert!(folder(own, "").unwrap_err().contains("not mounted"));

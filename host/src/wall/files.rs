@@ -2,9 +2,9 @@
 
 use super::build::{Built, Folder, Rights};
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath,
-    PathFd, PathFdError, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
-    RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
+    PathBeneath, PathFd, PathFdError, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope,
 };
 use rustix::fs::{FileType, fstat};
 use std::io;
@@ -98,8 +98,7 @@ fn rights(rights: Rights) -> BitFlags<AccessFs> {
 /// The rules that say something: rights add up along a path, and each rule takes a few microseconds.
 fn merged(folders: &[Folder]) -> Vec<&Folder> {
     let covers = |other: &Folder, folder: &Folder| {
-        folder.path.starts_with(&other.path)
-            && rights(other.rights).contains(rights(folder.rights))
+        folder.path.starts_with(&other.path) && rights(other.rights).contains(rights(folder.rights))
     };
     let mut sorted: Vec<&Folder> = folders.iter().collect();
     // What lies above comes first, and of one path what allows more.

@@ -60,7 +60,8 @@ fn killed(occupant: Occupant) -> Result<Rules, BackendError> {
 }
 
 fn allowed(occupant: Occupant) -> Result<Rules, BackendError> {
-    let mut rules: Rules = calls::allowed(occupant).into_iter().map(|call| (call, Vec::new())).collect();
+    let mut rules: Rules =
+        calls::allowed(occupant).into_iter().map(|call| (call, Vec::new())).collect();
     let mut check = |call: c_long, alternatives: Vec<SeccompRule>| {
         rules.insert(call, alternatives);
     };
@@ -72,8 +73,7 @@ fn allowed(occupant: Occupant) -> Result<Rules, BackendError> {
     check(libc::SYS_prlimit64, vec![pointer(2, 0)?]);
     // How abort ends this process, and no other.
     check(libc::SYS_tgkill, vec![number(0, std::process::id().cast_signed())?]);
-    let fcntl =
-        [libc::F_GETFL, libc::F_SETFL, libc::F_GETFD, libc::F_SETFD, libc::F_DUPFD_CLOEXEC];
+    let fcntl = [libc::F_GETFL, libc::F_SETFL, libc::F_GETFD, libc::F_SETFD, libc::F_DUPFD_CLOEXEC];
     let fcntl = fcntl.into_iter().map(|command| number(1, command));
     check(libc::SYS_fcntl, fcntl.collect::<Result<_, _>>()?);
     match occupant {
@@ -104,11 +104,8 @@ fn allowed(occupant: Occupant) -> Result<Rules, BackendError> {
 }
 
 /// What makes a thread of this process.
-const THREAD: i32 = libc::CLONE_VM
-    | libc::CLONE_FS
-    | libc::CLONE_FILES
-    | libc::CLONE_SIGHAND
-    | libc::CLONE_THREAD;
+const THREAD: i32 =
+    libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
 
 /// What no thread is made with.
 const NO_THREAD: i32 = libc::CLONE_NEWNS

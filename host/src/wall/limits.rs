@@ -43,7 +43,8 @@ fn lower(resource: Resource, value: u64) -> io::Result<()> {
 
 fn lower_to(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
     let old = getrlimit(resource);
-    let least = |value, bounds: [Option<u64>; 2]| bounds.into_iter().flatten().fold(value, u64::min);
+    let least =
+        |value, bounds: [Option<u64>; 2]| bounds.into_iter().flatten().fold(value, u64::min);
     let maximum = least(maximum, [old.maximum, None]);
     let current = least(current, [old.current, Some(maximum)]);
     put(resource, current, maximum)

@@ -3,7 +3,7 @@
 use super::build::Built;
 use rustix::io::Errno;
 use rustix::process::{
-    Signal, getpgid, getpid, getppid, getsid, parent_process_death_signal,
+    Pid, Signal, getpid, getppid, getsid, parent_process_death_signal,
     set_parent_process_death_signal, setpgid, setsid,
 };
 use std::fs;
@@ -38,7 +38,15 @@ fn own_session() -> io::Result<()> {
         Err(Errno::PERM) => {}
         Err(errno) => return Err(errno.into()),
     }
-    setpgid(None, Some(getpgid(getppid())?))?;
+    // Not rustix's, which has no word for "outside of our name space" and panics.
+    // SAFETY: takes and returns numbers.
+    let group = unsafe { libc::getpgid(libc::getppid()) };
+    match Pid::from_raw(group.max(0)) {
+        Some(group) => setpgid(None, Some(group))?,
+        // The parent is gone, which will be noticed soon, or it is the first process of a name space.
+        // Then there is no session, which the wall will tell.
+        _ => return Ok(()),
+    }
     setsid()?;
     Ok(())
 }

@@ -26,8 +26,7 @@ const SLACK: u64 = 1 << 30;
 
 /// The wall that suits this worker.
 pub(super) fn wall(setup: &Setup) -> Wall {
-    let occupant =
-        if setup.gpu_index.is_some() { Occupant::GpuWorker } else { Occupant::Worker };
+    let occupant = if setup.gpu_index.is_some() { Occupant::GpuWorker } else { Occupant::Worker };
     let mut folders = read(setup);
     folders.extend(written(setup));
     folders.extend(setup.gpu_index.into_iter().flat_map(gpu_folders));
@@ -74,12 +73,15 @@ fn written(setup: &Setup) -> Vec<Folder> {
         folders.push(folder(dir.worker_inputs(worker), Rights::Stage));
         folders.push(folder(dir.worker_copies(worker), Rights::Write));
     }
-    let mut files = vec![dir.script_log(worker), dir.script_stdout(worker), dir.script_stderr(worker)];
+    let mut files =
+        vec![dir.script_log(worker), dir.script_stdout(worker), dir.script_stderr(worker)];
     if setup.profile {
         files.push(dir.worker_profile(worker));
     }
     // These are made at the first byte, and put aside when they are full.
-    folders.extend(files.iter().filter_map(|file| Some(folder(file.parent()?.to_owned(), Rights::Files))));
+    folders.extend(
+        files.iter().filter_map(|file| Some(folder(file.parent()?.to_owned(), Rights::Files))),
+    );
     folders
 }
 

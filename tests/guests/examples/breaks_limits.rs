@@ -42,6 +42,7 @@ impl Guest {
                 (0..u64::MAX).for_each(|_| std::mem::forget(black_box(vec![1_u8; MEGABYTE])))
             }
             "stack" => return Ok(Results::rows([deep(black_box(1 << 40)).to_string()])),
+            "time" => std::thread::sleep(std::time::Duration::from_secs(3600)),
             "fuel" => loop {
                 black_box(0);
             },

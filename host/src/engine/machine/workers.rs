@@ -127,7 +127,11 @@ impl Machine {
         worker.good = true;
         self.init_succeeded();
         self.progressed();
-        self.emit(EventKind::WorkerReady { worker: id.to_string(), init_seconds: stats.seconds });
+        self.emit(EventKind::WorkerReady {
+            worker: id.to_string(),
+            init_seconds: stats.seconds,
+            init_fuel: stats.fuel,
+        });
         if self.ending.is_some() {
             self.shut_down(id);
         }

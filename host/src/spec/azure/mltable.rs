@@ -4,11 +4,14 @@ use super::data::is_remote;
 use super::nodes::{entry, scalar, take, text, text_at};
 use crate::spec::check::Place;
 use crate::spec::error::{Origin, Report};
+use crate::spec::small_file;
 use crate::spec::tree::{self, Entry, Node, Value};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 const FILE: &str = "MLTable";
+/// Such a file has a few lines, or one for each data file.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Puts what the input's `MLTable` file says in the place of its path. An input with mode `direct`
 /// is a table, any other a list of files.
@@ -34,11 +37,15 @@ pub(super) fn expand(
         }
         return;
     }
+    let key = format!("inputs.{name}.path");
+    if !place.policy.allows_input(&key, &file, &origin, report) {
+        return;
+    }
     let mut problems = Vec::new();
     let table = read(&file, is_direct, &mut problems);
     for problem in problems {
         let message = format!("{}: {problem}", file.display());
-        report.error(&origin, &format!("inputs.{name}.path"), message);
+        report.error(&origin, &key, message);
     }
     let Some(table) = table else { return };
     let kind = if is_direct { "a CSV input" } else { "a list of files" };
@@ -72,8 +79,18 @@ struct Table {
 }
 
 fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<Table> {
-    let content = match fs::read_to_string(file) {
-        Ok(content) => content,
+    let content = match small_file::read(file, MAX_BYTES) {
+        Ok(bytes) if bytes.len() as u64 > MAX_BYTES => {
+            problems.push(String::from("is larger than 1 MB, which no MLTable file needs"));
+            return None;
+        }
+        Ok(bytes) => match String::from_utf8(bytes) {
+            Ok(content) => content,
+            Err(_) => {
+                problems.push(String::from("is not text in UTF-8"));
+                return None;
+            }
+        },
         Err(error) => {
             let problem = match error.kind() {
                 io::ErrorKind::NotFound => String::from("there is no such file"),

@@ -66,6 +66,31 @@ impl OperatorPolicy {
         settings.done(report)
     }
 
+    /// Whether a file that stands for an input may be read; if not, the report says so.
+    pub(in crate::spec) fn allows_input(
+        &self,
+        key: &str,
+        file: &Path,
+        origin: &Origin,
+        report: &Report,
+    ) -> bool {
+        let Some(settings) = &self.0 else { return true };
+        settings.place(Place::Inputs, key, file, Some(origin), report)
+    }
+
+    /// Whether the file of settings beside the entry script may be read, if there is one; if not, the
+    /// report says so.
+    pub(in crate::spec) fn allows_settings(
+        &self,
+        file: &Path,
+        origin: Option<&Origin>,
+        report: &Report,
+    ) -> bool {
+        let Some(settings) = &self.0 else { return true };
+        file.symlink_metadata().is_err()
+            || settings.place(Place::EntryScripts, "entry_script", file, origin, report)
+    }
+
     /// The default limits of an instance, as far as the ceilings allow them.
     pub fn default_limits(&self) -> Limits {
         let mut limits = Limits::default();

@@ -105,6 +105,7 @@ fn root(given: &At<String>, report: &Report) -> Option<PathBuf> {
 
 impl Settings {
     /// Refuses a path that lies under none of the roots for it. `origin`: where the job file names it.
+    /// Returns whether it does.
     pub(super) fn place(
         &self,
         place: Place,
@@ -112,12 +113,14 @@ impl Settings {
         path: &Path,
         origin: Option<&Origin>,
         report: &Report,
-    ) {
-        let Some(roots) = &self.roots else { return };
+    ) -> bool {
+        let Some(roots) = &self.roots else { return true };
         let root = roots.0.iter().find(|root| root.place == place);
         let allowed = root.map_or(&[][..], |root| root.folders.as_slice());
         let found = match real_path(path) {
-            Ok(real) if allowed.iter().any(|folder| real.starts_with(folder)) => return,
+            Ok(real) if allowed.iter().any(|folder| real.starts_with(folder)) => {
+                return true;
+            }
             Ok(real) if real == path => format!("found {}", path.display()),
             Ok(real) => format!("found {}, which is {}", path.display(), real.display()),
             Err(why) => why,
@@ -131,6 +134,7 @@ impl Settings {
         let at = root.map_or_else(|| self.at(&Origin::File), |root| self.at(&root.origin));
         let message = format!("{found}; the operator's policy {rule} ({at})");
         report.error(origin.unwrap_or(&Origin::File), key, message);
+        false
     }
 
     /// What a job file names, with the lines where it does.

@@ -134,6 +134,28 @@ fn what_a_job_names_lies_below_the_roots() {
     assert_snapshot!(errors, @"--set side_inputs.s: side_inputs.s.path: found weights; the operator's policy allows no side inputs (policy.yaml:3)");
 }
 
+/// Files that are read with the job file must not lead out either: their errors tell of what they hold.
+#[test]
+fn files_beside_the_job_are_held_to_the_roots() {
+    let fixture = Fixture::new();
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(to, fixture.base.join(name)).unwrap();
+    };
+    fs::write(fixture.base.join("outside/secret"), "{\"secret\": 1}").unwrap();
+    link("../outside/secret", "in/MLTable");
+    link("../outside/secret", "src/parallel_run_step.settings.json");
+    let azure = "type: parallel\nname: x\ninputs:\n  a: {type: mltable, path: in, mode: direct}\n\
+                 input_data: ${{inputs.a}}\nmini_batch_size: '1'\noutputs: {o: {path: out}}\n\
+                 task: {type: run_function, code: src, entry_script: component.wasm, \
+                 append_row_to: '${{outputs.o}}'}\n";
+    let errors = fixture.job(ROOTS, azure, &[]).unwrap_err();
+    assert!(!errors.contains("\"secret\""), "{errors}");
+    assert_snapshot!(errors, @"
+    job.yaml:4: inputs.a.path: found in/MLTable, which is outside/secret; the operator's policy allows inputs only below in (policy.yaml:2)
+    job.yaml:8: entry_script: found src/parallel_run_step.settings.json, which is outside/secret; the operator's policy allows entry scripts and their source only below src (policy.yaml:4)
+    ");
+}
+
 /// What has changed between the job file and the job, and what no job file names.
 #[test]
 fn a_job_is_looked_at_again_before_it_begins() {
@@ -153,7 +175,7 @@ fn a_job_is_looked_at_again_before_it_begins() {
     };
     check(&spec, &fixture.base.join("in"), "jobs/x").unwrap();
     std::os::unix::fs::symlink("/etc", fixture.base.join("out/link")).unwrap();
-    let mut other = spec.clone();
+    let mut other = spec;
     other.output = Some(fixture.base.join("out/link"));
     other.limits.memory = ByteSize(2 << 30);
     let errors = check(&other, Path::new("/etc"), "jobs/../x").unwrap_err();

@@ -1,0 +1,239 @@
+//! `sandmill inspect COMPONENT`: what a component could touch, from its imports alone, and what
+//! changed since another one. A child process reads the files; nothing in them is run.
+
+use super::WallArgument;
+use crate::compile::{Compiler, Description, Power};
+use crate::model::visible;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Changes with every change of the JSON that is not an addition.
+const VERSION: u32 = 1;
+
+/// What to inspect.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// A component, or a core module with WIT metadata.
+    component: PathBuf,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+    /// Says what is other in COMPONENT than in this one, an earlier version for instance.
+    #[arg(long, value_name = "OTHER")]
+    diff: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) wall: WallArgument,
+}
+
+/// The text, or the JSON, for standard output.
+///
+/// # Errors
+/// If a file cannot be read or is no component.
+pub(super) fn inspect(arguments: &Arguments, compiler: &Compiler) -> anyhow::Result<String> {
+    let component = compiler.describe(&arguments.component)?;
+    let other = match &arguments.diff {
+        Some(other) => Some((compiler.describe(other)?, other)),
+        None => None,
+    };
+    Ok(match (other, arguments.json) {
+        (None, false) => text(&component, &arguments.component),
+        (None, true) => pretty(&as_json(&component, &arguments.component)),
+        (Some((before, path)), false) => {
+            let mut text = String::new();
+            let _ = writeln!(text, "from {}, sha256:{}", shown(path), before.sha256);
+            let path = shown(&arguments.component);
+            let _ = writeln!(text, "to   {path}, sha256:{}", component.sha256);
+            text + &difference(&before, &component)
+        }
+        (Some((before, path)), true) => pretty(&json!({
+            "version": VERSION,
+            "from": as_json(&before, path),
+            "to": as_json(&component, &arguments.component),
+            "changes": changes(&before, &component),
+        })),
+    })
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string().chars().map(visible).collect()
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+/// The imports that are granted, by what they give.
+fn powers(description: &Description) -> BTreeMap<Power, Vec<&str>> {
+    let mut powers: BTreeMap<Power, Vec<&str>> = BTreeMap::new();
+    for import in description.imports.iter().filter(|import| import.refused.is_none()) {
+        powers.entry(import.power).or_default().push(&import.name);
+    }
+    powers
+}
+
+fn as_json(description: &Description, path: &Path) -> Value {
+    let powers = powers(description).into_iter();
+    let powers: Vec<Value> = powers
+        .map(|(power, imports)| json!({"power": power, "gives": power.words(), "imports": imports}))
+        .collect();
+    json!({
+        "version": VERSION,
+        "file": shown(path),
+        "description": description,
+        "powers": powers,
+        "refused": description.imports.iter().any(|import| import.refused.is_some()),
+    })
+}
+
+fn text(description: &Description, path: &Path) -> String {
+    let Description { kind, bytes, sha256, imports, exports, .. } = description;
+    let mut text = format!("{}: a {kind} of {bytes} bytes\nsha256:{sha256}\n", shown(path));
+    let powers = powers(description);
+    text.push_str("What it could touch, by its imports alone:\n");
+    for (power, imports) in &powers {
+        let _ = writeln!(text, "  {}: {}", power.name(), power.words());
+        for import in imports {
+            let _ = writeln!(text, "    {import}");
+        }
+    }
+    if powers.is_empty() {
+        text.push_str("  nothing\n");
+    }
+    let refused: Vec<_> = imports
+        .iter()
+        .filter_map(|import| import.refused.as_ref().map(|why| (import, why)))
+        .collect();
+    if !refused.is_empty() {
+        text.push_str("What is refused; a job with it does not start:\n");
+    }
+    for (import, why) in refused {
+        let _ = writeln!(text, "  {}: {}: {why}", import.power.name(), import.name);
+    }
+    text.push_str("Exports:\n");
+    for export in exports {
+        let _ = writeln!(text, "  {}", named(&export.name, &export.functions));
+    }
+    let _ = writeln!(text, "Memory: {}", memory(description));
+    text.push_str("Made with, as it says itself:\n");
+    for tool in tools(description) {
+        let _ = writeln!(text, "  {tool}");
+    }
+    if description.producers.is_empty() {
+        text.push_str("  it does not say\n");
+    }
+    text
+}
+
+/// `NAME: FUNCTION, FUNCTION`.
+fn named(name: &str, functions: &[String]) -> String {
+    if functions.is_empty() { name.to_owned() } else { format!("{name}: {}", functions.join(", ")) }
+}
+
+fn tools(description: &Description) -> Vec<String> {
+    let tool = |producer: &crate::compile::Producer| {
+        let text = format!("{} {} {}", producer.field, producer.name, producer.version);
+        text.trim_end().to_owned()
+    };
+    description.producers.iter().map(tool).collect()
+}
+
+/// What it declares; what it may use is the job's affair.
+fn memory(description: &Description) -> String {
+    let Description { memories, tables, .. } = description;
+    let bytes = memories.iter().fold(0_u64, |sum, memory| sum.saturating_add(memory.minimum_bytes));
+    let elements = tables.iter().fold(0_u64, |sum, table| sum.saturating_add(table.minimum));
+    let plural = |count: usize, one: &str, many: &str| {
+        format!("{count} {}", if count == 1 { one } else { many })
+    };
+    format!(
+        "{} of {bytes} bytes at the start, {} of {elements} elements; limits.memory holds for all \
+         together",
+        plural(memories.len(), "memory", "memories"),
+        plural(tables.len(), "table", "tables"),
+    )
+}
+
+/// What was added and what was removed.
+#[derive(Serialize)]
+struct Change {
+    added: Vec<String>,
+    removed: Vec<String>,
+}
+
+impl Change {
+    fn of(before: Vec<String>, now: Vec<String>) -> Self {
+        let missing = |of: &[String], within: &[String]| -> Vec<String> {
+            of.iter().filter(|one| !within.contains(one)).cloned().collect()
+        };
+        Self { added: missing(&now, &before), removed: missing(&before, &now) }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty()
+    }
+}
+
+#[derive(Serialize)]
+struct Changes {
+    powers: Change,
+    imports: Change,
+    refused: Change,
+    exports: Change,
+    producers: Change,
+    memory: Change,
+}
+
+fn changes(before: &Description, now: &Description) -> Changes {
+    let of = |list: &dyn Fn(&Description) -> Vec<String>| Change::of(list(before), list(now));
+    let imports = |refused: bool| {
+        move |description: &Description| -> Vec<String> {
+            let imports = description.imports.iter();
+            let imports = imports.filter(|import| import.refused.is_some() == refused);
+            imports.map(|import| import.name.clone()).collect()
+        }
+    };
+    Changes {
+        powers: of(&|description| {
+            let powers = powers(description);
+            powers.keys().map(|power| format!("{}: {}", power.name(), power.words())).collect()
+        }),
+        imports: of(&imports(false)),
+        refused: of(&imports(true)),
+        exports: of(&|description| {
+            let exports = description.exports.iter();
+            exports.map(|export| named(&export.name, &export.functions)).collect()
+        }),
+        producers: of(&tools),
+        memory: of(&|description| vec![memory(description)]),
+    }
+}
+
+fn difference(before: &Description, now: &Description) -> String {
+    let Changes { powers, imports, refused, exports, producers, memory } = changes(before, now);
+    let mut text = String::new();
+    for (what, change) in [
+        ("What it could touch", powers),
+        ("Imports", imports),
+        ("Imports that are refused", refused),
+        ("Exports", exports),
+        ("Memory", memory),
+        ("Made with", producers),
+    ] {
+        if change.is_empty() {
+            continue;
+        }
+        let _ = writeln!(text, "{what}:");
+        for (sign, lines) in [('-', change.removed), ('+', change.added)] {
+            for line in lines {
+                let _ = writeln!(text, "  {sign} {line}");
+            }
+        }
+    }
+    if text.is_empty() {
+        text.push_str("No difference in imports, exports, memory and tools.\n");
+    }
+    text
+}

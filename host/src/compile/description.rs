@@ -1,0 +1,315 @@
+//! What a component is and what it could touch, from its names alone. None of its code is looked at.
+
+use super::{
+    Artifact, CompileError, ImportVerdict, componentize, identify, judge_import, read_names,
+};
+use crate::model::visible;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use wasmparser::component_types::ComponentEntityType;
+use wasmparser::types::Types;
+use wasmparser::{KnownCustom, Parser, Payload, Validator, WasmFeatures};
+
+/// Bytes of a page of memory.
+const PAGE: u64 = 64 << 10;
+
+/// An entry script, from the outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// `component` or `core module`.
+    pub kind: String,
+    /// Of the file.
+    pub bytes: u64,
+    /// Of the file, in hex.
+    pub sha256: String,
+    /// In file order.
+    pub imports: Vec<Import>,
+    /// In file order.
+    pub exports: Vec<Export>,
+    /// The tools that made it, as it says itself; sorted.
+    pub producers: BTreeSet<Producer>,
+    /// All that it declares, those of modules inside it too.
+    pub memories: Vec<Memory>,
+    /// The same for tables.
+    pub tables: Vec<Table>,
+}
+
+/// One name that a component imports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Import {
+    /// With its version.
+    pub name: String,
+    /// What it is for.
+    pub power: Power,
+    /// Why a job with it does not start; none if it does.
+    pub refused: Option<String>,
+}
+
+/// One name that a component exports.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Export {
+    /// With its version.
+    pub name: String,
+    /// The functions of an interface.
+    pub functions: Vec<String>,
+}
+
+/// A tool or language that took part.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Producer {
+    /// `language`, `processed-by` or `sdk`.
+    pub field: String,
+    /// Its name.
+    pub name: String,
+    /// May be empty.
+    pub version: String,
+}
+
+/// A memory that is declared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// At the start.
+    pub minimum_bytes: u64,
+    /// None if it may grow as far as it can.
+    pub maximum_bytes: Option<u64>,
+}
+
+/// A table that is declared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    /// Elements at the start.
+    pub minimum: u64,
+    /// None if it may grow as far as it can.
+    pub maximum: Option<u64>,
+}
+
+/// What an import is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Power {
+    /// `wasi:filesystem`.
+    Files,
+    /// `wasi:sockets`.
+    Network,
+    /// `wasi:http`.
+    Http,
+    /// `wasi:clocks`.
+    Clocks,
+    /// `wasi:random`.
+    RandomNumbers,
+    /// `wasi:cli/environment`.
+    Environment,
+    /// Standard input, output, error and terminals.
+    StandardStreams,
+    /// `wasi:io`.
+    Waiting,
+    /// `wasi:cli/exit`.
+    Exit,
+    /// `sandmill:entry`.
+    Sandmill,
+    /// `wasi:nn`.
+    Inference,
+    /// Nothing that Sandmill knows.
+    Unknown,
+}
+
+impl Power {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Network => "network",
+            Self::Http => "HTTP",
+            Self::Clocks => "clocks",
+            Self::RandomNumbers => "random numbers",
+            Self::Environment => "environment",
+            Self::StandardStreams => "standard streams",
+            Self::Waiting => "waiting",
+            Self::Exit => "exit",
+            Self::Sandmill => "Sandmill",
+            Self::Inference => "inference",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// What an entry script gets of it, for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Files => {
+                "only what the job gives it: inputs, side inputs and source to read, its output and \
+                 log folders to write"
+            }
+            Self::Network => {
+                "nothing: every use of a socket, and every look-up of a name, is denied"
+            }
+            Self::Http | Self::Inference | Self::Unknown => "refused",
+            Self::Clocks => "the date, measuring time and sleeping",
+            Self::RandomNumbers => "random numbers",
+            Self::Environment => "the job's arguments and variables, nothing of the machine's",
+            Self::StandardStreams => "an empty input; what it prints goes to its log files",
+            Self::Waiting => "waiting for, reading and writing what the others give",
+            Self::Exit => "ending itself, which fails the attempt",
+            Self::Sandmill => "its own names and folders, its log, whole input files",
+        }
+    }
+
+    fn of(import: &str) -> Self {
+        let name = import.split('@').next().unwrap_or_default();
+        match name.split_once('/') {
+            Some(("wasi:filesystem", _)) => Self::Files,
+            Some(("wasi:sockets", _)) => Self::Network,
+            Some(("wasi:http", _)) => Self::Http,
+            Some(("wasi:clocks", _)) => Self::Clocks,
+            Some(("wasi:random", _)) => Self::RandomNumbers,
+            Some(("wasi:cli", "environment")) => Self::Environment,
+            Some(("wasi:cli", "exit")) => Self::Exit,
+            Some(("wasi:cli", _)) => Self::StandardStreams,
+            Some(("wasi:io", _)) => Self::Waiting,
+            Some(("wasi:nn", _)) => Self::Inference,
+            Some(("sandmill:entry", _)) => Self::Sandmill,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Describes a component, or a core module with WIT metadata.
+///
+/// # Errors
+/// If the bytes are neither, or damaged.
+pub(super) fn describe(bytes: Vec<u8>) -> Result<Description, CompileError> {
+    let kind = match identify(&bytes)? {
+        Artifact::Component => "component",
+        Artifact::Module => "core module",
+    };
+    let (size, sha256) = (bytes.len() as u64, super::cache::digest(&bytes));
+    let component = componentize(bytes)?;
+    let damaged = |error| CompileError::new(format!("the file is a damaged component: {error}"));
+    let types = Validator::new_with_features(WasmFeatures::all())
+        .validate_all(&component)
+        .map_err(damaged)?;
+    let names = read_names(&component)?;
+    let import = |name: String| {
+        let refused = match judge_import(&name) {
+            ImportVerdict::Granted(_) => None,
+            ImportVerdict::Refused(why) => Some(why),
+        };
+        Import { power: Power::of(&name), name, refused }
+    };
+    let export = |name: String| Export { functions: functions(&types, &name), name };
+    let mut description = Description {
+        kind: kind.to_owned(),
+        bytes: size,
+        sha256,
+        imports: names.imports.into_iter().map(import).collect(),
+        exports: names.exports.into_iter().map(export).collect(),
+        producers: BTreeSet::new(),
+        memories: Vec::new(),
+        tables: Vec::new(),
+    };
+    for payload in Parser::new(0).parse_all(&component) {
+        add(&payload.map_err(damaged)?, &mut description).map_err(damaged)?;
+    }
+    Ok(description)
+}
+
+/// The functions of an exported interface; none of anything else.
+fn functions(types: &Types, export: &str) -> Vec<String> {
+    let Some(item) = types.component_item_for_export(export) else { return Vec::new() };
+    let ComponentEntityType::Instance(instance) = item.ty else { return Vec::new() };
+    let exports = types[instance].exports.iter();
+    exports
+        .filter(|(_, item)| matches!(item.ty, ComponentEntityType::Func(_)))
+        .map(|(name, _)| name.clone())
+        .collect()
+}
+
+fn add(payload: &Payload<'_>, description: &mut Description) -> wasmparser::Result<()> {
+    match payload {
+        Payload::MemorySection(section) => {
+            for memory in section.clone() {
+                let memory = memory?;
+                let bytes = |pages: u64| pages.saturating_mul(PAGE);
+                description.memories.push(Memory {
+                    minimum_bytes: bytes(memory.initial),
+                    maximum_bytes: memory.maximum.map(bytes),
+                });
+            }
+        }
+        Payload::TableSection(section) => {
+            for table in section.clone() {
+                let table = table?.ty;
+                description.tables.push(Table { minimum: table.initial, maximum: table.maximum });
+            }
+        }
+        Payload::CustomSection(section) => {
+            // What it says of itself is for people: where it is damaged, it says nothing.
+            if let KnownCustom::Producers(fields) = section.as_known() {
+                for field in fields.into_iter().flatten() {
+                    for value in field.values.into_iter().flatten() {
+                        description.producers.insert(Producer {
+                            field: field.name.to_owned(),
+                            name: value.name.to_owned(),
+                            version: value.version.to_owned(),
+                        });
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+impl Description {
+    /// With a mark in the place of each character that a terminal would obey.
+    #[must_use]
+    pub fn printable(mut self) -> Self {
+        let clean = |text: &mut String| *text = text.chars().map(visible).collect();
+        clean(&mut self.kind);
+        clean(&mut self.sha256);
+        for import in &mut self.imports {
+            clean(&mut import.name);
+            import.refused.iter_mut().for_each(clean);
+        }
+        for export in &mut self.exports {
+            clean(&mut export.name);
+            export.functions.iter_mut().for_each(clean);
+        }
+        let producers = self.producers.into_iter().map(|mut producer| {
+            clean(&mut producer.field);
+            clean(&mut producer.name);
+            clean(&mut producer.version);
+            producer
+        });
+        self.producers = producers.collect();
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::testing;
+
+    #[test]
+    fn modules_and_components_are_described_alike() {
+        let module = testing::module("run-only", testing::RUN_EMPTY);
+        let component = componentize(module.clone()).expect("fits");
+        let (module, component) =
+            (describe(module).expect("a module"), describe(component).expect("a component"));
+        assert_eq!((module.kind.as_str(), component.kind.as_str()), ("core module", "component"));
+        assert_eq!(module.exports, component.exports);
+        assert_eq!(module.exports[0].functions, ["run"]);
+        assert_eq!(module.memories, component.memories);
+        assert_eq!(module.memories[0].minimum_bytes, 2 * PAGE);
+    }
+
+    #[test]
+    fn what_is_damaged_is_an_error() {
+        let mut damaged = testing::component("run-only", testing::RUN_EMPTY);
+        let middle = damaged.len() / 2;
+        damaged[middle..].fill(0xff);
+        describe(damaged).expect_err("damaged");
+        describe(b"no wasm".to_vec()).expect_err("a text");
+    }
+}

@@ -1,0 +1,43 @@
+//! Files that a job file leads to and that are read here: they may be a stranger's.
+
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Reads a file of at most so many bytes, and one more of a longer one. Never waits, as a fifo would
+/// have it.
+///
+/// # Errors
+/// If it cannot be read, or is no regular file.
+pub(super) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_and_fifos_are_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(read(&path, 3).unwrap(), b"1234");
+        assert_eq!(read(&path, 5).unwrap(), b"12345");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        assert!(read(&link, 3).unwrap_err().to_string().contains("no regular file"));
+        assert_eq!(read(dir.path(), 3).unwrap_err().kind(), ErrorKind::IsADirectory);
+    }
+}
