@@ -165,6 +165,8 @@ fn serve(arguments: &[String], check: CheckImports) -> Result<(), CompileError> 
     let (task, mode) = Task::parse(arguments)
         .ok_or_else(|| CompileError::new("this command is run by sandmill itself"))?;
     wall::enter().map_err(|error| CompileError::new(error.to_string()))?;
+    // Found in a file and kept: behind the wall no file can be opened, and the engine asks for it.
+    let _ = rustix::param::page_size();
     lock_down(mode)?;
     let made = task.perform(read(&mut io::stdin().lock())?, check)?;
     let mut stdout = io::stdout().lock();

@@ -297,7 +297,9 @@ mod tests {
         assert!(script("exec 2>&-; exec sleep 30").contains("killed"));
         assert!(script("yes; exit 0").contains("cannot be understood"));
         assert!(script("exec yes").contains("signal 13"));
-        assert!(script("exec yes >&2").contains("killed"));
+        // By us, or as nobody reads any more.
+        let endless = script("exec yes >&2");
+        assert!(endless.contains("killed") || endless.contains("signal 13"), "{endless}");
         assert!(script("printf 'a\\033b' >&2; exit 1").ends_with("a\u{fffd}b"));
         assert!(script("echo $HOME$(pwd) >&2; exit 1").ends_with(": /"));
     }
