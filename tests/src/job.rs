@@ -215,6 +215,7 @@ impl Running {
         Ran {
             job: self.job.take().expect("the job is there until the end of the run"),
             command: self.command.clone(),
+            leader: self.pid(),
             // A signal is told as the shell's `$?` would not: negative, as in the job's reports.
             code: status.code().unwrap_or_else(|| -status.signal().unwrap_or(0)),
             stdout: self.stdout.finish(),

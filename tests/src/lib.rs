@@ -24,14 +24,18 @@
 )]
 
 mod guests;
+mod healthy;
 mod job;
 mod ran;
 mod redact;
+mod wat;
 
 pub use guests::{guest, guests, python_guest};
+pub use healthy::{Fate, play, play_with};
 pub use job::{Job, Running};
 pub use ran::Ran;
 pub use redact::{cut_denials, redact};
+pub use wat::{add_world, good_row, wat_guest, wat_module};
 
 use std::fs;
 use std::path::{Path, PathBuf};

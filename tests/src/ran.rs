@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct Ran {
     pub(crate) job: Job,
     pub(crate) command: String,
+    /// The leader's process id.
+    pub(crate) leader: u32,
     /// The exit code; after a signal, its number below zero.
     pub code: i32,
     /// What it printed.

@@ -13,7 +13,7 @@ const GOOD: [&str; 4] = ["f0.txt: 0", "f1.txt: 1", "f4.txt: 4", "f5.txt: 5"];
 
 /// A job of three mini-batches of two files, whose guest misbehaves in the second.
 fn job(what: &str) -> Job {
-    let mut job = Job::new(&guest("hostile_files")).yaml(&format!(
+    let mut job = Job::new(&guest("hostile_files")).watched().yaml(&format!(
         "inputs: {{ texts: input }}\n\
          arguments: [--do, {what}, --on-batch, '1']\n\
          mini_batch_size: 2\n\
@@ -30,7 +30,7 @@ fn job(what: &str) -> Job {
 /// that it is told wherever people look, and that all other rows are there.
 fn costs_its_mini_batch(what: &str, settings: &str) -> String {
     let ran = job(what).yaml("error_threshold: -1").yaml(settings).run(&[]);
-    ran.exits_with(0);
+    ran.exits_with(0).left_nothing();
     assert_eq!(ran.sorted_output(), GOOD, "{ran}");
     assert_eq!(ran.attempts("RUN_EXCEPTION"), ["1, 1", "1, 2"], "{ran}");
     assert_eq!(ran.attempts("RUN_DONE"), ["0, 1", "2, 1"], "{ran}");
@@ -244,7 +244,7 @@ fn a_call_without_end_costs_its_worker() {
         let ran = job(what)
             .yaml("run_invocation_timeout: 1\nerror_threshold: 2")
             .run(&["--process-count", "1"]);
-        ran.exits_with(0);
+        ran.exits_with(0).left_nothing();
         assert_eq!(ran.sorted_output(), GOOD, "{ran}");
         assert_eq!(ran.attempts("RUN_TIMEOUT"), ["1, 1", "1, 2"], "{ran}");
         assert_eq!(ran.attempts("RUN_DONE"), ["0, 1", "2, 1"], "{ran}");

@@ -8,6 +8,7 @@ use sandmill_tests::{Job, guest};
 /// A job of three files, one in each mini-batch.
 fn job(arguments: &str) -> Job {
     Job::new(&guest("hostile_init"))
+        .watched()
         .yaml(&format!(
             "inputs: {{ texts: input }}\n\
              arguments: [{arguments}]\n\
@@ -51,7 +52,7 @@ fn an_init_that_always_fails_ends_the_job() {
         ("loop", "limits: { fuel: 100000 }"),
     ] {
         let ran = job(&format!("--do, {what}")).yaml(settings).run(&[]);
-        ran.exits_with(42);
+        ran.exits_with(42).left_nothing();
         assert_eq!(ran.output(), "", "{ran}");
         let text = ran.told();
         let first = text.lines().find_map(|line| line.strip_prefix("  first cause   "));
@@ -106,7 +107,7 @@ fn a_shutdown_that_fails_is_told() {
     for what in ["panic", "exit-3", "trap", "loop"] {
         let ran =
             job(&format!("--do, {what}, --in-shutdown")).yaml("run_invocation_timeout: 1").run(&[]);
-        ran.exits_with(0);
+        ran.exits_with(0).left_nothing();
         assert_eq!(ran.sorted_output(), ROWS, "{ran}");
         let text = ran.told();
         let note = text.lines().find_map(|line| line.strip_prefix("note: "));

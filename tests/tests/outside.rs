@@ -12,11 +12,12 @@ fn job(name: &str) -> Job {
         .yaml("inputs: { texts: input }\nprocess_count_per_node: 1\nrun_max_try: 1")
         .file("input/a.txt", "hello")
         .file("secret.txt", "not for guests")
+        .watched()
 }
 
 /// What a guest that tries things got, a line for each.
 fn tries(ran: &Ran) -> String {
-    ran.exits_with(0);
+    ran.exits_with(0).left_nothing();
     cut_denials(&ran.output().trim_end().replace(" | ", "\n").replace('\0', "\\0"))
 }
 

@@ -12,13 +12,14 @@ fn misuses(what: &str, arguments: &[&str]) -> Ran {
         .file("in/b.txt", "")
         .file("in/c.txt", "")
         .file("victim.txt", "mine")
+        .watched()
         .run(arguments)
 }
 
 #[test]
 fn the_host_follows_no_link_in_the_log_folder() {
     let ran = misuses("link", &[]);
-    ran.exits_with(0);
+    ran.exits_with(0).left_nothing();
     assert_eq!(ran.text("victim.txt"), "mine");
     assert!(!ran.has("job/victim.txt"));
     assert!(
@@ -32,7 +33,7 @@ fn the_host_follows_no_link_in_the_log_folder() {
 #[test]
 fn a_file_that_stays_open_leads_to_no_published_file() {
     let ran = misuses("keep", &[]);
-    ran.exits_with(0);
+    ran.exits_with(0).left_nothing();
     assert_eq!(ran.text("job/output/kept-0.txt"), "of 0\n");
     assert_eq!(ran.text("job/output/made/2.txt"), "whole");
 }
@@ -44,7 +45,7 @@ fn what_init_made_is_made_again_for_the_next() {
     {
         // The attempt fails, its repetition and the other mini-batches do not.
         let ran = misuses(what, &[]);
-        ran.exits_with(0);
+        ran.exits_with(0).left_nothing();
         assert!(ran.log("user/error.txt").contains(word), "{ran}");
         assert_eq!(ran.sorted_output(), ["a.txt", "b.txt", "c.txt"]);
         assert_eq!(ran.text("job/output/made/0.txt"), "whole");
@@ -56,7 +57,7 @@ fn what_init_made_is_made_again_for_the_next() {
 #[test]
 fn folders_without_end_cost_one_attempt() {
     let ran = misuses("deep", &[]);
-    ran.exits_with(0);
+    ran.exits_with(0).left_nothing();
     assert!(ran.log("user/error.txt").contains("bad_output: the output"), "{ran}");
     assert_eq!(ran.sorted_output(), ["a.txt", "b.txt", "c.txt"]);
     assert!(!ran.has("job/work"));

@@ -15,6 +15,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const KEPT_CAPACITY: usize = 64 << 20;
 /// Bytes of a header line: it travels to the leader in a message.
 const HEADER_LIMIT: usize = 1 << 20;
+/// The end-of-stream mark of Arrow's format. In streams without the first four bytes before each
+/// message, which are older, the mark is without them too.
+const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// Collects the rows of one attempt; its buffer serves attempt after attempt.
 ///
@@ -173,6 +176,7 @@ impl RowWriter {
     }
 
     fn decode(&mut self, ipc: &[u8]) -> Result<(), Refusal> {
+        let invalid = |why| Err(Refusal::Invalid(format!("{why} (it has {} bytes)", ipc.len())));
         let mut bytes = Buffer::from(ipc);
         let mut decoder = StreamDecoder::new();
         while !bytes.is_empty() {
@@ -180,8 +184,9 @@ impl RowWriter {
                 self.batch(&batch)?;
             }
         }
-        let invalid = |why| Err(Refusal::Invalid(format!("{why} (it has {} bytes)", ipc.len())));
-        if decoder.finish().is_err() {
+        // The decoder takes a stream that was cut between two messages for a whole one.
+        let mark = if ipc.starts_with(&END[..4]) { &END[..] } else { &END[4..] };
+        if decoder.finish().is_err() || !(ipc.is_empty() || ipc.ends_with(mark)) {
             return invalid("it ends without an end-of-stream mark");
         }
         match decoder.schema() {

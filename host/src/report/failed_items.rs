@@ -5,7 +5,7 @@ use super::log_file::LogFile;
 use super::reporters::Reporter;
 use super::words::{counted, csv_field, csv_number, path_of};
 use crate::event::{Event, EventKind};
-use crate::model::{AttemptReport, FailedItem, JobDir};
+use crate::model::{AttemptReport, FailedItem, JobDir, printable};
 use std::io;
 
 const HEADER: &str = "mini_batch,item,file,line,row,attempt,worker,reason";
@@ -45,7 +45,7 @@ impl FailedItems {
         }
         line.push(',');
         csv_number(line, report.attempt);
-        for text in [worker, reason] {
+        for text in [worker, &printable(reason)] {
             line.push(',');
             csv_field(line, text);
         }

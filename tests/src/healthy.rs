@@ -1,0 +1,190 @@
+//! What a hostile guest must not leave behind, and the jobs that look for it.
+
+use crate::{Job, Ran};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What becomes of one act of a hostile guest.
+#[derive(Clone, Debug)]
+pub enum Fate {
+    /// The mini-batch fails, and the reason holds these words.
+    Fails(&'static str),
+    /// The mini-batch is done and gives these rows.
+    Gives(Vec<String>),
+}
+
+/// Plays hostile acts in one job: a mini-batch for each, and one that is good before, between and
+/// after them, so that whoever is harmed by an act shows. The guest learns the act from the name of the
+/// mini-batch's file, `NNN-ACT.txt`, or from the mini-batch's id: those of acts are odd. `good` tells
+/// the row of a good one by its id and the name of its file. Checks that every act has its fate, that
+/// exactly the other rows are there, and that nothing is left behind.
+#[track_caller]
+pub fn play(
+    entry_script: &Path,
+    settings: &str,
+    acts: &[(&str, Fate)],
+    good: impl Fn(usize, &str) -> String,
+) -> Ran {
+    play_with(entry_script, settings, acts, good, |_| Vec::new())
+}
+
+/// As [`play`], with the content of each act's file.
+#[track_caller]
+pub fn play_with(
+    entry_script: &Path,
+    settings: &str,
+    acts: &[(&str, Fate)],
+    good: impl Fn(usize, &str) -> String,
+    content: impl Fn(&str) -> Vec<u8>,
+) -> Ran {
+    let mut job = Job::new(entry_script)
+        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nrun_max_try: 1\nerror_threshold: -1")
+        .yaml(settings)
+        .watched();
+    let mut rows = Vec::new();
+    for id in 0..=2 * acts.len() {
+        let act = if id % 2 == 1 { acts[id / 2].0 } else { "good" };
+        let name = format!("{id:03}-{act}.txt");
+        let content = if act == "good" { Vec::new() } else { content(act) };
+        job = job.file(&format!("in/{name}"), content);
+        match acts.get(id / 2).filter(|_| id % 2 == 1) {
+            None => rows.push(good(id, &name)),
+            Some((_, Fate::Gives(given))) => rows.extend(given.iter().cloned()),
+            Some((_, Fate::Fails(_))) => {}
+        }
+    }
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    let reasons = ran.reasons();
+    let mut wrong = String::new();
+    for (index, (act, fate)) in acts.iter().enumerate() {
+        let reason = reasons.get(&(2 * index + 1)).map(String::as_str);
+        let is_right = match (fate, reason) {
+            (Fate::Fails(words), Some(reason)) => reason.contains(words),
+            (Fate::Gives(_), None) => true,
+            _ => false,
+        };
+        if !is_right {
+            let _ = writeln!(wrong, "{act}: expected {fate:?}, found {reason:?}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}{ran}");
+    rows.sort();
+    assert_eq!(ran.sorted_output(), rows, "{ran}");
+    ran.left_nothing();
+    ran
+}
+
+impl Job {
+    /// Has all temporary files made in a folder that [`Ran::left_nothing`] looks into.
+    #[must_use]
+    pub fn watched(self) -> Self {
+        let folder = self.path("tmp");
+        fs::create_dir_all(&folder).unwrap();
+        self.env("TMPDIR", &folder.display().to_string())
+    }
+
+    /// Gives the job a cache of compiled code of its own, the folder `cache`.
+    #[must_use]
+    pub fn own_cache(self) -> Self {
+        let folder = self.path("cache").display().to_string();
+        self.env("SANDMILL_CACHE_DIR", &folder)
+    }
+}
+
+/// What a job leaves in its folder.
+const LEFT: [&str; 4] = ["job.json", "journal.sqlite", "logs", "output"];
+/// What one that was not completed leaves besides, to be taken up: rows, and folders without files.
+const KEPT: [&str; 2] = ["parts", "work"];
+
+impl Ran {
+    /// Fails unless the host is as after a job of a good guest: no process of it lives, nobody has a file
+    /// of it open, no temporary file lies anywhere, also not in the cache of compiled code, and
+    /// nothing that a guest said reached the terminal or the reports as a control character.
+    #[track_caller]
+    pub fn left_nothing(&self) -> &Self {
+        assert!(self.left_behind.is_empty(), "processes outlived the leader\n{self}");
+        let open = open_files_below(self.dir());
+        assert!(open.is_empty(), "files of the job are still open: {open:?}\n{self}");
+        for folder in ["tmp", "job/work", "job/spill"] {
+            let files = files_below(&self.dir().join(folder));
+            assert!(files.is_empty(), "{folder} holds {files:?}\n{self}");
+        }
+        let kept: &[&str] = if self.code == 0 { &[] } else { &KEPT };
+        for name in names(&self.dir().join("job")) {
+            let is_known = LEFT.contains(&name.as_str()) || kept.contains(&name.as_str());
+            assert!(is_known, "job/{name} is left\n{self}");
+        }
+        // The cache of all tests holds files that other jobs are writing; one of the test's own does not.
+        let mine = format!("tmp-{}-", self.leader);
+        let shared = crate::root().join("target/test-cache");
+        for (cache, unfinished) in [(shared, mine.as_str()), (self.dir().join("cache"), "tmp-")] {
+            let mut left = names(&cache).into_iter().filter(|name| name.starts_with(unfinished));
+            assert!(left.next().is_none(), "{} holds {unfinished}*\n{self}", cache.display());
+        }
+        let is_bad = |c: char| c.is_control() && c != '\n' && c != '\t';
+        for (what, text) in [
+            ("stdout", self.stdout.clone()),
+            ("stderr", self.stderr.clone()),
+            ("failed_items.csv", self.log_if_any("failed_items.csv")),
+            ("error.txt", self.log_if_any("user/error.txt")),
+            ("job_result.txt", self.log_if_any("job_result.txt")),
+        ] {
+            let bad = text.lines().find(|line| line.contains(is_bad));
+            assert!(bad.is_none(), "{what} holds a control character: {bad:?}\n{self}");
+        }
+        self
+    }
+
+    fn log_if_any(&self, inside: &str) -> String {
+        let bytes = fs::read(self.dir().join("job/logs").join(inside)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Why mini-batches failed, by their ids: the last column of `failed_items.csv`.
+    #[track_caller]
+    pub fn reasons(&self) -> BTreeMap<usize, String> {
+        let reason = |line: &str| {
+            let (id, rest) = line.split_once(',')?;
+            let (_, worker) = rest.split_once(",process")?;
+            Some((id.parse().ok()?, worker.split_once(',')?.1.to_owned()))
+        };
+        self.log_if_any("failed_items.csv").lines().filter_map(reason).collect()
+    }
+}
+
+/// The names in a folder; none if it is not there.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// The files below a folder, and links and whatever else is no folder.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => found.extend(files_below(&entry.path())),
+            _ => found.push(entry.path()),
+        }
+    }
+    found
+}
+
+/// What processes have open below a folder, or mapped. Empty where there is no /proc.
+fn open_files_below(folder: &Path) -> Vec<String> {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        for part in ["fd", "map_files"] {
+            let links = fs::read_dir(process.path().join(part)).into_iter().flatten().flatten();
+            let open = links.filter_map(|link| fs::read_link(link.path()).ok());
+            let below = open.filter(|path| path.starts_with(&folder));
+            found
+                .extend(below.map(|path| format!("{:?}: {}", process.file_name(), path.display())));
+        }
+    }
+    found
+}

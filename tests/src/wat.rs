@@ -1,0 +1,75 @@
+//! Guests in WebAssembly's text form: for what Rust cannot do.
+
+use crate::root;
+use std::fs;
+use wit_component::{StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+/// Stands for `COMMON` in a text: memory and an allocator that only goes up.
+const COMMON: &str = r#"
+    (memory (export "memory") 2)
+    (global $free (mut i32) (i32.const 65536))
+    (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+      (local $at i32)
+      (local.set $at (i32.and (i32.add (global.get $free) (i32.const 7)) (i32.const -8)))
+      (global.set $free (i32.add (local.get $at) (local.get 3)))
+      (block $fits
+        (loop $more
+          (br_if $fits (i32.le_u (global.get $free) (i32.mul (memory.size) (i32.const 65536))))
+          (br_if $more (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))
+          unreachable))
+      (local.get $at))
+"#;
+
+/// Stands for `RUN`: the head of `run`, whose parameters are a mini-batch and its context.
+const RUN: &str = r#"(export "sandmill:entry/entry-run@0.1.0#run")
+    (param $kind i32) (param $files i32) (param $count i32)
+    (param $id i64) (param $dataset i32) (param $dataset_len i32) (param $attempt i32)
+    (param $keys i32) (param $keys_len i32) (result i32)"#;
+
+/// Stands for `GOOD`: a function that gives one row, `good NN` by the mini-batch's id. It uses the
+/// memory from 1024 to 1100.
+const GOOD: &str = r#"
+    (data (i32.const 1024) "good 00")
+    ;; ok, rows, and the list of one text.
+    (data (i32.const 1040) "\00\00\00\00\00\00\00\00\20\04\00\00\01\00\00\00")
+    (data (i32.const 1056) "\00\04\00\00\07\00\00\00")
+    (func $good (param $id i64) (result i32)
+      (i32.store8 (i32.const 1029)
+        (i32.add (i32.const 48) (i32.wrap_i64 (i64.div_u (local.get $id) (i64.const 10)))))
+      (i32.store8 (i32.const 1030)
+        (i32.add (i32.const 48) (i32.wrap_i64 (i64.rem_u (local.get $id) (i64.const 10)))))
+      (i32.const 1040))
+"#;
+
+/// The row that `GOOD` gives.
+pub fn good_row(id: usize) -> String {
+    format!("good {id:02}")
+}
+
+/// The guest `tests/guests/hostile/NAME.wat`, as a file's bytes.
+pub fn wat_guest(name: &str) -> Vec<u8> {
+    let path = root().join(format!("tests/guests/hostile/{name}.wat"));
+    wat_module(&fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+}
+
+/// A guest of this text, with the words above replaced. A module gets the metadata of the world
+/// `run-only`.
+pub fn wat_module(text: &str) -> Vec<u8> {
+    let text = [("COMMON", COMMON), ("RUN", RUN), ("GOOD", GOOD)]
+        .iter()
+        .fold(text.to_owned(), |text, (word, meaning)| text.replace(word, meaning));
+    let mut bytes = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"));
+    if !text.trim_start().starts_with("(component") {
+        add_world(&mut bytes, "run-only");
+    }
+    bytes
+}
+
+/// Gives a module the metadata of a world of the contract, which it need not keep to.
+pub fn add_world(module: &mut Vec<u8>, world: &str) {
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_path(root().join("wit")).unwrap();
+    let world = resolve.select_world(&[package], Some(world)).unwrap();
+    embed_component_metadata(module, &resolve, world, StringEncoding::UTF8).unwrap();
+}

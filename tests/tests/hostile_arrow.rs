@@ -1,0 +1,178 @@
+//! Guests that return tables which are no tables, or tables that become far larger as text.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use arrow::array::{
+    ArrayRef, DictionaryArray, Int8Array, Int32Array, Int64Array, ListArray, NullArray,
+    RecordBatch, RunArray, StringArray, UnionArray, new_empty_array,
+};
+use arrow::buffer::ScalarBuffer;
+use arrow::datatypes::{DataType, Field, Int8Type, UnionFields};
+use arrow::ipc::root_as_message;
+use arrow::ipc::writer::StreamWriter;
+use sandmill_tests::{Fate, guest, play_with};
+use std::sync::Arc;
+
+/// The stream of one column.
+fn stream(column: ArrayRef) -> Vec<u8> {
+    let batch = RecordBatch::try_from_iter([("column", column)]).unwrap();
+    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+fn texts() -> Vec<u8> {
+    stream(Arc::new(StringArray::from(vec!["aaa", "bbb", "ccc"])))
+}
+
+/// Puts other bytes in the place of some that are there once.
+fn with(mut stream: Vec<u8>, old: &[u8], new: &[u8]) -> Vec<u8> {
+    let at: Vec<usize> = (0..stream.len()).filter(|at| stream[*at..].starts_with(old)).collect();
+    assert_eq!(at.len(), 1, "{old:?} is not there just once");
+    stream[at[0]..at[0] + new.len()].copy_from_slice(new);
+    stream
+}
+
+fn words(numbers: &[i32]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+/// Three texts, with other offsets.
+fn offsets(new: [i32; 4]) -> Vec<u8> {
+    with(texts(), &words(&[0, 3, 6, 9]), &words(&new))
+}
+
+/// The messages of a stream, with their bodies, and what is behind them.
+fn messages(stream: &[u8]) -> Vec<&[u8]> {
+    let (mut all, mut rest) = (Vec::new(), stream);
+    while let Some((head, length)) = rest.get(..8).map(|head| head.split_at(4)) {
+        assert_eq!(head, [0xff; 4]);
+        let length = u32::from_le_bytes(length.try_into().unwrap()) as usize;
+        let body = match length {
+            0 => 0,
+            _ => root_as_message(&rest[8..8 + length]).unwrap().bodyLength() as usize,
+        };
+        let (message, behind) = rest.split_at(8 + length + body);
+        all.push(message);
+        rest = behind;
+    }
+    all
+}
+
+/// A dictionary of texts of so many bytes, and as many rows that all name the last of them.
+fn dictionary(bytes: usize, rows: usize) -> Vec<u8> {
+    let values: ArrayRef = Arc::new(StringArray::from(vec!["short".to_owned(), "v".repeat(bytes)]));
+    let keys = Int8Array::from(vec![1; rows]);
+    stream(Arc::new(DictionaryArray::<Int8Type>::try_new(keys, values).unwrap()))
+}
+
+/// Dictionary keys that point far behind the dictionary.
+fn wild_keys() -> Vec<u8> {
+    let values: ArrayRef = Arc::new(StringArray::from(vec!["aa", "bb", "cc", "dd"]));
+    let keys = Int32Array::from(vec![3, 1, 2]);
+    let stream = stream(Arc::new(DictionaryArray::try_new(keys, values).unwrap()));
+    with(stream, &words(&[3, 1, 2]), &words(&[i32::MAX, -5, 4]))
+}
+
+/// Lists in lists.
+fn nested(depth: usize) -> Vec<u8> {
+    let inside = (0..depth).fold(DataType::Int32, |inside, _| {
+        DataType::List(Arc::new(Field::new("item", inside, true)))
+    });
+    stream(new_empty_array(&inside))
+}
+
+/// A list whose offsets lead outside of its values.
+fn wild_list() -> Vec<u8> {
+    let list = ListArray::from_iter_primitive::<arrow::datatypes::Int32Type, _, _>([
+        Some(vec![Some(11), Some(12), Some(13)]),
+        Some(vec![Some(14), Some(15)]),
+    ]);
+    with(stream(Arc::new(list)), &words(&[0, 3, 5]), &words(&[0, 3, i32::MAX]))
+}
+
+/// Rows of kinds that their union does not have.
+fn wild_union() -> Vec<u8> {
+    let numbers = Arc::new(Int32Array::from(vec![1, 2, 3]));
+    let texts = Arc::new(StringArray::from(vec!["a", "b", "c"]));
+    let fields = UnionFields::try_new(
+        [71, 72],
+        [Field::new("number", DataType::Int32, true), Field::new("text", DataType::Utf8, true)],
+    )
+    .unwrap();
+    let kinds = ScalarBuffer::from(vec![71_i8, 72, 71]);
+    let union = UnionArray::try_new(fields, kinds, None, vec![numbers, texts]).unwrap();
+    with(stream(Arc::new(union)), &[71, 72, 71], &[99, 99, 99])
+}
+
+/// Bytes of a guest's table, by the name of its act.
+fn table(act: &str) -> Vec<u8> {
+    let cut = |mut stream: Vec<u8>, length: usize| {
+        stream.truncate(length);
+        stream
+    };
+    let keyed = || dictionary(10, 3);
+    match act {
+        "nothing" => Vec::new(),
+        "noise" => (0..5000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect(),
+        "cut-in-schema" => cut(texts(), 40),
+        "cut-in-rows" => cut(texts(), texts().len() - 40),
+        "no-end" => cut(texts(), texts().len() - 8),
+        "negative-length" => {
+            with(texts(), &texts()[..8], &[0xff, 0xff, 0xff, 0xff, 0xfb, 0xff, 0xff, 0xff])
+        }
+        "offsets-outside" => offsets([0, 3, 6, i32::MAX]),
+        "offsets-negative" => offsets([0, -3, 6, 9]),
+        "offsets-falling" => offsets([0, 9, 3, 6]),
+        "no-utf-8" => with(texts(), b"aaabbbccc", &[0xff; 9]),
+        "split-character" => with(texts(), b"aaabbbccc", "aa\u{e4}bbccc".as_bytes()),
+        "rows-without-schema" => messages(&texts())[1..].concat(),
+        "schema-twice" => [messages(&texts())[0], &texts()].concat(),
+        "dictionary-missing" => [messages(&keyed())[0], messages(&keyed())[2]].concat(),
+        "dictionary-bomb" => dictionary(1 << 20, 100_000),
+        "dictionary-keys" => wild_keys(),
+        "nulls-bomb" => stream(Arc::new(NullArray::new(1 << 40))),
+        "runs-bomb" => {
+            let ends = Int64Array::from(vec![1 << 40]);
+            let values = StringArray::from(vec!["again and again"]);
+            stream(Arc::new(RunArray::try_new(&ends, &values).unwrap()))
+        }
+        "nested" => nested(200),
+        "list-offsets" => wild_list(),
+        "union-kinds" => wild_union(),
+        other => panic!("{other}: there is no such act"),
+    }
+}
+
+#[test]
+fn tables_that_are_none_or_far_too_many() {
+    let invalid = || Fate::Fails("run returned a table that is no valid Arrow IPC stream: ");
+    let large = || Fate::Fails("limits.results allows");
+    let acts = [
+        ("nothing", invalid()),
+        ("noise", invalid()),
+        ("cut-in-schema", invalid()),
+        ("cut-in-rows", invalid()),
+        ("no-end", invalid()),
+        ("negative-length", invalid()),
+        ("offsets-outside", invalid()),
+        ("offsets-negative", invalid()),
+        ("offsets-falling", invalid()),
+        ("no-utf-8", invalid()),
+        ("split-character", invalid()),
+        ("rows-without-schema", invalid()),
+        ("schema-twice", invalid()),
+        ("dictionary-missing", invalid()),
+        ("dictionary-bomb", large()),
+        ("dictionary-keys", invalid()),
+        ("nulls-bomb", large()),
+        ("runs-bomb", large()),
+        ("nested", invalid()),
+        ("list-offsets", invalid()),
+        ("union-kinds", invalid()),
+    ];
+    let settings = "limits: {results: 16 MB}\nprocess_count_per_node: 1";
+    let guest = guest("hostile_returns_file");
+    play_with(&guest, settings, &acts, |_, name| name.to_owned(), table);
+}

@@ -1,0 +1,267 @@
+//! Components that are hostile before any of their code runs: to whoever reads them, makes components of
+//! them, compiles them or keeps what was compiled.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use sandmill_tests::{Job, Ran, add_world, good_row, wat_module};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// A job with this entry script, its own cache and two mini-batches.
+fn job(entry_script: &[u8]) -> Job {
+    Job::empty()
+        .file("guest.wasm", entry_script)
+        .yaml("name: test\nentry_script: guest.wasm\ninputs: {texts: in}\nmini_batch_size: 1")
+        .yaml("process_count_per_node: 1\nlimits: {memory: 64 MB}")
+        .file("in/a.txt", "")
+        .file("in/b.txt", "")
+        .watched()
+        .own_cache()
+}
+
+/// Runs it as a guest that is good in the end.
+#[track_caller]
+fn is_good(job: Job) -> Ran {
+    let ran = job.run(&[]);
+    ran.exits_with(0).left_nothing();
+    assert_eq!(ran.sorted_output(), [good_row(0), good_row(1)], "{ran}");
+    ran
+}
+
+/// Runs it as one that is refused before anything is made for it.
+#[track_caller]
+fn is_refused(entry_script: &[u8], words: &str) {
+    let ran = job(entry_script).run(&[]);
+    ran.exits_with(2).says(words).left_nothing();
+    assert!(!ran.has("job"), "{ran}");
+    let cached = fs::read_dir(ran.dir().join("cache")).into_iter().flatten().count();
+    assert_eq!(cached, 0, "{ran}");
+    let checked = ran.into_job().command(&["check", "guest.wasm"]);
+    checked.left_nothing();
+    assert!([2, 42].contains(&checked.code), "{checked}");
+}
+
+/// A good guest with more definitions.
+fn good_with(definitions: &str) -> Vec<u8> {
+    wat_module(&format!(
+        "(module COMMON GOOD {definitions} (func RUN (call $good (local.get $id))))"
+    ))
+}
+
+#[test]
+fn large_but_good() {
+    // 8 MB of data that are copied into memory, and 8 MB that are not.
+    let data = "x".repeat(8 << 20);
+    let huge = format!(
+        "(memory $data 150) (data (memory $data) (i32.const 0) \"{data}\") (data \"{data}\")"
+    );
+    is_good(job(&good_with(&huge)));
+    let functions: String = (0..10_000)
+        .map(|n| format!("(func (param i32) (result i32) (i32.add (local.get 0) (i32.const {n})))"))
+        .collect();
+    is_good(job(&good_with(&functions)));
+}
+
+#[test]
+fn bombs_for_the_compiler() {
+    let nested = format!(
+        "(func (param i32) {} {})",
+        "block local.get 0 br_if 0 ".repeat(20_000),
+        "end ".repeat(20_000)
+    );
+    is_good(job(&good_with(&nested)));
+    let targets = "0 ".repeat(100_000);
+    let jumps = format!("(func (param i32) (block (br_table {targets} (local.get 0))))");
+    is_refused(&good_with(&jumps), "cannot be compiled");
+    let locals = format!("(func (local {}))", "i64 ".repeat(50_001));
+    is_refused(&good_with(&locals), "too many locals");
+    let pyramid: String = (0..8000)
+        .map(|n| {
+            format!(
+                "(local.set 1 (i64.mul (i64.add (local.get 1) (local.get {})) (local.get 0)))",
+                n % 500
+            )
+        })
+        .collect();
+    let live = format!(
+        "(func (param i64) (result i64) (local {}) {pyramid} (local.get 1))",
+        "i64 ".repeat(500)
+    );
+    is_good(job(&good_with(&live)));
+}
+
+/// The end of a component that exports `run`, of no use, so that more is looked at than its names.
+const RUNS: &str = r#"
+    (core module $module (func (export "run")))
+    (core instance $instance (instantiate $module))
+    (func $run (canon lift (core func $instance "run")))
+    (instance $entry (export "run" (func $run)))
+    (export "sandmill:entry/entry-run@0.1.0" (instance $entry)))"#;
+
+#[test]
+fn types_without_end() {
+    // Each type is twice as large as the one before.
+    let mut doubled = "(component (type $t0 (tuple u8 u8))".to_owned();
+    for n in 1..40 {
+        doubled += &format!("(type $t{n} (tuple $t{} $t{}))", n - 1, n - 1);
+    }
+    is_refused(&wat_module(&(doubled + RUNS)), "guest.wasm: ");
+    let mut deep = "(component (type $t0 (list u8))".to_owned();
+    for n in 1..5000 {
+        deep += &format!("(type $t{n} (list $t{}))", n - 1);
+    }
+    is_refused(&wat_module(&(deep + RUNS)), "guest.wasm: ");
+    // Components in components.
+    let mut inside = b"\0asm\x0d\0\x01\0".to_vec();
+    for _ in 0..5000 {
+        let mut outside = b"\0asm\x0d\0\x01\0\x04".to_vec();
+        let mut length = inside.len();
+        while length >= 0x80 {
+            outside.push((length & 0x7f) as u8 | 0x80);
+            length >>= 7;
+        }
+        outside.push(length as u8);
+        outside.extend(inside);
+        inside = outside;
+    }
+    is_refused(&inside, "guest.wasm");
+}
+
+/// Core modules whose metadata says other things than their code.
+#[test]
+fn modules_that_lie_about_their_world() {
+    let wrong = "the core module cannot be made into a component";
+    let memory = "(memory (export \"memory\") 1)";
+    let run = "(func (export \"sandmill:entry/entry-run@0.1.0#run\")";
+    let head = "(param i32 i32 i32 i64 i32 i32 i32 i32 i32) (result i32) unreachable";
+    for (body, world) in [
+        // Nothing of its world, or with another type.
+        (memory.to_owned(), "run-only"),
+        (format!("{memory} {run})"), "run-only"),
+        // No memory and no allocator, but its world needs both.
+        (format!("{run} {head})"), "run-only"),
+        // It says that it has `init`, and has `run` alone.
+        (format!("{memory} {run} {head})"), "entry-script"),
+    ] {
+        let module = wat::parse_str(format!("(module {body})")).unwrap();
+        is_refused(&with_world(module, world), wrong);
+    }
+    // It imports what its world does not have, or has with another type.
+    for import in [
+        "(import \"evil\" \"launch\" (func))",
+        "(import \"wasi_snapshot_preview1\" \"fd_write\" (func (param f64)))",
+        "(import \"wasi_snapshot_preview1\" \"no_such_function\" (func))",
+        "(import \"sandmill:entry/host@0.1.0\" \"log\" (func (param i64)))",
+    ] {
+        is_refused(&with_world(importing(import), "run-only"), wrong);
+    }
+    // Metadata that are noise, or cut.
+    let mut noise = importing("");
+    custom_section(&mut noise, "component-type:x", &[0xf7; 100]);
+    is_refused(&noise, wrong);
+    let whole = with_world(importing(""), "run-only");
+    is_refused(&whole[..whole.len() - 30], "guest.wasm");
+}
+
+/// A module that exports what the world `run-only` asks for, and imports something more.
+fn importing(import: &str) -> Vec<u8> {
+    let whole = format!(
+        "(module {import} (memory (export \"memory\") 1)
+           (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) unreachable)
+           (func (export \"sandmill:entry/entry-run@0.1.0#run\")
+             (param i32 i32 i32 i64 i32 i32 i32 i32 i32) (result i32) unreachable))"
+    );
+    wat::parse_str(whole).unwrap()
+}
+
+fn with_world(mut module: Vec<u8>, world: &str) -> Vec<u8> {
+    add_world(&mut module, world);
+    module
+}
+
+fn custom_section(module: &mut Vec<u8>, name: &str, content: &[u8]) {
+    let length = 1 + name.len() + content.len();
+    assert!(length < 0x80 * 0x80 && name.len() < 0x80);
+    module.extend([0, (length & 0x7f) as u8 | 0x80, (length >> 7) as u8, name.len() as u8]);
+    module.extend(name.as_bytes());
+    module.extend(content);
+}
+
+/// The files of compiled code in a job's cache.
+fn entries(job: &Job) -> Vec<PathBuf> {
+    let folder = fs::read_dir(job.path("cache")).unwrap();
+    folder.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect()
+}
+
+/// Spoils the one entry of a cache; the job then compiles again, and gives what it should.
+fn again_after(what: &str, job: Job, spoil: impl Fn(&Path)) -> Job {
+    let all = entries(&job);
+    assert_eq!(all.len(), 1, "{what}");
+    spoil(&all[0]);
+    let ran = job.run(&["--overwrite"]);
+    ran.exits_with(0).says("compiling ").left_nothing();
+    assert_eq!(ran.sorted_output(), [good_row(0), good_row(1)], "{what}\n{ran}");
+    ran.into_job()
+}
+
+#[test]
+fn poisoned_cache_entries_are_not_run() {
+    let mut job = is_good(job(&good_with(""))).into_job();
+    let change = |path: &Path, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = fs::read(path).unwrap();
+        change(&mut bytes);
+        fs::write(path, bytes).unwrap();
+    };
+    let middle = |bytes: &mut Vec<u8>| {
+        let at = bytes.len() / 2;
+        bytes[at] ^= 1;
+    };
+    job = again_after("one bit", job, |path| change(path, &middle));
+    job = again_after("cut", job, |path| change(path, &|bytes| bytes.truncate(bytes.len() / 2)));
+    job = again_after("no end", job, |path| change(path, &|bytes| bytes.truncate(bytes.len() - 1)));
+    job = again_after("empty", job, |path| change(path, &Vec::clear));
+    job = again_after("longer", job, |path| change(path, &|bytes| bytes.extend([0; 100])));
+    job = again_after("open to others", job, |path| {
+        fs::set_permissions(path, PermissionsExt::from_mode(0o666)).unwrap();
+    });
+    job = again_after("a link", job, |path| {
+        let elsewhere = path.with_file_name("../elsewhere");
+        fs::rename(path, &elsewhere).unwrap();
+        fs::write(&elsewhere, "not what it was").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, path).unwrap();
+    });
+    // What is whole is taken, without compiling.
+    let ran = job.run(&["--overwrite"]);
+    ran.exits_with(0).left_nothing();
+    assert!(!ran.stderr.contains("compiling "), "{ran}");
+}
+
+#[test]
+fn stale_cache_entries_are_left_alone_or_removed() {
+    let job = is_good(job(&good_with(""))).into_job();
+    // Of another engine: nobody's name. Of a compiler that was killed: removed after a day.
+    let entry = entries(&job)[0].clone();
+    let (name, _) = entry.file_name().unwrap().to_str().unwrap().split_once('-').unwrap();
+    let other = entry.with_file_name(format!("{name}-{}", "0".repeat(32)));
+    fs::write(&other, "of another engine").unwrap();
+    for (name, age) in [("tmp-1-0", 2), ("tmp-1-1", 0)] {
+        let file = fs::File::create(entry.with_file_name(name)).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(age * 24 * 3600)).unwrap();
+    }
+    let ran = job.run(&["--overwrite"]);
+    ran.exits_with(0);
+    assert!(other.exists() && !ran.has("cache/tmp-1-0") && ran.has("cache/tmp-1-1"), "{ran}");
+    fs::remove_file(ran.dir().join("cache/tmp-1-1")).unwrap();
+    ran.left_nothing();
+}
+
+#[test]
+fn a_cache_that_others_can_write_is_not_used() {
+    let job = is_good(job(&good_with(""))).into_job();
+    fs::set_permissions(job.path("cache"), PermissionsExt::from_mode(0o777)).unwrap();
+    let ran = job.run(&["--overwrite"]);
+    ran.exits_with(2).says("open to others (mode 777)").says("chmod 700");
+}

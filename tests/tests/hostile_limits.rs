@@ -1,0 +1,113 @@
+//! Guests that fill the disk, the logs and the tables of the host: each runs into the limit that is named
+//! for it, and the other mini-batches do not notice.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot look at its results fails")]
+
+use sandmill_tests::{Fate, Ran, good_row, guest, play, wat_module};
+use std::fs;
+
+/// Acts of `hostile_acts`, all of which go beyond this limit.
+fn beyond(limit: &str, words: &'static str, acts: &[&str]) -> Ran {
+    let acts: Vec<(&str, Fate)> = acts.iter().map(|act| (*act, Fate::Fails(words))).collect();
+    let settings = format!("limits: {{{limit}}}\nprocess_count_per_node: 2");
+    play(&guest("hostile_acts"), &settings, &acts, |_, name| format!("{name}: 0"))
+}
+
+fn size_below(folder: &std::path::Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => size_below(&entry.path()),
+            metadata => metadata.map_or(0, |metadata| metadata.len()),
+        })
+        .sum()
+}
+
+#[test]
+#[ignore = "needs limits.output to be enforced"]
+fn one_file_that_fills_the_disk() {
+    let acts = ["one-large-file", "one-large-log", "one-sparse-file"];
+    let ran = beyond("output: 4 MB", "limits.output allows 4 MB", &acts);
+    assert_eq!(fs::read_dir(ran.dir().join("job/output")).unwrap().count(), 1, "{ran}");
+    assert!(size_below(&ran.dir().join("job")) < 12 << 20, "{ran}");
+}
+
+#[test]
+#[ignore = "needs limits.files to be enforced"]
+fn a_million_files() {
+    let acts = ["many-files", "many-folders", "many-links", "made-and-removed"];
+    let ran = beyond("files: 100", "limits.files allows", &acts);
+    assert_eq!(fs::read_dir(ran.dir().join("job/output")).unwrap().count(), 1, "{ran}");
+}
+
+#[test]
+#[ignore = "needs limits.logs to be enforced"]
+fn floods_of_logs() {
+    let acts = ["log-flood", "stdout-flood", "stderr-flood", "one-line"];
+    let ran = beyond("logs: 1 MB", "limits.logs allows 1 MB", &acts);
+    assert!(size_below(&ran.dir().join("job/logs")) < 8 << 20, "{ran}");
+}
+
+#[test]
+#[ignore = "needs limits.handles to be enforced"]
+fn more_handles_than_there_are() {
+    beyond("handles: 64", "limits.handles allows 64", &["many-open-files"]);
+    let handles = || Fate::Fails("limits.handles allows 64");
+    let acts =
+        [("many-pollables", handles()), ("many-streams", handles()), ("many-folders", handles())];
+    let settings = "limits: {handles: 64}\nprocess_count_per_node: 1";
+    play(&guest("hostile_calls"), settings, &acts, |_, name| name.to_owned());
+}
+
+/// Zeroes without end, which cost the guest nothing.
+#[test]
+#[ignore = "needs limits.logs to be enforced"]
+fn zeroes_without_end() {
+    let acts = [("zeroes", Fate::Fails("limits.logs allows 1 MB"))];
+    let settings = "limits: {logs: 1 MB}\nprocess_count_per_node: 1";
+    play(&guest("hostile_calls"), settings, &acts, |_, name| name.to_owned());
+}
+
+/// A row of 64 MB, a path of 64 MB and a log line of 64 MB.
+#[test]
+#[ignore = "needs limits.row and limits.transfer to be enforced"]
+fn one_row_and_one_call_that_are_too_large() {
+    let call = || Fate::Fails("limits.transfer allows 2 MB");
+    let acts = [("row", Fate::Fails("limits.row allows 1 MB")), ("path", call()), ("log", call())];
+    let text = r#"(module
+        (import "sandmill:entry/host@0.1.0" "read" (func $read (param i32 i32 i32)))
+        (import "sandmill:entry/host@0.1.0" "log" (func $log (param i32 i32 i32)))
+        COMMON GOOD
+        ;; ok, rows, and the list of one text of 64 MB.
+        (data (i32.const 512) "\00\00\00\00\00\00\00\00\10\02\00\00\01\00\00\00")
+        (data (i32.const 528) "\00\00\01\00\00\00\00\04")
+        (func RUN
+          (if (i64.eqz (i64.and (local.get $id) (i64.const 1)))
+            (then (return (call $good (local.get $id)))))
+          (drop (memory.grow (i32.const 1100)))
+          (if (i64.eq (local.get $id) (i64.const 1)) (then (return (i32.const 512))))
+          (if (i64.eq (local.get $id) (i64.const 3))
+            (then (call $read (i32.const 65536) (i32.const 0x4000000) (i32.const 600))))
+          (call $log (i32.const 0) (i32.const 65536) (i32.const 0x4000000))
+          (call $good (local.get $id))))"#;
+    let folder = tempfile::tempdir().unwrap();
+    let guest = folder.path().join("guest.wasm");
+    fs::write(&guest, wat_module(text)).unwrap();
+    let settings = "limits: {memory: 1 GB, row: 1 MB, transfer: 2 MB}\nprocess_count_per_node: 1";
+    play(&guest, settings, &acts, |id, _| good_row(id));
+}
+
+/// What is within the limits stays as it is.
+#[test]
+fn floods_that_are_allowed_are_cut() {
+    let acts: Vec<(&str, Fate)> = ["log-flood", "stdout-flood", "stderr-flood", "one-line"]
+        .iter()
+        .enumerate()
+        .map(|(n, act)| (*act, Fate::Gives(vec![format!("{:03}-{act}.txt: 0", 2 * n + 1)])))
+        .collect();
+    let settings = "limits: {logs: 1 GB}\nprocess_count_per_node: 1";
+    let ran = play(&guest("hostile_acts"), settings, &acts, |_, name| format!("{name}: 0"));
+    // Of each of stdout, stderr and the log the first 16 MB, and the newest 16 to 32.
+    assert!(size_below(&ran.dir().join("job/logs/user")) < 3 * 50 << 20, "{ran}");
+}
