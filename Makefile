@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint fmt setup python-guest test-guests clean
+.PHONY: help demo test bench fuzz lint fmt setup python-guest test-guests clean
 
 # Guests share one folder of build outputs, wherever they lie and whoever builds them.
 guest_target := $(CURDIR)/target/guests
@@ -46,8 +46,12 @@ bench: setup ## Measure against native code; needs python3.
 	cargo build --release --locked --package sandmill
 	python3 benches/run.py
 
+fuzz: ## Fuzz each target for a few seconds; needs cargo-fuzz and a nightly toolchain.
+	@scripts/fuzz.sh smoke
+
 fmt: ## Format all Rust code.
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 	@scripts/examples.sh all fmt
 
 lint: ## Check formatting, clippy, documentation, scripts and dependencies.

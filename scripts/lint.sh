@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.."
 
 format() {
     cargo fmt --all --check
+    cargo fmt --manifest-path fuzz/Cargo.toml --check
     scripts/examples.sh all fmt --check
 }
 

@@ -17,16 +17,18 @@ pub(crate) fn pass(name: &str) {
 }
 
 /// As [`pass`], with the files that a power loss would cut.
-#[cfg(not(any(test, debug_assertions)))]
+#[cfg(not(any(test, fuzzing, debug_assertions)))]
 #[inline]
 pub(crate) fn pass_with(_name: &str, _unsynced: impl FnOnce() -> Vec<Unsynced>) {}
 
-#[cfg(any(test, debug_assertions))]
+#[cfg(any(test, fuzzing))]
+pub(crate) use armed::crash_at;
+#[cfg(any(test, fuzzing, debug_assertions))]
 pub(crate) use armed::pass_with;
 #[cfg(test)]
-pub(crate) use armed::{crash_at, passed};
+pub(crate) use armed::passed;
 
-#[cfg(any(test, debug_assertions))]
+#[cfg(any(test, fuzzing, debug_assertions))]
 mod armed {
     use super::Unsynced;
     use std::fs::OpenOptions;
@@ -59,7 +61,7 @@ mod armed {
 
     /// As [`pass`](super::pass), with the files that a power loss would cut.
     pub(crate) fn pass_with(name: &str, unsynced: impl FnOnce() -> Vec<Unsynced>) {
-        #[cfg(test)]
+        #[cfg(any(test, fuzzing))]
         if let Some(with_cut) = tests::due(name) {
             if with_cut {
                 cut(unsynced());
@@ -97,11 +99,13 @@ mod armed {
         }
     }
 
+    #[cfg(any(test, fuzzing))]
+    pub(crate) use tests::crash_at;
     #[cfg(test)]
-    pub(crate) use tests::{crash_at, passed};
+    pub(crate) use tests::passed;
 
     /// The same within a test: the crash unwinds, past code that never sees it in earnest.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     mod tests {
         use super::*;
         use std::cell::RefCell;
@@ -137,6 +141,7 @@ mod armed {
         }
 
         /// The points that this thread has passed since the last call.
+        #[cfg(test)]
         pub(crate) fn passed() -> BTreeSet<String> {
             PASSED.take()
         }

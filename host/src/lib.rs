@@ -41,7 +41,7 @@
 //! 4. `sandbox`
 //! 5. `worker`, `pool`
 //! 6. `engine`, `report`
-//! 7. `cli`
+//! 7. `cli`, and in tests `fuzzing`
 
 #[doc(hidden)]
 pub mod cli;
@@ -52,6 +52,9 @@ pub mod dataset;
 pub mod engine;
 pub mod event;
 mod fail_point;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[doc(hidden)]
 pub mod journal;
 pub mod model;

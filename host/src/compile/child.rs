@@ -301,7 +301,8 @@ mod tests {
     fn compiles_what_the_leader_read_and_nothing_else() {
         let component = testing::component("run-only", testing::RUN_EMPTY);
         let task = Task::Compile { digest: cache::digest(b"another"), with: NONE };
-        let error = task.perform(component, |_, _| Ok(())).expect_err("not what was read").to_string();
+        let error =
+            task.perform(component, |_, _| Ok(())).expect_err("not what was read").to_string();
         assert!(error.contains("it changed while it was read"), "{error}");
     }
 }

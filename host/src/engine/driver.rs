@@ -72,6 +72,10 @@ pub fn run(
 /// After this long it is told that results are still being written, and then again and again.
 const STILL_WRITING: Duration = Duration::from_secs(10);
 
+/// How often it is read what has arrived before somebody is found to be late. Each time, one worker
+/// fills what the leader reads at once; honest ones have said some words in all.
+const ROUNDS: u32 = 100;
+
 struct Driver<'a> {
     machine: Machine,
     pool: Pool,
@@ -222,10 +226,12 @@ impl<'a> Driver<'a> {
     /// Somebody may be late. If this process itself was held up (a suspended terminal, a slow
     /// disk), the answer has arrived and only waits to be read: that is done first.
     async fn on_deadline(&mut self) {
-        let mut quiet = 0;
-        while quiet < 3 {
+        let (mut quiet, mut rounds) = (0, 0);
+        // A worker that never falls silent must not keep the clock from being looked at.
+        while quiet < 3 && rounds < ROUNDS {
             tokio::task::yield_now().await;
             quiet += 1;
+            rounds += 1;
             while let Ok(event) = self.workers.try_recv() {
                 self.on_pool_event(event);
                 quiet = 0;

@@ -24,6 +24,8 @@ mod verify;
 pub use cancel::Cancel;
 pub use claim::Claim;
 pub use claim_error::ClaimError;
+#[cfg(any(test, fuzzing))]
+pub use commit::fuzz_recovery;
 pub use driver::{Job, run};
 pub use job_state::{JobFile, JobState, OutputSize, Standing};
 pub use prepare::{Options, PrepareError, Prepared, prepare};

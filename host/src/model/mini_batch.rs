@@ -32,7 +32,9 @@ impl MiniBatch {
             Work::Files(files) => files.len() as u64,
             Work::FileGroup(parts) => parts.iter().map(|(_, files)| files.len() as u64).sum(),
             Work::Csv(slice) => slice.rows,
-            Work::CsvGroup(slices) => slices.iter().map(|(_, slice)| slice.rows).sum(),
+            Work::CsvGroup(slices) => {
+                slices.iter().fold(0, |sum, (_, slice)| sum.saturating_add(slice.rows))
+            }
             Work::Rows(rows) => rows.text.rows,
             Work::Void => 0,
         }

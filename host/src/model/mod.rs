@@ -2,6 +2,7 @@
 //! the paths of a job directory. Plain data, no I/O. Everyone may import this; it imports nothing.
 
 mod failure;
+mod few;
 mod guest_paths;
 mod ids;
 mod input;
@@ -39,5 +40,5 @@ pub use report::{
 pub use restored::{MiniBatchSet, Restored};
 pub use size::ByteSize;
 pub use table::{Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat};
-pub use text::{hex, printable, visible};
+pub use text::{hex, printable, steers, visible};
 pub use wall::{OsSandbox, WallState};

@@ -1,5 +1,6 @@
 //! What an attempt and a job came to.
 
+use super::few::few;
 use super::{Failure, MiniBatchId, WallState};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -86,6 +87,7 @@ pub struct AttemptReport {
     pub outcome: Result<Segment, Failure>,
     /// Items that failed in an attempt that succeeded as a whole, with the reason. At most
     /// [`AttemptReport::MAX_FAILED_ITEMS`]; the counts are exact in any case.
+    #[serde(deserialize_with = "few::<_, _, { AttemptReport::MAX_FAILED_ITEMS }>")]
     pub failed_items: Vec<FailedItem>,
     /// Whether an attempt that succeeded returned fewer rows than it was given items (prs-semantics
     /// W4). Records that could not be read are failed items, and were not given to it.

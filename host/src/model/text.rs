@@ -10,7 +10,13 @@ pub fn printable(text: &str) -> String {
 
 /// A character that a terminal would obey, as a mark that it does not.
 pub fn visible(c: char) -> char {
-    if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }
+    if steers(c) { char::REPLACEMENT_CHARACTER } else { c }
+}
+
+/// Whether a character is none to see, but changes how others are shown: what terminals obey, and
+/// what turns the direction of a line.
+pub fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Bytes in hexadecimal, two lower-case digits each.
@@ -30,6 +36,8 @@ mod tests {
     #[test]
     fn terminals_obey_nothing() {
         assert_eq!(printable("a\tb\n\u{7}"), "a\tb\n\u{fffd}");
+        // As `gpj.exe` would be shown: `exe.jpg`.
+        assert_eq!(printable("\u{202e}gpj.exe"), "\u{fffd}gpj.exe");
         assert_eq!(hex([0, 10, 255]), "000aff");
     }
 }

@@ -1,5 +1,6 @@
 //! The wall around processes that see what nobody vouches for, in words. `crate::wall` builds it.
 
+use super::few::few;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -36,8 +37,10 @@ pub struct WallState {
     /// What was asked for.
     pub mode: OsSandbox,
     /// The layers that are active, in words: `landlock (ABI 7)`.
+    #[serde(deserialize_with = "few::<_, _, 64>")]
     pub active: Vec<String>,
     /// The layers that are missing, with the reason: `landlock: the kernel has none`.
+    #[serde(deserialize_with = "few::<_, _, 64>")]
     pub missing: Vec<String>,
 }
 

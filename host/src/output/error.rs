@@ -67,6 +67,14 @@ pub enum OutputError {
         /// `a symbolic link`.
         what: &'static str,
     },
+    /// What an attempt left cannot be looked at.
+    #[error("the output {path:?} cannot be published because it cannot be read: {source}")]
+    Unreadable {
+        /// Below the output folder; empty for all of it.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The guest chose a name that would trouble others.
     #[error("the output {path:?} cannot be published because its name {why}: choose another name")]
     BadName {
@@ -159,6 +167,7 @@ impl OutputError {
         matches!(
             self,
             Self::NotPublishable { .. }
+                | Self::Unreadable { .. }
                 | Self::BadName { .. }
                 | Self::TooDeep { .. }
                 | Self::TooMany { .. }

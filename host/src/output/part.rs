@@ -3,7 +3,7 @@
 use super::OutputError;
 use crate::model::Segment;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The file that a worker appends its attempts' rows to. The leader copies from it what is
@@ -22,6 +22,7 @@ impl PartFile {
             .write(true)
             .create(true)
             .truncate(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)
             .map_err(OutputError::io("make the part file", path))?;
         Ok(Self { file, path: path.to_owned(), end: 0 })

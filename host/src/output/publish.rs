@@ -7,7 +7,7 @@ use super::OutputError;
 use super::remove::remove_tree;
 use super::transfer::{append_at, copy_over, rename_new, same_content};
 use crate::fail_point;
-use crate::model::OnConflict;
+use crate::model::{OnConflict, steers};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr};
@@ -153,7 +153,7 @@ impl<'a> Publisher<'a> {
         let from = match open_folder(CWD, staged, OFlags::NOFOLLOW) {
             Ok(from) => from,
             Err(Errno::NOENT) => return Ok(Vec::new()),
-            Err(errno) => return Err(OutputError::io("open", staged)(errno.into())),
+            Err(errno) => return Err(self.left("open", errno)),
         };
         // The output folder itself is the user's choice and may well be a link.
         let to = open_folder(CWD, self.output, OFlags::empty()).map_err(|errno| {
@@ -183,8 +183,7 @@ impl<'a> Publisher<'a> {
 
     /// The entries of a folder, sorted, so that messages do not depend on the file system.
     fn names(&mut self, folder: &OwnedFd) -> Result<Vec<CString>, OutputError> {
-        let failed =
-            |errno: Errno| OutputError::io("list the unpublished", self.target())(errno.into());
+        let failed = |errno: Errno| self.left("list", errno);
         let mut names = Vec::new();
         for entry in Dir::read_from(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -209,7 +208,7 @@ impl<'a> Publisher<'a> {
     ) -> Result<(), OutputError> {
         check_name(&self.relative)?;
         let stat = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|e| self.io("look at the unpublished", e))?;
+            .map_err(|e| self.left("look at", e))?;
         let there = self.existing(to, name)?;
         if self.rule.reserved.is_some_and(|reserved| self.relative == Path::new(reserved)) {
             return Err(self.taken());
@@ -220,8 +219,8 @@ impl<'a> Publisher<'a> {
                 return Err(self.exists());
             }
             self.found.push(Found { path: path(), length: None });
-            let child = open_folder(from, name, OFlags::NOFOLLOW)
-                .map_err(|e| self.io("open the unpublished", e))?;
+            let child =
+                open_folder(from, name, OFlags::NOFOLLOW).map_err(|e| self.left("open", e))?;
             let target = self.target_folder(to, name, there.is_some())?;
             return self.folder(&child, target.as_ref().map(AsFd::as_fd), depth + 1);
         }
@@ -327,10 +326,31 @@ impl<'a> Publisher<'a> {
             Err(Errno::XDEV) => copy_over(from.as_fd(), to, name, replace)
                 .map_err(OutputError::io("copy to", self.target()))?,
             Err(Errno::EXIST) => return Err(self.exists()),
-            other => other.map_err(|e| self.io("move to", e))?,
+            other => {
+                other.map_err(|e| self.io("move to", e))?;
+                self.look_again(from, to, name)?;
+            }
         }
         fail_point::pass("file-moved");
         Ok(())
+    }
+
+    /// Whoever wrote the file may still run, and may have put something else in its place since it was
+    /// looked at. Where it is now, it cannot.
+    fn look_again(
+        &self,
+        from: &OwnedFd,
+        to: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Result<(), OutputError> {
+        let stat = rustix::fs::statat(to, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|e| self.io("look at the published", e))?;
+        check_kind(&self.relative, stat.st_mode, stat.st_nlink).inspect_err(|_| {
+            // Back, whatever it is. Should that fail, a link or the like is removed; a folder stays.
+            if rustix::fs::renameat(to, name, from, name).is_err() {
+                let _ = rustix::fs::unlinkat(to, name, AtFlags::empty());
+            }
+        })
     }
 
     fn target(&self) -> PathBuf {
@@ -349,6 +369,17 @@ impl<'a> Publisher<'a> {
         OutputError::Taken { path: self.relative.clone() }
     }
 
+    /// An error with what an attempt left. Unless the machine lacks something, it is the attempt's own
+    /// fault: a worker that its guest has taken over may make links of folders, or take rights away.
+    fn left(&self, action: &'static str, errno: Errno) -> OutputError {
+        match errno {
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO => {
+                OutputError::io(action, self.target())(errno.into())
+            }
+            errno => OutputError::Unreadable { path: self.relative.clone(), source: errno.into() },
+        }
+    }
+
     fn io(&self, action: &'static str, errno: Errno) -> OutputError {
         OutputError::io(action, self.target())(errno.into())
     }
@@ -359,7 +390,7 @@ pub(super) fn check_name(path: &Path) -> Result<(), OutputError> {
     let why = match path.file_name().unwrap_or_default().to_str() {
         _ if path.as_os_str().len() > MAX_PATH => "makes a path of more than 1024 bytes",
         None => "is not UTF-8",
-        Some(text) if text.chars().any(char::is_control) => "holds a control character",
+        Some(text) if text.chars().any(steers) => "holds a control character",
         Some(text) if text.starts_with(OWN) => "is reserved",
         Some(_) => return Ok(()),
     };
@@ -374,6 +405,7 @@ pub(super) fn check_kind(path: &Path, mode: u32, links: u64) -> Result<(), Outpu
         FileType::Symlink => "a symbolic link",
         FileType::Fifo => "a named pipe",
         FileType::Socket => "a socket",
+        FileType::Directory => "a folder that was a file",
         _ => "a device",
     };
     Err(OutputError::NotPublishable { path: path.to_owned(), what })

@@ -115,3 +115,22 @@ fn another_file_system_is_no_trouble() {
     assert_eq!(publish_files(&folders.staged, other.path(), &Rule::STRICT).unwrap(), 2);
     assert_eq!(fs::read_to_string(other.path().join("a/b/two.txt")).unwrap(), "2");
 }
+
+/// Whoever wrote a file may put something else in its place after it was looked at: what is moved then
+/// does not stay.
+#[test]
+fn what_is_swapped_at_the_last_moment_goes_back() {
+    let folders = folders();
+    let open = |path: &Path| open_folder(CWD, path, OFlags::NOFOLLOW).unwrap();
+    let (from, to) = (open(&folders.staged), open(&folders.output));
+    let mut publisher = Publisher::new(&folders.output, &Rule::STRICT, false);
+    fs::hard_link(folders.staged.join("one.txt"), folders.staged.join("hard")).unwrap();
+    symlink("/etc/passwd", folders.staged.join("link")).unwrap();
+    for name in [c"link", c"hard", c"a"] {
+        publisher.relative = name.to_str().unwrap().into();
+        let error = publisher.bring(&from, to.as_fd(), name, false).unwrap_err();
+        assert!(matches!(error, OutputError::NotPublishable { .. }), "{error}");
+        assert_eq!(fs::read_dir(&folders.output).unwrap().count(), 0);
+        assert!(folders.staged.join(name.to_str().unwrap()).symlink_metadata().is_ok());
+    }
+}

@@ -123,6 +123,7 @@ impl Listener {
             () = link.outbox.run() => Err(End::Closed),
             status = &mut wait => Ok(status),
         };
+        let nonsense = matches!(ended, Err(End::Malformed(_)));
         let status = match ended {
             Ok(status) => status,
             Err(End::Closed) => match tokio::time::timeout(GRACE, &mut wait).await {
@@ -143,8 +144,9 @@ impl Listener {
         };
         link.process.set_reaped();
         // A process that it left behind may still hold the socket, so waiting for the end of the
-        // stream could take for ever; what the worker itself said has arrived by now.
-        if let End::Malformed(error) = inbox.drain().await {
+        // stream could take for ever; what the worker itself said has arrived by now. Behind something
+        // that is no message nothing counts.
+        if !nonsense && let End::Malformed(error) = inbox.drain().await {
             link.accuse(malformed(&error));
         }
         let exit = describe(status, link.take_fault(), &stderr);
@@ -230,9 +232,12 @@ impl Inbox {
     async fn deliver(&mut self) -> Option<End> {
         loop {
             if self.held.is_none() {
-                match self.frames.next_message() {
+                match self.frames.next_message::<FromWorker>() {
                     Ok(None) => return None,
-                    Ok(message) => self.held = message,
+                    Ok(Some(message)) => match message.check() {
+                        Ok(()) => self.held = Some(message),
+                        Err(error) => return Some(End::Malformed(error)),
+                    },
                     Err(error) => return Some(End::Malformed(error)),
                 }
             }

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -131,8 +132,15 @@ pub(super) struct StderrLog {
 
 impl StderrLog {
     fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).read(true).open(path);
-        let mut file = file.map_err(|e| explain(&e, "open the log file", path))?;
+        // A worker of an earlier run may have put something else in its place.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let mut options = OpenOptions::new();
+        options.create(true).append(true).read(true).custom_flags(flags);
+        let mut file = options.open(path).map_err(|e| explain(&e, "open the log file", path))?;
+        if !file.metadata()?.is_file() {
+            let error = io::Error::other("it is no ordinary file");
+            return Err(explain(&error, "use the log file", path));
+        }
         let start = file.seek(SeekFrom::End(0))?;
         Ok(Self { file, start })
     }

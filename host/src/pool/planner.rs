@@ -83,6 +83,9 @@ async fn read(stdout: Option<ChildStdout>, events: &mpsc::Sender<FromPlanner>) -
                 Ok(None) => break,
                 Err(error) => return End::Malformed(error),
             };
+            if let Err(error) = message.check() {
+                return End::Malformed(error);
+            }
             let last = matches!(message, FromPlanner::Finished | FromPlanner::Failed(_));
             if events.send(message).await.is_err() {
                 return End::Unheard;

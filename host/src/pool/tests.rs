@@ -191,6 +191,38 @@ async fn a_malformed_message_is_a_dead_worker() {
     assert!(exit.note.starts_with("it sent something that is no message: "), "{}", exit.note);
 }
 
+/// Well formed, but nothing that an honest worker says.
+#[tokio::test]
+async fn a_message_beyond_its_bounds_is_a_dead_worker() {
+    let mut bench = Bench::new("cat ../../frames >&0; sleep 60", 8);
+    let init = CallStats { seconds: f64::NAN, fuel: None };
+    let odd = FromWorker::Ready { init, wall: WallState::default() };
+    bench.file("frames", &frames(&[started(1), odd, started(2)]));
+    bench.pool.spawn(bench.setup()).unwrap();
+    let (seen, exit) = bench.until_the_end().await;
+    assert_eq!((seen, exit.signal), (vec![started(1)], Some(9)));
+    assert!(exit.note.contains("goes beyond its bounds: a time that cannot be"), "{}", exit.note);
+}
+
+/// What a worker of an earlier run left must not be written through, nor wait for a reader.
+#[tokio::test]
+async fn a_log_file_that_is_a_link_or_a_pipe_is_refused() {
+    let mut bench = Bench::new("sleep 60", 8);
+    let log = crate::model::JobDir::new(bench.dir.path()).worker_stderr(WORKER);
+    let victim = bench.dir.path().join("victim");
+    fs::write(&victim, "").unwrap();
+    fs::create_dir_all(log.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(&victim, &log).unwrap();
+    let error = bench.pool.spawn(bench.setup()).unwrap_err().to_string();
+    assert!(error.starts_with("cannot open the log file "), "{error}");
+    fs::remove_file(&log).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &log, kind, mode, 0).unwrap();
+    let error = bench.pool.spawn(bench.setup()).unwrap_err().to_string();
+    assert!(error.contains(" the log file "), "{error}");
+}
+
 #[tokio::test]
 async fn an_endless_length_is_a_dead_worker() {
     let mut bench = Bench::new(r"printf '\377\377\377\377' >&0; sleep 60", 8);

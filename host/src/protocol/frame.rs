@@ -7,6 +7,9 @@ use std::io::{self, Read};
 /// No frame is longer. A mini-batch of 100,000 file names still fits.
 pub const MAX_FRAME: usize = 16 << 20;
 
+/// Bytes of room that a [`FrameBuffer`] keeps between messages.
+const KEEP: usize = 64 << 10;
+
 /// A frame that is not one.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
@@ -16,6 +19,9 @@ pub enum FrameError {
     /// Not the message that was expected.
     #[error("a message cannot be decoded: {0}")]
     Malformed(#[from] postcard::Error),
+    /// A message that no honest child sends.
+    #[error("a message goes beyond its bounds: {0}")]
+    Beyond(&'static str),
     /// Bytes after the message's end.
     #[error("{0} bytes follow a message's end")]
     Trailing(usize),
@@ -83,6 +89,8 @@ impl FrameBuffer {
         if self.start > 0 {
             self.bytes.drain(..self.start);
             self.start = 0;
+            // One long message must not cost its room for ever.
+            self.bytes.shrink_to(KEEP.max(bytes.len()));
         }
         self.bytes.extend_from_slice(bytes);
     }
@@ -136,6 +144,19 @@ mod tests {
             buffer.push(&bytes);
             while let Ok(Some(_)) = buffer.next_message::<crate::protocol::FromWorker>() {}
         }
+    }
+
+    #[test]
+    fn a_long_message_does_not_cost_its_room_for_ever() {
+        let mut wire = Vec::new();
+        encode(&vec![7_u8; 8 << 20], &mut wire).unwrap();
+        let mut buffer = FrameBuffer::default();
+        for bytes in wire.chunks(1 << 14) {
+            buffer.push(bytes);
+        }
+        assert_eq!(buffer.next_message::<Vec<u8>>().unwrap().unwrap().len(), 8 << 20);
+        buffer.push(&[1]);
+        assert!(buffer.bytes.capacity() < 1 << 20, "{}", buffer.bytes.capacity());
     }
 
     #[test]

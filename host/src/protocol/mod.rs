@@ -4,6 +4,7 @@
 //! What comes from a worker or a planner is untrusted: lengths are bounded before anything is
 //! allocated and decoding is strict, so a malformed frame is a dead child and no more.
 
+mod bounds;
 mod frame;
 mod message;
 

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -122,7 +123,12 @@ fn name(path: &Path) -> String {
 /// follows stands on lines of its own.
 fn continued(path: &Path) -> io::Result<File> {
     make_parent(path)?;
-    let mut file = OpenOptions::new().create(true).append(true).read(true).open(path)?;
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
     if file.metadata()?.len() > 0 {
         let mut last = [0];
         file.seek(SeekFrom::End(-1))?;

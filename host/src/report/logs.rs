@@ -4,8 +4,9 @@ use super::history::read_events;
 use crate::event::{Event, EventKind};
 use crate::model::{JobDir, MiniBatchId, NODE_ID, printable};
 use jiff::{SignedDuration, Timestamp};
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Which logs.
@@ -18,6 +19,9 @@ pub enum LogFilter {
     /// Those of one mini-batch.
     MiniBatch(MiniBatchId),
 }
+
+/// The longest line that is shown as one, in bytes.
+const LINE: u64 = 1 << 20;
 
 /// Writes the logs. False if there is nothing to show.
 ///
@@ -81,9 +85,13 @@ fn print_file(path: &Path, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn each_line(path: &Path, mut visit: impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
-    let mut reader = BufReader::new(File::open(path)?);
+    // While the job runs, something else may have taken the file's place.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let mut reader = BufReader::new(file);
     let mut line = Vec::new();
-    while reader.read_until(b'\n', &mut line)? > 0 {
+    // A line without end comes in pieces.
+    while reader.by_ref().take(LINE).read_until(b'\n', &mut line)? > 0 {
         visit(&printable(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r'])))?;
         line.clear();
     }

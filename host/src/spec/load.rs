@@ -43,12 +43,28 @@ pub fn load_under(
 ) -> Result<JobSpec, SpecErrors> {
     let report = Report::default();
     let spec = match read(path, "job file") {
-        Ok(text) => load_text(path, &text, (overrides, policy), &report),
+        Ok(text) => make(path, &text, (overrides, policy), &report),
         Err(message) => {
             report.error(&Origin::File, "", message);
             None
         }
     };
+    finish(path, spec, report)
+}
+
+/// [`load`] for the text of a file that need not be there.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn load_text(
+    path: &Path,
+    text: &str,
+    overrides: &[(String, String)],
+) -> Result<JobSpec, SpecErrors> {
+    let report = Report::default();
+    let spec = make(path, text, (overrides, &OperatorPolicy::default()), &report);
+    finish(path, spec, report)
+}
+
+fn finish(path: &Path, spec: Option<JobSpec>, report: Report) -> Result<JobSpec, SpecErrors> {
     match spec {
         Some(spec) if report.is_clean() => Ok(spec),
         _ => Err(report.into_errors(&path.display().to_string())),
@@ -80,7 +96,7 @@ fn unreadable(path: &Path, what: &str, error: &io::Error) -> String {
 }
 
 /// The spec, if there was something to make one from; only worth something if the report is clean.
-fn load_text(
+fn make(
     path: &Path,
     text: &str,
     (overrides, policy): (&[(String, String)], &OperatorPolicy),

@@ -41,6 +41,8 @@ mod tests;
 
 pub use error::{Origin, SpecError, SpecErrors};
 pub use job::{JobSpec, Parent};
+#[cfg(any(test, fuzzing))]
+pub(crate) use load::load_text;
 pub use load::{DEFAULT_JOB, load, load_under};
 pub use policy::OperatorPolicy;
 pub use schema::schema;

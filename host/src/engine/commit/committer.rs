@@ -304,9 +304,13 @@ mod tests;
 #[path = "take_up_tests.rs"]
 mod take_up_tests;
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 #[path = "crash_world.rs"]
 mod crash_world;
+
+#[cfg(any(test, fuzzing))]
+#[path = "fuzzing.rs"]
+pub(super) mod fuzzing;
 
 #[cfg(test)]
 #[path = "crash_tests.rs"]

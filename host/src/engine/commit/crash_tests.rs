@@ -109,6 +109,7 @@ fn damages() -> impl Strategy<Value = Damage> {
     prop_oneof![
         4 => (any::<usize>(), share.clone()).prop_map(|(n, share)| Damage::CutPart(n, share)),
         1 => any::<usize>().prop_map(Damage::RemovePart),
+        1 => (any::<usize>(), share.clone()).prop_map(|(n, share)| Damage::ChangePart(n, share)),
         2 => share.clone().prop_map(Damage::CutOutput),
         2 => share.prop_map(Damage::ChangeOutput),
         1 => Just(Damage::RemoveOutput),

@@ -30,10 +30,21 @@ pub(super) struct World {
 pub(super) enum Damage {
     CutPart(usize, f64),
     RemovePart(usize),
+    ChangePart(usize, f64),
     CutOutput(f64),
     ChangeOutput(f64),
     RemoveOutput,
     ExtendOutput,
+}
+
+pub(super) fn identity() -> JobIdentity {
+    JobIdentity {
+        name: "iris".into(),
+        id: "1".into(),
+        entry_script_digest: String::new(),
+        settings: Vec::new(),
+        created: jiff::Timestamp::UNIX_EPOCH,
+    }
 }
 
 impl World {
@@ -84,8 +95,7 @@ impl World {
     }
 
     pub(super) fn journal(&self) -> Journal {
-        let (path, identity) = (self.target.job_dir.journal(), super::tests::identity());
-        let _: &JobIdentity = &identity;
+        let (path, identity) = (self.target.job_dir.journal(), identity());
         if path.exists() { Journal::open(&path) } else { Journal::create(&path, &identity) }
             .unwrap()
     }
@@ -264,14 +274,17 @@ impl World {
             Some(Damage::RemovePart(number)) => {
                 part(number).into_iter().for_each(|path| fs::remove_file(path).unwrap());
             }
+            Some(Damage::ChangePart(number, share)) => {
+                if let Some(path) = part(number) {
+                    fs::write(path, changed(fs::read(path).unwrap(), share)).unwrap();
+                }
+            }
             Some(Damage::CutOutput(share)) => cut(&output, share),
             Some(Damage::ChangeOutput(share)) => {
                 // What was put on the disk is believed to be there, so a copy stands in its place.
-                if let Ok(mut bytes) = fs::read(&output) {
-                    let at = (bytes.len() as f64 * share) as usize;
-                    bytes.iter_mut().skip(at).take(3).for_each(|byte| *byte ^= 1);
+                if let Ok(bytes) = fs::read(&output) {
                     let copy = output.with_extension("copy");
-                    fs::write(&copy, bytes).unwrap();
+                    fs::write(&copy, changed(bytes, share)).unwrap();
                     fs::rename(copy, &output).unwrap();
                 }
             }
@@ -293,6 +306,12 @@ pub(super) fn commit(store: &mut Store, mut requests: Vec<CommitRequest>) {
         assert!(done.rejected.iter().all(|(success, _)| success.segment.length == 4));
         requests = done.postponed;
     }
+}
+
+fn changed(mut bytes: Vec<u8>, share: f64) -> Vec<u8> {
+    let at = (bytes.len() as f64 * share) as usize;
+    bytes.iter_mut().skip(at).take(3).for_each(|byte| *byte ^= 1);
+    bytes
 }
 
 fn sorted(text: &str) -> Vec<&str> {

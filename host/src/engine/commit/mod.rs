@@ -23,6 +23,8 @@ mod replace;
 mod rows;
 mod settle;
 
+#[cfg(any(test, fuzzing))]
+pub use committer::fuzzing::recovery as fuzz_recovery;
 pub(super) use committer::{
     CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Success, last_reply,
 };

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 
 /// Part files that are open at once, but for those of workers that still write.
@@ -53,8 +54,11 @@ impl Parts {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(place) => {
                 let file = open_part(&path).map_err(|errno| match errno {
-                    Errno::NOENT | Errno::LOOP => reject(format!("the file is missing ({errno})")),
-                    errno => fatal("open", &path, &errno.into()),
+                    // What the machine lacks is not the worker's fault; anything else it can have done.
+                    Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO => {
+                        fatal("open", &path, &errno.into())
+                    }
+                    errno => reject(format!("the file is missing ({errno})")),
                 })?;
                 place.insert(Part { file, length: 0, end: 0, synced: 0 })
             }
@@ -77,11 +81,15 @@ impl Parts {
         }
         let mut last = [0];
         part.file.read_exact_at(&mut last, end - 1).map_err(|e| match e.kind() {
-            std::io::ErrorKind::UnexpectedEof => reject("the file became shorter".into()),
+            ErrorKind::UnexpectedEof => reject("the file has become shorter".into()),
             _ => fatal("read", &path, &e),
         })?;
         if last != *b"\n" {
             return Err(reject("they do not end with a line end".into()));
+        }
+        if segment.rows == 0 || segment.rows > segment.length {
+            let Segment { rows, length, .. } = segment;
+            return Err(reject(format!("{rows} rows in {length} bytes")));
         }
         Ok(())
     }

@@ -118,7 +118,7 @@ impl Rows {
     }
 
     /// Puts the output on the disk after every group.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn checkpoint_always(&mut self) {
         self.checkpoint = (1, Duration::ZERO);
     }

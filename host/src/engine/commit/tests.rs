@@ -1,6 +1,7 @@
+use super::crash_world::identity;
 use super::*;
 use crate::engine::commit::recover::recover;
-use crate::journal::{End, JobIdentity, Order};
+use crate::journal::{End, Order};
 use crate::model::FailureKind;
 use crate::output::Appender;
 use std::fs::{self, OpenOptions};
@@ -12,16 +13,6 @@ pub(super) struct Bench {
     pub(super) output_file: Option<String>,
     pub(super) committer: Option<Committer>,
     pub(super) replies: mpsc::UnboundedReceiver<CommitReply>,
-}
-
-pub(super) fn identity() -> JobIdentity {
-    JobIdentity {
-        name: "iris".into(),
-        id: "1".into(),
-        entry_script_digest: String::new(),
-        settings: Vec::new(),
-        created: jiff::Timestamp::UNIX_EPOCH,
-    }
 }
 
 pub(super) fn target(job: &JobDir, output_file: Option<&str>) -> CommitTarget {
@@ -293,6 +284,85 @@ fn rows_that_are_not_there_are_rejected_before_anything_is_journaled() {
     6: process008 reported rows that its part file does not hold: the file is missing (Too many levels of symbolic links (os error 40))
     ");
     assert_eq!(bench.output("rows.txt"), "good\n");
+}
+
+/// Whatever a worker makes of its part file, only its own attempts are lost by that.
+#[test]
+fn a_part_file_that_is_none_costs_its_attempt_and_not_the_job() {
+    let mut bench = Bench::new(Some("rows.txt"));
+    let good = bench.success(0, 0, "good\n");
+    bench.submit(&good);
+    bench.reply();
+    let job = bench.job.clone();
+    let path = |worker: u32| job.part_file(WorkerId(worker));
+    fs::create_dir(path(1)).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        path(2),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(path(3)).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", path(4)).unwrap();
+    std::os::unix::fs::symlink(path(0), path(5)).unwrap();
+    for worker in 1..6 {
+        let id = MiniBatchId(worker.into());
+        bench.submit(&Success { worker: WorkerId(worker), id, ..good.clone() });
+    }
+    // Seen once with all its rows, then cut.
+    let (first, second) = (bench.success(6, 6, "one\n"), bench.success(6, 7, "two\n"));
+    bench.submit(&first);
+    let mut told = Vec::new();
+    while !told.contains(&CommitReply::Committed(vec![MiniBatchId(6)])) {
+        bench.committer().flush();
+        told.push(bench.reply());
+    }
+    OpenOptions::new().write(true).open(path(6)).unwrap().set_len(4).unwrap();
+    bench.submit(&second);
+    // More rows than bytes, and none.
+    let more = bench.success(7, 8, "x\n");
+    bench.submit(&Success { segment: Segment { rows: 3, ..more.segment }, ..more.clone() });
+    let id = MiniBatchId(9);
+    bench.submit(&Success { id, segment: Segment { rows: 0, ..more.segment }, ..more });
+    let (ids, rejected) = bench.finish();
+    told.extend(rejected);
+    let failures: Vec<_> = told
+        .iter()
+        .filter_map(|reply| match reply {
+            CommitReply::Rejected { id, failure, .. } => Some(format!("{id}: {failure}")),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((ids, failures.len()), (vec![], 8), "{told:#?}");
+    assert!(
+        failures.iter().all(|text| text.contains("its part file does not hold")),
+        "{failures:?}"
+    );
+    assert_eq!(bench.output("rows.txt"), "good\none\n");
+}
+
+/// What lies where an attempt's files should be may be anything.
+#[test]
+fn a_staged_folder_that_is_none_costs_its_attempt_and_not_the_job() {
+    let mut bench = Bench::new(None);
+    for id in 0..3 {
+        let success = bench.with_file(bench.success(0, id, ""), &format!("f{id}"));
+        let staged = bench.job.staged(WorkerId(0), MiniBatchId(id), 1);
+        if id < 2 {
+            fs::remove_dir_all(&staged).unwrap();
+        }
+        match id {
+            0 => std::os::unix::fs::symlink("/etc", &staged).unwrap(),
+            1 => fs::write(&staged, "").unwrap(),
+            _ => {}
+        }
+        bench.submit(&success);
+    }
+    let (ids, rejected) = bench.finish();
+    assert_eq!((ids, rejected.len()), (vec![2], 2), "{rejected:?}");
+    assert_eq!(fs::read_dir(bench.job.default_output()).unwrap().count(), 1);
 }
 
 #[test]

@@ -11,11 +11,12 @@ use std::time::Duration;
 impl Machine {
     pub(super) fn on_finished(&mut self, id: WorkerId, report: AttemptReport) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        let Some(first) = worker.held.front() else { return };
         // A worker that was killed is late, and one that speaks of something it does not hold is
         // not believed.
-        if worker.is_doomed() || first.mini_batch.id != report.id || first.attempt != report.attempt
-        {
+        let is_held =
+            |first: &&Pending| first.mini_batch.id == report.id && first.attempt == report.attempt;
+        let Some(first) = worker.held.front().filter(is_held) else { return self.stray(id) };
+        if worker.is_doomed() {
             return;
         }
         if !is_plausible(&report, first) {

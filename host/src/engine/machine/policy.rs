@@ -72,6 +72,10 @@ impl Policy {
     /// How long the leader looks away while all workers are [supplied](super::Machine::may_pause).
     pub const PAUSE: Duration = Duration::from_micros(500);
 
+    /// Messages out of turn that a worker may send. An honest one sends none, but for a few while it
+    /// is asked to end.
+    pub const STRAYS: u32 = 16;
+
     /// How long to wait after a worker process could not be started, while others work.
     pub const SPAWN_PAUSE: Duration = Duration::from_secs(10);
 

@@ -212,6 +212,8 @@ pub(super) struct Worker {
     /// Whether it may say that its instance broke: once after each attempt. A worker that its guest
     /// has taken over could otherwise keep a job waiting for ever.
     pub(super) may_restart: bool,
+    /// Messages that it sent out of turn.
+    pub(super) strays: u32,
 }
 
 impl Worker {
@@ -225,6 +227,7 @@ impl Worker {
             drops_next: false,
             good: false,
             may_restart: false,
+            strays: 0,
         }
     }
 

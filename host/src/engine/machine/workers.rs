@@ -119,7 +119,7 @@ impl Machine {
     pub(super) fn on_ready(&mut self, id: WorkerId, stats: CallStats) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         if !matches!(worker.activity, Activity::Starting(_)) {
-            return;
+            return self.stray(id);
         }
         worker.picked = self.now;
         worker.activity =
@@ -146,6 +146,19 @@ impl Machine {
             worker.activity = Activity::Starting(self.now);
             // What waits behind an `init` waits longer than it seems.
             worker.pace = None;
+        } else {
+            self.stray(id);
+        }
+    }
+
+    /// A worker spoke out of turn, which is not believed. One that does so again and again keeps the
+    /// leader busy, and is killed.
+    pub(super) fn stray(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        worker.strays += 1;
+        if worker.strays > Policy::STRAYS && !worker.is_doomed() {
+            let text = "the worker process spoke out of turn again and again; it was killed";
+            self.on_overrun(id, Failure::new(FailureKind::WorkerDied, text));
         }
     }
 
@@ -169,7 +182,7 @@ impl Machine {
         self.init_failed(id, failure);
     }
 
-    /// A worker uses more memory than it may.
+    /// A worker uses more than it may, of memory or of the leader's time.
     pub(super) fn on_overrun(&mut self, id: WorkerId, failure: Failure) {
         match self.workers.get(&id).map(|worker| worker.activity) {
             Some(Activity::Starting(_)) => self.kill_in_init(id, failure),
@@ -248,12 +261,16 @@ impl Machine {
 
     pub(super) fn on_started(&mut self, id: WorkerId, batch: MiniBatchId) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        let Some(first) = worker.held.front() else { return };
-        if first.mini_batch.id == batch && matches!(worker.activity, Activity::Loading(_)) {
+        let Some(first) = worker.held.front().filter(|first| first.mini_batch.id == batch) else {
+            return self.stray(id);
+        };
+        if matches!(worker.activity, Activity::Loading(_)) {
             worker.activity = Activity::Running(self.now);
             let attempt = first.attempt;
             self.progressed();
             self.emit(EventKind::AttemptStarted { worker: id.to_string(), id: batch, attempt });
+        } else {
+            self.stray(id);
         }
     }
 

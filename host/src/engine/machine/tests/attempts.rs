@@ -123,3 +123,29 @@ fn tries_are_spent_exactly() {
         assert_eq!(will_retry, Some(attempt < 3));
     }
 }
+
+/// A worker that its guest has taken over must not keep the leader busy.
+#[test]
+fn a_worker_that_speaks_out_of_turn_is_killed() {
+    let strays: [&dyn Fn() -> Message; 4] =
+        [&|| ready(0), &|| started(0, 77), &|| Message::Restarting(W0), &|| {
+            report(77, 1, 2, segment())
+        }];
+    for stray in strays {
+        let mut machine = running(policy(), 2);
+        for _ in 0..Policy::STRAYS {
+            assert!(killed(&machine.handle(stray(), secs(1))).is_empty());
+        }
+        let actions = machine.handle(stray(), secs(1));
+        assert_eq!(killed(&actions), [0]);
+        assert_eq!(lost_kind(&actions), Some(FailureKind::WorkerDied));
+        assert_eq!(spawned(&actions), [(1, None)], "another one takes its place");
+        assert_eq!(machine.handle(stray(), secs(1)).len(), 0, "nothing it still says counts");
+    }
+    // Inside `init` it costs no mini-batch.
+    let mut machine = new(policy());
+    machine.handle(Message::Planned(batches(1)), secs(0));
+    let actions: Vec<_> =
+        (0..=Policy::STRAYS).flat_map(|_| machine.handle(started(0, 0), secs(1))).collect();
+    assert_eq!((killed(&actions), lost_kind(&actions)), (vec![0], None));
+}

@@ -1,0 +1,22 @@
+//! The host's folders that are fuzzed, compiled anew for that.
+#![expect(dead_code, unused_imports, reason = "the rest of the host is not here to use them")]
+
+#[path = "../../host/src/dataset/mod.rs"]
+mod dataset;
+mod engine;
+#[path = "../../host/src/fail_point.rs"]
+mod fail_point;
+#[path = "../../host/src/fuzzing/mod.rs"]
+mod fuzzing;
+#[path = "../../host/src/journal/mod.rs"]
+mod journal;
+#[path = "../../host/src/model/mod.rs"]
+mod model;
+#[path = "../../host/src/output/mod.rs"]
+mod output;
+#[path = "../../host/src/protocol/mod.rs"]
+mod protocol;
+#[path = "../../host/src/spec/mod.rs"]
+mod spec;
+
+pub use fuzzing::{frames, jobs, recovery, results, tables};

@@ -1,0 +1,59 @@
+//! Frames, as they come from processes that nobody vouches for.
+
+use crate::protocol::{
+    FrameBuffer, FrameError, FromPlanner, FromWorker, PlanRequest, ToWorker, encode, read_frame,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The first byte says whose message it is and in which pieces it arrives; the rest are frames. All
+/// ways of reading agree, and what is read is written and read again as the same.
+pub fn frames(data: &[u8]) {
+    let Some((first, stream)) = data.split_first() else { return };
+    let piece = usize::from(first >> 2) + 1;
+    match first & 3 {
+        0 => all::<FromWorker>(stream, piece),
+        1 => all::<FromPlanner>(stream, piece),
+        2 => all::<ToWorker>(stream, piece),
+        _ => all::<PlanRequest>(stream, piece),
+    }
+}
+
+fn all<T: Serialize + DeserializeOwned>(stream: &[u8], piece: usize) {
+    let in_pieces = in_pieces::<T>(stream, piece);
+    let (mut rest, mut buffer, mut at_once) = (stream, Vec::new(), Vec::new());
+    while let Ok(Some(message)) = read_frame::<T>(&mut rest, &mut buffer) {
+        at_once.push(message);
+    }
+    assert_eq!(in_pieces.len(), at_once.len(), "in pieces and at once");
+    for (one, other) in in_pieces.iter().zip(&at_once) {
+        // Compared as bytes: what is no number is not equal to itself.
+        let bytes = encoded(one);
+        assert_eq!(bytes, encoded(other));
+        let again = read_frame::<T>(&mut bytes.as_slice(), &mut buffer);
+        assert_eq!(bytes, encoded(&again.ok().flatten().expect("what was encoded is decoded")));
+    }
+}
+
+fn in_pieces<T: DeserializeOwned>(stream: &[u8], piece: usize) -> Vec<T> {
+    let (mut frames, mut messages) = (FrameBuffer::default(), Vec::new());
+    for bytes in stream.chunks(piece) {
+        frames.push(bytes);
+        loop {
+            match frames.next_message() {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break,
+                Err(_) => return messages,
+            }
+        }
+    }
+    messages
+}
+
+fn encoded<T: Serialize>(message: &T) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match encode(message, &mut bytes) {
+        Ok(()) | Err(FrameError::TooLong(_)) => bytes,
+        Err(error) => panic!("what was decoded cannot be encoded: {error}"),
+    }
+}

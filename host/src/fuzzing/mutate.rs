@@ -1,0 +1,64 @@
+//! Bytes made of others, always the same by the same seed.
+
+/// Changes bytes in the ways in which fuzzers do.
+#[derive(Debug)]
+pub struct Mutator(u64);
+
+impl Mutator {
+    /// With a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        // Xorshift: no more is needed here.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+
+    /// One of the texts, changed in a few places.
+    pub fn mutated(&mut self, texts: &[Vec<u8>]) -> Vec<u8> {
+        let choice = self.below(texts.len());
+        let mut bytes = texts.get(choice).cloned().unwrap_or_default();
+        for _ in 0..=self.below(4) {
+            self.change(&mut bytes, texts);
+        }
+        bytes
+    }
+
+    fn change(&mut self, bytes: &mut Vec<u8>, texts: &[Vec<u8>]) {
+        const ODD: [u8; 10] = [0, 1, 0x7f, 0x80, 0xff, b'\n', b'\r', b'"', b',', b' '];
+        let at = self.below(bytes.len());
+        let length = self.below(9) + 1;
+        match self.below(7) {
+            0 => bytes.truncate(at),
+            1 => drop(bytes.drain(at..(at + length).min(bytes.len()))),
+            2 => bytes.insert(at, self.next() as u8),
+            3 => bytes.insert(at, ODD[self.below(ODD.len())]),
+            4 => {
+                // A piece of another one.
+                let choice = self.below(texts.len());
+                let Some(other) = texts.get(choice).filter(|other| !other.is_empty()) else {
+                    return;
+                };
+                let from = self.below(other.len());
+                let to = (from + self.below(64)).min(other.len());
+                bytes.splice(at..at, other[from..to].iter().copied());
+            }
+            5 => {
+                let with = ODD[self.below(ODD.len())];
+                bytes.iter_mut().skip(at).take(length).for_each(|byte| *byte = with);
+            }
+            _ => {
+                let bit = 1 << self.below(8);
+                bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= bit);
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The corpora, and some thousand inputs made of each, by ordinary tests: what fuzzing has found once
+//! is looked for again where there is no fuzzer. `SANDMILL_FUZZ=100000` makes as many.
+
+use super::{Mutator, frames, jobs, recovery, results, tables};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+
+/// Runs what lies in `fuzz/corpus/NAME`, and `count` inputs made of it.
+fn replay(name: &str, target: fn(&[u8]), count: u64) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
+    let mut files: Vec<_> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let texts: Vec<_> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
+    assert!(!texts.is_empty(), "{} is empty", folder.display());
+    for (file, text) in files.iter().zip(&texts) {
+        run(target, text, &file.display().to_string());
+    }
+    let asked = std::env::var("SANDMILL_FUZZ").ok().and_then(|text| text.parse().ok());
+    for seed in 0..asked.unwrap_or(count) {
+        let bytes = Mutator::new(seed).mutated(&texts);
+        run(target, &bytes, &format!("seed {seed}"));
+    }
+}
+
+fn run(target: fn(&[u8]), bytes: &[u8], what: &str) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| target(bytes))) {
+        eprintln!("{what}: {:?}", bytes.escape_ascii().to_string());
+        resume_unwind(payload);
+    }
+}
+
+#[test]
+fn frames_of_the_corpus_and_like_them() {
+    replay("frames", frames, 20_000);
+}
+
+#[test]
+fn job_files_of_the_corpus_and_like_them() {
+    replay("jobs", jobs, 2_000);
+}
+
+#[test]
+fn tables_of_the_corpus_and_like_them() {
+    replay("tables", tables, 5_000);
+}
+
+#[test]
+fn results_of_the_corpus_and_like_them() {
+    // The decoder's own panics are caught where it is called.
+    std::panic::set_hook(Box::new(|_| ()));
+    replay("results", results, 5_000);
+}
+
+#[test]
+fn recoveries_of_the_corpus_and_like_them() {
+    replay("recovery", recovery, 60);
+}

@@ -1,0 +1,123 @@
+//! What a message may hold, beyond its form: an honest child never comes near. Whoever does is taken
+//! over or broken, and its message is none.
+
+use super::{FrameError, FromPlanner, FromWorker};
+use crate::model::{AttemptReport, CallStats, CsvSlice, Failure, MiniBatch, WallState, Work};
+use std::path::{Component, Path};
+
+/// Bytes of a failure's one line; workers cut at less.
+const MESSAGE: usize = 8 << 10;
+/// Bytes of a failure's detail, and of a planner's words; workers cut at less.
+const DETAIL: usize = 128 << 10;
+/// Bytes of the path of a failed item, and of the reason.
+const ITEM: usize = 64 << 10;
+const REASON: usize = 4 << 10;
+/// Bytes of a header line; workers refuse more than half of that.
+const HEADER: usize = 2 << 20;
+/// Bytes of the name of a layer of the wall, with the reason why it is missing.
+const LAYER: usize = 4 << 10;
+/// Seconds that a call may take by a worker's account: some thirty years.
+const SECONDS: f64 = 1e9;
+/// Items of a mini-batch, and the place of a byte: sums of them stay far from what 64 bits hold.
+const COUNT: u64 = 1 << 40;
+const PLACE: u64 = 1 << 60;
+
+type Checked = Result<(), FrameError>;
+
+fn hold(condition: bool, what: &'static str) -> Checked {
+    if condition { Ok(()) } else { Err(FrameError::Beyond(what)) }
+}
+
+impl FromWorker {
+    /// Whether everything in the message is within bounds. Whether it is said in its turn, the state
+    /// machine knows.
+    ///
+    /// # Errors
+    /// [`FrameError::Beyond`].
+    pub fn check(&self) -> Checked {
+        match self {
+            Self::Ready { init, wall } => call(init).and_then(|()| layers(wall)),
+            Self::InitFailed { failure } => texts(failure),
+            Self::Finished(report) => attempt(report),
+            Self::Started { .. } | Self::Restarting => Ok(()),
+        }
+    }
+}
+
+impl FromPlanner {
+    /// As [`FromWorker::check`].
+    ///
+    /// # Errors
+    /// [`FrameError::Beyond`].
+    pub fn check(&self) -> Checked {
+        match self {
+            Self::Notice(text) | Self::Failed(text) => hold(text.len() <= DETAIL, "a long text"),
+            Self::MiniBatches(batches) => batches.iter().try_for_each(mini_batch),
+            Self::Tables(_) | Self::Finished => Ok(()),
+        }
+    }
+}
+
+fn seconds(seconds: f64) -> Checked {
+    // What is no number is in no range.
+    hold((0.0..=SECONDS).contains(&seconds), "a time that cannot be")
+}
+
+fn call(call: &CallStats) -> Checked {
+    seconds(call.seconds)
+}
+
+fn layers(wall: &WallState) -> Checked {
+    let mut all = wall.active.iter().chain(&wall.missing);
+    hold(all.all(|layer| layer.len() <= LAYER), "a long text")
+}
+
+fn texts(failure: &Failure) -> Checked {
+    hold(failure.message.len() <= MESSAGE && failure.detail.len() <= DETAIL, "a long text")
+}
+
+fn attempt(report: &AttemptReport) -> Checked {
+    seconds(report.elapsed_seconds)?;
+    seconds(report.process_seconds)?;
+    call(&report.run)?;
+    let header = report.header.as_ref().map_or(0, String::len);
+    hold(header <= HEADER, "a long header line")?;
+    let mut items = report.failed_items.iter();
+    let short = items.all(|item| item.item.len() <= ITEM && item.reason.len() <= REASON);
+    hold(short, "a long text")?;
+    report.outcome.as_ref().map_or_else(texts, |_| Ok(()))
+}
+
+fn mini_batch(batch: &MiniBatch) -> Checked {
+    let mut files = batch.files().map(|(_, file)| file);
+    hold(files.all(stays_below), "a file outside of its input")?;
+    match &batch.work {
+        Work::Csv(of) => slice(of),
+        Work::CsvGroup(slices) => slices.iter().try_for_each(|(_, of)| slice(of)),
+        Work::Rows(rows) => {
+            slice(&rows.text)?;
+            let end = rows.origins_offset.checked_add(rows.origins_length);
+            hold(end.is_some_and(|end| end <= PLACE), "a place beyond any file")?;
+            hold(stays_below(&rows.origins) && stays_below(&rows.names), "a file outside")
+        }
+        Work::Files(_) | Work::FileGroup(_) | Work::Void => Ok(()),
+    }?;
+    hold(batch.planned_items() <= COUNT, "more items than can be")
+}
+
+fn slice(slice: &CsvSlice) -> Checked {
+    hold(stays_below(&slice.file), "a file outside of its input")?;
+    let end = slice.offset.checked_add(slice.length);
+    hold(end.is_some_and(|end| end <= PLACE), "a place beyond any file")?;
+    hold(slice.rows <= slice.length && slice.first_line <= PLACE, "more records than bytes")
+}
+
+/// Whether a path leads nowhere but down.
+fn stays_below(path: &str) -> bool {
+    let down = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    Path::new(path).components().all(down) && !path.contains('\0')
+}
+
+#[cfg(test)]
+#[path = "bounds_tests.rs"]
+mod tests;

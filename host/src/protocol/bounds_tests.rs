@@ -1,0 +1,114 @@
+use super::*;
+use crate::model::{FailedItem, FailureKind, ItemCounts, MiniBatchId, OsSandbox, Segment};
+use crate::protocol::{FrameBuffer, MAX_FRAME, encode};
+
+fn report() -> AttemptReport {
+    AttemptReport {
+        id: MiniBatchId(1),
+        attempt: 1,
+        stamp: 0,
+        items: ItemCounts::default(),
+        outcome: Ok(Segment { offset: 0, length: 1, checksum: 0, rows: 1 }),
+        failed_items: Vec::new(),
+        is_short: false,
+        surplus_rows: 0,
+        header: None,
+        has_files: false,
+        elapsed_seconds: 0.5,
+        process_seconds: 0.25,
+        run: CallStats { seconds: 0.1, fuel: Some(u64::MAX) },
+    }
+}
+
+fn finished(change: impl FnOnce(&mut AttemptReport)) -> Option<String> {
+    let mut report = report();
+    change(&mut report);
+    error(FromWorker::Finished(Box::new(report)).check())
+}
+
+fn error(checked: Checked) -> Option<String> {
+    checked.err().map(|error| error.to_string())
+}
+
+fn failed(message: usize, detail: usize) -> Failure {
+    Failure::new(FailureKind::Trap, "x".repeat(message)).with_detail("x".repeat(detail))
+}
+
+fn item(item: usize, reason: usize) -> FailedItem {
+    let text = |length| "x".repeat(length);
+    FailedItem { item: text(item), line: None, row: None, reason: text(reason) }
+}
+
+#[test]
+fn a_worker_is_held_to_what_workers_say() {
+    assert_eq!(finished(|_| ()), None);
+    assert_eq!(finished(|r| r.failed_items = vec![item(4096, 2003); 1000]), None);
+    assert_eq!(finished(|r| r.outcome = Err(failed(4003, (64 << 10) + 3))), None);
+    for odd in [f64::NAN, f64::INFINITY, -0.1, 1e300] {
+        let wrong = Some("a message goes beyond its bounds: a time that cannot be".to_owned());
+        assert_eq!(finished(|r| r.elapsed_seconds = odd), wrong);
+        assert_eq!(finished(|r| r.process_seconds = odd), wrong);
+        assert_eq!(finished(|r| r.run.seconds = odd), wrong);
+        let init = CallStats { seconds: odd, fuel: None };
+        assert_eq!(error(FromWorker::Ready { init, wall: WallState::default() }.check()), wrong);
+    }
+    let long = Some("a message goes beyond its bounds: a long text".to_owned());
+    assert_eq!(finished(|r| r.outcome = Err(failed(10_000, 0))), long);
+    assert_eq!(finished(|r| r.outcome = Err(failed(0, 1 << 20))), long);
+    assert_eq!(finished(|r| r.failed_items = vec![item(1 << 20, 0)]), long);
+    assert_eq!(finished(|r| r.failed_items = vec![item(0, 5000)]), long);
+    assert_eq!(error(FromWorker::InitFailed { failure: failed(10_000, 0) }.check()), long);
+    let wall = WallState { active: vec!["x".repeat(5000)], ..WallState::default() };
+    assert_eq!(error(FromWorker::Ready { init: CallStats::default(), wall }.check()), long);
+    assert!(finished(|r| r.header = Some("x".repeat(3 << 20))).is_some());
+}
+
+#[test]
+fn a_planner_is_held_to_what_can_be() {
+    let check = |work| {
+        error(FromPlanner::MiniBatches(vec![MiniBatch::new(MiniBatchId(0), 0, work)]).check())
+    };
+    let files = |name: &str| check(Work::Files(vec!["a/b".into(), name.into()]));
+    assert_eq!(files("a/b..c"), None);
+    for outside in ["../a", "/etc/passwd", "a/../../b", "a\0b"] {
+        assert!(files(outside).is_some(), "{outside:?}");
+        assert!(check(Work::FileGroup(vec![(7, vec![outside.into()])])).is_some());
+    }
+    let slice = |offset, length, rows| CsvSlice {
+        file: "t.csv".into(),
+        offset,
+        length,
+        first_line: 1,
+        rows,
+    };
+    assert_eq!(check(Work::Csv(slice(10, 20, 20))), None);
+    assert!(check(Work::Csv(slice(10, 20, 21))).is_some());
+    assert!(check(Work::Csv(slice(u64::MAX, 20, 1))).is_some());
+    // Their sum is more than 64 bits hold.
+    let most = PLACE - 1;
+    assert!(check(Work::CsvGroup(vec![(0, slice(0, most, most)); 40])).is_some());
+    assert!(error(FromPlanner::Notice("x".repeat(1 << 20)).check()).is_some());
+}
+
+/// A few bytes for each element would make many more in memory.
+#[test]
+fn lists_end_while_they_are_read() {
+    let refused = |bytes: &[u8]| {
+        let mut frames = FrameBuffer::default();
+        frames.push(bytes);
+        frames.next_message::<FromWorker>().unwrap_err().to_string()
+    };
+    let mut bytes = Vec::new();
+    let many = AttemptReport { failed_items: vec![item(0, 0); 1001], ..report() };
+    encode(&FromWorker::Finished(Box::new(many)), &mut bytes).unwrap();
+    assert!(refused(&bytes).contains("cannot be decoded"));
+    let mut bytes = Vec::new();
+    let wall = WallState {
+        mode: OsSandbox::Off,
+        active: vec![String::new(); MAX_FRAME / 2],
+        missing: Vec::new(),
+    };
+    let message = FromWorker::Ready { init: CallStats::default(), wall };
+    encode(&message, &mut bytes).unwrap();
+    assert!(refused(&bytes).contains("cannot be decoded"));
+}

@@ -1,0 +1,198 @@
+//! A worker process that its guest has taken over: native code with a worker's socket and files. It
+//! may cost its own mini-batch, never the job, the leader or what others wrote.
+//!
+//! The first worker is a shell script here; the others are real. A program that uses the library says
+//! which program its children are, so these tests are such programs.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use sandmill::model::{
+    AttemptReport, CallStats, FailedItem, ItemCounts, MiniBatchId, Segment, WallState,
+};
+use sandmill::protocol::{FromWorker, encode};
+use sandmill::{Cancel, EventKind, JobStatus, Options, Prepared};
+use sandmill_tests::{Job, guest, root, sandmill};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+const ROWS: [&str; 3] = ["f0.txt: 0", "f1.txt: 1", "f2.txt: 2"];
+
+fn ready() -> FromWorker {
+    FromWorker::Ready { init: CallStats::default(), wall: WallState::default() }
+}
+
+/// A success in the first mini-batch, with a line of four bytes.
+fn success() -> AttemptReport {
+    AttemptReport {
+        id: MiniBatchId(0),
+        attempt: 1,
+        stamp: 0,
+        items: ItemCounts { total: 1, succeeded: 1, failed: 0 },
+        outcome: Ok(Segment { offset: 0, length: 4, checksum: 0, rows: 1 }),
+        failed_items: Vec::new(),
+        is_short: false,
+        surplus_rows: 0,
+        header: None,
+        has_files: false,
+        elapsed_seconds: 0.1,
+        process_seconds: 0.1,
+        run: CallStats::default(),
+    }
+}
+
+fn finished(report: AttemptReport) -> FromWorker {
+    FromWorker::Finished(Box::new(report))
+}
+
+/// Runs a job of three mini-batches whose first worker is this script, which finds `first` and
+/// `second` in `$frames`. Returns what became of attempts that failed.
+fn costs_no_more_than_its_own(script: &str, first: &[FromWorker], second: &[u8]) -> Vec<String> {
+    let mut job = Job::new(&guest("echo_files")).yaml(
+        "inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 1\n\
+         run_max_try: 3\nerror_threshold: -1\nos_sandbox: off",
+    );
+    for size in 0..3 {
+        job = job.file(&format!("input/f{size}.txt"), "x".repeat(size));
+    }
+    let mut bytes = Vec::new();
+    first.iter().for_each(|message| encode(message, &mut bytes).unwrap());
+    let folder = job.dir().to_owned();
+    let job = job.file("frames/first", bytes).file("frames/second", second).file(
+        "program",
+        format!(
+            "#!/bin/sh\nframes={0}/frames\nif [ \"$1\" = worker ] && [ \"${{PWD##*/}}\" = process000 ]\n\
+             then\n{script}\nelse\nexec {1} \"$@\"\nfi\n",
+            folder.display(),
+            sandmill().display()
+        ),
+    );
+    let program = job.path("program");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+
+    let spec = sandmill::load(&job.path("job.yaml"), &[]).unwrap();
+    let mut options = Options::new(job.path("job"), program);
+    options.cache_dir = Some(root().join("target/test-cache"));
+    let Prepared::Job(ready) = sandmill::prepare(spec, &options, &mut |_| ()).unwrap() else {
+        panic!("there is nothing to reuse")
+    };
+    let begun = Instant::now();
+    let mut failed = Vec::new();
+    let mut on_event = |event: &sandmill::Event| match &event.kind {
+        EventKind::AttemptFinished { worker, report, .. } => {
+            failed.extend(report.outcome.as_ref().err().map(|e| format!("{worker}: {e}")));
+        }
+        EventKind::InitFailed { worker, failure } => failed.push(format!("{worker}: {failure}")),
+        _ => {}
+    };
+    let result = sandmill::run(*ready, &mut on_event, &Cancel::new()).unwrap();
+    assert_eq!(result.status, JobStatus::Completed, "{}", result.reason);
+    assert!(begun.elapsed() < Duration::from_secs(90), "{:?}", begun.elapsed());
+    let output = job.path("job/output");
+    let text = fs::read_to_string(output.join("parallel_run_step.txt")).unwrap();
+    let mut rows: Vec<_> = text.lines().collect();
+    rows.sort_unstable();
+    assert_eq!(rows, ROWS, "{failed:?}");
+    assert_eq!(fs::read_dir(&output).unwrap().count(), 1);
+    assert!(!failed.is_empty() && failed.iter().all(|text| text.starts_with("process000: ")));
+    failed
+}
+
+/// The most memory that this process, which is the leader, has held, in MB.
+fn peak() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn messages_without_end() {
+    let strays: Vec<_> =
+        (0..5000).map(|id| FromWorker::Started { id: MiniBatchId(id + 9) }).collect();
+    let failed = costs_no_more_than_its_own(
+        "while cat $frames/first; do :; done >&0 2>/dev/null",
+        &strays,
+        b"",
+    );
+    assert!(failed[0].contains("spoke out of turn again and again"), "{failed:?}");
+    let failed = costs_no_more_than_its_own(
+        "while cat $frames/first; do :; done >&0 2>/dev/null",
+        &vec![ready(); 1000],
+        b"",
+    );
+    assert!(failed[0].contains("spoke out of turn again and again"), "{failed:?}");
+}
+
+/// Each as long as a message may be.
+#[test]
+fn the_longest_messages_without_end() {
+    let item =
+        FailedItem { item: "x".repeat(16_000), line: None, row: None, reason: String::new() };
+    let long = AttemptReport { failed_items: vec![item; 1000], ..success() };
+    let failed = costs_no_more_than_its_own(
+        "while cat $frames/first; do :; done >&0 2>/dev/null",
+        &[ready(), finished(AttemptReport { id: MiniBatchId(9), ..long })],
+        b"",
+    );
+    assert!(failed[0].contains("spoke out of turn again and again"), "{failed:?}");
+    assert!(peak() < 500, "{} MB", peak());
+}
+
+#[test]
+fn what_is_no_message() {
+    for odd in [&b"\xff\xff\xff\xff"[..], b"\x02\0\0\0\xff\xff"] {
+        let failed = costs_no_more_than_its_own(
+            "cat $frames/first $frames/second >&0; exec sleep 60",
+            &[ready()],
+            odd,
+        );
+        assert!(failed[0].contains("exited with returncode -9"), "{failed:?}");
+    }
+}
+
+/// It says that it has succeeded, and its part file is none.
+#[test]
+fn rows_that_are_not_there() {
+    for make in [
+        ":",
+        "mkfifo $part",
+        "mkdir $part",
+        "ln -s /etc/passwd $part",
+        "ln -s /dev/zero $part",
+        "printf half >$part",
+        "truncate -s 1000000000000 $part",
+    ] {
+        let script = format!(
+            "part=../../parts/process000.part; {make}\ncat $frames/first >&0; sleep 1\n\
+             cat $frames/second >&0; sleep 1"
+        );
+        let mut second = Vec::new();
+        encode(&finished(success()), &mut second).unwrap();
+        let failed = costs_no_more_than_its_own(&script, &[ready()], &second);
+        assert!(failed[0].contains("that its part file does not hold"), "{make}: {failed:?}");
+    }
+}
+
+/// It says that it left files, and what lies there is none.
+#[test]
+fn files_that_are_none() {
+    for make in [
+        "ln -s /etc staged/0-1",
+        "echo x >staged/0-1",
+        "mkdir staged/0-1; ln -s /etc/passwd staged/0-1/link",
+        "mkdir staged/0-1; mkfifo staged/0-1/pipe",
+        "mkdir staged/0-1; echo x >staged/0-1/a; ln staged/0-1/a staged/0-1/b",
+        "mkdir staged/0-1; echo x >staged/0-1/parallel_run_step.txt",
+        "mkdir staged/0-1; echo x >\"staged/0-1/$(printf 'a\\033[31m')\"",
+    ] {
+        let script =
+            format!("{make}\ncat $frames/first >&0; sleep 1\ncat $frames/second >&0; sleep 1");
+        let mut second = Vec::new();
+        let outcome = Ok(Segment { offset: 0, length: 0, checksum: 0, rows: 1 });
+        let report = AttemptReport { has_files: true, outcome, ..success() };
+        encode(&finished(report), &mut second).unwrap();
+        let failed = costs_no_more_than_its_own(&script, &[ready()], &second);
+        assert!(failed[0].contains("the output \""), "{make}: {failed:?}");
+    }
+}
