@@ -174,9 +174,9 @@ fn inspect_tells_what_a_component_could_touch() {
     What it could touch, by its imports alone:
       files: only what the job gives it: inputs, side inputs and source to read, its output and log folders to write
         wasi:filesystem/types@0.2.0
-      network: nothing: every use of a socket, and every look-up of a name, is denied
+      network: nothing; every use of a socket, and every look-up of a name, is denied
         wasi:sockets/tcp@0.2.0
-      random numbers: random numbers
+      random numbers: ones that nobody foresees; in a deterministic job they follow from the mini-batch
         wasi:random/random@0.2.0
       environment: the job's arguments and variables, nothing of the machine's
         wasi:cli/environment@0.2.0
@@ -207,8 +207,8 @@ fn inspect_tells_what_changed() {
     from old.wasm, sha256:[SHA256]
     to   new.wasm, sha256:[SHA256]
     What it could touch:
-      + network: nothing: every use of a socket, and every look-up of a name, is denied
-      + random numbers: random numbers
+      + network: nothing; every use of a socket, and every look-up of a name, is denied
+      + random numbers: ones that nobody foresees; in a deterministic job they follow from the mini-batch
       + environment: the job's arguments and variables, nothing of the machine's
     Imports:
       + wasi:cli/environment@0.2.0

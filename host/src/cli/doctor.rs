@@ -21,7 +21,7 @@ struct Findings {
     kernel: Option<String>,
     architecture: &'static str,
     layers: Vec<Checked>,
-    /// Used where it is there, and never required.
+    /// Whether cgroups could be made; this version makes none.
     cgroup_v2: Checked,
     gpus: Gpus,
     /// How many files this process may have open, and how many it may ask for; null is no limit.
@@ -159,11 +159,11 @@ impl From<Layer> for Checked {
 }
 
 fn cgroup() -> Checked {
-    let remedy = "nothing has to be done, as the memory of workers is limited and watched without it; \
-                  to have one, start with `systemd-run --user --scope -p Delegate=yes sandmill run ...`, \
-                  or in a service with `Delegate=memory pids`";
-    let found =
-        wall::probe_cgroup().map(|folder| format!("cgroup v2, delegated at {}", folder.display()));
+    let remedy = "nothing: the memory of workers is limited and watched without it, and this version \
+                  makes no cgroups";
+    let found = wall::probe_cgroup().map(|folder| {
+        format!("cgroup v2, delegated at {}; this version makes none there", folder.display())
+    });
     Checked::new("cgroup v2", found, remedy)
 }
 

@@ -164,11 +164,11 @@ struct Change {
 }
 
 impl Change {
-    fn of(before: Vec<String>, now: Vec<String>) -> Self {
+    fn of(before: &[String], now: &[String]) -> Self {
         let missing = |of: &[String], within: &[String]| -> Vec<String> {
             of.iter().filter(|one| !within.contains(one)).cloned().collect()
         };
-        Self { added: missing(&now, &before), removed: missing(&before, &now) }
+        Self { added: missing(now, before), removed: missing(before, now) }
     }
 
     fn is_empty(&self) -> bool {
@@ -187,7 +187,7 @@ struct Changes {
 }
 
 fn changes(before: &Description, now: &Description) -> Changes {
-    let of = |list: &dyn Fn(&Description) -> Vec<String>| Change::of(list(before), list(now));
+    let of = |list: &dyn Fn(&Description) -> Vec<String>| Change::of(&list(before), &list(now));
     let imports = |refused: bool| {
         move |description: &Description| -> Vec<String> {
             let imports = description.imports.iter();

@@ -323,7 +323,7 @@ const WASI: [(&str, &[&str]); 6] = [
 fn nearest(package: &str, interface: &str) -> Option<&'static str> {
     let (_, known) = WASI.iter().find(|(name, _)| *name == package)?;
     let like = |name: &&str| strsim::jaro_winkler(name, interface);
-    let best = known.iter().copied().max_by(|a, b| like(&a).total_cmp(&like(&b)))?;
+    let best = known.iter().copied().max_by(|a, b| like(a).total_cmp(&like(b)))?;
     (like(&best) >= 0.8).then_some(best)
 }
 
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_the_linker_has_is_granted_and_nothing_else() {
+    fn each_name_of_the_list_is_granted() {
         for (package, interfaces) in WASI {
             for interface in interfaces {
                 let name = format!("{package}/{interface}@0.2.12");

@@ -140,11 +140,13 @@ impl Power {
                  log folders to write"
             }
             Self::Network => {
-                "nothing: every use of a socket, and every look-up of a name, is denied"
+                "nothing; every use of a socket, and every look-up of a name, is denied"
             }
             Self::Http | Self::Inference | Self::Unknown => "refused",
             Self::Clocks => "the date, measuring time and sleeping",
-            Self::RandomNumbers => "random numbers",
+            Self::RandomNumbers => {
+                "ones that nobody foresees; in a deterministic job they follow from the mini-batch"
+            }
             Self::Environment => "the job's arguments and variables, nothing of the machine's",
             Self::StandardStreams => "an empty input; what it prints goes to its log files",
             Self::Waiting => "waiting for, reading and writing what the others give",

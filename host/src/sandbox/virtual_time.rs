@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn looking_again_and_again_comes_to_an_end() {
         let time = VirtualTime::default();
-        let mut sleep = Sleep { time: time.clone(), until: 100 * STEP };
+        let mut sleep = Sleep { time, until: 100 * STEP };
         let mut context = Context::from_waker(Waker::noop());
         let looks = (0..).find(|_| sleep.ready().as_mut().poll(&mut context).is_ready());
         assert_eq!(looks, Some(99));
