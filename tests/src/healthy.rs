@@ -178,6 +178,9 @@ fn open_files_below(folder: &Path) -> Vec<String> {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        if process.file_name().as_encoded_bytes().iter().any(|byte| !byte.is_ascii_digit()) {
+            continue;
+        }
         for part in ["fd", "map_files"] {
             let links = fs::read_dir(process.path().join(part)).into_iter().flatten().flatten();
             let open = links.filter_map(|link| fs::read_link(link.path()).ok());
@@ -187,4 +190,24 @@ fn open_files_below(folder: &Path) -> Vec<String> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/left");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        assert!(files_below(folder.path()).is_empty(), "folders are no files");
+        let file = fs::File::create(&path).unwrap();
+        assert_eq!(files_below(folder.path()), [path]);
+        if cfg!(target_os = "linux") {
+            assert_eq!(open_files_below(folder.path()).len(), 1);
+        }
+        drop(file);
+        assert!(open_files_below(folder.path()).is_empty());
+    }
 }

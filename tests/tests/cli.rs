@@ -34,6 +34,7 @@ fn version_and_help() {
       build    Makes a component from a guest crate or a core module, and prints its path
       check    Says whether a component keeps the contract, and what it would need
       doctor   Says what this machine has for running strangers' entry scripts, and what is missing
+      inspect  Says what a component could touch, from its imports alone, and runs nothing
       new      Makes the folder of a new entry script, ready to build and run
       help     Print this message or the help of the given subcommand(s)
 

@@ -242,19 +242,20 @@ fn poisoned_cache_entries_are_not_run() {
 #[test]
 fn stale_cache_entries_are_left_alone_or_removed() {
     let job = is_good(job(&good_with(""))).into_job();
-    // Of another engine: nobody's name. Of a compiler that was killed: removed after a day.
+    // Of another engine: nobody's name. Of a compiler that was killed, and of one that is at work.
     let entry = entries(&job)[0].clone();
     let (name, _) = entry.file_name().unwrap().to_str().unwrap().split_once('-').unwrap();
     let other = entry.with_file_name(format!("{name}-{}", "0".repeat(32)));
     fs::write(&other, "of another engine").unwrap();
-    for (name, age) in [("tmp-1-0", 2), ("tmp-1-1", 0)] {
-        let file = fs::File::create(entry.with_file_name(name)).unwrap();
-        file.set_modified(SystemTime::now() - Duration::from_secs(age * 24 * 3600)).unwrap();
-    }
+    let killed = fs::File::create(entry.with_file_name("tmp-1-0")).unwrap();
+    killed.set_modified(SystemTime::now() - Duration::from_secs(2 * 24 * 3600)).unwrap();
+    let at_work = fs::File::create(entry.with_file_name("tmp-1-1")).unwrap();
+    at_work.lock().unwrap();
     let ran = job.run(&["--overwrite"]);
     ran.exits_with(0);
     assert!(other.exists() && !ran.has("cache/tmp-1-0") && ran.has("cache/tmp-1-1"), "{ran}");
     fs::remove_file(ran.dir().join("cache/tmp-1-1")).unwrap();
+    drop((killed, at_work));
     ran.left_nothing();
 }
 

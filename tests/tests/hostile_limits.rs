@@ -2,7 +2,6 @@
 //! for it, and the other mini-batches do not notice.
 
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a test that cannot look at its results fails")]
 
 use sandmill_tests::{Fate, Ran, good_row, guest, play, wat_module};
 use std::fs;
@@ -25,7 +24,6 @@ fn size_below(folder: &std::path::Path) -> u64 {
 }
 
 #[test]
-#[ignore = "needs limits.output to be enforced"]
 fn one_file_that_fills_the_disk() {
     let acts = ["one-large-file", "one-large-log", "one-sparse-file"];
     let ran = beyond("output: 4 MB", "limits.output allows 4 MB", &acts);
@@ -34,7 +32,6 @@ fn one_file_that_fills_the_disk() {
 }
 
 #[test]
-#[ignore = "needs limits.files to be enforced"]
 fn a_million_files() {
     let acts = ["many-files", "many-folders", "many-links", "made-and-removed"];
     let ran = beyond("files: 100", "limits.files allows", &acts);
@@ -42,7 +39,6 @@ fn a_million_files() {
 }
 
 #[test]
-#[ignore = "needs limits.logs to be enforced"]
 fn floods_of_logs() {
     let acts = ["log-flood", "stdout-flood", "stderr-flood", "one-line"];
     let ran = beyond("logs: 1 MB", "limits.logs allows 1 MB", &acts);
@@ -50,7 +46,6 @@ fn floods_of_logs() {
 }
 
 #[test]
-#[ignore = "needs limits.handles to be enforced"]
 fn more_handles_than_there_are() {
     beyond("handles: 64", "limits.handles allows 64", &["many-open-files"]);
     let handles = || Fate::Fails("limits.handles allows 64");
@@ -62,7 +57,6 @@ fn more_handles_than_there_are() {
 
 /// Zeroes without end, which cost the guest nothing.
 #[test]
-#[ignore = "needs limits.logs to be enforced"]
 fn zeroes_without_end() {
     let acts = [("zeroes", Fate::Fails("limits.logs allows 1 MB"))];
     let settings = "limits: {logs: 1 MB}\nprocess_count_per_node: 1";
@@ -71,7 +65,6 @@ fn zeroes_without_end() {
 
 /// A row of 64 MB, a path of 64 MB and a log line of 64 MB.
 #[test]
-#[ignore = "needs limits.row and limits.transfer to be enforced"]
 fn one_row_and_one_call_that_are_too_large() {
     let call = || Fate::Fails("limits.transfer allows 2 MB");
     let acts = [("row", Fate::Fails("limits.row allows 1 MB")), ("path", call()), ("log", call())];
@@ -109,5 +102,5 @@ fn floods_that_are_allowed_are_cut() {
     let settings = "limits: {logs: 1 GB}\nprocess_count_per_node: 1";
     let ran = play(&guest("hostile_acts"), settings, &acts, |_, name| format!("{name}: 0"));
     // Of each of stdout, stderr and the log the first 16 MB, and the newest 16 to 32.
-    assert!(size_below(&ran.dir().join("job/logs/user")) < 3 * 50 << 20, "{ran}");
+    assert!(size_below(&ran.dir().join("job/logs/user")) < 150 << 20, "{ran}");
 }

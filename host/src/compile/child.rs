@@ -28,7 +28,7 @@ pub(super) const MEMORY_BYTES: u64 = 8 << 30;
 /// Bytes of compiled code.
 pub(super) const CODE_BYTES: u64 = 4 << 30;
 /// Bytes of an answer.
-pub(super) const ANSWER_BYTES: u64 = 16 << 20;
+pub(super) const ANSWER_BYTES: u64 = 4 << 20;
 /// Bytes of an error message, which may tell types of any length.
 const MESSAGE_BYTES: usize = 16 << 10;
 /// Bytes of an entry script.

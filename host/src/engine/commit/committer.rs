@@ -305,6 +305,7 @@ mod tests;
 mod take_up_tests;
 
 #[cfg(any(test, fuzzing))]
+#[expect(clippy::unwrap_used, reason = "part of tests; a world that cannot be made fails them")]
 #[path = "crash_world.rs"]
 mod crash_world;
 
