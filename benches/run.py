@@ -160,21 +160,27 @@ def books(options):
 
 
 def noise(options):
-    """What a job of one worker gets done beside a neighbour with one worker, idle or hostile."""
+    """What a job gets done beside a neighbour, idle or hostile, when each has half of the processors."""
     data = files_data("files", FILES)
     run = job("quiet", build_guest("tally"), f"  files: {data}", '["--via", "sdk"]', 10, 1)
-    sides = {name: beside(name, run) for name in ("idle", *NEIGHBOURS)}
-    taken = rounds_of(sides, options.rounds)
-    idle = taken["idle"].wall
-    lines = [line("Noise: the job beside an idle neighbour", idle * 1000, "ms")]
+    loop = ["sh", "-c", "while :; do :; done"]
+    sides = {name: beside(hostile(name), run) for name in ("idle", *NEIGHBOURS)}
+    taken = rounds_of({**sides, "loop": beside(lambda: loop, run)}, options.rounds)
+    idle, busy = taken["idle"].wall, taken["loop"].wall
+    lines = [
+        line("Noise: the job beside an idle neighbour", idle * 1000, "ms"),
+        # What the processors themselves share: cores, caches, clock.
+        line("   throughput kept beside a native loop", idle / busy * 100, "%"),
+    ]
     for name, goal in NEIGHBOURS.items():
-        kept = idle / taken[name].wall * 100
+        kept, of_busy = idle / taken[name].wall * 100, busy / taken[name].wall * 100
         lines.append(line(f"   throughput kept beside: {name}", kept, "%", goal, at_least=True))
+        lines.append(line("      of that beside the loop", of_busy, "%"))
     return lines
 
 
-def beside(name, run):
-    """Runs a job beside a neighbour that never ends by itself."""
+def hostile(name):
+    """Gives a function that gives the command of a job which never ends by itself."""
     component = build_guest("neighbour")
     path = WORK / f"neighbour-{name}.yaml"
     path.write_text(
@@ -184,20 +190,35 @@ def beside(name, run):
     )
     job_dir = WORK / "jobs" / f"neighbour-{name}"
 
-    def together():
+    def command():
         shutil.rmtree(job_dir, ignore_errors=True)
+        return [SANDMILL, "run", path, "--job-dir", job_dir]
+
+    return command
+
+
+def beside(command, run):
+    """Runs a job on one half of the processors, beside a neighbour on the other."""
+
+    def together():
+        everything = sorted(os.sched_getaffinity(0))
+        half = len(everything) // 2
+        # Children have the processors of who starts them.
+        os.sched_setaffinity(0, everything[half:])
         neighbour = subprocess.Popen(
-            [SANDMILL, "run", path, "--job-dir", job_dir],
+            command(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        os.sched_setaffinity(0, everything[: half or 1])
         time.sleep(0.7)
         try:
             if neighbour.poll() is not None:
-                sys.exit(f"bench: the neighbour {name} ended with {neighbour.returncode}")
+                sys.exit(f"bench: the neighbour ended with {neighbour.returncode}")
             return run()
         finally:
+            os.sched_setaffinity(0, everything)
             neighbour.kill()
             neighbour.wait()
 

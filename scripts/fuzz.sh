@@ -13,8 +13,13 @@ fuzz() {
     shift
     # Found inputs go to a folder of their own: what is checked in stays small.
     mkdir -p "target/corpus/$target"
+    local length=4096
+    case $target in
+        tables) length=512 ;;
+        recovery) length=32 ;;
+    esac
     cargo +nightly fuzz run --sanitizer none --fuzz-dir . "$target" \
-        "target/corpus/$target" "corpus/$target" -- -max_len=4096 -timeout=20 -rss_limit_mb=1024 "$@"
+        "target/corpus/$target" "corpus/$target" -- "-max_len=$length" -timeout=20 -rss_limit_mb=1024 "$@"
 }
 
 smoke() {
