@@ -103,3 +103,20 @@ fn the_doctor_says_what_is_missing() {
     let found: Value = serde_json::from_slice(&doctor(&["--json"], true).stdout).unwrap();
     assert_eq!(found["required_works"], false);
 }
+
+/// A rule of the wall holds for what a path leads to.
+#[test]
+fn linked_folders_and_roundabout_paths_can_be_used() {
+    let job = Job::new(&guest("run_only"))
+        .file("data/texts/a.txt", "two words")
+        .file("elsewhere/weights.bin", "w")
+        .file("shared/more.bin", "m")
+        .file("data/jobs/unused", "");
+    std::os::unix::fs::symlink("../elsewhere", job.path("data/model")).unwrap();
+    let ran = job
+        .yaml("source_directory: data\ninputs: [{ name: texts, path: data/texts }]")
+        .yaml("side_inputs: { model: data/model, shared: data/../shared }")
+        .yaml("os_sandbox: required")
+        .run(&[]);
+    ran.exits_with(0);
+}

@@ -11,6 +11,7 @@ use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS};
 use crate::model::{Limits, Mount, OsSandbox, printable};
 use crate::spec::OperatorPolicy;
 use anyhow::Context as _;
+use rustix::fs::{Mode, OFlags};
 use std::fmt::Write as _;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
@@ -293,11 +294,14 @@ impl Scratch {
         }
     }
 
-    /// The start of what was written to one of its files, so that it can be shown.
+    /// The start of what was written to one of its files, so that it can be shown. Whoever tried the
+    /// component may have put a link there, or a fifo.
     fn shown(&self, name: &str) -> String {
         let mut bytes = Vec::new();
-        let read = File::open(self.0.join(name))
-            .and_then(|file| file.take(SHOWN_BYTES + 1).read_to_end(&mut bytes));
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let read = rustix::fs::open(self.0.join(name), flags, Mode::empty())
+            .map_err(io::Error::from)
+            .and_then(|file| File::from(file).take(SHOWN_BYTES + 1).read_to_end(&mut bytes));
         let cut = read.is_ok_and(|read| read as u64 > SHOWN_BYTES);
         let text = printable(String::from_utf8_lossy(&bytes).trim_end());
         if cut { format!("{text}\n(cut after {SHOWN_BYTES} bytes)") } else { text }

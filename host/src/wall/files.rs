@@ -47,7 +47,9 @@ fn restrict(folders: &[Folder]) -> Result<RestrictionStatus, String> {
         // A guest must not be able to flood the machine's audit log.
         .and_then(|rules| rules.log_same_exec(false))
         .map_err(text)?;
-    for folder in merged(folders) {
+    let real = folders.iter().filter_map(|folder| real(folder).transpose());
+    let real = real.collect::<Result<Vec<_>, _>>()?;
+    for folder in merged(&real) {
         let Some(opened) = open(folder)? else { continue };
         let rights = rights(folder.rights) & usable(&opened).map_err(|e| told(folder, &e))?;
         rules = rules.add_rule(PathBeneath::new(opened, rights)).map_err(|e| told(folder, &e))?;
@@ -55,7 +57,17 @@ fn restrict(folders: &[Folder]) -> Result<RestrictionStatus, String> {
     rules.restrict_self().map_err(text)
 }
 
-/// None if it is not there: then there is nothing to allow.
+/// The folder by its real path: a rule holds for what a path leads to, so that one path below another
+/// may not be below it at all. None if it is not there: then there is nothing to allow.
+fn real(folder: &Folder) -> Result<Option<Folder>, String> {
+    match folder.path.canonicalize() {
+        Ok(path) => Ok(Some(Folder { path, rights: folder.rights })),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(told(folder, &error)),
+    }
+}
+
+/// None if it is gone meanwhile.
 fn open(folder: &Folder) -> Result<Option<PathFd>, String> {
     match PathFd::new(&folder.path) {
         Ok(opened) => Ok(Some(opened)),
@@ -140,6 +152,22 @@ mod tests {
             ("/c", Rights::ReadAndLink),
         ];
         assert_eq!(kept, expected);
+    }
+
+    #[test]
+    fn a_rule_is_for_what_its_path_leads_to() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        for folder in ["data", "elsewhere", "shared"] {
+            std::fs::create_dir(path(folder)).unwrap();
+        }
+        std::os::unix::fs::symlink(path("elsewhere"), path("data/model")).unwrap();
+        let names = ["data", "data/model", "data/../shared", "missing"];
+        let folders = names.map(|name| Folder { path: path(name), rights: Rights::Read });
+        let real: Vec<_> = folders.iter().filter_map(|folder| real(folder).unwrap()).collect();
+        let kept: Vec<_> = merged(&real).iter().map(|folder| folder.path.clone()).collect();
+        let root = root.path().canonicalize().unwrap();
+        assert_eq!(kept, ["data", "elsewhere", "shared"].map(|name| root.join(name)));
     }
 
     #[test]
