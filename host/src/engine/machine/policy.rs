@@ -63,7 +63,7 @@ impl Policy {
 
     /// Mini-batches that a worker is given ahead, at most: as many as take it
     /// [`Policy::AHEAD_TIME`], and one where they take longer.
-    pub const AHEAD: usize = 8;
+    pub const AHEAD: usize = 15;
 
     /// How much work a worker is given ahead of time. No more than it takes to hide how long the
     /// leader is away.

@@ -61,8 +61,8 @@ fn workers_with_tiny_mini_batches_are_given_more_ahead() {
     assert_eq!(given(1.0, 100), (1, true));
     assert_eq!(given(0.002, 100), (1, true));
     assert_eq!(given(0.0009, 100), (2, true));
-    assert_eq!(given(0.0002, 100), (8, true));
-    assert_eq!(given(0.000_000_1, 100), (8, false), "it may run out");
+    assert_eq!(given(0.0002, 100), (10, true));
+    assert_eq!(given(0.000_000_1, 100), (15, false), "it may run out");
     assert_eq!(given(0.0002, 8), (3, false), "what is left is kept for whoever has nothing");
     for nonsense in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
         assert_eq!(given(nonsense, 100).0, 1, "{nonsense}");
