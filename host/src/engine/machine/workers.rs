@@ -321,9 +321,6 @@ fn describe_exit(exit: &WorkerExit) -> String {
     }
 }
 
-/// What ends a process that makes a call which the filter does not forgive: `SIGSYS` on Linux.
-const FORBIDDEN_CALL: i32 = 31;
-
 /// W6: a kill that the leader did not order is taken for the machine's out-of-memory killer.
 fn death(exit: &WorkerExit, how: &str, when: &str) -> Failure {
     let (kind, hint) = match exit.signal {
@@ -332,7 +329,7 @@ fn death(exit: &WorkerExit, how: &str, when: &str) -> Failure {
             "; it was killed from outside, most often because the machine ran out of memory: use \
              fewer workers (process_count_per_node) or a lower limits.memory",
         ),
-        Some(FORBIDDEN_CALL) => (
+        Some(libc::SIGSYS) => (
             FailureKind::Forbidden,
             "; the system-call filter ended it, because it asked the kernel for something that no \
              entry script needs. Take the entry script for hostile, and report this",
