@@ -411,6 +411,12 @@ fn send(running: &mut Running, name: &str, count: usize, signal: Signal) {
     }
 }
 
+/// Waits for its helpers: until each is there, it may have the planner's name.
+fn send_planner(running: &mut Running, signal: Signal) {
+    running.until("it plans", |running| named(running, "shuffle-worker").len() >= 4);
+    send(running, "plan-worker", 1, signal);
+}
+
 #[test]
 fn how_a_planner_died_is_told() {
     for (signal, told) in [
@@ -420,9 +426,7 @@ fn how_a_planner_died_is_told() {
         (Signal::KILL, "the planner process was killed"),
     ] {
         let mut running = grouping().start(&[]);
-        // Once its helpers are there, it is a planner.
-        running.until("it plans", |running| named(running, "shuffle-worker").len() >= 4);
-        send(&mut running, "plan-worker", 1, signal);
+        send_planner(&mut running, signal);
         let ran = running.wait();
         ran.exits_with(2).says(told);
     }
@@ -445,7 +449,7 @@ fn how_helpers_of_a_planner_died_is_told() {
 fn a_planner_that_says_nothing_is_ended() {
     let job = grouping().yaml("first_task_creation_timeout: 1\nprogress_update_timeout: 1");
     let mut running = job.spawn(&["plan", "job.yaml"]);
-    send(&mut running, "plan-worker", 1, Signal::STOP);
+    send_planner(&mut running, Signal::STOP);
     let ran = running.wait();
     ran.exits_with(2).says("nothing was heard of the planner for 1 s");
 }

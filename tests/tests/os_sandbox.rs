@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, Ran, guest, sandmill};
+use sandmill_tests::{Job, Ran, guest, root, sandmill};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -61,6 +61,30 @@ fn what_is_missing_is_told_if_the_job_goes_on() {
     ran.says("goes on without a layer of the process wall: landlock: ");
     let missing = wall(&ran)["missing"].to_string();
     assert!(missing.contains("landlock: "), "{missing}");
+}
+
+/// As in many sandboxes of build servers. With a process group of its own, and without.
+#[test]
+fn the_session_may_lie_outside_of_the_name_space() {
+    let unshare = |flags: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(flags).args(["--pid", "--fork"]);
+        command
+    };
+    let flags: &[&[&str]] = &[&[], &["--user", "--map-root-user"]];
+    let can = |flags: &&&[&str]| unshare(flags).arg("true").status().is_ok_and(|it| it.success());
+    let Some(flags) = flags.iter().find(can) else {
+        eprintln!("not tried: nobody may make a name space here");
+        return;
+    };
+    for shell in [&["-c", "exec \"$@\""], &["-mc", "\"$@\" & wait $!"]] {
+        let job = job("required");
+        let mut command = unshare(flags);
+        command.arg("bash").args(shell).arg("bash").arg(sandmill()).args(["run", "job.yaml"]);
+        command.env("SANDMILL_CACHE_DIR", root().join("target/test-cache"));
+        let ran = command.current_dir(job.dir()).output().unwrap();
+        assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
+    }
 }
 
 #[test]

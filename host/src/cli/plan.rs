@@ -6,13 +6,12 @@ use super::run::{Counts, JobArguments, this_program};
 use super::{refused, say, signals};
 use crate::model::{MiniBatch, Source, Work, visible};
 use crate::protocol::{FrameError, FromPlanner, PlanRequest, encode, read_frame};
-use crate::wall::death;
+use crate::wall::{self, death};
 use crate::{dataset, engine};
 use anyhow::{Context, anyhow, bail};
 use std::fs::DirBuilder;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -111,13 +110,11 @@ impl Planner {
             let made = DirBuilder::new().mode(0o700).create(&self.spill);
             made.with_context(|| format!("cannot make {}", self.spill.display()))?;
         }
+        let mut command = Command::new(&program);
+        command.arg(PLAN_COMMAND).env_clear().current_dir("/");
+        wall::keep_apart(&mut command);
         let child = slot.insert(
-            Command::new(&program)
-                .arg(PLAN_COMMAND)
-                .env_clear()
-                .current_dir("/")
-                // Ctrl-C is for us, who end all of it.
-                .process_group(0)
+            command
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()

@@ -5,11 +5,11 @@ use super::child::{ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, MEMOR
 use super::{CompileError, Description, Instrumentation, Names, Outline};
 use crate::model::{ByteSize, OsSandbox, printable, visible};
 use crate::protocol::decode;
-use crate::wall::death;
+use crate::wall::{self, death};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -134,13 +134,14 @@ impl Compiler {
         };
         let stdout =
             target.map_or_else(|| Ok(Stdio::piped()), |it| it.try_clone().map(Stdio::from));
-        let mut child = Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        command
             .arg(COMPILE_COMMAND)
             .args(task.words(self.os_sandbox))
             .env_clear()
-            .current_dir("/")
-            // Ctrl-C is for us, who end it.
-            .process_group(0)
+            .current_dir("/");
+        wall::keep_apart(&mut command);
+        let mut child = command
             .stdin(source)
             .stdout(stdout.map_err(cannot)?)
             .stderr(Stdio::piped())

@@ -2,7 +2,7 @@
 
 use crate::model::{self, JobDir, MiniBatchId};
 use crate::protocol::Setup;
-use crate::wall::MISSING_LAYER;
+use crate::wall::{self, MISSING_LAYER};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -43,7 +43,8 @@ impl Program {
     /// hook it copies the page tables of the whole leader. Children lock themselves down.
     fn command(&self, arguments: &[OsString], folder: &Path) -> Command {
         let mut command = Command::new(&self.path);
-        command.args(arguments).env_clear().process_group(0).current_dir(folder);
+        command.args(arguments).env_clear().current_dir(folder);
+        wall::keep_apart(command.as_std_mut());
         // Should the runtime end before the pool's tasks do, or one of them fail to start.
         command.kill_on_drop(true);
         if let Some(value) = std::env::var_os("RUST_BACKTRACE") {

@@ -78,7 +78,6 @@ fn remedy(name: &str) -> &'static str {
             "use a kernel with CONFIG_SECCOMP_FILTER, on x86_64 or aarch64; in a container, a profile \
              that allows the seccomp call"
         }
-        SESSION => "start sandmill with `setsid`, not as the first process of a container",
         _ => "use a kernel, or a container, that allows it",
     }
 }

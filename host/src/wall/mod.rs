@@ -28,4 +28,4 @@ pub use cgroup::probe_cgroup;
 pub use death::death;
 pub use gpu::{GPU_DEVICES, gpu_folders};
 pub use layer::{Layer, MISSING_LAYER, check, probe};
-pub use start::enter;
+pub use start::{enter, keep_apart};

@@ -3,14 +3,26 @@
 use super::build::Built;
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, getpid, getppid, getsid, parent_process_death_signal,
-    set_parent_process_death_signal, setpgid, setsid,
+    Pid, Signal, getpid, getppid, parent_process_death_signal, set_parent_process_death_signal,
+    setpgid, setsid,
 };
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 /// The first descriptor that is none of the standard ones.
 const FIRST_OTHER: u32 = 3;
+
+/// Puts a process that will [`enter`] out of reach of Ctrl-C, which is for the one that starts it.
+pub fn keep_apart(command: &mut Command) {
+    // One whose own group is outside of its name space (`unshare --pid`, many sandboxes of build
+    // servers) has none that the child could go back to; see `own_session`.
+    // SAFETY: takes and returns numbers.
+    if unsafe { libc::getpgid(0) } > 0 {
+        command.process_group(0);
+    }
+}
 
 /// The first thing that a process behind the wall does: it dies with its parent, has a session of its
 /// own, out of reach of the terminal, and keeps no descriptor but the three standard ones.
@@ -38,13 +50,12 @@ fn own_session() -> io::Result<()> {
         Err(Errno::PERM) => {}
         Err(errno) => return Err(errno.into()),
     }
-    // Not rustix's, which has no word for "outside of our name space" and panics.
-    // SAFETY: takes and returns numbers.
+    // SAFETY: as in `leads_session`, for the same reason.
     let group = unsafe { libc::getpgid(libc::getppid()) };
     match Pid::from_raw(group.max(0)) {
         Some(group) => setpgid(None, Some(group))?,
-        // The parent is gone, which will be noticed soon, or it is the first process of a name space.
-        // Then there is no session, which the wall will tell.
+        // The parent is gone, which will be noticed soon. Else there is no session, which the wall
+        // will tell.
         _ => return Ok(()),
     }
     setsid()?;
@@ -52,7 +63,9 @@ fn own_session() -> io::Result<()> {
 }
 
 fn leads_session() -> bool {
-    getsid(None) == Ok(getpid())
+    // Not rustix's, which has no word for "outside of our name space" and panics.
+    // SAFETY: takes and returns numbers.
+    unsafe { libc::getsid(0) == getpid().as_raw_pid() }
 }
 
 /// Closes what was inherited by mistake: a descriptor that the leader itself was started with.
