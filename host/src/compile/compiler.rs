@@ -135,11 +135,7 @@ impl Compiler {
         let stdout =
             target.map_or_else(|| Ok(Stdio::piped()), |it| it.try_clone().map(Stdio::from));
         let mut command = Command::new(&self.program);
-        command
-            .arg(COMPILE_COMMAND)
-            .args(task.words(self.os_sandbox))
-            .env_clear()
-            .current_dir("/");
+        command.arg(COMPILE_COMMAND).args(task.words(self.os_sandbox)).env_clear().current_dir("/");
         wall::keep_apart(&mut command);
         let mut child = command
             .stdin(source)

@@ -170,8 +170,9 @@ impl JobState {
             if self.job_file.as_ref().is_some_and(|file| !file.overrides.is_empty()) {
                 file.set_permissions(Permissions::from_mode(0o600))?;
             }
-            serde_json::to_writer_pretty(&mut file, self)?;
-            file.write_all(b"\n")?;
+            let mut text = serde_json::to_vec_pretty(self)?;
+            text.push(b'\n');
+            file.write_all(&text)?;
             file.sync_all()?;
             fs::rename(&temporary, path)?;
             // The new name is on the disk, too.

@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// Groups begin at least this far apart, unless they are full or a flush is asked for.
-const INTERVAL: Duration = Duration::from_millis(20);
+const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Something to commit.
 #[derive(Clone, Debug, PartialEq)]
