@@ -3,7 +3,7 @@
 
 use crate::compile::{Compiled, Instrumentation};
 use crate::model::{Failure, GUEST_LOGS, GUEST_OUTPUT, Limits, LoggingLevel, Mount, NODE_ID};
-use crate::model::{OsSandbox, printable};
+use crate::model::{OsSandbox, counted, printable};
 use crate::protocol::{encode, read_frame};
 use crate::sandbox::{Context, Grants, Instance, MiniBatchData, guest_thread_stack};
 use crate::sandbox::{Program, ResultSink, Seed};
@@ -265,11 +265,6 @@ fn report(what: &str, result: &Result<(), Failure>, text: &mut String) -> bool {
     result.is_ok()
 }
 
-/// `1` and `row` as `1 row`.
-fn counted(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
 /// The start of what `run` returned.
 #[derive(Default)]
 struct Returned {
@@ -285,7 +280,8 @@ impl Returned {
             let _ = writeln!(text, "returned a table (Arrow IPC) of {bytes} bytes");
             return;
         }
-        let (rows, failed) = (counted(self.rows, "row"), counted(self.failed, "failed item"));
+        let rows = counted(self.rows as u64, "row");
+        let failed = counted(self.failed as u64, "failed item");
         let _ = writeln!(text, "returned {rows} and {failed}");
         text.push_str(&self.lines);
         let more = (self.rows + self.failed).saturating_sub(SHOWN);

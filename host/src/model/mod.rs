@@ -40,5 +40,5 @@ pub use report::{
 pub use restored::{MiniBatchSet, Restored};
 pub use size::ByteSize;
 pub use table::{Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat};
-pub use text::{hex, printable, steers, visible};
+pub use text::{count, counted, hex, printable, steers, visible};
 pub use wall::{OsSandbox, WallState};

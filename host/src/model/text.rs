@@ -29,6 +29,29 @@ pub fn hex(bytes: impl AsRef<[u8]>) -> String {
     text
 }
 
+/// `1797` as `1,797`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `3` and `item` as `3 items`.
+pub fn counted(number: u64, noun: &str) -> String {
+    let plural = match noun {
+        _ if number == 1 => "",
+        _ if noun.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{} {noun}{plural}", count(number))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,5 +62,14 @@ mod tests {
         // As `gpj.exe` would be shown: `exe.jpg`.
         assert_eq!(printable("\u{202e}gpj.exe"), "\u{fffd}gpj.exe");
         assert_eq!(hex([0, 10, 255]), "000aff");
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        let counts: Vec<_> = [0, 999, 1000, 1_234_567].into_iter().map(count).collect();
+        assert_eq!(counts, ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(counted(1, "item"), "1 item");
+        assert_eq!(counted(0, "item"), "0 items");
+        assert_eq!(counted(2000, "mini-batch"), "2,000 mini-batches");
     }
 }

@@ -1,31 +1,9 @@
 //! Numbers and names as people read them.
 
 use crate::model::{JobStatus, WorkerId, visible};
+pub(super) use crate::model::{count, counted};
 use jiff::Timestamp;
 use std::fmt::Write;
-
-/// `1797` as `1,797`.
-pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `3` and `item` as `3 items`.
-pub(super) fn counted(number: u64, noun: &str) -> String {
-    let plural = match noun {
-        _ if number == 1 => "",
-        _ if noun.ends_with("ch") => "es",
-        _ => "s",
-    };
-    format!("{} {noun}{plural}", count(number))
-}
 
 /// A time span: `0.04 s`, `3.2 s`, `1 min 05 s`, `2 h 10 min`.
 pub(super) fn seconds(seconds: f64) -> String {
@@ -127,8 +105,6 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        let counts: Vec<_> = [0, 999, 1000, 1_234_567].into_iter().map(count).collect();
-        assert_eq!(counts, ["0", "999", "1,000", "1,234,567"]);
         let spans: Vec<_> =
             [0.0, 0.04, 0.1, 3.21, 59.94, 59.96, 65.0, 3599.0, 7800.0].map(seconds).into();
         assert_eq!(
@@ -146,9 +122,6 @@ mod tests {
             ]
         );
         assert_eq!([0.25, 12.4, 1234.5].map(rate), ["0.2", "12", "1,235"]);
-        assert_eq!(counted(1, "item"), "1 item");
-        assert_eq!(counted(0, "item"), "0 items");
-        assert_eq!(counted(2, "mini-batch"), "2 mini-batches");
     }
 
     #[test]

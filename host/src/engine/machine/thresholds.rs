@@ -1,7 +1,7 @@
 //! How much may fail before the job does (prs-semantics C9 to C12).
 
 use super::Machine;
-use crate::model::{EndedBy, ErrorThreshold};
+use crate::model::{EndedBy, ErrorThreshold, count, counted};
 
 impl Machine {
     /// Any one that is exceeded ends the job (C12). Looked at after every message, so that the last
@@ -33,7 +33,7 @@ impl Machine {
         let reason = format!(
             "{} failed, more than error_threshold allows ({limit}); to go on in spite of failures \
              set error_threshold to the number you can bear, or to -1",
-            counted(self.items.failed, "item", "items")
+            counted(self.items.failed, "item")
         );
         Some((EndedBy::ErrorThreshold, reason))
     }
@@ -45,7 +45,7 @@ impl Machine {
         let reason = format!(
             "{} failed{}, more than allowed_failed_count allows ({limit}); to go on in spite of \
              failures set allowed_failed_count to the number you can bear, or to -1",
-            counted(failed, "mini-batch", "mini-batches"),
+            counted(failed, "mini-batch"),
             self.of_them_short()
         );
         Some((EndedBy::AllowedFailedCount, reason))
@@ -58,10 +58,11 @@ impl Machine {
             return None;
         }
         let reason = format!(
-            "{failed} of {} failed{}, a larger share than allowed_failed_percent allows ({limit} \
+            "{} of {} failed{}, a larger share than allowed_failed_percent allows ({limit} \
              %); to go on in spite of failures set allowed_failed_percent to the share you can \
              bear, or to 100",
-            counted(self.planned, "mini-batch", "mini-batches"),
+            count(failed),
+            counted(self.planned, "mini-batch"),
             self.of_them_short()
         );
         Some((EndedBy::AllowedFailedPercent, reason))
@@ -80,8 +81,4 @@ fn limit_exceeded(threshold: ErrorThreshold, count: u64) -> Option<u64> {
         ErrorThreshold::AtMost(limit) if threshold.exceeded_by(count) => Some(limit),
         _ => None,
     }
-}
-
-fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
