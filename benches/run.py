@@ -7,7 +7,7 @@ once, from a fixed seed. `make bench` builds the release binary and runs this.
 
     benches/run.py              everything, with the table of ten times the size (2 GB)
     benches/run.py --quick      three rounds and no table of ten times the size
-    benches/run.py tiny table   only these of: tiny, files, table, memory, books, noise
+    benches/run.py tiny table   only these of: tiny, start, files, table, fuel, memory, books, noise
 """
 
 import argparse
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,11 +42,11 @@ NEIGHBOURS = {"cpu": 90, "faults": 90, "disk": 90, "logs": 90, "bandwidth": None
 
 def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("parts", nargs="*", metavar="PART", help="tiny, files, table, memory, books, noise")
+    options.add_argument("parts", nargs="*", metavar="PART", help="see above")
     options.add_argument("--quick", action="store_true", help="three rounds, no tenfold table")
     options.add_argument("--rounds", type=int, help="rounds of each, 5 unless given")
     options = options.parse_args()
-    parts = (tiny, files, table, memory, books, noise)
+    parts = (tiny, start, files, table, fuel, memory, books, noise)
     known = {part.__name__: part for part in parts}
     if unknown := [part for part in options.parts if part not in known]:
         sys.exit(f"bench: no part {unknown[0]}; there are {', '.join(known)}")
@@ -87,6 +88,53 @@ def tiny(options):
     ]
 
 
+def start(options):
+    """A worker with a component of 2 MB that is compiled already: how soon it is ready, and what it holds."""
+    component = build_guest("logistic")
+    run = table_job("start", component, table_data("table-small.csv", 1000))
+    # As the machine's owner sees it, folders and logs of the worker included.
+    times = []
+    for number in range(options.rounds * 3 + 1):
+        run()
+        times.append(spawn_to_ready(WORK / "jobs" / "start"))
+    return [
+        line(f"A worker from its spawn to ready, {component.stat().st_size / 1e6:.1f} MB",
+             statistics.median(times[1:]) * 1000, "ms", 5),
+        line("   private memory while idle", idle_memory(), "MB", 12),
+    ]
+
+
+def spawn_to_ready(job_dir):
+    """Seconds from the event before the first worker's start to its being ready."""
+    before = None
+    for text in (job_dir / "logs" / "sys" / "events.jsonl").read_text().splitlines():
+        event = json.loads(text)
+        # Digits beyond microseconds are not read.
+        at = datetime.fromisoformat(event["at"][:26].rstrip("Z") + "+00:00")
+        match event["kind"]["event"]:
+            case "worker_ready":
+                return (at - before).total_seconds()
+            case "planned" if before is None:
+                before = at
+    sys.exit(f"bench: no worker was ready in {job_dir}")
+
+
+def idle_memory():
+    """What a worker holds in MB that nobody shares, while its guest, which has hardly any memory, sleeps."""
+    leader = subprocess.Popen(hostile("idle")(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(2)
+        children = Path(f"/proc/{leader.pid}/task/{leader.pid}/children").read_text().split()
+        worker = next(
+            child for child in children if b"\0worker" in Path(f"/proc/{child}/cmdline").read_bytes()
+        )
+        rollup = Path(f"/proc/{worker}/smaps_rollup").read_text().splitlines()
+        return sum(int(each.split()[1]) for each in rollup if each.startswith("Private_")) / 1024
+    finally:
+        leader.kill()
+        leader.wait()
+
+
 def files(options):
     """20,000 small files, read in one host call or through std::fs."""
     data = files_data("files", FILES)
@@ -122,6 +170,22 @@ def table(options):
     return [
         native_line(f"W1 {ROWS:,} CSV rows, native", taken["native"]),
         *ratio_lines("W1 CSV", taken["sandmill"], taken["native"], 1.2),
+    ]
+
+
+def fuel(options):
+    """What counting instructions costs, where it is asked for."""
+    component, data = build_guest("logistic"), table_data("table.csv", ROWS)
+    taken = rounds_of(
+        {
+            "off": table_job("fuel-off", component, data),
+            "on": table_job("fuel-on", component, data, "limits: { fuel: 1000000000000000 }"),
+        },
+        options.rounds,
+    )
+    return [
+        line("Fuel: the CSV job with it, wall", taken["on"].wall / taken["off"].wall, "x"),
+        line("   CPU", taken["on"].cpu / taken["off"].cpu, "x"),
     ]
 
 
@@ -252,13 +316,13 @@ def count_lines(path):
 # --- jobs and data ----------------------------------------------------------------------------
 
 
-def job(name, component, inputs, arguments, mini_batch_size, workers):
+def job(name, component, inputs, arguments, mini_batch_size, workers, more=""):
     """Writes a job file; gives a function that runs it and measures."""
     path = WORK / f"{name}.yaml"
     path.write_text(
         f"name: {name}\nentry_script: {component}\ninputs:\n{inputs}\narguments: {arguments}\n"
         f"mini_batch_size: {mini_batch_size}\nprocess_count_per_node: {workers}\n"
-        "append_row_file_name: rows.txt\n"
+        f"append_row_file_name: rows.txt\n{more}\n"
     )
     job_dir = WORK / "jobs" / name
 
@@ -270,9 +334,9 @@ def job(name, component, inputs, arguments, mini_batch_size, workers):
     return run
 
 
-def table_job(name, component, data):
+def table_job(name, component, data, more=""):
     inputs = f"  rows:\n    path: {data}\n    format: csv"
-    return job(name, component, inputs, "[]", "1 MB", WORKERS)
+    return job(name, component, inputs, "[]", "1 MB", WORKERS, more)
 
 
 def job_output(name):
