@@ -149,3 +149,31 @@ fn time_out(attempt: &Attempt) -> Vec<String> {
         "Raise run_invocation_timeout, or choose a smaller mini_batch_size, so that one call has less to do".to_owned(),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::MiniBatchId;
+    use jiff::Timestamp;
+
+    /// T6: elapsed and CPU seconds of an attempt that was too slow are compared.
+    #[test]
+    fn work_and_waiting_are_told_apart() {
+        let advice = |cpu| {
+            let attempt = Attempt {
+                id: MiniBatchId(1),
+                attempt: 1,
+                worker: "process000".to_owned(),
+                location: String::new(),
+                started: Timestamp::UNIX_EPOCH,
+                items: 1,
+                elapsed: 10.0,
+                cpu,
+                run: 10.0,
+            };
+            of_failure(FailureKind::Timeout, &attempt, false)[0].clone()
+        };
+        assert!(advice(9.0).starts_with("It computed for 90 % of the time: the work is too much"));
+        assert!(advice(1.0).starts_with("It computed for only 10 % of the time and waited"));
+    }
+}

@@ -1,4 +1,4 @@
-use super::{Fixture, LEAST, errors, errors_with};
+use super::{Fixture, LEAST, errors, errors_with, job};
 use crate::spec::load;
 
 #[test]
@@ -130,6 +130,8 @@ fn entry_scripts_and_sources() {
     insta::assert_snapshot!(errors(
         "entry_script: script.wasm\nsource_directory: source\ninputs: {a: data}\n"
     ), @"job.yaml:1: entry_script: there is no [dir]/source/script.wasm; name a component (.wasm), a core module (.wasm) or a guest crate's folder");
+    let trimmed = job("entry_script: '  script.wasm '\ninputs: {images: data}\n");
+    assert_eq!(trimmed, job(LEAST));
 }
 
 /// C7, C21: one or more inputs, all of one kind; sizes that fit that kind.

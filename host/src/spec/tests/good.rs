@@ -218,6 +218,7 @@ fn void_jobs_need_no_inputs_and_ignore_them_loudly() {
         spec.notices.join("\n"),
         @"inputs are ignored: rank_mini_batch_count is above 0"
     );
+    assert_eq!(job(&format!("{LEAST}rank_mini_batch_count: -8")), least(), "below 0 is 0");
 }
 
 /// C3, C19: what means nothing here is ignored with a notice.
