@@ -13,7 +13,7 @@ impl Machine {
     pub(super) fn init_failed(&mut self, id: WorkerId, failure: Failure) {
         self.emit(EventKind::InitFailed { worker: id.to_string(), failure: failure.clone() });
         self.init_failures_in_a_row += 1;
-        self.init_failure = Some(FirstFailure {
+        self.init_failure.get_or_insert(FirstFailure {
             mini_batch: None,
             worker: Some(id.to_string()),
             item: None,

@@ -21,6 +21,8 @@ fn init_failures_in_a_row_end_the_job() {
                 result.reason,
                 "init failed 3 times in a row, on every worker that was started: no weights"
             );
+            let first = result.first_failure.as_ref().expect("a first cause");
+            assert_eq!(first.worker.as_deref(), Some("process000"));
         }
     }
 }
