@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use sandmill_tests::{Job, guest};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -126,4 +127,26 @@ fn a_job_goes_on_once_there_is_room_for_its_journal() {
     rows.sort();
     let expected: Vec<String> = (0..1500).map(|n| format!("f{n:04}.txt: 1")).collect();
     assert!(rows == expected, "{ran}");
+}
+
+/// The leader may write no larger file (`ulimit -f`), on a disk that has room.
+#[test]
+fn a_job_whose_files_may_not_grow_ends_and_goes_on() {
+    let job = Job::new(&guest("hostile_files")).yaml(
+        "inputs: { texts: input }\narguments: [--do, pause]\nmini_batch_size: 1\n\
+         process_count_per_node: 1",
+    );
+    let job = (0..3).fold(job, |job, n| job.file(&format!("input/f{n}.txt"), "x"));
+    let mut running = job.start(&[]);
+    running.until("the first mini-batch is done", |running| {
+        fs::metadata(running.dir().join("job/output/parallel_run_step.txt"))
+            .is_ok_and(|file| file.len() > 0)
+    });
+    let leader = Pid::from_raw(running.pid().cast_signed());
+    prlimit(leader, Resource::Fsize, Rlimit { current: Some(8), maximum: Some(8) }).unwrap();
+    let ran = running.wait();
+    ran.exits_with(42).says("File too large");
+    let ran = ran.into_job().resume(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["f0.txt: 1", "f1.txt: 1", "f2.txt: 1"], "{ran}");
 }

@@ -60,8 +60,11 @@ pub(super) fn each(mut act: impl FnMut(u32, &'static str) + Send + 'static) -> i
     let guard = runtime.enter();
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
+    // Taken so that it does not end the process: a file that may not grow is an error of its writer.
+    let too_large = signal(SignalKind::from_raw(libc::SIGXFSZ))?;
     drop(guard);
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let _too_large = too_large;
         for count in 1.. {
             let what = runtime.block_on(next(&mut interrupts, &mut terminations));
             act(count, what);
