@@ -209,6 +209,21 @@ fn a_threshold_exceeded() {
     ");
 }
 
+/// The job runs again, and all that failed had failed before.
+#[test]
+fn a_threshold_exceeded_before() {
+    let ran = job("outcomes", "").file("input/bad.txt", "").run(&[]);
+    ran.exits_with(42);
+    let ran = ran.into_job().run(&[]);
+    ran.exits_with(42).says("what failed in earlier runs of this job is counted too");
+    ran.says("read next     job/logs/failed_items.csv");
+    let told = explained(ran);
+    assert!(
+        told.contains("  mini-batch 0: /inputs/texts/bad.txt: bad.txt is called bad\n"),
+        "{told}"
+    );
+}
+
 /// T3.
 #[test]
 fn a_worker_killed_from_outside() {

@@ -203,9 +203,11 @@ impl History {
         match event.kind {
             EventKind::JobStarted { job, workers, resumed, .. } => {
                 let taken_up = if resumed.is_some() { self.taken_up + 1 } else { 0 };
-                // What earlier runs said of failures is of no interest any more: they are tried
-                // again, or are counted.
-                *self = Self { job, wanted: workers, taken_up, ..Self::default() };
+                // What failed in earlier runs is tried again, but for the items of mini-batches that
+                // succeeded.
+                let kept = resumed.is_some().then(|| std::mem::take(&mut self.failed_items));
+                let failed_items = kept.unwrap_or_default();
+                *self = Self { job, wanted: workers, taken_up, failed_items, ..Self::default() };
                 (self.began, self.last) = (Some(at), Some(at));
                 if let Some(resumed) = resumed {
                     (self.succeeded, self.failed) = (resumed.succeeded, resumed.failed);

@@ -238,7 +238,10 @@ fn next_file(result: &JobResult, dir: &JobDir) -> PathBuf {
     if hit_the_leader(result.ended_by) {
         return dir.leader_errors();
     }
-    let Some(first) = &result.first_failure else { return dir.events() };
+    let Some(first) = &result.first_failure else {
+        // It was an earlier run in which they failed.
+        return if result.items.failed > 0 { dir.failed_items() } else { dir.events() };
+    };
     let of_items = [FailureKind::LoadFailed, FailureKind::ShortResults];
     if first.item.is_some() || of_items.contains(&first.failure.kind) {
         return dir.failed_items();
