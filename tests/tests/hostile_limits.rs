@@ -38,6 +38,49 @@ fn a_million_files() {
     assert_eq!(fs::read_dir(ran.dir().join("job/output")).unwrap().count(), 1, "{ran}");
 }
 
+/// The row of an act that does nothing forbidden.
+fn done(index: usize, act: &str) -> Fate {
+    Fate::Gives(vec![format!("{:03}-{act}.txt: 0", 2 * index + 1)])
+}
+
+/// Each within the limits of a call, and each leaves something in the log folder.
+#[test]
+fn a_log_folder_that_grows_call_by_call() {
+    let full = || Fate::Fails("limits.files allows 4 files and folders for each worker in the log");
+    // A call that does not end costs its worker; the next one is not given more for that.
+    let end = || Fate::Fails("run took longer");
+    let acts = [
+        ("log-file", done(0, "log-file")),
+        ("log-file", done(1, "log-file")),
+        ("loop", end()),
+        ("log-file", done(3, "log-file")),
+        ("log-file", done(4, "log-file")),
+        ("log-file", full()),
+        ("moved-to-logs", done(6, "moved-to-logs")),
+        ("loop", end()),
+        ("log-file", full()),
+        ("log-file", full()),
+    ];
+    let settings = "limits: {files: 4}\nprocess_count_per_node: 1\nrun_invocation_timeout: 2";
+    let ran = play(&guest("hostile_acts"), settings, &acts, |_, name| format!("{name}: 0"));
+    let logs = ran.dir().join("job/logs/user/entry_script_log/0/files");
+    assert_eq!(fs::read_dir(logs).unwrap().count(), 4, "{ran}");
+
+    let full = || Fate::Fails("limits.output allows 1 MB for each worker in the log folder");
+    let more = |index| ("log-more", done(index, "log-more"));
+    let acts = [("log-text", done(0, "log-text")), more(1), more(2), ("log-more", full())];
+    let settings = "limits: {output: 1 MB}\nprocess_count_per_node: 1";
+    play(&guest("hostile_acts"), settings, &acts, |_, name| format!("{name}: 0"));
+}
+
+/// What is written again and again, and clears up, is no more in the end.
+#[test]
+fn a_status_file_is_no_flood() {
+    let acts: Vec<_> = (0..20).map(|n| ("log-status", done(n, "log-status"))).collect();
+    let settings = "limits: {output: 1 MB, files: 2}\nprocess_count_per_node: 1";
+    play(&guest("hostile_acts"), settings, &acts, |_, name| format!("{name}: 0"));
+}
+
 #[test]
 fn floods_of_logs() {
     let acts = ["log-flood", "stdout-flood", "stderr-flood", "one-line"];

@@ -5,7 +5,7 @@ use crate::compile::{Compiled, Instrumentation};
 use crate::model::{Failure, GUEST_LOGS, GUEST_OUTPUT, Limits, LoggingLevel, Mount, NODE_ID};
 use crate::model::{OsSandbox, counted, printable};
 use crate::protocol::{encode, read_frame};
-use crate::sandbox::{Context, Grants, Instance, MiniBatchData, guest_thread_stack};
+use crate::sandbox::{Context, Grants, Instance, LogFolder, MiniBatchData, guest_thread_stack};
 use crate::sandbox::{Program, ResultSink, Seed};
 use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall, death};
 use anyhow::{Context as _, anyhow, bail};
@@ -212,6 +212,7 @@ fn run(program: &Program, asked: &Asked, items: &[String]) -> (String, bool) {
         agent_name: "process000".into(),
         node_id: NODE_ID.to_string(),
         log_dir: GUEST_LOGS.into(),
+        log_folder: LogFolder::new(asked.scratch.join(GUEST_LOGS.trim_start_matches('/')), 1),
         output_dir: GUEST_OUTPUT.into(),
         source_dir: None,
         gpu_index: None,

@@ -109,6 +109,7 @@ fn format_of(inputs: &[Input], source: &Source, formats: &[Format]) -> Format {
 /// What every worker of a job is told.
 #[derive(Clone, Debug)]
 pub(super) struct SetupTemplate {
+    workers: u32,
     job_dir: std::path::PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
@@ -135,6 +136,7 @@ impl SetupTemplate {
             mounts.push(Mount { host: folder.clone(), guest, writable: false });
         }
         Self {
+            workers: spec.process_count,
             job_dir: job_dir.to_owned(),
             arguments: arguments.chain(spec.arguments.iter().cloned()).collect(),
             environment: environment(spec),
@@ -162,6 +164,7 @@ impl SetupTemplate {
         Setup {
             protocol: PROTOCOL_VERSION,
             worker,
+            workers: template.workers,
             job_dir: template.job_dir,
             arguments: template.arguments,
             environment: with_gpu(template.environment, gpu_index),

@@ -22,9 +22,11 @@ pub struct Limits {
     pub row: ByteSize,
     /// Bytes that one call may write to stdout, stderr and the log together.
     pub logs: ByteSize,
-    /// Bytes that one call may write below its output and log directories.
+    /// Bytes that one call may write below its output and log directories, and that each worker may
+    /// leave in the log directory.
     pub output: ByteSize,
-    /// Files and folders that one call may make there.
+    /// Files and folders that one call may make there, and that each worker may leave in the log
+    /// directory.
     pub files: u64,
     /// Files and other handles of the host that are open at once.
     pub handles: u64,

@@ -43,6 +43,7 @@ impl Bench {
             profile: false,
             protocol: PROTOCOL_VERSION,
             worker: WORKER,
+            workers: 1,
             job_dir: self.dir.path().to_owned(),
             arguments: vec![],
             environment: vec![],

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Changes with every change of a message or of the framing.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// Leader to worker. The first message is `Setup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +39,8 @@ pub struct Setup {
     pub protocol: u32,
     /// Which worker this is.
     pub worker: WorkerId,
+    /// How many workers the job has at the same time.
+    pub workers: u32,
     /// The job directory; all of the worker's own paths follow from it.
     pub job_dir: PathBuf,
     /// The program's arguments, the entry script's name first.

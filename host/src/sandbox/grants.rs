@@ -1,5 +1,6 @@
 //! What a guest may see and use, and the WASI context that is made of it.
 
+use super::log_folder::LogFolder;
 use super::quota::Quota;
 use super::seed::Seed;
 use super::sink::Sink;
@@ -24,6 +25,8 @@ pub struct Grants {
     pub node_id: String,
     /// `host.log-dir`, a guest path.
     pub log_dir: String,
+    /// What lies there.
+    pub log_folder: LogFolder,
     /// `host.output-dir`, a guest path.
     pub output_dir: String,
     /// `host.source-dir`, a guest path.

@@ -2,7 +2,8 @@
 //!
 //! - `program`, `instance`: load, instantiate, call;
 //! - `grants`: what a guest may see and use, and the WASI context made of it;
-//! - `state`: the only data of a store; `limits`: its memory budget; `quota`: what a call may write;
+//! - `state`: the only data of a store; `limits`: its memory budget; `quota`: what a call may write,
+//!   `log_folder`: and what may stay of it;
 //! - `host`: the interface `sandmill:entry/host`; `files`: reading items under the same grants;
 //! - `writing`, `listing`: what of WASI's files is counted or bounded here;
 //! - `profile`: samples of what a guest is doing;
@@ -25,6 +26,7 @@ mod host;
 mod instance;
 mod limits;
 mod listing;
+mod log_folder;
 mod plain_files;
 mod profile;
 mod program;
@@ -41,6 +43,7 @@ mod writing;
 
 pub use grants::Grants;
 pub use instance::{Context, Instance, MiniBatchData, ResultSink};
+pub use log_folder::LogFolder;
 pub use profile::Profiler;
 pub use program::{Program, check_imports, guest_thread_stack};
 pub use seed::Seed;

@@ -284,6 +284,7 @@ mod tests {
             agent_name: "process007".into(),
             node_id: "0".into(),
             log_dir: "/logs".into(),
+            log_folder: crate::sandbox::LogFolder::new(folder.join("logs"), 1),
             output_dir: "/output".into(),
             source_dir: None,
             gpu_index: None,

@@ -13,7 +13,8 @@ use super::seed::{self, Numbers};
 use super::sink::Sink;
 use super::state::State;
 use super::virtual_time::{self, VirtualTime};
-use super::{clock, host, listing, traps, writing};
+use super::writing::{self, Kept};
+use super::{clock, host, listing, traps};
 use crate::compile::{CompileError, Instrumentation, engine_with_stack, find_entry};
 use crate::model::{ByteSize, Failure, FailureKind, Limits};
 use std::fs::File;
@@ -38,6 +39,9 @@ fn bytes(size: ByteSize) -> usize {
 
 /// The engine takes it for every 0.2 version that a guest names.
 const FILES: &str = "wasi:filesystem/types@0.2.12";
+
+/// The same for the folders that a guest has from the start.
+const FOLDERS: &str = "wasi:filesystem/preopens@0.2.12";
 
 /// The version of WASI whose functions are there.
 const WASI_VERSION: &str = "0.2.12";
@@ -121,7 +125,7 @@ impl Program {
     /// # Errors
     /// If a folder cannot be opened, or the component's own start fails.
     pub fn instantiate(&self, grants: &Grants) -> Result<Instance, Failure> {
-        let quota = Quota::new(&grants.limits);
+        let quota = Quota::new(&grants.limits, &grants.log_folder);
         let stderr = Sink::new(grants.stderr.clone(), &quota);
         let files = Files::open(&grants.mounts, grants.limits.read)
             .map_err(|(mount, error)| grants::cannot_open(mount, &error))?;
@@ -141,6 +145,7 @@ impl Program {
             time,
             numbers: Numbers::new(grants.seed),
             seen: Seen::default(),
+            kept: Kept::new(&grants.log_dir),
         };
         let mut store = Store::new(&self.engine, state);
         store.limiter(|state| &mut state.budget);
@@ -214,6 +219,7 @@ fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<Sta
         listing::link(&mut linker.instance(FILES)?)?;
     }
     writing::link(&mut linker.instance(FILES)?)?;
+    writing::link_folders(&mut linker.instance(FOLDERS)?)?;
     linker.allow_shadowing(false);
     host::link(&mut linker)?;
     Ok(linker)

@@ -1,6 +1,7 @@
-//! What one call may write: counted here while the guest runs, so that it is stopped in the middle of
-//! a flood and not after it.
+//! What one call may write, and what may stay: counted here while the guest runs, so that it is stopped
+//! in the middle of a flood and not after it.
 
+use super::log_folder::LogFolder;
 use crate::model::{ByteSize, Limits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,6 +26,8 @@ pub(super) struct OverLimit {
     pub(super) allowed: u64,
     /// What it came to, with what was asked for last.
     pub(super) asked: u64,
+    /// Whether it is about what stays in the log folder, and not about one call.
+    pub(super) stays: bool,
 }
 
 impl OverLimit {
@@ -32,6 +35,19 @@ impl OverLimit {
     pub(super) fn message(&self, during: &str) -> String {
         let (allowed, asked) = (ByteSize(self.allowed), ByteSize(self.asked).rounded());
         match self.counted {
+            Counted::Output if self.stays => format!(
+                "limits.output allows {allowed} for each worker in the log folder, where files stay; \
+                 {during} this worker's share of what lies there came to {}. Have it write less \
+                 there, remove what nobody needs, or raise the limit",
+                if self.asked == u64::MAX { "more".to_owned() } else { asked }
+            ),
+            Counted::Files if self.stays => format!(
+                "limits.files allows {} for each worker in the log folder, where they stay; {during} \
+                 this worker's share of what lies there came to {}. Have it append to fewer files, \
+                 remove what nobody needs, or raise the limit",
+                count(self.allowed),
+                if self.asked == u64::MAX { "more".to_owned() } else { self.asked.to_string() }
+            ),
             Counted::Logs => format!(
                 "limits.logs allows {allowed} for stdout, stderr and the log of one call; {during} \
                  the entry script wrote {asked}. Have it say less, or raise the limit"
@@ -59,12 +75,14 @@ fn count(files: u64) -> String {
     }
 }
 
-/// Counts what the running call has written. Clones count together.
+/// Counts what the running call has written, and what stays of it. Clones count together.
 #[derive(Clone, Debug)]
 pub(super) struct Quota(Arc<Meters>);
 
 #[derive(Debug)]
 struct Meters {
+    limits: Limits,
+    log_folder: LogFolder,
     logs: Meter,
     output: Meter,
     files: Meter,
@@ -78,16 +96,18 @@ struct Meter {
 }
 
 impl Quota {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits, log_folder: &LogFolder) -> Self {
         let meter = |allowed| Meter { allowed, used: AtomicU64::new(0) };
         Self(Arc::new(Meters {
+            limits: limits.clone(),
+            log_folder: log_folder.clone(),
             logs: meter(limits.logs.0),
             output: meter(limits.output.0),
             files: meter(limits.files),
         }))
     }
 
-    /// Begins a call.
+    /// Begins a call. What stays counts on.
     pub(super) fn restart(&self) {
         for counted in [Counted::Logs, Counted::Output, Counted::Files] {
             self.meter(counted).used.store(0, Relaxed);
@@ -111,15 +131,35 @@ impl Quota {
         let asked = meter.used.load(Relaxed).saturating_add(amount);
         meter.used.store(asked, Relaxed);
         if asked > meter.allowed {
-            return Err(OverLimit { counted, allowed: meter.allowed, asked });
+            return Err(OverLimit { counted, allowed: meter.allowed, asked, stays: false });
         }
         Ok(())
     }
 
+    /// Counts so much more; `stays`: in the log folder.
+    ///
+    /// # Errors
+    /// If that is beyond a limit.
+    pub(super) fn write(
+        &self,
+        counted: Counted,
+        amount: u64,
+        stays: bool,
+    ) -> Result<(), OverLimit> {
+        self.take(counted, amount)?;
+        if !stays || amount == 0 {
+            return Ok(());
+        }
+        self.0.log_folder.take(counted, amount, &self.0.limits)
+    }
+
     /// Counts back what came to nothing after all.
-    pub(super) fn give_back(&self, counted: Counted, amount: u64) {
+    pub(super) fn give_back(&self, counted: Counted, amount: u64, stays: bool) {
         let used = &self.meter(counted).used;
         used.store(used.load(Relaxed).saturating_sub(amount), Relaxed);
+        if stays {
+            self.0.log_folder.give_back(counted, amount);
+        }
     }
 }
 
@@ -130,18 +170,25 @@ mod tests {
     #[test]
     fn clones_count_together_and_each_call_anew() {
         let limits = Limits { logs: ByteSize(10), files: 1, ..Limits::default() };
-        let quota = Quota::new(&limits);
+        let root = tempfile::tempdir().unwrap();
+        let folder = LogFolder::new(root.path().to_owned(), 1);
+        let quota = Quota::new(&limits, &folder);
         let clone = quota.clone();
         assert_eq!(quota.take(Counted::Logs, 6), Ok(()));
         assert_eq!(clone.take(Counted::Logs, 4), Ok(()));
-        let over = OverLimit { counted: Counted::Logs, allowed: 10, asked: 11 };
+        let over = OverLimit { counted: Counted::Logs, allowed: 10, asked: 11, stays: false };
         assert_eq!(quota.take(Counted::Logs, 1), Err(over));
         assert_eq!(quota.take(Counted::Files, 1), Ok(()), "counted apart");
-        quota.give_back(Counted::Files, 1);
+        quota.give_back(Counted::Files, 1, false);
         assert_eq!(quota.take(Counted::Files, 1), Ok(()));
         assert!(quota.take(Counted::Files, u64::MAX).is_err(), "no overflow");
         clone.restart();
         assert_eq!(quota.take(Counted::Logs, 10), Ok(()));
-        assert_eq!(quota.take(Counted::Files, 1), Ok(()));
+        assert_eq!(quota.write(Counted::Files, 1, true), Ok(()));
+        std::fs::write(root.path().join("a"), "").unwrap();
+        clone.restart();
+        assert!(quota.write(Counted::Files, 1, true).is_err(), "it stayed");
+        clone.restart();
+        assert_eq!(quota.write(Counted::Files, 1, false), Ok(()));
     }
 }

@@ -247,9 +247,14 @@ impl AsyncWrite for Sink {
 mod tests {
     use super::*;
     use crate::model::{ByteSize, Limits};
+    use crate::sandbox::LogFolder;
+
+    fn quota_of(limits: &Limits) -> Quota {
+        Quota::new(limits, &LogFolder::new(PathBuf::from("/nonexistent"), 1))
+    }
 
     fn quota() -> Quota {
-        Quota::new(&Limits::default())
+        quota_of(&Limits::default())
     }
 
     fn accept(sink: &Sink, bytes: &[u8]) {
@@ -259,7 +264,7 @@ mod tests {
     #[test]
     fn a_flood_ends_the_call() {
         let folder = tempfile::tempdir().expect("temporary folder");
-        let quota = Quota::new(&Limits { logs: ByteSize(10), ..Limits::default() });
+        let quota = quota_of(&Limits { logs: ByteSize(10), ..Limits::default() });
         let [mut out, err] = ["out", "err"].map(|name| Sink::new(folder.path().join(name), &quota));
         assert_eq!(out.accept(b"12345"), Ok(()));
         assert_eq!(err.accept(b"67890"), Ok(()), "both together");

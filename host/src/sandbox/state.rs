@@ -8,6 +8,7 @@ use super::quota::Quota;
 use super::seed::Numbers;
 use super::sink::Sink;
 use super::virtual_time::VirtualTime;
+use super::writing::Kept;
 use wasmtime_wasi::clocks::WasiClocksCtxView;
 use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
 
@@ -20,6 +21,7 @@ pub(super) struct State {
     pub(super) host: Host,
     pub(super) stderr: Sink,
     pub(super) timers: Timers,
+    pub(super) kept: Kept,
     /// These three are for deterministic guests alone.
     pub(super) time: VirtualTime,
     pub(super) numbers: Numbers,

@@ -57,6 +57,7 @@ impl Bench {
             agent_name: "process007".into(),
             node_id: "0".into(),
             log_dir: "/logs".into(),
+            log_folder: crate::sandbox::LogFolder::new(folder.path().join("logs"), 1),
             output_dir: "/output".into(),
             source_dir: None,
             gpu_index: None,

@@ -3,13 +3,19 @@
 //!
 //! Only folders for output are writable, so that nothing else is counted. A hole that a write beyond
 //! a file's end leaves counts as written: whoever copies the file later writes it.
+//!
+//! What is written to the log folder stays, and counts for longer. Nothing is renamed or linked into it
+//! from elsewhere, or out of it, as if it were another disk: a call could fill it with what counts as
+//! another folder's.
 
 use super::quota::{Counted, Quota};
 use super::state::State;
 use bytes::Bytes;
+use std::collections::HashSet;
 use wasmtime::component::{LinkerInstance, Resource};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
+use wasmtime_wasi::p2::bindings::sync::filesystem::preopens::Host as _;
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
     DescriptorFlags, ErrorCode, Host, HostDescriptor, OpenFlags, PathFlags,
 };
@@ -20,6 +26,35 @@ use wasmtime_wasi::p2::{
 type Context<'a> = StoreContextMut<'a, State>;
 type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
 type Folder = Resource<Descriptor>;
+/// Folders and their names.
+type Folders = Vec<(Folder, String)>;
+
+/// Which of a guest's descriptors lead into the log folder.
+pub(super) struct Kept {
+    /// The guest's name of it.
+    folder: String,
+    /// Handles. Each gets its place here when it is made, so that one that is used again is right.
+    handles: HashSet<u32>,
+}
+
+impl Kept {
+    /// None yet. `folder`: the guest's name of the log folder.
+    pub(super) fn new(folder: &str) -> Self {
+        Self { folder: folder.to_owned(), handles: HashSet::new() }
+    }
+
+    fn note(&mut self, handle: &Resource<Descriptor>, stays: bool) {
+        if stays {
+            self.handles.insert(handle.rep());
+        } else {
+            self.handles.remove(&handle.rep());
+        }
+    }
+
+    fn holds(&self, handle: &Resource<Descriptor>) -> bool {
+        self.handles.contains(&handle.rep())
+    }
+}
 
 /// Links the functions in place of WASI's.
 ///
@@ -34,22 +69,57 @@ pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.create-directory-at",
         |mut cx: Context<'_>, (folder, path): (Folder, String)| {
-            cx.data_mut().make(|wasi| wasi.filesystem().create_directory_at(folder, path))
+            let state = cx.data_mut();
+            let stays = state.kept.holds(&folder);
+            state.make(stays, |wasi| wasi.filesystem().create_directory_at(folder, path))
         },
     )?;
     types.func_wrap(
         "[method]descriptor.symlink-at",
         |mut cx: Context<'_>, (folder, target, path): (Folder, String, String)| {
-            cx.data_mut().make(|wasi| wasi.filesystem().symlink_at(folder, target, path))
+            let state = cx.data_mut();
+            let stays = state.kept.holds(&folder);
+            state.make(stays, |wasi| wasi.filesystem().symlink_at(folder, target, path))
         },
     )?;
     types.func_wrap(
         "[method]descriptor.link-at",
         |mut cx: Context<'_>,
          (folder, flags, path, to, name): (Folder, PathFlags, String, Folder, String)| {
-            cx.data_mut().make(|wasi| wasi.filesystem().link_at(folder, flags, path, to, name))
+            let state = cx.data_mut();
+            let stays = state.kept.holds(&to);
+            if state.kept.holds(&folder) != stays {
+                return Ok((Err(ErrorCode::CrossDevice),));
+            }
+            state.make(stays, |wasi| wasi.filesystem().link_at(folder, flags, path, to, name))
+        },
+    )?;
+    types.func_wrap(
+        "[method]descriptor.rename-at",
+        |mut cx: Context<'_>, (folder, path, to, name): (Folder, String, Folder, String)| {
+            let state = cx.data_mut();
+            if state.kept.holds(&folder) != state.kept.holds(&to) {
+                return Ok((Err(ErrorCode::CrossDevice),));
+            }
+            let rename = |wasi: &mut State| wasi.filesystem().rename_at(folder, path, to, name);
+            state.count(Counted::Output, 0, false, rename)
         },
     )
+}
+
+/// Links the function that hands out the folders that a guest has from the start.
+///
+/// # Errors
+/// As [`link`].
+pub(super) fn link_folders(preopens: &mut LinkerInstance<'_, State>) -> Result<()> {
+    preopens.func_wrap("get-directories", |mut cx: Context<'_>, (): ()| -> Result<(Folders,)> {
+        let state = cx.data_mut();
+        let folders = state.filesystem().get_directories()?;
+        for (folder, name) in &folders {
+            state.kept.note(folder, *name == state.kept.folder);
+        }
+        Ok((folders,))
+    })
 }
 
 fn write(
@@ -58,7 +128,8 @@ fn write(
 ) -> Answer<u64> {
     let state = cx.data_mut();
     let amount = state.hole(&file, offset).saturating_add(bytes.len() as u64);
-    state.count(Counted::Output, amount, |wasi| wasi.filesystem().write(file, bytes, offset))
+    let stays = state.kept.holds(&file);
+    state.count(Counted::Output, amount, stays, |wasi| wasi.filesystem().write(file, bytes, offset))
 }
 
 fn write_via_stream(
@@ -67,9 +138,10 @@ fn write_via_stream(
 ) -> Answer<Resource<DynOutputStream>> {
     let state = cx.data_mut();
     let amount = state.hole(&file, offset);
-    state.count(Counted::Output, amount, |state| {
+    let stays = state.kept.holds(&file);
+    state.count(Counted::Output, amount, stays, |state| {
         let stream = state.filesystem().write_via_stream(file, offset)?;
-        state.metered(stream)
+        state.metered(stream, stays)
     })
 }
 
@@ -78,16 +150,18 @@ fn append_via_stream(
     (file,): (Resource<Descriptor>,),
 ) -> Answer<Resource<DynOutputStream>> {
     let state = cx.data_mut();
-    state.count(Counted::Output, 0, |state| {
+    let stays = state.kept.holds(&file);
+    state.count(Counted::Output, 0, stays, |state| {
         let stream = state.filesystem().append_via_stream(file)?;
-        state.metered(stream)
+        state.metered(stream, stays)
     })
 }
 
 fn set_size(mut cx: Context<'_>, (file, size): (Resource<Descriptor>, u64)) -> Answer<()> {
     let state = cx.data_mut();
     let amount = state.hole(&file, size);
-    state.count(Counted::Output, amount, |wasi| wasi.filesystem().set_size(file, size))
+    let stays = state.kept.holds(&file);
+    state.count(Counted::Output, amount, stays, |wasi| wasi.filesystem().set_size(file, size))
 }
 
 fn open_at(
@@ -95,18 +169,24 @@ fn open_at(
     (folder, at, path, how, flags): (Folder, PathFlags, String, OpenFlags, DescriptorFlags),
 ) -> Answer<Resource<Descriptor>> {
     let state = cx.data_mut();
+    let stays = state.kept.holds(&folder);
     let makes = how.contains(OpenFlags::CREATE) && {
         let folder = Resource::new_borrow(folder.rep());
         state.filesystem().stat_at(folder, at, path.clone()).is_err()
     };
     let open = |wasi: &mut State| wasi.filesystem().open_at(folder, at, path, how, flags);
-    if makes { state.make(open) } else { state.count(Counted::Output, 0, open) }
+    let answer =
+        if makes { state.make(stays, open) } else { state.count(Counted::Output, 0, stays, open) };
+    if let Ok((Ok(opened),)) = &answer {
+        state.kept.note(opened, stays);
+    }
+    answer
 }
 
 impl State {
-    /// Does what makes one file or folder.
-    fn make<T>(&mut self, work: impl FnOnce(&mut Self) -> FsResult<T>) -> Answer<T> {
-        self.count(Counted::Files, 1, work)
+    /// Does what makes one file or folder. `stays`: in the log folder.
+    fn make<T>(&mut self, stays: bool, work: impl FnOnce(&mut Self) -> FsResult<T>) -> Answer<T> {
+        self.count(Counted::Files, 1, stays, work)
     }
 
     /// Does what uses up so much, unless that is too much.
@@ -114,15 +194,16 @@ impl State {
         &mut self,
         counted: Counted,
         amount: u64,
+        stays: bool,
         work: impl FnOnce(&mut Self) -> FsResult<T>,
     ) -> Answer<T> {
         if amount > 0 {
-            self.quota.take(counted, amount)?;
+            self.quota.write(counted, amount, stays)?;
         }
         match work(self) {
             Ok(value) => Ok((Ok(value),)),
             Err(error) => {
-                self.quota.give_back(counted, amount);
+                self.quota.give_back(counted, amount, stays);
                 Ok((Err(self.filesystem().convert_error_code(error)?),))
             }
         }
@@ -142,9 +223,11 @@ impl State {
     fn metered(
         &mut self,
         stream: Resource<DynOutputStream>,
+        stays: bool,
     ) -> FsResult<Resource<DynOutputStream>> {
         let inner = self.table.delete(stream)?;
-        let metered: DynOutputStream = Box::new(Metered { inner, quota: self.quota.clone() });
+        let metered: DynOutputStream =
+            Box::new(Metered { inner, quota: self.quota.clone(), stays });
         Ok(self.table.push(metered)?)
     }
 }
@@ -153,11 +236,13 @@ impl State {
 struct Metered {
     inner: DynOutputStream,
     quota: Quota,
+    /// Whether it writes to the log folder.
+    stays: bool,
 }
 
 impl Metered {
     fn take(&self, bytes: usize) -> StreamResult<()> {
-        let taken = self.quota.take(Counted::Output, bytes as u64);
+        let taken = self.quota.write(Counted::Output, bytes as u64, self.stays);
         taken.map_err(|over| StreamError::Trap(over.into()))
     }
 }

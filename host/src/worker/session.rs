@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
-use crate::sandbox::{Grants, Profiler, Program, Seed, guest_thread_stack};
+use crate::sandbox::{Grants, LogFolder, Profiler, Program, Seed, guest_thread_stack};
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -199,6 +199,7 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
         agent_name: worker.to_string(),
         node_id: NODE_ID.to_owned(),
         log_dir: GUEST_LOGS.to_owned(),
+        log_folder: LogFolder::new(job_dir.script_log_dir(), setup.workers),
         output_dir: GUEST_OUTPUT.to_owned(),
         source_dir: setup.source_dir,
         gpu_index: setup.gpu_index,
@@ -235,6 +236,7 @@ mod tests {
             profile: false,
             protocol: PROTOCOL_VERSION,
             worker: WorkerId(7),
+            workers: 2,
             job_dir: root.join("job"),
             arguments: vec!["script".to_owned()],
             environment: Vec::new(),

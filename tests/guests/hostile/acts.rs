@@ -126,6 +126,30 @@ impl Guest {
                 logging::error("x".repeat(32 << 20));
                 std::io::stdout().write_all(&vec![b'x'; 32 << 20])?;
             }
+            other => self.in_logs(other, out, first)?,
+        }
+        Ok(())
+    }
+
+    /// What stays there, whatever becomes of the mini-batch.
+    fn in_logs(&self, act: &str, out: &Path, first: &Path) -> Result<()> {
+        let logs = self.job.log_dir();
+        match act {
+            "log-file" => fs::write(logs.join(test_guests::name(first)?), "")?,
+            "log-text" => fs::write(logs.join("text"), vec![b'x'; 300 << 10])?,
+            "log-more" => {
+                File::options().append(true).open(logs.join("text"))?.write_all(&[b'x'; 300 << 10])?;
+            }
+            "log-status" => {
+                fs::write(logs.join("new"), vec![b'x'; 300 << 10])?;
+                fs::rename(logs.join("new"), logs.join("status"))?;
+            }
+            "moved-to-logs" => {
+                fs::write(out.join("moved"), "")?;
+                denied("move", fs::rename(out.join("moved"), logs.join("moved")))?;
+                denied("link", fs::hard_link(out.join("moved"), logs.join("moved")))?;
+                fs::remove_file(out.join("moved"))?;
+            }
             other => return Err(format!("{other}: there is no such act").into()),
         }
         Ok(())

@@ -58,7 +58,7 @@ pub(in crate::spec) const LIMITS: &[Key] = &[
         Kind::Size,
         "a size of at least 1 byte (e.g. 16 GB)",
         "16 GB",
-        "Bytes that one call may write below its output and log directories.",
+        "Bytes that one call may write below its output and log directories, and that each worker may leave in the log directory.",
     ),
     key(
         "files",

@@ -1,0 +1,177 @@
+//! What a guest leaves in its log folder. That stays, call after call, and all workers of a job share it: so
+//! it is counted for as long as the worker lives, and what others left counts too.
+
+use super::quota::{Counted, OverLimit};
+use crate::model::Limits;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use walkdir::WalkDir;
+
+/// How much of a job's log folder falls to one worker. Clones count together, also those of instances that
+/// follow each other.
+///
+/// A worker counts what it writes, and what has been written twice or removed counts as well. Once that
+/// comes to the limit it looks at what really lies there, and takes its share for its count. So the
+/// folder holds about as much as all workers together may leave, however many of them are replaced, and
+/// nobody is stopped who clears up.
+#[derive(Clone, Debug)]
+pub struct LogFolder(Arc<Folder>);
+
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    /// Workers of the job that run at the same time, 1 at least.
+    workers: u64,
+    bytes: AtomicU64,
+    files: AtomicU64,
+}
+
+impl LogFolder {
+    /// The log folder at `path`, with what lies there, of a job with so many workers.
+    pub fn new(path: PathBuf, workers: u32) -> Self {
+        let (bytes, files) = (AtomicU64::new(0), AtomicU64::new(0));
+        let folder = Self(Arc::new(Folder { path, workers: workers.max(1).into(), bytes, files }));
+        folder.look();
+        folder
+    }
+
+    /// Takes this worker's share of what lies there for its count.
+    fn look(&self) {
+        // What cannot be seen whole is taken for full: a guest could hide things in it.
+        let (bytes, files) = held(&self.0.path).unwrap_or((u64::MAX, u64::MAX));
+        self.0.bytes.store(bytes / self.0.workers, Relaxed);
+        self.0.files.store(files / self.0.workers, Relaxed);
+    }
+
+    fn used(&self, counted: Counted) -> Option<&AtomicU64> {
+        match counted {
+            Counted::Output => Some(&self.0.bytes),
+            Counted::Files => Some(&self.0.files),
+            Counted::Logs => None,
+        }
+    }
+
+    /// Counts so much more.
+    ///
+    /// # Errors
+    /// If the folder is full.
+    pub(super) fn take(
+        &self,
+        counted: Counted,
+        amount: u64,
+        limits: &Limits,
+    ) -> Result<(), OverLimit> {
+        let Some(used) = self.used(counted) else { return Ok(()) };
+        let allowed = if counted == Counted::Files { limits.files } else { limits.output.0 };
+        let mut asked = used.load(Relaxed).saturating_add(amount);
+        if asked > allowed {
+            self.look();
+            asked = used.load(Relaxed).saturating_add(amount);
+        }
+        if asked > allowed {
+            return Err(OverLimit { counted, allowed, asked, stays: true });
+        }
+        used.store(asked, Relaxed);
+        Ok(())
+    }
+
+    /// Counts back what came to nothing after all.
+    pub(super) fn give_back(&self, counted: Counted, amount: u64) {
+        if let Some(used) = self.used(counted) {
+            used.store(used.load(Relaxed).saturating_sub(amount), Relaxed);
+        }
+    }
+}
+
+/// Bytes of the files below a folder, and how many files, folders and links there are. None if some of
+/// it cannot be seen.
+fn held(folder: &Path) -> Option<(u64, u64)> {
+    let (mut bytes, mut files) = (0_u64, 0_u64);
+    for entry in WalkDir::new(folder).min_depth(1) {
+        let found = entry.and_then(|entry| entry.metadata());
+        match found {
+            Ok(found) => {
+                files += 1;
+                if !found.is_dir() {
+                    bytes = bytes.saturating_add(found.len());
+                }
+            }
+            // Another worker has just removed it, or the folder was never made.
+            Err(error)
+                if error.io_error().is_some_and(|error| error.kind() == ErrorKind::NotFound) => {}
+            Err(_) => return None,
+        }
+    }
+    Some((bytes, files))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ByteSize;
+    use std::fs;
+
+    fn limits() -> Limits {
+        Limits { output: ByteSize(10), files: 2, ..Limits::default() }
+    }
+
+    #[test]
+    fn what_stays_counts_and_what_is_removed_does_not() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        let folder = LogFolder::new(root.path().to_owned(), 1);
+        let limits = limits();
+        for _ in 0..9 {
+            assert_eq!(folder.take(Counted::Files, 1, &limits), Ok(()));
+            assert_eq!(folder.take(Counted::Output, 7, &limits), Ok(()), "nothing stays");
+        }
+        fs::write(at("a"), "1234567").unwrap();
+        fs::create_dir(at("b")).unwrap();
+        let over =
+            |counted, allowed, asked| Err(OverLimit { counted, allowed, asked, stays: true });
+        let again = LogFolder::new(root.path().to_owned(), 1);
+        assert_eq!(again.take(Counted::Files, 1, &limits), over(Counted::Files, 2, 3));
+        assert_eq!(again.take(Counted::Output, 4, &limits), over(Counted::Output, 10, 11));
+        assert_eq!(folder.take(Counted::Files, 3, &limits), over(Counted::Files, 2, 5));
+        assert_eq!(folder.take(Counted::Output, 4, &limits), over(Counted::Output, 10, 11));
+        assert_eq!(folder.take(Counted::Output, 3, &limits), Ok(()));
+        folder.give_back(Counted::Output, 3);
+        fs::remove_dir(at("b")).unwrap();
+        assert_eq!(folder.clone().take(Counted::Files, 1, &limits), Ok(()));
+        assert_eq!(folder.take(Counted::Logs, u64::MAX, &limits), Ok(()), "not kept here");
+    }
+
+    #[test]
+    fn each_worker_of_a_job_has_its_share() {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            fs::write(root.path().join(name), "1234567").unwrap();
+        }
+        let limits = limits();
+        let take = |workers| {
+            let folder = LogFolder::new(root.path().to_owned(), workers);
+            (folder.take(Counted::Files, 1, &limits), folder.take(Counted::Output, 3, &limits))
+        };
+        assert!(matches!(take(1), (Err(_), Err(_))));
+        assert_eq!(take(3), (Ok(()), Ok(())));
+        let nowhere = LogFolder::new(root.path().join("nowhere"), 1);
+        assert_eq!(nowhere.take(Counted::Files, 2, &limits), Ok(()));
+    }
+
+    /// Paths longer than the system takes must hide nothing.
+    #[test]
+    fn what_lies_too_deep_to_be_seen_fills_the_folder() {
+        use rustix::fs::{Mode, OFlags, mkdirat, openat};
+        let root = tempfile::tempdir().unwrap();
+        let name = "x".repeat(250);
+        let mut folder = fs::File::open(root.path()).unwrap();
+        for _ in 0..20 {
+            mkdirat(&folder, name.as_str(), Mode::RWXU).unwrap();
+            folder = openat(&folder, name.as_str(), OFlags::RDONLY, Mode::empty()).unwrap().into();
+        }
+        let folder = LogFolder::new(root.path().to_owned(), 1);
+        assert!(folder.take(Counted::Files, 1, &Limits::default()).is_err());
+    }
+}
