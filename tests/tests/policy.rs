@@ -124,4 +124,50 @@ fn what_is_no_job_keeps_to_it_as_well() {
     let ran = trial("/etc/passwd");
     ran.exits_with(2);
     ran.says("--run: found /etc/passwd; the operator's policy allows inputs only below");
+    // Looking into a component is not for any file, either.
+    let inspect = |arguments: &[&str]| {
+        let arguments = [&["inspect", "--policy", "policy.yaml"], arguments].concat();
+        job().file("stray.wasm", "").command(&arguments)
+    };
+    inspect(&[script]).exits_with(0);
+    for refused in [&["stray.wasm"][..], &[script, "--diff", "stray.wasm"]] {
+        let ran = inspect(refused);
+        ran.exits_with(2);
+        ran.says(
+            "stray.wasm; the operator's policy allows entry scripts and their source only below",
+        );
+    }
+}
+
+/// An operator can see which file holds.
+#[test]
+fn the_doctor_names_the_policy() {
+    let doctor = |arguments: &[&str], variable: &str| {
+        let job = job().file("wrong.yaml", "limits: {memroy: 1 GB}");
+        job.env("SANDMILL_POLICY", variable).command(&[&["doctor"], arguments].concat())
+    };
+    let told = |ran: &Ran| {
+        let (_, part) = ran.stdout.split_once("What jobs may ask for:\n").unwrap();
+        part.split_once("\n\n").unwrap().0.to_owned()
+    };
+    let json = |ran: &Ran| {
+        let found: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        found["policy"].clone()
+    };
+    assert_eq!(told(&doctor(&[], "policy.yaml")), "  ok        the operator's policy: policy.yaml");
+    let given = json(&doctor(&["--json", "--policy", "policy.yaml"], "gone.yaml"));
+    assert_eq!(given, serde_json::json!({"file": "policy.yaml", "problem": null}));
+    let wrong = doctor(&[], "wrong.yaml");
+    wrong.exits_with(2);
+    assert_snapshot!(told(&wrong), @"
+    WRONG     the operator's policy: wrong.yaml
+              error: wrong.yaml:1: limits.memroy: unknown key; did you mean memory?
+    ");
+    assert!(json(&doctor(&["--json"], "gone.yaml"))["problem"].is_string());
+    if !Path::new("/etc/sandmill/policy.yaml").exists() {
+        assert_eq!(
+            json(&doctor(&["--json"], "")),
+            serde_json::json!({"file": null, "problem": null})
+        );
+    }
 }

@@ -1,6 +1,7 @@
 //! `sandmill doctor`: what this machine has for running strangers' entry scripts, and what is missing.
 
 use super::exit::{Exit, Problem};
+use super::policy::PolicyArgument;
 use super::print;
 use crate::compile::Cache;
 use crate::model::ByteSize;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 struct Findings {
     /// Whether a job with `os_sandbox: required` runs here.
     required_works: bool,
+    policy: Policy,
     sandmill: &'static str,
     kernel: Option<String>,
     architecture: &'static str,
@@ -28,6 +30,15 @@ struct Findings {
     open_files: Option<u64>,
     open_files_at_most: Option<u64>,
     cache: CacheDisk,
+}
+
+/// What the operator lets jobs ask for.
+#[derive(Debug, Serialize)]
+struct Policy {
+    /// Null: none holds.
+    file: Option<PathBuf>,
+    /// Why it cannot be used; then no job runs.
+    problem: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -61,8 +72,8 @@ struct CacheDisk {
 
 /// Prints the findings on standard output, as text or as JSON. Not completed where jobs with
 /// `os_sandbox: required` would not run.
-pub(super) fn doctor(json: bool) -> Result<Exit, Problem> {
-    let findings = Findings::now();
+pub(super) fn doctor(json: bool, policy: &PolicyArgument) -> Result<Exit, Problem> {
+    let findings = Findings::now(policy);
     let text = if json {
         serde_json::to_string_pretty(&findings).map_err(Problem::usage)? + "\n"
     } else {
@@ -73,11 +84,14 @@ pub(super) fn doctor(json: bool) -> Result<Exit, Problem> {
 }
 
 impl Findings {
-    fn now() -> Self {
+    fn now(policy: &PolicyArgument) -> Self {
+        let policy = Policy::of(policy);
         let layers: Vec<Checked> = wall::probe().into_iter().map(Checked::from).collect();
         let limit = getrlimit(Resource::Nofile);
         Self {
-            required_works: layers.iter().all(|layer| layer.missing.is_none()),
+            required_works: policy.problem.is_none()
+                && layers.iter().all(|layer| layer.missing.is_none()),
+            policy,
             sandmill: env!("CARGO_PKG_VERSION"),
             kernel: first_line("/proc/sys/kernel/osrelease"),
             architecture: std::env::consts::ARCH,
@@ -97,6 +111,8 @@ impl Findings {
         let _ = writeln!(text, "sandmill {sandmill}, kernel {kernel}, {processor}");
         text.push_str("\nThe wall around the processes of a job:\n");
         self.layers.iter().for_each(|layer| layer.tell(&mut text, "MISSING"));
+        text.push_str("\nWhat jobs may ask for:\n");
+        self.policy.tell(&mut text);
         text.push_str("\nBeside it:\n");
         self.cgroup_v2.tell(&mut text, "not used");
         let _ = match self.gpus.count {
@@ -125,6 +141,32 @@ impl Findings {
              you trust.\n"
         });
         text
+    }
+}
+
+impl Policy {
+    fn of(argument: &PolicyArgument) -> Self {
+        let problem = argument.load().err().map(|problem| problem.to_string());
+        Self { file: argument.which(), problem }
+    }
+
+    fn tell(&self, text: &mut String) {
+        let _ = match (&self.file, &self.problem) {
+            (None, _) => writeln!(
+                text,
+                "  {:<9} the operator's policy: none holds, so that jobs may ask for anything",
+                "-"
+            ),
+            (Some(file), None) => {
+                writeln!(text, "  {:<9} the operator's policy: {}", "ok", file.display())
+            }
+            (Some(file), Some(problem)) => {
+                writeln!(text, "  {:<9} the operator's policy: {}", "WRONG", file.display())
+                    .and_then(|()| {
+                        problem.lines().try_for_each(|line| writeln!(text, "  {:<9} {line}", ""))
+                    })
+            }
+        };
     }
 }
 
@@ -212,7 +254,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told_with_what_to_do() {
-        let mut findings = Findings::now();
+        let mut findings = Findings::now(&PolicyArgument::default());
         findings.layers =
             vec![Checked::new("landlock", Err("there is none".to_owned()), "a newer kernel")];
         findings.required_works = false;

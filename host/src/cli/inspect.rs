@@ -2,6 +2,7 @@
 //! changed since another one. A child process reads the files; nothing in them is run.
 
 use super::WallArgument;
+use super::policy::PolicyArgument;
 use crate::compile::{Compiler, Description, Power};
 use crate::model::visible;
 use serde::Serialize;
@@ -26,6 +27,15 @@ pub(super) struct Arguments {
     diff: Option<PathBuf>,
     #[command(flatten)]
     pub(super) wall: WallArgument,
+    #[command(flatten)]
+    pub(super) policy: PolicyArgument,
+}
+
+impl Arguments {
+    /// The files that are looked into.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        [Some(&self.component), self.diff.as_ref()].into_iter().flatten().map(PathBuf::as_path)
+    }
 }
 
 /// The text, or the JSON, for standard output.

@@ -97,6 +97,8 @@ enum Command {
         /// For programs.
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        policy: PolicyArgument,
     },
     /// Says what a component could touch, from its imports alone, and runs nothing.
     Inspect(inspect::Arguments),
@@ -122,7 +124,7 @@ pub fn main() -> ExitCode {
         Command::Check { component, trial, cache_dir, wall, policy } => {
             check_and_print(&component, &trial, cache_dir.as_deref(), &wall, &policy)
         }
-        Command::Doctor { json } => doctor::doctor(json),
+        Command::Doctor { json, policy } => doctor::doctor(json, &policy),
         Command::Inspect(arguments) => inspect_and_print(&arguments),
         Command::New(arguments) => new::new(&arguments),
     };
@@ -197,7 +199,12 @@ fn refused(errors: SpecErrors) -> Problem {
 
 /// Prints the description on standard output.
 fn inspect_and_print(arguments: &inspect::Arguments) -> Result<Exit, Problem> {
-    let compiler = Compiler::new(&run::this_program()?, arguments.wall.os_sandbox);
+    let policy = arguments.policy.load()?;
+    for file in arguments.files() {
+        policy.check_trial(file, [], []).map_err(refused)?;
+    }
+    let os_sandbox = policy.sandbox(arguments.wall.os_sandbox);
+    let compiler = Compiler::new(&run::this_program()?, os_sandbox);
     print(&inspect::inspect(arguments, &compiler).map_err(Problem::usage)?)?;
     Ok(Exit::Completed)
 }

@@ -26,11 +26,16 @@ impl PolicyArgument {
     /// One that is there and cannot be read, or is wrong, is an error: whoever could make it so must
     /// not be rid of it.
     pub(super) fn load(&self) -> Result<OperatorPolicy, Problem> {
-        match self.file(std::env::var_os(VARIABLE), Path::new(USUAL)) {
+        match self.which() {
             Some(file) => OperatorPolicy::load(&file)
                 .map_err(|errors| Problem::each_line(&errors.to_string())),
             None => Ok(OperatorPolicy::default()),
         }
+    }
+
+    /// The policy file that holds, if there is one.
+    pub(super) fn which(&self) -> Option<PathBuf> {
+        self.file(std::env::var_os(VARIABLE), Path::new(USUAL))
     }
 
     fn file(&self, variable: Option<OsString>, usual: &Path) -> Option<PathBuf> {
