@@ -174,6 +174,19 @@ fn rows_that_are_not_there() {
     }
 }
 
+/// It says that it has returned more than `limits.results` allows, and its part file holds as much.
+#[test]
+fn more_rows_than_are_allowed() {
+    let script = "truncate -s 300M ../../parts/process000.part\ncat $frames/first >&0; sleep 1\n\
+                  cat $frames/second >&0; exec sleep 60";
+    let mut second = Vec::new();
+    let outcome = Ok(Segment { offset: 0, length: (256 << 20) + 1, checksum: 0, rows: 1 });
+    encode(&finished(AttemptReport { outcome, ..success() }), &mut second).unwrap();
+    let failed = costs_no_more_than_its_own(script, &[ready()], &second);
+    // Not for what its part file holds, which would have to be read first.
+    assert!(failed[0].contains("exited with returncode -9"), "{failed:?}");
+}
+
 /// It says that it left files, and what lies there is none.
 #[test]
 fn files_that_are_none() {

@@ -3,7 +3,7 @@
 use super::launch::{Process, StderrLog};
 use super::outbox::{Outbox, registered};
 use super::{PoolEvent, WorkerExit};
-use crate::model::WorkerId;
+use crate::model::{ByteSize, WorkerId};
 use crate::protocol::{FrameBuffer, FrameError, FromWorker, ToWorker};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -66,9 +66,11 @@ impl Link {
     }
 }
 
-/// Makes both ends of a worker: the one to send by, and the task that listens.
+/// Makes both ends of a worker: the one to send by, and the task that listens. `results` is its
+/// `limits.results`.
 pub(super) fn open(
     worker: WorkerId,
+    results: ByteSize,
     child: Child,
     socket: UnixStream,
     stderr: StderrLog,
@@ -83,6 +85,7 @@ pub(super) fn open(
     });
     let inbox = Inbox {
         worker,
+        results,
         socket: registered(socket, Interest::READABLE)?,
         frames: FrameBuffer::default(),
         buffer: vec![0; READ],
@@ -173,6 +176,8 @@ fn describe(status: io::Result<ExitStatus>, fault: Option<String>, log: &StderrL
 #[derive(Debug)]
 struct Inbox {
     worker: WorkerId,
+    /// What the rows of one attempt may come to.
+    results: ByteSize,
     socket: AsyncFd<Arc<UnixStream>>,
     frames: FrameBuffer,
     buffer: Vec<u8>,
@@ -234,7 +239,7 @@ impl Inbox {
             if self.held.is_none() {
                 match self.frames.next_message::<FromWorker>() {
                     Ok(None) => return None,
-                    Ok(Some(message)) => match message.check() {
+                    Ok(Some(message)) => match message.check(self.results) {
                         Ok(()) => self.held = Some(message),
                         Err(error) => return Some(End::Malformed(error)),
                     },

@@ -76,7 +76,7 @@ impl Pool {
     /// Makes the worker's folders first. Fails if they cannot be made, if the set-up is too long
     /// for a message, or if the process cannot be started.
     pub fn spawn(&mut self, setup: Setup) -> io::Result<u32> {
-        let worker = setup.worker;
+        let (worker, results) = (setup.worker, setup.limits.results);
         self.workers.retain(|_, link| !link.process.is_reaped());
         if self.workers.contains_key(&worker) {
             return Err(io::Error::new(
@@ -87,7 +87,7 @@ impl Pool {
         let (child, socket, stderr) = self.program.start_worker(&setup, &self.component)?;
         // Dropping the listener on the way out kills the worker.
         let (link, listener) =
-            conversation::open(worker, child, socket, stderr, self.events.clone())?;
+            conversation::open(worker, results, child, socket, stderr, self.events.clone())?;
         link.try_send(&ToWorker::Setup(Box::new(setup))).map_err(io::Error::other)?;
         let id = link.process.id();
         self.workers.insert(worker, link);

@@ -2,7 +2,9 @@
 //! over or broken, and its message is none.
 
 use super::{FrameError, FromPlanner, FromWorker};
-use crate::model::{AttemptReport, CallStats, CsvSlice, Failure, MiniBatch, WallState, Work};
+use crate::model::{
+    AttemptReport, ByteSize, CallStats, CsvSlice, Failure, MiniBatch, WallState, Work,
+};
 use std::path::{Component, Path};
 
 /// Bytes of a failure's one line; workers cut at less.
@@ -29,16 +31,17 @@ fn hold(condition: bool, what: &'static str) -> Checked {
 }
 
 impl FromWorker {
-    /// Whether everything in the message is within bounds. Whether it is said in its turn, the state
+    /// Whether everything in the message is within bounds. `results` is the job's `limits.results`, which
+    /// an honest worker holds its guest's rows against. Whether it is said in its turn, the state
     /// machine knows.
     ///
     /// # Errors
     /// [`FrameError::Beyond`].
-    pub fn check(&self) -> Checked {
+    pub fn check(&self, results: ByteSize) -> Checked {
         match self {
             Self::Ready { init, wall } => call(init).and_then(|()| layers(wall)),
             Self::InitFailed { failure } => texts(failure),
-            Self::Finished(report) => attempt(report),
+            Self::Finished(report) => attempt(report, results),
             Self::Started { .. } | Self::Restarting => Ok(()),
         }
     }
@@ -76,7 +79,7 @@ fn texts(failure: &Failure) -> Checked {
     hold(failure.message.len() <= MESSAGE && failure.detail.len() <= DETAIL, "a long text")
 }
 
-fn attempt(report: &AttemptReport) -> Checked {
+fn attempt(report: &AttemptReport, results: ByteSize) -> Checked {
     seconds(report.elapsed_seconds)?;
     seconds(report.process_seconds)?;
     call(&report.run)?;
@@ -85,7 +88,10 @@ fn attempt(report: &AttemptReport) -> Checked {
     let mut items = report.failed_items.iter();
     let short = items.all(|item| item.item.len() <= ITEM && item.reason.len() <= REASON);
     hold(short, "a long text")?;
-    report.outcome.as_ref().map_or_else(texts, |_| Ok(()))
+    match &report.outcome {
+        Ok(segment) => hold(segment.length <= results.0, "more rows than limits.results allows"),
+        Err(failure) => texts(failure),
+    }
 }
 
 fn mini_batch(batch: &MiniBatch) -> Checked {

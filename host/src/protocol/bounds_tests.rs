@@ -2,6 +2,8 @@ use super::*;
 use crate::model::{FailedItem, FailureKind, ItemCounts, MiniBatchId, OsSandbox, Segment};
 use crate::protocol::{FrameBuffer, MAX_FRAME, encode};
 
+const RESULTS: ByteSize = ByteSize(1000);
+
 fn report() -> AttemptReport {
     AttemptReport {
         id: MiniBatchId(1),
@@ -23,7 +25,7 @@ fn report() -> AttemptReport {
 fn finished(change: impl FnOnce(&mut AttemptReport)) -> Option<String> {
     let mut report = report();
     change(&mut report);
-    error(FromWorker::Finished(Box::new(report)).check())
+    error(FromWorker::Finished(Box::new(report)).check(RESULTS))
 }
 
 fn error(checked: Checked) -> Option<String> {
@@ -50,16 +52,25 @@ fn a_worker_is_held_to_what_workers_say() {
         assert_eq!(finished(|r| r.process_seconds = odd), wrong);
         assert_eq!(finished(|r| r.run.seconds = odd), wrong);
         let init = CallStats { seconds: odd, fuel: None };
-        assert_eq!(error(FromWorker::Ready { init, wall: WallState::default() }.check()), wrong);
+        assert_eq!(
+            error(FromWorker::Ready { init, wall: WallState::default() }.check(RESULTS)),
+            wrong
+        );
+    }
+    let rows = |length| Ok(Segment { offset: 0, length, checksum: 0, rows: 1 });
+    assert_eq!(finished(|r| r.outcome = rows(1000)), None);
+    let many = "a message goes beyond its bounds: more rows than limits.results allows";
+    for length in [1001, u64::MAX] {
+        assert_eq!(finished(|r| r.outcome = rows(length)).as_deref(), Some(many));
     }
     let long = Some("a message goes beyond its bounds: a long text".to_owned());
     assert_eq!(finished(|r| r.outcome = Err(failed(10_000, 0))), long);
     assert_eq!(finished(|r| r.outcome = Err(failed(0, 1 << 20))), long);
     assert_eq!(finished(|r| r.failed_items = vec![item(1 << 20, 0)]), long);
     assert_eq!(finished(|r| r.failed_items = vec![item(0, 5000)]), long);
-    assert_eq!(error(FromWorker::InitFailed { failure: failed(10_000, 0) }.check()), long);
+    assert_eq!(error(FromWorker::InitFailed { failure: failed(10_000, 0) }.check(RESULTS)), long);
     let wall = WallState { active: vec!["x".repeat(5000)], ..WallState::default() };
-    assert_eq!(error(FromWorker::Ready { init: CallStats::default(), wall }.check()), long);
+    assert_eq!(error(FromWorker::Ready { init: CallStats::default(), wall }.check(RESULTS)), long);
     assert!(finished(|r| r.header = Some("x".repeat(3 << 20))).is_some());
 }
 
