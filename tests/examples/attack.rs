@@ -12,6 +12,9 @@ use libc::{c_int, c_long};
 use sandmill::model::OsSandbox;
 use sandmill::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
 use std::ffi::CString;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes, and files: what the attacker may have.
@@ -25,6 +28,8 @@ struct Scene {
     host: c_int,
     sibling: c_int,
     descriptor: c_int,
+    /// Open from before the wall, as a worker's logs are.
+    log: File,
 }
 
 /// None, or the error that it was refused with.
@@ -39,12 +44,19 @@ fn main() {
     }
     let number = |index: usize| arguments[index].parse().unwrap();
     let folder = PathBuf::from(&arguments[2]);
-    let scene = Scene { folder, host: number(3), sibling: number(4), descriptor: number(5) };
+    let walled = arguments[1] == "wall";
+    if walled && let Err(reason) = enter() {
+        println!("nowall {reason}");
+        return;
+    }
+    let log = File::options().create(true).append(true).read(true).open(folder.join("logs/mine"));
+    // Not in the place of the one that was inherited.
+    let log = rustix::io::fcntl_dupfd_cloexec(log.unwrap(), 100).unwrap().into();
+    let descriptor = number(5);
+    let scene = Scene { folder, host: number(3), sibling: number(4), descriptor, log };
     let all = attacks();
     let (_, attack) = all.iter().find(|(name, _)| *name == arguments[0]).unwrap();
-    if arguments[1] == "wall"
-        && let Err(reason) = build(&scene.folder)
-    {
+    if walled && let Err(reason) = build(&scene.folder) {
         println!("nowall {reason}");
         return;
     }
@@ -54,10 +66,14 @@ fn main() {
     }
 }
 
+/// As a worker does, before it opens anything.
+fn enter() -> Result<(), String> {
+    wall::check(OsSandbox::Required).map_err(|error| error.to_string())?;
+    wall::enter().map_err(|error| error.to_string())
+}
+
 /// As a worker does.
 fn build(folder: &Path) -> Result<(), String> {
-    wall::check(OsSandbox::Required).map_err(|error| error.to_string())?;
-    wall::enter().map_err(|error| error.to_string())?;
     // SAFETY: ignoring a signal runs no code of ours.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let folder = |name: &str, rights| Folder { path: folder.join(name), rights };
@@ -68,7 +84,7 @@ fn build(folder: &Path) -> Result<(), String> {
             folder("input", Rights::ReadAndLink),
             folder("stage", Rights::Stage),
             folder("output", Rights::Write),
-            folder("logs", Rights::Files),
+            folder("profile", Rights::Files),
         ],
         bounds: Bounds {
             memory: Some(MEMORY),
@@ -174,6 +190,13 @@ fn files() -> Vec<Attack> {
         }),
         ("link among the logs", |s| {
             tried(libc::SYS_symlinkat, &[text("/etc/passwd"), HERE, s.at("logs/link")])
+        }),
+        ("read another's log", |s| open(s.folder.join("logs/other"), READ)),
+        ("write another's log", |s| open(s.folder.join("logs/other"), libc::O_WRONLY as usize)),
+        ("remove another's log", |s| tried(libc::SYS_unlinkat, &[HERE, s.at("logs/other"), 0])),
+        ("make a log", |s| open(s.folder.join("logs/new"), MAKE)),
+        ("link among the profiles", |s| {
+            tried(libc::SYS_symlinkat, &[text("/etc/passwd"), HERE, s.at("profile/link")])
         }),
         ("make a fifo", |s| {
             let mode = (libc::S_IFIFO | 0o600) as usize;
@@ -388,8 +411,16 @@ fn allowed() -> Vec<Attack> {
             errno(std::os::unix::fs::symlink("/etc/passwd", s.folder.join("output/link")))
         }),
         ("write a log", |s| {
-            let (old, new) = (s.folder.join("logs/a.txt"), s.folder.join("logs/a.txt.1"));
-            errno(std::fs::write(&old, "a").and_then(|()| std::fs::rename(old, new)))
+            let write = || {
+                (&s.log).write_all(b"a")?;
+                s.log.read_at(&mut [0; 8], 0)?;
+                s.log.set_len(0)
+            };
+            errno(write())
+        }),
+        ("write a profile", |s| {
+            let (new, old) = (s.folder.join("profile/a.new"), s.folder.join("profile/a"));
+            errno(std::fs::write(&new, "a").and_then(|()| std::fs::rename(new, old)))
         }),
         ("start a thread", |_| {
             errno(std::thread::Builder::new().spawn(|| ()).map(|thread| thread.join().unwrap()))

@@ -74,6 +74,11 @@ const ATTACKS: &[(&str, Stopped, Bare)] = &[
     ("link an input to write it", Stopped::Refused, Bare::Works),
     ("link from outside", Stopped::Refused, Bare::Works),
     ("link among the logs", Stopped::Refused, Bare::Works),
+    ("read another's log", Stopped::Refused, Bare::Works),
+    ("write another's log", Stopped::Refused, Bare::Works),
+    ("remove another's log", Stopped::Refused, Bare::Works),
+    ("make a log", Stopped::Refused, Bare::Works),
+    ("link among the profiles", Stopped::Refused, Bare::Works),
     ("make a fifo", Stopped::Refused, Bare::Works),
     ("chmod outside", Stopped::Refused, Bare::Works),
     ("chown outside", Stopped::Refused, Bare::Works),
@@ -152,6 +157,7 @@ const ALLOWED: &[&str] = &[
     "write a result",
     "make a link among results",
     "write a log",
+    "write a profile",
     "start a thread",
     "sleep and ask the time",
     "abort",
@@ -167,10 +173,10 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["input", "stage", "output", "logs", "outside"] {
+        for name in ["input", "stage", "output", "logs", "profile", "outside"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        for name in ["input/file", "outside/file"] {
+        for name in ["input/file", "outside/file", "logs/other"] {
             fs::write(folder.path().join(name), "x").unwrap();
         }
         fs::hard_link(folder.path().join("input/file"), folder.path().join("stage/linked"))

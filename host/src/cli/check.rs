@@ -212,7 +212,7 @@ fn run(
     };
     for name in ["stdout", "stderr", "log"] {
         let written = scratch.shown(name);
-        if scratch.0.join(name).exists() {
+        if scratch.0.join(name).metadata().is_ok_and(|found| found.len() > 0) {
             let _ = writeln!(text, "{name}:\n  {}", written.replace('\n', "\n  "));
         }
     }

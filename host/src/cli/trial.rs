@@ -5,7 +5,9 @@ use crate::compile::{Compiled, Instrumentation};
 use crate::model::{Failure, GUEST_LOGS, GUEST_OUTPUT, Limits, LoggingLevel, Mount, NODE_ID};
 use crate::model::{OsSandbox, counted, printable};
 use crate::protocol::{encode, read_frame};
-use crate::sandbox::{Context, Grants, Instance, LogFolder, MiniBatchData, guest_thread_stack};
+use crate::sandbox::{
+    Context, Grants, Instance, LogFile, LogFolder, MiniBatchData, guest_thread_stack,
+};
 use crate::sandbox::{Program, ResultSink, Seed};
 use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall, death};
 use anyhow::{Context as _, anyhow, bail};
@@ -219,9 +221,9 @@ fn run(program: &Program, asked: &Asked, items: &[String]) -> (String, bool) {
         logging_level: LoggingLevel::Debug,
         limits: asked.limits.clone(),
         seed: Seed::before_mini_batches(),
-        stdout: asked.scratch.join("stdout"),
-        stderr: asked.scratch.join("stderr"),
-        log: asked.scratch.join("log"),
+        stdout: LogFile::open(&asked.scratch.join("stdout")),
+        stderr: LogFile::open(&asked.scratch.join("stderr")),
+        log: LogFile::open(&asked.scratch.join("log")),
     };
     let mut text = String::new();
     let good = match program.instantiate(&grants) {

@@ -30,7 +30,7 @@ pub use machine_caps::MachineCaps;
 pub use mini_batch::{CsvSlice, MiniBatch, Mount, Source, SpilledRows, Work};
 pub use output_format::{OnConflict, OutputFormat, OutputKind, Quoting};
 pub use partition_format::{ParsePartitionFormatError, PartitionFormat};
-pub use paths::JobDir;
+pub use paths::{JobDir, rotated};
 pub use percent::{AllowedPercent, ParsePercentError};
 pub use policy::{ErrorThreshold, LoggingLevel, OutputAction, ParsePolicyError};
 pub use report::{

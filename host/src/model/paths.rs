@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 /// work/process000/inputs/     links to the files of the running mini-batch, where needed
 /// work/process000/copies/     copies on their way there
 /// work/process000/staged/     files of attempts that await their commit
+/// work/process000/profile/    a profile that is being written, if one is wanted
 /// spill/                      rows on their way from files into groups by key
 /// output/                     results, unless the job file names another place
 /// logs/                       the log tree
@@ -59,6 +60,14 @@ impl JobDir {
     /// A worker's own folder.
     pub fn worker_dir(&self, worker: WorkerId) -> PathBuf {
         self.work().join(worker.to_string())
+    }
+
+    /// The files that a worker opens for what its guest says, also those that nothing may come into.
+    pub fn script_files(&self, worker: WorkerId) -> Vec<PathBuf> {
+        let files =
+            [self.script_log(worker), self.script_stdout(worker), self.script_stderr(worker)];
+        let all = |first: PathBuf| [rotated(&first, 1), rotated(&first, 2), first];
+        files.into_iter().flat_map(all).collect()
     }
 
     /// What the guest of a worker sees as its output folder.
@@ -191,7 +200,13 @@ impl JobDir {
         self.logs().join(format!("sys/node/{NODE_ID}/{worker}.stderr.txt"))
     }
 
-    /// The profile of a worker's guest code.
+    /// Where a worker writes the profile of its guest's code. The leader puts it among the logs when
+    /// the worker has ended: another's logs lie there.
+    pub fn worker_new_profile(&self, worker: WorkerId) -> PathBuf {
+        self.worker_dir(worker).join(format!("profile/{worker}.profile.json"))
+    }
+
+    /// The profile of a worker's guest code, once the worker has ended.
     pub fn worker_profile(&self, worker: WorkerId) -> PathBuf {
         self.logs().join(format!("sys/node/{NODE_ID}/{worker}.profile.json"))
     }
@@ -231,4 +246,11 @@ impl JobDir {
     pub fn worker_errors(&self, worker: WorkerId) -> PathBuf {
         self.logs().join(format!("user/error/{NODE_ID}/{worker}.txt"))
     }
+}
+
+/// Where a log goes on whose file is full: `process000.stdout.txt.1`, or another number.
+pub fn rotated(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    PathBuf::from(name)
 }

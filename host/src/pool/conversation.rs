@@ -1,9 +1,9 @@
 //! One worker's life as the leader sees it: listen, deliver, reap, report its end.
 
-use super::launch::{Process, StderrLog};
+use super::launch::{Process, StderrLog, settle};
 use super::outbox::{Outbox, registered};
 use super::{PoolEvent, WorkerExit};
-use crate::model::{ByteSize, WorkerId};
+use crate::model::{ByteSize, JobDir, WorkerId};
 use crate::protocol::{FrameBuffer, FrameError, FromWorker, ToWorker};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -74,6 +74,7 @@ pub(super) fn open(
     child: Child,
     socket: UnixStream,
     stderr: StderrLog,
+    dir: JobDir,
     events: mpsc::Sender<PoolEvent>,
 ) -> io::Result<(Arc<Link>, Listener)> {
     socket.set_nonblocking(true)?;
@@ -92,7 +93,7 @@ pub(super) fn open(
         held: None,
         events,
     };
-    Ok((link.clone(), Listener { link, inbox, child, stderr }))
+    Ok((link.clone(), Listener { link, inbox, child, stderr, dir }))
 }
 
 /// The task of one worker.
@@ -102,6 +103,7 @@ pub(super) struct Listener {
     inbox: Inbox,
     child: Child,
     stderr: StderrLog,
+    dir: JobDir,
 }
 
 /// Why listening ended.
@@ -118,7 +120,7 @@ enum End {
 impl Listener {
     /// Delivers the worker's messages until its end, then its end.
     pub(super) async fn run(self) {
-        let Self { link, mut inbox, mut child, stderr } = self;
+        let Self { link, mut inbox, mut child, stderr, dir } = self;
         let mut wait = Box::pin(child.wait());
         let ended = tokio::select! {
             biased;
@@ -146,6 +148,7 @@ impl Listener {
             }
         };
         link.process.set_reaped();
+        settle(&dir, inbox.worker);
         // A process that it left behind may still hold the socket, so waiting for the end of the
         // stream could take for ever; what the worker itself said has arrived by now. Behind something
         // that is no message nothing counts.

@@ -1,6 +1,6 @@
 //! What a child process is given: command line, environment, folders, descriptors.
 
-use crate::model::{self, JobDir, MiniBatchId};
+use crate::model::{self, JobDir, MiniBatchId, WorkerId};
 use crate::protocol::Setup;
 use crate::wall::{self, MISSING_LAYER};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -110,12 +110,36 @@ fn make_folders(dir: &JobDir, setup: &Setup) -> io::Result<()> {
         dir.script_stdout(worker),
         dir.script_stderr(worker),
     ];
-    for folder in
-        folders.iter().map(PathBuf::as_path).chain(files.iter().filter_map(|f| f.parent()))
+    let profile = dir.worker_new_profile(worker);
+    let profiles = profile.parent().filter(|_| setup.profile);
+    for folder in folders
+        .iter()
+        .map(PathBuf::as_path)
+        .chain(files.iter().filter_map(|f| f.parent()))
+        .chain(profiles)
     {
         fs::create_dir_all(folder).map_err(|e| explain(&e, "make the folder", folder))?;
     }
     Ok(())
+}
+
+/// Puts a worker's files in order once it has ended, and removes those for what its guest says that
+/// nothing came into. Nothing of this is worth a job.
+pub(super) fn settle(dir: &JobDir, worker: WorkerId) {
+    let length = |path: &Path| {
+        let found = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
+        found.map(|found| found.len())
+    };
+    for file in dir.script_files(worker) {
+        if length(&file) == Some(0) {
+            let _ = fs::remove_file(&file);
+        }
+    }
+    let profile = dir.worker_profile(worker);
+    let written = dir.worker_new_profile(worker);
+    if length(&written).is_some() {
+        let _ = fs::rename(&written, &profile);
+    }
 }
 
 /// Adds to an error what was tried, with the path.

@@ -3,7 +3,7 @@
 use super::conversation::{self, Link};
 use super::launch::{Process, Program};
 use super::{PoolEvent, planner};
-use crate::model::WorkerId;
+use crate::model::{JobDir, WorkerId};
 use crate::protocol::{FromPlanner, PlanRequest, Setup, ToWorker, encode};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -77,6 +77,7 @@ impl Pool {
     /// for a message, or if the process cannot be started.
     pub fn spawn(&mut self, setup: Setup) -> io::Result<u32> {
         let (worker, results) = (setup.worker, setup.limits.results);
+        let dir = JobDir::new(&setup.job_dir);
         self.workers.retain(|_, link| !link.process.is_reaped());
         if self.workers.contains_key(&worker) {
             return Err(io::Error::new(
@@ -87,7 +88,7 @@ impl Pool {
         let (child, socket, stderr) = self.program.start_worker(&setup, &self.component)?;
         // Dropping the listener on the way out kills the worker.
         let (link, listener) =
-            conversation::open(worker, results, child, socket, stderr, self.events.clone())?;
+            conversation::open(worker, results, child, socket, stderr, dir, self.events.clone())?;
         link.try_send(&ToWorker::Setup(Box::new(setup))).map_err(io::Error::other)?;
         let id = link.process.id();
         self.workers.insert(worker, link);

@@ -3,11 +3,10 @@
 use super::log_folder::LogFolder;
 use super::quota::Quota;
 use super::seed::Seed;
-use super::sink::Sink;
+use super::sink::{LogFile, Sink};
 use super::virtual_time::VirtualTime;
 use crate::model::{Failure, FailureKind, Limits, LoggingLevel, Mount};
 use std::fmt::Display;
-use std::path::PathBuf;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
 
 /// All that a guest may see and use.
@@ -39,12 +38,12 @@ pub struct Grants {
     pub limits: Limits,
     /// What random numbers follow from, in a deterministic job.
     pub seed: Seed,
-    /// Where stdout goes, as a file of the host; made at the first byte.
-    pub stdout: PathBuf,
+    /// Where stdout goes.
+    pub stdout: LogFile,
     /// Where stderr goes.
-    pub stderr: PathBuf,
+    pub stderr: LogFile,
     /// Where `host.log` goes.
-    pub log: PathBuf,
+    pub log: LogFile,
 }
 
 /// The WASI context: just what was granted, nothing of the host's own environment, no network. `time`
@@ -59,7 +58,7 @@ pub(super) fn wasi(
     builder
         .args(&grants.arguments)
         .envs(&grants.environment)
-        .stdout(Sink::new(grants.stdout.clone(), quota))
+        .stdout(Sink::new(&grants.stdout, quota))
         .stderr(stderr.clone())
         .allow_tcp(false)
         .allow_udp(false)

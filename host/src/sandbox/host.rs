@@ -37,7 +37,7 @@ impl Host {
             source_dir: grants.source_dir.clone(),
             gpu_index: grants.gpu_index,
             level: grants.logging_level,
-            log: Sink::new(grants.log.clone(), quota),
+            log: Sink::new(&grants.log, quota),
             files,
         }
     }

@@ -47,3 +47,4 @@ pub use log_folder::LogFolder;
 pub use profile::Profiler;
 pub use program::{Program, check_imports, guest_thread_stack};
 pub use seed::Seed;
+pub use sink::LogFile;

@@ -126,7 +126,7 @@ impl Program {
     /// If a folder cannot be opened, or the component's own start fails.
     pub fn instantiate(&self, grants: &Grants) -> Result<Instance, Failure> {
         let quota = Quota::new(&grants.limits, &grants.log_folder);
-        let stderr = Sink::new(grants.stderr.clone(), &quota);
+        let stderr = Sink::new(&grants.stderr, &quota);
         let files = Files::open(&grants.mounts, grants.limits.read)
             .map_err(|(mount, error)| grants::cannot_open(mount, &error))?;
         let time = VirtualTime::default();

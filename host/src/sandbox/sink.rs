@@ -3,16 +3,18 @@
 //! that writes more than `limits.logs` is ended.
 //!
 //! The first file, `process000.stdout.txt`, keeps the beginning. Once it is full, the newest goes to
-//! `process000.stdout.txt.1`; when that is full it becomes `process000.stdout.txt.2`, in the place of
-//! an older one. So there are three files at most, with the beginning and the end of what was said.
+//! `process000.stdout.txt.1`; when that is full it is moved to `process000.stdout.txt.2`, in the place of
+//! an older one. So there are three files, with the beginning and the end of what was said. They are
+//! opened before the wall stands, which leaves a worker no right to any name in a folder where other
+//! workers' logs lie, so that what is moved are bytes. Whoever opened them removes those without any.
 
 use super::quota::{Counted, OverLimit, Quota};
+use crate::model::rotated;
 use bytes::Bytes;
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -27,6 +29,54 @@ const TAIL: usize = 4 << 10;
 /// Bytes that a guest may write at once.
 const PERMIT: usize = 64 << 10;
 
+/// Bytes that are moved at once.
+const PIECE: usize = 64 << 10;
+
+/// The open files of a sink, which serve instance after instance.
+#[derive(Clone, Debug)]
+pub struct LogFile(Option<Arc<Files>>);
+
+#[derive(Debug)]
+struct Files {
+    /// The name of the first.
+    name: String,
+    first: File,
+    newest: File,
+    older: File,
+}
+
+impl LogFile {
+    /// Opens the file at `path`, and those for what no longer fits into it. They are made where they
+    /// are not there; what is there already stays. Where one cannot be opened, nothing is kept: a
+    /// full disk, say, must not end the job for the sake of a log.
+    pub fn open(path: &Path) -> Self {
+        let files = || -> io::Result<Files> {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let first = append_to(path)?;
+            let (newest, older) = (append_to(&rotated(path, 1))?, append_to(&rotated(path, 2))?);
+            Ok(Files { name, first, newest, older })
+        };
+        Self(files().ok().map(Arc::new))
+    }
+}
+
+impl Files {
+    /// Puts what is the newest so far in the place of what is older.
+    fn age(&self) -> io::Result<()> {
+        self.older.set_len(0)?;
+        let (mut piece, mut offset) = (vec![0; PIECE], 0);
+        loop {
+            let count = self.newest.read_at(&mut piece, offset)?;
+            if count == 0 {
+                break;
+            }
+            (&self.older).write_all(&piece[..count])?;
+            offset += count as u64;
+        }
+        self.newest.set_len(0)
+    }
+}
+
 /// A file that takes what a guest writes. Clones are the same sink.
 #[derive(Clone)]
 pub(super) struct Sink {
@@ -35,9 +85,9 @@ pub(super) struct Sink {
 }
 
 struct Inner {
-    path: PathBuf,
+    files: LogFile,
     limit: u64,
-    file: Target,
+    target: Target,
     /// Whether the file ends within a line.
     in_line: bool,
     tail: Vec<u8>,
@@ -47,22 +97,23 @@ struct Inner {
 enum Target {
     /// Nothing was written yet.
     Unopened,
-    /// The first file or, once that is full, the newest; and the bytes in it.
-    Open(File, u64),
+    /// The first file, and the bytes in it.
+    First(u64),
+    /// Once that is full, the newest.
+    Newest(u64),
     /// It cannot be written.
     Closed,
 }
 
 impl Sink {
-    /// A sink for a file, which is made at the first byte; what is there already stays. What it takes
-    /// counts in `quota`.
-    pub(super) fn new(path: PathBuf, quota: &Quota) -> Self {
-        Self::with_limit(path, FILE_LIMIT, quota)
+    /// A sink that goes on in these files. What it takes counts in `quota`.
+    pub(super) fn new(files: &LogFile, quota: &Quota) -> Self {
+        Self::with_limit(files, FILE_LIMIT, quota)
     }
 
-    fn with_limit(path: PathBuf, limit: u64, quota: &Quota) -> Self {
-        let file = Target::Unopened;
-        let inner = Inner { path, limit, file, in_line: false, tail: Vec::new(), total: 0 };
+    fn with_limit(files: &LogFile, limit: u64, quota: &Quota) -> Self {
+        let (files, target) = (files.clone(), Target::Unopened);
+        let inner = Inner { files, limit, target, in_line: false, tail: Vec::new(), total: 0 };
         Self { inner: Arc::new(Mutex::new(inner)), quota: quota.clone() }
     }
 
@@ -106,16 +157,21 @@ impl Inner {
         }
         // A full disk, say, must not end the job for the sake of a log.
         if self.write(bytes).is_err() {
-            self.file = Target::Closed;
+            self.target = Target::Closed;
         }
     }
 
     fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        let Some(files) = self.files.0.clone() else { return Ok(()) };
         while !bytes.is_empty() {
-            if matches!(self.file, Target::Unopened) {
-                self.open()?;
+            if matches!(self.target, Target::Unopened) {
+                self.target = continued(&files)?;
             }
-            let Target::Open(file, written) = &mut self.file else { return Ok(()) };
+            let (mut file, written) = match &mut self.target {
+                Target::First(written) => (&files.first, written),
+                Target::Newest(written) => (&files.newest, written),
+                Target::Unopened | Target::Closed => return Ok(()),
+            };
             let room = usize::try_from(self.limit.saturating_sub(*written)).unwrap_or(usize::MAX);
             let is_new = *written == 0;
             let (now, later) = bytes.split_at(fitting(bytes, room, is_new, self.in_line));
@@ -124,42 +180,41 @@ impl Inner {
             self.in_line = now.last().map_or(self.in_line, |&byte| byte != b'\n');
             bytes = later;
             if !bytes.is_empty() {
-                self.rotate()?;
+                self.rotate(&files)?;
             }
         }
         Ok(())
     }
 
-    /// Opens the file that an earlier instance left off with, or the first.
-    fn open(&mut self) -> io::Result<()> {
-        let newest = numbered(&self.path, 1);
-        let file = append_to(if newest.exists() { &newest } else { &self.path })?;
-        let length = file.metadata()?.len();
-        self.file = Target::Open(file, length);
-        Ok(())
-    }
-
     /// Goes on in a new file.
-    fn rotate(&mut self) -> io::Result<()> {
-        let newest = numbered(&self.path, 1);
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        if newest.exists() {
-            fs::rename(&newest, numbered(&self.path, 2))?;
-        } else if let Target::Open(first, _) = &mut self.file {
+    fn rotate(&mut self, files: &Files) -> io::Result<()> {
+        let name = &files.name;
+        if matches!(self.target, Target::Newest(_)) {
+            files.age()?;
+        } else {
             let mark = format!(
                 "\n[sandmill: cut here, after {} bytes; {name}.1 has the newest, {name}.2 what came \
                  before, if it is there]\n",
                 self.limit
             );
-            first.write_all(mark.as_bytes())?;
+            (&files.first).write_all(mark.as_bytes())?;
         }
-        let mut file = append_to(&newest)?;
         let mark =
             format!("[sandmill: the newest of {name}; something may be missing before this]\n");
-        file.write_all(mark.as_bytes())?;
-        self.file = Target::Open(file, 0);
+        (&files.newest).write_all(mark.as_bytes())?;
+        self.target = Target::Newest(0);
         Ok(())
     }
+}
+
+/// The file that an earlier instance left off with, or the first.
+fn continued(files: &Files) -> io::Result<Target> {
+    let newest = files.newest.metadata()?.len();
+    Ok(if newest > 0 {
+        Target::Newest(newest)
+    } else {
+        Target::First(files.first.metadata()?.len())
+    })
 }
 
 /// How many bytes fit into the room that is left: whole lines or, if it has to be, a part of one. A
@@ -176,17 +231,12 @@ fn fitting(bytes: &[u8], room: usize, is_new: bool, in_line: bool) -> usize {
     }
 }
 
-/// `process000.stdout.txt.1`.
-fn numbered(path: &Path, number: u32) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(format!(".{number}"));
-    PathBuf::from(name)
-}
-
 fn append_to(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // These files lie where no guest can make a link; should one be there, it is none of ours.
-    options.create(true).append(true).custom_flags(libc::O_NOFOLLOW).open(path)
+    // These files lie where no guest can make a link or a pipe; should one be there, it is none of ours.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = options.create(true).append(true).read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 impl IsTerminal for Sink {
@@ -250,7 +300,7 @@ mod tests {
     use crate::sandbox::LogFolder;
 
     fn quota_of(limits: &Limits) -> Quota {
-        Quota::new(limits, &LogFolder::new(PathBuf::from("/nonexistent"), 1))
+        Quota::new(limits, &LogFolder::new("/nonexistent".into(), 1))
     }
 
     fn quota() -> Quota {
@@ -265,7 +315,8 @@ mod tests {
     fn a_flood_ends_the_call() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let quota = quota_of(&Limits { logs: ByteSize(10), ..Limits::default() });
-        let [mut out, err] = ["out", "err"].map(|name| Sink::new(folder.path().join(name), &quota));
+        let [mut out, err] =
+            ["out", "err"].map(|name| Sink::new(&LogFile::open(&folder.path().join(name)), &quota));
         assert_eq!(out.accept(b"12345"), Ok(()));
         assert_eq!(err.accept(b"67890"), Ok(()), "both together");
         let over = out.write(Bytes::from_static(b"!")).expect_err("too much");
@@ -280,9 +331,10 @@ mod tests {
     fn a_sink_keeps_the_beginning_and_the_end() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("stderr.txt");
-        let sink = Sink::with_limit(path.clone(), 10, &quota());
+        let files = LogFile::open(&path);
+        let sink = Sink::with_limit(&files, 10, &quota());
         let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("reads");
-        assert!(!path.exists(), "made at the first byte");
+        assert_eq!(read("stderr.txt"), "");
         accept(&sink, b"123456");
         let position = sink.position();
         accept(&sink, b"78\n90abc");
@@ -296,10 +348,11 @@ mod tests {
         assert_eq!(read("stderr.txt.1"), format!("{mark}90abcdef"));
         assert_eq!(sink.tail_since(position), "78\n90abcdef");
         // The next instance goes on where this one left off.
-        let sink = Sink::with_limit(path.clone(), 10 + mark.len() as u64, &quota());
+        let sink = Sink::with_limit(&files, 10 + mark.len() as u64, &quota());
         accept(&sink, b"gh");
         assert_eq!(read("stderr.txt.1"), format!("{mark}90abcdefgh"));
-        let sink = Sink::with_limit(path, 10, &quota());
+        // Nor does it need the names, which are out of reach behind the wall.
+        let sink = Sink::with_limit(&files, 10, &quota());
         for line in 0..100 {
             accept(&sink, format!("line {line}\n").as_bytes());
         }
@@ -320,13 +373,13 @@ mod tests {
         let (link, elsewhere) = (folder.path().join("log.txt"), folder.path().join("elsewhere"));
         std::fs::write(&elsewhere, "mine").expect("writes");
         std::os::unix::fs::symlink("elsewhere", &link).expect("links");
-        accept(&Sink::new(link, &quota()), b"forged");
+        accept(&Sink::new(&LogFile::open(&link), &quota()), b"forged");
         assert_eq!(std::fs::read_to_string(&elsewhere).expect("reads"), "mine");
     }
 
     #[test]
     fn a_file_that_cannot_be_written_is_no_error() {
-        let sink = Sink::new(PathBuf::from("/nonexistent/stderr.txt"), &quota());
+        let sink = Sink::new(&LogFile::open(Path::new("/nonexistent/stderr.txt")), &quota());
         accept(&sink, b"still here");
         assert_eq!(sink.tail_since(0), "still here");
     }

@@ -60,7 +60,8 @@ fn read(setup: &Setup) -> Vec<Folder> {
     folders
 }
 
-/// Where the guest and the worker write. The part file is open already.
+/// Where the guest and the worker write. The part file and those for what the guest says are open
+/// already.
 fn written(setup: &Setup) -> Vec<Folder> {
     let (dir, worker) = (JobDir::new(&setup.job_dir), setup.worker);
     let folder = |path: PathBuf, rights| Folder { path, rights };
@@ -73,15 +74,10 @@ fn written(setup: &Setup) -> Vec<Folder> {
         folders.push(folder(dir.worker_inputs(worker), Rights::Stage));
         folders.push(folder(dir.worker_copies(worker), Rights::Write));
     }
-    let mut files =
-        vec![dir.script_log(worker), dir.script_stdout(worker), dir.script_stderr(worker)];
-    if setup.profile {
-        files.push(dir.worker_profile(worker));
+    let profile = dir.worker_new_profile(worker);
+    if let Some(place) = profile.parent().filter(|_| setup.profile) {
+        folders.push(folder(place.to_owned(), Rights::Files));
     }
-    // These are made at the first byte, and put aside when they are full.
-    folders.extend(
-        files.iter().filter_map(|file| Some(folder(file.parent()?.to_owned(), Rights::Files))),
-    );
     folders
 }
 
@@ -108,6 +104,51 @@ fn ignore_file_size_signal() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever has taken a worker over must not be able to write where others do.
+    #[test]
+    fn a_worker_writes_among_its_own_files_only() {
+        use crate::model::{Limits, LoggingLevel, OutputAction, OutputFormat, Source, WorkerId};
+        let source = Source {
+            dataset: "d".to_owned(),
+            root: "/data".into(),
+            guest: "/inputs/d".to_owned(),
+            pattern: Some("*.png".to_owned()),
+            partition_format: None,
+        };
+        let setup = Setup {
+            protocol: crate::protocol::PROTOCOL_VERSION,
+            worker: WorkerId(7),
+            workers: 1,
+            job_dir: "/job".into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            mounts: Vec::new(),
+            source_dir: None,
+            sources: vec![source],
+            tables: Vec::new(),
+            limits: Limits::default(),
+            output_action: OutputAction::AppendRow,
+            output_format: OutputFormat::default(),
+            strict_cardinality: false,
+            profile: true,
+            logging_level: LoggingLevel::Info,
+            gpu_index: None,
+            os_sandbox: OsSandbox::Required,
+            deterministic: false,
+        };
+        let dir = JobDir::new("/job");
+        let writes =
+            |folder: &&Folder| !matches!(folder.rights, Rights::Read | Rights::ReadAndLink);
+        let folders = wall(&setup).folders;
+        let written: Vec<_> = folders.iter().filter(writes).collect();
+        assert!(written.len() > 4, "{written:?}");
+        for folder in written {
+            let own = folder.path.starts_with(dir.worker_dir(WorkerId(7)));
+            // All workers of a job share it, as the guests of ParallelRunStep do.
+            assert!(own || folder.path == dir.script_log_dir(), "{folder:?}");
+        }
+    }
 
     #[test]
     fn a_file_without_end_is_an_error_and_not_the_end() {

@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
-use crate::sandbox::{Grants, LogFolder, Profiler, Program, Seed, guest_thread_stack};
+use crate::sandbox::{Grants, LogFile, LogFolder, Profiler, Program, Seed, guest_thread_stack};
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -45,7 +45,7 @@ impl Session {
         component: &File,
     ) -> io::Result<Option<Self>> {
         let profiler = setup.profile.then(|| {
-            let path = JobDir::new(&setup.job_dir).worker_profile(setup.worker);
+            let path = JobDir::new(&setup.job_dir).worker_new_profile(setup.worker);
             Profiler::new(&setup.worker.to_string(), path)
         });
         let with = Instrumentation {
@@ -206,9 +206,9 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
         logging_level: setup.logging_level,
         limits: setup.limits,
         seed: Seed::before_mini_batches(),
-        stdout: job_dir.script_stdout(worker),
-        stderr: job_dir.script_stderr(worker),
-        log: job_dir.script_log(worker),
+        stdout: LogFile::open(&job_dir.script_stdout(worker)),
+        stderr: LogFile::open(&job_dir.script_stderr(worker)),
+        log: LogFile::open(&job_dir.script_log(worker)),
     }
 }
 
@@ -268,8 +268,8 @@ mod tests {
         /logs -> job/logs/user/entry_script_log/0/files true
         ");
         assert_eq!(grants.agent_name, "process007");
-        for file in [&grants.stdout, &grants.stderr, &grants.log] {
-            assert!(file.parent().unwrap().is_dir());
+        for file in bench.job_dir.script_files(WorkerId(7)) {
+            assert!(file.is_file());
             // Where a guest may write, it could put a link for the host to follow.
             let seen = |mount: &Mount| mount.writable && file.starts_with(&mount.host);
             assert!(!grants.mounts.iter().any(seen), "{}", file.display());
