@@ -213,6 +213,7 @@ fn a_failed_item_leaves_the_others() {
       where         mini-batch 0, process000
       mini-batches  1, 1 with fewer rows than items
       items         4, of which 2 failed (see job/logs/failed_items.csv)
+      kept          2 rows, in job/output/parallel_run_step.txt
       read next     job/logs/failed_items.csv
       what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job

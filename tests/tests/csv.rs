@@ -119,6 +119,7 @@ fn rows_that_do_not_fit_are_failed_items() {
       where         mini-batch 0, process000
       mini-batches  1
       items         7, of which 4 failed (see job/logs/failed_items.csv)
+      kept          3 rows, in job/output/parallel_run_step.txt
       read next     job/logs/failed_items.csv
       what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job

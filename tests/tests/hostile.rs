@@ -186,6 +186,7 @@ fn nothing_is_ignored_unasked() {
       where         mini-batch 2, [WORKER]
       mini-batches  3, 1 failed
       items         6, of which 2 failed (see job/logs/failed_items.csv)
+      kept          4 rows, in job/output/parallel_run_step.txt
       read next     job/logs/user/error/0/[WORKER].txt
       what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job

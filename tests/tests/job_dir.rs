@@ -263,6 +263,7 @@ fn failures_are_not_ignored_unasked() {
       where         mini-batch 1, process000
       mini-batches  3, 1 failed
       items         3, of which 1 failed (see job/logs/failed_items.csv)
+      kept          2 rows, in job/output/parallel_run_step.txt
       read next     job/logs/user/error/0/process000.txt
       what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job

@@ -70,6 +70,9 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
             }
             text.line("mini-batches", &mini_batches(result));
             text.line("items", &items(result, places));
+            if result.rows > 0 {
+                kept(&mut text, result, places);
+            }
             // If nothing was planned, the reason says all that is known.
             if result.first_failure.is_some() || result.mini_batches > 0 {
                 text.line("read next", &places.show(&next_file(result, &places.job_dir)));
@@ -80,17 +83,21 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
             text.title(&format!("Job {job} was cancelled after {took}: {}", result.reason));
             text.line("mini-batches", &mini_batches(result));
             text.line("items", &items(result, places));
-            let what = if places.drops_rows {
-                "what the entry script wrote".to_owned()
-            } else {
-                counted(result.rows, "row")
-            };
-            let kept = format!("{what}, in {}", places.show(&places.output));
-            text.line("kept", &kept);
+            kept(&mut text, result, places);
             what_next(&mut text, result, places);
         }
     }
     text.0
+}
+
+/// What is left of a job that did not come to its end.
+fn kept(text: &mut Text, result: &JobResult, places: &Places) {
+    let what = if places.drops_rows {
+        "what the entry script wrote".to_owned()
+    } else {
+        counted(result.rows, "row")
+    };
+    text.line("kept", &format!("{what}, in {}", places.show(&places.output)));
 }
 
 /// What a person can do now.

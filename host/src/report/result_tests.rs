@@ -42,6 +42,7 @@ fn failed() {
       where         mini-batch 2, process001
       mini-batches  3 of 180, 1 failed
       items         30, of which 10 failed (see jobs/digits/logs/failed_items.csv)
+      kept          20 rows, in jobs/digits/output/parallel_run_step.txt
       read next     jobs/digits/logs/user/error/0/process001.txt
       next command  sandmill explain jobs/digits
     "#);
@@ -65,6 +66,7 @@ fn failed_by_an_item() {
       where         mini-batch 2, process001
       mini-batches  3 of 180, 1 failed
       items         30, of which 1 failed (see jobs/digits/logs/failed_items.csv)
+      kept          20 rows, in jobs/digits/output/parallel_run_step.txt
       read next     jobs/digits/logs/failed_items.csv
       next command  sandmill explain jobs/digits
     ");
@@ -85,6 +87,7 @@ fn failed_before_the_first_mini_batch() {
       where         process001
       mini-batches  0 of 180
       items         0
+      kept          20 rows, in jobs/digits/output/parallel_run_step.txt
       read next     jobs/digits/logs/user/error/0/process001.txt
       next command  sandmill explain jobs/digits
     "#);
@@ -182,6 +185,7 @@ fn every_end_has_advice() {
       where         mini-batch 2, process001
       mini-batches  3 of 180, 1 failed, 2 with fewer rows than items, 1 done by an earlier run
       items         30, of which 10 failed (see jobs/digits/logs/failed_items.csv)
+      kept          20 rows, in jobs/digits/output/parallel_run_step.txt
       read next     jobs/digits/logs/user/error/0/process001.txt
       what to do    to bear more and go on where it was: sandmill resume jobs/digits --set allowed_failed_count=N; -1 bears all
       next command  sandmill explain jobs/digits
