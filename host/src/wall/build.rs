@@ -24,7 +24,10 @@ pub enum Occupant {
 pub enum Rights {
     /// Reading and listing.
     Read,
-    /// The same, and hard links to its files in a folder with [`Rights::Stage`].
+    /// Reading files whose names are known, no listing.
+    ReadFiles,
+    /// The same, and hard links to them in a folder with [`Rights::Stage`]. The kernel makes none to
+    /// what may be read there and not here.
     ReadAndLink,
     /// Making and removing folders and links to files, never writing one.
     Stage,
