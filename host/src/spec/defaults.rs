@@ -7,6 +7,7 @@ use super::scope::At;
 use super::tree;
 use crate::model::ErrorThreshold;
 use std::fmt;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Whose form a job file has.
@@ -27,25 +28,39 @@ impl Dialect {
     }
 }
 
+/// What `default-job.yaml` says, with what such a file takes for granted.
+fn defaults(dialect: Dialect) -> RawJob {
+    let silent = Report::default();
+    let defaults = tree::parse(DEFAULT_JOB, &silent).map(|root| raw::read(root, &silent));
+    let mut raw = defaults.flatten().unwrap_or_default();
+    let azure = |at: &mut At<bool>| at.value = true;
+    if dialect.is_azure() {
+        raw.pass_settings.iter_mut().for_each(azure);
+    }
+    if dialect == Dialect::Version2 {
+        raw.error_threshold.iter_mut().for_each(|at| at.value = ErrorThreshold::Ignore);
+    }
+    raw
+}
+
 /// The defaults of `default-job.yaml`. For a file of Azure's, says which of them were taken.
 pub(super) struct Defaults<'r> {
-    raw: RawJob,
+    raw: &'static RawJob,
     pub(super) dialect: Dialect,
     report: &'r Report,
 }
 
 impl<'r> Defaults<'r> {
     pub(super) fn new(dialect: Dialect, report: &'r Report) -> Self {
-        let silent = Report::default();
-        let defaults = tree::parse(DEFAULT_JOB, &silent).map(|root| raw::read(root, &silent));
-        let mut raw = defaults.flatten().unwrap_or_default();
-        let azure = |at: &mut At<bool>| at.value = true;
-        if dialect.is_azure() {
-            raw.pass_settings.iter_mut().for_each(azure);
-        }
-        if dialect == Dialect::Version2 {
-            raw.error_threshold.iter_mut().for_each(|at| at.value = ErrorThreshold::Ignore);
-        }
+        // It is longer than most job files, so it is read once.
+        static OWN: LazyLock<RawJob> = LazyLock::new(|| defaults(Dialect::Own));
+        static SAVED: LazyLock<RawJob> = LazyLock::new(|| defaults(Dialect::Saved));
+        static VERSION_2: LazyLock<RawJob> = LazyLock::new(|| defaults(Dialect::Version2));
+        let raw = match dialect {
+            Dialect::Own => &OWN,
+            Dialect::Saved => &SAVED,
+            Dialect::Version2 => &VERSION_2,
+        };
         Self { raw, dialect, report }
     }
 
@@ -55,7 +70,7 @@ impl<'r> Defaults<'r> {
         raw: &RawJob,
         field: impl Fn(&RawJob) -> &Option<At<T>>,
     ) -> T {
-        let at = field(raw).as_ref().or(field(&self.raw).as_ref());
+        let at = field(raw).as_ref().or(field(self.raw).as_ref());
         at.expect("default-job.yaml gives every key that has a default, as a test holds")
             .value
             .clone()

@@ -59,17 +59,22 @@ pub(in crate::spec) fn top_level() -> impl Iterator<Item = &'static str> {
     JOB.iter().map(|key| key.name).chain(ALIASES.iter().map(|(name, _)| *name))
 }
 
-/// The known name that is nearest to an unknown one, if any is near.
+/// The known name, all of them in small letters, that is nearest to an unknown one, if any is near.
 pub(in crate::spec) fn nearest<'k>(
     unknown: &str,
     known: impl IntoIterator<Item = &'k str>,
 ) -> Option<&'k str> {
     let wanted = unknown.trim().to_lowercase().replace('-', "_");
     // A third of the letters may differ: `mini_bach_size`, `intputs`, `outptu_action`.
-    let most = (wanted.chars().count() / 3).max(1);
+    let letters = wanted.chars().count();
+    let most = (letters / 3).max(1);
     known
         .into_iter()
-        .map(|name| (strsim::damerau_levenshtein(&wanted, &name.to_lowercase()), name))
+        // Quickly first, as a stranger's keys may be long and many: a letter too many differs, and
+        // so does one that the key has not.
+        .filter(|name| name.chars().count().abs_diff(letters) <= most)
+        .filter(|name| name.chars().filter(|letter| !wanted.contains(*letter)).count() <= most)
+        .map(|name| (strsim::damerau_levenshtein(&wanted, name), name))
         .filter(|(distance, _)| *distance <= most)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
@@ -87,6 +92,7 @@ mod tests {
         assert_eq!(nearest("intputs", names()), Some("inputs"));
         assert_eq!(nearest("colour", names()), None);
         assert_eq!(nearest("", names()), None);
+        assert_eq!(nearest(&"mini_batch_size".repeat(9), names()), None);
     }
 
     #[test]
