@@ -16,7 +16,9 @@ mod model;
 mod output;
 #[path = "../../host/src/protocol/mod.rs"]
 mod protocol;
+mod sandbox;
 #[path = "../../host/src/spec/mod.rs"]
 mod spec;
+mod worker;
 
 pub use fuzzing::{frames, jobs, recovery, results, tables};

@@ -1,7 +1,13 @@
 //! Job files.
 
-use super::scratch::with_file;
+use super::scratch;
 use crate::spec;
+use std::path::PathBuf;
+
+thread_local! {
+    /// A job file's path; its entry script lies beside it.
+    static FILE: PathBuf = scratch::file("script.wasm").with_file_name("job.yaml");
+}
 
 /// Between a job file and what is said about it on the command line.
 const SET: &str = "\n--set ";
@@ -16,10 +22,8 @@ pub fn jobs(data: &[u8]) {
         .filter_map(|piece| piece.split_once('='))
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();
-    with_file("script.wasm", b"", |folder| {
-        match spec::load_text(&folder.join("job.yaml"), file, &overrides) {
-            Ok(job) => assert!(!job.name.is_empty()),
-            Err(errors) => assert!(!errors.to_string().is_empty()),
-        }
-    });
+    match FILE.with(|path| spec::load_text(path, file, &overrides)) {
+        Ok(job) => assert!(!job.name.is_empty()),
+        Err(errors) => assert!(!errors.to_string().is_empty()),
+    }
 }

@@ -2,14 +2,16 @@
 
 use crate::model::{OutputFormat, OutputKind, Quoting};
 use crate::output::RowWriter;
+use crate::worker::fuzz_judge;
 
 const KINDS: [OutputKind; 3] = [OutputKind::Text, OutputKind::Csv, OutputKind::Jsonl];
 const QUOTINGS: [Quoting; 4] = [Quoting::Minimal, Quoting::All, Quoting::Nonnumeric, Quoting::None];
-/// Bytes that an attempt may make.
-const LIMIT: u64 = 1 << 20;
+/// Bytes that an attempt may make: more would only cost time.
+const LIMIT: u64 = 1 << 16;
 
 /// The first byte is the output's format, the second the way; the rest is a table, or rows with a
-/// zero byte between them. What is taken is whole lines of text, within the limit.
+/// zero byte between them, or what a worker judges. What is taken is whole lines of text, within the
+/// limit.
 pub fn results(data: &[u8]) {
     let [shape, way, results @ ..] = data else { return };
     let mut format = OutputFormat::of(KINDS[usize::from(shape % 3)]);
@@ -21,6 +23,9 @@ pub fn results(data: &[u8]) {
     }
     let keep = way & 1 == 0;
     let mut writer = RowWriter::new(LIMIT, keep, &format);
+    if way & 4 != 0 {
+        return fuzz_judge(&mut writer, results);
+    }
     writer.clear();
     let failed = if way & 2 == 0 {
         writer.table(results).is_err()

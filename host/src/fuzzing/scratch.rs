@@ -1,22 +1,21 @@
-//! A file that is written anew for each input.
+//! Temporary files of the targets.
 
+use std::cell::RefCell;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 thread_local! {
-    static FOLDER: TempDir = folder();
+    static FOLDERS: RefCell<Vec<TempDir>> = const { RefCell::new(Vec::new()) };
 }
 
-/// In memory where that is possible.
-fn folder() -> TempDir {
+/// Makes an empty file of this name in a folder of its own, in memory where that is possible. Both
+/// last as long as the thread.
+pub(super) fn file(name: &str) -> PathBuf {
     let made = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-    made.expect("fuzzing needs a folder for temporary files")
-}
-
-/// Makes the folder, puts these bytes into a file of it, and gives the folder's path to `visit`.
-pub(super) fn with_file<T>(name: &str, bytes: &[u8], visit: impl FnOnce(&Path) -> T) -> T {
-    let folder: PathBuf = FOLDER.with(|folder| folder.path().to_owned());
-    fs::write(folder.join(name), bytes).expect("fuzzing needs room for temporary files");
-    visit(&folder)
+    let folder = made.expect("fuzzing needs a folder for temporary files");
+    let path = folder.path().join(name);
+    fs::write(&path, b"").expect("fuzzing needs room for temporary files");
+    FOLDERS.with_borrow_mut(|folders| folders.push(folder));
+    path
 }

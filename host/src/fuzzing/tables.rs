@@ -1,11 +1,23 @@
 //! Cutting CSV, held against a cut that looks at one byte at a time.
 
-use super::scratch::with_file;
+use super::scratch;
 use crate::dataset::csv::Cutter;
 use crate::model::{CsvFormat, CsvSlice};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
 
 const DELIMITERS: [u8; 4] = *b",;\t|";
 const FILE: &str = "t.csv";
+
+thread_local! {
+    static PATH: PathBuf = scratch::file(FILE);
+    /// One for all tables, as workers have it: making its buffer takes longer than a short table.
+    static CUTTER: RefCell<Cutter> = RefCell::new(Cutter::new(&CsvFormat::default(), 1));
+    /// One for each delimiter.
+    static PARSERS: RefCell<BTreeMap<u8, csv_core::Reader>> = RefCell::default();
+}
 
 /// The first byte is delimiter and header, the second the size of slices; the rest is the file. The
 /// slices are those of the plain reference, and csv-core finds as many records.
@@ -15,16 +27,7 @@ pub fn tables(data: &[u8]) {
     let header = kind & 4 != 0;
     let size = u64::from(*size).max(1) << (kind >> 5);
     let format = CsvFormat { delimiter, header, ..CsvFormat::default() };
-    let (slices, ends_quoted) = with_file(FILE, text, |folder| {
-        let mut cutter = Cutter::new(&format, size);
-        let opened = cutter.open(folder, FILE.to_owned());
-        let mut cut = opened.expect("a short file can be cut");
-        let mut slices = Vec::new();
-        while let Some(slice) = cut.next_slice().expect("a short file can be cut") {
-            slices.push(slice);
-        }
-        (slices, cut.ends_quoted())
-    });
+    let (slices, ends_quoted) = cut(&format, size, text);
     let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
     let bom = data.len() - 2 - text.len();
     let reference = Reference::new(text, delimiter);
@@ -33,6 +36,22 @@ pub fn tables(data: &[u8]) {
     let all = slices.iter().map(|slice| slice.rows).sum::<u64>();
     let headers = u64::from(header && reference.records(text.len()) > 0);
     assert_eq!(all + headers, records(text, delimiter), "csv-core counts otherwise");
+}
+
+fn cut(format: &CsvFormat, size: u64, text: &[u8]) -> (Vec<CsvSlice>, bool) {
+    let path = PATH.with(PathBuf::clone);
+    fs::write(&path, text).expect("fuzzing needs room for temporary files");
+    CUTTER.with_borrow_mut(|cutter| {
+        cutter.begin(format, size);
+        let folder = path.parent().expect("a file lies in a folder");
+        let opened = cutter.open(folder, FILE.to_owned());
+        let mut cut = opened.expect("a short file can be cut");
+        let mut slices = Vec::new();
+        while let Some(slice) = cut.next_slice().expect("a short file can be cut") {
+            slices.push(slice);
+        }
+        (slices, cut.ends_quoted())
+    })
 }
 
 /// What is true in front of each byte, and at the end.
@@ -128,8 +147,16 @@ impl<'a> Reference<'a> {
 
 /// How many records csv-core finds.
 fn records(text: &[u8], delimiter: u8) -> u64 {
-    let mut parser = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
+    PARSERS.with_borrow_mut(|parsers| {
+        // Making one takes longer than a short table.
+        let build = || csv_core::ReaderBuilder::new().delimiter(delimiter).build();
+        count_records(parsers.entry(delimiter).or_insert_with(build), text)
+    })
+}
+
+fn count_records(parser: &mut csv_core::Reader, text: &[u8]) -> u64 {
     let (mut fields, mut ends) = (vec![0; text.len() + 1], vec![0; text.len() + 2]);
+    parser.reset();
     // A parser that has read nothing would drop a second BOM.
     parser.read_record(b"\n", &mut fields, &mut ends);
     let (mut rest, mut count) = (text, 0);

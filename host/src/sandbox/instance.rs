@@ -2,6 +2,7 @@
 
 use super::clock::Timers;
 use super::program::{Exports, set_fuel};
+use super::results::{MiniBatchData, ResultSink};
 use super::state::State;
 use super::traps::{self, Circumstances};
 use super::types::{self, Copied, Results, Text};
@@ -23,17 +24,6 @@ pub struct Instance {
     timers: Timers,
 }
 
-/// What `run` is called with.
-#[derive(Clone, Copy, Debug)]
-pub enum MiniBatchData<'a> {
-    /// Guest paths.
-    Files(&'a [String]),
-    /// An Arrow IPC stream.
-    Table(&'a [u8]),
-    /// Nothing.
-    Void,
-}
-
 /// The second parameter of `run`.
 #[derive(Clone, Debug)]
 pub struct Context<'a> {
@@ -45,22 +35,6 @@ pub struct Context<'a> {
     pub attempt: u32,
     /// Partition keys and values.
     pub partition_key_value: &'a [(String, String)],
-}
-
-/// Takes results as they come out of the guest.
-pub trait ResultSink {
-    /// One row of text.
-    fn row(&mut self, row: &str);
-    /// Results come as outcomes, so many of them; [`ResultSink::row`] and [`ResultSink::failed`]
-    /// follow. Comes first, and only then.
-    fn outcomes(&mut self, _count: usize) {}
-    /// The item at `index` failed.
-    fn failed(&mut self, index: usize, reason: &str);
-    /// An Arrow IPC stream.
-    ///
-    /// # Errors
-    /// If it is none.
-    fn table(&mut self, ipc: &[u8]) -> Result<(), Failure>;
 }
 
 /// What a call gave back, before anybody looked at it.

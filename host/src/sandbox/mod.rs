@@ -1,6 +1,6 @@
 //! The first wall: everything that touches a wasmtime store.
 //!
-//! - `program`, `instance`: load, instantiate, call;
+//! - `program`, `instance`: load, instantiate, call; `results`: what goes in and who takes what comes out;
 //! - `grants`: what a guest may see and use, and the WASI context made of it;
 //! - `state`: the only data of a store; `limits`: its memory budget; `quota`: what a call may write,
 //!   `log_folder`: and what may stay of it;
@@ -31,6 +31,7 @@ mod plain_files;
 mod profile;
 mod program;
 mod quota;
+mod results;
 mod seed;
 mod sink;
 mod state;
@@ -42,9 +43,10 @@ mod virtual_time;
 mod writing;
 
 pub use grants::Grants;
-pub use instance::{Context, Instance, MiniBatchData, ResultSink};
+pub use instance::{Context, Instance};
 pub use log_folder::LogFolder;
 pub use profile::Profiler;
 pub use program::{Program, check_imports, guest_thread_stack};
+pub use results::{MiniBatchData, ResultSink};
 pub use seed::Seed;
 pub use sink::LogFile;

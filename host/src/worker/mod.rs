@@ -22,3 +22,5 @@ mod sink;
 mod stage;
 
 pub use serve::{EXIT_FAULT, EXIT_INIT_FAILED, serve};
+#[cfg(any(test, fuzzing))]
+pub use sink::fuzzing::judge as fuzz_judge;

@@ -127,6 +127,10 @@ impl ResultSink for Sink<'_> {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+#[path = "fuzzing.rs"]
+pub(super) mod fuzzing;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -60,6 +60,13 @@ impl Cutter {
         }
     }
 
+    /// Cuts otherwise from now on, with the buffer that is there.
+    #[cfg(any(test, fuzzing))]
+    pub fn begin(&mut self, format: &CsvFormat, size: u64) {
+        let block = std::mem::take(&mut self.block);
+        *self = Self { block, ..Self::new(format, size) };
+    }
+
     /// Opens the file `name` below `root` and reads its header, if it should have one. Fails if
     /// the file cannot be read or the header never ends.
     pub fn open(&mut self, root: &Path, name: String) -> Result<CutFile<'_>, DatasetError> {

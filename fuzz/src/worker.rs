@@ -1,0 +1,14 @@
+//! Of the worker, what judges results.
+
+#[path = "../../host/src/worker/load.rs"]
+mod load;
+#[path = "../../host/src/worker/process.rs"]
+mod process;
+#[path = "../../host/src/worker/report.rs"]
+mod report;
+#[path = "../../host/src/worker/sink.rs"]
+mod sink;
+#[path = "../../host/src/worker/stage.rs"]
+mod stage;
+
+pub use sink::fuzzing::judge as fuzz_judge;

@@ -1,0 +1,81 @@
+//! Results of a call, judged as a worker judges them: for fuzzing.
+
+use super::*;
+use crate::model::{CallStats, MiniBatch, MiniBatchId, Segment, Work};
+use crate::protocol::{Assignment, FromWorker, encode, read_frame};
+use crate::worker::report::{Clock, Finished, MAX_REASON, report};
+
+/// The first byte says in what form results come, what the call was given, and whether rows must be
+/// as many; the rest is a table, or entries with a zero byte between them. What the worker counts adds
+/// up, and the leader takes its report.
+pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
+    let Some((how, results)) = bytes.split_first() else { return };
+    let strict = how & 1 == 1;
+    let paths: Vec<String> = (0..how >> 5).map(|number| format!("/inputs/d/{number}")).collect();
+    let rejected =
+        FailedItem { item: "/t.csv".into(), line: Some(7), row: None, reason: "x".into() };
+    let (data, given, rejected) = match (how >> 1) & 3 {
+        0 => (MiniBatchData::Void, 0, vec![]),
+        1 => (MiniBatchData::Table(b""), paths.len() as u64, vec![rejected; 2]),
+        _ => (MiniBatchData::Files(&paths), paths.len() as u64, vec![]),
+    };
+    let loaded = Loaded {
+        data,
+        dataset: "d",
+        items: given,
+        rejected_count: rejected.len() as u64,
+        rejected,
+        table_file: "/t.csv".to_owned(),
+        lines: None,
+    };
+    let total = given + loaded.rejected_count;
+    let mut sink = Sink::new(rows, strict);
+    let (returned, has_outcomes) = deliver(&mut sink, how >> 3, results);
+    let tally = returned.and_then(|()| sink.finish(loaded));
+    if let Ok(tally) = &tally {
+        check(tally, total);
+        let must_match = strict && !has_outcomes && !matches!(data, MiniBatchData::Void);
+        assert!(!must_match || rows.rows() == given, "{} rows for {given}", rows.rows());
+        assert_eq!(tally.is_short, rows.rows() < given);
+    }
+    let work = Work::Files(paths);
+    let mini_batch = MiniBatch::new(MiniBatchId(3), 0, work);
+    let assignment = Assignment { mini_batch, attempt: 1 };
+    let length = rows.lines().len() as u64;
+    let segment = Segment { offset: 0, length, checksum: 0, rows: rows.rows() };
+    let result = tally.map(|tally| (tally, segment, false));
+    let finished = Finished { run: CallStats::default(), result, stamp: 0 };
+    let report = report(&assignment, &Clock::start(), finished);
+    let mut frame = Vec::new();
+    encode(&FromWorker::Finished(Box::new(report)), &mut frame).expect("it fits into a frame");
+    read_frame::<FromWorker>(&mut frame.as_slice(), &mut Vec::new()).expect("the leader takes it");
+}
+
+/// Hands over results in the way of the sandbox. Also returns whether they are outcomes.
+fn deliver(sink: &mut Sink<'_>, form: u8, results: &[u8]) -> (Result<(), Failure>, bool) {
+    if form & 3 == 0 {
+        return (sink.table(results), false);
+    }
+    let text = String::from_utf8_lossy(results);
+    let has_outcomes = form & 1 == 0;
+    if has_outcomes {
+        sink.outcomes(text.split('\0').count());
+    }
+    for (index, entry) in text.split('\0').enumerate() {
+        match entry.strip_prefix('!').filter(|_| has_outcomes) {
+            Some(reason) => sink.failed(index, reason),
+            None => sink.row(entry),
+        }
+    }
+    (Ok(()), has_outcomes)
+}
+
+fn check(tally: &Tally, total: u64) {
+    let ItemCounts { total: counted, succeeded, failed } = tally.items;
+    assert_eq!((counted, succeeded + failed), (total, total));
+    assert!(tally.failed_items.len() <= AttemptReport::MAX_FAILED_ITEMS);
+    for item in &tally.failed_items {
+        assert!(item.item.starts_with('/'), "{item:?}");
+        assert!(item.reason.len() <= MAX_REASON + '…'.len_utf8());
+    }
+}
