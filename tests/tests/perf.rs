@@ -141,9 +141,10 @@ fn a_worker_that_holds_too_much_memory_is_killed() {
         .file("input/a.csv", large)
         .run(&[]);
     ran.exits_with(0);
-    ran.says("the worker process held ").says(
-        "more than its budget of 276.6 MB (limits.memory 16 MB and 260.6 MB for results, reading \
-         and decoding); it was killed.",
+    // Where workers have cgroups of their own, the kernel is faster than the watch.
+    ran.says("the worker process ").says(
+        "than its budget of 276.6 MB (limits.memory 16 MB and 260.6 MB for results, reading and \
+         decoding); ",
     );
     assert!(ran.log("user/error.txt").contains("out_of_memory"), "{ran}");
     assert_eq!(ran.sorted_output(), ["3 small"], "{ran}");

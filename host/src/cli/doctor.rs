@@ -23,7 +23,7 @@ struct Findings {
     kernel: Option<String>,
     architecture: &'static str,
     layers: Vec<Checked>,
-    /// Whether cgroups could be made; this version makes none.
+    /// Whether each worker gets a cgroup of its own.
     cgroup_v2: Checked,
     gpus: Gpus,
     /// How many files this process may have open, and how many it may ask for; null is no limit.
@@ -201,12 +201,10 @@ impl From<Layer> for Checked {
 }
 
 fn cgroup() -> Checked {
-    let remedy = "nothing: the memory of workers is limited and watched without it, and this version \
-                  makes no cgroups";
-    let found = wall::probe_cgroup().map(|folder| {
-        format!("cgroup v2, delegated at {}; this version makes none there", folder.display())
-    });
-    Checked::new("cgroup v2", found, remedy)
+    let remedy = "nothing has to be done: the memory of workers is limited and watched without it. \
+                  Workers get cgroups where the leader is alone in one that is delegated to it: \
+                  `systemd-run --user --scope -p Delegate=yes sandmill run JOB.yaml`";
+    Checked::new("cgroup v2", wall::probe_cgroup(), remedy)
 }
 
 fn gpus() -> Gpus {

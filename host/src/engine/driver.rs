@@ -274,14 +274,17 @@ impl<'a> Driver<'a> {
         self.tell(message);
     }
 
-    /// All workers of a job have the same wall: what is missing is told once.
+    /// All workers of a job have the same wall: what is missing is told once. That there are no cgroups
+    /// is nothing to worry about, and stands in the result only.
     fn note_wall(&mut self, wall: WallState) {
         let is_first = self.wall == WallState::default();
         self.wall = wall;
+        let missing = self.wall.missing.clone();
+        self.wall.missing.extend(self.pool.unconfined().map(|reason| format!("cgroup: {reason}")));
         if !is_first || self.wall.mode != OsSandbox::BestEffort {
             return;
         }
-        for layer in self.wall.missing.clone() {
+        for layer in missing {
             let message = format!(
                 "the job goes on without a layer of the process wall: {layer} (os_sandbox is \
                  best-effort; `sandmill doctor` says what to do)"

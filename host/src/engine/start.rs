@@ -41,12 +41,14 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
     let component = job.component.file.try_clone();
     let component = component.map_err(|e| failed("the compiled entry script cannot be used", e))?;
     let mut pool = Pool::new(job.program.clone(), component, events);
+    let monitor = setup::monitor(&job.spec, &job.job_dir);
+    pool.confine(job.spec.os_sandbox, &job.job_dir, monitor.budget.clone());
     pool.plan(&setup::plan_request(&job.spec, &job.sources, spill), plan_events)
         .map_err(|e| failed("the planner process cannot be started", e))?;
     let (replies, commits) = mpsc::unbounded_channel();
     let (committer, restored) = start_committer(job, replies)?;
     let (perf_events, perf) = mpsc::unbounded_channel();
-    let monitor = Monitor::start(setup::monitor(&job.spec, &job.job_dir), perf_events)
+    let monitor = Monitor::start(monitor, perf_events)
         .map_err(|e| failed("the monitor of memory cannot be started", e))?;
     Ok(Started { pool, workers, planner, committer, commits, restored, monitor, perf })
 }

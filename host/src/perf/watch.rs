@@ -50,18 +50,24 @@ impl MemoryBudget {
         if held <= self.total().0 {
             return None;
         }
-        Some(Failure::new(
-            FailureKind::OutOfMemory,
-            format!(
-                "the worker process held {} of memory, more than its budget of {} (limits.memory \
-                 {} and {} for results, reading and decoding); it was killed. Make mini_batch_size \
-                 smaller, or raise limits.memory or limits.results",
-                ByteSize(held).rounded(),
-                self.total().rounded(),
-                self.guest,
-                ByteSize(self.host).rounded()
-            ),
-        ))
+        let held = ByteSize(held).rounded();
+        Some(self.overrun(&format!("held {held} of memory, more than"), "it was killed"))
+    }
+
+    /// What a worker is told to have done that the kernel ended, because its cgroup has this limit.
+    pub fn ended_by_cgroup(&self) -> Failure {
+        self.overrun("needed more memory than", "the limit of its cgroup ended it")
+    }
+
+    fn overrun(&self, did: &str, end: &str) -> Failure {
+        let (budget, host) = (self.total().rounded(), ByteSize(self.host).rounded());
+        let message = format!(
+            "the worker process {did} its budget of {budget} (limits.memory {} and {host} for \
+             results, reading and decoding); {end}. Make mini_batch_size smaller, or raise \
+             limits.memory or limits.results",
+            self.guest
+        );
+        Failure::new(FailureKind::OutOfMemory, message)
     }
 }
 

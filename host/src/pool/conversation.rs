@@ -1,5 +1,6 @@
 //! One worker's life as the leader sees it: listen, deliver, reap, report its end.
 
+use super::confine::Cell;
 use super::launch::{Process, StderrLog, settle};
 use super::outbox::{Outbox, registered};
 use super::{PoolEvent, WorkerExit};
@@ -66,6 +67,13 @@ impl Link {
     }
 }
 
+/// What is to be put in order once a worker has ended.
+#[derive(Debug)]
+pub(super) struct Remains {
+    pub(super) dir: JobDir,
+    pub(super) cell: Option<Cell>,
+}
+
 /// Makes both ends of a worker: the one to send by, and the task that listens. `results` is its
 /// `limits.results`.
 pub(super) fn open(
@@ -74,7 +82,7 @@ pub(super) fn open(
     child: Child,
     socket: UnixStream,
     stderr: StderrLog,
-    dir: JobDir,
+    remains: Remains,
     events: mpsc::Sender<PoolEvent>,
 ) -> io::Result<(Arc<Link>, Listener)> {
     socket.set_nonblocking(true)?;
@@ -93,7 +101,7 @@ pub(super) fn open(
         held: None,
         events,
     };
-    Ok((link.clone(), Listener { link, inbox, child, stderr, dir }))
+    Ok((link.clone(), Listener { link, inbox, child, stderr, remains }))
 }
 
 /// The task of one worker.
@@ -103,7 +111,7 @@ pub(super) struct Listener {
     inbox: Inbox,
     child: Child,
     stderr: StderrLog,
-    dir: JobDir,
+    remains: Remains,
 }
 
 /// Why listening ended.
@@ -120,7 +128,7 @@ enum End {
 impl Listener {
     /// Delivers the worker's messages until its end, then its end.
     pub(super) async fn run(self) {
-        let Self { link, mut inbox, mut child, stderr, dir } = self;
+        let Self { link, mut inbox, mut child, stderr, remains } = self;
         let mut wait = Box::pin(child.wait());
         let ended = tokio::select! {
             biased;
@@ -148,14 +156,16 @@ impl Listener {
             }
         };
         link.process.set_reaped();
-        settle(&dir, inbox.worker);
+        settle(&remains.dir, inbox.worker);
         // A process that it left behind may still hold the socket, so waiting for the end of the
         // stream could take for ever; what the worker itself said has arrived by now. Behind something
         // that is no message nothing counts.
         if !nonsense && let End::Malformed(error) = inbox.drain().await {
             link.accuse(malformed(&error));
         }
-        let exit = describe(status, link.take_fault(), &stderr);
+        let mut exit = describe(status, link.take_fault(), &stderr);
+        // Whoever sees the end finds no cgroup any more.
+        exit.failure = remains.cell.and_then(|cell| cell.end(exit.signal));
         // Nobody listening is no loss.
         let _ = inbox.events.send(PoolEvent::Exited(inbox.worker, exit)).await;
     }
@@ -172,7 +182,7 @@ fn describe(status: io::Result<ExitStatus>, fault: Option<String>, log: &StderrL
     };
     let tail = Some(log.tail()).filter(|tail| !tail.is_empty());
     let note: Vec<String> = [fault, unknown, tail].into_iter().flatten().collect();
-    WorkerExit { code, signal, note: note.join("\n") }
+    WorkerExit { code, signal, note: note.join("\n"), failure: None }
 }
 
 /// The receiving half of a worker's socket.

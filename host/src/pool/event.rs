@@ -1,6 +1,6 @@
 //! What the pool tells the engine.
 
-use crate::model::WorkerId;
+use crate::model::{Failure, WorkerId};
 use crate::protocol::FromWorker;
 
 /// What comes from worker processes.
@@ -21,4 +21,6 @@ pub struct WorkerExit {
     pub signal: Option<i32>,
     /// What was wrong with its last message, if it was killed for that; the end of its stderr.
     pub note: String,
+    /// What it did, where the limit of its cgroup ended it.
+    pub failure: Option<Failure>,
 }

@@ -2,7 +2,7 @@
 
 use crate::model::{self, JobDir, MiniBatchId, WorkerId};
 use crate::protocol::Setup;
-use crate::wall::{self, MISSING_LAYER};
+use crate::wall::{self, Leaf, MISSING_LAYER};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -70,11 +70,13 @@ impl Program {
     }
 
     /// Starts a worker: its end of a socket as descriptor 0, the compiled component as 1, its own
-    /// log file as 2. The component's offset is shared by all workers, so they map it.
+    /// log file as 2. The component's offset is shared by all workers, so they map it. The cgroup is
+    /// where it is to go.
     pub(super) fn start_worker(
         &self,
         setup: &Setup,
         component: &File,
+        cgroup: Option<&Leaf>,
     ) -> io::Result<(Child, UnixStream, StderrLog)> {
         let dir = JobDir::new(&setup.job_dir);
         make_folders(&dir, setup)?;
@@ -86,6 +88,9 @@ impl Program {
             // Counted as nvidia-smi does, whatever the driver thinks is the fastest.
             command.env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
             command.env("CUDA_VISIBLE_DEVICES", index.to_string());
+        }
+        if let Some(cgroup) = cgroup {
+            cgroup.admit(command.as_std_mut());
         }
         let child = command
             .stdin(Stdio::from(OwnedFd::from(theirs)))

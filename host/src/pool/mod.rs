@@ -1,12 +1,13 @@
 //! The parent side of child processes: spawn workers and the planner, feed, kill, reap. Imports
-//! `protocol` and `model`, never `worker`. Decides nothing.
+//! `protocol`, `perf`, `wall` and `model`, never `worker`. Decides nothing.
 //!
 //! Everything here runs on the one thread of a current-thread tokio runtime, which must live as
 //! long as the job: a worker asks to be killed when the *thread* that spawned it ends.
 //!
 //! [`Pool`] is the door; `conversation` is one worker's life, `planner` the planner's, `launch`
-//! says what a child process is given.
+//! says what a child process is given, `confine` which cgroup a worker gets.
 
+mod confine;
 mod conversation;
 mod event;
 mod launch;

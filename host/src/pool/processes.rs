@@ -1,9 +1,11 @@
 //! The pool itself.
 
-use super::conversation::{self, Link};
+use super::confine::Confinement;
+use super::conversation::{self, Link, Remains};
 use super::launch::{Process, Program};
 use super::{PoolEvent, planner};
-use crate::model::{JobDir, WorkerId};
+use crate::model::{JobDir, OsSandbox, WorkerId};
+use crate::perf::MemoryBudget;
 use crate::protocol::{FromPlanner, PlanRequest, Setup, ToWorker, encode};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -24,6 +26,7 @@ pub struct Pool {
     workers: HashMap<WorkerId, Arc<Link>>,
     /// Workers with messages that were queued and not sent.
     queued: HashSet<WorkerId>,
+    confinement: Confinement,
 }
 
 impl Pool {
@@ -45,7 +48,19 @@ impl Pool {
             planner: None,
             workers: HashMap::new(),
             queued: HashSet::new(),
+            confinement: Confinement::default(),
         }
+    }
+
+    /// Gives each worker from now on a cgroup of its own, with this budget as its limit, where the
+    /// machine and the job allow it. To be called before any process is started.
+    pub fn confine(&mut self, mode: OsSandbox, job_dir: &JobDir, budget: MemoryBudget) {
+        self.confinement = Confinement::new(mode, job_dir, budget);
+    }
+
+    /// Why workers have no cgroup of their own; none if they have.
+    pub fn unconfined(&self) -> Option<&str> {
+        self.confinement.missing()
     }
 
     /// Starts the planner, which speaks through a channel of its own: it is read only as fast as
@@ -85,10 +100,20 @@ impl Pool {
                 format!("{worker} runs already"),
             ));
         }
-        let (child, socket, stderr) = self.program.start_worker(&setup, &self.component)?;
+        let cell = self.confinement.cell(worker);
+        let remains = Remains { dir, cell };
+        let cgroup = remains.cell.as_ref().map(|cell| &cell.leaf);
+        let (child, socket, stderr) = self.program.start_worker(&setup, &self.component, cgroup)?;
         // Dropping the listener on the way out kills the worker.
-        let (link, listener) =
-            conversation::open(worker, results, child, socket, stderr, dir, self.events.clone())?;
+        let (link, listener) = conversation::open(
+            worker,
+            results,
+            child,
+            socket,
+            stderr,
+            remains,
+            self.events.clone(),
+        )?;
         link.try_send(&ToWorker::Setup(Box::new(setup))).map_err(io::Error::other)?;
         let id = link.process.id();
         self.workers.insert(worker, link);

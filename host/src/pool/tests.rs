@@ -115,7 +115,10 @@ async fn delivers_every_message_and_then_the_end() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let (seen, exit) = bench.until_the_end().await;
     assert_eq!(seen, messages);
-    assert_eq!(exit, WorkerExit { code: Some(3), signal: None, note: "trouble".into() });
+    assert_eq!(
+        exit,
+        WorkerExit { code: Some(3), signal: None, note: "trouble".into(), failure: None }
+    );
 }
 
 /// G1, G2: the process itself sees its GPU alone, for libraries that it loads; without a lease there

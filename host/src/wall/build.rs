@@ -1,6 +1,6 @@
 //! The wall of one process.
 
-use super::{files, filter, layer, limits, powers, start};
+use super::{cgroup, files, filter, layer, leaf, limits, powers, start};
 use crate::model::{OsSandbox, WallState};
 use std::path::PathBuf;
 
@@ -89,6 +89,7 @@ impl Wall {
             mode: self.mode,
             state: WallState { mode: self.mode, ..WallState::default() },
         };
+        standing.beside(cgroup::CGROUP, leaf::join());
         standing.always(layer::PARENT, start::dies_with_parent)?;
         standing.always(layer::SESSION, start::has_own_session)?;
         standing.always(layer::LIMITS, || limits::apply(&self.bounds, self.occupant))?;
@@ -122,6 +123,15 @@ impl Standing {
             Err(reason) => self.state.missing.push(format!("{name}: {reason}")),
         }
         Ok(())
+    }
+
+    /// What is no layer of its own, and never required; none if it is nobody's business here.
+    fn beside(&mut self, name: &str, built: Option<Built>) {
+        match built {
+            Some(Ok(words)) => self.state.active.push(words.unwrap_or_else(|| name.to_owned())),
+            Some(Err(reason)) => self.state.missing.push(format!("{name}: {reason}")),
+            None => {}
+        }
     }
 
     /// A layer that can be left out.

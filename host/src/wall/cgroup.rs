@@ -1,34 +1,100 @@
-//! Whether this process may make cgroups (version 2) that limit memory and processes.
+//! Where this process may make cgroups (version 2).
 
+use super::layer::unless_hidden;
 use rustix::fs::{Access, access};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process;
+use std::thread::sleep;
+use std::time::Duration;
 
-/// What must be there to limit a worker.
+/// What a test hides, and what a wall is told to have or not.
+pub(super) const CGROUP: &str = "cgroup";
+
+/// How often, and how long apart, it is looked whether a child has ended that is about to.
+const LOOKS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What can be limited.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
-/// The cgroup of this process, below which it may make others; or why it may not.
-pub fn probe_cgroup() -> Result<PathBuf, String> {
-    let own = read("/proc/self/cgroup")?;
-    let mounts = read("/proc/self/mountinfo")?;
-    let folder = folder(&own, &mounts)?;
-    let offered = read(folder.join("cgroup.controllers"))?;
-    for controller in CONTROLLERS {
-        if !offered.split_whitespace().any(|offered| offered == controller) {
-            let at = folder.display();
-            return Err(format!("the version 2 hierarchy at {at} has no {controller} controller"));
-        }
-    }
-    let writable = ["", "cgroup.procs", "cgroup.subtree_control"]
-        .iter()
-        .all(|name| access(folder.join(name), Access::WRITE_OK).is_ok());
-    if !writable {
-        return Err(format!("{} may not be written to: it is not delegated", folder.display()));
-    }
-    Ok(folder)
+/// The cgroup of this process, below which it may make others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Delegated {
+    pub(super) folder: PathBuf,
+    /// Those of [`CONTROLLERS`] that are there, at least one.
+    pub(super) controllers: Vec<&'static str>,
+    /// The root of the machine. All others hold either processes or cgroups with limits.
+    pub(super) is_root: bool,
 }
 
-fn read(path: impl AsRef<Path>) -> Result<String, String> {
+/// What worker processes would be put into, in words; or why they would not.
+pub fn probe_cgroup() -> Result<String, String> {
+    let Delegated { folder, controllers, .. } = delegated()?;
+    let limits = controllers.join(", ");
+    Ok(format!("{CGROUP} v2: each worker gets one below {}, with {limits}", folder.display()))
+}
+
+/// The cgroup of this process, if it may be used; or why it may not.
+pub(super) fn delegated() -> Result<Delegated, String> {
+    unless_hidden(CGROUP)?;
+    let folder = folder(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?)?;
+    Delegated::at(folder, process::id())
+}
+
+impl Delegated {
+    /// `own` is the number of this process.
+    pub(super) fn at(folder: PathBuf, own: u32) -> Result<Self, String> {
+        let at = folder.display();
+        let offered = read(folder.join("cgroup.controllers"))?;
+        let is_there = |name: &&str| offered.split_whitespace().any(|offered| offered == *name);
+        let controllers: Vec<_> = CONTROLLERS.into_iter().filter(is_there).collect();
+        if controllers.is_empty() {
+            let [memory, pids] = CONTROLLERS;
+            return Err(format!("there is no {memory} and no {pids} controller at {at}"));
+        }
+        let writable = ["", "cgroup.procs", "cgroup.subtree_control"]
+            .iter()
+            .all(|name| access(folder.join(name), Access::WRITE_OK).is_ok());
+        if !writable {
+            return Err(format!("{at} may not be written to: it is not delegated"));
+        }
+        // Only the root has no type.
+        let is_root = !folder.join("cgroup.type").exists();
+        if !is_root {
+            alone(&folder, own)?;
+        }
+        Ok(Self { folder, controllers, is_root })
+    }
+}
+
+/// Fails if other processes are in the cgroup: they would have to go before anything in it can be
+/// limited, and are not ours to move.
+fn alone(folder: &Path, own: u32) -> Result<(), String> {
+    let own = own.to_string();
+    for _ in 0..LOOKS {
+        let processes = read(folder.join("cgroup.procs"))?;
+        let mut others = processes.lines().filter(|&process| process != own).peekable();
+        if others.peek().is_none() {
+            return Ok(());
+        }
+        // An earlier planner, say, that has said all.
+        if !others.all(|process| is_child(process, &own)) {
+            break;
+        }
+        sleep(PAUSE);
+    }
+    Err(format!("other processes than this one are in {}", folder.display()))
+}
+
+fn is_child(process: &str, parent: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The program's name, in brackets, may hold anything; state and parent follow.
+    let parent_of = |stat: &str| Some(stat.rsplit_once(") ")?.1.split(' ').nth(1)? == parent);
+    parent_of(&stat).unwrap_or(true) // It is gone.
+}
+
+pub(super) fn read(path: impl AsRef<Path>) -> Result<String, String> {
     let path = path.as_ref();
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -70,8 +136,42 @@ mod tests {
     #[test]
     fn it_is_there_or_a_reason() {
         match probe_cgroup() {
-            Ok(folder) => assert!(folder.is_absolute()),
+            Ok(words) => assert!(words.starts_with("cgroup v2: "), "{words}"),
             Err(reason) => assert!(!reason.is_empty()),
         }
+    }
+
+    #[test]
+    fn children_are_known() {
+        let mut child = process::Command::new("sleep").arg("100").spawn().unwrap();
+        let [own, id] = [process::id(), child.id()].map(|id| id.to_string());
+        assert!(is_child(&id, &own) && !is_child(&id, "1") && !is_child(&own, &id));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(is_child(&id, "1"), "it is gone");
+    }
+
+    #[test]
+    fn a_cgroup_is_used_that_holds_nobody_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = || Delegated::at(dir.path().to_owned(), 12);
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        for name in ["cgroup.procs", "cgroup.subtree_control"] {
+            write(name, "");
+        }
+        write("cgroup.controllers", "cpu hugetlb\n");
+        assert!(at().unwrap_err().contains("no memory and no pids controller"));
+        write("cgroup.controllers", "cpu pids\n");
+        assert_eq!(at().unwrap().controllers, ["pids"]);
+        write("cgroup.controllers", "cpu memory pids\n");
+        assert_eq!(at().unwrap().controllers, ["memory", "pids"]);
+        write("cgroup.procs", "1\n12\n77\n");
+        assert!(at().unwrap().is_root, "which may hold anybody");
+        write("cgroup.type", "domain\n");
+        assert!(at().unwrap_err().contains("other processes than this one are in"));
+        write("cgroup.procs", "12\n");
+        assert!(!at().unwrap().is_root);
+        fs::remove_file(dir.path().join("cgroup.procs")).unwrap();
+        assert!(at().unwrap_err().contains("not delegated"));
     }
 }

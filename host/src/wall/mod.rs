@@ -4,8 +4,9 @@
 //! - `start`: what such a process does first of all; `death`: how it ended, in words.
 //! - `build`: the wall itself, of layers: `files` (Landlock), `filter` with the tables of `calls`
 //!   (seccomp), `limits` (resource limits), `powers` (capabilities).
-//! - `layer`: their names, and whether this machine has them; `cgroup`: whether it has what would stand
-//!   beside them; `gpu`: what a leased GPU needs besides.
+//! - `layer`: their names, and whether this machine has them; `gpu`: what a leased GPU needs besides.
+//! - `leaf`: what may stand beside them, a cgroup for each worker; `cgroup`: whether this process may make
+//!   any.
 //!
 //! Everything is applied by the process to itself, on its main thread, before any other thread exists:
 //! Landlock and seccomp hold for a thread and those that it starts, and a hook before exec would force
@@ -19,6 +20,7 @@ mod files;
 mod filter;
 mod gpu;
 mod layer;
+mod leaf;
 mod limits;
 mod powers;
 mod start;
@@ -28,4 +30,5 @@ pub use cgroup::probe_cgroup;
 pub use death::death;
 pub use gpu::{GPU_DEVICES, gpu_folders};
 pub use layer::{Layer, MISSING_LAYER, check, probe};
+pub use leaf::{Leaf, Leaves, Quota};
 pub use start::{enter, keep_apart};

@@ -321,8 +321,12 @@ fn describe_exit(exit: &WorkerExit) -> String {
     }
 }
 
-/// W6: a kill that the leader did not order is taken for the machine's out-of-memory killer.
+/// W6: a kill that neither the leader ordered nor a cgroup's limit is taken for the machine's
+/// out-of-memory killer.
 fn death(exit: &WorkerExit, how: &str, when: &str) -> Failure {
+    if let Some(failure) = &exit.failure {
+        return failure.clone().with_detail(exit.note.clone());
+    }
     let (kind, hint) = match exit.signal {
         Some(9) => (
             FailureKind::OutOfMemory,

@@ -309,7 +309,10 @@ impl World {
 
     pub(super) fn exit(&mut self, id: WorkerId, code: Option<i32>, signal: Option<i32>) {
         self.workers.remove(&id);
-        self.tell(Message::Exited(id, WorkerExit { code, signal, note: String::new() }));
+        self.tell(Message::Exited(
+            id,
+            WorkerExit { code, signal, note: String::new(), failure: None },
+        ));
     }
 
     pub(super) fn is_completed(&self) -> bool {

@@ -1,0 +1,79 @@
+//! Cgroups of workers, where there are any.
+
+use crate::model::{Failure, JobDir, OsSandbox, WorkerId};
+use crate::perf::MemoryBudget;
+use crate::wall::{Leaf, Leaves, Quota};
+use rustix::fs::statfs;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Threads of a worker. It has three, and a few more with a GPU; 64 leave room for a driver's.
+const THREADS: u32 = 64;
+
+/// File systems whose files are memory, by the numbers that the kernel has for them: tmpfs, ramfs.
+const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// Where workers are put.
+#[derive(Debug, Default)]
+pub(super) struct Confinement {
+    place: Option<Place>,
+    /// Why a worker was put nowhere.
+    missing: Option<String>,
+}
+
+#[derive(Debug)]
+struct Place {
+    leaves: Arc<Leaves>,
+    quota: Quota,
+    budget: MemoryBudget,
+}
+
+/// The cgroup of one worker.
+#[derive(Debug)]
+pub(super) struct Cell {
+    pub(super) leaf: Leaf,
+    budget: MemoryBudget,
+}
+
+impl Confinement {
+    /// What this machine allows, for a job.
+    pub(super) fn new(mode: OsSandbox, job_dir: &JobDir, budget: MemoryBudget) -> Self {
+        let leaves = match mode {
+            OsSandbox::Off => Err("os_sandbox is off".to_owned()),
+            OsSandbox::Required | OsSandbox::BestEffort => Leaves::prepare(),
+        };
+        let leaves = match leaves {
+            Ok(leaves) => leaves,
+            Err(reason) => return Self { place: None, missing: Some(reason) },
+        };
+        // Files that a worker writes there are memory of its cgroup, until they are removed.
+        let memory = (!is_in_memory(job_dir.root())).then(|| budget.total().0);
+        let quota = Quota { memory, threads: THREADS };
+        Self { place: Some(Place { leaves, quota, budget }), missing: None }
+    }
+
+    /// The cgroup of a worker that is about to start; none if it has to go without.
+    pub(super) fn cell(&mut self, worker: WorkerId) -> Option<Cell> {
+        let Place { leaves, quota, budget } = self.place.as_ref()?;
+        let leaf = leaves.leaf(&worker.to_string(), quota);
+        self.missing = leaf.as_ref().err().cloned();
+        Some(Cell { leaf: leaf.ok()?, budget: budget.clone() })
+    }
+
+    /// Why the worker that was started last has none.
+    pub(super) fn missing(&self) -> Option<&str> {
+        self.missing.as_deref()
+    }
+}
+
+impl Cell {
+    /// What a worker did that is gone by now, if the limit of its cgroup ended it. The cgroup goes, too.
+    pub(super) fn end(self, signal: Option<i32>) -> Option<Failure> {
+        let is_it = signal == Some(libc::SIGKILL) && self.leaf.was_out_of_memory();
+        is_it.then(|| self.budget.ended_by_cgroup())
+    }
+}
+
+fn is_in_memory(path: &Path) -> bool {
+    statfs(path).is_ok_and(|disk| IN_MEMORY.contains(&i64::from(disk.f_type)))
+}

@@ -1,0 +1,314 @@
+//! A cgroup for each process behind the wall that may need one, with limits of its own.
+
+use super::build::Built;
+use super::cgroup::{CGROUP, Delegated, delegated, read};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// All that Sandmill makes begins with this, followed by the number of the process that made it.
+const PREFIX: &str = "sandmill-";
+/// Tells a process which cgroup is its own. Only the leader sets it.
+const VARIABLE: &str = "SANDMILL_CGROUP";
+/// Has the kernel take the process that writes.
+const MYSELF: &str = "0";
+/// What a limit says where there is none.
+const NO_LIMIT: &str = "max";
+
+/// How often, and how long apart, it is tried to remove what processes that were killed a moment ago
+/// are still in.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How much the processes in a leaf may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Bytes of memory; none where only their number is limited.
+    pub memory: Option<u64>,
+    /// Threads.
+    pub threads: u32,
+}
+
+/// The place for leaves below the cgroup of this process. Dropping it takes everything back.
+#[derive(Debug)]
+pub struct Leaves {
+    delegated: Delegated,
+    prefix: String,
+    /// Where this process has gone, to make room.
+    own: Option<PathBuf>,
+}
+
+/// The cgroup of one process. Dropping it removes it, once the process is gone.
+#[derive(Debug)]
+pub struct Leaf {
+    path: PathBuf,
+    /// Stay as long as this one does.
+    _leaves: Arc<Leaves>,
+}
+
+impl Leaves {
+    /// Makes ready the cgroup of this process, if it may be used; or says why not. Where this process is
+    /// alone in it, it goes into one below; no other process is ever moved. Removes what a leader that
+    /// was killed has left there.
+    ///
+    /// Must be called while this process has no children.
+    pub fn prepare() -> Result<Arc<Self>, String> {
+        let leaves = Self::at(delegated()?, process::id());
+        leaves.map(Arc::new).map_err(|error| error.to_string())
+    }
+
+    fn at(delegated: Delegated, id: u32) -> io::Result<Self> {
+        let folder = &delegated.folder;
+        remove(folder, |leader| leader == id || !Path::new(&format!("/proc/{leader}")).exists());
+        let (own, prefix) = (None, format!("{PREFIX}{id}-"));
+        let control = folder.join("cgroup.subtree_control");
+        let mut leaves = Self { delegated, prefix, own };
+        if !leaves.delegated.is_root {
+            let own = leaves.path("leader");
+            fs::create_dir(&own).map_err(|e| told(&own, &e))?;
+            // From here on, dropping undoes it.
+            let own = leaves.own.insert(own);
+            put(&own.join("cgroup.procs"), MYSELF)?;
+        }
+        put(&control, &switch(&leaves.delegated.controllers, '+'))?;
+        Ok(leaves)
+    }
+
+    /// Makes one with these limits, as far as there are such. The name must be no other's.
+    pub fn leaf(self: &Arc<Self>, name: &str, quota: &Quota) -> Result<Leaf, String> {
+        self.make(name, quota).map_err(|error| error.to_string())
+    }
+
+    fn make(self: &Arc<Self>, name: &str, quota: &Quota) -> io::Result<Leaf> {
+        let path = self.path(name);
+        match fs::create_dir(&path) {
+            // Its process took longer to end than anybody waits.
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                fs::remove_dir(&path).and_then(|()| fs::create_dir(&path))
+            }
+            made => made,
+        }
+        .map_err(|e| told(&path, &e))?;
+        let leaf = Leaf { path, _leaves: self.clone() };
+        quota.apply(&leaf.path)?;
+        Ok(leaf)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.delegated.folder.join(format!("{}{name}", self.prefix))
+    }
+}
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        let folder = &self.delegated.folder;
+        for _ in 0..TRIES {
+            let left = remove(folder, |leader| self.prefix == format!("{PREFIX}{leader}-"));
+            // This process is in one.
+            if left <= usize::from(self.own.is_some()) {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        // In the root others may need the controllers by now.
+        if let Some(own) = &self.own {
+            // What does not work is left to the next leader, or to whoever made the cgroup.
+            let control = folder.join("cgroup.subtree_control");
+            let _ = put(&control, &switch(&self.delegated.controllers, '-'));
+            let _ = put(&folder.join("cgroup.procs"), MYSELF);
+            let _ = fs::remove_dir(own);
+        }
+    }
+}
+
+impl Leaf {
+    /// Tells the process that is to be started that this cgroup is its own: it goes there when it builds
+    /// its wall.
+    pub fn admit(&self, command: &mut Command) {
+        command.env(VARIABLE, &self.path);
+    }
+
+    /// Whether the kernel ended its process because of this cgroup's own limit.
+    pub fn was_out_of_memory(&self) -> bool {
+        let events = read(self.path.join("memory.events")).unwrap_or_default();
+        // A process in it is also killed, and counted, when the whole machine runs out of memory.
+        count(&events, "oom") > 0 && count(&events, "oom_kill") > 0
+    }
+}
+
+impl Drop for Leaf {
+    fn drop(&mut self) {
+        // If its process has not ended yet, it is tried again at the end of all.
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+impl Quota {
+    fn apply(&self, leaf: &Path) -> io::Result<()> {
+        // Which controllers there are shows by their files.
+        let set = |name: &str, value: &str| {
+            let path = leaf.join(name);
+            if path.exists() { put(&path, value) } else { Ok(()) }
+        };
+        if let Some(memory) = self.memory {
+            set("memory.max", &memory.to_string())?;
+            // Else it would only become slow.
+            set("memory.swap.max", "0")?;
+            set("memory.oom.group", "1")?;
+        }
+        set("pids.max", &self.threads.to_string())
+    }
+}
+
+/// Puts this process into its own cgroup, if there is one for it. Returns what is limited there.
+pub(super) fn join() -> Option<Built> {
+    let leaf = PathBuf::from(std::env::var_os(VARIABLE)?);
+    let joined = put(&leaf.join("cgroup.procs"), MYSELF);
+    Some(joined.map(|()| Some(words(&leaf))).map_err(|error| error.to_string()))
+}
+
+/// `cgroup (memory, pids)`, by what is limited.
+fn words(leaf: &Path) -> String {
+    let limited = |name: &&str| {
+        read(leaf.join(format!("{name}.max"))).is_ok_and(|limit| limit.trim() != NO_LIMIT)
+    };
+    let limits: Vec<_> = ["memory", "pids"].into_iter().filter(limited).collect();
+    format!("{CGROUP} ({})", limits.join(", "))
+}
+
+/// Removes what leaders have made that are not needed any more, by their numbers. Returns how much of
+/// it is left, because somebody is in it.
+fn remove(folder: &Path, is_done: impl Fn(u32) -> bool) -> usize {
+    let leader = |name: &str| name.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok();
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let done =
+        entries.filter(|entry| entry.file_name().to_str().and_then(leader).is_some_and(&is_done));
+    done.filter(|entry| fs::remove_dir(entry.path()).is_err()).count()
+}
+
+/// `+memory +pids`.
+fn switch(controllers: &[&str], sign: char) -> String {
+    let words: Vec<_> = controllers.iter().map(|name| format!("{sign}{name}")).collect();
+    words.join(" ")
+}
+
+/// The number behind a word, on a line of its own; 0 if there is none.
+fn count(text: &str, word: &str) -> u64 {
+    let number = |line: &str| line.strip_prefix(word)?.strip_prefix(' ')?.parse().ok();
+    text.lines().find_map(number).unwrap_or(0)
+}
+
+fn put(path: &Path, text: &str) -> io::Result<()> {
+    fs::write(path, text).map_err(|e| told(path, &e))
+}
+
+fn told(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUOTA: Quota = Quota { memory: Some(1 << 20), threads: 9 };
+
+    /// What looks like a cgroup. Its files are ordinary ones.
+    fn cgroup(is_root: bool) -> (tempfile::TempDir, Delegated) {
+        let dir = tempfile::tempdir().unwrap();
+        let controllers = vec!["memory", "pids"];
+        let folder = dir.path().to_owned();
+        (dir, Delegated { folder, controllers, is_root })
+    }
+
+    fn text(path: &Path, name: &str) -> String {
+        fs::read_to_string(path.join(name)).unwrap()
+    }
+
+    #[test]
+    fn limits_are_set_where_there_are_such() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = ["memory.max", "memory.swap.max", "memory.oom.group", "pids.max"];
+        let fill =
+            || files.iter().for_each(|name| fs::write(dir.path().join(name), "max\n").unwrap());
+        fill();
+        assert_eq!(words(dir.path()), "cgroup ()");
+        QUOTA.apply(dir.path()).unwrap();
+        assert_eq!(files.map(|name| text(dir.path(), name)), ["1048576", "0", "1", "9"]);
+        assert_eq!(words(dir.path()), "cgroup (memory, pids)");
+        fill();
+        Quota { memory: None, ..QUOTA }.apply(dir.path()).unwrap();
+        assert_eq!(files.map(|name| text(dir.path(), name)), ["max\n", "max\n", "max\n", "9"]);
+        assert_eq!(words(dir.path()), "cgroup (pids)");
+        files[..3].iter().for_each(|name| fs::remove_file(dir.path().join(name)).unwrap());
+        QUOTA.apply(dir.path()).unwrap();
+        assert!(!dir.path().join("memory.max").exists(), "no such controller");
+    }
+
+    #[test]
+    fn everything_is_taken_back() {
+        let (dir, root) = cgroup(true);
+        let leaves = Arc::new(Leaves::at(root, 12).unwrap());
+        assert_eq!(text(dir.path(), "cgroup.subtree_control"), "+memory +pids");
+        let leaf = leaves.leaf("process000", &QUOTA).unwrap();
+        let path = dir.path().join("sandmill-12-process000");
+        assert!(path.is_dir());
+        assert!(leaves.leaf("process000", &QUOTA).is_ok(), "one that nobody is in is made anew");
+        drop(leaf);
+        assert!(!path.exists());
+        drop(leaves);
+        assert_eq!(text(dir.path(), "cgroup.subtree_control"), "+memory +pids", "the root's stay");
+    }
+
+    #[test]
+    fn the_leader_makes_room_and_comes_back() {
+        let (dir, own) = cgroup(false);
+        let leaves = Leaves::at(own, 12).unwrap();
+        let leader = dir.path().join("sandmill-12-leader");
+        assert_eq!(text(&leader, "cgroup.procs"), MYSELF);
+        assert_eq!(text(dir.path(), "cgroup.subtree_control"), "+memory +pids");
+        // The kernel's files vanish with their folder.
+        fs::remove_file(leader.join("cgroup.procs")).unwrap();
+        drop(leaves);
+        assert_eq!(text(dir.path(), "cgroup.subtree_control"), "-memory -pids");
+        assert_eq!(text(dir.path(), "cgroup.procs"), MYSELF);
+        assert!(!leader.exists());
+    }
+
+    #[test]
+    fn what_a_killed_leader_left_is_removed() {
+        let (dir, root) = cgroup(true);
+        // No process has such a number.
+        let [dead, busy] =
+            ["process000", "process001"].map(|name| format!("sandmill-4194999-{name}"));
+        let alive = format!("sandmill-{}-process000", process::id());
+        let foreign = ["sandmill-", "sandmill-x-y", "sandmill-7", "user.slice"].map(str::to_owned);
+        for name in [&dead, &busy, &alive].into_iter().chain(&foreign) {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join(&busy).join("as if somebody were in it"), "").unwrap();
+        let _leaves = Leaves::at(root, 12).unwrap();
+        assert!(!dir.path().join(dead).exists());
+        for name in [&busy, &alive].into_iter().chain(&foreign) {
+            assert!(dir.path().join(name).exists(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_own_limit_is_told_from_a_machine_without_memory() {
+        let (dir, root) = cgroup(true);
+        let leaves = Arc::new(Leaves::at(root, 12).unwrap());
+        let leaf = leaves.leaf("process000", &QUOTA).unwrap();
+        assert!(!leaf.was_out_of_memory(), "nothing is known");
+        let events = dir.path().join("sandmill-12-process000/memory.events");
+        for (oom, kills, is_own) in [(0, 0, false), (0, 1, false), (3, 0, false), (1, 1, true)] {
+            let text =
+                format!("low 0\nhigh 0\nmax 9\noom {oom}\noom_kill {kills}\noom_group_kill 1\n");
+            fs::write(&events, text).unwrap();
+            assert_eq!(leaf.was_out_of_memory(), is_own, "{oom} {kills}");
+        }
+        fs::remove_file(events).unwrap();
+    }
+}

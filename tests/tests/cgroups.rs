@@ -1,0 +1,165 @@
+//! Cgroups of workers. Most of it needs a machine where cgroups with limits can be made, as root in the
+//! root of version 2: `scripts/cgroup-tests.sh` has one.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use sandmill_tests::{Job, Ran, good_row, root, sandmill, wat_module};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where a leader that is started as the tests are makes cgroups; none, with the reason printed, if it
+/// makes none.
+fn folder() -> Option<PathBuf> {
+    let output = Command::new(sandmill()).args(["doctor", "--json"]).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let Some(words) = found["cgroup_v2"]["found"].as_str() else {
+        eprintln!("not tried: {}", found["cgroup_v2"]["missing"]);
+        return None;
+    };
+    let (_, at) = words.split_once(" below ").unwrap();
+    Some(at.split_once(", with ").unwrap().0.into())
+}
+
+/// The cgroups that leaders have made, by name.
+fn made(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("sandmill-")).collect()
+}
+
+/// A job with a guest of its own, whose `run` is this.
+fn job_of(run: &str) -> Job {
+    let guest = wat_module(&format!("(module COMMON GOOD (func RUN {run}))"));
+    Job::empty().file("guest.wasm", guest).yaml("name: test\nentry_script: guest.wasm")
+}
+
+/// Gives one row.
+const GOOD: &str = "(call $good (local.get $id))";
+/// Does not return.
+const ENDLESS: &str = "(loop $again (br $again)) unreachable";
+
+fn job() -> Job {
+    job_of(GOOD).yaml("inputs: { texts: input }").file("input/a.txt", "two words")
+}
+
+/// What `job.json` says of the wall.
+fn wall(folder: &Path) -> Value {
+    let text = fs::read_to_string(folder.join("job/job.json")).unwrap();
+    serde_json::from_str::<Value>(&text).unwrap()["result"]["os_sandbox"].clone()
+}
+
+fn has_cgroup(wall: &Value) -> bool {
+    let layers = wall["active"].as_array().unwrap();
+    layers.iter().any(|layer| layer.as_str().unwrap().starts_with("cgroup ("))
+}
+
+#[test]
+fn without_cgroups_a_job_runs_and_says_so() {
+    let ran: Ran =
+        job().yaml("os_sandbox: best-effort").env("SANDMILL_MISSING_LAYER", "cgroup").run(&[]);
+    ran.exits_with(0);
+    let wall = wall(ran.dir());
+    assert!(!has_cgroup(&wall), "{wall}");
+    assert!(wall["missing"].to_string().contains("cgroup: SANDMILL_MISSING_LAYER"), "{wall}");
+    assert!(!ran.stderr.contains("cgroup:"), "nobody has to do anything: {ran}");
+    let off = job().yaml("os_sandbox: off").run(&[]);
+    assert!(off.exits_with(0).log("job_result.txt").contains("cgroup: os_sandbox is off"), "{off}");
+}
+
+/// The limits, whom they hold for, and what is left of them when the leader is killed.
+#[test]
+fn a_worker_has_a_cgroup_of_its_own() {
+    let Some(folder) = folder() else { return };
+    let mut running = job_of(ENDLESS)
+        .yaml("inputs: { files: input }\nprocess_count_per_node: 2\nmini_batch_size: 1")
+        .yaml("os_sandbox: best-effort\nrun_invocation_timeout: 120")
+        .file("input/a.txt", "x")
+        .file("input/b.txt", "x")
+        .start(&[]);
+    let leaf = |name: &str, pid: u32| folder.join(format!("sandmill-{pid}-{name}"));
+    let text = |path: PathBuf| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    for name in ["process000", "process001"] {
+        running.until("the worker is in its cgroup", |running| {
+            let process = text(leaf(name, running.pid()).join("cgroup.procs"));
+            running.children().iter().any(|(pid, _)| pid.to_string() == process)
+        });
+        let leaf = leaf(name, running.pid());
+        assert_eq!(text(leaf.join("pids.max")), "64");
+        if leaf.join("memory.max").exists() {
+            let limit = text(leaf.join("memory.max"));
+            let is_set = limit.parse().is_ok_and(|limit: u64| limit > 256 << 20);
+            assert!(is_set || limit == "max", "{limit}: a limit, or none for a disk in memory");
+            assert_eq!(is_set, text(leaf.join("memory.oom.group")) == "1");
+        }
+    }
+    let leader = running.pid();
+    running.kill_leader();
+    let left = leaf("process000", leader);
+    running.wait();
+    assert!(left.exists(), "nobody was there to remove it");
+    let ran = job().yaml("os_sandbox: best-effort").run(&[]);
+    ran.exits_with(0);
+    assert!(has_cgroup(&wall(ran.dir())), "{ran}");
+    let mine = format!("sandmill-{leader}-");
+    assert!(!made(&folder).iter().any(|name| name.starts_with(&mine)), "{:?}", made(&folder));
+}
+
+/// As below `systemd-run --scope -p Delegate=yes`: all controllers are there, and none is turned on.
+#[test]
+fn a_leader_makes_room_where_it_is_alone() {
+    let Some(folder) = folder() else { return };
+    fs::write(folder.join("cgroup.subtree_control"), "+memory +pids").unwrap();
+    let scope = folder.join(format!("test-{}.scope", std::process::id()));
+    fs::create_dir(&scope).unwrap();
+    let run = |shell: &str| {
+        let job = job().yaml("os_sandbox: best-effort");
+        let mut command = Command::new("sh");
+        let script = format!("echo 0 > \"$1/cgroup.procs\" && shift && {shell}");
+        command.args(["-c", &script, "sh"]).arg(&scope).arg(sandmill());
+        command.args(["run", "job.yaml", "--job-dir", "job"]).current_dir(job.dir());
+        command.env("SANDMILL_CACHE_DIR", root().join("target/test-cache"));
+        let ran = command.output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        assert_eq!(made(&scope), Vec::<String>::new());
+        assert_eq!(fs::read_to_string(scope.join("cgroup.subtree_control")).unwrap().trim(), "");
+        wall(job.dir())
+    };
+    let alone = run("exec \"$@\"");
+    assert!(has_cgroup(&alone), "{alone}");
+    // The shell is not the leader's to move.
+    let beside = run("\"$@\"; exit $?");
+    assert!(!has_cgroup(&beside), "{beside}");
+    assert!(beside["missing"].to_string().contains("other processes than this one are in"));
+    fs::remove_dir(scope).unwrap();
+}
+
+/// W6: out of memory is told apart from other deaths, and by which limit.
+#[test]
+fn a_worker_beyond_the_limit_of_its_cgroup_is_told() {
+    let Some(folder) = folder() else { return };
+    // One record is never cut, however large: reading and decoding it takes three times its size.
+    let large = format!("id,text\n1,small\n2,{}\n3,small\n", "x".repeat(192 << 20));
+    let running = job_of(GOOD)
+        .yaml("inputs: { rows: { path: input, format: csv } }\nmini_batch_size: 100KB")
+        .yaml("limits: { memory: 16MB, results: 1MB, read: 1MB }\nos_sandbox: best-effort")
+        .yaml("process_count_per_node: 1\nrun_max_try: 1\nerror_threshold: -1")
+        .file("input/a.csv", large)
+        .start(&[]);
+    let mine = format!("sandmill-{}-", running.pid());
+    let ran = running.wait();
+    if !wall(ran.dir())["active"].to_string().contains("cgroup (memory") {
+        eprintln!("not tried: there is no memory controller, or the job's folder lies in memory");
+        return;
+    }
+    ran.exits_with(0);
+    ran.says(
+        "the worker process needed more memory than its budget of 276.6 MB (limits.memory 16 MB and \
+         260.6 MB for results, reading and decoding); the limit of its cgroup ended it.",
+    );
+    assert!(ran.log("user/error.txt").contains("out_of_memory"), "{ran}");
+    assert_eq!(ran.sorted_output(), [good_row(1)], "{ran}");
+    assert!(!made(&folder).iter().any(|name| name.starts_with(&mine)), "{:?}", made(&folder));
+}
