@@ -140,6 +140,22 @@ fn a_leader_makes_room_where_it_is_alone() {
 #[test]
 fn a_worker_beyond_the_limit_of_its_cgroup_is_told() {
     let Some(folder) = folder() else { return };
+    // Should the leader look in just the moment in which the limit is reached, it is faster.
+    for _ in 0..5 {
+        match outgrown(&folder) {
+            Some(true) => return,
+            Some(false) => {}
+            None => {
+                eprintln!("not tried: memory is not limited, or the job's folder lies in it");
+                return;
+            }
+        }
+    }
+    panic!("the limit has never ended a worker");
+}
+
+/// Whether the limit of its cgroup ended a worker that holds too much; none if it has no such limit.
+fn outgrown(folder: &Path) -> Option<bool> {
     // One record is never cut, however large: reading and decoding it takes three times its size.
     let large = format!("id,text\n1,small\n2,{}\n3,small\n", "x".repeat(192 << 20));
     let running = job_of(GOOD)
@@ -150,16 +166,17 @@ fn a_worker_beyond_the_limit_of_its_cgroup_is_told() {
         .start(&[]);
     let mine = format!("sandmill-{}-", running.pid());
     let ran = running.wait();
-    if !wall(ran.dir())["active"].to_string().contains("cgroup (memory") {
-        eprintln!("not tried: there is no memory controller, or the job's folder lies in memory");
-        return;
-    }
     ran.exits_with(0);
+    if !wall(ran.dir())["active"].to_string().contains("cgroup (memory") {
+        return None;
+    }
     ran.says(
-        "the worker process needed more memory than its budget of 276.6 MB (limits.memory 16 MB and \
-         260.6 MB for results, reading and decoding); the limit of its cgroup ended it.",
+        "than its budget of 276.6 MB (limits.memory 16 MB and 260.6 MB for results, reading and \
+         decoding); ",
     );
     assert!(ran.log("user/error.txt").contains("out_of_memory"), "{ran}");
     assert_eq!(ran.sorted_output(), [good_row(1)], "{ran}");
-    assert!(!made(&folder).iter().any(|name| name.starts_with(&mine)), "{:?}", made(&folder));
+    assert!(!made(folder).iter().any(|name| name.starts_with(&mine)), "{:?}", made(folder));
+    let did = "the worker process needed more memory than its budget";
+    Some(ran.stderr.contains(did) && ran.stderr.contains("the limit of its cgroup ended it."))
 }

@@ -75,5 +75,29 @@ impl Cell {
 }
 
 fn is_in_memory(path: &Path) -> bool {
-    statfs(path).is_ok_and(|disk| IN_MEMORY.contains(&i64::from(disk.f_type)))
+    statfs(path).is_ok_and(|disk| IN_MEMORY.contains(&disk.f_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Limits;
+
+    #[test]
+    fn without_the_wall_there_is_no_cgroup() {
+        let budget = MemoryBudget::new(&Limits::default(), 0);
+        let mut none = Confinement::new(OsSandbox::Off, &JobDir::new("job"), budget);
+        assert!(none.cell(WorkerId(0)).is_none());
+        assert_eq!(none.missing(), Some("os_sandbox is off"));
+    }
+
+    #[test]
+    fn files_in_memory_are_known() {
+        assert!(!is_in_memory(Path::new("/proc")) && !is_in_memory(Path::new("/not there")));
+        let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+        match mounts.lines().any(|line| line.starts_with("tmpfs /dev/shm tmpfs ")) {
+            true => assert!(is_in_memory(Path::new("/dev/shm"))),
+            false => eprintln!("not tried: /dev/shm is no tmpfs here"),
+        }
+    }
 }

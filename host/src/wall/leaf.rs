@@ -164,10 +164,19 @@ impl Quota {
 }
 
 /// Puts this process into its own cgroup, if there is one for it. Returns what is limited there.
+///
+/// The kernel may let the one who moves a process wait for ten milliseconds: so it is not the leader.
 pub(super) fn join() -> Option<Built> {
     let leaf = PathBuf::from(std::env::var_os(VARIABLE)?);
-    let joined = put(&leaf.join("cgroup.procs"), MYSELF);
+    let own = read("/proc/self/cgroup").unwrap_or_default();
+    let joined = if is_in(&leaf, &own) { Ok(()) } else { put(&leaf.join("cgroup.procs"), MYSELF) };
     Some(joined.map(|()| Some(words(&leaf))).map_err(|error| error.to_string()))
+}
+
+/// Whether a process is there, by the text of `/proc/PID/cgroup`.
+fn is_in(leaf: &Path, own: &str) -> bool {
+    let paths = own.lines().filter_map(|line| line.strip_prefix("0::"));
+    paths.map(Path::new).any(|path| path.file_name() == leaf.file_name())
 }
 
 /// `cgroup (memory, pids)`, by what is limited.
@@ -245,6 +254,14 @@ mod tests {
         files[..3].iter().for_each(|name| fs::remove_file(dir.path().join(name)).unwrap());
         QUOTA.apply(dir.path()).unwrap();
         assert!(!dir.path().join("memory.max").exists(), "no such controller");
+    }
+
+    #[test]
+    fn nobody_goes_where_it_is() {
+        let leaf = Path::new("/sys/fs/cgroup/a.scope/sandmill-12-process000");
+        assert!(is_in(leaf, "5:memory:/b\n0::/a.scope/sandmill-12-process000\n"));
+        assert!(!is_in(leaf, "0::/a.scope/sandmill-12-leader\n"));
+        assert!(!is_in(leaf, "0::/\n") && !is_in(leaf, ""));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What comes first.
 
 use super::build::Built;
+use super::leaf;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, getpid, getppid, parent_process_death_signal, set_parent_process_death_signal,
@@ -25,7 +26,8 @@ pub fn keep_apart(command: &mut Command) {
 }
 
 /// The first thing that a process behind the wall does: it dies with its parent, has a session of its
-/// own, out of reach of the terminal, and keeps no descriptor but the three standard ones.
+/// own, out of reach of the terminal, keeps no descriptor but the three standard ones, and goes into its
+/// cgroup if there is one for it.
 ///
 /// The kernel takes the thread that started this process for its parent: that thread must outlive
 /// the child. An error says that the parent is gone already, or what failed. Must be called before
@@ -37,7 +39,10 @@ pub fn enter() -> io::Result<()> {
         return Err(io::Error::other("the process that started this one ended meanwhile"));
     }
     own_session()?;
-    close_others()
+    close_others()?;
+    // What it holds before does not count. Whether it worked, the wall tells.
+    let _ = leaf::join();
+    Ok(())
 }
 
 /// The head of a process group cannot have a new session, and whoever started this process may have

@@ -45,6 +45,19 @@ fn a_dead_worker_loses_the_first_mini_batch_and_returns_the_next() {
     assert_eq!(assigned(&actions)[0], (1, 1), "the returned one comes first, as attempt 1");
 }
 
+/// W6: what a limit says that ended a worker is what its mini-batch failed for.
+#[test]
+fn a_worker_that_a_limit_ended_is_told_as_such() {
+    let mut machine = running(Policy { workers: 1, ..policy() }, 1);
+    machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
+    let failure = Some(Failure::new(FailureKind::OutOfMemory, "too much"));
+    let note = "its last words".to_owned();
+    let exit = WorkerExit { code: None, signal: Some(9), note, failure };
+    let actions = machine.handle(Message::Exited(W0, exit), secs(2));
+    let told = lost(&actions).expect("it was in run");
+    assert_eq!((told.message.as_str(), told.detail.as_str()), ("too much", "its last words"));
+}
+
 /// Where mini-batches are tiny, the leader would be busy with nothing but being woken by each.
 #[test]
 fn workers_with_tiny_mini_batches_are_given_more_ahead() {
