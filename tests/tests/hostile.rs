@@ -216,6 +216,7 @@ fn nothing_is_ignored_unasked() {
       where         mini-batch 2, [WORKER]
       mini-batches  3, 1 with fewer rows than items
       items         6, of which 2 failed (see job/logs/failed_items.csv)
+      kept          4 rows, in job/output/parallel_run_step.txt
       read next     job/logs/failed_items.csv
       what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job

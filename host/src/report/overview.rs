@@ -213,6 +213,7 @@ mod tests {
           where         mini-batch 2, process001
           mini-batches  3 of 180, 1 failed
           items         30, of which 10 failed (see logs/failed_items.csv)
+          kept          20 rows, in output/parallel_run_step.txt
           read next     logs/user/error/0/process001.txt
           next command  sandmill explain [JOB]
         "#);

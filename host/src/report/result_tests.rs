@@ -96,6 +96,7 @@ fn failed_before_the_first_mini_batch() {
     Job digits failed after 3.2 s: init failed in 6 workers in a row
       mini-batches  0 of 180
       items         0
+      kept          20 rows, in jobs/digits/output/parallel_run_step.txt
       read next     jobs/digits/logs/sys/events.jsonl
       next command  sandmill explain jobs/digits
     ");
