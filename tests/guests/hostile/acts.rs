@@ -138,7 +138,10 @@ impl Guest {
             "log-file" => fs::write(logs.join(test_guests::name(first)?), "")?,
             "log-text" => fs::write(logs.join("text"), vec![b'x'; 300 << 10])?,
             "log-more" => {
-                File::options().append(true).open(logs.join("text"))?.write_all(&[b'x'; 300 << 10])?;
+                File::options()
+                    .append(true)
+                    .open(logs.join("text"))?
+                    .write_all(&[b'x'; 300 << 10])?;
             }
             "log-status" => {
                 fs::write(logs.join("new"), vec![b'x'; 300 << 10])?;
