@@ -104,6 +104,27 @@ fn a_crash_while_recovering_changes_nothing() {
     }
 }
 
+/// A number that was a worker's is no other's, also where only what it left at its end is known of it.
+/// Found by fuzzing.
+#[test]
+fn numbers_of_workers_are_not_used_again() {
+    for first in (1..MOST).step_by(3) {
+        let mut world = World::new(false, OnConflict::Append);
+        // The rest is done, or only ended in order, by workers with higher numbers.
+        if fail_point::crash_at(&format!("*:{first}"), || world.run()).is_some() {
+            break;
+        }
+        world.run();
+        let Some(&last) = world.last_workers.iter().max() else { continue };
+        world.damage_steps.push(Damage::RemoveOutput);
+        world.damage();
+        // All rows are lost, which is noted; then the job is cut short.
+        drop(recover(world.target.clone(), world.journal(), false).unwrap());
+        let (_, restored) = recover(world.target.clone(), world.journal(), false).unwrap();
+        assert!(restored.next_worker > last.0, "{} and {last}", restored.next_worker);
+    }
+}
+
 fn damages() -> impl Strategy<Value = Damage> {
     let share = 0.0..1.0;
     prop_oneof![

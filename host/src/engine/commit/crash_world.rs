@@ -21,7 +21,7 @@ pub(super) struct World {
     /// Begins again after each crash.
     runs: u32,
     /// Workers that ended in order in the run that completed.
-    last_workers: Vec<WorkerId>,
+    pub(super) last_workers: Vec<WorkerId>,
     pub(super) damage_steps: Vec<Damage>,
 }
 

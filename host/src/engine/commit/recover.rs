@@ -70,7 +70,8 @@ pub(super) fn recover(
     files::read_lengths(&target, &journal, &mut files)?;
     let mut restored = restored(&items, &gone);
     let folders = [target.job_dir.parts(), target.job_dir.work()];
-    let seen = folders.iter().filter_map(|folder| highest_worker(folder)).max();
+    let seen = folders.iter().filter_map(|folder| highest_worker(folder));
+    let seen = seen.chain(files::workers(&journal)?).max();
     restored.next_worker = restored.next_worker.max(seen.map_or(0, |w| w.0.saturating_add(1)));
     restored.closed = is_closed(&journal, &files)?;
     files::clean_up(&target, &files);

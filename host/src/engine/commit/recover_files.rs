@@ -186,6 +186,13 @@ pub(super) fn clean_up(target: &CommitTarget, files: &Files) {
     }
 }
 
+/// The workers whose files are published.
+pub(super) fn workers(journal: &Journal) -> Result<Vec<WorkerId>, String> {
+    let entries = journal.files().map_err(|e| e.to_string())?;
+    let named = |entry: &FileEntry| entry.source.split('/').find_map(worker_of);
+    Ok(entries.iter().filter_map(named).collect())
+}
+
 /// Numbers from this on are no worker's that ever was.
 const NO_WORKER: u32 = 1 << 31;
 
