@@ -81,9 +81,7 @@ fn build(folder: &Path) -> Result<(), String> {
         occupant: Occupant::Worker,
         mode: OsSandbox::Required,
         folders: vec![
-            folder("input", Rights::Read),
-            folder("picked", Rights::ReadAndLink),
-            folder("table/a.csv", Rights::ReadFiles),
+            folder("input", Rights::ReadAndLink),
             folder("stage", Rights::Stage),
             folder("output", Rights::Write),
             folder("profile", Rights::Files),
@@ -160,16 +158,6 @@ fn files() -> Vec<Attack> {
     vec![
         ("open outside", |s| open(s.folder.join("outside/file"), READ)),
         ("list outside", |s| open(s.folder.join("outside"), READ | libc::O_DIRECTORY as usize)),
-        ("list what a pattern picks from", |s| {
-            open(s.folder.join("picked"), READ | libc::O_DIRECTORY as usize)
-        }),
-        ("open the neighbour of an input", |s| open(s.folder.join("table/b.csv"), READ)),
-        ("list the neighbours of an input", |s| {
-            open(s.folder.join("table"), READ | libc::O_DIRECTORY as usize)
-        }),
-        ("write an input that is a file", |s| {
-            open(s.folder.join("table/a.csv"), libc::O_WRONLY as usize)
-        }),
         ("write outside", |s| open(s.folder.join("outside/new"), MAKE)),
         ("read past dots", |s| open(s.folder.join("input/../outside/file"), READ)),
         ("read a sibling's folder", |s| open(s.folder.join("input/link-out"), READ)),
@@ -394,12 +382,9 @@ fn allowed() -> Vec<Attack> {
     }
     vec![
         ("read an input", |s| errno(std::fs::read(s.folder.join("input/file")).map(drop))),
-        ("read an input that is a file", |s| {
-            errno(std::fs::read(s.folder.join("table/a.csv")).map(drop))
-        }),
         ("list an input", |s| errno(std::fs::read_dir(s.folder.join("input")).map(drop))),
         ("stage an input", |s| {
-            let (from, to) = (s.folder.join("picked/file"), s.folder.join("stage/mine"));
+            let (from, to) = (s.folder.join("input/file"), s.folder.join("stage/mine"));
             let _ = std::fs::remove_file(&to);
             errno(std::fs::hard_link(from, to))
         }),

@@ -17,7 +17,7 @@ mod resolve;
 pub use csv::{LoadedTable, RowLines, TablePart, TableReader};
 pub use found::{Found, Root, content_stamp, short};
 pub use list::Listing;
-pub use resolve::{named, reaches, resolve};
+pub use resolve::{reaches, resolve};
 
 /// An input that cannot be used, in words for people.
 #[derive(Debug, thiserror::Error)]

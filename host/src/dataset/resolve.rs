@@ -102,14 +102,6 @@ fn places(input: &Input) -> Result<Vec<Place>, DatasetError> {
     Ok(places)
 }
 
-/// The paths of the source's files below its root, if the job file names each of them.
-pub fn named(source: &Source) -> Option<Vec<String>> {
-    match Pattern::new(source.pattern.as_deref()) {
-        Ok(Pattern::List(files)) => Some(files),
-        _ => None,
-    }
-}
-
 /// Whether files in `folder`, or below it, could belong to the source, now or once they are there.
 /// The folder's path is absolute and without links. Fails if the source's pattern is no glob.
 pub fn reaches(source: &Source, folder: &Path) -> Result<bool, DatasetError> {

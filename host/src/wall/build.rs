@@ -24,10 +24,7 @@ pub enum Occupant {
 pub enum Rights {
     /// Reading and listing.
     Read,
-    /// Reading files whose names are known, no listing.
-    ReadFiles,
-    /// The same, and hard links to them in a folder with [`Rights::Stage`]. The kernel makes none to
-    /// what may be read there and not here.
+    /// The same, and hard links to its files in a folder with [`Rights::Stage`].
     ReadAndLink,
     /// Making and removing folders and links to files, never writing one.
     Stage,

@@ -2,8 +2,7 @@
 
 use super::report::host_fault;
 use super::stage::{Stage, checked};
-use crate::dataset::{Found, LoadedTable, Root, RowLines, TablePart, TableReader};
-use crate::dataset::{content_stamp, named};
+use crate::dataset::{Found, LoadedTable, Root, RowLines, TablePart, TableReader, content_stamp};
 use crate::model::{
     CsvSlice, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, PartitionFormat, Source,
     SpilledRows, TableFormat, Work, WorkerId,
@@ -58,12 +57,6 @@ pub(super) struct Loaded<'a> {
     pub(super) lines: Option<RowLines<'a>>,
 }
 
-/// The file that is all of a source, if the job file names it.
-pub(super) fn only_file(source: &Source) -> Option<String> {
-    let mut files = named(source)?;
-    if files.len() == 1 { files.pop() } else { None }
-}
-
 impl Loader {
     /// Makes the folders that inputs are shown in, where they cannot be shown as they are.
     pub(super) fn new(
@@ -77,11 +70,7 @@ impl Loader {
             let stage = if tables.is_empty() && source.pattern.is_some() {
                 let root = job_dir.worker_inputs(worker).join(index.to_string());
                 let made = Stage::create(root.clone(), job_dir.worker_copies(worker));
-                let mut stage = made.map_err(|e| host_fault("make", &root, &e))?;
-                if let Some(file) = only_file(source) {
-                    stage.fix(&source.root, &file);
-                }
-                Some(stage)
+                Some(made.map_err(|e| host_fault("make", &root, &e))?)
             } else {
                 None
             };

@@ -4,9 +4,7 @@
 //! for a thread and those that it starts. At that point the component is mapped, the socket and the
 //! part file are open, and the worker's folders are made.
 
-use super::load::only_file;
-use crate::dataset::named;
-use crate::model::{JobDir, OsSandbox, Source, WallState};
+use crate::model::{JobDir, OsSandbox, WallState};
 use crate::perf::MemoryBudget;
 use crate::protocol::Setup;
 use crate::wall::{Bounds, Folder, Occupant, Rights, Wall, gpu_folders};
@@ -25,9 +23,6 @@ const OWN_FILES: u64 = 64;
 /// that is reserved and never touched count here, and a guest that asks for too much shall be told so
 /// by the limit that was made for it.
 const SLACK: u64 = 1 << 30;
-
-/// Files that have a rule each, at most: a rule takes some 4 µs at the start of each worker.
-const SINGLE_FILES: usize = 64;
 
 /// The wall that suits this worker.
 pub(super) fn wall(setup: &Setup) -> Wall {
@@ -52,41 +47,15 @@ fn is_staged(setup: &Setup) -> bool {
 /// What is read and never written.
 fn read(setup: &Setup) -> Vec<Folder> {
     let folder = |path: &Path, rights| Folder { path: path.to_owned(), rights };
-    let mut folders = match setup.tables.as_slice() {
-        [] => shown(&setup.sources),
-        _ => tables(&setup.sources),
-    };
+    let rights = |linked| if linked { Rights::ReadAndLink } else { Rights::Read };
+    let mut folders = Vec::new();
+    for source in &setup.sources {
+        let linked = setup.tables.is_empty() && source.pattern.is_some();
+        folders.push(folder(&source.root, rights(linked)));
+    }
     folders.extend(setup.mounts.iter().map(|mount| folder(&mount.host, Rights::Read)));
     if !setup.tables.is_empty() {
         folders.push(folder(&JobDir::new(&setup.job_dir).spill(), Rights::Read));
-    }
-    folders
-}
-
-/// What is shown to the guest. Whose single file is shown was read before.
-fn shown(sources: &[Source]) -> Vec<Folder> {
-    let rights = |source: &Source| match source.pattern {
-        Some(_) if only_file(source).is_some() => None,
-        Some(_) => Some(Rights::ReadAndLink),
-        None => Some(Rights::Read),
-    };
-    let folder =
-        |source: &Source| Some(Folder { path: source.root.clone(), rights: rights(source)? });
-    sources.iter().filter_map(folder).collect()
-}
-
-/// What the worker itself opens, by names that it is given: just those files, where they are few.
-fn tables(sources: &[Source]) -> Vec<Folder> {
-    let (mut folders, mut files) = (Vec::new(), 0);
-    for source in sources {
-        let named = named(source).filter(|named| files + named.len() <= SINGLE_FILES);
-        files += named.as_ref().map_or(0, Vec::len);
-        let paths = match named {
-            Some(named) => named.iter().map(|file| source.root.join(file)).collect(),
-            None => vec![source.root.clone()],
-        };
-        let rule = |path| Folder { path, rights: Rights::ReadFiles };
-        folders.extend(paths.into_iter().map(rule));
     }
     folders
 }
@@ -139,7 +108,7 @@ mod tests {
     /// Whoever has taken a worker over must not be able to write where others do.
     #[test]
     fn a_worker_writes_among_its_own_files_only() {
-        use crate::model::{Limits, LoggingLevel, OutputAction, OutputFormat, WorkerId};
+        use crate::model::{Limits, LoggingLevel, OutputAction, OutputFormat, Source, WorkerId};
         let source = Source {
             dataset: "d".to_owned(),
             root: "/data".into(),
@@ -169,8 +138,8 @@ mod tests {
             deterministic: false,
         };
         let dir = JobDir::new("/job");
-        use Rights::{Read, ReadAndLink, ReadFiles};
-        let writes = |folder: &&Folder| !matches!(folder.rights, Read | ReadFiles | ReadAndLink);
+        let writes =
+            |folder: &&Folder| !matches!(folder.rights, Rights::Read | Rights::ReadAndLink);
         let folders = wall(&setup).folders;
         let written: Vec<_> = folders.iter().filter(writes).collect();
         assert!(written.len() > 4, "{written:?}");
@@ -179,48 +148,6 @@ mod tests {
             // All workers of a job share it, as the guests of ParallelRunStep do.
             assert!(own || folder.path == dir.script_log_dir(), "{folder:?}");
         }
-    }
-
-    #[test]
-    fn an_input_is_granted_as_far_as_it_is_one() {
-        let source = |pattern: Option<&str>| Source {
-            dataset: "d".to_owned(),
-            root: "/data".into(),
-            guest: "/inputs/d".to_owned(),
-            pattern: pattern.map(str::to_owned),
-            partition_format: None,
-        };
-        let many = format!(
-            "{{{}}}",
-            (0..=SINGLE_FILES).map(|n| n.to_string()).collect::<Vec<_>>().join(",")
-        );
-        let mut told = String::new();
-        for pattern in
-            [None, Some("*.csv"), Some("a.csv"), Some("{a.csv,b.csv}"), Some(many.as_str())]
-        {
-            for (what, folders) in
-                [("shown", shown(&[source(pattern)])), ("tables", tables(&[source(pattern)]))]
-            {
-                let pattern = pattern.map_or("all", |pattern| &pattern[..pattern.len().min(15)]);
-                told += &format!("{pattern} {what}:");
-                folders
-                    .iter()
-                    .for_each(|f| told += &format!(" {} {:?}", f.path.display(), f.rights));
-                told += "\n";
-            }
-        }
-        insta::assert_snapshot!(told, @"
-        all shown: /data Read
-        all tables: /data ReadFiles
-        *.csv shown: /data ReadAndLink
-        *.csv tables: /data ReadFiles
-        a.csv shown:
-        a.csv tables: /data/a.csv ReadFiles
-        {a.csv,b.csv} shown: /data ReadAndLink
-        {a.csv,b.csv} tables: /data/a.csv ReadFiles /data/b.csv ReadFiles
-        {0,1,2,3,4,5,6, shown: /data ReadAndLink
-        {0,1,2,3,4,5,6, tables: /data ReadFiles
-        ");
     }
 
     #[test]

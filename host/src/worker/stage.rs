@@ -1,12 +1,10 @@
 //! Inputs of which a guest may see some files but not the folder that they lie in.
 
 use super::report::host_fault;
-use crate::dataset::Found;
 use crate::model::{Failure, FailureKind};
 use crate::output::empty_folder;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Checks a path of a descriptor and returns it: relative, and nothing but names in it.
@@ -31,13 +29,7 @@ pub(super) struct Stage {
     /// What was made, folders before what lies in them.
     folders: Vec<PathBuf>,
     files: Vec<PathBuf>,
-    /// The one file that is shown for good, and what it was; or why it cannot be.
-    fixed: Option<Result<Identity, Failure>>,
 }
-
-/// What tells a file from another one in its place: device and number; and size and time, if what is
-/// shown is a copy.
-type Identity = (u64, u64, Option<Found>);
 
 impl Stage {
     /// Makes the folder, empty, and the one for copies, which other stages of this worker may use too.
@@ -46,8 +38,7 @@ impl Stage {
             fs::create_dir_all(folder)?;
             empty_folder(folder)?;
         }
-        let (folders, files) = (Vec::new(), Vec::new());
-        Ok(Self { root, copies, folders, files, fixed: None })
+        Ok(Self { root, copies, folders: Vec::new(), files: Vec::new() })
     }
 
     /// The folder.
@@ -55,35 +46,8 @@ impl Stage {
         &self.root
     }
 
-    /// Shows this file of the folder `source` for good, so that the worker needs no right to the folder
-    /// once the wall stands. What is wrong with the file is told when it is to be shown.
-    pub(super) fn fix(&mut self, source: &Path, file: &str) {
-        let shown = self.show(source, &[file.to_owned()]);
-        self.fixed = Some(shown.and_then(|()| self.identity(source, file)));
-    }
-
-    /// What the file is now.
-    fn identity(&self, source: &Path, file: &str) -> Result<Identity, Failure> {
-        let look = |path: &Path| fs::symlink_metadata(path).map_err(|e| unreadable(path, &e));
-        let real = look(&real_file(source, checked(file)?)?)?;
-        let shown = look(&self.root.join(file))?;
-        let is_link = (real.dev(), real.ino()) == (shown.dev(), shown.ino());
-        Ok((real.dev(), real.ino(), (!is_link).then(|| Found::from(&real))))
-    }
-
     /// Shows files of the folder `source`, and no others from now on.
     pub(super) fn show(&mut self, source: &Path, files: &[String]) -> Result<(), Failure> {
-        if let (Some(fixed), [file]) = (&self.fixed, files) {
-            let was = fixed.clone()?;
-            if self.identity(source, file)? == was {
-                return Ok(());
-            }
-            let message = format!(
-                "cannot read {}: another file has taken its place since this worker was started",
-                source.join(file).display()
-            );
-            return Err(Failure::new(FailureKind::LoadFailed, message));
-        }
         self.clear().map_err(|e| host_fault("clear", &self.root, &e))?;
         for file in files {
             let relative = checked(file)?;
@@ -118,11 +82,8 @@ impl Stage {
         copy(&from, &self.copies.join("copy"), &to)
     }
 
-    /// Shows no files, but for one that is shown for good.
+    /// Shows no files.
     pub(super) fn clear(&mut self) -> io::Result<()> {
-        if self.fixed.is_some() {
-            return Ok(());
-        }
         let mut clean = true;
         for file in self.files.drain(..) {
             clean &= gone(fs::remove_file(file));
@@ -217,30 +178,6 @@ mod tests {
         copy(&source.join("one"), &draft, &root.join("copy")).unwrap();
         assert!(!draft.exists());
         assert_eq!(fs::read_to_string(root.join("copy")).unwrap(), "one");
-    }
-
-    #[test]
-    fn a_single_file_is_shown_for_good() {
-        let folder = tempfile::tempdir().unwrap();
-        let (source, root) = (folder.path().join("source"), folder.path().join("shown"));
-        fs::create_dir(&source).unwrap();
-        fs::write(source.join("one"), "1").unwrap();
-        let create = || Stage::create(root.clone(), folder.path().join("copies")).unwrap();
-        let mut stage = create();
-        stage.fix(&source, "one");
-        for _ in 0..2 {
-            stage.show(&source, &["one".to_owned()]).unwrap();
-            stage.clear().unwrap();
-            assert_eq!(fs::read_to_string(root.join("one")).unwrap(), "1");
-        }
-        fs::write(source.join("new"), "2").unwrap();
-        fs::rename(source.join("new"), source.join("one")).unwrap();
-        let error = stage.show(&source, &["one".to_owned()]).unwrap_err();
-        assert!(error.message.contains("another file has taken its place"), "{error}");
-        let mut stage = create();
-        stage.fix(&source, "gone");
-        let error = stage.show(&source, &["gone".to_owned()]).unwrap_err();
-        assert!(error.message.ends_with("gone: No such file or directory (os error 2)"), "{error}");
     }
 
     #[test]
