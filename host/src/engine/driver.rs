@@ -284,7 +284,7 @@ impl<'a> Driver<'a> {
         if !is_first || self.wall.mode != OsSandbox::BestEffort {
             return;
         }
-        for layer in missing {
+        for layer in missing.iter().filter(|layer| !layer.starts_with("cgroup: ")) {
             let message = format!(
                 "the job goes on without a layer of the process wall: {layer} (os_sandbox is \
                  best-effort; `sandmill doctor` says what to do)"

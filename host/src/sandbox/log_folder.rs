@@ -39,10 +39,12 @@ impl LogFolder {
 
     /// Takes this worker's share of what lies there for its count.
     fn look(&self) {
+        let share = |number: u64| number / self.0.workers;
         // What cannot be seen whole is taken for full: a guest could hide things in it.
-        let (bytes, files) = held(&self.0.path).unwrap_or((u64::MAX, u64::MAX));
-        self.0.bytes.store(bytes / self.0.workers, Relaxed);
-        self.0.files.store(files / self.0.workers, Relaxed);
+        let held = held(&self.0.path).map(|(bytes, files)| (share(bytes), share(files)));
+        let (bytes, files) = held.unwrap_or((u64::MAX, u64::MAX));
+        self.0.bytes.store(bytes, Relaxed);
+        self.0.files.store(files, Relaxed);
     }
 
     fn used(&self, counted: Counted) -> Option<&AtomicU64> {
@@ -171,7 +173,8 @@ mod tests {
             mkdirat(&folder, name.as_str(), Mode::RWXU).unwrap();
             folder = openat(&folder, name.as_str(), OFlags::RDONLY, Mode::empty()).unwrap().into();
         }
-        let folder = LogFolder::new(root.path().to_owned(), 1);
-        assert!(folder.take(Counted::Files, 1, &Limits::default()).is_err());
+        let folder = LogFolder::new(root.path().to_owned(), 2);
+        let over = folder.take(Counted::Files, 1, &Limits::default()).unwrap_err();
+        assert_eq!(over.asked, u64::MAX, "no share of what is not known");
     }
 }
