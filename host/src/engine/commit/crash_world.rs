@@ -23,6 +23,7 @@ pub(super) struct World {
     /// Workers that ended in order in the run that completed.
     pub(super) last_workers: Vec<WorkerId>,
     pub(super) damage_steps: Vec<Damage>,
+    was_cut: bool,
 }
 
 /// What may happen to files while nothing runs.
@@ -68,8 +69,15 @@ impl World {
             on_conflict,
             header_wanted: true,
         };
-        let (runs, last_workers, damage_steps) = (0, Vec::new(), Vec::new());
-        Self { _dir: None, target, mini_batches: 9, runs, last_workers, damage_steps }
+        Self {
+            _dir: None,
+            target,
+            mini_batches: 9,
+            runs: 0,
+            last_workers: Vec::new(),
+            damage_steps: Vec::new(),
+            was_cut: false,
+        }
     }
 
     /// The rows of a mini-batch; some have none.
@@ -279,7 +287,10 @@ impl World {
                     fs::write(path, changed(fs::read(path).unwrap(), share)).unwrap();
                 }
             }
-            Some(Damage::CutOutput(share)) => cut(&output, share),
+            Some(Damage::CutOutput(share)) => {
+                cut(&output, share);
+                self.was_cut = true;
+            }
             Some(Damage::ChangeOutput(share)) => {
                 // What was put on the disk is believed to be there, so a copy stands in its place.
                 if let Ok(bytes) = fs::read(&output) {
@@ -289,6 +300,9 @@ impl World {
                 }
             }
             Some(Damage::RemoveOutput) => drop(fs::remove_file(&output)),
+            // What was put on the disk is believed to be there while the file is the same. Cut and made
+            // longer again before a run has noted the cut, it is the same to look at.
+            Some(Damage::ExtendOutput) if self.was_cut => {}
             Some(Damage::ExtendOutput) => {
                 let file =
                     OpenOptions::new().create(true).truncate(false).write(true).open(&output);

@@ -17,7 +17,6 @@ pub fn recovery(data: &[u8]) {
     let [kind, end, steps @ ..] = data else { return };
     let on_conflict = OnConflict::ALL[usize::from((kind >> 1) % 3)];
     let mut world = World::new(kind & 1 == 1, on_conflict);
-    let mut was_cut = false;
     for step in steps.chunks(4).take(3) {
         let [crash, cut, harm, share] = [0, 1, 2, 3].map(|n| step.get(n).copied().unwrap_or(0));
         let cut = if cut & 1 == 1 { ":cut" } else { "" };
@@ -26,14 +25,7 @@ pub fn recovery(data: &[u8]) {
             // A completed job's part files are gone, so nothing is promised after that.
             return world.check();
         }
-        let damage = damage(harm, f64::from(share) / 256.0);
-        // What was put on the disk is believed to be there while the file is the same. Cut and made
-        // longer again before a run has noted the cut, it is the same to look at.
-        if was_cut && matches!(damage, Some(Damage::ExtendOutput)) {
-            continue;
-        }
-        was_cut |= matches!(damage, Some(Damage::CutOutput(_)));
-        world.damage_steps.extend(damage);
+        world.damage_steps.extend(damage(harm, f64::from(share) / 256.0));
         world.damage();
     }
     if *end & 3 == 3 {
