@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(folder.take(Counted::Output, 3, &limits), Ok(()));
         folder.give_back(Counted::Output, 3);
         fs::remove_dir(at("b")).unwrap();
-        assert_eq!(folder.clone().take(Counted::Files, 1, &limits), Ok(()));
+        assert_eq!(folder.take(Counted::Files, 1, &limits), Ok(()));
         assert_eq!(folder.take(Counted::Logs, u64::MAX, &limits), Ok(()), "not kept here");
     }
 
