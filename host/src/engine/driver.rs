@@ -279,11 +279,11 @@ impl<'a> Driver<'a> {
     fn note_wall(&mut self, wall: WallState) {
         let is_first = self.wall == WallState::default();
         self.wall = wall;
-        let missing = self.wall.missing.clone();
         self.wall.missing.extend(self.pool.unconfined().map(|reason| format!("cgroup: {reason}")));
         if !is_first || self.wall.mode != OsSandbox::BestEffort {
             return;
         }
+        let missing = self.wall.missing.clone();
         for layer in missing.iter().filter(|layer| !layer.starts_with("cgroup: ")) {
             let message = format!(
                 "the job goes on without a layer of the process wall: {layer} (os_sandbox is \

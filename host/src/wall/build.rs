@@ -19,6 +19,12 @@ pub enum Occupant {
     Compiler,
 }
 
+#[cfg(test)]
+impl Occupant {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Worker, Self::GpuWorker, Self::Planner, Self::Shuffler, Self::Compiler];
+}
+
 /// What may be done below a folder, or with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {

@@ -265,13 +265,7 @@ mod tests {
 
     #[test]
     fn no_call_is_both_allowed_and_deadly() {
-        for occupant in [
-            Occupant::Worker,
-            Occupant::GpuWorker,
-            Occupant::Planner,
-            Occupant::Shuffler,
-            Occupant::Compiler,
-        ] {
+        for occupant in Occupant::ALL {
             let list = allowed(occupant);
             let allowed: BTreeSet<_> = list.iter().copied().collect();
             assert_eq!(list.len(), allowed.len(), "{occupant:?} has a call twice");

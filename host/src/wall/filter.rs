@@ -150,13 +150,7 @@ mod tests {
 
     #[test]
     fn there_are_filters_for_every_occupant() {
-        for occupant in [
-            Occupant::Worker,
-            Occupant::GpuWorker,
-            Occupant::Planner,
-            Occupant::Shuffler,
-            Occupant::Compiler,
-        ] {
+        for occupant in Occupant::ALL {
             assert!(filters(occupant).unwrap().iter().all(|filter| filter.len() > 5));
         }
         assert_eq!(probe().as_deref(), Ok("seccomp"));
