@@ -37,7 +37,7 @@
 //! 0. `model`
 //! 1. `event`, `fail_point`, `protocol`, `turns`, `wall`
 //! 2. `spec`, `dataset`
-//! 3. `plan`, `journal`, `output`, `compile`, `perf`
+//! 3. `plan`, `journal`, `output`, `compile`, `inference`, `perf`
 //! 4. `sandbox`
 //! 5. `worker`, `pool`
 //! 6. `engine`, `report`
@@ -55,6 +55,8 @@ mod fail_point;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+#[doc(hidden)]
+pub mod inference;
 #[doc(hidden)]
 pub mod journal;
 pub mod model;

@@ -39,6 +39,7 @@ fn success() -> AttemptReport {
         elapsed_seconds: 0.1,
         process_seconds: 0.1,
         run: CallStats::default(),
+        inference: sandmill::model::InferenceStats::default(),
     }
 }
 

@@ -14,7 +14,8 @@ use crate::compile::Compiled;
 use crate::event::{Event, EventKind};
 use crate::fail_point;
 use crate::model::{
-    JobDir, JobResult, JobStatus, MiniBatch, OsSandbox, Source, TableFormat, WallState, WorkerId,
+    GpuLease, JobDir, JobResult, JobStatus, MiniBatch, OsSandbox, Source, TableFormat, WallState,
+    WorkerId,
 };
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
@@ -367,7 +368,7 @@ impl<'a> Driver<'a> {
         match action {
             Action::Spawn(worker, gpu) => {
                 let tables = self.tables.as_deref().unwrap_or_default();
-                let setup = self.template.for_worker(worker, gpu, tables);
+                let setup = self.template.for_worker(worker, gpu.map(GpuLease::plain), tables);
                 return Some(self.room.start(&mut self.pool, self.monitor.as_ref(), setup));
             }
             Action::Assign(worker, assignment) => {

@@ -4,8 +4,9 @@ use super::machine::Policy;
 use crate::compile::WASMTIME_VERSION;
 use crate::dataset::csv::MAX_SLICE;
 use crate::model::{
-    GUEST_OUTPUT, GUEST_SOURCE, Input, InputKind, JobDir, Limits, LoggingLevel, Mount, OsSandbox,
-    OutputAction, OutputFormat, Source, TableFormat, WorkerId,
+    GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, JobDir, Limits,
+    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, Source, TableFormat,
+    WorkerId,
 };
 use crate::perf::{MemoryBudget, MonitorOptions};
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
@@ -124,6 +125,8 @@ pub(super) struct SetupTemplate {
     logging_level: LoggingLevel,
     os_sandbox: OsSandbox,
     deterministic: bool,
+    models: Vec<Model>,
+    inference: InferenceSettings,
 }
 
 impl SetupTemplate {
@@ -151,13 +154,15 @@ impl SetupTemplate {
             logging_level: spec.logging_level,
             os_sandbox: spec.os_sandbox,
             deterministic: spec.deterministic,
+            models: spec.models.clone(),
+            inference: spec.inference.clone(),
         }
     }
 
     pub(super) fn for_worker(
         &self,
         worker: WorkerId,
-        gpu_index: Option<u32>,
+        gpu: Option<GpuLease>,
         tables: &[TableFormat],
     ) -> Setup {
         let template = self.clone();
@@ -167,7 +172,7 @@ impl SetupTemplate {
             workers: template.workers,
             job_dir: template.job_dir,
             arguments: template.arguments,
-            environment: with_gpu(template.environment, gpu_index),
+            environment: with_gpu(template.environment, gpu.as_ref()),
             mounts: template.mounts,
             source_dir: template.source_dir,
             sources: template.sources,
@@ -178,7 +183,9 @@ impl SetupTemplate {
             strict_cardinality: template.strict_cardinality,
             profile: template.profile,
             logging_level: template.logging_level,
-            gpu_index,
+            gpu,
+            models: template.models,
+            inference: template.inference,
             os_sandbox: template.os_sandbox,
             deterministic: template.deterministic,
         }
@@ -203,11 +210,11 @@ fn environment(spec: &JobSpec) -> Vec<(String, String)> {
 /// one without it is as it was (prs-semantics G2).
 fn with_gpu(
     mut environment: Vec<(String, String)>,
-    gpu_index: Option<u32>,
+    gpu: Option<&GpuLease>,
 ) -> Vec<(String, String)> {
-    if let Some(index) = gpu_index {
+    if let Some(lease) = gpu {
         environment.retain(|(name, _)| name != VISIBLE_GPUS);
-        environment.push((VISIBLE_GPUS.to_owned(), index.to_string()));
+        environment.push((VISIBLE_GPUS.to_owned(), lease.visible.clone()));
     }
     environment
 }
@@ -229,7 +236,10 @@ mod tests {
     fn a_leased_gpu_is_the_only_one_that_is_seen() {
         let own = pairs(&[("A", "1"), ("CUDA_VISIBLE_DEVICES", "7")]);
         assert_eq!(with_gpu(own.clone(), None), own);
-        assert_eq!(with_gpu(own, Some(2)), pairs(&[("A", "1"), ("CUDA_VISIBLE_DEVICES", "2")]));
+        assert_eq!(
+            with_gpu(own, Some(&GpuLease::plain(2))),
+            pairs(&[("A", "1"), ("CUDA_VISIBLE_DEVICES", "2")])
+        );
         assert_eq!(with_gpu(pairs(&[("A", "1")]), None), pairs(&[("A", "1")]));
     }
 

@@ -47,6 +47,8 @@ pub enum FailureKind {
     Exit,
     /// The guest wanted more memory than `limits.memory`, or the process was killed for memory.
     OutOfMemory,
+    /// The memory of the GPU was full.
+    DeviceOutOfMemory,
     /// A call used up `limits.fuel`.
     OutOfFuel,
     /// A call took longer than its time-out; the worker was killed.
@@ -93,6 +95,7 @@ impl fmt::Display for FailureKind {
             Self::Trap => "trap",
             Self::Exit => "exit",
             Self::OutOfMemory => "out_of_memory",
+            Self::DeviceOutOfMemory => "device_out_of_memory",
             Self::OutOfFuel => "out_of_fuel",
             Self::Timeout => "timeout",
             Self::LoadTimeout => "load_timeout",

@@ -32,6 +32,10 @@ pub struct Limits {
     pub handles: u64,
     /// Bytes that one call of the host may copy out of the guest.
     pub transfer: ByteSize,
+    /// Bytes of the model files that the instance may load, all together.
+    pub models: ByteSize,
+    /// Bytes of the tensors that the guest holds in the host at once.
+    pub tensors: ByteSize,
 }
 
 impl Default for Limits {
@@ -50,6 +54,8 @@ impl Default for Limits {
             files: 10_000,
             handles: 10_000,
             transfer: ByteSize(128 << 20),
+            models: ByteSize(1 << 30),
+            tensors: ByteSize(256 << 20),
         }
     }
 }

@@ -5,6 +5,7 @@ mod failure;
 mod few;
 mod guest_paths;
 mod ids;
+mod inference;
 mod input;
 mod limits;
 mod machine_caps;
@@ -24,6 +25,9 @@ mod wall;
 pub use failure::{Failure, FailureKind};
 pub use guest_paths::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE};
 pub use ids::{MiniBatchId, NODE_ID, WorkerId};
+pub use inference::{
+    Backend, Device, DeviceChoice, GpuLease, InferenceSettings, InferenceStats, Model,
+};
 pub use input::{Input, InputKind};
 pub use limits::Limits;
 pub use machine_caps::MachineCaps;

@@ -1,7 +1,7 @@
 //! What an attempt and a job came to.
 
 use super::few::few;
-use super::{Failure, MiniBatchId, WallState};
+use super::{Failure, InferenceStats, MiniBatchId, WallState};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -105,6 +105,9 @@ pub struct AttemptReport {
     pub process_seconds: f64,
     /// The call of `run` alone.
     pub run: CallStats,
+    /// Inference in that call.
+    #[serde(default)]
+    pub inference: InferenceStats,
 }
 
 impl AttemptReport {

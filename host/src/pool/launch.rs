@@ -84,10 +84,10 @@ impl Program {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let mut command = self.command(&self.worker, &dir.worker_dir(setup.worker));
-        if let Some(index) = setup.gpu_index {
+        if let Some(gpu) = &setup.gpu {
             // Counted as nvidia-smi does, whatever the driver thinks is the fastest.
             command.env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-            command.env("CUDA_VISIBLE_DEVICES", index.to_string());
+            command.env("CUDA_VISIBLE_DEVICES", &gpu.visible);
         }
         if let Some(cgroup) = cgroup {
             cgroup.admit(command.as_std_mut());

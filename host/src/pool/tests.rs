@@ -3,8 +3,8 @@
 use super::launch::Program;
 use super::{Pool, PoolEvent, WorkerExit};
 use crate::model::{
-    CallStats, Limits, LoggingLevel, MiniBatch, MiniBatchId, OsSandbox, OutputAction, WallState,
-    Work, WorkerId,
+    CallStats, GpuLease, Limits, LoggingLevel, MiniBatch, MiniBatchId, OsSandbox, OutputAction,
+    WallState, Work, WorkerId,
 };
 use crate::protocol::{
     Assignment, Cut, FrameBuffer, FromPlanner, FromWorker, PROTOCOL_VERSION, PlanRequest, Setup,
@@ -54,7 +54,9 @@ impl Bench {
             limits: Limits::default(),
             output_action: OutputAction::AppendRow,
             logging_level: LoggingLevel::Info,
-            gpu_index: None,
+            gpu: None,
+            models: Vec::new(),
+            inference: crate::model::InferenceSettings::default(),
             os_sandbox: OsSandbox::Off,
             deterministic: false,
         }
@@ -129,7 +131,7 @@ async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
         [(Some(3), "CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=3\n"), (None, "")]
     {
         let mut bench = Bench::new("env | grep CUDA | sort >env", 8);
-        bench.pool.spawn(Setup { gpu_index: lease, ..bench.setup() }).unwrap();
+        bench.pool.spawn(Setup { gpu: lease.map(GpuLease::plain), ..bench.setup() }).unwrap();
         bench.until_the_end().await;
         assert_eq!(String::from_utf8(bench.worker_file("env")).unwrap(), expected);
     }

@@ -19,6 +19,7 @@ fn report() -> AttemptReport {
         elapsed_seconds: 0.5,
         process_seconds: 0.25,
         run: CallStats { seconds: 0.1, fuel: Some(u64::MAX) },
+        inference: crate::model::InferenceStats::default(),
     }
 }
 

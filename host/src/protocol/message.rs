@@ -1,15 +1,15 @@
 //! The messages.
 
 use crate::model::{
-    AttemptReport, CallStats, Column, CsvFormat, Failure, Limits, LoggingLevel, MiniBatch,
-    MiniBatchId, Mount, OsSandbox, OutputAction, OutputFormat, Source, TableFormat, WallState,
-    WorkerId,
+    AttemptReport, CallStats, Column, CsvFormat, Failure, GpuLease, InferenceSettings, Limits,
+    LoggingLevel, MiniBatch, MiniBatchId, Model, Mount, OsSandbox, OutputAction, OutputFormat,
+    Source, TableFormat, WallState, WorkerId,
 };
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Changes with every change of a message or of the framing.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// Leader to worker. The first message is `Setup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,8 +67,12 @@ pub struct Setup {
     pub profile: bool,
     /// What the guest's log calls are cut at.
     pub logging_level: LoggingLevel,
-    /// The index of the GPU leased to this worker.
-    pub gpu_index: Option<u32>,
+    /// The GPU leased to this worker.
+    pub gpu: Option<GpuLease>,
+    /// The job's models.
+    pub models: Vec<Model>,
+    /// What inference may use.
+    pub inference: InferenceSettings,
     /// How much of the process wall must stand.
     pub os_sandbox: OsSandbox,
     /// Whether each attempt gets a fresh instance, and clocks and random numbers that follow from its

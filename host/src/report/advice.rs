@@ -80,6 +80,9 @@ pub(super) fn of_failure(kind: FailureKind, first: &Attempt, killed: bool) -> Ve
         FailureKind::OutOfMemory => vec![
             "Raise limits.memory, or have the entry script hold less: a smaller mini_batch_size helps if it holds the whole mini-batch",
         ],
+        FailureKind::DeviceOutOfMemory => vec![
+            "Give the GPU less at once: a smaller mini_batch_size, fewer images in one call, fewer workers on one GPU, or a lower inference.gpu_memory of the jobs beside this one",
+        ],
         FailureKind::OutOfFuel => vec!["Raise limits.fuel, or look for a loop that does not end"],
         FailureKind::Timeout => return time_out(first),
         FailureKind::LoadTimeout => vec![

@@ -43,6 +43,7 @@ pub(super) fn succeeded(id: u64, attempt: u32, failed_items: Vec<FailedItem>) ->
         elapsed_seconds: 0.25,
         process_seconds: 0.2,
         run: CallStats { seconds: 0.125, fuel: None },
+        inference: crate::model::InferenceStats::default(),
     };
     attempt_finished(report, false)
 }
@@ -62,6 +63,7 @@ pub(super) fn failed(id: u64, attempt: u32, failure: Failure, will_retry: bool) 
         elapsed_seconds: 0.5,
         process_seconds: 0.25,
         run: CallStats { seconds: 0.5, fuel: Some(1000) },
+        inference: crate::model::InferenceStats::default(),
     };
     attempt_finished(report, will_retry)
 }

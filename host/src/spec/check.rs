@@ -8,7 +8,7 @@ use super::policy::OperatorPolicy;
 use super::raw::RawJob;
 use super::scope::At;
 use super::{inputs, mounts, output, parent, passed, settings_file, times, workers};
-use crate::model::{Limits, Mount};
+use crate::model::{InferenceSettings, Limits, Mount};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -87,6 +87,8 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
         inputs,
         input_kind,
         side_inputs: script.side_inputs,
+        models: Vec::new(),
+        inference: InferenceSettings::default(),
         output: raw.output.as_ref().and_then(|output| output::folder(output, place, report)),
         own_arguments: script.arguments.len(),
         arguments: script.arguments,
@@ -246,6 +248,8 @@ fn limits(raw: &RawJob, defaults: &Defaults<'_>) -> Limits {
         files: defaults.of(raw, |raw| &raw.limits.files),
         handles: defaults.of(raw, |raw| &raw.limits.handles),
         transfer: defaults.of(raw, |raw| &raw.limits.transfer),
+        models: defaults.of(raw, |raw| &raw.limits.models),
+        tensors: defaults.of(raw, |raw| &raw.limits.tensors),
     }
 }
 

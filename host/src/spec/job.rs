@@ -1,8 +1,8 @@
 //! A job as the rest of the program sees it: checked, resolved, with defaults filled in.
 
 use crate::model::{
-    AllowedPercent, ErrorThreshold, Input, InputKind, Limits, LoggingLevel, Mount, OnConflict,
-    OsSandbox, OutputAction, OutputFormat,
+    AllowedPercent, ErrorThreshold, InferenceSettings, Input, InputKind, Limits, LoggingLevel,
+    Model, Mount, OnConflict, OsSandbox, OutputAction, OutputFormat,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,6 +37,10 @@ pub struct JobSpec {
     pub input_kind: InputKind,
     /// Shown to the guest read-only.
     pub side_inputs: Vec<Mount>,
+    /// What the entry script may compute with. Each is a read-only folder for it, too.
+    pub models: Vec<Model>,
+    /// What inference may use.
+    pub inference: InferenceSettings,
     /// The folder for results; none means the job directory's own.
     pub output: Option<PathBuf>,
     /// The program's arguments, references replaced by guest paths.

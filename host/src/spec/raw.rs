@@ -73,6 +73,8 @@ pub(super) struct RawLimits {
     pub(super) files: Option<At<u64>>,
     pub(super) handles: Option<At<u64>>,
     pub(super) transfer: Option<At<ByteSize>>,
+    pub(super) models: Option<At<ByteSize>>,
+    pub(super) tensors: Option<At<ByteSize>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -215,6 +217,8 @@ pub(super) fn limits(job: &mut Scope<'_>) -> RawLimits {
         files: limits.parsed("files"),
         handles: limits.parsed("handles"),
         transfer: limits.parsed_by("transfer", at_least(1 << 20)),
+        models: limits.parsed_by("models", at_least(1 << 20)),
+        tensors: limits.parsed_by("tensors", at_least(1 << 20)),
     };
     limits.finish();
     raw

@@ -26,10 +26,10 @@ const SLACK: u64 = 1 << 30;
 
 /// The wall that suits this worker.
 pub(super) fn wall(setup: &Setup) -> Wall {
-    let occupant = if setup.gpu_index.is_some() { Occupant::GpuWorker } else { Occupant::Worker };
+    let occupant = if setup.gpu.is_some() { Occupant::GpuWorker } else { Occupant::Worker };
     let mut folders = read(setup);
     folders.extend(written(setup));
-    folders.extend(setup.gpu_index.into_iter().flat_map(gpu_folders));
+    folders.extend(setup.gpu.iter().flat_map(|gpu| gpu_folders(gpu.index)));
     Wall { occupant, mode: setup.os_sandbox, folders, bounds: bounds(setup) }
 }
 
@@ -133,7 +133,9 @@ mod tests {
             strict_cardinality: false,
             profile: true,
             logging_level: LoggingLevel::Info,
-            gpu_index: None,
+            gpu: None,
+            models: Vec::new(),
+            inference: crate::model::InferenceSettings::default(),
             os_sandbox: OsSandbox::Required,
             deterministic: false,
         };

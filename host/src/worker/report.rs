@@ -54,6 +54,7 @@ pub(super) fn report(assignment: &Assignment, clock: &Clock, finished: Finished)
         elapsed_seconds: clock.wall.elapsed().as_secs_f64(),
         process_seconds: (cpu_seconds() - clock.cpu).max(0.0),
         run: finished.run,
+        inference: crate::model::InferenceStats::default(),
     };
     match finished.result {
         Ok((tally, segment, has_files)) => {

@@ -67,6 +67,7 @@ impl Machine {
             elapsed_seconds: seconds(started),
             process_seconds: 0.0,
             run: CallStats { seconds: running.map_or(0.0, seconds), fuel: None },
+            inference: crate::model::InferenceStats::default(),
         };
         self.settle(worker, pending, started, report);
     }

@@ -81,6 +81,20 @@ pub(in crate::spec) const LIMITS: &[Key] = &[
         "128 MB",
         "Bytes that the entry script may hand over in one call of the host.",
     ),
+    key(
+        "models",
+        Kind::Size,
+        "a size of at least 1 MB (e.g. 1 GB)",
+        "1 GB",
+        "Bytes of model files that a worker may load, all together.",
+    ),
+    key(
+        "tensors",
+        Kind::Size,
+        "a size of at least 1 MB (e.g. 256 MB)",
+        "256 MB",
+        "Bytes of tensors that the entry script may hold in the host at once.",
+    ),
 ];
 
 /// Of one input.

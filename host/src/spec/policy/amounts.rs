@@ -83,8 +83,21 @@ pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
 /// Each limit of an instance, by key.
 pub(super) fn of_limits(limits: &mut Limits) -> Vec<(&'static str, Slot<'_>)> {
     // Taken apart, so that no limit can be forgotten here.
-    let Limits { memory, stack, fuel, read, results, row, logs, output, files, handles, transfer } =
-        limits;
+    let Limits {
+        memory,
+        stack,
+        fuel,
+        read,
+        results,
+        row,
+        logs,
+        output,
+        files,
+        handles,
+        transfer,
+        models,
+        tensors,
+    } = limits;
     vec![
         ("limits.memory", Slot::Size(memory)),
         ("limits.stack", Slot::Size(stack)),
@@ -97,6 +110,8 @@ pub(super) fn of_limits(limits: &mut Limits) -> Vec<(&'static str, Slot<'_>)> {
         ("limits.files", Slot::Count(files)),
         ("limits.handles", Slot::Count(handles)),
         ("limits.transfer", Slot::Size(transfer)),
+        ("limits.models", Slot::Size(models)),
+        ("limits.tensors", Slot::Size(tensors)),
     ]
 }
 
@@ -122,6 +137,8 @@ pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, Origin)> {
         files,
         handles,
         transfer,
+        models,
+        tensors,
     } = &raw.limits;
     [
         of("limits.memory", memory, Amount::Size),
@@ -135,6 +152,8 @@ pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, Origin)> {
         of("limits.files", files, Amount::Count),
         of("limits.handles", handles, Amount::Count),
         of("limits.transfer", transfer, Amount::Size),
+        of("limits.models", models, Amount::Size),
+        of("limits.tensors", tensors, Amount::Size),
         of("process_count_per_node", &raw.process_count_per_node, small),
         of("gpus", &raw.gpus, small),
         of("run_max_try", &raw.run_max_try, small),

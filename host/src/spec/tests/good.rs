@@ -21,6 +21,8 @@ fn least() -> JobSpec {
         }],
         input_kind: InputKind::Files { mini_batch_files: 10 },
         side_inputs: Vec::new(),
+        models: Vec::new(),
+        inference: crate::model::InferenceSettings::default(),
         output: None,
         arguments: Vec::new(),
         own_arguments: 0,

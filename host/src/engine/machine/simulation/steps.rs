@@ -275,5 +275,6 @@ fn report(
         elapsed_seconds: [0.0, 0.0005, 3.0, f64::NAN][assignment.mini_batch.id.0 as usize % 4],
         process_seconds: 0.0,
         run: CallStats::default(),
+        inference: crate::model::InferenceStats::default(),
     })
 }

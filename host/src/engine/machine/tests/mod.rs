@@ -94,6 +94,7 @@ fn report(id: u64, attempt: u32, succeeded: u64, outcome: Result<Segment, Failur
             elapsed_seconds: 1.0,
             process_seconds: 0.0,
             run: CallStats::default(),
+            inference: crate::model::InferenceStats::default(),
         }),
     )
 }
