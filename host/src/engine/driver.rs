@@ -4,6 +4,7 @@
 use super::cancel::{Cancel, Request};
 use super::commit::{CommitReply, CommitRequest, Committer, last_reply};
 use super::machine::{Action, Machine, Message, Policy};
+use super::models::Seen;
 use super::room::Room;
 use super::setup::{self, SetupTemplate};
 use super::start::{Started, commit_request, resumed, start};
@@ -46,6 +47,8 @@ pub struct Job {
     pub job_dir: JobDir,
     /// What decides its rows, by name, for a journal that is made; unused if there is one.
     pub(super) settings: Vec<(String, String)>,
+    /// What its models were when they were looked at.
+    pub(super) models: Vec<Seen>,
     /// What an earlier run left, if the job is taken up.
     pub(super) taken_up: Option<TakenUp>,
     /// The machine's caps; none if there are none.

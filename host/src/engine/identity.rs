@@ -1,6 +1,7 @@
 //! What decides a job's rows: it must be the same for a job to be taken up again, or for its result
 //! to be reused. Time-outs, limits, thresholds and the number of workers are not part of it.
 
+use super::models::Seen;
 use crate::journal::JobIdentity;
 use crate::model::{InputKind, Mount};
 use crate::spec::JobSpec;
@@ -27,7 +28,12 @@ const TOLD: usize = 5;
 ///
 /// `job_file`: where the job comes from. It says all of it, so that as one of the files that the entry
 /// script can see it does not count: else nothing in it could be changed.
-pub(super) fn settings(spec: &JobSpec, job_file: Option<&Path>) -> Vec<(String, String)> {
+/// `models`: what its models were when they were looked at.
+pub(super) fn settings(
+    spec: &JobSpec,
+    models: &[Seen],
+    job_file: Option<&Path>,
+) -> Vec<(String, String)> {
     let job_file = job_file.and_then(|path| path.canonicalize().ok());
     let job_file = job_file.as_deref();
     let mut settings = Settings(Vec::new());
@@ -47,6 +53,7 @@ pub(super) fn settings(spec: &JobSpec, job_file: Option<&Path>) -> Vec<(String, 
         settings.put("source_directory", path);
         settings.0.push(("the files in source_directory".to_owned(), content(path, job_file)));
     }
+    self::models(spec, models, job_file, &mut settings);
     settings.put("output", &spec.output);
     settings.put("output_action", &spec.output_action);
     settings.put("append_row_file_name", &spec.append_row_file_name);
@@ -100,6 +107,25 @@ fn inputs(spec: &JobSpec, settings: &mut Settings) {
 fn folder(name: &str, mount: &Mount, job_file: Option<&Path>, settings: &mut Settings) {
     settings.put(name, &mount.host);
     settings.0.push((format!("the files in {name}"), content(&mount.host, job_file)));
+}
+
+/// Jobs without models are as they were before there were any.
+fn models(spec: &JobSpec, seen: &[Seen], job_file: Option<&Path>, settings: &mut Settings) {
+    for (model, seen) in spec.models.iter().zip(seen) {
+        let name = format!("models.{}", model.name);
+        let how = json!({
+            "file": model.file.file_name().map(|name| name.to_string_lossy()),
+            "backend": model.backend, "device": model.device, "fallback": model.fallback,
+        });
+        settings.put(&name, &how);
+        settings.0.push((format!("{name}: the ONNX file"), format!("{DIGEST}{}", seen.sha256)));
+        if let Some(folder) = &model.folder {
+            settings.0.push((format!("the files of {name}"), content(folder, job_file)));
+        }
+    }
+    if spec.inference.allow_guest_models {
+        settings.put("inference.allow_guest_models", &true);
+    }
 }
 
 struct Settings(Vec<(String, String)>);
@@ -307,7 +333,7 @@ mod tests {
         let of = |overrides: &[(&str, &str)]| {
             let overrides: Vec<_> =
                 overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            settings(&crate::spec::load(&job, &overrides).unwrap(), Some(&job))
+            settings(&crate::spec::load(&job, &overrides).unwrap(), &[], Some(&job))
         };
         let was = of(&[]);
         assert!(!format!("{was:?}").contains("secret"), "{was:?}");

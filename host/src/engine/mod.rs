@@ -3,6 +3,7 @@
 //!
 //! `prepare` makes a job ready to run, `claim` decides who owns a job directory and `taking_up` what
 //! becomes of a job that was run before: `identity` compares its settings, `verify` its inputs.
+//! `models` looks at the job's models, and puts single files where workers find them.
 //! `driver` runs it, on what `start` starts; `commit` is the thread that commits what workers finished.
 
 mod cancel;
@@ -13,6 +14,7 @@ mod driver;
 mod identity;
 mod job_state;
 pub mod machine;
+mod models;
 mod prepare;
 mod processor_time;
 mod room;
@@ -28,6 +30,7 @@ pub use claim_error::ClaimError;
 pub use commit::fuzz_recovery;
 pub use driver::{Job, run};
 pub use job_state::{JobFile, JobState, OutputSize, Standing};
+pub use models::ModelError;
 pub use prepare::{Options, PrepareError, Prepared, prepare};
 pub use setup::plan_request;
 pub use taking_up::Reused;

@@ -6,6 +6,7 @@ use super::cancel::Cancel;
 use super::claim::{Wanted, hold, resolve};
 use super::driver::Job;
 use super::job_state::JobFile;
+use super::models::{self, ModelError};
 use super::setup;
 use super::taking_up::{Ready, Reused};
 use crate::compile::{Cache, CompileError, Compiler, Instrumentation, build_guest_crate};
@@ -123,6 +124,9 @@ pub enum PrepareError {
         /// What the job file says.
         expected: String,
     },
+    /// A model is not there, or not the one that is meant.
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// The job directory or the output folder is taken or cannot be used, or holds an earlier run
     /// that cannot be taken up.
     #[error(transparent)]
@@ -166,6 +170,7 @@ pub fn prepare(
     if spec.entry_script_digest.is_some() {
         check_digest(&spec, Cache::digest(&spec.entry_script)?)?;
     }
+    let models = models::look(&spec.models, spec.limits.models)?;
     refuse_cancelled(options)?;
     let cache = Cache::open(options.cache_dir.as_deref(), &compiler)?;
     let component = cache.prepare(&spec.entry_script, instrumentation(&spec), say);
@@ -179,7 +184,7 @@ pub fn prepare(
         .then_some(spec.append_row_file_name.as_str());
     let wanted = Wanted { name: &spec.name, output: spec.output.as_deref(), output_file };
     let held = hold(&job_dir, wanted)?;
-    let ready = Ready { spec, sources, component, job_dir, turns };
+    let ready = Ready { spec, sources, component, models, job_dir, turns };
     match held.earlier().cloned() {
         Some(earlier) if !options.overwrite => ready.go_on(held, &earlier, options, say),
         _ => ready.begin(held, options),
@@ -245,13 +250,18 @@ fn refuse_overlap(spec: &JobSpec, sources: &[Source], job_dir: &Path) -> Result<
     Ok(())
 }
 
-/// The folders, beside the inputs, that the entry script sees with all that is in them.
+/// The folders, beside the inputs, that the entry script sees with all that is in them, and models that
+/// are single files.
 fn shown_whole(spec: &JobSpec) -> impl Iterator<Item = (String, &Path)> {
     let side_inputs = spec.side_inputs.iter();
     let side_inputs = side_inputs
         .map(|mount| (format!("the side input at {}", mount.guest), mount.host.as_path()));
     let source = spec.source_directory.as_deref();
-    side_inputs.chain(source.map(|path| ("source_directory".to_owned(), path)))
+    let models = spec.models.iter().map(|model| {
+        let path = model.folder.as_deref().unwrap_or(&model.file);
+        (format!("model {}", model.name), path)
+    });
+    side_inputs.chain(source.map(|path| ("source_directory".to_owned(), path))).chain(models)
 }
 
 /// The path without links. Fails if it, or what it leads to, is not UTF-8.

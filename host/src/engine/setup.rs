@@ -1,6 +1,7 @@
 //! From a checked job to what planner, workers and machine are told.
 
 use super::machine::Policy;
+use super::models;
 use crate::compile::WASMTIME_VERSION;
 use crate::dataset::csv::MAX_SLICE;
 use crate::model::{
@@ -133,7 +134,13 @@ impl SetupTemplate {
     pub(super) fn new(spec: &JobSpec, sources: &[Source], job_dir: &Path) -> Self {
         let program = spec.entry_script.file_name().unwrap_or_default().to_string_lossy();
         let arguments = std::iter::once(program.into_owned());
+        let models = models::placed(&spec.models, &JobDir::new(job_dir));
         let mut mounts = spec.side_inputs.clone();
+        mounts.extend(models.iter().map(|model| Mount {
+            host: model.host.clone(),
+            guest: model.guest.clone(),
+            writable: false,
+        }));
         if let Some(folder) = &spec.source_directory {
             let guest = GUEST_SOURCE.to_owned();
             mounts.push(Mount { host: folder.clone(), guest, writable: false });
@@ -154,7 +161,7 @@ impl SetupTemplate {
             logging_level: spec.logging_level,
             os_sandbox: spec.os_sandbox,
             deterministic: spec.deterministic,
-            models: spec.models.clone(),
+            models,
             inference: spec.inference.clone(),
         }
     }

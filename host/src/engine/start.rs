@@ -4,6 +4,7 @@ use super::EngineError;
 use super::commit::{CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Success};
 use super::driver::Job;
 use super::machine::Settled;
+use super::models;
 use super::setup;
 use super::taking_up::TakenUp;
 use crate::event::Resumed;
@@ -47,6 +48,9 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
         .map_err(|e| failed("the planner process cannot be started", e))?;
     let (replies, commits) = mpsc::unbounded_channel();
     let (committer, restored) = start_committer(job, replies)?;
+    // Now that nothing of an earlier run is in the way.
+    models::stage(&job.spec.models, &job.models, &job.job_dir)
+        .map_err(|e| EngineError(e.to_string()))?;
     let (perf_events, perf) = mpsc::unbounded_channel();
     let monitor = Monitor::start(monitor, perf_events)
         .map_err(|e| failed("the monitor of memory cannot be started", e))?;

@@ -5,6 +5,7 @@ use super::claim::Held;
 use super::driver::Job;
 use super::identity::{differences, settings};
 use super::job_state::{JobState, Standing};
+use super::models::Seen;
 use super::prepare::{Options, PrepareError, Prepared};
 use super::setup::plan_request;
 use super::verify::{Known, Mismatch, Planning, verify};
@@ -46,6 +47,7 @@ pub(super) struct Ready {
     pub(super) spec: JobSpec,
     pub(super) sources: Vec<Source>,
     pub(super) component: Compiled,
+    pub(super) models: Vec<Seen>,
     pub(super) job_dir: JobDir,
     pub(super) turns: Option<Turns>,
 }
@@ -53,13 +55,23 @@ pub(super) struct Ready {
 impl Ready {
     /// Begins the job in a directory that holds none, or anew.
     pub(super) fn begin(self, held: Held, options: &Options) -> Result<Prepared, PrepareError> {
-        let settings = settings(&self.spec, job_file(options));
+        let settings = settings(&self.spec, &self.models, job_file(options));
         let claim = held.begin(options.job_file.clone())?;
-        let Self { spec, sources, component, job_dir, turns } = self;
+        let Self { spec, sources, component, models, job_dir, turns } = self;
         let program = options.program.clone();
         let taken_up = None;
-        let job =
-            Job { spec, sources, component, program, claim, job_dir, settings, taken_up, turns };
+        let job = Job {
+            spec,
+            sources,
+            component,
+            program,
+            claim,
+            job_dir,
+            settings,
+            models,
+            taken_up,
+            turns,
+        };
         Ok(Prepared::Job(Box::new(job)))
     }
 
@@ -96,10 +108,20 @@ impl Ready {
         // The journal has them.
         let settings = Vec::new();
         let taken_up = Some(TakenUp { journal, retry_failed });
-        let Self { spec, sources, component, job_dir, turns } = self;
+        let Self { spec, sources, component, models, job_dir, turns } = self;
         let program = options.program.clone();
-        let job =
-            Job { spec, sources, component, program, claim, job_dir, settings, taken_up, turns };
+        let job = Job {
+            spec,
+            sources,
+            component,
+            program,
+            claim,
+            job_dir,
+            settings,
+            models,
+            taken_up,
+            turns,
+        };
         Ok(Prepared::Job(Box::new(job)))
     }
 
@@ -148,7 +170,7 @@ impl Ready {
         let was = journal.job()?;
         let is = JobIdentity {
             entry_script_digest: self.component.digest.clone(),
-            settings: settings(&self.spec, job_file(options)),
+            settings: settings(&self.spec, &self.models, job_file(options)),
             ..was.clone()
         };
         if let Some(differences) = differences(&was, &is) {

@@ -9,5 +9,7 @@ pub const GUEST_SOURCE: &str = "/source";
 /// Inputs lie below this, by name: `/inputs/images`, or `/inputs/images/0` and so on for an input
 /// of several paths.
 pub const GUEST_INPUTS: &str = "/inputs";
+/// Models lie below this, by name.
+pub const GUEST_MODELS: &str = "/models";
 /// Side inputs lie below this, by name, unless their mount path is chosen.
 pub const GUEST_SIDE_INPUTS: &str = "/side_inputs";

@@ -17,6 +17,20 @@ pub enum Backend {
     OnnxRuntime,
 }
 
+impl Backend {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Tract, Self::OnnxRuntime];
+
+    /// As in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Tract => "tract",
+            Self::OnnxRuntime => "onnxruntime",
+        }
+    }
+}
+
 /// Where a model is to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -28,6 +42,20 @@ pub enum DeviceChoice {
     Cpu,
     /// On the worker's leased GPU, and nowhere else unless the job says so.
     Gpu,
+}
+
+impl DeviceChoice {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Cpu, Self::Gpu];
+
+    /// As in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+        }
+    }
 }
 
 /// Where a model runs.

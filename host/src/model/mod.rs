@@ -23,7 +23,9 @@ mod text;
 mod wall;
 
 pub use failure::{Failure, FailureKind};
-pub use guest_paths::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE};
+pub use guest_paths::{
+    GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE,
+};
 pub use ids::{MiniBatchId, NODE_ID, WorkerId};
 pub use inference::{
     Backend, Device, DeviceChoice, GpuLease, InferenceSettings, InferenceStats, Model,

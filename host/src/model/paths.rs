@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 /// work/process000/copies/     copies on their way there
 /// work/process000/staged/     files of attempts that await their commit
 /// work/process000/profile/    a profile that is being written, if one is wanted
+/// work/models/NAME/           a model that is a single file
 /// spill/                      rows on their way from files into groups by key
 /// output/                     results, unless the job file names another place
 /// logs/                       the log tree
@@ -55,6 +56,16 @@ impl JobDir {
     /// The folder that holds all workers' folders.
     pub fn work(&self) -> PathBuf {
         self.0.join("work")
+    }
+
+    /// The folders of models that are single files.
+    pub fn models(&self) -> PathBuf {
+        self.work().join("models")
+    }
+
+    /// The folder that holds a model that is a single file, and nothing else.
+    pub fn model(&self, name: &str) -> PathBuf {
+        self.models().join(name)
     }
 
     /// A worker's own folder.

@@ -5,7 +5,7 @@ use super::error::Report;
 use super::options::THRESHOLDS;
 use super::raw::RawJob;
 use super::scope::{At, Variables};
-use crate::model::{GUEST_INPUTS, GUEST_OUTPUT, GUEST_SOURCE, Mount};
+use crate::model::{GUEST_INPUTS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SOURCE, Mount};
 
 /// Names that are keys of the job file and no arguments (prs-semantics C24), with those keys.
 const RESERVED: [&str; 12] = [
@@ -38,6 +38,10 @@ impl References {
         let sides = raw.side_inputs.iter().flat_map(|sides| &sides.value);
         for (side, mount) in sides.zip(side_inputs) {
             known.push((format!("side_inputs.{}", side.name.value), mount.guest.clone()));
+        }
+        for model in raw.models.iter().flat_map(|models| &models.value) {
+            let name = &model.name.value;
+            known.push((format!("models.{name}"), format!("{GUEST_MODELS}/{name}")));
         }
         known.push((String::from("output"), GUEST_OUTPUT.to_owned()));
         if has_source {

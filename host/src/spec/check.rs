@@ -7,8 +7,8 @@ use super::job::JobSpec;
 use super::policy::OperatorPolicy;
 use super::raw::RawJob;
 use super::scope::At;
-use super::{inputs, mounts, output, parent, passed, settings_file, times, workers};
-use crate::model::{InferenceSettings, Limits, Mount};
+use super::{inputs, models, mounts, output, parent, passed, settings_file, times, workers};
+use crate::model::{Limits, Mount};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -77,6 +77,8 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
     let (process_count, gpus) = workers::check(raw, defaults, report);
     let run_max_try = defaults.told("run_max_try", raw, |raw| &raw.run_max_try);
     let times = times::check(raw, run_max_try, defaults, report);
+    let limits = limits(raw, defaults);
+    let models = models::check(raw, &script.side_inputs, limits.models, place, report);
     let text = |given: &Option<At<String>>| given.as_ref().map(|at| at.value.clone());
     let mut spec = JobSpec {
         name: text(&raw.name).unwrap_or_else(|| place.job_name()),
@@ -87,8 +89,8 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
         inputs,
         input_kind,
         side_inputs: script.side_inputs,
-        models: Vec::new(),
-        inference: InferenceSettings::default(),
+        models,
+        inference: models::settings(raw, defaults),
         output: raw.output.as_ref().and_then(|output| output::folder(output, place, report)),
         own_arguments: script.arguments.len(),
         arguments: script.arguments,
@@ -116,7 +118,7 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
         parent: parent::check(raw, place, report),
         metrics_name_prefix: text(&raw.metrics_name_prefix).unwrap_or_default(),
         logging_level: defaults.told("logging_level", raw, |raw| &raw.logging_level),
-        limits: limits(raw, defaults),
+        limits,
         os_sandbox: defaults.of(raw, |raw| &raw.os_sandbox),
         deterministic: defaults.of(raw, |raw| &raw.deterministic),
         notices: Vec::new(),

@@ -1,8 +1,9 @@
 //! A job as the rest of the program sees it: checked, resolved, with defaults filled in.
 
 use crate::model::{
-    AllowedPercent, ErrorThreshold, InferenceSettings, Input, InputKind, Limits, LoggingLevel,
-    Model, Mount, OnConflict, OsSandbox, OutputAction, OutputFormat,
+    AllowedPercent, Backend, ByteSize, DeviceChoice, ErrorThreshold, GUEST_MODELS,
+    InferenceSettings, Input, InputKind, Limits, LoggingLevel, Mount, OnConflict, OsSandbox,
+    OutputAction, OutputFormat,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub struct JobSpec {
     /// Shown to the guest read-only.
     pub side_inputs: Vec<Mount>,
     /// What the entry script may compute with. Each is a read-only folder for it, too.
-    pub models: Vec<Model>,
+    pub models: Vec<ModelSpec>,
     /// What inference may use.
     pub inference: InferenceSettings,
     /// The folder for results; none means the job directory's own.
@@ -104,4 +105,46 @@ pub struct JobSpec {
     pub deterministic: bool,
     /// What the user should know about how the job file was read, one line each.
     pub notices: Vec<String>,
+}
+
+/// A model that a job names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelSpec {
+    /// What the entry script loads it by.
+    pub name: String,
+    /// The ONNX file. Absolute.
+    pub file: PathBuf,
+    /// The folder that belongs to the model, where there is one: it holds the file and is shown whole.
+    /// Absolute.
+    pub folder: Option<PathBuf>,
+    /// Bytes of the ONNX file.
+    pub bytes: u64,
+    /// The SHA-256 that the ONNX file must have, in hexadecimal.
+    pub digest: Option<String>,
+    /// What runs it.
+    pub backend: Backend,
+    /// Where it is to run.
+    pub device: DeviceChoice,
+    /// Whether it may run on the CPU where there is no GPU for it.
+    pub fallback: bool,
+}
+
+impl ModelSpec {
+    /// The folder where the entry script sees it.
+    pub fn guest(&self) -> String {
+        format!("{GUEST_MODELS}/{}", self.name)
+    }
+
+    /// What is wrong, in words, with an ONNX file of so many bytes under this limit.
+    pub fn exceeds(&self, bytes: u64, limit: ByteSize) -> Option<String> {
+        (bytes > limit.0).then(|| {
+            format!(
+                "{} has {}, more than limits.models ({limit}) lets a worker load; write \
+                 limits.models: {} MB, or more",
+                self.file.display(),
+                ByteSize(bytes).rounded(),
+                bytes.div_ceil(1 << 20)
+            )
+        })
+    }
 }

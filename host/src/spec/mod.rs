@@ -7,6 +7,7 @@
 //! - `keys`: the one table of all keys, which drives suggestions and the JSON schema;
 //! - `scope`, `raw`: the tree to typed, optional settings;
 //! - `defaults`: what holds where the file says nothing;
+//! - `models`: the models of a job, all the way;
 //! - `check` and the rest: typed settings to a [`JobSpec`];
 //! - `policy`: what the operator of the machine lets a job ask for.
 
@@ -19,6 +20,7 @@ mod inputs;
 mod job;
 mod keys;
 mod load;
+mod models;
 mod mounts;
 mod options;
 mod output;
@@ -40,7 +42,7 @@ mod workers;
 mod tests;
 
 pub use error::{Origin, SpecError, SpecErrors};
-pub use job::{JobSpec, Parent};
+pub use job::{JobSpec, ModelSpec, Parent};
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::load_text;
 pub use load::{DEFAULT_JOB, load, load_under};

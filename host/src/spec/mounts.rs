@@ -100,7 +100,7 @@ fn guest_path(side: &RawSideInput, report: &Report) -> String {
 }
 
 /// Whether one of two paths is, or lies in, the other.
-fn overlap(a: &str, b: &str) -> bool {
+pub(super) fn overlap(a: &str, b: &str) -> bool {
     let within = |inner: &str, outer: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };

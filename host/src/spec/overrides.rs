@@ -1,6 +1,7 @@
 //! `--set key=value`: puts values into the tree, so that they are checked like those of the file.
 
 use super::error::{Origin, Report};
+use super::keys::MODEL;
 use super::tree::{self, Entry, Node, Value};
 
 /// Puts a value where the key's path leads, and makes maps on the way where there is nothing.
@@ -46,12 +47,18 @@ impl Step {
     }
 }
 
-/// In a list, `inputs[0].path` and `inputs.0.path` are the same; names of environment variables may
-/// have dots.
+/// In a list, `inputs[0].path` and `inputs.0.path` are the same; names of environment variables and of
+/// models may have dots.
 fn steps(key: &str) -> Vec<Step> {
     if let Some(variable) = key.strip_prefix("environment_variables.") {
         let names = [String::from("environment_variables"), variable.to_owned()];
         return names.map(Step::Name).into();
+    }
+    if let Some((name, setting)) = key.strip_prefix("models.").and_then(|of| of.rsplit_once('.'))
+        && !name.contains('[')
+        && MODEL.iter().any(|key| key.name == setting)
+    {
+        return ["models", name, setting].map(|name| Step::Name(name.to_owned())).into();
     }
     let parts = key.split('.').flat_map(|part| {
         let (name, indices) = part.split_once('[').unwrap_or((part, ""));
@@ -79,7 +86,7 @@ fn put(
         *node = value;
         return Ok(());
     };
-    let is_input = depth == 2 && matches!(steps[0].name(), "inputs" | "side_inputs");
+    let is_input = depth == 2 && matches!(steps[0].name(), "inputs" | "side_inputs" | "models");
     match &mut node.value {
         Value::Null => node.value = Value::Map(Vec::new()),
         // `images: data` is short for a map with a path.

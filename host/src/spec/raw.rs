@@ -3,6 +3,7 @@
 
 use super::error::{Origin, Report};
 use super::keys;
+use super::models::{self, RawInference, RawModel};
 use super::scope::{At, Scope, Variables};
 use super::tree::{Node, Value};
 use crate::model::{
@@ -20,6 +21,8 @@ pub(super) struct RawJob {
     pub(super) source_directory: Option<At<String>>,
     pub(super) inputs: Option<At<Vec<RawInput>>>,
     pub(super) side_inputs: Option<At<Vec<RawSideInput>>>,
+    pub(super) models: Option<At<Vec<RawModel>>>,
+    pub(super) inference: RawInference,
     pub(super) output: Option<At<String>>,
     pub(super) arguments: Option<At<Vec<At<String>>>>,
     pub(super) environment_variables: Option<At<Variables>>,
@@ -142,6 +145,8 @@ pub(super) fn read(root: Node, report: &Report) -> Option<RawJob> {
         source_directory: job.text("source_directory"),
         inputs: inputs(&mut job, report),
         side_inputs: side_inputs(&mut job, report),
+        models: models::read(&mut job, report),
+        inference: models::read_inference(&mut job),
         output: job.text("output"),
         arguments: job.scalars("arguments"),
         environment_variables: job.variables("environment_variables"),
@@ -196,11 +201,6 @@ pub(super) fn read(root: Node, report: &Report) -> Option<RawJob> {
 
 pub(super) fn limits(job: &mut Scope<'_>) -> RawLimits {
     let Some(mut limits) = job.group("limits") else { return RawLimits::default() };
-    let at_least = |least: u64| {
-        move |_: &keys::Key, text: &str| -> Option<ByteSize> {
-            text.parse().ok().filter(|size: &ByteSize| size.0 >= least)
-        }
-    };
     let raw = RawLimits {
         // Less than one page of memory holds no guest at all.
         memory: limits.parsed_by("memory", at_least(64 << 10)),
@@ -222,6 +222,11 @@ pub(super) fn limits(job: &mut Scope<'_>) -> RawLimits {
     };
     limits.finish();
     raw
+}
+
+/// Reads a size of so many bytes or more.
+pub(super) fn at_least(least: u64) -> impl Fn(&keys::Key, &str) -> Option<ByteSize> {
+    move |_, text| text.parse().ok().filter(|size: &ByteSize| size.0 >= least)
 }
 
 fn output_format(job: &mut Scope<'_>) -> RawOutputFormat {
@@ -380,7 +385,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// The digits alone, in lower case.
-fn digest(_: &keys::Key, text: &str) -> Option<String> {
+pub(super) fn digest(_: &keys::Key, text: &str) -> Option<String> {
     let text = text.trim();
     let digits = text.strip_prefix("sha256:").unwrap_or(text);
     let fits = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());

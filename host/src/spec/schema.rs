@@ -7,6 +7,9 @@ use super::load::DEFAULT_JOB;
 use super::tree::{self, Node, Value};
 use serde_json::{Map, Value as Json, json};
 
+const NAME: &str = "^[a-z0-9][a-z0-9_-]{0,63}$";
+const MODEL_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
+
 /// The JSON schema (draft 2020-12) of our own form of a job file, with descriptions and defaults.
 /// Editors use it to check and complete job files; the loader is more lenient in places (a saved
 /// file's section is not looked into).
@@ -87,7 +90,8 @@ fn kind(kind: Kind, default: Option<&Node>) -> Json {
     let text_or_number = json!({ "type": ["string", "number", "boolean"] });
     match kind {
         Kind::Text => json!({ "type": "string", "minLength": 1 }),
-        Kind::Name => json!({ "type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$" }),
+        Kind::Name => json!({ "type": "string", "pattern": NAME }),
+        Kind::ModelName => json!({ "type": "string", "pattern": MODEL_NAME }),
         Kind::Integer { min, max } => integer(min, max),
         Kind::Seconds { max } => {
             json!({ "type": "number", "exclusiveMinimum": 0, "maximum": max })
@@ -154,12 +158,13 @@ fn size(min: u64) -> Json {
 }
 
 fn named(keys: &[Key]) -> Json {
+    let of_model = keys.iter().any(|key| matches!(key.kind, Kind::ModelName));
     let mut item = object(keys, None, &[]);
     item["required"] = json!(["name"]);
     json!({ "anyOf": [
         {
             "type": "object",
-            "propertyNames": { "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$" },
+            "propertyNames": { "pattern": if of_model { MODEL_NAME } else { NAME } },
             "additionalProperties": {
                 "anyOf": [{ "type": "string", "minLength": 1 }, object(keys, None, &["name"])],
             },

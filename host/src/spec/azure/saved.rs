@@ -27,7 +27,13 @@ pub(in crate::spec) fn flatten(root: &mut Node, report: &Report) -> Option<bool>
         return None;
     };
     for setting in settings {
-        if let Some(beside) = entries.iter().find(|entry| entry.key == setting.key) {
+        if setting.key == "models" {
+            // Names of Azure's registry, and the same word as ours.
+            if setting.node.value != Value::Null {
+                report
+                    .notice("models: ignored, deprecated in Azure: name files beside the section");
+            }
+        } else if let Some(beside) = entries.iter().find(|entry| entry.key == setting.key) {
             // Both could be meant.
             let message = "given below parallel_run_config and beside it; remove one of them";
             report.error(&beside.node.origin, &join(SECTION, &setting.key), message);

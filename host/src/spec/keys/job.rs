@@ -4,6 +4,7 @@ use super::groups::{INPUT, LIMITS, OUTPUT_FORMAT, SIDE_INPUT};
 use super::key::{
     BOOL_EXPECTED, COUNT, Key, Kind, MAX_INTERVAL, MAX_PROCESSES, MAX_TIMEOUT, NAME_EXPECTED, key,
 };
+use super::models::{INFERENCE, MODEL};
 use crate::model::{LoggingLevel, OnConflict, OsSandbox, OutputAction};
 
 fn output_actions() -> Vec<&'static str> {
@@ -77,6 +78,20 @@ pub(in crate::spec) const JOB: &[Key] = &[
         "Folders that every worker sees whole, read-only, at /side_inputs/<name> or at a path of your choice. Their files are never split.",
     ),
     key(
+        "models",
+        Kind::Named(MODEL),
+        "a map of names to paths (e.g. digits: models/digits.onnx)",
+        "{digits: digits.onnx}",
+        "ONNX models that the entry script can load by name and compute with. It also sees each, read-only, in the folder /models/<name>.",
+    ),
+    key(
+        "inference",
+        Kind::Group(INFERENCE),
+        "a map with allow_guest_models, threads or gpu_memory",
+        "{threads: 2}",
+        "What computing with models may use.",
+    ),
+    key(
         "output",
         Kind::Text,
         "a path to a folder",
@@ -88,7 +103,7 @@ pub(in crate::spec) const JOB: &[Key] = &[
         Kind::Scalars,
         "a list of texts and numbers (e.g. [--model, digits.bin])",
         "[\"--model\", \"${{side_inputs.model}}/digits.bin\"]",
-        "The entry script's arguments. ${{inputs.x}}, ${{side_inputs.x}}, ${{output}} and ${{source}} stand for the paths that the entry script sees.",
+        "The entry script's arguments. ${{inputs.x}}, ${{side_inputs.x}}, ${{models.x}}, ${{output}} and ${{source}} stand for the paths that the entry script sees.",
     ),
     key(
         "pass_settings",

@@ -22,6 +22,8 @@ pub(in crate::spec) enum Kind {
     Text,
     /// A name: 1-64 of `[a-z0-9_-]`, with or without a free first character.
     Name,
+    /// A model's name: 1-64 of `[A-Za-z0-9._-]`, with a letter or digit first.
+    ModelName,
     /// A whole number.
     Integer { min: i64, max: i64 },
     /// Seconds, more than 0.
@@ -54,6 +56,8 @@ pub(in crate::spec) enum Kind {
 
 pub(in crate::spec) const NAME_EXPECTED: &str = "1 to 64 of a-z, 0-9, _ and -, starting with a letter or a \
                                         digit (e.g. nightly-digits)";
+
+pub(in crate::spec) const MODEL_NAME_EXPECTED: &str = "1 to 64 letters of a-z and A-Z, digits, _, - and ., starting with a letter or a digit (e.g. digits)";
 
 pub(super) const BOOL_EXPECTED: &str = "true or false";
 

@@ -2,19 +2,25 @@
 //! the table of the operator's policy file. Imports `model` only.
 //!
 //! - `key`: what a key is;
-//! - `job`: those of the top level; `groups`: those below them;
+//! - `job`: those of the top level; `groups` and `models`: those below them;
 //! - `names`: what other descriptions of such a job call things;
 //! - `policy`: the keys of the operator's policy file.
 
 mod groups;
 mod job;
 mod key;
+mod models;
 mod names;
 mod policy;
 
 #[cfg(test)]
 pub(super) use groups::{INPUT, LIMITS, OUTPUT_FORMAT, SIDE_INPUT};
 pub(super) use job::JOB;
-pub(super) use key::{Key, Kind, MAX_INTERVAL, MAX_TIMEOUT, NAME_EXPECTED, column_types};
+pub(super) use key::{
+    Key, Kind, MAX_INTERVAL, MAX_TIMEOUT, MODEL_NAME_EXPECTED, NAME_EXPECTED, column_types,
+};
+#[cfg(test)]
+pub(super) use models::INFERENCE;
+pub(super) use models::MODEL;
 pub(super) use names::{ALIASES, IGNORED, RENAMED, nearest, top_level};
 pub(super) use policy::POLICY;

@@ -75,6 +75,14 @@ pub(in crate::spec) const POLICY: &[Key] = &[
         "Models that a job may name. None unless given.",
     ),
     key(
+        "guest_models",
+        Kind::Bool,
+        BOOL_EXPECTED,
+        "true",
+        "Whether an entry script may bring models of its own (inference.allow_guest_models). false \
+         unless given.",
+    ),
+    key(
         "datastores",
         Kind::Texts,
         "a list of names",

@@ -18,6 +18,7 @@ impl OperatorPolicy {
         settings.bound(spec, Some(raw), report);
         settings.sandbox(spec.os_sandbox, raw.os_sandbox.as_ref().map(|at| &at.origin), report);
         settings.places_of_file(spec, raw, report);
+        settings.models(spec, Some(raw), report);
         spec.notices.extend(report.take_notices());
     }
 
@@ -37,6 +38,7 @@ impl OperatorPolicy {
         settings.bound(&mut spec.clone(), None, &report);
         settings.sandbox(spec.os_sandbox, None, &report);
         settings.places_of_job(spec, sources, &report);
+        settings.models(spec, None, &report);
         if let Some(job_dir) = job_dir {
             settings.place(Place::JobDirectories, "--job-dir", job_dir.root(), None, &report);
         }
@@ -76,6 +78,18 @@ impl OperatorPolicy {
     ) -> bool {
         let Some(settings) = &self.0 else { return true };
         settings.place(Place::Inputs, key, file, Some(origin), report)
+    }
+
+    /// Whether a model may lie there; if not, the report says so.
+    pub(in crate::spec) fn allows_model(
+        &self,
+        key: &str,
+        path: &Path,
+        origin: &Origin,
+        report: &Report,
+    ) -> bool {
+        let Some(settings) = &self.0 else { return true };
+        settings.place(Place::Models, key, path, Some(origin), report)
     }
 
     /// Whether the file of settings beside the entry script may be read, if there is one; if not, the

@@ -26,6 +26,10 @@ pub(super) struct Settings {
     pub(super) roots: Option<Roots>,
     pub(super) entry_script_crates: Option<At<bool>>,
     pub(super) entry_script_modules: Option<At<bool>>,
+    /// Names of the models that a job may have.
+    pub(super) models: Option<At<Vec<String>>>,
+    /// Whether an entry script may bring models of its own.
+    pub(super) guest_models: Option<At<bool>>,
     pub(super) machine: MachineCaps,
     /// Where `machine.workers` stands.
     pub(super) machine_workers: Option<Origin>,
@@ -115,13 +119,11 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
     let os_sandbox = scope.parsed_by("os_sandbox", |_, text| {
         raw::choice(text, &OsSandbox::ALL.map(|mode| (mode.name(), mode)))
     });
-    // A job file can name neither yet, so that all of them are kept out. What is listed is looked at
-    // all the same, for a policy file that is right today to be right when it can.
-    for names in [scope.texts("models"), scope.texts("datastores")].into_iter().flatten() {
-        for name in names.value.iter().filter(|name| name.value.trim().is_empty()) {
-            name.blame(report, "found an empty text; expected a name");
-        }
-    }
+    let models = names(&mut scope, "models", report);
+    // A job file can name none yet, so that all of them are kept out. What is listed is looked at all
+    // the same, for a policy file that is right today to be right when it can.
+    let _ = names(&mut scope, "datastores", report);
+    let guest_models = scope.bool("guest_models");
     let roots = scope.group("roots").map(|group| Roots::read(group, report));
     let entry_script_crates = scope.bool("entry_script_crates");
     let entry_script_modules = scope.bool("entry_script_modules");
@@ -134,9 +136,19 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
         roots,
         entry_script_crates,
         entry_script_modules,
+        models,
+        guest_models,
         machine,
         machine_workers,
     })
+}
+
+fn names(scope: &mut Scope<'_>, key: &str, report: &Report) -> Option<At<Vec<String>>> {
+    let names = scope.texts(key)?;
+    for name in names.value.iter().filter(|name| name.value.trim().is_empty()) {
+        name.blame(report, "found an empty text; expected a name");
+    }
+    Some(names.map(|names| names.into_iter().map(|name| name.value.trim().to_owned()).collect()))
 }
 
 fn machine(scope: &mut Scope<'_>, report: &Report) -> (MachineCaps, Option<Origin>) {

@@ -4,11 +4,13 @@
 //! - `file`: from a policy file to an [`OperatorPolicy`];
 //! - `amounts`: the settings that have ceilings;
 //! - `apply`: a job's settings against the ceilings;
+//! - `models`: the names of models, and models of the entry script's own;
 //! - `places`: what a job names against the roots; `real`: a path without links.
 
 mod amounts;
 mod apply;
 mod file;
+mod models;
 mod places;
 mod real;
 

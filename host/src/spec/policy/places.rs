@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 pub(super) enum Place {
     Inputs,
     SideInputs,
+    /// They have the root of side inputs.
+    Models,
     EntryScripts,
     Outputs,
     JobDirectories,
@@ -30,7 +32,7 @@ impl Place {
     fn key(self) -> &'static str {
         match self {
             Self::Inputs => "inputs",
-            Self::SideInputs => "side_inputs",
+            Self::SideInputs | Self::Models => "side_inputs",
             Self::EntryScripts => "entry_scripts",
             Self::Outputs => "outputs",
             Self::JobDirectories => "job_directories",
@@ -42,6 +44,7 @@ impl Place {
         match self {
             Self::Inputs => "inputs",
             Self::SideInputs => "side inputs",
+            Self::Models => "models",
             Self::EntryScripts => "entry scripts and their source",
             Self::Outputs => "outputs",
             Self::JobDirectories => "job directories",
@@ -115,7 +118,7 @@ impl Settings {
         report: &Report,
     ) -> bool {
         let Some(roots) = &self.roots else { return true };
-        let root = roots.0.iter().find(|root| root.place == place);
+        let root = roots.0.iter().find(|root| root.place.key() == place.key());
         let allowed = root.map_or(&[][..], |root| root.folders.as_slice());
         let found = match real_path(path) {
             Ok(real) if allowed.iter().any(|folder| real.starts_with(folder)) => {
@@ -178,6 +181,13 @@ impl Settings {
         for mount in &spec.side_inputs {
             let key = format!("the side input at {}", mount.guest);
             self.place(Place::SideInputs, &key, &mount.host, None, report);
+        }
+        for model in &spec.models {
+            let key = format!("models.{}.path", model.name);
+            self.place(Place::Models, &key, &model.file, None, report);
+            if let Some(folder) = &model.folder {
+                self.place(Place::Models, &key, folder, None, report);
+            }
         }
         for source in sources {
             let key = format!("input '{}'", source.dataset);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A folder with `in/a.txt`, `weights`, `out`, `jobs`, `outside`, a component, a module and a crate.
+/// A folder with `in/a.txt`, `weights/m.onnx`, `out`, `jobs`, `outside`, a component, a module and a crate.
 struct Fixture {
     /// Without links.
     base: PathBuf,
@@ -25,6 +25,8 @@ impl Fixture {
             fs::create_dir_all(base.join(folder)).unwrap();
         }
         fs::write(base.join("in/a.txt"), "a").unwrap();
+        fs::write(base.join("weights/m.onnx"), "m").unwrap();
+        fs::write(base.join("outside/m.onnx"), "m").unwrap();
         fs::write(base.join("src/guest/Cargo.toml"), "").unwrap();
         fs::write(base.join("src/component.wasm"), b"\0asm\x0d\0\x01\0").unwrap();
         fs::write(base.join("src/module.wasm"), b"\0asm\x01\0\0\0").unwrap();
@@ -295,4 +297,33 @@ fn the_policy_in_the_docs_loads() {
         .collect();
     let policy = Fixture::new().policy(&lines.join("\n")).unwrap();
     assert!(policy.machine().any());
+}
+
+/// Names, places and models of the entry script's own: none is allowed unless the policy says so.
+#[test]
+fn models_are_those_that_the_policy_names() {
+    let fixture = Fixture::new();
+    let models = "models: {a: weights/m.onnx, b: {path: weights/m.onnx}, c: outside}\ninference: \
+                  {allow_guest_models: true}\nlimits: {models: 1 GB, tensors: 1 GB}\n";
+    let refused = |policy: &str| fixture.job(policy, &format!("{JOB}{models}"), &[]).unwrap_err();
+    assert_snapshot!(refused(&format!("{ROOTS}limits: {{models: 1 MB, tensors: 1 MB}}\n")), @"");
+    assert_snapshot!(refused("models: [b, c]\nguest_models: false\n"), @"");
+    let good = "models: [a, b, c]\nguest_models: true\n";
+    let spec = fixture.job(good, &format!("{JOB}{models}"), &[]).unwrap();
+    // A job that was loaded under no policy, or under another one.
+    let policy = fixture.policy(&format!("{ROOTS}models: [a]\n")).unwrap();
+    let error = policy.check(&spec, &[], None).unwrap_err().to_string();
+    assert_snapshot!(fixture.redact(&error), @"");
+}
+
+/// What lies where nothing may be read is not looked at, and a version that leads there is none.
+#[test]
+fn models_lie_below_the_roots() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.base.join("weights/versions")).unwrap();
+    let link = fixture.base.join("weights/versions/3");
+    std::os::unix::fs::symlink("../../outside", link).unwrap();
+    let policy = format!("{ROOTS}models: [a, b]\n");
+    let job = format!("{JOB}models: {{a: outside/nothing, b: weights/versions}}\n");
+    assert_snapshot!(fixture.job(&policy, &job, &[]).unwrap_err(), @"");
 }

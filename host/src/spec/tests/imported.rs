@@ -161,7 +161,7 @@ fn saved_files_have_thresholds_and_preview_names() {
     environment: ignored, an entry script is a component and brings all that it needs
     input_format: ignored, deprecated in Azure: each input says its own format
     node_count: the file asks for 4 nodes; the job runs on this one
-    models: ignored, deprecated in Azure: a model is a side input here
+    models: ignored, deprecated in Azure: name files beside the section
     tags: ignored, for display in Azure only
     properties: ignored, for display in Azure only
     add_parallel_run_step_dependencies: ignored, an entry script brings all that it needs

@@ -4,6 +4,7 @@ mod errors;
 mod good;
 mod hostile;
 mod imported;
+mod models;
 mod options;
 mod output;
 mod partition;
@@ -17,7 +18,7 @@ use std::fs;
 use tempfile::TempDir;
 
 /// A folder with what job files name: `script.wasm`, a guest crate `guest`, `source`, `weights`,
-/// `data`.
+/// `data`, `digits.onnx`.
 struct Fixture(TempDir);
 
 impl Fixture {
@@ -26,7 +27,13 @@ impl Fixture {
         for folder in ["guest", "source", "weights", "weights2", "data", "empty"] {
             fs::create_dir(dir.path().join(folder)).expect("a folder");
         }
-        for file in ["script.wasm", "guest/Cargo.toml", "source/inner.wasm", "weights/digits.bin"] {
+        for file in [
+            "script.wasm",
+            "guest/Cargo.toml",
+            "source/inner.wasm",
+            "weights/digits.bin",
+            "digits.onnx",
+        ] {
             fs::write(dir.path().join(file), b"").expect("a file");
         }
         Self(dir)
@@ -74,6 +81,10 @@ fn job_with(text: &str, set: &[(&str, &str)]) -> JobSpec {
     spec.output = spec.output.map(|path| shorten(&path));
     for mount in &mut spec.side_inputs {
         mount.host = shorten(&mount.host);
+    }
+    for model in &mut spec.models {
+        model.file = shorten(&model.file);
+        model.folder = model.folder.take().map(|folder| shorten(&folder));
     }
     for path in spec.inputs.iter_mut().flat_map(|input| &mut input.paths) {
         *path = path.replace(dir.to_str().expect("a plain path"), "/dir");

@@ -1,7 +1,7 @@
 //! The table of keys, the schema, the docs and the loader say the same.
 
 use super::{Fixture, job};
-use crate::spec::keys::{INPUT, JOB, Key, LIMITS, OUTPUT_FORMAT, SIDE_INPUT};
+use crate::spec::keys::{INFERENCE, INPUT, JOB, Key, LIMITS, MODEL, OUTPUT_FORMAT, SIDE_INPUT};
 use crate::spec::schema;
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,8 @@ fn repository(file: &str) -> std::path::PathBuf {
 }
 
 fn all_keys() -> impl Iterator<Item = &'static Key> {
-    JOB.iter().chain(LIMITS).chain(OUTPUT_FORMAT).chain(INPUT).chain(SIDE_INPUT)
+    let groups = [LIMITS, OUTPUT_FORMAT, INPUT, SIDE_INPUT, MODEL, INFERENCE];
+    JOB.iter().chain(groups.into_iter().flatten())
 }
 
 #[test]
@@ -79,6 +80,26 @@ fn every_key_of_the_table_is_accepted_with_its_example() {
         let name = if key.name == "name" { "" } else { "name: x, " };
         let text = format!("side_inputs: [{{{path}{name}{}: {}}}]\n", key.name, key.example);
         files.push((key.name, with("side_inputs", &text)));
+    }
+    for folder in ["models", "versions/2"] {
+        fs::create_dir_all(fixture.0.path().join(folder)).expect("a folder");
+    }
+    for file in ["models/digits.onnx", "versions/2/model.onnx"] {
+        fs::write(fixture.0.path().join(file), b"").expect("a file");
+    }
+    for key in MODEL {
+        let path = match key.name {
+            "path" => "",
+            "version" => "path: versions, ",
+            _ => "path: digits.onnx, ",
+        };
+        let name = if key.name == "name" { "" } else { "name: x, " };
+        let text = format!("models: [{{{path}{name}{}: {}}}]\n", key.name, key.example);
+        files.push((key.name, with("models", &text)));
+    }
+    for key in INFERENCE {
+        let text = format!("inference: {{{}: {}}}\n", key.name, key.example);
+        files.push((key.name, with("inference", &text)));
     }
     for (key, text) in files {
         if let Err(errors) = fixture.load(&text, &[]) {

@@ -1,0 +1,300 @@
+//! The job's models: whether each is the one that is meant, and where its workers find it.
+//!
+//! A folder is shown to workers as it is. A single file must not bring its neighbours along: it gets a
+//! folder of its own in the job directory, as another name of the same file where the file system can
+//! do that, else as a copy.
+
+use crate::model::{ByteSize, JobDir, Model};
+use crate::output::remove_tree;
+use crate::spec::ModelSpec;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What is wrong with a model.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// Its file cannot be used.
+    #[error("model {name}: {} {what}: {source}", path.display())]
+    Io {
+        /// The model.
+        name: String,
+        /// What cannot be done, as in "cannot be read".
+        what: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not the one that the job file pins.
+    #[error(
+        "model {name}: {} has the SHA-256 {found}, but models.{name}.digest is {expected}: it is not \
+         the model that this job was made for; put the right one there, or change the digest",
+        path.display()
+    )]
+    Digest {
+        /// The model.
+        name: String,
+        /// Its file.
+        path: PathBuf,
+        /// What it has.
+        found: String,
+        /// What the job file says.
+        expected: String,
+    },
+    /// It is larger than a worker may load.
+    #[error("model {name}: {why}")]
+    TooLarge {
+        /// The model.
+        name: String,
+        /// In words.
+        why: String,
+    },
+    /// It was written to, or replaced, meanwhile.
+    #[error(
+        "model {name}: {} changed while the job was being prepared; start the job again once nobody \
+         writes to it",
+        path.display()
+    )]
+    Changed {
+        /// The model.
+        name: String,
+        /// Its file.
+        path: PathBuf,
+    },
+}
+
+/// A model that was looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    /// The SHA-256 of the ONNX file, in hexadecimal.
+    pub(super) sha256: String,
+    stamp: Stamp,
+}
+
+/// What changes when a file does.
+type Stamp = (u64, u64, u64, i64, i64);
+
+fn stamp(metadata: &fs::Metadata) -> Stamp {
+    (metadata.dev(), metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec())
+}
+
+/// Looks at each model: is its file there, not too large, and the right one? In the order of `models`.
+pub(super) fn look(models: &[ModelSpec], limit: ByteSize) -> Result<Vec<Seen>, ModelError> {
+    models.iter().map(|model| look_at(model, limit)).collect()
+}
+
+fn look_at(model: &ModelSpec, limit: ByteSize) -> Result<Seen, ModelError> {
+    let failed = |e| io_error(model, "cannot be read", &model.file, e);
+    let mut file = open(&model.file).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(failed(io::Error::other("it is no regular file")));
+    }
+    if let Some(why) = model.exceeds(metadata.len(), limit) {
+        return Err(ModelError::TooLarge { name: model.name.clone(), why });
+    }
+    let sha256 = sha256(&mut file).map_err(failed)?;
+    match &model.digest {
+        Some(expected) if *expected != sha256 => Err(ModelError::Digest {
+            name: model.name.clone(),
+            path: model.file.clone(),
+            found: sha256,
+            expected: expected.clone(),
+        }),
+        _ => Ok(Seen { sha256, stamp: stamp(&metadata) }),
+    }
+}
+
+/// Opens a file that is perhaps none; never waits, as a fifo would have it.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+fn sha256(file: &mut File) -> io::Result<String> {
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            count => hash.update(&buffer[..count]),
+        }
+    }
+    let mut text = String::new();
+    for byte in hash.finalize() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
+}
+
+/// Puts models that are single files where workers find them; what an earlier run left there is taken
+/// away first. `seen`: what they were when they were looked at.
+pub(super) fn stage(
+    models: &[ModelSpec],
+    seen: &[Seen],
+    job_dir: &JobDir,
+) -> Result<(), ModelError> {
+    for (model, seen) in models.iter().zip(seen) {
+        if model.folder.is_none() {
+            give_folder(model, &job_dir.model(&model.name))?;
+        }
+        let now = model.file.metadata();
+        let now = now.map_err(|e| io_error(model, "cannot be read", &model.file, e))?;
+        if stamp(&now) != seen.stamp {
+            let (name, path) = (model.name.clone(), model.file.clone());
+            return Err(ModelError::Changed { name, path });
+        }
+    }
+    Ok(())
+}
+
+fn give_folder(model: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
+    let made = remove_tree(folder).and_then(|()| fs::create_dir_all(folder));
+    made.map_err(|e| io_error(model, "cannot be made", folder, e))?;
+    let place = folder.join(model.file.file_name().unwrap_or_default());
+    // A link itself would lead out of the folder.
+    let real = model.file.canonicalize();
+    real.and_then(|real| match fs::hard_link(&real, &place) {
+        Ok(()) => Ok(()),
+        // Another file system, one without such links, or somebody else's file.
+        Err(_) => fs::copy(&real, &place).map(drop),
+    })
+    .map_err(|e| io_error(model, "cannot be copied into the job directory", &model.file, e))
+}
+
+fn io_error(model: &ModelSpec, what: &'static str, path: &Path, source: io::Error) -> ModelError {
+    ModelError::Io { name: model.name.clone(), what, path: path.to_owned(), source }
+}
+
+/// The models as workers find them.
+pub(super) fn placed(models: &[ModelSpec], job_dir: &JobDir) -> Vec<Model> {
+    let placed = |model: &ModelSpec| {
+        let host = model.folder.clone().unwrap_or_else(|| job_dir.model(&model.name));
+        let file = match &model.folder {
+            Some(folder) => model.file.strip_prefix(folder).unwrap_or(&model.file),
+            None => model.file.file_name().map_or(Path::new(""), Path::new),
+        };
+        Model {
+            name: model.name.clone(),
+            host,
+            // Paths of models are UTF-8, as is seen to before.
+            file: file.to_string_lossy().into_owned(),
+            guest: model.guest(),
+            backend: model.backend,
+            device: model.device,
+            fallback: model.fallback,
+        }
+    };
+    models.iter().map(placed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Backend, DeviceChoice};
+
+    /// A model in a file of this text, and where it lies.
+    fn model(text: &str) -> (tempfile::TempDir, ModelSpec) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("digits.onnx");
+        fs::write(&file, text).unwrap();
+        let model = ModelSpec {
+            name: "digits".to_owned(),
+            file,
+            folder: None,
+            bytes: text.len() as u64,
+            digest: None,
+            backend: Backend::Auto,
+            device: DeviceChoice::Auto,
+            fallback: false,
+        };
+        (dir, model)
+    }
+
+    const LIMIT: ByteSize = ByteSize(1 << 20);
+
+    fn told(dir: &tempfile::TempDir, error: &ModelError) -> String {
+        error.to_string().replace(dir.path().to_str().unwrap(), "/d")
+    }
+
+    /// No neighbour comes along, and a second run finds what is there then.
+    #[test]
+    fn a_single_file_gets_a_folder_of_its_own() {
+        let (dir, model) = model("first");
+        fs::write(dir.path().join("secret"), "").unwrap();
+        let job_dir = JobDir::new(dir.path().join("job"));
+        let models = [model];
+        for text in ["first", "second"] {
+            // Another file, as somebody does who replaces a model.
+            fs::remove_file(&models[0].file).unwrap();
+            fs::write(&models[0].file, text).unwrap();
+            let seen = look(&models, LIMIT).unwrap();
+            stage(&models, &seen, &job_dir).unwrap();
+            let [placed] = placed(&models, &job_dir).try_into().unwrap();
+            let there: Vec<_> = fs::read_dir(&placed.host).unwrap().collect();
+            assert_eq!(there.len(), 1);
+            assert_eq!(fs::read_to_string(placed.host.join(&placed.file)).unwrap(), text);
+            assert_eq!(placed.guest, "/models/digits");
+        }
+    }
+
+    #[test]
+    fn a_link_is_followed_and_a_copy_is_made_where_no_link_can_be() {
+        let (dir, mut model) = model("text");
+        let link = dir.path().join("link.onnx");
+        std::os::unix::fs::symlink("digits.onnx", &link).unwrap();
+        model.file = link;
+        let job_dir = JobDir::new(dir.path().join("job"));
+        give_folder(&model, &job_dir.model("digits")).unwrap();
+        let staged = job_dir.model("digits").join("link.onnx");
+        assert!(staged.symlink_metadata().unwrap().is_file());
+        // The kernel links no file of `/proc`.
+        model.file = PathBuf::from("/proc/version");
+        give_folder(&model, &job_dir.model("digits")).unwrap();
+        let copied = fs::read(job_dir.model("digits").join("version")).unwrap();
+        assert_eq!(copied, fs::read("/proc/version").unwrap());
+    }
+
+    #[test]
+    fn a_folder_stays_where_it_is() {
+        let (dir, mut model) = model("text");
+        model.folder = Some(dir.path().to_owned());
+        let job_dir = JobDir::new(dir.path().join("job"));
+        let models = [model];
+        stage(&models, &look(&models, LIMIT).unwrap(), &job_dir).unwrap();
+        let [placed] = placed(&models, &job_dir).try_into().unwrap();
+        assert_eq!((placed.host.as_path(), placed.file.as_str()), (dir.path(), "digits.onnx"));
+        assert!(!job_dir.root().exists());
+    }
+
+    #[test]
+    fn another_model_is_refused() {
+        let (dir, mut model) = model("text");
+        let refused = |model: &ModelSpec, limit| {
+            told(&dir, &look(std::slice::from_ref(model), limit).unwrap_err())
+        };
+        insta::assert_snapshot!(refused(&model, ByteSize(3)), @"");
+        model.digest = Some("ab".to_owned());
+        insta::assert_snapshot!(refused(&model, LIMIT), @"");
+        model.digest =
+            Some("982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1".to_owned());
+        look(std::slice::from_ref(&model), LIMIT).unwrap();
+        model.file = dir.path().to_owned();
+        insta::assert_snapshot!(refused(&model, LIMIT), @"");
+        model.file = dir.path().join("gone");
+        insta::assert_snapshot!(refused(&model, LIMIT), @"");
+    }
+
+    #[test]
+    fn a_model_that_changes_meanwhile_is_refused() {
+        let (dir, model) = model("text");
+        let models = [model];
+        let seen = look(&models, LIMIT).unwrap();
+        fs::write(&models[0].file, "other text").unwrap();
+        let job_dir = JobDir::new(dir.path().join("job"));
+        let error = stage(&models, &seen, &job_dir).unwrap_err();
+        insta::assert_snapshot!(told(&dir, &error), @"");
+    }
+}

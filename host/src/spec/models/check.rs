@@ -1,0 +1,112 @@
+//! From settings to models of a job.
+
+use super::find::{Found, find};
+use super::raw::RawModel;
+use crate::model::{ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Mount};
+use crate::spec::check::Place;
+use crate::spec::defaults::Defaults;
+use crate::spec::error::Report;
+use crate::spec::job::ModelSpec;
+use crate::spec::mounts::overlap;
+use crate::spec::raw::RawJob;
+
+/// The models, in the order of the job file. One that is not found is left out.
+pub(in crate::spec) fn check(
+    raw: &RawJob,
+    side_inputs: &[Mount],
+    limit: ByteSize,
+    place: &Place,
+    report: &Report,
+) -> Vec<ModelSpec> {
+    let given = raw.models.as_ref().map_or(&[][..], |models| models.value.as_slice());
+    let mut models = Vec::new();
+    for (index, model) in given.iter().enumerate() {
+        let name = &model.name.value;
+        if given[..index].iter().any(|other| other.name.value == *name) {
+            model.name.blame(report, format!("found {name:?} a second time; names must differ"));
+        }
+        refuse_overlap(model, raw, side_inputs, report);
+        if model.fallback.is_some() && device(model) != DeviceChoice::Gpu {
+            report.notice(format!("models.{name}.fallback has no effect: device is not gpu"));
+        }
+        let Some(Found { file, folder, bytes }) = found(model, place, report) else { continue };
+        let spec = ModelSpec {
+            name: name.clone(),
+            file,
+            folder,
+            bytes,
+            digest: model.digest.as_ref().map(|digest| digest.value.clone()),
+            backend: model.backend.as_ref().map(|backend| backend.value).unwrap_or_default(),
+            device: device(model),
+            fallback: model.fallback.is_some(),
+        };
+        if let Some(message) = spec.exceeds(spec.bytes, limit) {
+            model.path.blame(report, message);
+        }
+        models.push(spec);
+    }
+    models
+}
+
+/// What inference may use.
+pub(in crate::spec) fn settings(raw: &RawJob, defaults: &Defaults<'_>) -> InferenceSettings {
+    InferenceSettings {
+        allow_guest_models: defaults.of(raw, |raw| &raw.inference.allow_guest_models),
+        threads: raw.inference.threads.as_ref().map(|threads| threads.value),
+        gpu_memory: raw.inference.gpu_memory.as_ref().map(|memory| memory.value),
+        ..InferenceSettings::default()
+    }
+}
+
+fn device(model: &RawModel) -> DeviceChoice {
+    model.device.as_ref().map(|device| device.value).unwrap_or_default()
+}
+
+/// A model has a path of its own, whatever paths were chosen for side inputs.
+fn refuse_overlap(model: &RawModel, raw: &RawJob, side_inputs: &[Mount], report: &Report) {
+    let own = format!("{GUEST_MODELS}/{}", model.name.value);
+    let sides = raw.side_inputs.iter().flat_map(|sides| &sides.value);
+    for (side, mount) in sides.zip(side_inputs).filter(|(_, mount)| overlap(&mount.guest, &own)) {
+        let at = side.mount_path.as_ref().unwrap_or(&side.name);
+        let message = format!(
+            "{} and {own}, where model {} is shown, lie in each other; choose another path",
+            mount.guest, model.name.value
+        );
+        at.blame(report, message);
+    }
+}
+
+fn found(model: &RawModel, place: &Place, report: &Report) -> Option<Found> {
+    let (path, text) = (&model.path, model.path.value.trim());
+    if text.is_empty() {
+        path.blame(report, "found an empty text; name an ONNX file, or a folder with one");
+        return None;
+    }
+    if text.starts_with("azureml:") || text.contains("${{") || text.contains("://") {
+        let message = format!(
+            "found {text:?}, which does not lie on this machine; fetch it first, and name it here \
+             by --set {}=...",
+            path.key
+        );
+        path.blame(report, message);
+        return None;
+    }
+    let host = place.resolve(text);
+    // Before it is looked at what lies there; and again, as a version may be a link.
+    let allowed = |file| place.policy.allows_model(&path.key, file, &path.origin, report);
+    if !allowed(&host) {
+        return None;
+    }
+    let version = model.version.as_ref().map(|version| version.value);
+    match find(&host, version) {
+        Ok(found) => allowed(&found.file).then_some(found),
+        Err(message) => {
+            let at = (&path.origin, &path.key);
+            let is_version = |_: &&_| host.exists();
+            let version = model.version.as_ref().filter(is_version);
+            let (origin, key) = version.map_or(at, |version| (&version.origin, &version.key));
+            report.error(origin, key, message);
+            None
+        }
+    }
+}

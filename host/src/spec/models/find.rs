@@ -1,0 +1,199 @@
+//! The ONNX file that a path means.
+
+use crate::spec::check::missing;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a model's path leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// The ONNX file.
+    pub(super) file: PathBuf,
+    /// The folder that belongs to the model; none if the file alone does.
+    pub(super) folder: Option<PathBuf>,
+    /// Of the file.
+    pub(super) bytes: u64,
+}
+
+/// What the file of a model is called where there may be others.
+const PREFERRED: &str = "model.onnx";
+
+/// The model at `path`: a file; a folder with an ONNX file; or a folder with a folder for each version.
+/// An error says in words what is wrong.
+pub(super) fn find(path: &Path, version: Option<u64>) -> Result<Found, String> {
+    const WANTED: &str = "name an ONNX file, or a folder with one";
+    let shown = path.display();
+    let metadata = path.metadata().map_err(|e| format!("{}; {WANTED}", missing(path, &e)))?;
+    match version {
+        Some(_) if !metadata.is_dir() => {
+            Err(format!("{shown} is no folder with a folder for each version; remove version"))
+        }
+        Some(version) => of_version(path, version),
+        None if metadata.is_file() => {
+            Ok(Found { file: path.to_owned(), folder: None, bytes: metadata.len() })
+        }
+        None if metadata.is_dir() => match (in_folder(path)?, versions(path)?.last()) {
+            (Some(found), _) => Ok(found),
+            (None, Some(highest)) => of_version(path, *highest),
+            (None, None) => Err(format!(
+                "{shown} holds neither an ONNX file (.onnx) nor a folder of a version, as 1 or 2; \
+                 {WANTED}"
+            )),
+        },
+        None => Err(format!("{shown} is neither a file nor a folder; {WANTED}")),
+    }
+}
+
+fn of_version(path: &Path, version: u64) -> Result<Found, String> {
+    let folder = path.join(version.to_string());
+    if !folder.is_dir() {
+        let there: Vec<String> = versions(path)?.iter().map(u64::to_string).collect();
+        let there = if there.is_empty() { "there are none".into() } else { there.join(", ") };
+        return Err(format!("{} has no version {version}; versions: {there}", path.display()));
+    }
+    let wanted = || {
+        let folder = folder.display();
+        format!("{folder} holds no ONNX file; put {PREFERRED} there, or set another version")
+    };
+    in_folder(&folder)?.ok_or_else(wanted)
+}
+
+/// The model in a folder: the file with the usual name, or the only one.
+fn in_folder(folder: &Path) -> Result<Option<Found>, String> {
+    let is_model = |path: &Path| {
+        path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx")) && path.is_file()
+    };
+    let mut files: Vec<PathBuf> = list(folder)?.into_iter().filter(|path| is_model(path)).collect();
+    files.sort();
+    if let Some(index) = files.iter().position(|path| path.ends_with(PREFERRED)) {
+        files = vec![files.swap_remove(index)];
+    }
+    match files.as_slice() {
+        [] => Ok(None),
+        [file] => {
+            stays_inside(file, folder)?;
+            let bytes = file.metadata().map_err(|e| missing(file, &e))?.len();
+            Ok(Some(Found { file: file.clone(), folder: Some(folder.to_owned()), bytes }))
+        }
+        [first, second, ..] => {
+            let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
+            Err(format!(
+                "{} holds {} ONNX files, as {} and {}; name one of them, or call the one \
+                 {PREFERRED}",
+                folder.display(),
+                files.len(),
+                name(first),
+                name(second)
+            ))
+        }
+    }
+}
+
+/// Workers see the folder and nothing else.
+fn stays_inside(file: &Path, folder: &Path) -> Result<(), String> {
+    let real = |path: &Path| path.canonicalize().map_err(|e| missing(path, &e));
+    let (real_file, real_folder) = (real(file)?, real(folder)?);
+    if real_file.starts_with(&real_folder) {
+        return Ok(());
+    }
+    let (shown, leads) = (file.display(), real_file.display());
+    Err(format!(
+        "{shown} is a link out of its folder, to {leads}; name that file, or put a copy here"
+    ))
+}
+
+/// The versions in a folder, the highest last.
+fn versions(folder: &Path) -> Result<Vec<u64>, String> {
+    let number = |path: &PathBuf| {
+        let name = path.file_name()?.to_str()?;
+        let number: u64 = name.parse().ok()?;
+        // Neither 01 nor +1.
+        (number > 0 && number.to_string() == name && path.is_dir()).then_some(number)
+    };
+    let mut versions: Vec<u64> = list(folder)?.iter().filter_map(number).collect();
+    versions.sort_unstable();
+    Ok(versions)
+}
+
+fn list(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let unreadable = |error: std::io::Error| missing(folder, &error);
+    fs::read_dir(folder)
+        .map_err(unreadable)?
+        .map(|entry| entry.map(|entry| entry.path()).map_err(unreadable))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insta::assert_snapshot;
+    use std::os::unix::fs::symlink;
+
+    /// A folder with these files, and what is found there: the file, and the folder, below it.
+    struct Place(tempfile::TempDir);
+
+    impl Place {
+        fn new(files: &[&str]) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            for file in files {
+                let path = dir.path().join(file);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, "1234").unwrap();
+            }
+            Self(dir)
+        }
+
+        fn find(&self, path: &str, version: Option<u64>) -> String {
+            let base = self.0.path();
+            let below = |path: &Path| path.strip_prefix(base).unwrap().display().to_string();
+            let text = match find(&base.join(path), version) {
+                Ok(Found { file, folder, bytes }) => {
+                    assert_eq!(bytes, 4);
+                    let folder = folder.map_or_else(|| "alone".into(), |folder| below(&folder));
+                    format!("{}, {folder}", below(&file))
+                }
+                Err(message) => message,
+            };
+            let real = base.canonicalize().unwrap();
+            text.replace(base.to_str().unwrap(), "/d").replace(real.to_str().unwrap(), "/d")
+        }
+    }
+
+    #[test]
+    fn a_path_means_one_file() {
+        let place = Place::new(&["a.onnx", "one/b.ONNX", "one/notes.txt", "many/c.onnx"]);
+        fs::write(place.0.path().join("many/model.onnx"), "1234").unwrap();
+        assert_eq!(place.find("a.onnx", None), "a.onnx, alone");
+        assert_eq!(place.find("one", None), "one/b.ONNX, one");
+        assert_eq!(place.find("many", None), "many/model.onnx, many");
+    }
+
+    #[test]
+    fn the_highest_version_is_meant() {
+        let files = ["m/2/model.onnx", "m/10/x.onnx", "m/011/model.onnx", "m/+12/model.onnx"];
+        let place = Place::new(&files);
+        fs::write(place.0.path().join("m/99"), "a file").unwrap();
+        assert_eq!(place.find("m", None), "m/10/x.onnx, m/10");
+        assert_eq!(place.find("m", Some(2)), "m/2/model.onnx, m/2");
+        assert_snapshot!(place.find("m", Some(11)), @"");
+        assert_snapshot!(place.find("m/2/model.onnx", Some(2)), @"");
+        fs::create_dir(place.0.path().join("m/12")).unwrap();
+        assert_snapshot!(place.find("m", None), @"");
+        assert_snapshot!(place.find("m/12", Some(1)), @"");
+    }
+
+    #[test]
+    fn what_is_no_model_is_told() {
+        let place = Place::new(&["many/c.onnx", "many/b.onnx", "none/weights.bin"]);
+        symlink("many/c.onnx", place.0.path().join("link.onnx")).unwrap();
+        symlink("../many/c.onnx", place.0.path().join("none/out.onnx")).unwrap();
+        assert_eq!(place.find("link.onnx", None), "link.onnx, alone");
+        assert_snapshot!(place.find("none", None), @"");
+        fs::remove_file(place.0.path().join("none/out.onnx")).unwrap();
+        assert_snapshot!(place.find("none", None), @"");
+        assert_snapshot!(place.find("many", None), @"");
+        assert_snapshot!(place.find("nowhere", None), @"");
+        symlink("/dev/null", place.0.path().join("null.onnx")).unwrap();
+        assert_snapshot!(place.find("null.onnx", None), @"");
+    }
+}

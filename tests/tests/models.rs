@@ -1,0 +1,105 @@
+//! Models in the job file: what the entry script sees of them as files, and what becomes of a job whose
+//! models change.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, cut_denials, guest};
+use std::fs;
+
+/// A job with a model that is a file, one that is a folder, and a model repository.
+fn job() -> Job {
+    Job::new(&guest("reads_outside"))
+        .file("in/a.txt", "1")
+        .file("all/digits.onnx", "22")
+        .file("all/secret.onnx", "333")
+        .file("folder/m.onnx", "4444")
+        .file("folder/weights.bin", "55555")
+        .file("repository/9/model.onnx", "")
+        .file("repository/10/model.onnx", "666666")
+        .yaml(
+            "inputs: {texts: in}\nprocess_count_per_node: 1\nmodels:\n  digits: all/digits.onnx\n  \
+             whole: {path: folder}\n  versions: {path: repository}",
+        )
+}
+
+/// What `reads_outside` got of paths below `/models`.
+fn tries(ran: &Ran) -> String {
+    ran.exits_with(0);
+    let output = ran.output().replace('\n', " | ");
+    let shown = |part: &&str| {
+        let place = part.split_once('=').and_then(|(what, _)| what.split_once(' '));
+        place.is_some_and(|(_, place)| place.starts_with("/models"))
+    };
+    output.split(" | ").filter(shown).map(cut_denials).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_model_is_a_folder_with_that_model_alone() {
+    let (digits, whole) = ("'${{models.digits}}/digits.onnx'", "'${{models.whole}}/weights.bin'");
+    let versions = "'${{models.versions}}/model.onnx'";
+    let job = job().yaml(&format!(
+        "arguments: [--path, {digits}, --path, {whole}, --path, {versions}, --path, \
+         /models/digits/secret.onnx, --path, /models/versions/../9/model.onnx, --list, \
+         /models/digits, --list, /models/whole, --list, /models/versions, --write, {digits}, --write, \
+         {whole}, --write, /models/digits/new]"
+    ));
+    let ran = job.run(&[]);
+    assert_snapshot!(tries(&ran), @"");
+    assert!(!ran.has("job/work"), "{ran}");
+    assert_eq!(ran.text("all/digits.onnx"), "22");
+}
+
+/// Neither a job that is taken up nor one whose result is there computes with another model.
+#[test]
+fn a_model_that_changed_is_noticed() {
+    let cut = job().env("SANDMILL_FAIL_POINT", "journal-made").run(&[]);
+    cut.exits_with(-9);
+    let changed = cut.into_job().env("SANDMILL_FAIL_POINT", "").file("all/digits.onnx", "2 2");
+    let refused = changed.run(&[]);
+    refused.exits_with(2).says("models.digits: the ONNX file is not what it was");
+    let restored = refused.into_job().file("all/digits.onnx", "22");
+    let done = restored.run(&["--set", "models.digits.device=cpu"]);
+    done.exits_with(2).says(r#"models.digits.device: was "auto", is now "cpu""#);
+    let done = done.into_job().run(&[]);
+    done.exits_with(0);
+    let reused = done.into_job().run(&[]);
+    reused.exits_with(0).says("nothing has changed");
+    let other = reused.into_job().file("folder/more.bin", "").run(&[]);
+    other.exits_with(2).says("the files of models.whole are not what they were");
+}
+
+/// What an interrupted run left there is not in the way, and is not used.
+#[test]
+fn a_job_that_is_taken_up_gets_its_models_again() {
+    let job = job().yaml("arguments: [--path, /models/digits/digits.onnx]");
+    let cut = job.env("SANDMILL_FAIL_POINT", "journal-made").run(&[]);
+    cut.exits_with(-9);
+    let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
+    let ran = job.file("job/work/models/digits/digits.onnx", "something else").run(&[]);
+    assert_snapshot!(tries(&ran), @"");
+}
+
+#[test]
+fn a_model_with_another_digest_is_refused_before_anything_is_made() {
+    let ran = job().run(&["--set", &format!("models.digits.digest={}", "0".repeat(64))]);
+    ran.exits_with(2);
+    assert!(!ran.has("job"), "{ran}");
+    assert_snapshot!(ran.redacted(), @"");
+    let right = "785f3ec7eb32f30b90cd0fcf3657d388b5ff4297f2f9716ff66e9b69c05ddd09";
+    ran.into_job().run(&["--set", &format!("models.digits.digest=sha256:{right}")]).exits_with(0);
+}
+
+/// Models change nothing about the plan; and what the job writes is kept away from them.
+#[test]
+fn plans_and_places_know_models() {
+    let planned = job().command(&["plan", "job.yaml"]);
+    planned.exits_with(0).says("1 mini-batch");
+    let inside = planned.into_job().run(&["--set", "output=folder/results"]);
+    inside.exits_with(2).says("model whole and the output folder");
+    let inside = inside.into_job().run(&["--set", "output=all"]);
+    inside.exits_with(2).says("model digits and the output folder");
+    let gone = inside.into_job();
+    fs::remove_file(gone.path("all/digits.onnx")).unwrap();
+    gone.run(&[]).exits_with(2).says("job.yaml:6: models.digits.path: there is no");
+}
