@@ -1,8 +1,41 @@
 //! What a backend is.
 
 use super::InferenceError;
-use crate::model::Device;
+use crate::model::{ByteSize, Device};
 use std::fmt;
+use std::path::Path;
+
+/// Where a model's bytes are.
+#[derive(Clone, Copy, Debug)]
+pub enum ModelSource<'a> {
+    /// An ONNX file. Weights may lie in other files of its folder.
+    File(&'a Path),
+    /// An ONNX file's content.
+    Bytes(&'a [u8]),
+}
+
+/// How a model is to be loaded.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Threads that compute on the CPU, the caller's included.
+    pub threads: u32,
+    /// The GPU to run on, by the index to report; none means the CPU. For CUDA it is device 0, the only
+    /// one that the worker sees.
+    pub gpu: Option<u32>,
+    /// Bytes of the GPU's memory to take at most, where the backend can say so.
+    pub gpu_memory: Option<ByteSize>,
+    /// Whether it runs on the CPU though it was meant for a GPU.
+    pub fell_back: bool,
+    /// Bytes that file and weights may have.
+    pub limit: u64,
+}
+
+impl Wanted {
+    /// Where the model is to run.
+    pub fn device(&self) -> Device {
+        self.gpu.map_or(Device::Cpu, Device::Gpu)
+    }
+}
 
 /// The element types of tensors in `wasi:nn`. Elements lie in little-endian order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +92,15 @@ pub enum ElementType {
     Other(String),
 }
 
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Standard(ty) => ty.fmt(f),
+            Self::Other(name) => f.write_str(name),
+        }
+    }
+}
+
 /// One dimension of an input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dimension {
@@ -70,6 +112,17 @@ pub enum Dimension {
     Unknown,
 }
 
+/// `64`, `N`, `?`.
+impl fmt::Display for Dimension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(size) => size.fmt(f),
+            Self::Named(name) => f.write_str(name),
+            Self::Unknown => f.write_str("?"),
+        }
+    }
+}
+
 /// An input or output of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
@@ -79,6 +132,30 @@ pub struct Port {
     pub ty: ElementType,
     /// Its dimensions; none if even their number is not known.
     pub shape: Option<Vec<Dimension>>,
+}
+
+/// `f32 [N, 64]`, `f32 of any shape`.
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.shape {
+            Some(shape) => write!(f, "{} {}", self.ty, Shape(shape)),
+            None => write!(f, "{} of any shape", self.ty),
+        }
+    }
+}
+
+/// `[256, 64]`, for texts.
+pub(super) struct Shape<'a, T>(pub(super) &'a [T]);
+
+impl<T: fmt::Display> fmt::Display for Shape<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (index, dimension) in self.0.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            write!(f, "{comma}{dimension}")?;
+        }
+        f.write_str("]")
+    }
 }
 
 /// What a loaded model is.
@@ -127,8 +204,9 @@ pub trait Loaded: Send {
     /// What it is.
     fn facts(&self) -> &Facts;
 
-    /// Computes. `inputs` have been compared with the facts: each is there once, with the right type
-    /// and a shape that fits. All outputs come back, in the order of the facts.
+    /// Computes. `inputs` have been compared with the facts and stand in their order: each is there once,
+    /// with the right type and a shape that fits, scalars with no dimensions. The outputs come back in the
+    /// order of the facts, but for those of types that `wasi:nn` does not have, which are left out.
     ///
     /// # Errors
     /// What the backend says.

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Bytes of a message that are kept.
+const LONGEST: usize = 2000;
+
 /// The kinds of errors that `wasi:nn` has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorCode {
@@ -36,10 +39,27 @@ pub enum InferenceError {
 }
 
 impl InferenceError {
-    /// An error that the guest is told.
+    /// An error that the guest is told. Names in a model and texts of backends may be of any length: what
+    /// goes beyond 2,000 bytes is cut.
     pub fn refused(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self::Refused { code, message: message.into() }
+        Self::Refused { code, message: cut(message.into()) }
     }
+
+    /// The same, with a word before it of what it is about.
+    pub(super) fn about(self, what: &str) -> Self {
+        match self {
+            Self::Refused { code, message } => Self::refused(code, format!("{what}: {message}")),
+            Self::DeviceFull(message) => Self::DeviceFull(cut(format!("{what}: {message}"))),
+        }
+    }
+}
+
+fn cut(mut message: String) -> String {
+    if message.len() > LONGEST {
+        message.truncate(message.floor_char_boundary(LONGEST));
+        message.push_str(" ...");
+    }
+    message
 }
 
 impl fmt::Display for InferenceError {

@@ -1,0 +1,140 @@
+//! Which backend runs a model, and on which device.
+
+use super::onnxruntime::Library;
+use super::vet::Vetted;
+use super::{ErrorCode, InferenceError, Loaded, ModelSource, Wanted, tract, tract_cuda};
+use crate::model::{Backend, DeviceChoice};
+use std::path::Path;
+
+/// The backends of this process.
+pub(super) struct Backends {
+    /// ONNX Runtime, or why it is not there.
+    onnxruntime: Result<Library, String>,
+}
+
+/// What somebody wants a model to be run by.
+pub(super) struct Purpose {
+    pub(super) backend: Backend,
+    pub(super) device: DeviceChoice,
+    /// Whether the CPU will do where there is no GPU.
+    pub(super) fallback: bool,
+    /// What to do if there is no GPU, for the error.
+    pub(super) instead: &'static str,
+}
+
+/// What runs a model, and where.
+pub(super) struct Choice<'a> {
+    pub(super) engine: Engine<'a>,
+    pub(super) gpu: Option<u32>,
+    pub(super) fell_back: bool,
+}
+
+/// A backend that is there.
+pub(super) enum Engine<'a> {
+    Tract,
+    OnnxRuntime(&'a Library),
+}
+
+impl Backends {
+    /// Opens the library of ONNX Runtime, if there is one.
+    pub(super) fn open(onnxruntime: Option<&Path>) -> Self {
+        let onnxruntime = match onnxruntime {
+            Some(library) => Library::open(library),
+            None => Err("its library was not found on this machine; install the Python package \
+                         onnxruntime and set SANDMILL_ONNXRUNTIME to where it is"
+                .to_owned()),
+        };
+        Self { onnxruntime }
+    }
+
+    /// What is to run a model on a worker with this lease.
+    pub(super) fn choose(
+        &self,
+        purpose: &Purpose,
+        lease: Option<u32>,
+    ) -> Result<Choice<'_>, InferenceError> {
+        let must = purpose.device == DeviceChoice::Gpu;
+        let fell_back = match lease {
+            Some(index) if purpose.device != DeviceChoice::Cpu => {
+                match self.on_gpu(purpose.backend) {
+                    Ok(engine) => {
+                        return Ok(Choice { engine, gpu: Some(index), fell_back: false });
+                    }
+                    Err(reasons) if must && !purpose.fallback => {
+                        let instead = purpose.instead;
+                        return Err(InferenceError::refused(
+                            ErrorCode::UnsupportedOperation,
+                            format!("no backend can use GPU {index}: {reasons}; or {instead}"),
+                        ));
+                    }
+                    Err(_) => must,
+                }
+            }
+            None if must && !purpose.fallback => {
+                let instead = purpose.instead;
+                return Err(InferenceError::refused(
+                    ErrorCode::Security,
+                    format!(
+                        "it is to run on a GPU, and none is leased to this worker; give the job a GPU \
+                         for each worker (gpus: N or --gpus N), or {instead}"
+                    ),
+                ));
+            }
+            _ => must,
+        };
+        let engine = self.on_cpu(purpose.backend)?;
+        Ok(Choice { engine, gpu: None, fell_back })
+    }
+
+    fn on_cpu(&self, backend: Backend) -> Result<Engine<'_>, InferenceError> {
+        match (backend, &self.onnxruntime) {
+            (Backend::Tract, _) | (Backend::Auto, Err(_)) => Ok(Engine::Tract),
+            (_, Ok(library)) => Ok(Engine::OnnxRuntime(library)),
+            (Backend::OnnxRuntime, Err(why)) => Err(InferenceError::refused(
+                ErrorCode::RuntimeError,
+                format!("ONNX Runtime cannot run it: {why}; or write backend: auto"),
+            )),
+        }
+    }
+
+    /// Or why none can use the GPU.
+    fn on_gpu(&self, backend: Backend) -> Result<Engine<'_>, String> {
+        let mut reasons = Vec::new();
+        if backend != Backend::Tract {
+            match &self.onnxruntime {
+                Ok(library) if library.has_cuda() => return Ok(Engine::OnnxRuntime(library)),
+                Ok(library) => {
+                    let version = library.version();
+                    reasons.push(format!("ONNX Runtime {version} was built without CUDA"));
+                }
+                Err(why) => reasons.push(format!("ONNX Runtime is not there: {why}")),
+            }
+        }
+        if backend != Backend::OnnxRuntime {
+            match tract_cuda::check() {
+                Ok(()) => return Ok(Engine::Tract),
+                Err(why) => reasons.push(format!("tract has no CUDA: {why}")),
+            }
+        }
+        Err(reasons.join("; "))
+    }
+}
+
+impl Engine<'_> {
+    /// Loads a model.
+    pub(super) fn load(
+        &self,
+        source: ModelSource<'_>,
+        vetted: Vetted,
+        wanted: &Wanted,
+    ) -> Result<Box<dyn Loaded>, InferenceError> {
+        match self {
+            Self::Tract => tract::load(source, vetted, wanted),
+            Self::OnnxRuntime(library) => {
+                // It reads the file itself.
+                drop(vetted);
+                library.load(source, wanted)
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What an ONNX file says of its model's inputs and outputs.
+
+use super::{Dimension, ElementType, ErrorCode, InferenceError, Port, TensorType};
+use std::collections::HashSet;
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::tensor_shape_proto::dimension::Value;
+use tract_onnx::pb::{GraphProto, ValueInfoProto, type_proto};
+
+/// Inputs, without those that have a default value in the model.
+pub(super) fn inputs(graph: &GraphProto) -> Result<Vec<Port>, InferenceError> {
+    free_inputs(graph).map(port).collect()
+}
+
+/// Outputs.
+pub(super) fn outputs(graph: &GraphProto) -> Result<Vec<Port>, InferenceError> {
+    graph.output.iter().map(port).collect()
+}
+
+/// The inputs that a caller gives.
+pub(super) fn free_inputs(graph: &GraphProto) -> impl Iterator<Item = &ValueInfoProto> {
+    let dense = graph.initializer.iter().map(|tensor| tensor.name.as_str());
+    let sparse = graph.sparse_initializer.iter().filter_map(|tensor| tensor.values.as_ref());
+    let with_default: HashSet<&str> =
+        dense.chain(sparse.map(|tensor| tensor.name.as_str())).collect();
+    graph.input.iter().filter(move |input| !with_default.contains(input.name.as_str()))
+}
+
+/// The type in ONNX; none if it is no tensor, or of a type from the future.
+pub(super) fn data_type(info: &ValueInfoProto) -> Option<DataType> {
+    DataType::try_from(tensor(info)?.elem_type).ok()
+}
+
+fn tensor(info: &ValueInfoProto) -> Option<&type_proto::Tensor> {
+    let type_proto::Value::TensorType(tensor) = info.r#type.as_ref()?.value.as_ref()?;
+    Some(tensor)
+}
+
+fn port(info: &ValueInfoProto) -> Result<Port, InferenceError> {
+    let name = info.name.clone();
+    let Some(tensor) = tensor(info) else {
+        // The types of sequences and maps are not read.
+        return Ok(Port { name, ty: ElementType::Other("no tensor".to_owned()), shape: None });
+    };
+    let ty = element_type(tensor.elem_type);
+    let Some(shape) = &tensor.shape else { return Ok(Port { name, ty, shape: None }) };
+    let shape: Result<Vec<Dimension>, InferenceError> = shape
+        .dim
+        .iter()
+        .map(|dimension| match &dimension.value {
+            Some(Value::DimValue(size)) if *size >= 0 => {
+                u32::try_from(*size).map(Dimension::Fixed).map_err(|_| {
+                    InferenceError::refused(
+                        ErrorCode::InvalidEncoding,
+                        format!("{name:?} has a dimension of {size}; {} is the most", u32::MAX),
+                    )
+                })
+            }
+            // Some exporters write a question mark.
+            Some(Value::DimParam(symbol)) if !symbol.is_empty() && symbol != "?" => {
+                Ok(Dimension::Named(symbol.clone()))
+            }
+            _ => Ok(Dimension::Unknown),
+        })
+        .collect();
+    Ok(Port { shape: Some(shape?), name, ty })
+}
+
+fn element_type(number: i32) -> ElementType {
+    let Ok(ty) = DataType::try_from(number) else {
+        return ElementType::Other(format!("type {number} of ONNX"));
+    };
+    match standard(ty) {
+        Some(ty) => ElementType::Standard(ty),
+        None => ElementType::Other(ty.as_str_name().to_ascii_lowercase()),
+    }
+}
+
+/// The type in `wasi:nn`.
+pub(super) fn standard(ty: DataType) -> Option<TensorType> {
+    Some(match ty {
+        DataType::Float16 => TensorType::F16,
+        DataType::Float => TensorType::F32,
+        DataType::Double => TensorType::F64,
+        DataType::Bfloat16 => TensorType::Bf16,
+        DataType::Uint8 | DataType::Bool => TensorType::U8,
+        DataType::Int32 => TensorType::I32,
+        DataType::Int64 => TensorType::I64,
+        _ => return None,
+    })
+}

@@ -1,0 +1,236 @@
+//! The models of a worker: which there are, what runs them, and which are loaded.
+
+use super::backends::{Backends, Purpose};
+use super::vet::{self, Vetted};
+use super::{
+    ErrorCode, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, TensorView, Wanted, inputs,
+};
+use crate::model::{
+    Backend, ByteSize, DeviceChoice, InferenceSettings, InferenceStats, Limits, Model,
+};
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+/// All models that a worker may compute with. A model of the job is loaded when it is first asked for, and
+/// stays as long as the process lives; one that came as bytes goes with the last handle.
+pub struct Models {
+    models: BTreeMap<String, Model>,
+    settings: InferenceSettings,
+    threads: u32,
+    lease: Option<u32>,
+    backends: Backends,
+    loaded: Mutex<BTreeMap<String, LoadedModel>>,
+    shared: Arc<Shared>,
+}
+
+/// What all models of a worker count together.
+struct Shared {
+    stats: Mutex<InferenceStats>,
+    /// Bytes of models that are loaded.
+    used: Mutex<u64>,
+    /// Bytes that they may have.
+    limit: ByteSize,
+}
+
+/// A model that is loaded. Clones are handles of the same.
+#[derive(Clone)]
+pub struct LoadedModel(Arc<Inner>);
+
+struct Inner {
+    facts: Facts,
+    loaded: Mutex<Box<dyn Loaded>>,
+    bytes: u64,
+    shared: Arc<Shared>,
+}
+
+impl Models {
+    /// Takes the job's models, of which none is read yet, and opens the libraries of backends. No thread is
+    /// started, so this can be done before a wall that binds threads. `lease` is the index of the worker's
+    /// GPU; `workers` share the machine's cores.
+    pub fn open(
+        models: Vec<Model>,
+        settings: &InferenceSettings,
+        lease: Option<u32>,
+        workers: u32,
+        limits: &Limits,
+    ) -> Self {
+        let wanted = !models.is_empty() || settings.allow_guest_models;
+        Self {
+            models: models.into_iter().map(|model| (model.name.clone(), model)).collect(),
+            settings: settings.clone(),
+            threads: settings.threads.unwrap_or_else(|| share_of_cores(workers)).max(1),
+            lease,
+            backends: Backends::open(settings.onnxruntime.as_deref().filter(|_| wanted)),
+            loaded: Mutex::default(),
+            shared: Arc::new(Shared {
+                stats: Mutex::default(),
+                used: Mutex::default(),
+                limit: limits.models,
+            }),
+        }
+    }
+
+    /// The names of the job's models, in alphabetical order.
+    pub fn names(&self) -> Vec<String> {
+        self.models.keys().cloned().collect()
+    }
+
+    /// A model of the job.
+    ///
+    /// # Errors
+    /// The job has none of that name, or it cannot be loaded where and how the job says.
+    pub fn load(&self, name: &str) -> Result<LoadedModel, InferenceError> {
+        let mut loaded = lock(&self.loaded);
+        if let Some(model) = loaded.get(name) {
+            return Ok(model.clone());
+        }
+        let model = self.models.get(name).ok_or_else(|| self.unknown(name))?;
+        let purpose = Purpose {
+            backend: model.backend,
+            device: model.device,
+            fallback: model.fallback,
+            instead: "let it run on the CPU with fallback: cpu",
+        };
+        let path = model.host.join(&model.file);
+        let model = self
+            .load_from(ModelSource::File(&path), &purpose)
+            .map_err(|error| error.about(&format!("model {name:?}")))?;
+        loaded.insert(name.to_owned(), model.clone());
+        Ok(model)
+    }
+
+    /// A model that the guest brings, for the CPU or for the worker's GPU.
+    ///
+    /// # Errors
+    /// The job does not allow such models, or it cannot be loaded.
+    pub fn load_bytes(&self, bytes: &[u8], gpu: bool) -> Result<LoadedModel, InferenceError> {
+        if !self.settings.allow_guest_models {
+            return Err(InferenceError::refused(
+                ErrorCode::Security,
+                "models from bytes are off; load one of the job's models by name, or set \
+                 inference.allow_guest_models: true in the job file",
+            ));
+        }
+        let purpose = Purpose {
+            backend: Backend::Auto,
+            device: if gpu { DeviceChoice::Gpu } else { DeviceChoice::Cpu },
+            fallback: false,
+            instead: "load it for the CPU",
+        };
+        self.load_from(ModelSource::Bytes(bytes), &purpose)
+            .map_err(|error| error.about("the model from bytes"))
+    }
+
+    /// What was computed since the last call.
+    pub fn take_stats(&self) -> InferenceStats {
+        std::mem::take(&mut *lock(&self.shared.stats))
+    }
+
+    fn load_from(
+        &self,
+        source: ModelSource<'_>,
+        purpose: &Purpose,
+    ) -> Result<LoadedModel, InferenceError> {
+        let choice = self.backends.choose(purpose, self.lease)?;
+        let used = *lock(&self.shared.used);
+        let wanted = Wanted {
+            threads: self.threads,
+            gpu: choice.gpu,
+            gpu_memory: self.settings.gpu_memory,
+            fell_back: choice.fell_back,
+            limit: self.shared.limit.0.saturating_sub(used),
+        };
+        let vetted =
+            vet::read(source, wanted.limit).map_err(|error| self.shared.explained(error, used))?;
+        let Vetted { inputs, outputs, bytes, .. } = &vetted;
+        let (inputs, outputs, bytes) = (inputs.clone(), outputs.clone(), *bytes);
+        let loaded = choice.engine.load(source, vetted, &wanted)?;
+        // Whatever a backend calls its inputs and outputs, the file's words count.
+        let facts = Facts { inputs, outputs, ..loaded.facts().clone() };
+        *lock(&self.shared.used) += bytes;
+        let shared = Arc::clone(&self.shared);
+        Ok(LoadedModel(Arc::new(Inner { facts, loaded: Mutex::new(loaded), bytes, shared })))
+    }
+
+    fn unknown(&self, name: &str) -> InferenceError {
+        let message = if self.models.is_empty() {
+            format!("there is no model {name:?}: the job file has no models")
+        } else {
+            let names: Vec<String> = self.models.keys().map(|name| format!("{name:?}")).collect();
+            format!("there is no model {name:?}; the job's models are {}", names.join(", "))
+        };
+        InferenceError::refused(ErrorCode::NotFound, message)
+    }
+}
+
+impl LoadedModel {
+    /// What it is.
+    pub fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    /// Computes; others that want the same model wait. The outputs come back in the order of the facts, but
+    /// for those of types that `wasi:nn` does not have, which are left out.
+    ///
+    /// # Errors
+    /// An input is not what the model takes, or the backend fails.
+    pub fn run(&self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError> {
+        let Inner { facts, loaded, shared, .. } = &*self.0;
+        let inputs = inputs::checked(facts, inputs)?;
+        let mut loaded = lock(loaded);
+        let start = Instant::now();
+        let result = loaded.run(&inputs);
+        let seconds = start.elapsed().as_secs_f64();
+        let mut stats = lock(&shared.stats);
+        stats.calls += 1;
+        stats.seconds += seconds;
+        stats.bytes_in += inputs.iter().map(|input| input.bytes.len() as u64).sum::<u64>();
+        let outputs = result.iter().flatten();
+        stats.bytes_out += outputs.map(|output| output.bytes.len() as u64).sum::<u64>();
+        // The processor comes first in their order.
+        stats.device = stats.device.max(Some(facts.device));
+        stats.fell_back |= facts.fell_back;
+        result
+    }
+}
+
+impl Shared {
+    /// The error, with the limit's name where that was the reason.
+    fn explained(&self, error: InferenceError, used: u64) -> InferenceError {
+        match error {
+            InferenceError::Refused { code: ErrorCode::TooLarge, message } => {
+                let others = match used {
+                    0 => String::new(),
+                    used => format!(", of which others take {}", ByteSize(used).rounded()),
+                };
+                let limit = self.limit;
+                InferenceError::refused(
+                    ErrorCode::TooLarge,
+                    format!("{message}; limits.models is {limit}{others}"),
+                )
+            }
+            error => error,
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut used = lock(&self.shared.used);
+        *used = used.saturating_sub(self.bytes);
+    }
+}
+
+/// Threads for a worker, where `workers` share the machine evenly.
+fn share_of_cores(workers: u32) -> u32 {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    u32::try_from(cores).unwrap_or(u32::MAX) / workers.max(1)
+}
+
+/// What a panic left behind is a model that may compute no more, which then says so.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

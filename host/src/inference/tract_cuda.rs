@@ -1,0 +1,14 @@
+//! tract on NVIDIA's GPUs. The libraries of CUDA are looked for when a model is to be loaded there.
+
+use ::tract_cuda::utils::ensure_cuda_runtime_dependencies;
+
+/// Whether tract can compute on a GPU here, else why not. Starts threads of the driver.
+pub(super) fn check() -> Result<(), String> {
+    // Naming the crate also keeps its entry in tract's list of runtimes from being dropped by the linker.
+    ensure_cuda_runtime_dependencies("CUDA").map_err(|error| format!("{error:#}"))
+}
+
+/// Whether this text of tract or CUDA says that the memory of the GPU is full.
+pub(super) fn device_full(text: &str) -> bool {
+    text.contains("OUT_OF_MEMORY") || text.contains("out of memory")
+}
