@@ -26,6 +26,7 @@
 mod guests;
 mod healthy;
 mod job;
+mod onnx;
 mod ran;
 mod redact;
 mod wat;
@@ -33,6 +34,7 @@ mod wat;
 pub use guests::{guest, guests, python_guest};
 pub use healthy::{Fate, play, play_with};
 pub use job::{Job, Running};
+pub use onnx::onnx_model;
 pub use ran::Ran;
 pub use redact::{cut_denials, redact};
 pub use wat::{add_world, good_row, wat_guest, wat_module};

@@ -84,6 +84,11 @@ const GRANTED: [&str; 27] = [
     "wasi:sockets/udp@0.2.0",
     "wasi:sockets/ip-name-lookup@0.2.0",
     "sandmill:entry/host@0.1.0",
+    "sandmill:entry/models@0.1.0",
+    "wasi:nn/tensor@0.2.0-rc-2024-10-28",
+    "wasi:nn/graph@0.2.0-rc-2024-10-28",
+    "wasi:nn/inference@0.2.0-rc-2024-10-28",
+    "wasi:nn/errors@0.2.0-rc-2024-10-28",
 ];
 
 #[test]
@@ -99,7 +104,7 @@ fn what_is_not_there_is_refused_by_name() {
         "wasi:clocks/monotonic-clock@0.3.0",
         "wasi:http/outgoing-handler@0.2.0",
         "wasi:keyvalue/store@0.2.0",
-        "wasi:nn/graph@0.2.0-rc-2024-10-28",
+        "wasi:nn/graph@0.2.0-rc-2024-08-19",
         "wasi:sockets/tls@0.2.0",
         "sandmill:entry/host@0.2.0",
         "sandmill:entry/power@0.1.0",
@@ -110,8 +115,8 @@ fn what_is_not_there_is_refused_by_name() {
       wasi:cli/run@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
       wasi:clocks/monotonic-clock@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2
       wasi:http/outgoing-handler@0.2.0: it is for HTTP, and entry scripts have no network: bring the data in as an input or side input, and leave the HTTP client out of the build
-      wasi:keyvalue/store@0.2.0: nothing of that name is granted; an entry script may import sandmill:entry/host and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
-      wasi:nn/graph@0.2.0-rc-2024-10-28: it is for inference by the host, which this version of Sandmill does not have yet: run the model in the entry script itself, with its weights as a side input
+      wasi:keyvalue/store@0.2.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
+      wasi:nn/graph@0.2.0-rc-2024-08-19: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants wasi:nn 0.2.0-rc-2024-10-28 alone, as versions of this draft do not fit each other: build with bindings of that version, which lies in the contract's wit/ folder
       wasi:sockets/tls@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
       sandmill:entry/host@0.2.0: it is version 0.2.0 of the contract, and this Sandmill keeps version 0.1: build with an SDK of that version
       sandmill:entry/power@0.1.0: the contract has no such interface to import
@@ -125,7 +130,7 @@ fn a_function_that_is_not_there_is_refused() {
         r#"(import "wasi:cli/environment@0.2.0"
             (instance (export "get-secrets" (func (result string)))))"#,
     );
-    assert_snapshot!(told, @"error: [DIR]/entry.wasm: the entry script imports something that this Sandmill does not have: component imports instance `wasi:cli/environment@0.2.0`, but a matching implementation was not found in the linker: instance export `get-secrets` has the wrong type: function implementation is missing. Sandmill has WASI 0.2.12 and sandmill:entry 0.1.0: build with tools for these versions, or take a newer Sandmill");
+    assert_snapshot!(told, @"error: [DIR]/entry.wasm: the entry script imports something that this Sandmill does not have: component imports instance `wasi:cli/environment@0.2.0`, but a matching implementation was not found in the linker: instance export `get-secrets` has the wrong type: function implementation is missing. Sandmill has WASI 0.2.12, wasi:nn 0.2.0-rc-2024-10-28 and sandmill:entry 0.1.0: build with tools for these versions, or take a newer Sandmill");
     let told = refused(
         r#"(import "wasi:random/random@0.2.0"
             (instance (export "get-random-u64" (func (result string)))))"#,

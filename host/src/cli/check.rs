@@ -330,6 +330,7 @@ mod tests {
         );
         let mut names = read_names(&component).expect("reads");
         names.imports.push("wasi:nn/graph@0.2.0-rc-2024-10-28".into());
+        names.imports.push("wasi:nn/graph@0.2.0-rc-2024-08-19".into());
         let mut text = String::new();
         describe(&names, &mut text);
         insta::assert_snapshot!(text, @"
@@ -347,8 +348,10 @@ mod tests {
             wasi:io/streams@0.2.12
           writing to its log files
             wasi:cli/stderr@0.2.12
-          REFUSED: it is for inference by the host, which this version of Sandmill does not have yet: run the model in the entry script itself, with its weights as a side input
+          computing with the job's models
             wasi:nn/graph@0.2.0-rc-2024-10-28
+          REFUSED: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants wasi:nn 0.2.0-rc-2024-10-28 alone, as versions of this draft do not fit each other: build with bindings of that version, which lies in the contract's wit/ folder
+            wasi:nn/graph@0.2.0-rc-2024-08-19
         ");
     }
 

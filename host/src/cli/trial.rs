@@ -8,7 +8,7 @@ use crate::protocol::{encode, read_frame};
 use crate::sandbox::{
     Context, Grants, Instance, LogFile, LogFolder, MiniBatchData, guest_thread_stack,
 };
-use crate::sandbox::{Program, ResultSink, Seed};
+use crate::sandbox::{Program, ResultSink, Seed, no_models};
 use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall, death};
 use anyhow::{Context as _, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -171,7 +171,7 @@ pub(super) fn serve() -> io::Result<()> {
     say(&mut socket, &Said::Loaded(Ok(functions)))?;
     let Some(items) = asked.items.clone() else { return Ok(()) };
     let guest = std::thread::Builder::new()
-        .stack_size(guest_thread_stack(&asked.limits))
+        .stack_size(guest_thread_stack(&asked.limits, false))
         .spawn(move || run(&program, &asked, &items))?;
     let (text, good) = guest.join().map_err(|_| io::Error::other("the run ended with a panic"))?;
     say(&mut socket, &Said::Ran(text, good))
@@ -218,6 +218,7 @@ fn run(program: &Program, asked: &Asked, items: &[String]) -> (String, bool) {
         output_dir: GUEST_OUTPUT.into(),
         source_dir: None,
         gpu_index: None,
+        models: no_models(),
         logging_level: LoggingLevel::Debug,
         limits: asked.limits.clone(),
         seed: Seed::before_mini_batches(),

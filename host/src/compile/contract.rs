@@ -1,8 +1,10 @@
-//! Whether a component keeps the contract of `wit/`: what it imports and exports, in words.
+//! Whether a component keeps the contract of `wit/`: what it imports and exports, in words. Each import
+//! is judged in `imports`.
 //!
 //! Names are checked before compiling, which is quick; types after it, when the engine knows them.
 
-use super::{CompileError, describe_function};
+use super::imports::{is_contract_version, split_version};
+use super::{CompileError, ImportVerdict, describe_function, judge_import};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use wasmparser::{Parser, Payload};
@@ -26,15 +28,6 @@ pub struct Outline {
     pub bytes: u64,
     /// What it imports and exports.
     pub names: Names,
-}
-
-/// What becomes of one import.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ImportVerdict {
-    /// It is granted; what it gives the guest, in words.
-    Granted(&'static str),
-    /// It is refused; why, and how to avoid it.
-    Refused(String),
 }
 
 /// Where the functions of an entry script are.
@@ -209,151 +202,6 @@ fn check_functions(
     Ok(Some(Entry { instance: instance.map(str::to_owned), init, shutdown }))
 }
 
-/// Splits `a:b/c@1.2.3` into name and version.
-fn split_version(name: &str) -> Option<(&str, &str)> {
-    name.split_once('@')
-}
-
-fn is_contract_version(version: &str) -> bool {
-    version.strip_prefix("0.1.").is_some_and(|patch| !patch.is_empty())
-}
-
-/// What an import gives the guest, or why it is refused.
-pub fn judge_import(import: &str) -> ImportVerdict {
-    use ImportVerdict::{Granted, Refused};
-    let (name, version) = split_version(import).unwrap_or((import, ""));
-    match name.split_once('/') {
-        Some(("sandmill:entry", interface)) => judge_contract(interface, version),
-        Some((package, interface)) if is_granted_wasi(package) => {
-            if version != "0.2" && !version.starts_with("0.2.") {
-                return Refused(format!(
-                    "it is WASI {version}, and this Sandmill grants WASI 0.2: build for \
-                     wasm32-wasip2, or with a toolchain of WASI 0.2"
-                ));
-            }
-            wasi_words(package, interface).map_or_else(
-                || {
-                    let near = nearest(package, interface)
-                        .map_or(String::new(), |near| format!(" (near to it is {package}/{near})"));
-                    Refused(format!(
-                        "Sandmill has no such interface of WASI 0.2{near}: update or change the \
-                         toolchain, or leave out the library that needs it"
-                    ))
-                },
-                Granted,
-            )
-        }
-        Some(("wasi:nn", _)) => Refused(
-            "it is for inference by the host, which this version of Sandmill does not have yet: \
-             run the model in the entry script itself, with its weights as a side input"
-                .into(),
-        ),
-        Some(("wasi:http", _)) => Refused(
-            "it is for HTTP, and entry scripts have no network: bring the data in as an input or \
-             side input, and leave the HTTP client out of the build"
-                .into(),
-        ),
-        _ => Refused(
-            "nothing of that name is granted; an entry script may import sandmill:entry/host and \
-             WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that \
-             needs it"
-                .into(),
-        ),
-    }
-}
-
-fn judge_contract(interface: &str, version: &str) -> ImportVerdict {
-    use ImportVerdict::{Granted, Refused};
-    if !is_contract_version(version) {
-        return Refused(format!(
-            "it is version {version} of the contract, and this Sandmill keeps version 0.1: build \
-             with an SDK of that version"
-        ));
-    }
-    match interface {
-        "host" => Granted("its own names and folders, its log, whole input files"),
-        "types" => Granted("types only"),
-        _ => Refused("the contract has no such interface to import".into()),
-    }
-}
-
-fn is_granted_wasi(package: &str) -> bool {
-    matches!(
-        package,
-        "wasi:cli" | "wasi:clocks" | "wasi:filesystem" | "wasi:io" | "wasi:random" | "wasi:sockets"
-    )
-}
-
-/// The interfaces of WASI that are granted.
-const WASI: [(&str, &[&str]); 6] = [
-    (
-        "wasi:cli",
-        &[
-            "environment",
-            "exit",
-            "stdin",
-            "stdout",
-            "stderr",
-            "terminal-input",
-            "terminal-output",
-            "terminal-stdin",
-            "terminal-stdout",
-            "terminal-stderr",
-        ],
-    ),
-    ("wasi:clocks", &["wall-clock", "monotonic-clock"]),
-    ("wasi:filesystem", &["preopens", "types"]),
-    ("wasi:io", &["error", "poll", "streams"]),
-    ("wasi:random", &["random", "insecure", "insecure-seed"]),
-    (
-        "wasi:sockets",
-        &[
-            "tcp",
-            "tcp-create-socket",
-            "udp",
-            "udp-create-socket",
-            "instance-network",
-            "network",
-            "ip-name-lookup",
-        ],
-    ),
-];
-
-/// The granted interface whose name is most like this one, if any is.
-fn nearest(package: &str, interface: &str) -> Option<&'static str> {
-    let (_, known) = WASI.iter().find(|(name, _)| *name == package)?;
-    let like = |name: &&str| strsim::jaro_winkler(name, interface);
-    let best = known.iter().copied().max_by(|a, b| like(a).total_cmp(&like(b)))?;
-    (like(&best) >= 0.8).then_some(best)
-}
-
-fn wasi_words(package: &str, interface: &str) -> Option<&'static str> {
-    Some(match (package, interface) {
-        ("wasi:cli", "environment") => "the job's arguments and environment variables",
-        ("wasi:cli", "exit") => "ending itself",
-        ("wasi:cli", "stdin") => "an empty standard input",
-        ("wasi:cli", "stdout" | "stderr") => "writing to its log files",
-        (
-            "wasi:cli",
-            "terminal-input" | "terminal-output" | "terminal-stdin" | "terminal-stdout"
-            | "terminal-stderr",
-        ) => "asking for a terminal; there is none",
-        ("wasi:clocks", "wall-clock") => "the date and time",
-        ("wasi:clocks", "monotonic-clock") => "measuring time and sleeping",
-        ("wasi:filesystem", "preopens" | "types") => {
-            "files: inputs, side inputs and source read-only; its output and log folders"
-        }
-        ("wasi:io", "error" | "poll" | "streams") => "reading and writing what others give",
-        ("wasi:random", "random" | "insecure" | "insecure-seed") => "random numbers",
-        (
-            "wasi:sockets",
-            "tcp" | "tcp-create-socket" | "udp" | "udp-create-socket" | "instance-network"
-            | "network" | "ip-name-lookup",
-        ) => "the network; every use is denied",
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -426,50 +274,6 @@ mod tests {
           found:    func()
           expected: func(variant { files(list<string>), table(list<u8>), void }, record { id: u64, dataset: string, attempt: u32, partition-key-value: list<tuple<string, string>> }) -> result<variant { rows(list<string>), outcomes(list<result<string, string>>), table(list<u8>) }, string>
         Generate its bindings from the contract's wit/ folder
-        ");
-    }
-
-    #[test]
-    fn each_name_of_the_list_is_granted() {
-        for (package, interfaces) in WASI {
-            for interface in interfaces {
-                let name = format!("{package}/{interface}@0.2.12");
-                assert!(matches!(judge_import(&name), ImportVerdict::Granted(_)), "{name}");
-            }
-        }
-        for name in ["wasi:cli/run@0.2.0", "wasi:sockets/tls@0.2.0", "wasi:config/store@0.2.0"] {
-            assert!(matches!(judge_import(name), ImportVerdict::Refused(_)), "{name}");
-        }
-    }
-
-    #[test]
-    fn imports_that_are_not_granted_are_all_named() {
-        let names = Names {
-            imports: [
-                "sandmill:entry/host@0.1.3",
-                "sandmill:entry/host@0.2.0",
-                "wasi:cli/environment@0.2.0",
-                "wasi:cli/environment@0.3.0",
-                "wasi:cli/enviroment@0.2.0",
-                "wasi:clocks/timezone@0.2.0",
-                "wasi:http/outgoing-handler@0.2.4",
-                "wasi:nn/inference@0.2.0-rc-2024-10-28",
-                "wasi:sockets/tcp@0.2.6",
-                "env",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-            exports: vec!["sandmill:entry/entry@0.1.0".to_owned()],
-        };
-        insta::assert_snapshot!(check_names(&names).expect_err("refused"), @"
-        the entry script imports what is not granted:
-          sandmill:entry/host@0.2.0: it is version 0.2.0 of the contract, and this Sandmill keeps version 0.1: build with an SDK of that version
-          wasi:cli/environment@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2
-          wasi:cli/enviroment@0.2.0: Sandmill has no such interface of WASI 0.2 (near to it is wasi:cli/environment): update or change the toolchain, or leave out the library that needs it
-          wasi:clocks/timezone@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
-          wasi:http/outgoing-handler@0.2.4: it is for HTTP, and entry scripts have no network: bring the data in as an input or side input, and leave the HTTP client out of the build
-          wasi:nn/inference@0.2.0-rc-2024-10-28: it is for inference by the host, which this version of Sandmill does not have yet: run the model in the entry script itself, with its weights as a side input
-          env: nothing of that name is granted; an entry script may import sandmill:entry/host and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
         ");
     }
 }

@@ -107,7 +107,7 @@ pub enum Power {
     Exit,
     /// `sandmill:entry`.
     Sandmill,
-    /// `wasi:nn`.
+    /// `wasi:nn`, and `sandmill:entry/models`.
     Inference,
     /// Nothing that Sandmill knows.
     Unknown,
@@ -142,7 +142,7 @@ impl Power {
             Self::Network => {
                 "nothing; every use of a socket, and every look-up of a name, is denied"
             }
-            Self::Http | Self::Inference | Self::Unknown => "refused",
+            Self::Http | Self::Unknown => "refused",
             Self::Clocks => "the date, measuring time and sleeping",
             Self::RandomNumbers => {
                 "ones that nobody foresees; in a deterministic job they follow from the mini-batch"
@@ -151,6 +151,7 @@ impl Power {
             Self::StandardStreams => "an empty input; what it prints goes to its log files",
             Self::Waiting => "waiting for, reading and writing what the others give",
             Self::Exit => "ending itself, which fails the attempt",
+            Self::Inference => "computing with the job's models, and nothing of the machine's own",
             Self::Sandmill => "its own names and folders, its log, whole input files",
         }
     }
@@ -167,7 +168,7 @@ impl Power {
             Some(("wasi:cli", "exit")) => Self::Exit,
             Some(("wasi:cli", _)) => Self::StandardStreams,
             Some(("wasi:io", _)) => Self::Waiting,
-            Some(("wasi:nn", _)) => Self::Inference,
+            Some(("wasi:nn", _) | ("sandmill:entry", "models")) => Self::Inference,
             Some(("sandmill:entry", _)) => Self::Sandmill,
             _ => Self::Unknown,
         }

@@ -2,7 +2,7 @@
 //!
 //! - `engine`: the one place that configures the engine;
 //! - `artifact`: what a file is, and from a core module to a component;
-//! - `contract`: whether a component keeps the contract of `wit/`, in words;
+//! - `contract`: whether a component keeps the contract of `wit/`, in words; `imports`: what it may import;
 //! - `cache`: compiled code on disk;
 //! - `compiler`: the parent's side of the process that looks into entry scripts; `child`: its own side,
 //!   the only place where the bytes of an entry script are parsed;
@@ -19,6 +19,7 @@ mod contract;
 mod description;
 mod engine;
 mod guest_crate;
+mod imports;
 #[cfg(test)]
 pub(crate) mod testing;
 mod toolchain;
@@ -31,13 +32,12 @@ pub use cache::{Cache, Compiled};
 pub(crate) use child::compile_here;
 pub use child::{COMPILE_COMMAND, CheckImports, serve_compile};
 pub use compiler::Compiler;
-pub use contract::{
-    Entry, ImportVerdict, Names, Outline, check_names, find_entry, judge_import, read_names,
-};
+pub use contract::{Entry, Names, Outline, check_names, find_entry, read_names};
 pub use description::{Description, Export, Import, Memory, Power, Producer, Table};
 use engine::compiling_engine;
 pub use engine::{Instrumentation, MAX_FRAMES, WASMTIME_VERSION, engine, engine_with_stack};
 pub use guest_crate::{build_guest_crate, build_guest_examples, build_module};
+pub use imports::{ImportVerdict, NN_VERSION, judge_import};
 pub use wit_text::describe_function;
 
 /// What went wrong, for people, complete.

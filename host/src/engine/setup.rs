@@ -4,6 +4,7 @@ use super::machine::Policy;
 use super::models;
 use crate::compile::WASMTIME_VERSION;
 use crate::dataset::csv::MAX_SLICE;
+use crate::inference::inference_memory;
 use crate::model::{
     GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, JobDir, Limits,
     LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, Source, TableFormat,
@@ -66,10 +67,11 @@ pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
         InputKind::Csv { mini_batch_bytes, .. } => *mini_batch_bytes,
         InputKind::Files { .. } | InputKind::Void { .. } => 0,
     };
+    let inference = inference_memory(&spec.models, &spec.inference, &spec.limits);
     MonitorOptions {
         job_dir: job_dir.clone(),
         interval: spec.resource_monitor_interval,
-        budget: MemoryBudget::new(&spec.limits, table),
+        budget: MemoryBudget::new(&spec.limits, table, inference),
         wasmtime: WASMTIME_VERSION,
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! - `backend`: what every backend takes, gives and is;
 //! - `error`: why something is refused, in the words of `wasi:nn`;
+//! - `memory`: what models cost a worker process;
 //! - `registry`: the models of a worker, which of them are loaded, and what was computed;
 //! - `backends`: which backend runs a model, and on which device;
 //! - `inputs`: tensors compared with what a model takes, the same for every backend;
@@ -18,6 +19,7 @@ mod backend;
 mod backends;
 mod error;
 mod inputs;
+mod memory;
 mod onnx_facts;
 mod onnxruntime;
 mod registry;
@@ -31,5 +33,6 @@ pub use backend::{
     Wanted,
 };
 pub use error::{ErrorCode, InferenceError};
+pub use memory::{has_inference, inference_memory};
 pub use onnxruntime::Library;
 pub use registry::{LoadedModel, Models};

@@ -325,7 +325,7 @@ mod tests {
     }
 
     fn roomy() -> MemoryBudget {
-        MemoryBudget::new(&Limits::default(), 0)
+        MemoryBudget::new(&Limits::default(), 0, 0)
     }
 
     fn sleeper() -> Child {
@@ -383,7 +383,7 @@ mod tests {
     fn without_samples_memory_is_watched_still() {
         let tight = Limits { memory: ByteSize(0), ..Limits::default() };
         let tight = Limits { results: ByteSize(0), read: ByteSize(0), ..tight };
-        let mut bench = Bench::new(None, MemoryBudget::new(&tight, 0));
+        let mut bench = Bench::new(None, MemoryBudget::new(&tight, 0, 0));
         // More than the margin, in this very process.
         let held = vec![1_u8; 400 << 20];
         bench.monitor.started(WorkerId(1), std::process::id());

@@ -15,6 +15,7 @@ use procfs::process::Process;
 pub struct MemoryBudget {
     guest: ByteSize,
     host: u64,
+    inference: u64,
 }
 
 impl MemoryBudget {
@@ -29,20 +30,22 @@ impl MemoryBudget {
     const TABLE: u64 = 16;
 
     /// The budget of a worker whose guest has these limits. `mini_batch_bytes`: how much of a table
-    /// one mini-batch holds, 0 for files, which the guest reads itself.
-    pub fn new(limits: &Limits, mini_batch_bytes: u64) -> Self {
+    /// one mini-batch holds, 0 for files, which the guest reads itself. `inference`: bytes for models
+    /// and tensors.
+    pub fn new(limits: &Limits, mini_batch_bytes: u64, inference: u64) -> Self {
         let host = [
             limits.results.0.saturating_mul(Self::RESULTS),
             limits.read.0,
             mini_batch_bytes.saturating_mul(Self::TABLE),
             Self::MARGIN,
         ];
-        Self { guest: limits.memory, host: host.into_iter().fold(0, u64::saturating_add) }
+        let host = host.into_iter().fold(0, u64::saturating_add);
+        Self { guest: limits.memory, host, inference }
     }
 
     /// All of it, in bytes.
     pub fn total(&self) -> ByteSize {
-        ByteSize(self.guest.0.saturating_add(self.host))
+        ByteSize(self.guest.0.saturating_add(self.host).saturating_add(self.inference))
     }
 
     /// What a worker that holds `held` bytes is told to have done; none if it may.
@@ -61,10 +64,19 @@ impl MemoryBudget {
 
     fn overrun(&self, did: &str, end: &str) -> Failure {
         let (budget, host) = (self.total().rounded(), ByteSize(self.host).rounded());
+        // Who has no models need not know of them.
+        let (parts, more) = match self.inference {
+            0 => (String::new(), ""),
+            bytes => {
+                let bytes = ByteSize(bytes).rounded();
+                (format!(", and {bytes} for models and tensors"), " or limits.tensors")
+            }
+        };
+        let or = if more.is_empty() { " or" } else { "," };
         let message = format!(
             "the worker process {did} its budget of {budget} (limits.memory {} and {host} for \
-             results, reading and decoding); {end}. Make mini_batch_size smaller, or raise \
-             limits.memory or limits.results",
+             results, reading and decoding{parts}); {end}. Make mini_batch_size smaller, or raise \
+             limits.memory{or} limits.results{more}",
             self.guest
         );
         Failure::new(FailureKind::OutOfMemory, message)
@@ -112,12 +124,17 @@ mod tests {
 
     #[test]
     fn the_budget_follows_the_limits() {
-        let budget = MemoryBudget::new(&Limits::default(), 0);
+        let budget = MemoryBudget::new(&Limits::default(), 0, 0);
         assert_eq!(budget.total().rounded(), "2.2 GB");
-        let table = MemoryBudget::new(&Limits::default(), 100 << 20);
+        let table = MemoryBudget::new(&Limits::default(), 100 << 20, 0);
         assert_eq!(table.total().0 - budget.total().0, 1600 << 20);
         let endless = Limits { memory: ByteSize(u64::MAX), ..Limits::default() };
-        assert_eq!(MemoryBudget::new(&endless, u64::MAX).total(), ByteSize(u64::MAX));
+        assert_eq!(MemoryBudget::new(&endless, u64::MAX, 7).total(), ByteSize(u64::MAX));
+        let models = MemoryBudget::new(&Limits::default(), 0, 1 << 30);
+        assert_eq!(models.total().0 - budget.total().0, 1 << 30);
+        let end = "and 1 GB for models and tensors); the limit of its cgroup ended it. Make \
+                   mini_batch_size smaller, or raise limits.memory, limits.results or limits.tensors";
+        assert!(models.ended_by_cgroup().message.ends_with(end), "{}", models.ended_by_cgroup());
     }
 
     /// W6: out of memory is told apart from other ends, with what was held and allowed.
@@ -131,7 +148,7 @@ mod tests {
             .spawn()
             .unwrap();
         let mut watched = Watched::new(WorkerId(3), child.id()).unwrap();
-        let budget = MemoryBudget { guest: ByteSize(64 << 20), host: 32 << 20 };
+        let budget = MemoryBudget { guest: ByteSize(64 << 20), host: 32 << 20, inference: 0 };
         assert_eq!(watched.look(&budget), None);
         let mut input = child.stdin.take().unwrap();
         let zeros = vec![0; 1 << 20];

@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn without_the_wall_there_is_no_cgroup() {
-        let budget = MemoryBudget::new(&Limits::default(), 0);
+        let budget = MemoryBudget::new(&Limits::default(), 0, 0);
         let mut none = Confinement::new(OsSandbox::Off, &JobDir::new("job"), budget);
         assert!(none.cell(WorkerId(0)).is_none());
         assert_eq!(none.missing(), Some("os_sandbox is off"));

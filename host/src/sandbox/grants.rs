@@ -5,12 +5,14 @@ use super::quota::Quota;
 use super::seed::Seed;
 use super::sink::{LogFile, Sink};
 use super::virtual_time::VirtualTime;
+use crate::inference::Models;
 use crate::model::{Failure, FailureKind, Limits, LoggingLevel, Mount};
 use std::fmt::Display;
+use std::sync::Arc;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
 
 /// All that a guest may see and use.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Grants {
     /// Folders.
     pub mounts: Vec<Mount>,
@@ -32,6 +34,8 @@ pub struct Grants {
     pub source_dir: Option<String>,
     /// `host.gpu-index`.
     pub gpu_index: Option<u32>,
+    /// The models. They outlive the instances that load them.
+    pub models: Arc<Models>,
     /// What `host.log` is cut at.
     pub logging_level: LoggingLevel,
     /// The budget.

@@ -5,6 +5,7 @@
 //! - `state`: the only data of a store; `limits`: its memory budget; `quota`: what a call may write,
 //!   `log_folder`: and what may stay of it;
 //! - `host`: the interface `sandmill:entry/host`; `files`: reading items under the same grants;
+//! - `nn`: the interfaces `wasi:nn` and `sandmill:entry/models`;
 //! - `writing`, `listing`: what of WASI's files is counted or bounded here;
 //! - `profile`: samples of what a guest is doing;
 //! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`: what deterministic jobs have instead of
@@ -27,6 +28,7 @@ mod instance;
 mod limits;
 mod listing;
 mod log_folder;
+mod nn;
 mod plain_files;
 mod profile;
 mod program;
@@ -45,6 +47,7 @@ mod writing;
 pub use grants::Grants;
 pub use instance::{Context, Instance};
 pub use log_folder::LogFolder;
+pub use nn::no_models;
 pub use profile::Profiler;
 pub use program::{Program, check_imports, guest_thread_stack};
 pub use results::{MiniBatchData, ResultSink};

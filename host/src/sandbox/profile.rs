@@ -288,6 +288,7 @@ mod tests {
             output_dir: "/output".into(),
             source_dir: None,
             gpu_index: None,
+            models: super::super::no_models(),
             logging_level: LoggingLevel::Info,
             limits: Limits::default(),
             seed: crate::sandbox::Seed::before_mini_batches(),

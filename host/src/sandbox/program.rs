@@ -6,6 +6,7 @@ use super::grants::{self, Grants};
 use super::host::Host;
 use super::instance::Instance;
 use super::limits::Budget;
+use super::nn::{self, Inference};
 use super::plain_files::{self, Seen};
 use super::profile::Profiler;
 use super::quota::Quota;
@@ -15,7 +16,7 @@ use super::state::State;
 use super::virtual_time::{self, VirtualTime};
 use super::writing::{self, Kept};
 use super::{clock, host, listing, traps};
-use crate::compile::{CompileError, Instrumentation, engine_with_stack, find_entry};
+use crate::compile::{CompileError, Instrumentation, NN_VERSION, engine_with_stack, find_entry};
 use crate::model::{ByteSize, Failure, FailureKind, Limits};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -27,10 +28,13 @@ use wasmtime_wasi::p2::bindings::sync::LinkOptions;
 /// Bytes of stack that the host needs beside the guest's own, when the guest calls it.
 const HOST_STACK: usize = 2 << 20;
 
+/// The same where there are models: whoever reads and plans them goes as deep as they are nested.
+const MODEL_STACK: usize = 16 << 20;
+
 /// Bytes of stack for a thread that runs guests under these limits. The engine does not check the
-/// thread, and running over its end aborts the process.
-pub fn guest_thread_stack(limits: &Limits) -> usize {
-    bytes(limits.stack).saturating_add(HOST_STACK)
+/// thread, and running over its end aborts the process. `inference`: whether they may load models.
+pub fn guest_thread_stack(limits: &Limits, inference: bool) -> usize {
+    bytes(limits.stack).saturating_add(if inference { MODEL_STACK } else { HOST_STACK })
 }
 
 fn bytes(size: ByteSize) -> usize {
@@ -139,6 +143,7 @@ impl Program {
             table,
             budget: Budget::new(grants.limits.memory),
             host: Host::new(grants, files, &quota),
+            inference: Inference::new(&grants.models, &grants.limits),
             quota,
             stderr,
             timers: self.timers.clone(),
@@ -178,8 +183,8 @@ pub fn check_imports(engine: &Engine, component: &Component) -> Result<(), Compi
     linker.and_then(|linker| linker.instantiate_pre(component).map(drop)).map_err(|error| {
         CompileError(format!(
             "the entry script imports something that this Sandmill does not have: {error:#}. \
-             Sandmill has WASI {WASI_VERSION} and sandmill:entry 0.1.0: build with tools for these \
-             versions, or take a newer Sandmill"
+             Sandmill has WASI {WASI_VERSION}, wasi:nn {NN_VERSION} and sandmill:entry 0.1.0: build \
+             with tools for these versions, or take a newer Sandmill"
         ))
     })
 }
@@ -222,5 +227,6 @@ fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<Sta
     writing::link_folders(&mut linker.instance(FOLDERS)?)?;
     linker.allow_shadowing(false);
     host::link(&mut linker)?;
+    nn::link(&mut linker)?;
     Ok(linker)
 }

@@ -3,6 +3,7 @@
 use super::clock::{Clock, Timers};
 use super::host::Host;
 use super::limits::Budget;
+use super::nn::Inference;
 use super::plain_files::Seen;
 use super::quota::Quota;
 use super::seed::Numbers;
@@ -19,6 +20,7 @@ pub(super) struct State {
     pub(super) budget: Budget,
     pub(super) quota: Quota,
     pub(super) host: Host,
+    pub(super) inference: Inference,
     pub(super) stderr: Sink,
     pub(super) timers: Timers,
     pub(super) kept: Kept,

@@ -61,6 +61,7 @@ impl Bench {
             output_dir: "/output".into(),
             source_dir: None,
             gpu_index: None,
+            models: no_models(),
             logging_level: LoggingLevel::Info,
             limits,
             seed: super::Seed::before_mini_batches(),
@@ -204,7 +205,8 @@ fn deep_recursion_is_a_trap() {
     let body = "(func $f (param i32) (result i32) (i32.add (call $f (local.get 0)) (i32.const 1)))
         RUN (call $f (i32.const 1)))";
     let bench = Bench::new("run-only", body);
-    let thread = std::thread::Builder::new().stack_size(guest_thread_stack(&Limits::default()));
+    let thread =
+        std::thread::Builder::new().stack_size(guest_thread_stack(&Limits::default(), false));
     let failure = thread
         .spawn(move || run(&mut bench.instance(), MiniBatchData::Void).1.expect_err("overflows"))
         .expect("starts")

@@ -1,6 +1,7 @@
 //! From what wasmtime reports to a failure that people can act on.
 
 use super::limits::{Refusal, too_many};
+use super::nn::Ended;
 use super::quota::OverLimit;
 use super::types::Text;
 use crate::compile::MAX_FRAMES;
@@ -44,6 +45,9 @@ fn classify(error: &Error, at: &Circumstances<'_>) -> (FailureKind, String) {
     let during = at.during();
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         return (FailureKind::Exit, exited(exit.0, &during));
+    }
+    if let Some(Ended { kind, message }) = error.downcast_ref() {
+        return (*kind, format!("inference ended {during}: {message}"));
     }
     if let Some(refusal) = at.refusal {
         return (FailureKind::OutOfMemory, out_of_memory(refusal, at.limits, &during));

@@ -29,13 +29,13 @@ pub(super) struct Bench {
 impl Bench {
     /// Makes one attempt. Its report waits in `link`, so that it can go out together with the next
     /// `Started`; one that still waits there goes out before anything that takes time. An error is
-    /// the socket's.
+    /// the socket's. False: this process must end, as nobody knows what state its GPU is in.
     pub(super) fn attempt(
         &mut self,
         assignment: &Assignment,
         guest: &mut Guest,
         link: &mut Link,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let clock = Clock::start();
         let mini_batch = &assignment.mini_batch;
         if self.loader.takes_time(mini_batch) {
@@ -53,8 +53,12 @@ impl Bench {
         if let Err(error) = self.loader.unload(mini_batch) {
             eprintln!("sandmill worker: cannot remove the links to a mini-batch's files: {error}");
         }
-        let report = report(assignment, &clock, Finished { run, result, stamp });
-        link.queue(&FromWorker::Finished(Box::new(report)))
+        let inference = guest.take_inference();
+        let is_full = |failure: &Failure| failure.kind == FailureKind::DeviceOutOfMemory;
+        let goes_on = !result.as_ref().is_err_and(is_full);
+        let report = report(assignment, &clock, Finished { run, inference, result, stamp });
+        link.queue(&FromWorker::Finished(Box::new(report)))?;
+        Ok(goes_on)
     }
 
     /// Loads and calls `run`; the last of what it gives back is the [stamp](Loader::stamp). The outer

@@ -1,7 +1,7 @@
 //! Results of a call, judged as a worker judges them: for fuzzing.
 
 use super::*;
-use crate::model::{CallStats, MiniBatch, MiniBatchId, Segment, Work};
+use crate::model::{CallStats, InferenceStats, MiniBatch, MiniBatchId, Segment, Work};
 use crate::protocol::{Assignment, FromWorker, encode, read_frame};
 use crate::worker::report::{Clock, Finished, MAX_REASON, report};
 
@@ -44,7 +44,12 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
     let length = rows.lines().len() as u64;
     let segment = Segment { offset: 0, length, checksum: 0, rows: rows.rows() };
     let result = tally.map(|tally| (tally, segment, false));
-    let finished = Finished { run: CallStats::default(), result, stamp: 0 };
+    let finished = Finished {
+        run: CallStats::default(),
+        inference: InferenceStats::default(),
+        result,
+        stamp: 0,
+    };
     let report = report(&assignment, &Clock::start(), finished);
     let mut frame = Vec::new();
     encode(&FromWorker::Finished(Box::new(report)), &mut frame).expect("it fits into a frame");

@@ -1,7 +1,7 @@
 //! The running instance of the entry script and its replacement after a failure.
 
 use crate::dataset::Found;
-use crate::model::{CallStats, Failure, FailureKind, Limits, MiniBatchId};
+use crate::model::{CallStats, Failure, FailureKind, InferenceStats, Limits, MiniBatchId};
 use crate::sandbox::{Context, Grants, Instance, MiniBatchData, Program, ResultSink, Seed};
 
 /// A program with the instance that serves at the moment.
@@ -11,12 +11,15 @@ pub(super) struct Guest {
     instance: Option<Instance>,
     /// Whether each attempt has an instance of its own.
     deterministic: bool,
+    /// What the last call of `run` computed with models.
+    inference: InferenceStats,
 }
 
 impl Guest {
     /// No instance yet.
     pub(super) fn new(program: Program, grants: Grants, deterministic: bool) -> Self {
-        Self { program, grants, instance: None, deterministic }
+        let inference = InferenceStats::default();
+        Self { program, grants, instance: None, deterministic, inference }
     }
 
     /// What an instance may use.
@@ -72,13 +75,21 @@ impl Guest {
             let failure = Failure::new(FailureKind::HostFault, "no instance is running");
             return (CallStats::default(), Err(failure));
         };
+        // What `init` computed is nobody's.
+        self.grants.models.take_stats();
         let (stats, result) = instance.run(data, context, sink);
+        self.inference = self.grants.models.take_stats();
         if let Err(failure) = &result
             && !matches!(failure.kind, FailureKind::ScriptError | FailureKind::BadResults)
         {
             self.instance = None;
         }
         (stats, result)
+    }
+
+    /// What the last call of `run` computed with models; told once.
+    pub(super) fn take_inference(&mut self) -> InferenceStats {
+        std::mem::take(&mut self.inference)
     }
 
     /// [`Instance::found`]; nothing once the instance is thrown away.

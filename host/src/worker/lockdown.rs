@@ -4,6 +4,7 @@
 //! for a thread and those that it starts. At that point the component is mapped, the socket and the
 //! part file are open, and the worker's folders are made.
 
+use crate::inference::inference_memory;
 use crate::model::{JobDir, OsSandbox, WallState};
 use crate::perf::MemoryBudget;
 use crate::protocol::Setup;
@@ -54,6 +55,7 @@ fn read(setup: &Setup) -> Vec<Folder> {
         folders.push(folder(&source.root, rights(linked)));
     }
     folders.extend(setup.mounts.iter().map(|mount| folder(&mount.host, Rights::Read)));
+    folders.extend(setup.models.iter().map(|model| folder(&model.host, Rights::Read)));
     if !setup.tables.is_empty() {
         folders.push(folder(&JobDir::new(&setup.job_dir).spill(), Rights::Read));
     }
@@ -84,7 +86,8 @@ fn written(setup: &Setup) -> Vec<Folder> {
 fn bounds(setup: &Setup) -> Bounds {
     // A mini-batch may be as large as the planner lets it be.
     let table = if setup.tables.is_empty() { 0 } else { crate::dataset::csv::MAX_SLICE };
-    let budget = MemoryBudget::new(&setup.limits, table).total();
+    let inference = inference_memory(&setup.models, &setup.inference, &setup.limits);
+    let budget = MemoryBudget::new(&setup.limits, table, inference).total();
     let off = setup.os_sandbox == OsSandbox::Off;
     Bounds {
         memory: (!off).then(|| budget.0.saturating_add(SLACK)),

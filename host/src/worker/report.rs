@@ -2,7 +2,9 @@
 
 use super::process::cpu_seconds;
 use super::sink::Tally;
-use crate::model::{AttemptReport, CallStats, Failure, FailureKind, ItemCounts, Segment};
+use crate::model::{
+    AttemptReport, CallStats, Failure, FailureKind, InferenceStats, ItemCounts, Segment,
+};
 use crate::protocol::Assignment;
 use std::io;
 use std::path::Path;
@@ -32,6 +34,8 @@ impl Clock {
 pub(super) struct Finished {
     /// The call of `run`; zero where it never came to that.
     pub(super) run: CallStats,
+    /// Inference in that call.
+    pub(super) inference: InferenceStats,
     /// The tally, the rows and whether there are files.
     pub(super) result: Result<(Tally, Segment, bool), Failure>,
     /// [`AttemptReport::stamp`].
@@ -54,7 +58,7 @@ pub(super) fn report(assignment: &Assignment, clock: &Clock, finished: Finished)
         elapsed_seconds: clock.wall.elapsed().as_secs_f64(),
         process_seconds: (cpu_seconds() - clock.cpu).max(0.0),
         run: finished.run,
-        inference: crate::model::InferenceStats::default(),
+        inference: finished.inference,
     };
     match finished.result {
         Ok((tally, segment, has_files)) => {
@@ -117,9 +121,15 @@ mod tests {
     #[test]
     fn all_items_of_a_failed_attempt_failed() {
         let failure = Failure::new(FailureKind::Trap, "ä".repeat(5000)).with_detail("x\n");
-        let finished = Finished { run: CallStats::default(), result: Err(failure), stamp: 9 };
+        let finished = Finished {
+            run: CallStats::default(),
+            inference: InferenceStats { calls: 3, ..InferenceStats::default() },
+            result: Err(failure),
+            stamp: 9,
+        };
         let report = report(&assignment(), &Clock::start(), finished);
         assert_eq!((report.id, report.attempt, report.stamp), (MiniBatchId(3), 2, 9));
+        assert_eq!(report.inference.calls, 3);
         assert_eq!(report.items, ItemCounts { total: 2, succeeded: 0, failed: 2 });
         let failure = report.outcome.unwrap_err();
         assert_eq!(failure.message.chars().count(), 2001);
@@ -142,8 +152,12 @@ mod tests {
             header: Some("h".repeat(1 << 20)),
         };
         let segment = Segment { offset: 0, length: 0, checksum: 0, rows: 0 };
-        let finished =
-            Finished { run: CallStats::default(), result: Ok((tally, segment, false)), stamp: 0 };
+        let finished = Finished {
+            run: CallStats::default(),
+            inference: InferenceStats::default(),
+            result: Ok((tally, segment, false)),
+            stamp: 0,
+        };
         let report = report(&assignment(), &Clock::start(), finished);
         encode(&FromWorker::Finished(Box::new(report)), &mut Vec::new()).unwrap();
     }

@@ -7,6 +7,7 @@ use super::link::{Incoming, Link};
 use super::load::Loader;
 use super::report::{bounded, host_fault};
 use crate::compile::Instrumentation;
+use crate::inference::{Models, has_inference};
 use crate::model::{
     Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction, WallState,
 };
@@ -16,6 +17,7 @@ use crate::sandbox::{Grants, LogFile, LogFolder, Profiler, Program, Seed, guest_
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// How a session ends when nothing is wrong with the worker itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub(super) struct Session {
     guest: Guest,
     bench: Bench,
     profiler: Option<Profiler>,
+    /// Whether the guest may compute with models.
+    has_inference: bool,
     /// The wall around this process; empty until it stands.
     pub(super) wall: WallState,
 }
@@ -54,12 +58,13 @@ impl Session {
             deterministic: setup.deterministic,
         };
         let loaded = Program::load(component, with, &setup.limits, profiler.clone());
+        let has_inference = has_inference(&setup.models, &setup.inference);
         match loaded.and_then(|program| Ok((program, bench(&setup)?))) {
             Ok((program, bench)) => {
                 let deterministic = setup.deterministic;
                 let guest = Guest::new(program, grants(setup, &bench), deterministic);
                 let wall = WallState::default();
-                Ok(Some(Self { link, guest, bench, profiler, wall }))
+                Ok(Some(Self { link, guest, bench, profiler, has_inference, wall }))
             }
             Err(failure) => {
                 tell_init_failed(&mut link, failure)?;
@@ -70,7 +75,7 @@ impl Session {
 
     /// Bytes of stack for the thread that serves.
     pub(super) fn stack(&self) -> usize {
-        guest_thread_stack(self.guest.limits())
+        guest_thread_stack(self.guest.limits(), self.has_inference)
     }
 
     /// Serves until the leader says `Shutdown` or is gone.
@@ -98,7 +103,10 @@ impl Session {
             };
             match incoming {
                 Incoming::Message(ToWorker::Run(assignment)) => {
-                    self.bench.attempt(&assignment, &mut self.guest, &mut self.link)?;
+                    if !self.bench.attempt(&assignment, &mut self.guest, &mut self.link)? {
+                        self.link.flush()?;
+                        return Ok(End::Done);
+                    }
                     if self.guest.is_broken() {
                         self.link.queue(&FromWorker::Restarting)?;
                         if !self.start_guest()? {
@@ -192,6 +200,9 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
     mounts.extend(setup.mounts);
     mounts.push(writable(job_dir.worker_output(worker), GUEST_OUTPUT));
     mounts.push(writable(job_dir.script_log_dir(), GUEST_LOGS));
+    // Libraries of backends are opened here, before the wall; models are read behind it.
+    let lease = setup.gpu.map(|gpu| gpu.index);
+    let models = Models::open(setup.models, &setup.inference, lease, setup.workers, &setup.limits);
     Grants {
         mounts,
         arguments: setup.arguments,
@@ -202,7 +213,8 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
         log_folder: LogFolder::new(job_dir.script_log_dir(), setup.workers),
         output_dir: GUEST_OUTPUT.to_owned(),
         source_dir: setup.source_dir,
-        gpu_index: setup.gpu.map(|gpu| gpu.index),
+        gpu_index: lease,
+        models: Arc::new(models),
         logging_level: setup.logging_level,
         limits: setup.limits,
         seed: Seed::before_mini_batches(),

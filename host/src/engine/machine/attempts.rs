@@ -34,11 +34,16 @@ impl Machine {
         worker.activity =
             if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };
         let drops_next = worker.drops_next;
+        let full = Some(FailureKind::DeviceOutOfMemory);
+        let is_spent = report.outcome.as_ref().err().map(|failure| failure.kind) == full;
         self.settle(id, pending, started, report);
         match (self.ending.is_some(), drops_next) {
             (true, true) => self.kill(id),
             (true, false) => self.shut_down(id),
             (false, _) => {}
+        }
+        if is_spent {
+            self.part_with(id);
         }
     }
 

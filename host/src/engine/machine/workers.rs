@@ -221,6 +221,14 @@ impl Machine {
         }
     }
 
+    /// A worker that ends by itself, as nobody knows what state its GPU is in; what it held goes back
+    /// unharmed.
+    pub(super) fn part_with(&mut self, id: WorkerId) {
+        let held = self.workers.get_mut(&id).map(|worker| std::mem::take(&mut worker.held));
+        self.give_back(held.unwrap_or_default());
+        self.kill(id);
+    }
+
     pub(super) fn give_back(&mut self, held: VecDeque<Pending>) {
         for pending in held.into_iter().rev() {
             if self.ending.is_none() {
@@ -337,6 +345,13 @@ fn death(exit: &WorkerExit, how: &str, when: &str) -> Failure {
             FailureKind::Forbidden,
             "; the system-call filter ended it, because it asked the kernel for something that no \
              entry script needs. Take the entry script for hostile, and report this",
+        ),
+        // What the standard library says before it aborts; the kernel's refusal is that of a limit.
+        Some(libc::SIGABRT) if exit.note.contains("memory allocation of ") => (
+            FailureKind::OutOfMemory,
+            "; it was refused memory, for a mini-batch that is too large or a model that takes more \
+             than its file: make mini_batch_size smaller, or raise limits.memory or limits.tensors, \
+             which its budget follows",
         ),
         _ => (FailureKind::WorkerDied, ""),
     };

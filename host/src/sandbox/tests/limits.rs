@@ -75,7 +75,7 @@ fn the_stack_is_as_large_as_the_job_says() {
         RUN (drop (call $f (i32.const 100000))) (i32.const 0))";
     let overflows = |stack: u64| {
         let limits = Limits { stack: ByteSize(stack), ..Limits::default() };
-        let thread = std::thread::Builder::new().stack_size(guest_thread_stack(&limits));
+        let thread = std::thread::Builder::new().stack_size(guest_thread_stack(&limits, false));
         let bench = Bench::with_limits("run-only", body, limits);
         let run = thread.spawn(move || run(&mut bench.instance(), MiniBatchData::Void).1);
         run.expect("starts").join().expect("does not abort").err()

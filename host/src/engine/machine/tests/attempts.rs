@@ -59,6 +59,43 @@ fn a_worker_that_a_limit_ended_is_told_as_such() {
 }
 
 /// Where mini-batches are tiny, the leader would be busy with nothing but being woken by each.
+/// What it held besides goes back unharmed, and whoever comes next has the GPU that is free again.
+#[test]
+fn a_worker_whose_gpu_was_full_is_replaced() {
+    let mut machine = running(Policy { gpus: 1, ..policy() }, 8);
+    machine.handle(started(0, 0), secs(1));
+    let full = Failure::new(FailureKind::DeviceOutOfMemory, "the memory of gpu 0 is full");
+    let actions = machine.handle(report(0, 1, 0, Err(full)), secs(2));
+    assert_eq!((killed(&actions), spawned(&actions)), (vec![0], vec![]));
+    assert_eq!(lost_kind(&actions), Some(FailureKind::DeviceOutOfMemory));
+    assert!(
+        actions.iter().any(|action| {
+            matches!(action, Action::Emit(EventKind::MiniBatchReturned { id: MiniBatchId(1) }))
+        }),
+        "{actions:#?}"
+    );
+    // It ends by itself, which is expected.
+    let actions = machine.handle(exit(Some(0), None), secs(3));
+    assert!(lost(&actions).is_none() && notices(&actions).is_empty(), "{actions:#?}");
+    assert_eq!(spawned(&actions), [(1, Some(0))]);
+}
+
+/// What the standard library aborts for, and what else a process may abort for.
+#[test]
+fn a_worker_that_got_no_memory_is_told_as_such() {
+    let failure = |note: &str| {
+        let mut machine = running(policy(), 1);
+        machine.handle(started(0, 0), secs(1));
+        let (note, failure) = (note.to_owned(), None);
+        let exit = WorkerExit { code: None, signal: Some(libc::SIGABRT), note, failure };
+        lost(&machine.handle(Message::Exited(W0, exit), secs(2))).unwrap()
+    };
+    let told = failure("memory allocation of 8388608 bytes failed\n");
+    assert_eq!(told.kind, FailureKind::OutOfMemory);
+    insta::assert_snapshot!(told.message, @"the worker process exited with returncode -6 inside run; it was refused memory, for a mini-batch that is too large or a model that takes more than its file: make mini_batch_size smaller, or raise limits.memory or limits.tensors, which its budget follows");
+    assert_eq!(failure("stack overflow").kind, FailureKind::WorkerDied);
+}
+
 #[test]
 fn workers_with_tiny_mini_batches_are_given_more_ahead() {
     let given = |seconds: f64, count: u64| {

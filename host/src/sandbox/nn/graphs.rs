@@ -1,0 +1,154 @@
+//! The resources `graph` and `graph-execution-context`: loading models, and computing with them.
+
+use super::bindings::wasi::nn::graph::{self, ExecutionTarget, GraphEncoding, HostGraph};
+use super::bindings::wasi::nn::inference::{self, HostGraphExecutionContext};
+use super::errors::Told;
+use super::tensors::Tensor;
+use super::view::View;
+use crate::inference::{ErrorCode, InferenceError, LoadedModel, OwnedTensor};
+use wasmtime::Result;
+use wasmtime::component::Resource;
+
+/// A model.
+#[expect(unreachable_pub, reason = "generated code exports it again")]
+pub struct Graph(LoadedModel);
+
+/// A model that computes. All those of a model are one: each computation stands for itself.
+#[expect(unreachable_pub, reason = "generated code exports it again")]
+pub struct Execution(LoadedModel);
+
+type Named = (String, Resource<Tensor>);
+
+impl View<'_> {
+    fn hand_over_graph(
+        &mut self,
+        loaded: Result<LoadedModel, InferenceError>,
+    ) -> Told<Resource<Graph>> {
+        match loaded {
+            Ok(model) => Ok(Ok(self.table.push(Graph(model))?)),
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    fn hand_over_outputs(&mut self, outputs: Vec<OwnedTensor>) -> Told<Vec<Named>> {
+        let room = outputs.iter().map(Tensor::room).fold(0, u64::saturating_add);
+        if let Err(text) = self.inference.allowance.take(room, "the outputs take") {
+            return self.refuse(InferenceError::refused(ErrorCode::TooLarge, text));
+        }
+        let mut named = Vec::with_capacity(outputs.len());
+        for output in outputs {
+            let (name, tensor) = Tensor::of_output(output);
+            named.push((name, self.table.push(tensor)?));
+        }
+        Ok(Ok(named))
+    }
+}
+
+impl graph::Host for View<'_> {
+    fn load(
+        &mut self,
+        builder: Vec<Vec<u8>>,
+        encoding: GraphEncoding,
+        target: ExecutionTarget,
+    ) -> Told<Resource<Graph>> {
+        let loaded = checked(&builder, encoding, target)
+            .and_then(|(bytes, gpu)| self.inference.models.load_bytes(bytes, gpu));
+        drop(builder);
+        self.hand_over_graph(loaded)
+    }
+
+    fn load_by_name(&mut self, name: String) -> Told<Resource<Graph>> {
+        let loaded = self.inference.models.load(&name);
+        self.hand_over_graph(loaded)
+    }
+}
+
+/// The bytes of the model, and whether it is for the GPU.
+fn checked(
+    builder: &[Vec<u8>],
+    encoding: GraphEncoding,
+    target: ExecutionTarget,
+) -> Result<(&[u8], bool), InferenceError> {
+    let refused = |code, text: String| Err(InferenceError::refused(code, text));
+    if !matches!(encoding, GraphEncoding::Onnx | GraphEncoding::Autodetect) {
+        let found = encoding_name(encoding);
+        return refused(
+            ErrorCode::InvalidEncoding,
+            format!("the encoding is {found}, and models are onnx: convert the model to ONNX"),
+        );
+    }
+    let gpu = match target {
+        ExecutionTarget::Cpu => false,
+        ExecutionTarget::Gpu => true,
+        ExecutionTarget::Tpu => {
+            let text = "the target is tpu, and models run on cpu or gpu: choose one of them";
+            return refused(ErrorCode::UnsupportedOperation, text.to_owned());
+        }
+    };
+    match builder {
+        [bytes] => Ok((bytes, gpu)),
+        _ => refused(
+            ErrorCode::InvalidArgument,
+            format!("a model in ONNX is one list of bytes, and {} were given", builder.len()),
+        ),
+    }
+}
+
+fn encoding_name(encoding: GraphEncoding) -> &'static str {
+    match encoding {
+        GraphEncoding::Openvino => "openvino",
+        GraphEncoding::Onnx => "onnx",
+        GraphEncoding::Tensorflow => "tensorflow",
+        GraphEncoding::Pytorch => "pytorch",
+        GraphEncoding::Tensorflowlite => "tensorflowlite",
+        GraphEncoding::Ggml => "ggml",
+        GraphEncoding::Autodetect => "autodetect",
+    }
+}
+
+impl HostGraph for View<'_> {
+    fn init_execution_context(&mut self, graph: Resource<Graph>) -> Told<Resource<Execution>> {
+        let model = self.table.get(&graph)?.0.clone();
+        Ok(Ok(self.table.push(Execution(model))?))
+    }
+
+    fn drop(&mut self, graph: Resource<Graph>) -> Result<()> {
+        self.table.delete(graph)?;
+        Ok(())
+    }
+}
+
+impl inference::Host for View<'_> {}
+
+impl HostGraphExecutionContext for View<'_> {
+    /// Takes the inputs, whatever comes of it.
+    fn compute(&mut self, context: Resource<Execution>, inputs: Vec<Named>) -> Told<Vec<Named>> {
+        let mut taken = Vec::with_capacity(inputs.len());
+        for (name, tensor) in inputs {
+            taken.push((name, self.table.delete(tensor)?));
+        }
+        let computed = compute(&self.table.get(&context)?.0, &taken);
+        for (_, tensor) in &taken {
+            self.inference.allowance.give_back(tensor.counted);
+        }
+        drop(taken);
+        match computed {
+            Ok(outputs) => self.hand_over_outputs(outputs),
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    fn drop(&mut self, context: Resource<Execution>) -> Result<()> {
+        self.table.delete(context)?;
+        Ok(())
+    }
+}
+
+fn compute(
+    model: &LoadedModel,
+    inputs: &[(String, Tensor)],
+) -> Result<Vec<OwnedTensor>, InferenceError> {
+    let views = inputs.iter().map(|(name, tensor)| tensor.view(name));
+    let views = views.collect::<Result<Vec<_>, _>>()?;
+    model.run(&views)
+}

@@ -1,0 +1,48 @@
+//! The interface `sandmill:entry/models`.
+
+use super::bindings::sandmill::entry::models::{self, Description, Host};
+use super::errors::device_full;
+use super::view::View;
+use crate::inference::{Dimension, ElementType, InferenceError, Port};
+use wasmtime::Result;
+
+impl Host for View<'_> {
+    fn names(&mut self) -> Result<Vec<String>> {
+        let mut names = self.inference.models.names();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn describe(&mut self, name: String) -> Result<Result<Description, String>> {
+        let model = match self.inference.models.load(&name) {
+            Ok(model) => model,
+            Err(InferenceError::Refused { message, .. }) => return Ok(Err(message)),
+            Err(InferenceError::DeviceFull(message)) => return Err(device_full(message)),
+        };
+        let facts = model.facts();
+        Ok(Ok(Description {
+            name,
+            backend: facts.backend.to_owned(),
+            device: facts.device.to_string(),
+            fell_back: facts.fell_back,
+            inputs: facts.inputs.iter().map(port).collect(),
+            outputs: facts.outputs.iter().map(port).collect(),
+        }))
+    }
+}
+
+fn port(port: &Port) -> models::Port {
+    let dimension = |dimension: &Dimension| match dimension {
+        Dimension::Fixed(count) => models::Dimension::Fixed(*count),
+        Dimension::Named(name) => models::Dimension::Named(name.clone()),
+        Dimension::Unknown => models::Dimension::Unknown,
+    };
+    models::Port {
+        name: port.name.clone(),
+        ty: match &port.ty {
+            ElementType::Standard(ty) => models::ElementType::Standard((*ty).into()),
+            ElementType::Other(name) => models::ElementType::Other(name.clone()),
+        },
+        shape: port.shape.as_ref().map(|shape| shape.iter().map(dimension).collect()),
+    }
+}

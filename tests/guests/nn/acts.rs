@@ -1,0 +1,150 @@
+//! Computes with the job's models by `wasi:nn` and `sandmill:entry/models`, without the SDK. `NNN-ACT.txt`,
+//! the name of the mini-batch's first file, is what it does, well or not; the others are good and give a
+//! row, the name and what the model `double` makes of 1, 2, 3 and 4.
+
+mod bindings {
+    wit_bindgen::generate!({
+        inline: r#"
+            package test:nn@1.0.0;
+
+            world acts {
+                include sandmill:entry/run-only@0.1.0;
+                include sandmill:entry/inference@0.1.0;
+            }
+        "#,
+        path: "../../wit",
+        world: "test:nn/acts",
+        generate_all,
+    });
+}
+
+use bindings::exports::sandmill::entry::entry_run::Guest;
+use bindings::sandmill::entry::models;
+use bindings::sandmill::entry::types::{MiniBatch, MiniBatchContext, Results};
+use bindings::wasi::nn::errors;
+use bindings::wasi::nn::graph::{self, ExecutionTarget, Graph, GraphEncoding};
+use bindings::wasi::nn::tensor::{Tensor, TensorType};
+use std::fs;
+use std::mem::forget;
+
+struct Component;
+
+impl Guest for Component {
+    fn run(batch: MiniBatch, _context: MiniBatchContext) -> Result<Results, String> {
+        let MiniBatch::Files(files) = batch else { return Err("no files".into()) };
+        let name = files[0].rsplit('/').next().unwrap_or_default().to_owned();
+        let act = name.trim_end_matches(".txt").split_once('-').map_or("", |(_, act)| act);
+        let said = match act {
+            "good" => doubled()?,
+            act => play(act, &files[0])?,
+        };
+        Ok(Results::Rows(vec![format!("{name} {said}")]))
+    }
+}
+
+type Said = Result<String, String>;
+
+fn told(error: errors::Error) -> String {
+    format!("{:?}: {}", error.code(), error.data())
+}
+
+fn load(name: &str) -> Result<Graph, String> {
+    graph::load_by_name(name).map_err(told)
+}
+
+/// Computes with one input; the bytes of the only output.
+fn compute(graph: &Graph, inputs: Vec<(&str, Tensor)>) -> Result<Vec<u8>, String> {
+    let context = graph.init_execution_context().map_err(told)?;
+    let inputs = inputs.into_iter().map(|(name, tensor)| (name.to_owned(), tensor)).collect();
+    let mut outputs = context.compute(inputs).map_err(told)?;
+    let (_, output) = outputs.pop().ok_or("no output")?;
+    Ok(output.data())
+}
+
+fn floats(dims: &[u32], values: &[f32]) -> Tensor {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    Tensor::new(dims, TensorType::Fp32, &bytes)
+}
+
+fn shown(bytes: &[u8]) -> String {
+    let values = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    values.map(|value| value.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+fn doubled() -> Said {
+    let output = compute(&load("double")?, vec![("x", floats(&[2, 2], &[1., 2., 3., 4.]))])?;
+    Ok(shown(&output))
+}
+
+fn play(act: &str, file: &str) -> Said {
+    let numbers = || floats(&[2, 2], &[1., 2., 3., 4.]);
+    let with = |inputs| compute(&load("double")?, inputs).map(|output| shown(&output));
+    match act {
+        "describe" => Ok(describe()?),
+        "unknown-model" => load("triple").map(|_| String::new()),
+        "path-for-a-name" => load("../double/model.onnx").map(|_| String::new()),
+        "unknown-input" => with(vec![("y", numbers())]),
+        "input-twice" => with(vec![("x", numbers()), ("x", numbers())]),
+        "no-input" => with(vec![]),
+        "wrong-type" => with(vec![("x", Tensor::new(&[1, 1], TensorType::I64, &[0; 8]))]),
+        "wrong-shape" => with(vec![("x", floats(&[4], &[1., 2., 3., 4.]))]),
+        "wrong-bytes" => with(vec![("x", Tensor::new(&[2, 2], TensorType::Fp32, &[0; 15]))]),
+        "trap" => {
+            doubled()?;
+            panic!("in the middle of it")
+        }
+        "many-tensors" => loop {
+            forget(Tensor::new(&[1], TensorType::U8, &[0]));
+        },
+        "many-errors" => loop {
+            forget(graph::load_by_name(&"x".repeat(1 << 20)));
+        },
+        "large-tensors" => {
+            let bytes = vec![0; 64 << 20];
+            let tensors: Vec<Tensor> = (0..5)
+                .map(|_| Tensor::new(&[16 << 20], TensorType::Fp32, &bytes))
+                .collect();
+            with(tensors.into_iter().rev().take(1).map(|tensor| ("x", tensor)).collect())
+        }
+        "many-in-turn" => {
+            for _ in 0..20_000 {
+                drop(Tensor::new(&[1], TensorType::U8, &[0]));
+            }
+            doubled()
+        }
+        // The file of the mini-batch is the model.
+        "load-bytes" => {
+            let bytes = fs::read(file).map_err(|error| error.to_string())?;
+            let graph = graph::load(&[bytes], GraphEncoding::Onnx, ExecutionTarget::Cpu);
+            let output = compute(&graph.map_err(told)?, vec![("x", numbers())])?;
+            Ok(shown(&output))
+        }
+        "load-bytes-for-a-gpu" => {
+            let graph = graph::load(&[vec![0]], GraphEncoding::Onnx, ExecutionTarget::Gpu);
+            graph.map(|_| String::new()).map_err(told)
+        }
+        "another-encoding" => {
+            let graph = graph::load(&[vec![0]], GraphEncoding::Pytorch, ExecutionTarget::Cpu);
+            graph.map(|_| String::new()).map_err(told)
+        }
+        // Takes minutes in any backend.
+        "without-end" => {
+            const SIDE: u32 = 2048;
+            let matrix = floats(&[SIDE, SIDE], &vec![0.5; (SIDE * SIDE) as usize]);
+            compute(&load("slow")?, vec![("x", matrix)]).map(|output| output.len().to_string())
+        }
+        other => Err(format!("unknown act: {other}")),
+    }
+}
+
+fn describe() -> Said {
+    let mut text = models::names().join(" ");
+    let model = models::describe("double")?;
+    text += &format!("; {} on {} of {}", model.name, model.device, model.backend);
+    for port in model.inputs.iter().chain(&model.outputs) {
+        text += &format!("; {} {:?} {:?}", port.name, port.ty, port.shape);
+    }
+    Ok(text)
+}
+
+bindings::export!(Component with_types_in bindings);
