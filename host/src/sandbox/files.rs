@@ -12,19 +12,12 @@ use std::path::Path;
 
 /// Bytes of a path.
 const PATH_LIMIT: usize = 4096;
-/// How far ahead a file that was read is looked for among the expected ones.
-const LOOK_AHEAD: usize = 16;
 
 /// The folders that a guest sees, open.
 pub(super) struct Files {
     /// The longest guest paths first.
     mounts: Vec<(String, Dir)>,
     limit: ByteSize,
-    /// Files whose state is remembered when they are read.
-    expected: Vec<String>,
-    found: Vec<Option<Found>>,
-    /// Where the next one is looked for.
-    next: usize,
 }
 
 impl Files {
@@ -40,36 +33,7 @@ impl Files {
             opened.push((guest, dir.map_err(|error| (mount, error))?));
         }
         opened.sort_by_key(|(guest, _)| std::cmp::Reverse(guest.len()));
-        let (expected, found) = (Vec::new(), Vec::new());
-        Ok(Self { mounts: opened, limit, expected, found, next: 0 })
-    }
-
-    /// From now on it is remembered what these files are when they are read.
-    pub(super) fn expect(&mut self, paths: &[String]) {
-        self.expected.truncate(paths.len());
-        for (known, path) in self.expected.iter_mut().zip(paths) {
-            known.clone_from(path);
-        }
-        self.expected.extend_from_slice(&paths[self.expected.len()..]);
-        self.found.clear();
-        self.found.resize(paths.len(), None);
-        self.next = 0;
-    }
-
-    /// Remembers what a file was when it was read, the first time. Most guests read in order; looking far
-    /// for others would cost more than looking at them again.
-    pub(super) fn remember(&mut self, path: &str, found: Found) {
-        let ahead = self.expected.iter().enumerate().skip(self.next).take(LOOK_AHEAD);
-        if let Some((index, _)) = ahead.into_iter().find(|(_, expected)| *expected == path) {
-            self.found[index] = Some(found);
-            self.next = index + 1;
-        }
-    }
-
-    /// What the expected files were just before they were read; none for those that were not, or not in
-    /// order.
-    pub(super) fn found(&self) -> &[Option<Found>] {
-        &self.found
+        Ok(Self { mounts: opened, limit })
     }
 
     /// The bytes of the file at a guest path, and what the file was just before.
@@ -281,24 +245,6 @@ mod tests {
             error,
             "/inputs/x/a.txt: it has 5 bytes, more than limits.read allows (4 bytes)"
         );
-    }
-
-    /// C25.
-    #[test]
-    fn what_files_were_is_remembered_once() {
-        let (_root, mut files) = files(100);
-        let paths: Vec<_> = ["a", "b", "c"].map(|name| format!("/inputs/x/{name}")).into();
-        let found = |length| Found { length, seconds: 0, nanos: 0 };
-        files.expect(&paths);
-        for (path, length) in [("/else", 9), (&paths[0], 1), (&paths[0], 2), (&paths[2], 3)] {
-            files.remember(path, found(length));
-        }
-        files.remember(&paths[1], found(4));
-        assert_eq!(files.found(), [Some(found(1)), None, Some(found(3))], "the second is late");
-        files.expect(&paths[..2]);
-        assert_eq!(files.found(), [None, None]);
-        files.remember(&paths[1], found(4));
-        assert_eq!(files.found(), [None, Some(found(4))]);
     }
 
     /// T2: the file's rights, and what was never granted, are told apart.

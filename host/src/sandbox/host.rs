@@ -124,7 +124,7 @@ pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
         let result: Result<FileBytes, String> = match cx.data().host.files.read(&path) {
             Ok((bytes, found)) => {
                 let path = path.into_owned();
-                cx.data_mut().host.files.remember(&path, found);
+                cx.data_mut().noticed.read(&path, found);
                 Ok(bytes)
             }
             Err(error) => Err(error),

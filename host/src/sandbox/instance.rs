@@ -92,7 +92,7 @@ impl Instance {
             partition_key_value: context.partition_key_value,
         };
         let function = self.run;
-        self.store.data_mut().host.files.expect(match data {
+        self.store.data_mut().noticed.expect(match data {
             MiniBatchData::Files(paths) => paths,
             MiniBatchData::Table(_) | MiniBatchData::Void => &[],
         });
@@ -111,10 +111,15 @@ impl Instance {
         (stats, result)
     }
 
-    /// What the files of the last mini-batch were just before the host's `read` read them, in their
-    /// order; none for those that it did not read.
+    /// What the files of the last mini-batch were when the guest read or first looked at them, in
+    /// their order; none for those where that was not seen.
     pub fn found(&self) -> &[Option<Found>] {
-        self.store.data().host.files.found()
+        self.store.data().noticed.found()
+    }
+
+    /// Whether the last call made a file or folder outside of the log folder, or tried to.
+    pub fn made_files(&self) -> bool {
+        self.store.data().kept.made()
     }
 
     /// Calls `shutdown`, where there is one.
@@ -135,6 +140,7 @@ impl Instance {
         // What an earlier call survived is not this call's fault.
         state.budget.take_refusal();
         state.quota.restart();
+        state.kept.restart();
         let written = state.stderr.position();
         let entered = self.timers.handle().enter();
         let start = Time::now();

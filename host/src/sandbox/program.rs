@@ -7,6 +7,7 @@ use super::host::Host;
 use super::instance::Instance;
 use super::limits::Budget;
 use super::nn::{self, Inference};
+use super::noticed::{self, Noticed};
 use super::plain_files::{self, Seen};
 use super::profile::Profiler;
 use super::quota::Quota;
@@ -151,6 +152,7 @@ impl Program {
             numbers: Numbers::new(grants.seed),
             seen: Seen::default(),
             kept: Kept::new(&grants.log_dir),
+            noticed: Noticed::default(),
         };
         let mut store = Store::new(&self.engine, state);
         store.limiter(|state| &mut state.budget);
@@ -222,6 +224,7 @@ fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<Sta
     } else {
         clock::link(&mut linker)?;
         listing::link(&mut linker.instance(FILES)?)?;
+        noticed::link(&mut linker.instance(FILES)?)?;
     }
     writing::link(&mut linker.instance(FILES)?)?;
     writing::link_folders(&mut linker.instance(FOLDERS)?)?;

@@ -4,6 +4,7 @@ use super::clock::{Clock, Timers};
 use super::host::Host;
 use super::limits::Budget;
 use super::nn::Inference;
+use super::noticed::Noticed;
 use super::plain_files::Seen;
 use super::quota::Quota;
 use super::seed::Numbers;
@@ -24,6 +25,7 @@ pub(super) struct State {
     pub(super) stderr: Sink,
     pub(super) timers: Timers,
     pub(super) kept: Kept,
+    pub(super) noticed: Noticed,
     /// These three are for deterministic guests alone.
     pub(super) time: VirtualTime,
     pub(super) numbers: Numbers,

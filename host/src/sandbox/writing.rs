@@ -29,18 +29,29 @@ type Folder = Resource<Descriptor>;
 /// Folders and their names.
 type Folders = Vec<(Folder, String)>;
 
-/// Which of a guest's descriptors lead into the log folder.
+/// Which of a guest's descriptors lead into the log folder, and whether anything was made elsewhere.
 pub(super) struct Kept {
     /// The guest's name of it.
     folder: String,
     /// Handles. Each gets its place here when it is made, so that one that is used again is right.
     handles: HashSet<u32>,
+    made: bool,
 }
 
 impl Kept {
     /// None yet. `folder`: the guest's name of the log folder.
     pub(super) fn new(folder: &str) -> Self {
-        Self { folder: folder.to_owned(), handles: HashSet::new() }
+        Self { folder: folder.to_owned(), handles: HashSet::new(), made: false }
+    }
+
+    /// Begins a call.
+    pub(super) fn restart(&mut self) {
+        self.made = false;
+    }
+
+    /// Whether the running call, or the last one, made files or folders elsewhere, or tried to.
+    pub(super) fn made(&self) -> bool {
+        self.made
     }
 
     fn note(&mut self, handle: &Resource<Descriptor>, stays: bool) {
@@ -117,6 +128,7 @@ pub(super) fn link_folders(preopens: &mut LinkerInstance<'_, State>) -> Result<(
         let folders = state.filesystem().get_directories()?;
         for (folder, name) in &folders {
             state.kept.note(folder, *name == state.kept.folder);
+            state.noticed.folder(folder.rep(), name);
         }
         Ok((folders,))
     })
@@ -174,7 +186,12 @@ fn open_at(
         let folder = Resource::new_borrow(folder.rep());
         state.filesystem().stat_at(folder, at, path.clone()).is_err()
     };
-    let open = |wasi: &mut State| wasi.filesystem().open_at(folder, at, path, how, flags);
+    let place = folder.rep();
+    let open = |wasi: &mut State| {
+        let opened = wasi.filesystem().open_at(folder, at, path.clone(), how, flags)?;
+        wasi.noticed.opened(place, &path, opened.rep());
+        Ok(opened)
+    };
     let answer =
         if makes { state.make(stays, open) } else { state.count(Counted::Output, 0, stays, open) };
     if let Ok((Ok(opened),)) = &answer {
@@ -186,6 +203,7 @@ fn open_at(
 impl State {
     /// Does what makes one file or folder. `stays`: in the log folder.
     fn make<T>(&mut self, stays: bool, work: impl FnOnce(&mut Self) -> FsResult<T>) -> Answer<T> {
+        self.kept.made |= !stays;
         self.count(Counted::Files, 1, stays, work)
     }
 

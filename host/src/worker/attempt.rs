@@ -43,7 +43,8 @@ impl Bench {
         }
         let (run, tally, stamp) = self.run(assignment, guest, link)?;
         let result = tally.and_then(|tally| {
-            let (segment, has_files) = self.store(mini_batch, assignment.attempt)?;
+            let looks = guest.may_have_made_files();
+            let (segment, has_files) = self.store(mini_batch, assignment.attempt, looks)?;
             Ok((tally, segment, has_files))
         });
         let result = result.or_else(|failure| self.drop_files(failure));
@@ -101,10 +102,15 @@ impl Bench {
         Ok((stats, tally.and_then(|tally| retired.map(|()| tally)), stamp))
     }
 
-    /// Puts files and rows where the leader finds them.
-    fn store(&mut self, mini_batch: &MiniBatch, attempt: u32) -> Result<(Segment, bool), Failure> {
+    /// Puts rows, and files if it is to look for any, where the leader finds them.
+    fn store(
+        &mut self,
+        mini_batch: &MiniBatch,
+        attempt: u32,
+        looks: bool,
+    ) -> Result<(Segment, bool), Failure> {
         let staged = || self.job_dir.staged(self.worker, mini_batch.id, attempt);
-        let has_files = self.folder.take(staged)?;
+        let has_files = (looks || self.folder.keeps_any()) && self.folder.take(staged)?;
         match self.part.append(self.rows.lines(), self.rows.rows()) {
             Ok(segment) => Ok((segment, has_files)),
             Err(error) => {

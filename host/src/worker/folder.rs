@@ -51,6 +51,11 @@ impl OutputFolder {
         self.spoiled
     }
 
+    /// Whether `init` made anything, which every mini-batch may have changed.
+    pub(super) fn keeps_any(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
     /// Copies what a mini-batch wrote to the folder `staged`, which is made only if there is
     /// anything. Returns whether there was. After a failure the folder is to be cleared.
     pub(super) fn take(&mut self, staged: impl FnOnce() -> PathBuf) -> Result<bool, Failure> {

@@ -97,6 +97,11 @@ impl Guest {
         self.instance.as_ref().map_or(&[], Instance::found)
     }
 
+    /// Whether the last call may have made files or folders outside of the log folder.
+    pub(super) fn may_have_made_files(&self) -> bool {
+        self.instance.as_ref().is_none_or(Instance::made_files)
+    }
+
     /// Throws the instance away, so that a new one has to be started.
     pub(super) fn throw_away(&mut self) {
         self.instance = None;

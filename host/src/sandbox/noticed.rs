@@ -1,0 +1,184 @@
+//! What a mini-batch's files were when the guest read them, by the host's `read` or by WASI's files. A
+//! look that the guest takes anyway saves one at each file after the call.
+
+use super::state::State;
+use crate::dataset::Found;
+use std::collections::HashMap;
+use wasmtime::component::{LinkerInstance, Resource};
+use wasmtime::{Result, StoreContextMut};
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
+use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
+    DescriptorStat, ErrorCode, Host, HostDescriptor,
+};
+
+/// How far ahead a file is looked for among the expected ones.
+const LOOK_AHEAD: usize = 16;
+
+/// The files of the running mini-batch.
+#[derive(Debug, Default)]
+pub(super) struct Noticed {
+    /// Guest paths.
+    expected: Vec<String>,
+    found: Vec<Option<Found>>,
+    /// Where the next one is looked for.
+    next: usize,
+    /// The guest's names of the folders that it has from the start, by their handles.
+    folders: HashMap<u32, String>,
+    /// The expected files that are open, by their handles. Each handle gets its place here when it is
+    /// made, so that one that is used again is right.
+    open: HashMap<u32, usize>,
+}
+
+impl Noticed {
+    /// From now on it is remembered what these files are when they are read.
+    pub(super) fn expect(&mut self, paths: &[String]) {
+        self.expected.truncate(paths.len());
+        for (known, path) in self.expected.iter_mut().zip(paths) {
+            known.clone_from(path);
+        }
+        self.expected.extend_from_slice(&paths[self.expected.len()..]);
+        self.found.clear();
+        self.found.resize(paths.len(), None);
+        self.next = 0;
+        self.open.clear();
+    }
+
+    /// What the expected files were when they were looked at first; none for those that were not, or
+    /// not in order.
+    pub(super) fn found(&self) -> &[Option<Found>] {
+        &self.found
+    }
+
+    /// The host's `read` read a file.
+    pub(super) fn read(&mut self, path: &str, found: Found) {
+        if let Some(index) = ahead(&self.expected, &mut self.next, |known| known == path) {
+            self.found[index] = Some(found);
+        }
+    }
+
+    /// A folder that the guest has from the start.
+    pub(super) fn folder(&mut self, handle: u32, name: &str) {
+        self.folders.insert(handle, name.to_owned());
+    }
+
+    /// The guest opened something in a folder.
+    pub(super) fn opened(&mut self, folder: u32, path: &str, handle: u32) {
+        self.open.remove(&handle);
+        let Some(name) = self.folders.get(&folder) else { return };
+        let expected = |known: &String| {
+            let inside = known.strip_prefix(name.as_str()).and_then(|at| at.strip_prefix('/'));
+            inside == Some(path)
+        };
+        if let Some(index) = ahead(&self.expected, &mut self.next, expected) {
+            self.open.insert(handle, index);
+        }
+    }
+
+    /// The guest looked at something open.
+    fn looked_at(&mut self, handle: u32, stat: &DescriptorStat) {
+        let Some(index) = self.open.get(&handle) else { return };
+        let Some(time) = stat.data_modification_timestamp else { return };
+        let (Ok(seconds), Some(found)) = (i64::try_from(time.seconds), self.found.get_mut(*index))
+        else {
+            return;
+        };
+        found.get_or_insert(Found { length: stat.size, seconds, nanos: time.nanoseconds });
+    }
+}
+
+/// The first one from `next` on that fits, and moves `next` behind it. Most guests read in order; looking far
+/// for others would cost more than looking at them again.
+fn ahead(expected: &[String], next: &mut usize, fits: impl Fn(&String) -> bool) -> Option<usize> {
+    let found = expected.iter().skip(*next).take(LOOK_AHEAD).position(fits)?;
+    let index = *next + found;
+    *next = index + 1;
+    Some(index)
+}
+
+/// Links the function by which a guest looks at something open, in place of WASI's.
+///
+/// # Errors
+/// If a name is taken, which would be a bug.
+pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
+    types.func_wrap(
+        "[method]descriptor.stat",
+        |mut cx: StoreContextMut<'_, State>, (descriptor,): (Resource<Descriptor>,)| {
+            let state = cx.data_mut();
+            let handle = descriptor.rep();
+            let answer: std::result::Result<DescriptorStat, ErrorCode> =
+                match state.filesystem().stat(descriptor) {
+                    Ok(stat) => {
+                        state.noticed.looked_at(handle, &stat);
+                        Ok(stat)
+                    }
+                    Err(error) => Err(state.filesystem().convert_error_code(error)?),
+                };
+            Ok((answer,))
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wasmtime_wasi::p2::bindings::clocks::wall_clock::Datetime;
+    use wasmtime_wasi::p2::bindings::sync::filesystem::types::DescriptorType;
+
+    fn found(length: u64) -> Found {
+        Found { length, seconds: 0, nanos: 0 }
+    }
+
+    fn stat(size: u64) -> DescriptorStat {
+        DescriptorStat {
+            type_: DescriptorType::RegularFile,
+            link_count: 1,
+            size,
+            data_access_timestamp: None,
+            data_modification_timestamp: Some(Datetime { seconds: 0, nanoseconds: 0 }),
+            status_change_timestamp: None,
+        }
+    }
+
+    fn paths() -> Vec<String> {
+        ["a", "b", "c"].map(|name| format!("/inputs/x/{name}")).into()
+    }
+
+    /// C25.
+    #[test]
+    fn what_files_were_is_remembered_once() {
+        let (mut noticed, paths) = (Noticed::default(), paths());
+        noticed.expect(&paths);
+        for (path, length) in [("/else", 9), (&paths[0], 1), (&paths[0], 2), (&paths[2], 3)] {
+            noticed.read(path, found(length));
+        }
+        noticed.read(&paths[1], found(4));
+        assert_eq!(noticed.found(), [Some(found(1)), None, Some(found(3))], "the second is late");
+        noticed.expect(&paths[..2]);
+        assert_eq!(noticed.found(), [None, None]);
+        noticed.read(&paths[1], found(4));
+        assert_eq!(noticed.found(), [None, Some(found(4))]);
+    }
+
+    /// C25: through WASI's files.
+    #[test]
+    fn a_look_at_an_open_file_counts() {
+        let mut noticed = Noticed::default();
+        noticed.folder(3, "/inputs/x");
+        noticed.expect(&paths());
+        noticed.opened(3, "a", 7);
+        noticed.looked_at(7, &stat(1));
+        noticed.looked_at(7, &stat(2));
+        // A handle that is used again, for something else.
+        noticed.opened(3, "else", 7);
+        noticed.looked_at(7, &stat(3));
+        // The same name in a folder of the guest's own finding.
+        noticed.opened(4, "b", 8);
+        noticed.looked_at(8, &stat(4));
+        noticed.opened(3, "c", 9);
+        assert_eq!(noticed.found(), [Some(found(1)), None, None], "the third was not looked at");
+        // What is still open belongs to no later mini-batch.
+        noticed.expect(&paths());
+        noticed.looked_at(9, &stat(5));
+        assert_eq!(noticed.found(), [None, None, None]);
+    }
+}
