@@ -67,7 +67,8 @@ pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
         InputKind::Csv { mini_batch_bytes, .. } => *mini_batch_bytes,
         InputKind::Files { .. } | InputKind::Void { .. } => 0,
     };
-    let inference = inference_memory(&spec.models, &spec.inference, &spec.limits);
+    let models = models::placed(&spec.models, job_dir);
+    let inference = inference_memory(&models, &spec.inference, &spec.limits);
     MonitorOptions {
         job_dir: job_dir.clone(),
         interval: spec.resource_monitor_interval,
