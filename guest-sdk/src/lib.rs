@@ -67,6 +67,9 @@
 //! [`read()`] or `std::fs`; it writes files below [`Job::output_dir`] and [`Job::log_dir`]. There is
 //! no network. Environment variables of the job are in [`Job::env`] and `std::env`.
 //!
+//! # Models
+//! [`nn`] has the job's models computed by the host, on the CPU or on a GPU.
+//!
 //! # Logging and panics
 //! The macros of the [`log`] crate and the functions of [`logging`] write to the entry script's
 //! log. A panic's message and place go to stderr and to that log, and the attempt fails.
@@ -75,6 +78,7 @@ mod error;
 mod input;
 mod job;
 pub mod logging;
+pub mod nn;
 mod read;
 mod results;
 #[cfg(feature = "table")]

@@ -35,8 +35,10 @@
 //! What the job would refuse, such as a row with a line break in it, is an error here too.
 
 mod checked;
+pub(crate) mod models;
 
 use crate::input::Raw;
+use crate::nn::{Description, Error as ModelError, Tensor, Tensors};
 use crate::{EntryScript, Error, Files, Input, Job, MiniBatchContext, Result, Results, Void};
 use log::Level;
 use std::cell::RefCell;
@@ -73,6 +75,7 @@ pub struct TestHost {
     job: Job,
     partition_key_value: Vec<(String, String)>,
     strict: bool,
+    models: models::Models,
     scratch: Arc<Scratch>,
 }
 
@@ -97,7 +100,8 @@ impl TestHost {
             gpu_index: None,
         };
         let scratch = Arc::new(scratch);
-        TestHost { job, partition_key_value: Vec::new(), strict: false, scratch }
+        let models = models::Models::default();
+        TestHost { job, partition_key_value: Vec::new(), strict: false, models, scratch }
     }
 
     /// Appends an argument.
@@ -180,6 +184,36 @@ impl TestHost {
         self
     }
 
+    /// Gives the job a model: `compute` takes the place of what a host would compute. Another of the
+    /// same name takes the place of the first.
+    ///
+    /// Where a [`Description`] stands in the place of the name, and has inputs, what goes in is held to
+    /// it, as a host does.
+    ///
+    /// ```
+    /// use sandmill_guest::nn::{Description, Tensor};
+    /// use sandmill_guest::test::TestHost;
+    ///
+    /// let digits = Description::new("digits").input::<f32>("pixels", &["N", "64"]);
+    /// let host = TestHost::new().model(digits, |inputs| {
+    ///     let sums: Vec<f32> =
+    ///         inputs.get("pixels")?.rows::<f32>()?.map(|image| image.iter().sum()).collect();
+    ///     Ok(vec![("sum", Tensor::new([sums.len()], sums)?)])
+    /// });
+    /// # let _ = host;
+    /// ```
+    #[must_use]
+    pub fn model<N: Into<String>>(
+        mut self,
+        description: impl Into<Description>,
+        compute: impl Fn(&Tensors) -> Result<Vec<(N, Tensor)>, ModelError> + Send + Sync + 'static,
+    ) -> Self {
+        let named = move |(name, tensor): (N, Tensor)| (name.into(), tensor);
+        let compute = move |inputs: &Tensors| Ok(compute(inputs)?.into_iter().map(named).collect());
+        self.models.add(description.into(), Arc::new(compute));
+        self
+    }
+
     /// What `init` would be told.
     pub fn job(&self) -> &Job {
         &self.job
@@ -196,8 +230,9 @@ impl TestHost {
             std::fs::create_dir_all(dir)
                 .map_err(|error| Error::from(error).context(dir.display().to_string()))?;
         }
+        self.models.install();
         let script = S::init(&self.job)?;
-        let TestHost { job, partition_key_value, strict, scratch } = self;
+        let TestHost { job, partition_key_value, strict, scratch, .. } = self;
         Ok(TestScript { script, job, partition_key_value, strict, next_id: 0, _scratch: scratch })
     }
 }

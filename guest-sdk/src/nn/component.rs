@@ -1,0 +1,112 @@
+//! Models as the host has them.
+
+use super::element::Values;
+use super::{Description, Dimension, ElementType, Error, ErrorCode, Port, Tensor, TensorType};
+use bindings::sandmill::entry::models;
+use bindings::wasi::nn::graph::{Error as Raised, load_by_name};
+use bindings::wasi::nn::inference::GraphExecutionContext;
+use bindings::wasi::nn::{errors, tensor};
+
+/// What wit-bindgen makes of the contract. A component that does not use it does not import it.
+mod bindings {
+    wit_bindgen::generate!({ path: "wit", world: "inference", generate_all });
+}
+
+pub(super) fn names() -> Vec<String> {
+    models::names()
+}
+
+/// A model that can compute.
+#[derive(Debug)]
+pub(super) struct Loaded(GraphExecutionContext);
+
+impl Loaded {
+    pub(super) fn load(name: &str) -> Result<(Description, Self), Error> {
+        // Before it is described, because this says by a code what kind of failure it is.
+        let graph = load_by_name(name).map_err(|error| lift_error(&error))?;
+        let context = graph.init_execution_context().map_err(|error| lift_error(&error))?;
+        let described =
+            models::describe(name).map_err(|text| Error::new(ErrorCode::RuntimeError, text))?;
+        Ok((lift_description(described), Loaded(context)))
+    }
+
+    pub(super) fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>, Error> {
+        let lowered = inputs.iter().map(|(name, tensor)| Ok(((*name).to_owned(), lower(tensor)?)));
+        let outputs = self.0.compute(lowered.collect::<Result<_, Error>>()?);
+        let outputs = outputs.map_err(|error| lift_error(&error))?;
+        outputs.into_iter().map(|(name, tensor)| Ok((name, lift(&tensor)?))).collect()
+    }
+}
+
+fn lower(tensor: &Tensor) -> Result<tensor::Tensor, Error> {
+    let shape: Result<Vec<u32>, _> =
+        tensor.shape().iter().map(|size| u32::try_from(*size)).collect();
+    let shape = shape.map_err(|_| Error::argument(format!("{tensor}: too large a dimension")))?;
+    let ty = match tensor.ty() {
+        TensorType::F16 => tensor::TensorType::Fp16,
+        TensorType::F32 => tensor::TensorType::Fp32,
+        TensorType::F64 => tensor::TensorType::Fp64,
+        TensorType::Bf16 => tensor::TensorType::Bf16,
+        TensorType::U8 => tensor::TensorType::U8,
+        TensorType::I32 => tensor::TensorType::I32,
+        TensorType::I64 => tensor::TensorType::I64,
+    };
+    Ok(tensor::Tensor::new(&shape, ty, tensor.stored().bytes()))
+}
+
+fn lift(tensor: &tensor::Tensor) -> Result<Tensor, Error> {
+    let shape = tensor.dimensions().into_iter().map(|size| size as usize).collect();
+    Tensor::of(shape, Values::from_bytes(lift_type(tensor.ty()), tensor.data()))
+}
+
+fn lift_type(ty: tensor::TensorType) -> TensorType {
+    match ty {
+        tensor::TensorType::Fp16 => TensorType::F16,
+        tensor::TensorType::Fp32 => TensorType::F32,
+        tensor::TensorType::Fp64 => TensorType::F64,
+        tensor::TensorType::Bf16 => TensorType::Bf16,
+        tensor::TensorType::U8 => TensorType::U8,
+        tensor::TensorType::I32 => TensorType::I32,
+        tensor::TensorType::I64 => TensorType::I64,
+    }
+}
+
+fn lift_description(described: models::Description) -> Description {
+    Description {
+        name: described.name,
+        backend: described.backend,
+        device: described.device,
+        fell_back: described.fell_back,
+        inputs: described.inputs.into_iter().map(lift_port).collect(),
+        outputs: described.outputs.into_iter().map(lift_port).collect(),
+    }
+}
+
+fn lift_port(port: models::Port) -> Port {
+    let ty = match port.ty {
+        models::ElementType::Standard(ty) => ElementType::Standard(lift_type(ty)),
+        models::ElementType::Other(name) => ElementType::Other(name),
+    };
+    let dimension = |dimension| match dimension {
+        models::Dimension::Fixed(size) => Dimension::Fixed(size),
+        models::Dimension::Named(name) => Dimension::Named(name),
+        models::Dimension::Unknown => Dimension::Unknown,
+    };
+    let shape = port.shape.map(|shape| shape.into_iter().map(dimension).collect());
+    Port { name: port.name, ty, shape }
+}
+
+fn lift_error(error: &Raised) -> Error {
+    let code = match error.code() {
+        errors::ErrorCode::InvalidArgument => ErrorCode::InvalidArgument,
+        errors::ErrorCode::InvalidEncoding => ErrorCode::InvalidEncoding,
+        errors::ErrorCode::Timeout => ErrorCode::Timeout,
+        errors::ErrorCode::RuntimeError => ErrorCode::RuntimeError,
+        errors::ErrorCode::UnsupportedOperation => ErrorCode::UnsupportedOperation,
+        errors::ErrorCode::TooLarge => ErrorCode::TooLarge,
+        errors::ErrorCode::NotFound => ErrorCode::NotFound,
+        errors::ErrorCode::Security => ErrorCode::Security,
+        errors::ErrorCode::Unknown => ErrorCode::Unknown,
+    };
+    Error::new(code, error.data())
+}

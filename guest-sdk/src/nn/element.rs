@@ -1,0 +1,281 @@
+//! The element types of tensors.
+
+use std::fmt;
+
+/// What a tensor's elements are: the seven types that `wasi:nn` has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TensorType {
+    /// [`F16`].
+    F16,
+    /// `f32`.
+    F32,
+    /// `f64`.
+    F64,
+    /// [`Bf16`].
+    Bf16,
+    /// `u8`; also booleans, as 0 and 1.
+    U8,
+    /// `i32`.
+    I32,
+    /// `i64`.
+    I64,
+}
+
+/// `f32`, `i64`.
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F16 => "f16",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::Bf16 => "bf16",
+            Self::U8 => "u8",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+        })
+    }
+}
+
+/// A floating-point number of 16 bits (IEEE 754), as its bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct F16(pub u16);
+
+/// The upper 16 bits of an `f32`, as bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Bf16(pub u16);
+
+impl F16 {
+    /// The nearest number of 16 bits; of two equally near, the even one. Too large ones become infinite.
+    pub fn from_f32(value: f32) -> Self {
+        let bits = value.to_bits();
+        let sign = bits >> 16 & 0x8000;
+        let magnitude = bits & 0x7FFF_FFFF;
+        let half = if magnitude > 0x7F80_0000 {
+            // Stays a NaN, whatever is cut off.
+            0x7E00 | magnitude >> 13 & 0x3FF
+        } else if magnitude >= 0x4780_0000 {
+            0x7C00
+        } else if magnitude >= 0x3880_0000 {
+            // The exponents begin at 2^-14 in the place of 2^-126.
+            round_off(magnitude - 0x3800_0000, 13)
+        } else if magnitude >= 0x3300_0000 {
+            let shift = 126 - (magnitude >> 23);
+            round_off(magnitude & 0x7F_FFFF | 0x80_0000, shift)
+        } else {
+            0
+        };
+        F16(low_half(sign | half))
+    }
+
+    /// The same number as `f32`.
+    pub fn to_f32(self) -> f32 {
+        let bits = u32::from(self.0);
+        let (sign, exponent, fraction) = ((bits & 0x8000) << 16, bits >> 10 & 0x1F, bits & 0x3FF);
+        let magnitude = match exponent {
+            // Multiples of 2^-24, of which an `f32` holds each.
+            0 => (f32::from(self.0 & 0x3FF) / 16_777_216.0).to_bits(),
+            0x1F => 0x7F80_0000 | fraction << 13,
+            _ => (exponent + 112) << 23 | fraction << 13,
+        };
+        f32::from_bits(sign | magnitude)
+    }
+}
+
+impl Bf16 {
+    /// The nearest number of 16 bits; of two equally near, the even one.
+    pub fn from_f32(value: f32) -> Self {
+        let bits = value.to_bits();
+        Bf16(low_half(if value.is_nan() { bits >> 16 | 0x40 } else { round_off(bits, 16) }))
+    }
+
+    /// The same number as `f32`.
+    pub fn to_f32(self) -> f32 {
+        f32::from_bits(u32::from(self.0) << 16)
+    }
+}
+
+/// Divides by a power of two and rounds to the nearest, or to the even one of two.
+fn round_off(bits: u32, shift: u32) -> u32 {
+    let (kept, rest, half) = (bits >> shift, bits & ((1 << shift) - 1), 1 << (shift - 1));
+    kept + u32::from(rest > half || rest == half && kept & 1 == 1)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "callers have shifted everything down")]
+fn low_half(bits: u32) -> u16 {
+    bits as u16
+}
+
+/// What a tensor can be made of: [`F16`], `f32`, `f64`, [`Bf16`], `u8`, `i32`, `i64`, and no other.
+pub trait Element: sealed::Stored {
+    /// Its name among the types.
+    const TYPE: TensorType;
+}
+
+/// Elements, row-major.
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    F16(Vec<F16>),
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+    Bf16(Vec<Bf16>),
+    U8(Vec<u8>),
+    I32(Vec<i32>),
+    I64(Vec<i64>),
+}
+
+mod sealed {
+    use super::Values;
+
+    /// Plain numbers: without padding, and with a meaning for all bits.
+    pub trait Stored: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
+        fn store(values: Vec<Self>) -> Values;
+        fn view(values: &Values) -> Option<&[Self]>;
+        fn take(values: Values) -> Option<Vec<Self>>;
+    }
+}
+
+macro_rules! elements {
+    ($($element:ty => $variant:ident),*) => {
+        $(
+            impl Element for $element {
+                const TYPE: TensorType = TensorType::$variant;
+            }
+
+            impl sealed::Stored for $element {
+                fn store(values: Vec<Self>) -> Values {
+                    Values::$variant(values)
+                }
+
+                fn view(values: &Values) -> Option<&[Self]> {
+                    if let Values::$variant(values) = values { Some(values) } else { None }
+                }
+
+                fn take(values: Values) -> Option<Vec<Self>> {
+                    if let Values::$variant(values) = values { Some(values) } else { None }
+                }
+            }
+        )*
+
+        impl Values {
+            pub(crate) fn ty(&self) -> TensorType {
+                match self {
+                    $(Values::$variant(_) => TensorType::$variant,)*
+                }
+            }
+
+            pub(crate) fn len(&self) -> usize {
+                match self {
+                    $(Values::$variant(values) => values.len(),)*
+                }
+            }
+        }
+    };
+}
+
+elements!(
+    F16 => F16, f32 => F32, f64 => F64, Bf16 => Bf16, u8 => U8, i32 => I32, i64 => I64
+);
+
+/// As `wasi:nn` takes and gives them: little-endian, as everything is in WebAssembly.
+#[cfg(any(target_arch = "wasm32", all(test, target_endian = "little")))]
+impl Values {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Values::F16(values) => bytes(values),
+            Values::F32(values) => bytes(values),
+            Values::F64(values) => bytes(values),
+            Values::Bf16(values) => bytes(values),
+            Values::U8(values) => values,
+            Values::I32(values) => bytes(values),
+            Values::I64(values) => bytes(values),
+        }
+    }
+
+    /// Bytes that make no whole element at the end are left out.
+    pub(crate) fn from_bytes(ty: TensorType, bytes: Vec<u8>) -> Self {
+        match ty {
+            TensorType::F16 => Values::F16(each(&bytes, |b| F16(u16::from_le_bytes(b)))),
+            TensorType::F32 => Values::F32(each(&bytes, f32::from_le_bytes)),
+            TensorType::F64 => Values::F64(each(&bytes, f64::from_le_bytes)),
+            TensorType::Bf16 => Values::Bf16(each(&bytes, |b| Bf16(u16::from_le_bytes(b)))),
+            TensorType::U8 => Values::U8(bytes),
+            TensorType::I32 => Values::I32(each(&bytes, i32::from_le_bytes)),
+            TensorType::I64 => Values::I64(each(&bytes, i64::from_le_bytes)),
+        }
+    }
+}
+
+/// The memory of a batch, not a copy of it.
+#[cfg(any(target_arch = "wasm32", all(test, target_endian = "little")))]
+fn bytes<T: sealed::Stored>(values: &[T]) -> &[u8] {
+    // SAFETY: the types that are `Stored` are plain numbers, all bytes of which are there to be read,
+    // and the length is that of the very slice.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+#[cfg(any(target_arch = "wasm32", all(test, target_endian = "little")))]
+fn each<T, const SIZE: usize>(bytes: &[u8], read: impl Fn([u8; SIZE]) -> T) -> Vec<T> {
+    bytes.as_chunks().0.iter().map(|chunk| read(*chunk)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixteen_bits_come_back_as_they_were() {
+        for bits in 0..=u16::MAX {
+            let (half, bf) = (F16(bits), Bf16(bits));
+            let (wide, long) = (half.to_f32(), bf.to_f32());
+            // NaNs may be made quiet.
+            assert!(F16::from_f32(wide) == half || wide.is_nan(), "{bits:#06x}");
+            assert!(F16::from_f32(wide).to_f32().is_nan() == wide.is_nan(), "{bits:#06x}");
+            assert!(Bf16::from_f32(long) == bf || long.is_nan(), "{bits:#06x}");
+            assert!(Bf16::from_f32(long).to_f32().is_nan() == long.is_nan(), "{bits:#06x}");
+        }
+    }
+
+    #[test]
+    fn sixteen_bits_are_rounded() {
+        let f16 = |value: f32| F16::from_f32(value).0;
+        assert_eq!([f16(1.0), f16(-2.0), f16(65504.0)], [0x3C00, 0xC000, 0x7BFF]);
+        // Half way between two: to the even one; beyond the largest: infinite.
+        assert_eq!(
+            [f16(2049.0), f16(2051.0), f16(65519.0), f16(65520.0)],
+            [0x6800, 0x6802, 0x7BFF, 0x7C00]
+        );
+        // The smallest number, half of it, a little more than half of it.
+        let least = 2.0_f32.powi(-24);
+        assert_eq!([f16(least), f16(least / 2.0), f16(least * 0.51), f16(0.0)], [1, 0, 1, 0]);
+        assert_eq!(F16(0x3555).to_f32(), 0.333_251_95);
+        assert_eq!(F16(0xFC00).to_f32(), f32::NEG_INFINITY);
+        let bf16 = |value: f32| Bf16::from_f32(value).0;
+        assert_eq!(
+            [bf16(1.0), bf16(1.0 + 1.0 / 256.0), bf16(1.0 + 3.0 / 256.0)],
+            [0x3F80, 0x3F80, 0x3F82]
+        );
+    }
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn bytes_are_those_of_the_elements() {
+        let all = [
+            Values::F16(vec![F16(0x3C00), F16(1)]),
+            Values::F32(vec![1.5, -0.0, f32::MAX]),
+            Values::F64(vec![0.1]),
+            Values::Bf16(vec![Bf16(0x3F80)]),
+            Values::U8(vec![1, 2, 3]),
+            Values::I32(vec![-1, i32::MIN]),
+            Values::I64(vec![]),
+        ];
+        for values in all {
+            let bytes = values.bytes().to_vec();
+            assert_eq!(Values::from_bytes(values.ty(), bytes), values);
+        }
+        assert_eq!(Values::I32(vec![258]).bytes(), [2, 1, 0, 0]);
+        assert_eq!(Values::from_bytes(TensorType::I32, vec![1, 0, 0, 0, 9]), Values::I32(vec![1]));
+    }
+}

@@ -1,0 +1,336 @@
+//! Tensors.
+
+use super::element::Values;
+use super::{Element, Error, TensorType};
+use std::fmt;
+
+/// Numbers of one type in a shape, the last dimension lying closest together.
+///
+/// ```
+/// use sandmill_guest::nn::Tensor;
+///
+/// let tensor = Tensor::new([2, 3], vec![1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+/// assert_eq!(tensor.shape(), [2, 3]);
+/// assert_eq!(tensor.values::<f32>()?[3], 4.0);
+/// assert_eq!(
+///     tensor.values::<i64>().unwrap_err().to_string(),
+///     "expected a tensor of i64, got f32 [2, 3]"
+/// );
+/// # Ok::<(), sandmill_guest::nn::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    shape: Vec<usize>,
+    values: Values,
+}
+
+impl Tensor {
+    /// A tensor of this shape; `[]` is that of a single number.
+    ///
+    /// # Errors
+    /// There are not as many values as the shape has places.
+    pub fn new<T: Element>(
+        shape: impl Into<Vec<usize>>,
+        values: impl Into<Vec<T>>,
+    ) -> Result<Self, Error> {
+        Self::of(shape.into(), T::store(values.into()))
+    }
+
+    pub(crate) fn of(shape: Vec<usize>, values: Values) -> Result<Self, Error> {
+        let found = values.len();
+        if count(&shape) == Some(found) {
+            return Ok(Tensor { shape, values });
+        }
+        let (ty, named) = (values.ty(), Shape(&shape));
+        Err(Error::argument(match count(&shape) {
+            Some(wanted) => format!("a tensor {ty} {named} has {wanted} values, got {found}"),
+            None => format!("a tensor {ty} {named} is larger than any memory, got {found} values"),
+        }))
+    }
+
+    /// For a shape that has as many places as there are values.
+    #[cfg(feature = "ndarray")]
+    pub(super) fn of_array<T: Element>(shape: Vec<usize>, values: Vec<T>) -> Self {
+        Tensor { shape, values: T::store(values) }
+    }
+
+    /// Lays items of one shape behind one another, so that a whole mini-batch is computed in one call:
+    /// the first dimension is their number.
+    ///
+    /// ```
+    /// # use sandmill_guest::nn::Tensor;
+    /// let images = [vec![0.0_f32; 64], vec![1.0; 64]];
+    /// assert_eq!(Tensor::stack([8, 8], &images)?.shape(), [2, 8, 8]);
+    /// # Ok::<(), sandmill_guest::nn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first item that has another number of values.
+    pub fn stack<T: Element, I: AsRef<[T]>>(
+        item: impl Into<Vec<usize>>,
+        items: impl IntoIterator<Item = I>,
+    ) -> Result<Self, Error> {
+        let (mut shape, mut values, mut number) = (item.into(), Vec::<T>::new(), 0);
+        for item in items {
+            let item = item.as_ref();
+            if count(&shape) != Some(item.len()) {
+                let (named, found) = (Shape(&shape), item.len());
+                return Err(Error::argument(format!(
+                    "item {number} has {found} values, which is not the shape {named}"
+                )));
+            }
+            values.extend_from_slice(item);
+            number += 1;
+        }
+        shape.insert(0, number);
+        Self::new(shape, values)
+    }
+
+    /// How many there are in each dimension, the outermost first.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The type of its elements.
+    pub fn ty(&self) -> TensorType {
+        self.values.ty()
+    }
+
+    /// How many elements it has.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements, row-major.
+    ///
+    /// # Errors
+    /// They are of another type.
+    pub fn values<T: Element>(&self) -> Result<&[T], Error> {
+        T::view(&self.values).ok_or_else(|| self.misfit::<T>())
+    }
+
+    /// The elements, row-major, out of the tensor.
+    ///
+    /// # Errors
+    /// They are of another type.
+    pub fn into_values<T: Element>(self) -> Result<Vec<T>, Error> {
+        let misfit = self.misfit::<T>();
+        T::take(self.values).ok_or(misfit)
+    }
+
+    /// What each item of a mini-batch has, if the first dimension is their number: a slice for each.
+    ///
+    /// ```
+    /// # use sandmill_guest::nn::Tensor;
+    /// let scores = Tensor::new([2, 3], vec![0.1_f32, 0.7, 0.2, 0.8, 0.1, 0.1])?;
+    /// let sums: Vec<f32> = scores.rows::<f32>()?.map(|row| row.iter().sum()).collect();
+    /// assert_eq!(sums.len(), 2);
+    /// # Ok::<(), sandmill_guest::nn::Error>(())
+    /// ```
+    ///
+    /// A tensor without dimensions is one row.
+    ///
+    /// # Errors
+    /// The elements are of another type.
+    pub fn rows<T: Element>(
+        &self,
+    ) -> Result<impl ExactSizeIterator<Item = &[T]> + DoubleEndedIterator + Clone, Error> {
+        let values = self.values::<T>()?;
+        let (number, width) = match self.shape.split_first() {
+            Some((first, rest)) => (*first, rest.iter().product()),
+            None => (1, 1),
+        };
+        // By numbers: rows may be of no width, and are as many all the same.
+        Ok((0..number).map(move |row| &values[row * width..(row + 1) * width]))
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    pub(crate) fn stored(&self) -> &Values {
+        &self.values
+    }
+
+    fn misfit<T: Element>(&self) -> Error {
+        Error::argument(format!("expected a tensor of {}, got {self}", T::TYPE))
+    }
+}
+
+/// `f32 [20, 64]`.
+impl fmt::Display for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.ty(), Shape(&self.shape))
+    }
+}
+
+/// None if there are more than a `usize` counts.
+fn count(shape: &[usize]) -> Option<usize> {
+    // A zero anywhere makes it none, however large the others are.
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size))
+}
+
+/// `[20, 64]`.
+struct Shape<'a>(&'a [usize]);
+
+impl fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+/// Tensors by name and in order: what goes into a model or comes out of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensors {
+    /// `output` or `input`.
+    what: &'static str,
+    named: Vec<(String, Tensor)>,
+}
+
+impl Tensors {
+    pub(crate) fn new(what: &'static str, named: Vec<(String, Tensor)>) -> Self {
+        Tensors { what, named }
+    }
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// There is none; the error names those there are.
+    pub fn get(&self, name: &str) -> Result<&Tensor, Error> {
+        match self.named.iter().find(|(other, _)| other == name) {
+            Some((_, tensor)) => Ok(tensor),
+            None => Err(self.missing(&format!("{name:?}"))),
+        }
+    }
+
+    /// The one in this place, counted from 0.
+    ///
+    /// # Errors
+    /// There are not so many.
+    pub fn at(&self, index: usize) -> Result<&Tensor, Error> {
+        match self.named.get(index) {
+            Some((_, tensor)) => Ok(tensor),
+            None => Err(self.missing(&format!("number {index} (counted from 0)"))),
+        }
+    }
+
+    /// Takes out the one of this name.
+    ///
+    /// # Errors
+    /// There is none; the error names those there are.
+    pub fn take(&mut self, name: &str) -> Result<Tensor, Error> {
+        match self.named.iter().position(|(other, _)| other == name) {
+            Some(index) => Ok(self.named.remove(index).1),
+            None => Err(self.missing(&format!("{name:?}"))),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.named.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    /// Names and tensors, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Tensor)> {
+        self.named.iter().map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    fn missing(&self, wanted: &str) -> Error {
+        let there: Vec<String> =
+            self.iter().map(|(name, tensor)| format!("{name:?} ({tensor})")).collect();
+        let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+        Error::argument(format!("there is no {} {wanted}; there is: {there}", self.what))
+    }
+}
+
+impl IntoIterator for Tensors {
+    type Item = (String, Tensor);
+    type IntoIter = std::vec::IntoIter<(String, Tensor)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.named.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Bf16, F16};
+    use super::*;
+
+    #[track_caller]
+    fn keeps<T: Element>(values: Vec<T>) {
+        let tensor = Tensor::new([values.len()], values.clone()).unwrap();
+        assert_eq!(tensor.ty(), T::TYPE);
+        assert_eq!(tensor.values::<T>().unwrap(), values);
+        assert_eq!(tensor.into_values::<T>().unwrap(), values);
+    }
+
+    #[test]
+    fn all_seven_types_are_kept() {
+        keeps(vec![F16(1), F16(2)]);
+        keeps(vec![0.5_f32]);
+        keeps(vec![0.5_f64]);
+        keeps(vec![Bf16(1)]);
+        keeps(vec![1_u8, 2]);
+        keeps(vec![-1_i32]);
+        keeps(vec![i64::MIN]);
+    }
+
+    #[test]
+    fn shape_and_values_must_agree() {
+        let said = |shape: Vec<usize>| Tensor::new(shape, vec![0_u8; 6]).unwrap_err().to_string();
+        assert_eq!(said(vec![2, 4]), "a tensor u8 [2, 4] has 8 values, got 6");
+        assert_eq!(said(vec![]), "a tensor u8 [] has 1 values, got 6");
+        assert_eq!(
+            said(vec![usize::MAX, 2]),
+            format!("a tensor u8 [{}, 2] is larger than any memory, got 6 values", usize::MAX)
+        );
+        assert!(Tensor::new([usize::MAX, usize::MAX, 0], Vec::<f32>::new()).is_ok());
+        let stacked = Tensor::stack([2, 2], [vec![0_i32; 4], vec![0; 3]]).unwrap_err();
+        assert_eq!(stacked.to_string(), "item 1 has 3 values, which is not the shape [2, 2]");
+        assert_eq!(stacked.code(), super::super::ErrorCode::InvalidArgument);
+    }
+
+    #[test]
+    fn rows_are_those_of_the_first_dimension() {
+        let rows = |shape: &[usize], values: &[u8]| -> Vec<Vec<u8>> {
+            let tensor = Tensor::new(shape, values).unwrap();
+            tensor.rows::<u8>().unwrap().map(<[u8]>::to_vec).collect()
+        };
+        assert_eq!(rows(&[2, 1, 2], &[1, 2, 3, 4]), [[1, 2], [3, 4]]);
+        assert_eq!(rows(&[2], &[1, 2]), [[1], [2]]);
+        assert_eq!(rows(&[], &[7]), [[7]]);
+        assert_eq!(rows(&[2, 0], &[]), [[0_u8; 0]; 2]);
+        assert!(rows(&[0, 2], &[]).is_empty());
+        let tensor = Tensor::new([1], vec![1.0_f64]).unwrap();
+        assert!(tensor.rows::<f32>().is_err());
+        assert!(tensor.into_values::<f32>().is_err());
+    }
+
+    #[test]
+    fn a_missing_name_is_told_with_those_there_are() {
+        let label = Tensor::new([2], vec![1_i64, 2]).unwrap();
+        let mut outputs = Tensors::new("output", vec![("label".to_owned(), label.clone())]);
+        assert_eq!(outputs.get("label"), Ok(&label));
+        assert_eq!(outputs.at(0), Ok(&label));
+        let error = outputs.get("scores").unwrap_err().to_string();
+        assert_eq!(error, r#"there is no output "scores"; there is: "label" (i64 [2])"#);
+        let error = outputs.at(1).unwrap_err().to_string();
+        assert!(error.starts_with("there is no output number 1 (counted from 0); "), "{error}");
+        assert_eq!(outputs.take("label"), Ok(label));
+        assert_eq!(
+            outputs.take("label").unwrap_err().to_string(),
+            r#"there is no output "label"; there is: none"#
+        );
+    }
+}

@@ -1,0 +1,240 @@
+//! Models of a native test: functions in the place of what a host would compute.
+
+use crate::nn::{Description, Dimension, ElementType, Error, ErrorCode, Port, Tensor, Tensors};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a test gives for a model.
+type Compute = dyn Fn(&Tensors) -> Result<Vec<(String, Tensor)>, Error> + Send + Sync;
+
+thread_local! {
+    static MODELS: RefCell<Models> = const { RefCell::new(Models(BTreeMap::new())) };
+}
+
+/// The models of a test, by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Models(BTreeMap<String, Loaded>);
+
+impl Models {
+    pub(super) fn add(&mut self, description: Description, compute: Arc<Compute>) {
+        self.0.insert(description.name.clone(), Loaded { description, compute });
+    }
+
+    /// Makes them those that an entry script finds on this thread.
+    pub(super) fn install(&self) {
+        MODELS.set(self.clone());
+    }
+}
+
+pub(crate) fn names() -> Vec<String> {
+    MODELS.with_borrow(|models| models.0.keys().cloned().collect())
+}
+
+/// A model that can compute.
+#[derive(Clone)]
+pub(crate) struct Loaded {
+    description: Description,
+    compute: Arc<Compute>,
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("description", &self.description).finish_non_exhaustive()
+    }
+}
+
+impl Loaded {
+    pub(crate) fn load(name: &str) -> Result<(Description, Self), Error> {
+        let found = MODELS.with_borrow(|models| models.0.get(name).cloned());
+        let loaded = found.ok_or_else(|| {
+            let there = match names().as_slice() {
+                [] => "the test has no models".to_owned(),
+                names => format!("the test's models are {names:?}"),
+            };
+            Error::new(
+                ErrorCode::NotFound,
+                format!("there is no model {name:?}; {there} (TestHost::model gives it one)"),
+            )
+        })?;
+        Ok((loaded.description.clone(), loaded))
+    }
+
+    pub(crate) fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>, Error> {
+        self.check(inputs)?;
+        let owned = inputs.iter().map(|(name, tensor)| ((*name).to_owned(), (*tensor).clone()));
+        (self.compute)(&Tensors::new("input", owned.collect()))
+    }
+
+    /// Holds inputs to the description, if it has any, in the order and words of a host.
+    fn check(&self, inputs: &[(&str, &Tensor)]) -> Result<(), Error> {
+        let ports = &self.description.inputs;
+        if ports.is_empty() {
+            return Ok(());
+        }
+        for (index, (name, _)) in inputs.iter().enumerate() {
+            if ports.iter().all(|port| port.name != *name) {
+                let ports = listed(ports);
+                return Err(Error::argument(format!(
+                    "there is no input {name:?}; the model takes {ports}"
+                )));
+            }
+            if inputs[..index].iter().any(|(other, _)| other == name) {
+                return Err(Error::argument(format!("input {name:?} is given twice")));
+            }
+        }
+        let mut sizes = BTreeMap::new();
+        for port in ports {
+            let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == port.name) else {
+                let (name, ports) = (&port.name, listed(ports));
+                return Err(Error::argument(format!(
+                    "input {name:?} is missing; the model takes {ports}"
+                )));
+            };
+            fits(port, tensor, &mut sizes)?;
+        }
+        Ok(())
+    }
+}
+
+/// `"x" (f32 [N, 64]), "y" (i64 [N])`.
+fn listed(ports: &[Port]) -> String {
+    let ports: Vec<String> = ports.iter().map(|port| format!("{:?} ({port})", port.name)).collect();
+    ports.join(", ")
+}
+
+/// Whether a tensor may go in there. `sizes` are those of named dimensions, and the input that brought
+/// them: they must be alike.
+fn fits<'a>(
+    port: &'a Port,
+    tensor: &Tensor,
+    sizes: &mut BTreeMap<&'a str, (usize, &'a str)>,
+) -> Result<(), Error> {
+    let Port { name, ty, shape } = port;
+    let wrong = |with: &str| {
+        Error::argument(format!("input {name:?}: expected {port}{with}, got {tensor}"))
+    };
+    if *ty != ElementType::Standard(tensor.ty()) {
+        return Err(wrong(""));
+    }
+    let Some(shape) = shape else { return Ok(()) };
+    // A single number may come as a tensor of one.
+    let found = if shape.is_empty() && tensor.shape() == [1] { &[] } else { tensor.shape() };
+    if shape.len() != found.len() {
+        return Err(wrong(""));
+    }
+    for (dimension, size) in shape.iter().zip(found) {
+        match dimension {
+            Dimension::Fixed(expected) if usize::try_from(*expected) != Ok(*size) => {
+                return Err(wrong(""));
+            }
+            Dimension::Named(symbol) => {
+                let (expected, from) = *sizes.entry(symbol).or_insert((*size, name));
+                if expected != *size {
+                    return Err(wrong(&format!(
+                        " with {symbol} = {expected} as in input {from:?}"
+                    )));
+                }
+            }
+            Dimension::Fixed(_) | Dimension::Unknown => (),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::nn::{Description, ErrorCode, Model, Tensor};
+    use crate::test::TestHost;
+    use crate::{EntryScript, Job, MiniBatchContext, Result, Results, Void};
+
+    struct Doubles(Model);
+
+    impl EntryScript for Doubles {
+        type Input = Void;
+
+        fn init(job: &Job) -> Result<Self> {
+            Ok(Doubles(Model::load(job.argument("--model").unwrap_or("double"))?))
+        }
+
+        fn run(&mut self, (): (), _context: &MiniBatchContext) -> Result<Results> {
+            let x = Tensor::new([2, 2], vec![1.0_f32, 2.0, 3.0, 4.0])?;
+            let outputs = self.0.run(&[("x", &x)])?;
+            Ok(Results::rows(outputs.at(0)?.rows::<f32>()?.map(|row| format!("{row:?}"))))
+        }
+    }
+
+    fn host() -> TestHost {
+        let double = Description::new("double")
+            .input::<f32>("x", &["N", "2"])
+            .input::<i64>("y", &["N", "?"])
+            .output::<f32>("doubled", &["N", "2"]);
+        TestHost::new().model("other", |_| Ok(Vec::<(&str, _)>::new())).model(double, |inputs| {
+            let x = inputs.get("x")?.clone();
+            let doubled: Vec<f32> = x.values::<f32>()?.iter().map(|x| 2.0 * x).collect();
+            Ok(vec![("doubled", Tensor::new(x.shape(), doubled)?)])
+        })
+    }
+
+    #[test]
+    fn a_test_computes_in_the_place_of_a_model() {
+        let double = |inputs: &crate::nn::Tensors| {
+            let x = inputs.get("x")?;
+            let doubled: Vec<f32> = x.values::<f32>()?.iter().map(|x| 2.0 * x).collect();
+            Ok(vec![("doubled", Tensor::new(x.shape(), doubled)?)])
+        };
+        let mut script = TestHost::new().model("double", double).init::<Doubles>().unwrap();
+        assert_eq!(script.run_void().unwrap(), Results::rows(["[2.0, 4.0]", "[6.0, 8.0]"]));
+        assert_eq!((script.0.backend(), script.0.device()), ("test", "cpu"));
+    }
+
+    #[test]
+    fn a_model_that_is_not_there_is_told_with_those_there_are() {
+        let error = host().arguments(["--model", "doble"]).init::<Doubles>().err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "there is no model \"doble\"; the test's models are [\"double\", \"other\"] \
+             (TestHost::model gives it one)"
+        );
+        let error = TestHost::new().init::<Doubles>().err().unwrap().to_string();
+        assert!(error.contains("the test has no models"), "{error}");
+        assert_eq!(Model::load("x").unwrap_err().code(), ErrorCode::NotFound);
+        assert!(crate::nn::names().is_empty());
+    }
+
+    #[test]
+    fn what_goes_in_is_held_to_the_description() {
+        let script = host().init::<Doubles>().unwrap();
+        let model = &script.0;
+        assert_eq!(crate::nn::names(), ["double", "other"]);
+        assert_eq!(model.outputs()[0].to_string(), "f32 [N, 2]");
+        let x =
+            |rows, columns| Tensor::new([rows, columns], vec![1.0_f32; rows * columns]).unwrap();
+        let y = |rows| Tensor::new([rows, 1], vec![1_i64; rows]).unwrap();
+        let said = |inputs: &[(&str, Tensor)]| model.run(inputs).unwrap_err().to_string();
+        assert!(model.run(&[("y", y(3)), ("x", x(3, 2))]).is_ok());
+        assert_eq!(
+            said(&[("x", x(3, 2))]),
+            r#"input "y" is missing; the model takes "x" (f32 [N, 2]), "y" (i64 [N, ?])"#
+        );
+        assert_eq!(
+            said(&[("x", x(3, 4)), ("y", y(3))]),
+            r#"input "x": expected f32 [N, 2], got f32 [3, 4]"#
+        );
+        assert_eq!(
+            said(&[("x", y(3)), ("y", y(3))]),
+            r#"input "x": expected f32 [N, 2], got i64 [3, 1]"#
+        );
+        // One N for both.
+        assert_eq!(
+            said(&[("x", x(3, 2)), ("y", y(4))]),
+            r#"input "y": expected i64 [N, ?] with N = 3 as in input "x", got i64 [4, 1]"#
+        );
+        assert_eq!(said(&[("x", x(1, 2)), ("x", x(1, 2))]), r#"input "x" is given twice"#);
+        assert_eq!(
+            said(&[("x", x(1, 2)), ("y", y(1)), ("z", y(1))]),
+            r#"there is no input "z"; the model takes "x" (f32 [N, 2]), "y" (i64 [N, ?])"#
+        );
+    }
+}
