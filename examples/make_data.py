@@ -1,6 +1,6 @@
 """Makes the data, models and expected results of `digit-identification` and `iris`.
 
-    pip install scikit-learn pillow numpy
+    pip install scikit-learn pillow numpy skl2onnx onnxruntime
     python make_data.py
 
 Everything comes from data sets that scikit-learn ships. What is expected is what scikit-learn's own
@@ -11,7 +11,10 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 from PIL import Image
+from skl2onnx import convert_sklearn
+from skl2onnx.common.data_types import FloatTensorType
 from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -22,9 +25,9 @@ HERE = Path(__file__).parent
 def make_digits():
     """1,797 handwritten digits as 8 x 8 grey PNG files, and a perceptron 64-32-10."""
     folder = HERE / "digit-identification"
-    images, weights = folder / "data/images", folder / "data/weights"
-    images.mkdir(parents=True, exist_ok=True)
-    weights.mkdir(parents=True, exist_ok=True)
+    images, weights, models = (folder / "data" / name for name in ["images", "weights", "models"])
+    for place in [images, weights, models]:
+        place.mkdir(parents=True, exist_ok=True)
     digits = load_digits()
     # The data set's 17 shades, 0 to 16, become 0 to 240: exact both ways.
     shades = digits.images.astype(np.uint8) * 15
@@ -40,6 +43,21 @@ def make_digits():
         for coefs, intercepts in zip(model.coefs_, model.intercepts_)
     ]
     dump(weights / "mlp.json", {"layers": layers, "classes": model.classes_.tolist()})
+
+    onnx = convert_sklearn(
+        model,
+        initial_types=[("pixels", FloatTensorType([None, x.shape[1]]))],
+        # One tensor of probabilities in the place of a list of dictionaries.
+        options={"zipmap": False},
+        target_opset={"": 18, "ai.onnx.ml": 3},
+    )
+    # Else a number that is made anew each time.
+    onnx.graph.name = "digits"
+    (models / "digits.onnx").write_bytes(onnx.SerializeToString())
+    session = onnxruntime.InferenceSession(models / "digits.onnx")
+    labels, in_single = session.run(None, {"pixels": x.astype(np.float32)})
+    # 32-bit floats must not change a prediction, whether one takes the labels or the probabilities.
+    assert (labels == model.predict(x)).all() and (in_single.argmax(axis=1) == labels).all()
 
     probabilities = model.predict_proba(x)
     report("digit-identification", probabilities, model.predict(x), digits.target)

@@ -3,11 +3,11 @@
 use sandmill_tests::{Job, Ran, root};
 use std::fs;
 
-/// Runs an example and compares its rows, whose order is free, with those that are committed.
+/// Runs a job of an example and compares its rows, whose order is free, with those that are committed.
 #[track_caller]
-fn run(example: &str, rows: usize) -> Ran {
+fn run(example: &str, job: &str, rows: usize) -> Ran {
     let folder = root().join("examples").join(example);
-    let job = folder.join("job.yaml").display().to_string();
+    let job = folder.join(job).display().to_string();
     let ran = Job::empty().command(&["run", &job, "--job-dir", "job"]);
     ran.exits_with(0);
     let mut expected = Vec::new();
@@ -24,18 +24,23 @@ fn run(example: &str, rows: usize) -> Ran {
 
 #[test]
 fn digit_identification_equals_scikit_learn_for_all_digits() {
-    let ran = run("digit-identification", 1797);
+    let ran = run("digit-identification", "job.yaml", 1797);
     ran.says("items         1,797\n");
     // 1,797 files by 20.
     ran.says("mini-batches  90\n");
 }
 
 #[test]
+fn digit_identification_computes_by_itself_too() {
+    run("digit-identification", "job-weights.yaml", 1797);
+}
+
+#[test]
 fn iris_equals_scikit_learn_for_all_flowers() {
-    run("iris", 150).says("rows          150\n");
+    run("iris", "job.yaml", 150).says("rows          150\n");
 }
 
 #[test]
 fn word_count_counts_as_wc_does() {
-    run("word-count", 8);
+    run("word-count", "job.yaml", 8);
 }

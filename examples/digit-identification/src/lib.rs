@@ -1,45 +1,101 @@
 //! Tells handwritten digits apart: one row `NAME: DIGIT` for each image.
 //!
-//! `--weights FILE` names the trained network, which comes in as a side input.
+//! The job's model `digits` is asked, all images of a mini-batch in one call. With `--weights FILE`, a
+//! trained network that comes in as a side input, the entry script computes by itself.
 
 mod mlp;
 
 use mlp::Mlp;
+use sandmill_guest::nn::{Model, Tensor};
 use sandmill_guest::{Context, EntryScript, Files, Job, MiniBatchContext, Result, Results, log};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-struct DigitIdentification {
-    network: Mlp,
+/// An image is 8 x 8 pixels.
+const PIXELS: usize = 64;
+
+enum DigitIdentification {
+    /// The host computes.
+    Model(Model),
+    /// The entry script does.
+    Network(Mlp),
 }
 
 impl EntryScript for DigitIdentification {
     type Input = Files;
 
     fn init(job: &Job) -> Result<Self> {
-        let weights = job.argument("--weights").context("--weights FILE is missing")?;
+        let Some(weights) = job.argument("--weights") else {
+            let model = Model::load("digits")?;
+            log::info!("the model digits runs on {} by {}", model.device(), model.backend());
+            return Ok(Self::Model(model));
+        };
         let network = Mlp::load(weights)?;
-        log::info!("{weights}: a network for images of {} pixels", network.inputs());
-        Ok(DigitIdentification { network })
+        if network.inputs() != PIXELS {
+            return Err(format!(
+                "{weights}: a network for images of {} pixels, not of {PIXELS}",
+                network.inputs()
+            )
+            .into());
+        }
+        Ok(Self::Network(network))
     }
 
     fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
-        Ok(Results::each(files, |file| self.identify(file)))
+        let images: Vec<Result<Image>> = files.iter().map(|file| Image::read(file)).collect();
+        // An image that cannot be read fails alone; the others are computed together.
+        let mut digits = self.digits(images.iter().flatten())?.into_iter();
+        Ok(Results::each(images, |image| {
+            let name = image?.name;
+            let digit = digits.next().context("the model gave fewer rows than there are images")?;
+            Ok(format!("{name}: {digit}"))
+        }))
     }
 }
 
 sandmill_guest::export!(DigitIdentification);
 
 impl DigitIdentification {
-    /// The row of one image. An error fails this image alone.
-    fn identify(&self, file: &Path) -> Result<String> {
-        let name = file.file_name().context("a file without a name")?.display();
-        let shades = grey_image(&sandmill_guest::read(file)?).context(name.to_string())?;
-        if shades.len() != self.network.inputs() {
-            let (found, wanted) = (shades.len(), self.network.inputs());
-            return Err(format!("{name}: {found} pixels, the network takes {wanted}").into());
+    /// The digit of each image.
+    fn digits<'a>(&self, images: impl Iterator<Item = &'a Image>) -> Result<Vec<usize>> {
+        match self {
+            Self::Network(network) => {
+                Ok(images.map(|i| network.predict(&i.shades).into()).collect())
+            }
+            Self::Model(model) => {
+                let pixels = Tensor::stack([PIXELS], images.map(Image::in_single))?;
+                let outputs = model.run(&[("pixels", pixels)])?;
+                let probabilities = outputs.get("probabilities")?.rows::<f32>()?;
+                Ok(probabilities.map(most_likely).collect())
+            }
         }
-        Ok(format!("{name}: {}", self.network.predict(&shades)))
+    }
+}
+
+fn most_likely(probabilities: &[f32]) -> usize {
+    let better =
+        |best, digit| if probabilities[digit] > probabilities[best] { digit } else { best };
+    (0..probabilities.len()).reduce(better).unwrap_or(0)
+}
+
+struct Image {
+    name: String,
+    shades: Vec<f64>,
+}
+
+impl Image {
+    fn read(file: &Path) -> Result<Self> {
+        let name = file.file_name().context("a file without a name")?.display().to_string();
+        let shades = grey_image(&sandmill_guest::read(file)?).context(&name)?;
+        if shades.len() != PIXELS {
+            return Err(format!("{name}: {} pixels, not {PIXELS}", shades.len()).into());
+        }
+        Ok(Image { name, shades })
+    }
+
+    /// As the model takes them. Each shade is a multiple of a sixteenth, so nothing is lost.
+    fn in_single(&self) -> Vec<f32> {
+        self.shades.iter().map(|shade| *shade as f32).collect()
     }
 }
 
@@ -66,10 +122,30 @@ fn grey_image(png: &[u8]) -> Result<Vec<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sandmill_guest::nn::Description;
     use sandmill_guest::test::{TestHost, TestScript};
 
-    fn script() -> TestScript<DigitIdentification> {
-        TestHost::new().arguments(["--weights", "data/weights/mlp.json"]).init().unwrap()
+    const WEIGHTS: &str = "data/weights/mlp.json";
+
+    /// The entry script computes.
+    fn by_weights() -> TestScript<DigitIdentification> {
+        TestHost::new().arguments(["--weights", WEIGHTS]).init().unwrap()
+    }
+
+    /// The same network in the place of the model, which only a job can load.
+    fn by_model() -> TestScript<DigitIdentification> {
+        let network = Mlp::load(WEIGHTS).unwrap();
+        let digits = Description::new("digits").input::<f32>("pixels", &["?", "64"]);
+        let host = TestHost::new().model(digits, move |inputs| {
+            let mut probabilities = Vec::new();
+            for image in inputs.get("pixels")?.rows::<f32>()? {
+                let image: Vec<f64> = image.iter().map(|shade| f64::from(*shade)).collect();
+                let digit = network.predict(&image);
+                probabilities.push((0..10).map(|d| f32::from(d == digit)).collect::<Vec<_>>());
+            }
+            Ok(vec![("probabilities", Tensor::stack([10], probabilities)?)])
+        });
+        host.init().unwrap()
     }
 
     #[test]
@@ -77,23 +153,27 @@ mod tests {
         let rows: Vec<&str> = include_str!("../expected/digits.txt").lines().collect();
         let name = |row: &&str| Path::new("data/images").join(row.split(':').next().unwrap());
         let files: Vec<PathBuf> = rows.iter().map(name).collect();
-        let results = script().run_files(&files).unwrap();
         assert_eq!(rows.len(), 1797);
-        assert_eq!(results, Results::outcomes(rows.into_iter().map(Ok::<_, String>)));
+        let expected = Results::outcomes(rows.into_iter().map(Ok::<_, String>));
+        assert_eq!(by_weights().run_files(&files).unwrap(), expected);
+        assert_eq!(by_model().run_files(&files).unwrap(), expected);
     }
 
     #[test]
     fn a_file_that_is_no_image_fails_alone() {
-        let files = ["data/weights/mlp.json", "data/images/img_0007.png"];
-        let Results::Outcomes(outcomes) = script().run_files(&files).unwrap() else { panic!() };
-        assert!(outcomes[0].as_ref().unwrap_err().starts_with("mlp.json: "), "{outcomes:?}");
-        assert_eq!(outcomes[1], Ok("img_0007.png: 7".to_owned()));
+        for mut script in [by_weights(), by_model()] {
+            let files = ["data/images/img_0003.png", WEIGHTS, "data/images/img_0007.png"];
+            let Results::Outcomes(outcomes) = script.run_files(&files).unwrap() else { panic!() };
+            assert_eq!(outcomes[0], Ok("img_0003.png: 3".to_owned()));
+            assert!(outcomes[1].as_ref().unwrap_err().starts_with("mlp.json: "), "{outcomes:?}");
+            assert_eq!(outcomes[2], Ok("img_0007.png: 7".to_owned()));
+        }
     }
 
     #[test]
     fn init_says_what_is_missing() {
-        let error = TestHost::new().init::<DigitIdentification>().err().unwrap();
-        assert_eq!(error.to_string(), "--weights FILE is missing");
+        let error = TestHost::new().init::<DigitIdentification>().err().unwrap().to_string();
+        assert!(error.starts_with("there is no model \"digits\""), "{error}");
         let host = TestHost::new().argument("--weights=src/lib.rs");
         let error = host.init::<DigitIdentification>().err().unwrap().to_string();
         assert!(error.starts_with("src/lib.rs: expected value at line 1"), "{error}");
