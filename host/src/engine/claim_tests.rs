@@ -68,6 +68,7 @@ fn result(status: JobStatus) -> JobResult {
         items: crate::model::ItemCounts::default(),
         rows: 1,
         seconds: 1.0,
+        inference: Default::default(),
         os_sandbox: Default::default(),
     }
 }

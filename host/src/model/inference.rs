@@ -131,6 +131,26 @@ pub struct InferenceStats {
     pub fell_back: bool,
 }
 
+impl InferenceStats {
+    /// Whether numbers that come from a worker process can be.
+    pub fn is_plausible(&self) -> bool {
+        let counts = [self.calls, self.bytes_in, self.bytes_out];
+        counts.iter().all(|&count| count < 1 << 60) && (0.0..1e12).contains(&self.seconds)
+    }
+}
+
+impl std::ops::AddAssign for InferenceStats {
+    fn add_assign(&mut self, other: Self) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.seconds += other.seconds;
+        self.bytes_in = self.bytes_in.saturating_add(other.bytes_in);
+        self.bytes_out = self.bytes_out.saturating_add(other.bytes_out);
+        // A GPU is greater than the CPU, and anything than none.
+        self.device = self.device.max(other.device);
+        self.fell_back |= other.fell_back;
+    }
+}
+
 /// A GPU that is one worker's for as long as it lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuLease {

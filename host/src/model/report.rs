@@ -166,6 +166,9 @@ pub struct JobResult {
     pub rows: u64,
     /// Seconds from start to end.
     pub seconds: f64,
+    /// Inference in all attempts of this run, whether they succeeded or not.
+    #[serde(default)]
+    pub inference: InferenceStats,
     /// The process wall around the workers; empty if none was ever ready.
     pub os_sandbox: WallState,
 }

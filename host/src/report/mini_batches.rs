@@ -4,7 +4,7 @@
 use super::log_file::LogFile;
 use super::reporters::Reporter;
 use super::times::{Times, number, span_micros};
-use super::words::{csv_field, path_of};
+use super::words::{csv_field, inference, path_of};
 use crate::event::{Event, EventKind};
 use crate::model::{AttemptReport, JobDir, MiniBatchId, NODE_ID};
 use jiff::Timestamp;
@@ -14,9 +14,10 @@ use std::io;
 
 const HEADER: &str = "Mini-batch Id,Picked Count,Process,Node Id,Process Start Time,Total,\
     Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,\
-    Error Message,Mini-batch Detail";
+    Error Message,Mini-batch Detail,Inference Calls,Inference Seconds,Inference Bytes In,\
+    Inference Bytes Out,Device";
 
-/// The last column. The first six are the ones that users know (M6).
+/// The column `Mini-batch Detail`. The first six members are the ones that users know (M6).
 #[derive(Serialize)]
 struct Detail<'a> {
     id: MiniBatchId,
@@ -110,6 +111,7 @@ impl MiniBatches {
         self.detail.clear();
         serde_json::to_writer(&mut self.detail, &detail)?;
         csv_field(line, &String::from_utf8_lossy(&self.detail));
+        inference(line, &report.inference);
         line.push('\n');
         self.file.write(line.as_bytes())
     }
@@ -135,7 +137,7 @@ impl Reporter for MiniBatches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Failure, FailureKind};
+    use crate::model::{Device, Failure, FailureKind, InferenceStats};
     use crate::report::samples;
 
     /// M6, F6, K1: all columns, and the known members of the detail.
@@ -149,12 +151,42 @@ mod tests {
         }
         let text = std::fs::read_to_string(dir.mini_batch_report()).unwrap();
         insta::assert_snapshot!(text, @r#"
-        Mini-batch Id,Picked Count,Process,Node Id,Process Start Time,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error Message,Mini-batch Detail
-        0,1,process001,0,2026-11-21T10:00:00.500000Z,10,10,0,0.250000,0.200000,0.125000,RUN_DONE,,,"{""id"":0,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0000.png and 9 more"",""location"":""/inputs/images/img_0000.png"",""partition_size"":10,""task_type"":""run"",""rows"":10}"
-        1,1,process001,0,2026-11-21T10:00:00.500000Z,10,9,1,0.250000,0.200000,0.125000,RUN_DONE,,,"{""id"":1,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0010.png and 9 more"",""location"":""/inputs/images/img_0010.png"",""partition_size"":10,""task_type"":""run"",""rows"":9}"
-        2,1,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""id"":2,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0020.png and 9 more"",""location"":""/inputs/images/img_0020.png"",""partition_size"":10,""task_type"":""run"",""fuel"":1000,""will_retry"":true}"
-        2,2,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""id"":2,""dequeue_count"":2,""minibatch"":""/inputs/images/img_0020.png and 9 more"",""location"":""/inputs/images/img_0020.png"",""partition_size"":10,""task_type"":""run"",""fuel"":1000,""will_retry"":false}"
+        Mini-batch Id,Picked Count,Process,Node Id,Process Start Time,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error Message,Mini-batch Detail,Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device
+        0,1,process001,0,2026-11-21T10:00:00.500000Z,10,10,0,0.250000,0.200000,0.125000,RUN_DONE,,,"{""id"":0,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0000.png and 9 more"",""location"":""/inputs/images/img_0000.png"",""partition_size"":10,""task_type"":""run"",""rows"":10}",0,0.000000,0,0,
+        1,1,process001,0,2026-11-21T10:00:00.500000Z,10,9,1,0.250000,0.200000,0.125000,RUN_DONE,,,"{""id"":1,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0010.png and 9 more"",""location"":""/inputs/images/img_0010.png"",""partition_size"":10,""task_type"":""run"",""rows"":9}",0,0.000000,0,0,
+        2,1,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""id"":2,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0020.png and 9 more"",""location"":""/inputs/images/img_0020.png"",""partition_size"":10,""task_type"":""run"",""fuel"":1000,""will_retry"":true}",0,0.000000,0,0,
+        2,2,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""id"":2,""dequeue_count"":2,""minibatch"":""/inputs/images/img_0020.png and 9 more"",""location"":""/inputs/images/img_0020.png"",""partition_size"":10,""task_type"":""run"",""fuel"":1000,""will_retry"":false}",0,0.000000,0,0,
         "#);
+    }
+
+    /// What was computed, and where; the old columns keep their places.
+    #[test]
+    fn inference_comes_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let mut report = MiniBatches::new(&dir);
+        let on_gpu = InferenceStats {
+            device: Some(Device::Gpu(1)),
+            fell_back: false,
+            ..samples::inference()
+        };
+        for stats in [InferenceStats::default(), samples::inference(), on_gpu] {
+            let kind = samples::inferring(samples::succeeded(0, 1, Vec::new()), stats);
+            report.on_event(&samples::event(0, kind)).unwrap();
+        }
+        report.file.flush().unwrap();
+        let text = std::fs::read_to_string(dir.mini_batch_report()).unwrap();
+        let last = |row: &str| row.rsplitn(6, ',').take(5).map(str::to_owned).collect::<Vec<_>>();
+        let rows: Vec<String> = text
+            .lines()
+            .map(|row| last(row).into_iter().rev().collect::<Vec<_>>().join(","))
+            .collect();
+        insta::assert_snapshot!(rows.join("\n"), @"
+        Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device
+        0,0.000000,0,0,
+        3,0.062500,7680,1200,cpu (fell back)
+        3,0.062500,7680,1200,gpu 1
+        ");
     }
 
     /// W13: the status words; a mini-batch succeeded if any row of its id is RUN_DONE.

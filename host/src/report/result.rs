@@ -58,6 +58,7 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
         JobStatus::Completed => {
             text.title(&format!("Job {job} completed in {took}."));
             counts(&mut text, result, places);
+            inference(&mut text, result);
             text.line("output", &places.show(&places.output));
         }
         JobStatus::Failed if result.never_began() => {
@@ -70,6 +71,7 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
             }
             text.line("mini-batches", &mini_batches(result));
             text.line("items", &items(result, places));
+            inference(&mut text, result);
             if result.rows > 0 {
                 kept(&mut text, result, places);
             }
@@ -83,11 +85,24 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
             text.title(&format!("Job {job} was cancelled after {took}: {}", result.reason));
             text.line("mini-batches", &mini_batches(result));
             text.line("items", &items(result, places));
+            inference(&mut text, result);
             kept(&mut text, result, places);
             what_next(&mut text, result, places);
         }
     }
     text.0
+}
+
+/// What the job's models computed, and where: a model that ran elsewhere than it was meant to is told.
+fn inference(text: &mut Text, result: &JobResult) {
+    let stats = &result.inference;
+    let Some(device) = stats.device else { return };
+    let calls = counted(stats.calls, "call");
+    let mut line = format!("{calls} on {device}, {}", seconds(stats.seconds));
+    if stats.fell_back {
+        line.push_str("; a model that is meant for a GPU fell back to cpu, as the job allows");
+    }
+    text.line("inference", &line);
 }
 
 /// What is left of a job that did not come to its end.

@@ -1,7 +1,7 @@
 //! Tests of [`super`].
 
 use super::*;
-use crate::model::{EndedBy, Failure, ItemCounts, MiniBatchId};
+use crate::model::{Device, EndedBy, Failure, InferenceStats, ItemCounts, MiniBatchId};
 use crate::report::samples;
 
 fn places() -> Places {
@@ -31,6 +31,29 @@ fn completed() {
       items         1,797, of which 7 failed (see jobs/digits/logs/failed_items.csv)
       output        jobs/digits/output/parallel_run_step.txt
     ");
+}
+
+/// What was computed and where; that a model ran elsewhere than it was meant to.
+#[test]
+fn inference_is_told() {
+    let mut result = samples::result(JobStatus::Completed);
+    result.inference = InferenceStats { device: Some(Device::Gpu(0)), ..samples::inference() };
+    result.inference.fell_back = false;
+    insta::assert_snapshot!(text(&result), @"
+    Job digits completed in 3.2 s.
+      mini-batches  180
+      items         1,797
+      rows          1,797
+      inference     3 calls on gpu 0, 0.06 s
+      output        jobs/digits/output/parallel_run_step.txt
+    ");
+    result.inference = samples::inference();
+    let told = text(&result);
+    let line = told.lines().find(|line| line.contains("inference")).unwrap();
+    insta::assert_snapshot!(line.trim(), @"inference     3 calls on cpu, 0.06 s; a model that is meant for a GPU fell back to cpu, as the job allows");
+    let mut failed = samples::result(JobStatus::Failed);
+    failed.inference = samples::inference();
+    assert!(text(&failed).contains("fell back to cpu"), "{}", text(&failed));
 }
 
 /// W9, F2, T1: the message, the first cause, the next file and the next command.

@@ -3,8 +3,8 @@
 use super::result::Places;
 use crate::event::{Event, EventKind, Resumed};
 use crate::model::{
-    AttemptReport, CallStats, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts, JobDir,
-    JobResult, JobStatus, MiniBatchId, Segment,
+    AttemptReport, CallStats, Device, FailedItem, Failure, FailureKind, FirstFailure,
+    InferenceStats, ItemCounts, JobDir, JobResult, JobStatus, MiniBatchId, Segment,
 };
 use std::path::Path;
 
@@ -43,7 +43,7 @@ pub(super) fn succeeded(id: u64, attempt: u32, failed_items: Vec<FailedItem>) ->
         elapsed_seconds: 0.25,
         process_seconds: 0.2,
         run: CallStats { seconds: 0.125, fuel: None },
-        inference: crate::model::InferenceStats::default(),
+        inference: InferenceStats::default(),
     };
     attempt_finished(report, false)
 }
@@ -63,7 +63,7 @@ pub(super) fn failed(id: u64, attempt: u32, failure: Failure, will_retry: bool) 
         elapsed_seconds: 0.5,
         process_seconds: 0.25,
         run: CallStats { seconds: 0.5, fuel: Some(1000) },
-        inference: crate::model::InferenceStats::default(),
+        inference: InferenceStats::default(),
     };
     attempt_finished(report, will_retry)
 }
@@ -106,6 +106,7 @@ pub(super) fn result(status: JobStatus) -> JobResult {
         items: ItemCounts { total: 1797, succeeded: 1797, failed: 0 },
         rows: 1797,
         seconds: 3.21,
+        inference: InferenceStats::default(),
         os_sandbox: Default::default(),
     };
     if status == JobStatus::Failed {
@@ -205,6 +206,26 @@ pub(super) fn job_again() -> Vec<Event> {
     ];
     let at = "2026-11-21T12:00:00Z".parse().expect("a time");
     kinds.into_iter().zip(0..).map(|(kind, seq)| Event { at, ..event(seq, kind) }).collect()
+}
+
+/// What an attempt computed with models that fell back to the CPU.
+pub(super) fn inference() -> InferenceStats {
+    InferenceStats {
+        calls: 3,
+        seconds: 0.0625,
+        bytes_in: 7680,
+        bytes_out: 1200,
+        device: Some(Device::Cpu),
+        fell_back: true,
+    }
+}
+
+/// The same attempt, with inference.
+pub(super) fn inferring(mut kind: EventKind, stats: InferenceStats) -> EventKind {
+    if let EventKind::AttemptFinished { report, .. } = &mut kind {
+        report.inference = stats;
+    }
+    kind
 }
 
 /// The same attempt on another worker.

@@ -5,9 +5,9 @@
 use super::log_file::TableFile;
 use super::per_worker::PerWorker;
 use super::reporters::Reporter;
-use super::words::csv_field;
+use super::words::{csv_field, inference};
 use crate::event::{Event, EventKind};
-use crate::model::{AttemptReport, ItemCounts, JobDir, MiniBatchId, NODE_ID};
+use crate::model::{AttemptReport, InferenceStats, ItemCounts, JobDir, MiniBatchId, NODE_ID};
 use jiff::Timestamp;
 use std::fmt::Write;
 use std::io;
@@ -16,10 +16,12 @@ use std::time::{Duration, Instant};
 const PROCESSES: &str = "Process,Node Id,PID,GPU Index,Process Start Time,Process End Time,\
     Init Seconds,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,\
     Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,\
-    Max Elapsed Seconds,Slowest Mini-batch Id";
+    Max Elapsed Seconds,Slowest Mini-batch Id,Inference Calls,Inference Seconds,\
+    Inference Bytes In,Inference Bytes Out,Device";
 const NODES: &str = "Node Id,Run Start Time,Processes,Attempts,Succeeded Attempts,Failed Attempts,\
     Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,\
-    Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id";
+    Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id,Inference Calls,\
+    Inference Seconds,Inference Bytes In,Inference Bytes Out,Device";
 
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
@@ -35,6 +37,7 @@ struct Sums {
     run: f64,
     slowest: f64,
     slowest_id: Option<MiniBatchId>,
+    inference: InferenceStats,
 }
 
 impl Sums {
@@ -46,6 +49,7 @@ impl Sums {
         self.elapsed += report.elapsed_seconds;
         self.process += report.process_seconds;
         self.run += report.run.seconds;
+        self.inference += report.inference;
         if self.slowest_id.is_none() || report.elapsed_seconds > self.slowest {
             self.slowest = report.elapsed_seconds;
             self.slowest_id = Some(report.id);
@@ -67,6 +71,7 @@ impl Sums {
         if let Some(id) = self.slowest_id {
             let _ = write!(line, "{id}");
         }
+        inference(line, &self.inference);
         line.push('\n');
     }
 }
@@ -183,6 +188,7 @@ impl Reporter for Summaries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Device;
     use crate::report::samples;
 
     fn read(dir: &JobDir) -> (String, String) {
@@ -203,17 +209,40 @@ mod tests {
         }
         let (processes, node) = read(&dir);
         insta::assert_snapshot!(processes, @"
-        Process,Node Id,PID,GPU Index,Process Start Time,Process End Time,Init Seconds,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id
-        process000,0,41,,2026-11-21T10:00:00.000000Z,2026-11-21T10:00:00.000000Z,,0,0,0,0,0,0,0,0.000000,0.000000,0.000000,0.000000,0.000000,
-        process001,0,42,,2026-11-21T10:00:00.000000Z,,0.010000,4,2,2,1,40,19,21,1.500000,0.900000,1.250000,0.375000,0.500000,2
-        process002,0,43,0,2026-11-21T10:00:00.000000Z,,,0,0,0,0,0,0,0,0.000000,0.000000,0.000000,0.000000,0.000000,
-        process003,0,44,,2026-11-21T12:00:00.000000Z,2026-11-21T12:00:00.000000Z,,2,2,0,0,20,20,0,0.500000,0.400000,0.250000,0.250000,0.250000,50
+        Process,Node Id,PID,GPU Index,Process Start Time,Process End Time,Init Seconds,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id,Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device
+        process000,0,41,,2026-11-21T10:00:00.000000Z,2026-11-21T10:00:00.000000Z,,0,0,0,0,0,0,0,0.000000,0.000000,0.000000,0.000000,0.000000,,0,0.000000,0,0,
+        process001,0,42,,2026-11-21T10:00:00.000000Z,,0.010000,4,2,2,1,40,19,21,1.500000,0.900000,1.250000,0.375000,0.500000,2,0,0.000000,0,0,
+        process002,0,43,0,2026-11-21T10:00:00.000000Z,,,0,0,0,0,0,0,0,0.000000,0.000000,0.000000,0.000000,0.000000,,0,0.000000,0,0,
+        process003,0,44,,2026-11-21T12:00:00.000000Z,2026-11-21T12:00:00.000000Z,,2,2,0,0,20,20,0,0.500000,0.400000,0.250000,0.250000,0.250000,50,0,0.000000,0,0,
         ");
         insta::assert_snapshot!(node, @"
-        Node Id,Run Start Time,Processes,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id
-        0,2026-11-21T10:00:00.000000Z,3,4,2,2,1,40,19,21,1.500000,0.900000,1.250000,0.375000,0.500000,2
-        0,2026-11-21T12:00:00.000000Z,1,2,2,0,0,20,20,0,0.500000,0.400000,0.250000,0.250000,0.250000,50
+        Node Id,Run Start Time,Processes,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id,Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device
+        0,2026-11-21T10:00:00.000000Z,3,4,2,2,1,40,19,21,1.500000,0.900000,1.250000,0.375000,0.500000,2,0,0.000000,0,0,
+        0,2026-11-21T12:00:00.000000Z,1,2,2,0,0,20,20,0,0.500000,0.400000,0.250000,0.250000,0.250000,50,0,0.000000,0,0,
         ");
+    }
+
+    /// Sums of inference; the GPU is named if any attempt ran there.
+    #[test]
+    fn inference_is_added_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let mut summaries = Summaries::new(&dir);
+        let on_gpu = InferenceStats {
+            device: Some(Device::Gpu(1)),
+            fell_back: false,
+            ..samples::inference()
+        };
+        let with = |stats| samples::inferring(samples::succeeded(0, 1, Vec::new()), stats);
+        for kind in [with(samples::inference()), samples::by(with(on_gpu), "process002")] {
+            summaries.on_event(&samples::event(0, kind)).unwrap();
+        }
+        summaries.write(false).unwrap();
+        let (processes, node) = read(&dir);
+        let ends = |text: &str, end: &str| text.lines().any(|row| row.ends_with(end));
+        assert!(ends(&processes, ",3,0.062500,7680,1200,cpu (fell back)"), "{processes}");
+        assert!(ends(&processes, ",3,0.062500,7680,1200,gpu 1"), "{processes}");
+        assert!(ends(&node, ",6,0.125000,15360,2400,gpu 1 and cpu (fell back)"), "{node}");
     }
 
     /// Rows are renewed in place while the job runs.

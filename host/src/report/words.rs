@@ -1,6 +1,7 @@
 //! Numbers and names as people read them.
 
-use crate::model::{JobStatus, WorkerId, visible};
+use super::times::{number, span_micros};
+use crate::model::{Device, InferenceStats, JobStatus, WorkerId, visible};
 pub(super) use crate::model::{count, counted};
 use jiff::Timestamp;
 use std::fmt::Write;
@@ -14,6 +15,27 @@ pub(super) fn seconds(seconds: f64) -> String {
         0..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
         _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
     }
+}
+
+/// The last columns of the tables of attempts, each after a comma: `,3,0.062500,7680,1200,gpu 0`. No
+/// device without a computation; one that was not meant is told.
+pub(super) fn inference(line: &mut String, stats: &InferenceStats) {
+    line.push(',');
+    number(line, stats.calls);
+    line.push(',');
+    span_micros(line, stats.seconds);
+    for bytes in [stats.bytes_in, stats.bytes_out] {
+        line.push(',');
+        number(line, bytes);
+    }
+    line.push(',');
+    // Writing to a string cannot fail.
+    let _ = match (stats.device, stats.fell_back) {
+        (None, _) => Ok(()),
+        (Some(device), false) => write!(line, "{device}"),
+        (Some(Device::Cpu), true) => write!(line, "cpu (fell back)"),
+        (Some(device), true) => write!(line, "{device} and cpu (fell back)"),
+    };
 }
 
 /// A rate without a unit: `0.4`, `12`, `1,234`.

@@ -143,6 +143,8 @@ impl Machine {
         report: AttemptReport,
         will_retry: bool,
     ) {
+        self.warn_of_fallback(worker, report.inference.fell_back);
+        self.inference += report.inference;
         self.emit(EventKind::AttemptFinished {
             worker: worker.to_string(),
             report,
@@ -150,6 +152,16 @@ impl Machine {
             started: self.timestamp(started),
             will_retry,
         });
+    }
+
+    /// A model that is meant for a GPU may run on the CPU if the job allows it, and never in silence.
+    fn warn_of_fallback(&mut self, worker: WorkerId, fell_back: bool) {
+        if fell_back && !self.inference.fell_back {
+            self.notice(format!(
+                "a model that is meant for a GPU ran on the CPU in {worker}, which has no GPU that \
+                 a backend can use; the job allows that with fallback: cpu (told once per job)"
+            ));
+        }
     }
 
     /// E8: more rows than items is accepted, and told once.
@@ -198,4 +210,5 @@ fn is_plausible(report: &AttemptReport, pending: &Pending) -> bool {
         && rows.max(report.surplus_rows) < 1 << 40
         && (!report.is_short || items.failed > 0 && report.outcome.is_ok())
         && report.failed_items.len() <= AttemptReport::MAX_FAILED_ITEMS
+        && report.inference.is_plausible()
 }

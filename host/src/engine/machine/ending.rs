@@ -138,6 +138,7 @@ impl Machine {
             items: self.items,
             rows: self.rows,
             seconds: self.now.as_secs_f64(),
+            inference: self.inference,
             os_sandbox: Default::default(),
         };
         self.actions.push(Action::Finish(Box::new(result)));

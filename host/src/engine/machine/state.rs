@@ -5,8 +5,8 @@ use super::types::{Committing, Ending, Pending, Queue, Worker};
 use super::{Action, Message, Policy};
 use crate::event::EventKind;
 use crate::model::{
-    EndedBy, FirstFailure, ItemCounts, MiniBatch, MiniBatchId, MiniBatchSet, Restored, Source,
-    WorkerId,
+    EndedBy, FirstFailure, InferenceStats, ItemCounts, MiniBatch, MiniBatchId, MiniBatchSet,
+    Restored, Source, WorkerId,
 };
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, HashMap};
@@ -42,6 +42,8 @@ pub struct Machine {
     pub(super) short: u64,
     pub(super) items: ItemCounts,
     pub(super) rows: u64,
+    /// Of all attempts of this run.
+    pub(super) inference: InferenceStats,
     /// When something last moved (A2).
     pub(super) moved: Duration,
     /// Failures of `init` since the last one that succeeded (I1, I2), and the first of them.
@@ -91,6 +93,7 @@ impl Machine {
             short: restored.short,
             items: restored.items,
             rows: restored.rows,
+            inference: InferenceStats::default(),
             moved: Duration::ZERO,
             init_failures_in_a_row: 0,
             init_failure: None,

@@ -1,7 +1,7 @@
 //! W2, W3, W6: attempts and their retries.
 
 use super::*;
-use crate::model::JobStatus;
+use crate::model::{InferenceStats, JobStatus};
 
 /// W3.
 #[test]
@@ -198,4 +198,43 @@ fn a_worker_that_speaks_out_of_turn_is_killed() {
     let actions: Vec<_> =
         (0..=Policy::STRAYS).flat_map(|_| machine.handle(started(0, 0), secs(1))).collect();
     assert_eq!((killed(&actions), lost_kind(&actions)), (vec![0], None));
+}
+
+/// An attempt's report with inference; it may be told of a model that fell back to the CPU.
+fn inferring(id: u64, calls: u64, seconds: f64, fell_back: bool) -> Message {
+    let Message::Finished(worker, mut report) = report(id, 1, 2, segment()) else {
+        panic!("a report");
+    };
+    let device = Some(crate::model::Device::Cpu);
+    report.inference =
+        InferenceStats { calls, seconds, bytes_in: 8, bytes_out: 4, device, fell_back };
+    Message::Finished(worker, report)
+}
+
+/// Inference of all attempts is in the result; falling back to the CPU is told once.
+#[test]
+fn inference_is_counted_and_a_fallback_is_told() {
+    let mut machine = running(policy(), 3);
+    let mut told = Vec::new();
+    for id in 0..3 {
+        machine.handle(started(0, id), secs(1));
+        machine.handle(inferring(id, 2, 0.5, id > 0), secs(2));
+        let actions = machine.handle(committed(id), secs(2));
+        told.push(notices(&actions));
+    }
+    assert_eq!((told[0].len(), told[2].len()), (0, 0), "{told:?}");
+    assert!(told[1][0].contains("fallback: cpu"), "{told:?}");
+    let actions = machine.handle(exit(Some(0), None), secs(3));
+    let sum = result(&actions).inference;
+    assert_eq!((sum.calls, sum.seconds, sum.bytes_in, sum.fell_back), (6, 1.5, 24, true));
+}
+
+/// A worker that its guest has taken over cannot spoil the sums.
+#[test]
+fn inference_that_cannot_be_costs_the_worker() {
+    for message in [inferring(0, 1 << 60, 0.5, false), inferring(0, 1, f64::NAN, false)] {
+        let mut machine = running(policy(), 1);
+        machine.handle(started(0, 0), secs(1));
+        assert_eq!(killed(&machine.handle(message, secs(2))), [0]);
+    }
 }
