@@ -1,0 +1,97 @@
+//! Ordinary, and written against `wasi:nn` itself: each file holds the tensors of one computation with
+//! the model that the file is named after (`NAME-ANYTHING.tensors`). A row for each output,
+//! `FILE OUTPUT TYPE DIMENSIONS BYTES`, or one that says `FILE refused CODE: TEXT`.
+//!
+//! A file of tensors is, for each of them, a line `NAME TYPE DIMENSIONS BYTES`: dimensions with an `x`
+//! between them, bytes in hexadecimal digits.
+
+mod nn {
+    wit_bindgen::generate!({ path: "../../wit", world: "inference", generate_all });
+}
+
+use nn::wasi::nn::errors::Error as NnError;
+use nn::wasi::nn::graph;
+use nn::wasi::nn::tensor::{Tensor, TensorType};
+use sandmill_guest::{EntryScript, Error, Files, Job, MiniBatchContext, Result, Results};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// The types by the names that files and rows have for them.
+const TYPES: [(&str, TensorType); 7] = [
+    ("f16", TensorType::Fp16),
+    ("f32", TensorType::Fp32),
+    ("f64", TensorType::Fp64),
+    ("bf16", TensorType::Bf16),
+    ("u8", TensorType::U8),
+    ("i32", TensorType::I32),
+    ("i64", TensorType::I64),
+];
+
+struct Guest;
+
+impl EntryScript for Guest {
+    type Input = Files;
+
+    fn init(_job: &Job) -> Result<Self> {
+        Ok(Guest)
+    }
+
+    fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
+        let mut rows = Vec::new();
+        for file in files {
+            let text = String::from_utf8_lossy(&sandmill_guest::read(file)?).into_owned();
+            let name = file.file_stem().unwrap_or_default().to_string_lossy();
+            rows.extend(computed(&name, &text)?);
+        }
+        Ok(Results::rows(rows))
+    }
+}
+
+/// The rows of one file.
+fn computed(file: &str, text: &str) -> Result<Vec<String>> {
+    let inputs = text.lines().map(input).collect::<Result<Vec<_>>>()?;
+    let model = file.split_once('-').map_or(file, |(model, _)| model);
+    Ok(match compute(model, inputs) {
+        Ok(outputs) => outputs.iter().map(|(name, it)| output(file, name, it)).collect(),
+        Err(error) => {
+            let text = error.data().replace('\n', " ");
+            vec![format!("{file} refused {:?}: {text}", error.code())]
+        }
+    })
+}
+
+fn compute(
+    model: &str,
+    inputs: Vec<(String, Tensor)>,
+) -> std::result::Result<Vec<(String, Tensor)>, NnError> {
+    graph::load_by_name(model)?.init_execution_context()?.compute(inputs)
+}
+
+fn input(line: &str) -> Result<(String, Tensor)> {
+    let parts: Vec<&str> = line.split(' ').collect();
+    let [name, ty, dimensions, bytes] = parts[..] else {
+        return Err(Error::new(format!("no tensor: {line}")));
+    };
+    let ty = TYPES.iter().find(|known| known.0 == ty).ok_or_else(|| Error::new(ty))?.1;
+    let bad = |error: std::num::ParseIntError| Error::new(format!("{name}: {error}"));
+    let dimensions = dimensions.split('x').map(|one| one.parse().map_err(bad));
+    let dimensions = dimensions.collect::<Result<Vec<u32>>>()?;
+    let digits = |at: usize| u8::from_str_radix(bytes.get(at..at + 2).unwrap_or("?"), 16);
+    let bytes = (0..bytes.len()).step_by(2).map(|at| digits(at).map_err(bad));
+    let bytes = bytes.collect::<Result<Vec<u8>>>()?;
+    Ok((name.to_owned(), Tensor::new(&dimensions, ty, &bytes)))
+}
+
+fn output(file: &str, name: &str, tensor: &Tensor) -> String {
+    let ty = tensor.ty();
+    let ty = TYPES.iter().find(|known| known.1 == ty).map_or("?", |known| known.0);
+    let dimensions: Vec<String> = tensor.dimensions().iter().map(u32::to_string).collect();
+    let mut row = format!("{file} {name} {ty} {} ", dimensions.join("x"));
+    for byte in tensor.data() {
+        // Writing to a string cannot fail.
+        let _ = write!(row, "{byte:02x}");
+    }
+    row
+}
+
+sandmill_guest::export!(Guest);
