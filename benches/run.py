@@ -7,7 +7,8 @@ once, from a fixed seed. `make bench` builds the release binary and runs this.
 
     benches/run.py              everything, with the table of ten times the size (2 GB)
     benches/run.py --quick      three rounds and no table of ten times the size
-    benches/run.py tiny table   only these of: tiny, start, files, table, fuel, memory, books, noise
+    benches/run.py tiny table   only these of: tiny, start, files, table, fuel, memory, books, noise,
+                                inference
 """
 
 import argparse
@@ -35,6 +36,12 @@ TINY_FILES = 8
 MANY = 100_000
 # Mini-batches that are left to do when the leader is killed, at most.
 REST = 2_000
+# Images that are computed at once, and how many in all, for each model.
+BATCHES = (64, 256, 1024)
+IMAGES = {"mlp": 4_000_000, "cnn": 80_000}
+RESNET_BATCH, RESNET_IMAGES = 64, 6400
+DIGITS = 50_000
+PACKAGES = ["numpy==2.4.6", "onnx==1.23.2", "onnxruntime==1.31.1", "pillow==12.3.0"]
 # What neighbours do, and how much of a job's throughput must be left beside them, in percent. Memory
 # bandwidth is shared by all that run on a machine: what that costs is measured, not promised.
 NEIGHBOURS = {"cpu": 90, "faults": 90, "disk": 90, "logs": 90, "bandwidth": None}
@@ -46,7 +53,7 @@ def main():
     options.add_argument("--quick", action="store_true", help="three rounds, no tenfold table")
     options.add_argument("--rounds", type=int, help="rounds of each, 5 unless given")
     options = options.parse_args()
-    parts = (tiny, start, files, table, fuel, memory, books, noise)
+    parts = (tiny, start, files, table, fuel, memory, books, noise, inference)
     known = {part.__name__: part for part in parts}
     if unknown := [part for part in options.parts if part not in known]:
         sys.exit(f"bench: no part {unknown[0]}; there are {', '.join(known)}")
@@ -243,6 +250,132 @@ def noise(options):
     return lines
 
 
+def inference(options):
+    """Computing with a model: what crossing into Sandmill costs, how its backends compare with Python, and
+    a whole job over images. Everything computes on one thread in each of its processes."""
+    python, library = python_env()
+    script = ROOT / "benches" / "inference.py"
+    os.environ |= {"SANDMILL_ONNXRUNTIME": str(library), "ORT_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1"}
+    models = made("models", lambda path: [script, "models", path], python)
+    component = build_guest("infer")
+    lines = []
+    for model, images in IMAGES.items():
+        images //= 10 if options.quick else 1
+        words = [models / f"{model}.onnx", images, ",".join(map(str, BATCHES))]
+        sides = {
+            "native": lambda: printed([NATIVE, "infer", library, *words, "cpu"]),
+            "python": lambda: printed([python, script, "loop", *words]),
+        }
+        for backend in ("onnxruntime", "tract"):
+            sides[backend] = infer_job(f"infer-{model}-{backend}", component, words, f"backend: {backend}")
+        taken = loops_of(sides, options.rounds)
+        # The perceptron computes 64 images in some microseconds, so that it shows what a call costs.
+        goals = (0.9, 0.95) if model == "cnn" else (None, None)
+        for batch in BATCHES:
+            native, in_python, here, tract = (side[batch] for side in taken.values())
+            lines += [
+                line(f"Inference: {model}, {batch} images at once, native", native * 1e6, "us"),
+                line("   a call costs more than natively", (here - native) * 1e6, "us"),
+                line("   throughput of native kept", native / here, "x", goals[0], at_least=True),
+                line("   of Python's", in_python / here, "x", goals[1], at_least=True),
+                line("   of Python's, by tract", in_python / tract, "x"),
+            ]
+    return [*lines, *digits(options, python, script), *on_gpu(options, component, models, library)]
+
+
+def digits(options, python, script):
+    """A job over PNG files against a pool of Python processes."""
+    count = DIGITS // (5 if options.quick else 1)
+    example = ROOT / "examples" / "digit-identification"
+    data = made(f"digits-{count}", lambda path: [script, "images", path, count, example / "data" / "images"], python)
+    model = example / "data" / "models" / "digits.onnx"
+    output = WORK / "digits-python.txt"
+    more = f"models: {{ digits: {{ path: {model}, backend: onnxruntime }} }}"
+    component = build_guest("digit-identification", ROOT / "examples")
+    taken = rounds_of(
+        {
+            "python": lambda: measure([python, script, "digits", data, model, output, WORKERS]),
+            "sandmill": job("digits", component, f"  images: {data}", "[]", 250, WORKERS, more),
+        },
+        options.rounds,
+    )
+    same_rows(output, job_output("digits"))
+    in_python, here = taken["python"], taken["sandmill"]
+    return [
+        line(f"Inference: {count:,} PNG files, Python", in_python.wall * 1000, "ms"),
+        line("   Sandmill", here.wall * 1000, "ms"),
+        line("   times faster", in_python.wall / here.wall, "x", 2, at_least=True),
+        line("   CPU / CPU of Python", here.cpu / in_python.cpu, "x"),
+    ]
+
+
+def on_gpu(options, component, models, library):
+    """A network as large as ResNet-18 on a GPU, where there is one."""
+    if not list(Path("/proc/driver/nvidia/gpus").glob("*")):
+        print("Inference on a GPU is skipped: no GPU", file=sys.stderr)
+        return []
+    words = [models / "resnet.onnx", RESNET_IMAGES, RESNET_BATCH]
+    more = "backend: onnxruntime, device: gpu"
+    taken = loops_of(
+        {
+            "native": lambda: printed([NATIVE, "infer", library, *words, "gpu"]),
+            "sandmill": infer_job("infer-resnet", component, words, more),
+        },
+        options.rounds,
+    )
+    native, here = (side[RESNET_BATCH] for side in taken.values())
+    return [
+        line("Inference: as ResNet-18 on a GPU, native", RESNET_BATCH / native, "images/s"),
+        line("   throughput of native kept", native / here, "x", 0.8, at_least=True),
+    ]
+
+
+def infer_job(name, component, words, more):
+    """A job that computes in a loop; gives a function that runs it and says what it measured."""
+    model, images, batches = words
+    run = job(
+        name,
+        component,
+        f"  one: {files_data('tiny-files', TINY_FILES)}/d00/f00000.txt",
+        f'["--images", "{images}", "--batches", "{batches}"]',
+        1,
+        1,
+        f"models: {{ model: {{ path: {model}, {more} }} }}\ninference: {{ threads: 1 }}",
+    )
+
+    def measured():
+        run()
+        return seconds_each(job_output(name))
+
+    return measured
+
+
+def printed(command):
+    """Runs a command that prints what it measured."""
+    measure(command)
+    return seconds_each(WORK / "last-run.txt")
+
+
+def seconds_each(path):
+    """Seconds of one computation, for each size of batch: `64 1e-4;256 4e-4`."""
+    pairs = (pair.split() for pair in path.read_text().strip().split(";"))
+    return {int(batch): float(seconds) for batch, seconds in pairs}
+
+
+def loops_of(sides, rounds):
+    """Runs all sides in turns, the first round only to warm up. For each side and batch the median."""
+    taken = {name: [] for name in sides}
+    for number in range(rounds + 1):
+        for name, run in sides.items():
+            result = run()
+            if number > 0:
+                taken[name].append(result)
+    return {
+        name: {batch: statistics.median(each[batch] for each in results) for batch in results[0]}
+        for name, results in taken.items()
+    }
+
+
 def hostile(name):
     """Gives a function that gives the command of a job which never ends by itself."""
     component = build_guest("neighbour")
@@ -351,14 +484,14 @@ def table_data(name, rows):
     return made(name, lambda path: ["make-table", path, rows])
 
 
-def made(name, command):
+def made(name, command, program=NATIVE):
     """Data under that name, made if it is not there."""
     path = WORK / name
     if not path.exists():
         print(f"making {path.relative_to(ROOT)} ...", file=sys.stderr)
         part = WORK / f"{name}.part"
         shutil.rmtree(part, ignore_errors=True)
-        subprocess.run([NATIVE, *map(str, command(part))], check=True)
+        subprocess.run([program, *map(str, command(part))], check=True)
         part.rename(path)
     return path
 
@@ -372,10 +505,24 @@ def build_native():
     )
 
 
-def build_guest(name):
+def python_env():
+    """An environment with what the Python side needs: its interpreter, and ONNX Runtime's library in it."""
+    env = WORK / "venv"
+    stamp = env / "+".join(PACKAGES)
+    if not stamp.exists():
+        print(f"installing {', '.join(PACKAGES)} into {env.relative_to(ROOT)} ...", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", env], check=True)
+        pip = [env / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, *PACKAGES], check=True)
+        stamp.touch()
+    library = next(env.glob("lib/*/site-packages/onnxruntime/capi/libonnxruntime.so*"))
+    return env / "bin" / "python", library
+
+
+def build_guest(name, where=ROOT / "benches" / "guests"):
     """Builds the guest crate of that name with the product's own command; gives its component."""
     built = subprocess.run(
-        [SANDMILL, "build", ROOT / "benches" / "guests" / name],
+        [SANDMILL, "build", where / name],
         env={**os.environ, "CARGO_TARGET_DIR": str(ROOT / "target" / "guests")},
         stdout=subprocess.PIPE,
         text=True,

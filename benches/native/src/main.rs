@@ -5,8 +5,10 @@
 //!     bench-native make-table FILE ROWS
 //!     bench-native tally FOLDER OUTPUT THREADS
 //!     bench-native logistic FILE OUTPUT THREADS
+//!     bench-native infer LIBRARY MODEL IMAGES BATCH,BATCH.. cpu|gpu
 
 mod generate;
+mod infer;
 mod logistic;
 #[path = "../../kernels/logistic.rs"]
 mod logistic_kernel;
@@ -32,6 +34,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         ["logistic", file, output, threads] => {
             logistic::run(Path::new(file), &Output::create(output)?, threads.parse()?)?;
+        }
+        ["infer", library, model, images, batches, device] => {
+            infer::run(library, model, images.parse()?, batches, device == "gpu")?;
         }
         _ => return Err("see the head of main.rs for the commands".into()),
     }

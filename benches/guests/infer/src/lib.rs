@@ -1,0 +1,72 @@
+//! Computes with the job's model `model` over and over: `--images N` of them for each `--batches A,B,C`,
+//! so many at once. A row for each batch size: it, and the seconds that one computation took, with making
+//! the tensors and reading the result.
+//!
+//! Written against `wasi:nn` itself, so that nothing but the crossing is measured.
+
+mod nn {
+    wit_bindgen::generate!({ path: "../../../wit", world: "inference", generate_all });
+}
+
+use nn::sandmill::entry::models::{self, Dimension};
+use nn::wasi::nn::graph;
+use nn::wasi::nn::tensor::{Tensor, TensorType};
+use sandmill_guest::{Context, EntryScript, Files, Job, MiniBatchContext, Result, Results};
+use std::path::PathBuf;
+use std::time::Instant;
+
+struct Infer {
+    images: usize,
+    batches: Vec<usize>,
+}
+
+impl EntryScript for Infer {
+    type Input = Files;
+
+    fn init(job: &Job) -> Result<Self> {
+        let images = job.argument("--images").context("--images is missing")?.parse()?;
+        let batches = job.argument("--batches").context("--batches is missing")?;
+        let batches = batches.split(',').map(str::parse).collect::<std::result::Result<_, _>>()?;
+        Ok(Infer { images, batches })
+    }
+
+    fn run(&mut self, _files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
+        let description = models::describe("model")?;
+        let input = description.inputs.first().context("a model without inputs")?;
+        let mut dimensions = vec![1];
+        for dimension in input.shape.as_deref().unwrap_or_default().iter().skip(1) {
+            match dimension {
+                Dimension::Fixed(size) => dimensions.push(*size),
+                _ => return Err("only the first dimension may be free".into()),
+            }
+        }
+        let told = |error: nn::wasi::nn::errors::Error| error.data();
+        let graph = graph::load_by_name("model").map_err(told)?;
+        let context = graph.init_execution_context().map_err(told)?;
+        let mut rows = Vec::new();
+        for &batch in &self.batches {
+            dimensions[0] = u32::try_from(batch)?;
+            let numbers: u32 = dimensions.iter().product();
+            let pixels: Vec<u8> =
+                (0..numbers).flat_map(|n| ((n % 17) as f32 / 16.0).to_le_bytes()).collect();
+            let calls = (self.images / batch).max(1);
+            let mut start = Instant::now();
+            // The first one only warms up.
+            for call in 0..=calls {
+                if call == 1 {
+                    start = Instant::now();
+                }
+                let tensor = Tensor::new(&dimensions, TensorType::Fp32, &pixels);
+                let outputs = context.compute(vec![(input.name.clone(), tensor)]).map_err(told)?;
+                for (_, tensor) in outputs {
+                    std::hint::black_box(tensor.data());
+                }
+            }
+            let seconds = start.elapsed().as_secs_f64() / calls as f64;
+            rows.push(format!("{batch} {seconds:e}"));
+        }
+        Ok(Results::rows(vec![rows.join(";")]))
+    }
+}
+
+sandmill_guest::export!(Infer);
