@@ -35,7 +35,7 @@
 //! (`tests/tests/floors.rs` checks that):
 //!
 //! 0. `model`
-//! 1. `event`, `fail_point`, `protocol`, `turns`, `wall`
+//! 1. `event`, `fail_point`, `gpu`, `protocol`, `turns`, `wall`
 //! 2. `spec`, `dataset`
 //! 3. `plan`, `journal`, `output`, `compile`, `inference`, `perf`
 //! 4. `sandbox`
@@ -55,6 +55,8 @@ mod fail_point;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+#[doc(hidden)]
+pub mod gpu;
 #[doc(hidden)]
 pub mod inference;
 #[doc(hidden)]

@@ -1,15 +1,71 @@
 //! GPUs: who gets which, and what a guest sees of it. No GPU is needed for that.
 
-use sandmill_tests::{Job, guest};
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use sandmill_tests::{Job, Ran, Running, guest};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// How many GPUs there are must not depend on the machine.
+fn has_driver() -> bool {
+    let found =
+        ["/proc/driver/nvidia", "/dev/nvidiactl"].iter().any(|sign| Path::new(sign).exists());
+    if found {
+        println!("skipped: made-up numbers of GPUs are believed only where there is no driver");
+    }
+    found
+}
+
+/// The folder where the jobs of one test keep count of GPUs. Tests run at the same time.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn job(&self, script: &str) -> Job {
+        let folder = self.0.path().join("machine");
+        Job::new(&guest(script)).env("SANDMILL_MACHINE_DIRECTORY", folder.to_str().unwrap())
+    }
+
+    /// One whose guest never returns, with one worker that has a GPU.
+    fn asleep(&self) -> Running {
+        let lines = "inputs: {files: in}\nmini_batch_size: 1\nprocess_count_per_node: 1\ngpus: 1\n\
+                     run_invocation_timeout: 120\narguments: [--do, sleep]";
+        let mut running = self.job("hostile_files").yaml(lines).file("in/a.txt", "x").start(&[]);
+        running.until("a worker with the GPU", |running| {
+            node_log(running.dir()).contains("process000 starts, pid")
+        });
+        assert!(node_log(running.dir()).contains(", GPU 0"), "{}", node_log(running.dir()));
+        running
+    }
+}
+
+fn node_log(dir: &Path) -> String {
+    fs::read_to_string(dir.join("job/logs/sys/node/0/_main.txt")).unwrap_or_default()
+}
 
 /// What a guest says of its GPU and of the variables about GPUs; one text for each mini-batch.
 fn seen(settings: &str) -> Vec<String> {
-    let job = Job::new(&guest("surroundings"))
+    told(&ran(&Machine::new(), settings))
+}
+
+fn ran(machine: &Machine, settings: &str) -> Ran {
+    let job = machine
+        .job("surroundings")
         .yaml("source_directory: code\ninputs: {texts: in}\nmini_batch_size: 1")
         .yaml(settings)
         .file("code/one.txt", "");
     let ran = (0..8).fold(job, |job, n| job.file(&format!("in/{n}.txt"), "")).run(&[]);
     ran.exits_with(0);
+    ran
+}
+
+fn told(ran: &Ran) -> Vec<String> {
     let output = ran.output();
     let told = |line: &str| {
         let words = line.split(['|', '"', '[', ']']).map(|word| word.trim_matches([',', ' ']));
@@ -26,6 +82,9 @@ fn seen(settings: &str) -> Vec<String> {
 /// G1, G3, V1: the lowest free index, also where the job file says otherwise.
 #[test]
 fn a_worker_gets_a_gpu() {
+    if has_driver() {
+        return;
+    }
     let seen = seen(
         "gpus: 2\nprocess_count_per_node: 1\nenvironment_variables: {CUDA_VISIBLE_DEVICES: '7'}",
     );
@@ -37,6 +96,9 @@ fn a_worker_gets_a_gpu() {
 /// G2, V1: no variable at all, not an empty one.
 #[test]
 fn a_worker_beyond_the_gpus_gets_none() {
+    if has_driver() {
+        return;
+    }
     for line in seen("gpus: 1\nprocess_count_per_node: 2") {
         let (expected, agent) = match line.contains("process000") {
             true => ("gpu_index=Some(0) AZ_BATCHAI_GPU_COUNT_FOUND=1 CUDA_VISIBLE_DEVICES=0", 0),
@@ -48,4 +110,90 @@ fn a_worker_beyond_the_gpus_gets_none() {
         seen("gpus: 0\nprocess_count_per_node: 1"),
         ["agent_name=process000 gpu_index=None"]
     );
+}
+
+/// G1, G2: 4 workers on 2 GPUs that die again and again: no GPU has two at a time, the next worker takes
+/// what the dead one had, and those without one never find out.
+#[test]
+fn a_gpu_never_has_two_workers() {
+    if has_driver() {
+        return;
+    }
+    let job = Machine::new();
+    let job = job
+        .job("hostile_files")
+        .env("AZ_BATCHAI_GPU_COUNT_FOUND", "2")
+        .yaml("inputs: {files: in}\nmini_batch_size: 1\nprocess_count_per_node: 4")
+        .yaml("run_invocation_timeout: 1\nrun_max_try: 2\narguments: [--do, sleep]");
+    let ran = (0..8).fold(job, |job, n| job.file(&format!("in/{n}.txt"), "x")).run(&[]);
+    let events = fs::read_to_string(ran.dir().join("job/logs/sys/events.jsonl")).unwrap();
+    let (mut holders, mut starts) = (BTreeMap::new(), BTreeMap::new());
+    for line in events.lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let kind = &event["kind"];
+        let worker = kind["worker"].as_str().unwrap_or_default().to_owned();
+        match kind["event"].as_str() {
+            Some("worker_started") => {
+                let gpu = kind["gpu_index"].as_u64();
+                *starts.entry(gpu).or_insert(0) += 1;
+                let Some(gpu) = gpu else { continue };
+                assert!(gpu < 2, "{line}");
+                let before = holders.insert(gpu, worker);
+                assert!(before.is_none(), "{before:?} had it: {line}");
+            }
+            Some("worker_exited") => holders.retain(|_, holder| *holder != worker),
+            _ => {}
+        }
+    }
+    for gpu in [Some(0), Some(1), None] {
+        assert!(starts.get(&gpu).is_some_and(|starts| *starts >= 2), "{starts:?}\n{events}");
+    }
+}
+
+/// G1: two jobs never have the same GPU. The second one says so, and goes on without.
+#[test]
+fn a_gpu_never_has_two_jobs() {
+    if has_driver() {
+        return;
+    }
+    let machine = Machine::new();
+    let first = machine.asleep();
+    let second = ran(&machine, "gpus: 1\nprocess_count_per_node: 1");
+    let notice = format!(
+        "note: no worker of this job gets a GPU; GPU 0 is taken by the job of process {}, or a worker \
+         that it left behind; start the job again once they are free, if it needs them",
+        first.pid()
+    );
+    assert!(second.stderr.contains(&notice), "{}", second.stderr);
+    assert_eq!(
+        told(&second),
+        ["agent_name=process000 gpu_index=None AZ_BATCHAI_GPU_COUNT_FOUND=1"]
+    );
+    // A second GPU is free.
+    let third = ran(&machine, "gpus: 2\nprocess_count_per_node: 1");
+    let expected = "agent_name=process000 gpu_index=Some(1) AZ_BATCHAI_GPU_COUNT_FOUND=2 \
+                    CUDA_VISIBLE_DEVICES=1";
+    assert_eq!(told(&third), [expected]);
+}
+
+/// G1: a leader that is killed leaves no GPU behind that nobody can have.
+#[test]
+fn the_gpu_of_a_killed_leader_is_free_with_its_workers() {
+    if has_driver() {
+        return;
+    }
+    let machine = Machine::new();
+    let mut first = machine.asleep();
+    let workers = first.children();
+    first.kill_leader();
+    first.wait().exits_with(-9);
+    // The kernel ends them at once, but not in no time.
+    let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+    while workers.iter().any(|(pid, _)| lives(*pid)) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let second = ran(&machine, "gpus: 1\nprocess_count_per_node: 1");
+    let expected = "agent_name=process000 gpu_index=Some(0) AZ_BATCHAI_GPU_COUNT_FOUND=1 \
+                    CUDA_VISIBLE_DEVICES=0";
+    assert_eq!(told(&second), [expected]);
 }

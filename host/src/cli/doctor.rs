@@ -4,6 +4,7 @@ use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::print;
 use crate::compile::Cache;
+use crate::gpu::{Inventory, NEEDED_DEVICES};
 use crate::model::ByteSize;
 use crate::wall::{self, Layer};
 use rustix::fs::statvfs;
@@ -54,10 +55,12 @@ struct Checked {
 
 #[derive(Debug, Serialize)]
 struct Gpus {
-    /// Those that the driver knows.
+    /// Those that jobs may use.
     count: usize,
     /// Device files of the driver that a worker needs and that are not there.
     missing_devices: Vec<PathBuf>,
+    #[serde(flatten)]
+    inventory: Inventory,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,7 +100,7 @@ impl Findings {
             architecture: std::env::consts::ARCH,
             layers,
             cgroup_v2: cgroup(),
-            gpus: gpus(),
+            gpus: Gpus::now(),
             open_files: limit.current,
             open_files_at_most: limit.maximum,
             cache: CacheDisk::now(),
@@ -115,20 +118,7 @@ impl Findings {
         self.policy.tell(&mut text);
         text.push_str("\nBeside it:\n");
         self.cgroup_v2.tell(&mut text, "not used");
-        let _ = match self.gpus.count {
-            0 => writeln!(text, "  {:<9} GPUs: none", "-"),
-            count => writeln!(text, "  {:<9} GPUs: {count}", "ok"),
-        };
-        if self.gpus.count > 0 {
-            for device in &self.gpus.missing_devices {
-                let _ = writeln!(
-                    text,
-                    "  {:<9} {}: load the driver's module",
-                    "MISSING",
-                    device.display()
-                );
-            }
-        }
+        self.gpus.tell(&mut text);
         let files = |count: Option<u64>| count.map_or("any number".to_owned(), |n| n.to_string());
         let (now, most) = (files(self.open_files), files(self.open_files_at_most));
         let _ = writeln!(text, "  {:<9} open files: {now} at once, {most} if asked for", "ok");
@@ -207,10 +197,39 @@ fn cgroup() -> Checked {
     Checked::new("cgroup v2", wall::probe_cgroup(), remedy)
 }
 
-fn gpus() -> Gpus {
-    let count = fs::read_dir("/proc/driver/nvidia/gpus").map_or(0, Iterator::count);
-    let needed = wall::GPU_DEVICES.iter().map(PathBuf::from);
-    Gpus { count, missing_devices: needed.filter(|path| !path.exists()).collect() }
+impl Gpus {
+    fn now() -> Self {
+        let inventory = Inventory::now();
+        let needed = NEEDED_DEVICES.iter().map(PathBuf::from);
+        let missing_devices = needed.filter(|path| !path.exists()).collect();
+        Self { count: inventory.gpus.len(), missing_devices, inventory }
+    }
+
+    fn tell(&self, text: &mut String) {
+        let Inventory { gpus, known, missing, driver, cuda } = &self.inventory;
+        let version = |name, version: &Option<String>| {
+            version.as_ref().map_or(String::new(), |version| format!(", {name} {version}"))
+        };
+        let versions = version("driver", driver) + &version("CUDA up to", cuda);
+        let _ = match (gpus.len(), known) {
+            (0, true) => {
+                writeln!(text, "  {:<9} GPUs: none that jobs may use{versions}", "MISSING")
+            }
+            (0, false) => writeln!(text, "  {:<9} GPUs: none", "-"),
+            (count, _) => writeln!(text, "  {:<9} GPUs: {count}{versions}", "ok"),
+        };
+        for gpu in gpus {
+            let memory = gpu.memory.map_or(String::new(), |bytes| {
+                format!(", {} of memory", ByteSize(bytes).rounded())
+            });
+            let part = gpu.part_of.map_or(String::new(), |of| format!(", a part of GPU {of}"));
+            let (index, name, uuid) = (gpu.index, &gpu.name, &gpu.uuid);
+            let _ = writeln!(text, "  {:<9} GPU {index}: {name}{memory}{part}, {uuid}", "");
+        }
+        if let Some(missing) = missing {
+            let _ = writeln!(text, "  {:<9} {missing}", "");
+        }
+    }
 }
 
 impl CacheDisk {
@@ -249,6 +268,35 @@ fn first_line(path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gpus_are_told_one_by_one() {
+        let told = |json: &str| {
+            let inventory = serde_json::from_str(json).unwrap();
+            let mut text = String::new();
+            Gpus { count: 0, missing_devices: Vec::new(), inventory }.tell(&mut text);
+            text
+        };
+        let two = r#"{"known": true, "driver": "580.82", "cuda": "13.0", "gpus": [
+            {"index": 0, "uuid": "GPU-1", "name": "NVIDIA X", "memory": 85899345920, "part_of": null},
+            {"index": 1, "uuid": "MIG-2", "name": "NVIDIA Y MIG", "memory": null, "part_of": 1}]}"#;
+        insta::assert_snapshot!(told(two), @"
+          ok        GPUs: 2, driver 580.82, CUDA up to 13.0
+                    GPU 0: NVIDIA X, 80 GB of memory, GPU-1
+                    GPU 1: NVIDIA Y MIG, a part of GPU 1, MIG-2
+        ");
+        let none = r#"{"known": false, "missing": "there is no NVIDIA driver", "gpus": []}"#;
+        insta::assert_snapshot!(told(none), @"
+          -         GPUs: none
+                    there is no NVIDIA driver
+        ");
+        let hidden =
+            r#"{"known": true, "missing": "the device file /dev/x is not there", "gpus": []}"#;
+        insta::assert_snapshot!(told(hidden), @"
+          MISSING   GPUs: none that jobs may use
+                    the device file /dev/x is not there
+        ");
+    }
 
     #[test]
     fn what_is_missing_is_told_with_what_to_do() {

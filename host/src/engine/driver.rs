@@ -3,57 +3,27 @@
 
 use super::cancel::{Cancel, Request};
 use super::commit::{CommitReply, CommitRequest, Committer, last_reply};
+use super::gpus::Gpus;
+use super::job::Job;
 use super::machine::{Action, Machine, Message, Policy};
-use super::models::Seen;
 use super::room::Room;
 use super::setup::{self, SetupTemplate};
 use super::start::{Started, commit_request, resumed, start};
-use super::taking_up::TakenUp;
 use super::verify::{PlanDigest, tables_note};
 use super::{Claim, EngineError};
-use crate::compile::Compiled;
 use crate::event::{Event, EventKind};
 use crate::fail_point;
 use crate::model::{
-    GpuLease, JobDir, JobResult, JobStatus, MiniBatch, OsSandbox, Source, TableFormat, WallState,
-    WorkerId,
+    JobDir, JobResult, JobStatus, MiniBatch, OsSandbox, TableFormat, WallState, WorkerId,
 };
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{FromPlanner, FromWorker, ToWorker};
-use crate::spec::JobSpec;
-use crate::turns::Turns;
 use jiff::Timestamp;
 use std::collections::{HashSet, VecDeque};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
-
-/// All that a job needs to run.
-#[derive(Debug)]
-pub struct Job {
-    /// What to do.
-    pub spec: JobSpec,
-    /// The inputs' folders.
-    pub sources: Vec<Source>,
-    /// The compiled entry script.
-    pub component: Compiled,
-    /// The `sandmill` binary, for child processes.
-    pub program: PathBuf,
-    /// The job directory, ours until the end.
-    pub claim: Claim,
-    /// The same, for its paths.
-    pub job_dir: JobDir,
-    /// What decides its rows, by name, for a journal that is made; unused if there is one.
-    pub(super) settings: Vec<(String, String)>,
-    /// What its models were when they were looked at.
-    pub(super) models: Vec<Seen>,
-    /// What an earlier run left, if the job is taken up.
-    pub(super) taken_up: Option<TakenUp>,
-    /// The machine's caps; none if there are none.
-    pub(super) turns: Option<Turns>,
-}
 
 /// Runs a job to its end on this thread, which must not be one of a tokio runtime. Every event
 /// goes to `on_event` in order.
@@ -89,6 +59,8 @@ struct Driver<'a> {
     claim: Claim,
     job_dir: JobDir,
     template: SetupTemplate,
+    /// Those that are this job's until its end.
+    gpus: Gpus,
     /// How to read the tables; known as soon as the planner has looked.
     tables: Option<Vec<TableFormat>>,
     sources: usize,
@@ -135,7 +107,7 @@ impl<'a> Driver<'a> {
         let resumed = resumed(&started, job.claim.has_earlier_run());
         let Started { pool, workers, planner, committer, commits, restored, monitor, perf } =
             started;
-        let policy = setup::policy(&job.spec);
+        let policy = setup::policy(&job.spec, &job.gpus);
         let mut driver = Self {
             machine: Machine::new(policy.clone(), job.sources.clone(), Timestamp::now(), restored),
             pool,
@@ -144,6 +116,7 @@ impl<'a> Driver<'a> {
             committer,
             claim: job.claim,
             template: SetupTemplate::new(&job.spec, &job.sources, job.job_dir.root()),
+            gpus: job.gpus,
             job_dir: job.job_dir,
             tables: None,
             sources: job.sources.len(),
@@ -274,6 +247,7 @@ impl<'a> Driver<'a> {
                 self.room.release(worker);
                 Message::Exited(worker, exit)
             }
+            PoolEvent::Notice(text) => Message::Notice(text),
         };
         self.tell(message);
     }
@@ -371,7 +345,8 @@ impl<'a> Driver<'a> {
         match action {
             Action::Spawn(worker, gpu) => {
                 let tables = self.tables.as_deref().unwrap_or_default();
-                let setup = self.template.for_worker(worker, gpu.map(GpuLease::plain), tables);
+                let setup =
+                    self.template.for_worker(worker, gpu.map(|gpu| self.gpus.lease(gpu)), tables);
                 return Some(self.room.start(&mut self.pool, self.monitor.as_ref(), setup));
             }
             Action::Assign(worker, assignment) => {

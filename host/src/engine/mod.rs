@@ -3,15 +3,18 @@
 //!
 //! `prepare` makes a job ready to run, `claim` decides who owns a job directory and `taking_up` what
 //! becomes of a job that was run before: `identity` compares its settings, `verify` its inputs.
-//! `models` looks at the job's models, and puts single files where workers find them.
-//! `driver` runs it, on what `start` starts; `commit` is the thread that commits what workers finished.
+//! `models` looks at the job's models, and puts single files where workers find them; `gpus` takes the
+//! GPUs that no other job has. `driver` runs a `job`, on what `start` starts; `commit` is the thread that
+//! commits what workers finished.
 
 mod cancel;
 mod claim;
 mod claim_error;
 mod commit;
 mod driver;
+mod gpus;
 mod identity;
+mod job;
 mod job_state;
 pub mod machine;
 mod models;
@@ -28,7 +31,8 @@ pub use claim::Claim;
 pub use claim_error::ClaimError;
 #[cfg(any(test, fuzzing))]
 pub use commit::fuzz_recovery;
-pub use driver::{Job, run};
+pub use driver::run;
+pub use job::Job;
 pub use job_state::{JobFile, JobState, OutputSize, Standing};
 pub use models::ModelError;
 pub use prepare::{Options, PrepareError, Prepared, prepare};

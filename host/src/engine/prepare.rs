@@ -4,7 +4,7 @@
 use super::ClaimError;
 use super::cancel::Cancel;
 use super::claim::{Wanted, hold, resolve};
-use super::driver::Job;
+use super::job::Job;
 use super::job_state::JobFile;
 use super::models::{self, ModelError};
 use super::setup;

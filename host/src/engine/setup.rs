@@ -1,5 +1,6 @@
 //! From a checked job to what planner, workers and machine are told.
 
+use super::gpus::Gpus;
 use super::machine::Policy;
 use super::models;
 use crate::compile::WASMTIME_VERSION;
@@ -17,7 +18,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(super) fn policy(spec: &JobSpec) -> Policy {
+/// `gpus` are those that this job has.
+pub(super) fn policy(spec: &JobSpec, gpus: &Gpus) -> Policy {
     Policy {
         workers: spec.process_count,
         max_try: spec.run_max_try,
@@ -28,7 +30,7 @@ pub(super) fn policy(spec: &JobSpec) -> Policy {
         allowed_failed_percent: spec.allowed_failed_percent,
         first_task_timeout: spec.first_task_creation_timeout,
         progress_timeout: spec.progress_update_timeout,
-        gpus: spec.gpus,
+        gpus: gpus.indices(),
         output_action: spec.output_action,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::EngineError;
 use super::commit::{CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Success};
-use super::driver::Job;
+use super::job::Job;
 use super::machine::Settled;
 use super::models;
 use super::setup;
@@ -44,6 +44,7 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
     let mut pool = Pool::new(job.program.clone(), component, events);
     let monitor = setup::monitor(&job.spec, &job.job_dir);
     pool.confine(job.spec.os_sandbox, &job.job_dir, monitor.budget.clone());
+    pool.watch_gpus(job.gpus.memory());
     pool.plan(&setup::plan_request(&job.spec, &job.sources, spill), plan_events)
         .map_err(|e| failed("the planner process cannot be started", e))?;
     let (replies, commits) = mpsc::unbounded_channel();

@@ -1,14 +1,15 @@
 //! What to do where a job was run before: take it up where it was, reuse its result, or refuse.
 
-use super::ClaimError;
 use super::claim::Held;
-use super::driver::Job;
+use super::gpus::Gpus;
 use super::identity::{differences, settings};
+use super::job::Job;
 use super::job_state::{JobState, Standing};
 use super::models::Seen;
 use super::prepare::{Options, PrepareError, Prepared};
 use super::setup::plan_request;
 use super::verify::{Known, Mismatch, Planning, verify};
+use super::{Claim, ClaimError};
 use crate::compile::Compiled;
 use crate::journal::{JobIdentity, Journal, JournalError};
 use crate::model::{JobDir, JobResult, JobStatus, Source};
@@ -56,10 +57,21 @@ impl Ready {
     /// Begins the job in a directory that holds none, or anew.
     pub(super) fn begin(self, held: Held, options: &Options) -> Result<Prepared, PrepareError> {
         let settings = settings(&self.spec, &self.models, job_file(options));
-        let claim = held.begin(options.job_file.clone())?;
+        self.job(options, settings, None, || held.begin(options.job_file.clone()))
+    }
+
+    /// The job, its directory claimed last.
+    fn job(
+        mut self,
+        options: &Options,
+        settings: Vec<(String, String)>,
+        taken_up: Option<TakenUp>,
+        claim: impl FnOnce() -> Result<Claim, ClaimError>,
+    ) -> Result<Prepared, PrepareError> {
+        let gpus = Gpus::take(&mut self.spec, &options.policy.machine())?;
+        let claim = claim()?;
         let Self { spec, sources, component, models, job_dir, turns } = self;
         let program = options.program.clone();
-        let taken_up = None;
         let job = Job {
             spec,
             sources,
@@ -71,6 +83,7 @@ impl Ready {
             models,
             taken_up,
             turns,
+            gpus,
         };
         Ok(Prepared::Job(Box::new(job)))
     }
@@ -100,29 +113,13 @@ impl Ready {
             why,
         };
         self.check(&held, &journal, options).map_err(|mismatch| refused(mismatch, changed))?;
-        let claim = held.take_up(options.job_file.clone())?;
         // A leader that ended between the two has told the journal alone; and the journal knows it
         // until what failed is out of it, however often that is begun.
         let retry_failed =
             earlier.status == Standing::Failed || journal.finished()? == Some(JobStatus::Failed);
-        // The journal has them.
-        let settings = Vec::new();
         let taken_up = Some(TakenUp { journal, retry_failed });
-        let Self { spec, sources, component, models, job_dir, turns } = self;
-        let program = options.program.clone();
-        let job = Job {
-            spec,
-            sources,
-            component,
-            program,
-            claim,
-            job_dir,
-            settings,
-            models,
-            taken_up,
-            turns,
-        };
-        Ok(Prepared::Job(Box::new(job)))
+        // The journal has the settings.
+        self.job(options, Vec::new(), taken_up, || held.take_up(options.job_file.clone()))
     }
 
     /// The result of a completed run, if this one would come to the same (prs-semantics C25).

@@ -4,7 +4,8 @@ use super::confine::Cell;
 use super::launch::{Process, StderrLog, settle};
 use super::outbox::{Outbox, registered};
 use super::{PoolEvent, WorkerExit};
-use crate::model::{ByteSize, JobDir, WorkerId};
+use crate::gpu::MemoryWatch;
+use crate::model::{ByteSize, GpuLease, JobDir, WorkerId};
 use crate::protocol::{FrameBuffer, FrameError, FromWorker, ToWorker};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -72,6 +73,8 @@ impl Link {
 pub(super) struct Remains {
     pub(super) dir: JobDir,
     pub(super) cell: Option<Cell>,
+    /// Its GPU, where somebody tells of its memory.
+    pub(super) gpu: Option<(MemoryWatch, GpuLease)>,
 }
 
 /// Makes both ends of a worker: the one to send by, and the task that listens. `results` is its
@@ -166,6 +169,12 @@ impl Listener {
         let mut exit = describe(status, link.take_fault(), &stderr);
         // Whoever sees the end finds no cgroup any more.
         exit.failure = remains.cell.and_then(|cell| cell.end(exit.signal));
+        // Nor is its GPU's memory taken.
+        if let Some((memory, lease)) = remains.gpu
+            && let Some(text) = memory.wait(&lease).await
+        {
+            let _ = inbox.events.send(PoolEvent::Notice(text)).await;
+        }
         // Nobody listening is no loss.
         let _ = inbox.events.send(PoolEvent::Exited(inbox.worker, exit)).await;
     }

@@ -8,6 +8,8 @@ use crate::protocol::FromWorker;
 pub enum PoolEvent {
     /// A worker said something.
     Worker(WorkerId, FromWorker),
+    /// Something for the user.
+    Notice(String),
     /// A worker is gone, its last message delivered; always the last event of a worker.
     Exited(WorkerId, WorkerExit),
 }

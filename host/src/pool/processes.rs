@@ -4,6 +4,7 @@ use super::confine::Confinement;
 use super::conversation::{self, Link, Remains};
 use super::launch::{Process, Program};
 use super::{PoolEvent, planner};
+use crate::gpu::MemoryWatch;
 use crate::model::{JobDir, OsSandbox, WorkerId};
 use crate::perf::MemoryBudget;
 use crate::protocol::{FromPlanner, PlanRequest, Setup, ToWorker, encode};
@@ -27,6 +28,7 @@ pub struct Pool {
     /// Workers with messages that were queued and not sent.
     queued: HashSet<WorkerId>,
     confinement: Confinement,
+    gpus: Option<MemoryWatch>,
 }
 
 impl Pool {
@@ -49,6 +51,7 @@ impl Pool {
             workers: HashMap::new(),
             queued: HashSet::new(),
             confinement: Confinement::default(),
+            gpus: None,
         }
     }
 
@@ -56,6 +59,11 @@ impl Pool {
     /// machine and the job allow it. To be called before any process is started.
     pub fn confine(&mut self, mode: OsSandbox, job_dir: &JobDir, budget: MemoryBudget) {
         self.confinement = Confinement::new(mode, job_dir, budget);
+    }
+
+    /// Has the end of each worker with a GPU wait until the GPU's memory is back. None where nobody tells.
+    pub fn watch_gpus(&mut self, memory: Option<MemoryWatch>) {
+        self.gpus = memory;
     }
 
     /// Why workers have no cgroup of their own; none if they have.
@@ -101,7 +109,8 @@ impl Pool {
             ));
         }
         let cell = self.confinement.cell(worker);
-        let remains = Remains { dir, cell };
+        let gpu = self.gpus.clone().zip(setup.gpu.clone());
+        let remains = Remains { dir, cell, gpu };
         let cgroup = remains.cell.as_ref().map(|cell| &cell.leaf);
         let (child, socket, stderr) = self.program.start_worker(&setup, &self.component, cgroup)?;
         // Dropping the listener on the way out kills the worker.

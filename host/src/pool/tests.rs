@@ -3,8 +3,8 @@
 use super::launch::Program;
 use super::{Pool, PoolEvent, WorkerExit};
 use crate::model::{
-    CallStats, GpuLease, Limits, LoggingLevel, MiniBatch, MiniBatchId, OsSandbox, OutputAction,
-    WallState, Work, WorkerId,
+    CallStats, GpuLease, InferenceSettings, Limits, LoggingLevel, MiniBatch, MiniBatchId,
+    OsSandbox, OutputAction, WallState, Work, WorkerId,
 };
 use crate::protocol::{
     Assignment, Cut, FrameBuffer, FromPlanner, FromWorker, PROTOCOL_VERSION, PlanRequest, Setup,
@@ -127,11 +127,16 @@ async fn delivers_every_message_and_then_the_end() {
 /// is no variable at all.
 #[tokio::test]
 async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
-    for (lease, expected) in
-        [(Some(3), "CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=3\n"), (None, "")]
-    {
-        let mut bench = Bench::new("env | grep CUDA | sort >env", 8);
-        bench.pool.spawn(Setup { gpu: lease.map(GpuLease::plain), ..bench.setup() }).unwrap();
+    let leased = "CUDA_CACHE_DISABLE=1\nCUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=3\n\
+                  LD_LIBRARY_PATH=/cuda/lib:/more\n";
+    for (lease, expected) in [(Some(3), leased), (None, "")] {
+        let mut bench = Bench::new("env | grep -e CUDA_[^H] -e LD_ | sort >env", 8);
+        let inference = InferenceSettings {
+            cuda: vec!["/cuda/lib".into(), "/more".into()],
+            ..InferenceSettings::default()
+        };
+        let gpu = lease.map(GpuLease::plain);
+        bench.pool.spawn(Setup { gpu, inference, ..bench.setup() }).unwrap();
         bench.until_the_end().await;
         assert_eq!(String::from_utf8(bench.worker_file("env")).unwrap(), expected);
     }

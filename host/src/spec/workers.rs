@@ -4,6 +4,7 @@ use super::defaults::Defaults;
 use super::error::Report;
 use super::raw::RawJob;
 use super::scope::At;
+use crate::gpu;
 use std::ffi::OsStr;
 
 /// Where a machine says how many GPUs it has (prs-semantics G3).
@@ -24,20 +25,25 @@ pub(super) fn check_node_count(count: Option<&At<u32>>, report: &Report) {
 /// The numbers of workers and of GPUs.
 pub(super) fn check(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> (u32, u32) {
     let found = std::env::var_os(GPU_COUNT);
-    let gpus = gpus(raw.gpus.as_ref(), found.as_deref(), report);
+    let gpus = gpus(raw.gpus.as_ref(), found.as_deref(), gpu::count, report);
     (process_count(raw.process_count_per_node.as_ref(), gpus, defaults, report), gpus)
 }
 
-/// The number of GPUs: the given one, or what the environment variable `found` says.
-fn gpus(given: Option<&At<u32>>, found: Option<&OsStr>, report: &Report) -> u32 {
+/// The number of GPUs: the given one, or what the environment variable `found` says, or what the
+/// machine has.
+fn gpus(
+    given: Option<&At<u32>>,
+    found: Option<&OsStr>,
+    machine: impl FnOnce() -> u32,
+    report: &Report,
+) -> u32 {
     if let Some(given) = given {
         return given.value;
     }
-    let Some(found) = found else { return 0 };
-    let text = found.to_string_lossy();
+    let text = found.unwrap_or_default().to_string_lossy();
     match text.trim().parse::<u32>() {
         Ok(count) if count <= 1000 => count,
-        _ if text.trim().is_empty() => 0,
+        _ if text.trim().is_empty() => machine().min(1000),
         _ => {
             report.notice(format!(
                 "{GPU_COUNT} is {text:?} in Sandmill's environment, which is no number of GPUs; \
@@ -78,20 +84,22 @@ mod tests {
     use super::*;
     use crate::spec::defaults::Dialect;
 
-    /// G3: the count comes from the environment unless the job file has it; a bad value is told.
+    /// G3: the count comes from the environment unless the job file has it, else from the machine; a
+    /// bad value is told.
     #[test]
     fn gpus_come_from_the_environment() {
         for (found, count, notices) in [
-            (None, 0, 0),
+            (None, 3, 0),
             (Some("2"), 2, 0),
             (Some(" 4 "), 4, 0),
-            (Some(""), 0, 0),
+            (Some("0"), 0, 0),
+            (Some(""), 3, 0),
             (Some("two"), 0, 1),
             (Some("-1"), 0, 1),
             (Some("100000"), 0, 1),
         ] {
             let report = Report::default();
-            assert_eq!(gpus(None, found.map(OsStr::new), &report), count, "{found:?}");
+            assert_eq!(gpus(None, found.map(OsStr::new), || 3, &report), count, "{found:?}");
             assert_eq!(report.take_notices().len(), notices, "{found:?}");
         }
     }

@@ -1,30 +1,18 @@
 //! Who has a place on the machine: a folder with one file for each place, locked by whoever has it.
-//!
-//! The kernel lets go of a lock when its holder is gone, however it ended, so that no place is lost. A
-//! file of its own, the gate, is locked while somebody counts; nobody waits for that lock.
 
+use super::folder::{Folder, TurnsError, lock};
 use crate::model::{ByteSize, MachineCaps};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// Where places are counted unless the policy names a folder. In memory: nothing of it outlives the
-/// machine.
-const USUAL: &str = "/dev/shm/sandmill-";
-const GATE: &str = "gate";
 const PLACE: &str = "worker-";
-/// How often it is tried to get through the gate, and the pause between. Counting takes far less.
+/// How often it is tried to get through the gate.
 const TRIES: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// A job's way to places for its workers.
 #[derive(Debug)]
 pub struct Turns {
-    folder: PathBuf,
+    folder: Folder,
     caps: MachineCaps,
     /// Memory that each of the job's workers may hold.
     share: ByteSize,
@@ -33,11 +21,6 @@ pub struct Turns {
 /// A worker's place on the machine; free again once this is dropped, or its process is gone.
 #[derive(Debug)]
 pub struct Place(#[expect(dead_code, reason = "holds the lock")] File);
-
-/// Why a job cannot take part. For people: names the setting.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct TurnsError(String);
 
 impl Turns {
     /// Opens, and makes if need be, the folder where places are counted. `share` is the memory that
@@ -58,10 +41,7 @@ impl Turns {
                 share.rounded()
             )));
         }
-        let user = rustix::process::geteuid().as_raw();
-        let folder =
-            caps.directory.clone().unwrap_or_else(|| PathBuf::from(format!("{USUAL}{user}")));
-        make(&folder, user)?;
+        let folder = Folder::open(caps)?;
         Ok(Some(Self { folder, caps: caps.clone(), share }))
     }
 
@@ -70,22 +50,14 @@ impl Turns {
     /// # Errors
     /// If the folder cannot be used.
     pub fn take(&self) -> io::Result<Option<Place>> {
-        let gate = self.file(GATE)?;
-        let mut tries = 0;
-        while !lock(&gate)? {
-            tries += 1;
-            if tries == TRIES {
-                return Ok(None);
-            }
-            std::thread::sleep(PAUSE);
-        }
+        let Some(_gate) = self.folder.gate(TRIES)? else { return Ok(None) };
         let counted = self.count()?;
         let workers = self.caps.workers.is_some_and(|most| counted.workers >= most);
         let held = counted.memory.saturating_add(self.share.0);
         if workers || self.caps.memory.is_some_and(|most| held > most.0) {
             return Ok(None);
         }
-        let mut file = self.file(&format!("{PLACE}{}", counted.free))?;
+        let mut file = self.folder.file(&format!("{PLACE}{}", counted.free))?;
         if !lock(&file)? {
             return Ok(None); // Locked by somebody who did not come through the gate.
         }
@@ -97,13 +69,13 @@ impl Turns {
     fn count(&self) -> io::Result<Counted> {
         let mut counted = Counted { workers: 0, memory: 0, free: 0 };
         let mut taken = Vec::new();
-        for entry in std::fs::read_dir(&self.folder)? {
+        for entry in std::fs::read_dir(self.folder.path())? {
             let name = entry?.file_name();
             let number = name.to_str().and_then(|name| name.strip_prefix(PLACE));
             let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) else {
                 continue;
             };
-            let mut file = self.file(&format!("{PLACE}{number}"))?;
+            let mut file = self.folder.file(&format!("{PLACE}{number}"))?;
             if lock(&file)? {
                 continue; // Free; this lock ends with `file`.
             }
@@ -117,16 +89,6 @@ impl Turns {
         }
         Ok(counted)
     }
-
-    fn file(&self, name: &str) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).mode(0o600);
-        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
-        let path = self.folder.join(name);
-        options
-            .open(&path)
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
-    }
 }
 
 /// What is taken.
@@ -137,49 +99,12 @@ struct Counted {
     free: u32,
 }
 
-/// Whether the lock was to be had.
-fn lock(file: &File) -> io::Result<bool> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(false),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
 /// The memory that a taken place stands for. One that cannot be read leaves no room beside it.
 fn held(file: &mut File) -> io::Result<u64> {
     let mut text = String::new();
     file.seek(SeekFrom::Start(0))?;
     file.take(32).read_to_string(&mut text)?;
     Ok(text.parse().unwrap_or(u64::MAX))
-}
-
-/// Makes the folder, and sees that it belongs to this user alone.
-fn make(folder: &Path, user: u32) -> Result<(), TurnsError> {
-    let refused = |why: String| {
-        TurnsError(format!(
-            "the folder {} where jobs keep count of the machine's workers {why}; name another in \
-             machine.directory of the operator's policy",
-            folder.display()
-        ))
-    };
-    let failed = |error: io::Error| refused(format!("cannot be used: {error}"));
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(error)),
-        _ => {}
-    }
-    let metadata = folder.symlink_metadata().map_err(failed)?;
-    if !metadata.is_dir() {
-        return Err(refused("is no folder".to_owned()));
-    }
-    if metadata.uid() != user {
-        return Err(refused(format!("belongs to user {}, not to user {user}", metadata.uid())));
-    }
-    let mode = metadata.mode() & 0o777;
-    if mode & 0o022 != 0 {
-        return Err(refused(format!("can be written by others (mode {mode:03o})")));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
 //! What CUDA needs to see of a machine to use one GPU.
 
 use super::build::{Folder, Rights};
+use crate::model::GpuLease;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Of the driver, beside the GPU's own device.
-pub const GPU_DEVICES: [&str; 3] = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"];
+const GPU_DEVICES: [&str; 3] = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"];
+
+/// Those by which parts of a GPU (MIG) are opened.
+const PARTS: &str = "/dev/nvidia-caps";
 
 /// What the driver reads of itself and of the machine.
 const READ: [&str; 12] = [
@@ -23,31 +27,56 @@ const READ: [&str; 12] = [
     "/etc/ld.so.cache",
 ];
 
-/// The folders and devices of a process that uses the GPU of this index, counted in the order of the
-/// machine's PCI bus. What is not there is left out later.
-pub fn gpu_folders(index: u32) -> Vec<Folder> {
+/// Where libraries lie that others load when they are first needed.
+const LIBRARIES: [&str; 6] =
+    ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/cuda", "/usr/local/nvidia"];
+
+/// The folders and devices of a process that uses this GPU, and CUDA's libraries in these folders besides
+/// the usual ones. What is not there is left out later.
+pub fn gpu_folders(lease: &GpuLease, libraries: &[PathBuf]) -> Vec<Folder> {
     let folder = |path: &str, rights| Folder { path: path.into(), rights };
     let mut folders: Vec<Folder> =
         GPU_DEVICES.iter().map(|path| folder(path, Rights::Device)).collect();
-    folders.extend(READ.iter().map(|path| folder(path, Rights::Read)));
+    folders.extend(READ.iter().chain(&LIBRARIES).map(|path| folder(path, Rights::Read)));
+    let read = |path: &PathBuf| Folder { path: path.clone(), rights: Rights::Read };
+    folders.extend(libraries.iter().map(read));
     // The driver names its threads.
     folders.push(folder("/proc/self/task", Rights::Device));
     folders.push(folder("/dev/null", Rights::Device));
-    let minor = minor(Path::new("/proc/driver/nvidia/gpus"), index);
+    let (minor, bus) = device(Path::new("/proc/driver/nvidia/gpus"), lease);
     if let Some(minor) = minor {
         folders.push(folder(&format!("/dev/nvidia{minor}"), Rights::Device));
+    }
+    if let Some(bus) = bus {
+        // A link into a folder that no other rule takes in.
+        folders.push(folder(&format!("/sys/bus/pci/devices/{bus}"), Rights::Read));
+    }
+    if lease.visible.starts_with("MIG-") {
+        folders.push(folder(PARTS, Rights::Device));
     }
     folders
 }
 
-/// The number of the device file, which need not be the index.
-fn minor(gpus: &Path, index: u32) -> Option<u32> {
-    let entries = fs::read_dir(gpus).ok()?.filter_map(Result::ok);
-    let mut buses: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    buses.sort();
-    let text = fs::read_to_string(buses.get(index as usize)?.join("information")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Device Minor:"))?;
-    line.trim().parse().ok()
+/// The number of the device file, which need not be the index, and the address on the bus. The driver's
+/// list of GPUs knows both, but is not whole in every container: then the lease's number counts.
+fn device(gpus: &Path, lease: &GpuLease) -> (Option<u32>, Option<String>) {
+    let entries = fs::read_dir(gpus).into_iter().flatten().filter_map(Result::ok);
+    let mut all: Vec<(String, Option<u32>)> = entries
+        .filter_map(|entry| {
+            let text = fs::read_to_string(entry.path().join("information")).unwrap_or_default();
+            let number = text.lines().find_map(|line| line.strip_prefix("Device Minor:"));
+            let number = number.and_then(|number| number.trim().parse().ok());
+            Some((entry.file_name().into_string().ok()?, number))
+        })
+        .collect();
+    all.sort();
+    let mut all = all.into_iter();
+    let found = match lease.minor {
+        Some(minor) => all.find(|(_, number)| *number == Some(minor)),
+        None => all.nth(lease.index as usize),
+    };
+    let (bus, number) = found.map_or((None, None), |(bus, number)| (Some(bus), number));
+    (lease.minor.or(number), bus)
 }
 
 #[cfg(test)]
@@ -63,8 +92,29 @@ mod tests {
             let text = format!("Model: \t\t X\nDevice Minor: \t {minor}\n");
             fs::write(folder.join("information"), text).unwrap();
         }
-        assert_eq!(minor(gpus.path(), 0), Some(3));
-        assert_eq!(minor(gpus.path(), 1), Some(0));
-        assert_eq!(minor(gpus.path(), 2), None);
+        let of = |index, minor| {
+            let (minor, bus) = device(gpus.path(), &GpuLease { minor, ..GpuLease::plain(index) });
+            (minor, bus.unwrap_or_default())
+        };
+        assert_eq!(of(0, None), (Some(3), "0000:01:00.0".to_owned()));
+        assert_eq!(of(1, None), (Some(0), "0000:81:00.0".to_owned()));
+        assert_eq!(of(2, None), (None, String::new()));
+        assert_eq!(of(1, Some(3)), (Some(3), "0000:01:00.0".to_owned()), "as the driver told");
+        assert_eq!(of(0, Some(7)), (Some(7), String::new()));
+    }
+
+    #[test]
+    fn a_gpu_brings_no_right_to_write_any_file() {
+        let part = GpuLease { visible: "MIG-1".to_owned(), ..GpuLease::plain(0) };
+        let folders = gpu_folders(&part, &["/cuda/lib".into()]);
+        for Folder { path, rights } in &folders {
+            let is_device = path.starts_with("/dev") || path.starts_with("/proc/self/task");
+            let expected = if is_device { Rights::Device } else { Rights::Read };
+            assert_eq!(*rights, expected, "{}", path.display());
+        }
+        let has = |path: &str| folders.iter().any(|folder| folder.path == Path::new(path));
+        assert!(has("/cuda/lib") && has("/dev/nvidia-caps"), "{folders:?}");
+        let whole = gpu_folders(&GpuLease::plain(0), &[]);
+        assert!(whole.iter().all(|folder| folder.path != Path::new("/dev/nvidia-caps")));
     }
 }

@@ -20,7 +20,8 @@ fn set(bounds: &Bounds, occupant: Occupant) -> io::Result<()> {
     lower(Resource::Core, NO_CORE)?;
     lower(Resource::Fsize, bounds.largest_file)?;
     open_files(bounds.open_files)?;
-    if let Some(bytes) = bounds.memory {
+    // CUDA reserves far more than it ever touches. What a worker really holds, the leader watches.
+    if let Some(bytes) = bounds.memory.filter(|_| occupant != Occupant::GpuWorker) {
         lower(Resource::Data, bytes)?;
     }
     if let Some(seconds) = bounds.cpu_seconds {

@@ -28,7 +28,7 @@ mod start;
 pub use build::{Bounds, Folder, Occupant, Rights, Wall, WallError};
 pub use cgroup::probe_cgroup;
 pub use death::death;
-pub use gpu::{GPU_DEVICES, gpu_folders};
+pub use gpu::gpu_folders;
 pub use layer::{Layer, MISSING_LAYER, check, probe};
 pub use leaf::{Leaf, Leaves, Quota};
 pub use start::{enter, keep_apart};

@@ -30,7 +30,7 @@ pub(super) fn wall(setup: &Setup) -> Wall {
     let occupant = if setup.gpu.is_some() { Occupant::GpuWorker } else { Occupant::Worker };
     let mut folders = read(setup);
     folders.extend(written(setup));
-    folders.extend(setup.gpu.iter().flat_map(|gpu| gpu_folders(gpu.index)));
+    folders.extend(setup.gpu.iter().flat_map(|gpu| gpu_folders(gpu, &setup.inference.cuda)));
     Wall { occupant, mode: setup.os_sandbox, folders, bounds: bounds(setup) }
 }
 

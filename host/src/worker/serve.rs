@@ -4,6 +4,7 @@ use super::link::{Incoming, Link};
 use super::session::{End, Session};
 use super::{lockdown, process};
 use crate::protocol::{PROTOCOL_VERSION, Setup, ToWorker};
+use crate::turns;
 use crate::wall;
 use std::fs::File;
 use std::io;
@@ -44,6 +45,9 @@ fn run() -> io::Result<End> {
         }
         Incoming::None | Incoming::Closed => return Ok(End::Done),
     };
+    // Until the process is gone, however it ends and whether the leader lives, no other job has its GPU.
+    let lock = setup.gpu.as_ref().and_then(|gpu| gpu.lock.as_deref());
+    let _lease = lock.map(turns::keep).transpose()?;
     let wall = lockdown::wall(&setup);
     let Some(mut session) = Session::prepare(setup, link, &component)? else {
         return Ok(End::InitFailed);

@@ -6,18 +6,20 @@ use std::collections::BTreeMap;
 /// GPUs, by index, and who holds them.
 #[derive(Debug)]
 pub(super) struct Leases {
-    gpus: u32,
+    gpus: Vec<u32>,
     taken: BTreeMap<u32, WorkerId>,
 }
 
 impl Leases {
-    pub(super) fn new(gpus: u32) -> Self {
+    /// `gpus` are their indices.
+    pub(super) fn new(mut gpus: Vec<u32>) -> Self {
+        gpus.sort_unstable();
         Self { gpus, taken: BTreeMap::new() }
     }
 
     /// The lowest free index, this worker's from now on; none if all are taken.
     pub(super) fn take(&mut self, worker: WorkerId) -> Option<u32> {
-        let index = (0..self.gpus).find(|index| !self.taken.contains_key(index))?;
+        let index = *self.gpus.iter().find(|index| !self.taken.contains_key(index))?;
         self.taken.insert(index, worker);
         Some(index)
     }

@@ -72,7 +72,7 @@ impl Machine {
     /// `restored` is what an earlier run of the job left done: it counts, and is not done again.
     pub fn new(policy: Policy, sources: Vec<Source>, began: Timestamp, restored: Restored) -> Self {
         Self {
-            leases: Leases::new(policy.gpus),
+            leases: Leases::new(policy.gpus.clone()),
             policy,
             sources,
             began,

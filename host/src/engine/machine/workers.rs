@@ -25,7 +25,7 @@ impl Machine {
         // A killed worker that has a GPU keeps its place until it is gone: the next one is to have
         // that GPU (G1).
         let in_place = |id: &WorkerId, worker: &Worker| {
-            !worker.is_doomed() || (self.policy.gpus > 0 && self.leases.of(*id).is_some())
+            !worker.is_doomed() || (!self.policy.gpus.is_empty() && self.leases.of(*id).is_some())
         };
         let places = self.workers.iter().filter(|(id, worker)| in_place(id, worker)).count();
         for _ in places..wanted {

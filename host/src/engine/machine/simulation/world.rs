@@ -248,8 +248,8 @@ impl World {
         self.next_worker += 1;
         // Until its process is gone, a worker has its GPU.
         let taken: BTreeSet<u32> = self.workers.values().filter_map(|worker| worker.gpu).collect();
-        let lowest = (0..self.policy.gpus).find(|index| !taken.contains(index));
-        assert_eq!(gpu, lowest, "the lowest free GPU of {}", self.policy.gpus);
+        let lowest = self.policy.gpus.iter().copied().find(|index| !taken.contains(index));
+        assert_eq!(gpu, lowest, "the lowest free GPU of {:?}", self.policy.gpus);
         let worker = FakeWorker { gpu, ..FakeWorker::default() };
         assert!(self.workers.insert(id, worker).is_none(), "{id} again");
         // All that follow in the same round get the same answer.
@@ -345,7 +345,7 @@ fn random_policy(dice: &mut Dice) -> Policy {
         load_timeout: seconds(20),
         first_task_timeout: seconds(30),
         progress_timeout: seconds([25, 200, 1000][dice.below(3) as usize]),
-        gpus: dice.below(4) as u32,
+        gpus: [1, 2, 5][..dice.below(4) as usize].to_vec(),
         output_action: match dice.below(2) {
             0 => OutputAction::AppendRow,
             _ => OutputAction::SummaryOnly,

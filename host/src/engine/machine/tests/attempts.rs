@@ -62,7 +62,7 @@ fn a_worker_that_a_limit_ended_is_told_as_such() {
 /// What it held besides goes back unharmed, and whoever comes next has the GPU that is free again.
 #[test]
 fn a_worker_whose_gpu_was_full_is_replaced() {
-    let mut machine = running(Policy { gpus: 1, ..policy() }, 8);
+    let mut machine = running(Policy { gpus: vec![0], ..policy() }, 8);
     machine.handle(started(0, 0), secs(1));
     let full = Failure::new(FailureKind::DeviceOutOfMemory, "the memory of gpu 0 is full");
     let actions = machine.handle(report(0, 1, 0, Err(full)), secs(2));

@@ -3,7 +3,7 @@
 use super::*;
 
 fn four_workers(gpus: u32) -> (Machine, Vec<(u32, Option<u32>)>) {
-    let mut machine = new(Policy { workers: 4, gpus, ..policy() });
+    let mut machine = new(Policy { workers: 4, gpus: (0..gpus).collect(), ..policy() });
     let first = spawned(&machine.handle(Message::Planned(batches(99)), secs(0)));
     (machine, first)
 }
@@ -41,7 +41,7 @@ fn g1_a_lease_ends_with_the_process() {
 /// G1: a process that cannot be killed keeps its GPU; that is told.
 #[test]
 fn g1_a_lost_gpu_is_told_and_comes_back_with_the_exit() {
-    let mut machine = new(Policy { gpus: 1, ..policy() });
+    let mut machine = new(Policy { gpus: vec![0], ..policy() });
     machine.handle(Message::Planned(batches(9)), secs(0));
     machine.handle(ready(0), secs(0));
     machine.handle(started(0, 0), secs(0));
@@ -73,6 +73,16 @@ fn g2_the_index_is_told() {
             "{actions:#?}"
         );
     }
+}
+
+/// G1: other jobs may have the first ones.
+#[test]
+fn g1_a_job_has_the_gpus_that_it_took() {
+    let mut machine = new(Policy { workers: 3, gpus: vec![5, 2], ..policy() });
+    let first = spawned(&machine.handle(Message::Planned(batches(99)), secs(0)));
+    assert_eq!(first, [(0, Some(2)), (1, Some(5)), (2, None)]);
+    let actions = machine.handle(exit_of(1, Some(1), None), secs(1));
+    assert_eq!(spawned(&actions), [(3, Some(5))]);
 }
 
 /// A process that could not be started holds nothing.

@@ -32,7 +32,7 @@ fn policy() -> Policy {
         load_timeout: secs(600),
         first_task_timeout: secs(600),
         progress_timeout: secs(86_400),
-        gpus: 0,
+        gpus: Vec::new(),
         output_action: OutputAction::AppendRow,
     }
 }

@@ -1,0 +1,134 @@
+//! The GPUs of a job: no other job of this machine has them as long as it runs (prs-semantics G1).
+
+use crate::gpu::{Inventory, MemoryWatch, Nvidia, library_folders};
+use crate::model::{GpuLease, MachineCaps};
+use crate::spec::JobSpec;
+use crate::turns::{Devices, Taken, TurnsError};
+use std::fmt::Write as _;
+
+/// Those that the job has taken. Others may have them once this is dropped and the workers are gone.
+#[derive(Debug, Default)]
+pub(super) struct Gpus {
+    leases: Vec<GpuLease>,
+    /// Holds the locks.
+    _taken: Taken,
+    /// None where no driver tells anything.
+    memory: Option<MemoryWatch>,
+}
+
+impl Gpus {
+    /// Takes as many as the job has workers for, if there are that many. If there are not, a notice says
+    /// what becomes of the rest, and who has them.
+    pub(super) fn take(spec: &mut JobSpec, caps: &MachineCaps) -> Result<Self, TurnsError> {
+        if spec.gpus == 0 {
+            return Ok(Self::default());
+        }
+        let nvidia = Nvidia::open();
+        let inventory = Inventory::of(&nvidia);
+        let (candidates, names) = candidates(spec.gpus, &inventory);
+        let most = spec.gpus.min(spec.process_count) as usize;
+        let taken = Devices::open(caps)?.take(&names, most)?;
+        let leases: Vec<GpuLease> = taken
+            .held
+            .iter()
+            .filter_map(|held| {
+                let lease = candidates.get(held.place)?.clone();
+                Some(GpuLease { lock: Some(held.file.clone()), ..lease })
+            })
+            .collect();
+        if leases.len() < most {
+            let busy = taken.busy.iter();
+            let busy = busy.filter_map(|(place, by)| Some((candidates.get(*place)?.index, *by)));
+            let busy: Vec<(u32, Option<u32>)> = busy.collect();
+            spec.notices.push(lacking(leases.len(), most, &busy, inventory.missing.as_deref()));
+        }
+        if !leases.is_empty() {
+            spec.inference.cuda = library_folders();
+        }
+        let memory = nvidia.ok().filter(|_| inventory.known && !leases.is_empty());
+        let memory = memory.map(|nvidia| MemoryWatch::new(nvidia, &leases));
+        Ok(Self { leases, _taken: taken, memory })
+    }
+
+    /// Their indices.
+    pub(super) fn indices(&self) -> Vec<u32> {
+        self.leases.iter().map(|lease| lease.index).collect()
+    }
+
+    /// What a worker is told of the one with this index.
+    pub(super) fn lease(&self, index: u32) -> GpuLease {
+        let lease = self.leases.iter().find(|lease| lease.index == index);
+        lease.cloned().unwrap_or_else(|| GpuLease::plain(index))
+    }
+
+    /// Tells when the memory of a GPU is back.
+    pub(super) fn memory(&self) -> Option<MemoryWatch> {
+        self.memory.clone()
+    }
+}
+
+/// The GPUs that a job may have, and the name of each for all jobs of the machine. Where no driver tells
+/// which there are, their number is taken at the job's word.
+fn candidates(gpus: u32, inventory: &Inventory) -> (Vec<GpuLease>, Vec<String>) {
+    if inventory.known {
+        inventory.gpus.iter().map(|gpu| (gpu.lease(None), gpu.uuid.clone())).unzip()
+    } else {
+        (0..gpus).map(|index| (GpuLease::plain(index), index.to_string())).unzip()
+    }
+}
+
+/// What is told of a job with fewer GPUs than it could use. `busy` are those that others have, and the
+/// processes that took them.
+fn lacking(
+    has: usize,
+    wanted: usize,
+    busy: &[(u32, Option<u32>)],
+    missing: Option<&str>,
+) -> String {
+    let mut text = match has {
+        0 => "no worker of this job gets a GPU".to_owned(),
+        _ => format!("{has} of {wanted} workers that could each use a GPU get one"),
+    };
+    // Writing to a string cannot fail.
+    for (index, holder) in busy {
+        let by = holder.map_or("another job".to_owned(), |pid| {
+            format!("the job of process {pid}, or a worker that it left behind")
+        });
+        let _ = write!(text, "; GPU {index} is taken by {by}");
+    }
+    match missing {
+        Some(missing) if busy.is_empty() => {
+            let _ = write!(text, ": {missing}");
+        }
+        _ if busy.is_empty() => text.push_str(": this machine has no more"),
+        _ => text.push_str("; start the job again once they are free, if it needs them"),
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insta::assert_snapshot;
+
+    #[test]
+    fn what_a_job_lacks_is_told() {
+        assert_snapshot!(lacking(0, 1, &[(0, Some(17))], None), @"no worker of this job gets a GPU; GPU 0 is taken by the job of process 17, or a worker that it left behind; start the job again once they are free, if it needs them");
+        assert_snapshot!(lacking(1, 2, &[(1, None)], None), @"1 of 2 workers that could each use a GPU get one; GPU 1 is taken by another job; start the job again once they are free, if it needs them");
+        assert_snapshot!(lacking(1, 4, &[], None), @"1 of 4 workers that could each use a GPU get one: this machine has no more");
+        assert_snapshot!(lacking(0, 4, &[], Some("the driver knows of no GPU")), @"no worker of this job gets a GPU: the driver knows of no GPU");
+    }
+
+    /// A count is believed where no driver says otherwise, and never where one does.
+    #[test]
+    fn what_the_driver_tells_is_what_there_is() {
+        let unknown = Inventory::default();
+        let (leases, names) = candidates(2, &unknown);
+        assert_eq!(leases, [GpuLease::plain(0), GpuLease::plain(1)]);
+        assert_eq!(names, ["0", "1"]);
+        let known = r#"{"known": true, "gpus": [
+            {"index": 3, "uuid": "GPU-1", "name": "X", "memory": 1, "part_of": null}]}"#;
+        let (leases, names) = candidates(2, &serde_json::from_str(known).unwrap());
+        assert_eq!((leases[0].index, leases.len(), names), (3, 1, vec!["GPU-1".to_owned()]));
+    }
+}

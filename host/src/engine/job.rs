@@ -1,0 +1,38 @@
+//! A job that is ready to run.
+
+use super::Claim;
+use super::gpus::Gpus;
+use super::models::Seen;
+use super::taking_up::TakenUp;
+use crate::compile::Compiled;
+use crate::model::{JobDir, Source};
+use crate::spec::JobSpec;
+use crate::turns::Turns;
+use std::path::PathBuf;
+
+/// All that a job needs to run.
+#[derive(Debug)]
+pub struct Job {
+    /// What to do.
+    pub spec: JobSpec,
+    /// The inputs' folders.
+    pub sources: Vec<Source>,
+    /// The compiled entry script.
+    pub component: Compiled,
+    /// The `sandmill` binary, for child processes.
+    pub program: PathBuf,
+    /// The job directory, ours until the end.
+    pub claim: Claim,
+    /// The same, for its paths.
+    pub job_dir: JobDir,
+    /// What decides its rows, by name, for a journal that is made; unused if there is one.
+    pub(super) settings: Vec<(String, String)>,
+    /// What its models were when they were looked at.
+    pub(super) models: Vec<Seen>,
+    /// What an earlier run left, if the job is taken up.
+    pub(super) taken_up: Option<TakenUp>,
+    /// The machine's caps; none if there are none.
+    pub(super) turns: Option<Turns>,
+    /// The GPUs that are this job's alone.
+    pub(super) gpus: Gpus,
+}

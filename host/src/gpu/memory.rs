@@ -1,0 +1,105 @@
+//! Whether a GPU is free again once the worker that had it is gone: a driver may take its time to put
+//! away what a killed process held.
+
+use super::Nvidia;
+use crate::model::GpuLease;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::{Instant, timeout_at};
+
+/// How long it is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+/// So much more than before is nobody's: the driver keeps some for itself.
+const SLACK: u64 = 64 << 20;
+
+/// What the GPUs of a job had in use before it.
+#[derive(Clone, Debug)]
+pub struct MemoryWatch {
+    nvidia: Arc<Nvidia>,
+    before: BTreeMap<String, u64>,
+}
+
+impl MemoryWatch {
+    /// Begins with what is in use now.
+    pub fn new(nvidia: Nvidia, leases: &[GpuLease]) -> Self {
+        let used = |lease: &GpuLease| Some((lease.visible.clone(), nvidia.used(&lease.visible)?));
+        let before = leases.iter().filter_map(used).collect();
+        Self { nvidia: Arc::new(nvidia), before }
+    }
+
+    /// Waits until the memory of this GPU is back, some seconds at most. Otherwise returns what to tell
+    /// people. To be called when the worker is gone.
+    pub async fn wait(&self, lease: &GpuLease) -> Option<String> {
+        let before = *self.before.get(&lease.visible)?;
+        let (nvidia, visible) = (self.nvidia.clone(), lease.visible.clone());
+        let left = freed(before, move || nvidia.used(&visible), PATIENCE).await.err()?;
+        let megabytes = left.map_or("some".to_owned(), |bytes| (bytes >> 20).to_string());
+        Some(format!(
+            "GPU {}: {megabytes} MB of its memory are in use {} s after its worker ended; the next \
+             worker gets it as it is",
+            lease.index,
+            PATIENCE.as_secs()
+        ))
+    }
+}
+
+/// Waits until little more is in use than before; else how much more, if that is known. Asks on a
+/// thread of its own: a driver whose GPU hangs may never answer.
+async fn freed(
+    before: u64,
+    used: impl Fn() -> Option<u64> + Send + 'static,
+    patience: Duration,
+) -> Result<(), Option<u64>> {
+    let (sender, mut answers) = unbounded_channel();
+    let asking = thread::Builder::new().name("gpu memory".to_owned()).spawn(move || {
+        // Who does not tell any more has nothing in use. Nobody listens once it was enough.
+        while sender.send(used().unwrap_or(0).saturating_sub(before)).is_ok() {
+            thread::sleep(PAUSE);
+        }
+    });
+    if asking.is_err() {
+        return Ok(()); // Without a thread to spare it is not waited for.
+    }
+    let until = Instant::now() + patience;
+    let mut more = None;
+    while let Ok(Some(bytes)) = timeout_at(until, answers.recv()).await {
+        if bytes <= SLACK {
+            return Ok(());
+        }
+        more = Some(bytes);
+    }
+    Err(more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    const MB: u64 = 1 << 20;
+
+    #[tokio::test]
+    async fn memory_that_comes_back_is_waited_for() {
+        let used = AtomicU64::new(1000 * MB);
+        let falling = move || Some(used.fetch_sub(400 * MB, Ordering::Relaxed));
+        assert_eq!(freed(150 * MB, falling, Duration::from_secs(60)).await, Ok(()));
+        // It tells nothing any more.
+        assert_eq!(freed(0, || None, Duration::from_secs(60)).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn memory_that_stays_is_not_waited_for_for_ever() {
+        let short = Duration::from_millis(120);
+        assert_eq!(freed(100 * MB, || Some(900 * MB), short).await, Err(Some(800 * MB)));
+        let hangs = || {
+            thread::sleep(Duration::from_secs(5));
+            None
+        };
+        assert_eq!(freed(0, hangs, short).await, Err(None), "the driver does not answer");
+    }
+}

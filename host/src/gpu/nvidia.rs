@@ -1,0 +1,150 @@
+//! The driver's own library. Every reading may be missing.
+
+use super::Gpu;
+use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml, cuda_driver_version_major, cuda_driver_version_minor};
+use std::path::Path;
+
+/// Where a driver shows that it is there.
+const SIGNS: [&str; 2] = ["/proc/driver/nvidia", "/dev/nvidiactl"];
+
+/// The driver's library, opened.
+#[derive(Debug)]
+pub struct Nvidia(Nvml);
+
+/// A GPU as the driver tells of it.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) index: u32,
+    pub(super) uuid: String,
+    pub(super) name: String,
+    pub(super) memory: Option<u64>,
+    pub(super) minor: Option<u32>,
+    /// Whether it can be used in parts alone (MIG).
+    pub(super) is_split: bool,
+    /// UUID, name and memory of each.
+    pub(super) parts: Vec<(String, String, Option<u64>)>,
+}
+
+/// How busy a GPU is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GpuUse {
+    /// Percent of the time since a moment ago.
+    pub percent: Option<u32>,
+    /// Bytes of memory in use.
+    pub used: Option<u64>,
+    /// Bytes of memory.
+    pub total: Option<u64>,
+    /// Power that it draws.
+    pub watts: Option<f64>,
+    /// Degrees Celsius.
+    pub celsius: Option<u32>,
+}
+
+impl Nvidia {
+    /// Opens it. An error says why there is none, for people.
+    pub fn open() -> Result<Self, String> {
+        if !SIGNS.iter().any(|sign| Path::new(sign).exists()) {
+            return Err("there is no NVIDIA driver".to_owned());
+        }
+        Nvml::init().map(Self).map_err(|error| match error {
+            NvmlError::LibloadingError(error) => format!(
+                "the NVIDIA driver is there, but not its library libnvidia-ml.so.1 ({error}): \
+                 install it, or have it given to the container"
+            ),
+            NvmlError::DriverNotLoaded => "the NVIDIA driver is not loaded".to_owned(),
+            error => format!("the NVIDIA driver cannot be asked: {error}"),
+        })
+    }
+
+    /// The versions of the driver and of CUDA.
+    pub(super) fn versions(&self) -> (Option<String>, Option<String>) {
+        let cuda = self.0.sys_cuda_driver_version().ok().map(|version| {
+            format!("{}.{}", cuda_driver_version_major(version), cuda_driver_version_minor(version))
+        });
+        (self.0.sys_driver_version().ok(), cuda)
+    }
+
+    /// All GPUs that the driver knows, in the order of the PCI bus. Those that this process may not ask
+    /// are left out.
+    pub(super) fn devices(&self) -> Result<Vec<Found>, String> {
+        let count = self.0.device_count();
+        let count = count.map_err(|e| format!("the NVIDIA driver cannot be asked: {e}"))?;
+        let devices = (0..count).filter_map(|index| {
+            let device = self.0.device_by_index(index).ok()?;
+            Some(Found {
+                index,
+                uuid: device.uuid().ok()?,
+                name: device.name().unwrap_or_else(|_| "unknown".to_owned()),
+                memory: memory(&device).map(|(_, total)| total),
+                minor: device.minor_number().ok(),
+                is_split: device.mig_mode().is_ok_and(|mode| mode.current == 1),
+                parts: parts(&device),
+            })
+        });
+        Ok(devices.collect())
+    }
+
+    /// How busy one is. What the driver does not tell, of a part above all, is none.
+    pub fn usage(&self, gpu: &Gpu) -> GpuUse {
+        let Ok(device) = self.device(&gpu.visible()) else { return GpuUse::default() };
+        let memory = memory(&device);
+        GpuUse {
+            percent: device.utilization_rates().ok().map(|rates| rates.gpu),
+            used: memory.map(|(used, _)| used),
+            total: memory.map(|(_, total)| total),
+            watts: device.power_usage().ok().map(|milliwatts| f64::from(milliwatts) / 1000.0),
+            celsius: device.temperature(TemperatureSensor::Gpu).ok(),
+        }
+    }
+
+    /// Bytes of memory in use on the one that `CUDA_VISIBLE_DEVICES` would name so.
+    pub(super) fn used(&self, visible: &str) -> Option<u64> {
+        memory(&self.device(visible).ok()?).map(|(used, _)| used)
+    }
+
+    fn device(&self, visible: &str) -> Result<Device<'_>, NvmlError> {
+        match visible.parse() {
+            Ok(index) => self.0.device_by_index(index),
+            Err(_) => self.0.device_by_uuid(visible),
+        }
+    }
+}
+
+/// Bytes of memory, in use and all.
+fn memory(device: &Device<'_>) -> Option<(u64, u64)> {
+    device.memory_info().ok().map(|memory| (memory.used, memory.total))
+}
+
+/// The parts of a GPU. Their numbers have holes.
+fn parts(device: &Device<'_>) -> Vec<(String, String, Option<u64>)> {
+    let most = device.mig_device_count().unwrap_or(0);
+    let parts = (0..most).filter_map(|index| {
+        let part = device.mig_device_by_index(index).ok()?;
+        let name = part.name().unwrap_or_else(|_| format!("MIG {index}"));
+        Some((part.uuid().ok()?, name, memory(&part).map(|(_, total)| total)))
+    });
+    parts.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On any machine: what is there is told, what is not is none, and nothing panics.
+    #[test]
+    fn a_driver_is_asked_or_its_absence_told() {
+        match Nvidia::open() {
+            Err(reason) => assert!(reason.contains("NVIDIA driver"), "{reason}"),
+            Ok(nvidia) => {
+                for gpu in super::super::Inventory::of(&Ok(nvidia)).gpus {
+                    assert!(
+                        gpu.uuid.starts_with("GPU-") || gpu.uuid.starts_with("MIG-"),
+                        "{gpu:?}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Who has which device of the machine: one file for each, locked by the job that has it and by the
+//! worker that uses it. Both hold the lock in the way that lets others hold it too, so that it stands
+//! until the last of them is gone: a worker that outlives its leader keeps its device.
+
+use super::folder::{Folder, TurnsError, at, lock, share};
+use crate::model::MachineCaps;
+use rustix::fs::OFlags;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+const DEVICE: &str = "gpu-";
+/// Whoever counts holds the gate for microseconds, but may be stopped meanwhile.
+const TRIES: u32 = 1000;
+
+/// A job's way to devices.
+#[derive(Debug)]
+pub struct Devices(Folder);
+
+/// What was to be had.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// The devices taken, by their place in the list that was asked for, and their files. This job's
+    /// until it is dropped.
+    pub held: Vec<Held>,
+    /// Those that others have, with the process that took each, if it is known.
+    pub busy: Vec<(usize, Option<u32>)>,
+}
+
+/// A device that is this job's.
+#[derive(Debug)]
+pub struct Held {
+    /// Its place in the list that was asked for.
+    pub place: usize,
+    /// Its file, for the worker to [`keep`].
+    pub file: PathBuf,
+    _lock: File,
+}
+
+impl Devices {
+    /// Opens, and makes if need be, the folder where devices are counted.
+    ///
+    /// # Errors
+    /// If the folder cannot be used or is open to others.
+    pub fn open(caps: &MachineCaps) -> Result<Self, TurnsError> {
+        Folder::open(caps).map(Self)
+    }
+
+    /// Takes the first of these that are free, no more than `most`. Each name is that of one device of
+    /// this machine.
+    ///
+    /// # Errors
+    /// If the folder cannot be used.
+    pub fn take(&self, names: &[String], most: usize) -> Result<Taken, TurnsError> {
+        self.try_take(names, most).map_err(|error| {
+            TurnsError(format!(
+                "it cannot be found out which GPUs other jobs have: {error}; see to the folder, name \
+                 another in machine.directory of the operator's policy, or set gpus to 0"
+            ))
+        })
+    }
+
+    fn try_take(&self, names: &[String], most: usize) -> io::Result<Taken> {
+        let mut taken = Taken::default();
+        let Some(_gate) = self.0.gate(TRIES)? else {
+            let text = format!("the lock of {} is held for long", self.0.path().display());
+            return Err(io::Error::other(text));
+        };
+        for (place, name) in names.iter().enumerate() {
+            if taken.held.len() == most {
+                break;
+            }
+            let name = format!("{DEVICE}{name}");
+            let mut file = self.0.file(&name)?;
+            if !lock(&file)? {
+                taken.busy.push((place, holder(&mut file)?));
+                continue;
+            }
+            file.set_len(0)?;
+            file.write_all(std::process::id().to_string().as_bytes())?;
+            // Nobody takes it in between: that is done behind the gate alone.
+            if share(&file)? {
+                taken.held.push(Held { place, file: self.0.path().join(name), _lock: file });
+            }
+        }
+        Ok(taken)
+    }
+}
+
+/// Keeps a device that a job has taken for as long as the returned file is open: for the worker that
+/// uses it.
+///
+/// # Errors
+/// If the file cannot be opened, or if the job's leader is gone and another job has the device by now.
+pub fn keep(file: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(file);
+    let opened = opened.map_err(|error| at(&error, file))?;
+    if share(&opened)? {
+        return Ok(opened);
+    }
+    Err(io::Error::other(format!("{}: another job has this GPU by now", file.display())))
+}
+
+fn holder(file: &mut File) -> io::Result<Option<u32>> {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.take(32).read_to_string(&mut text)?;
+    Ok(text.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Machine(tempfile::TempDir);
+
+    impl Machine {
+        fn job(&self) -> Devices {
+            let directory = Some(self.0.path().join("turns"));
+            Devices::open(&MachineCaps { directory, ..MachineCaps::default() }).unwrap()
+        }
+    }
+
+    fn names(count: u32) -> Vec<String> {
+        (0..count).map(|name| name.to_string()).collect()
+    }
+
+    fn places(taken: &Taken) -> Vec<usize> {
+        taken.held.iter().map(|held| held.place).collect()
+    }
+
+    #[test]
+    fn two_jobs_never_have_the_same_device() {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        let (one, other) = (machine.job(), machine.job());
+        let first = one.take(&names(3), 2).unwrap();
+        assert_eq!((places(&first), first.busy.len()), (vec![0, 1], 0));
+        let second = other.take(&names(3), 2).unwrap();
+        assert_eq!(places(&second), [2]);
+        let me = Some(std::process::id());
+        assert_eq!(second.busy, [(0, me), (1, me)]);
+        drop(first);
+        let third = other.take(&names(3), 3).unwrap();
+        assert_eq!(places(&third), [0, 1]);
+    }
+
+    /// A leader that is killed leaves its device to the worker that still uses it.
+    #[test]
+    fn a_worker_that_outlives_its_leader_keeps_its_device() {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        let leader = machine.job().take(&names(1), 1).unwrap();
+        let worker = keep(&leader.held[0].file).unwrap();
+        let again = keep(&leader.held[0].file).unwrap();
+        drop(leader);
+        assert_eq!(machine.job().take(&names(1), 1).unwrap().busy.len(), 1);
+        drop(worker);
+        assert_eq!(machine.job().take(&names(1), 1).unwrap().busy.len(), 1);
+        drop(again);
+        assert_eq!(places(&machine.job().take(&names(1), 1).unwrap()), [0]);
+    }
+
+    /// A worker that comes too late, its leader gone, has lost the device.
+    #[test]
+    fn a_worker_does_not_take_what_is_being_taken() {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        let leader = machine.job().take(&names(1), 1).unwrap();
+        let file = leader.held[0].file.clone();
+        drop(leader);
+        let other = File::open(&file).unwrap();
+        assert!(lock(&other).unwrap());
+        let error = keep(&file).unwrap_err().to_string();
+        assert!(error.ends_with("another job has this GPU by now"), "{error}");
+    }
+
+    #[test]
+    fn a_gate_that_stays_shut_is_an_error() {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        let job = machine.job();
+        let _gate = job.0.gate(1).unwrap().expect("the gate");
+        let error = job.take(&names(1), 1).unwrap_err().to_string();
+        assert!(error.contains("is held for long"), "{error}");
+    }
+}
