@@ -7,11 +7,19 @@ use std::collections::HashMap;
 /// The inputs in the order of the facts, a scalar without dimensions.
 ///
 /// # Errors
-/// One is missing, unknown or given twice, or its type, shape or number of bytes is wrong.
+/// One is missing, unknown or given twice, or its type, shape or number of bytes is wrong. Nothing that the
+/// model gives could be taken.
 pub(super) fn checked<'a>(
     facts: &Facts,
     given: &[TensorView<'a>],
 ) -> Result<Vec<TensorView<'a>>, InferenceError> {
+    if !facts.outputs.iter().any(|port| matches!(port.ty, ElementType::Standard(_))) {
+        let outputs = listed(&facts.outputs);
+        return Err(InferenceError::refused(
+            ErrorCode::UnsupportedOperation,
+            format!("tensors of wasi:nn can have none of its outputs: {outputs}"),
+        ));
+    }
     for (index, view) in given.iter().enumerate() {
         if !facts.inputs.iter().any(|port| port.name == view.name) {
             let inputs = listed(&facts.inputs);
@@ -60,22 +68,17 @@ fn fitting<'a, 'f>(
         if shape.is_empty() && view.dims == [1] {
             view.dims = &[];
         }
-        if shape.len() != view.dims.len() {
+        let fits = |(dimension, size): (&Dimension, &u32)| !matches!(dimension, Dimension::Fixed(expected) if expected != size);
+        if shape.len() != view.dims.len() || !shape.iter().zip(view.dims).all(fits) {
             return Err(wrong());
         }
         for (dimension, size) in shape.iter().zip(view.dims) {
-            match dimension {
-                Dimension::Fixed(expected) if expected != size => return Err(wrong()),
-                Dimension::Named(symbol) => {
-                    let (expected, from) = *sizes.entry(symbol).or_insert((*size, name));
-                    if expected != *size {
-                        return Err(invalid(format!(
-                            "input {name:?}: expected {port} with {symbol} = {expected} as in \
-                             input {from:?}, {got}"
-                        )));
-                    }
-                }
-                Dimension::Fixed(_) | Dimension::Unknown => (),
+            let Dimension::Named(symbol) = dimension else { continue };
+            let (expected, from) = *sizes.entry(symbol).or_insert((*size, name));
+            if expected != *size {
+                return Err(invalid(format!(
+                    "input {name:?}: expected {port} with {symbol} = {expected} as in input {from:?}, {got}"
+                )));
             }
         }
     }

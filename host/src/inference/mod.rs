@@ -7,10 +7,11 @@
 //! - `registry`: the models of a worker, which of them are loaded, and what was computed;
 //! - `backends`: which backend runs a model, and on which device;
 //! - `inputs`: tensors compared with what a model takes, the same for every backend;
-//! - `vet`, `onnx_facts`: a model looked at before a backend does, and what its file says of inputs and
-//!   outputs;
-//! - `tract`, `tract_vet`, `tract_cuda`: the backend that is a part of Sandmill, what it must not be given,
-//!   and its way to a GPU;
+//! - `vet`, `weights`, `onnx_facts`: a model looked at before a backend does, its weights, and what its file
+//!   says of inputs and outputs;
+//! - `guard`: calls of a backend that may panic;
+//! - `tract`, `tract_cuda`: the backend that is a part of Sandmill, and its way to a GPU;
+//! - `tract_vet`, `trees`: what tract must not be given;
 //! - `onnxruntime`: the backend that is a library of the machine.
 //!
 //! Knows nothing of guests or wasmtime (`sandbox` does that). Imports `model` alone.
@@ -18,15 +19,22 @@
 mod backend;
 mod backends;
 mod error;
+mod guard;
 mod inputs;
 mod memory;
 mod onnx_facts;
 mod onnxruntime;
 mod registry;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod tests;
 mod tract;
 mod tract_cuda;
 mod tract_vet;
+mod trees;
 mod vet;
+mod weights;
 
 pub use backend::{
     Dimension, ElementType, Facts, Loaded, ModelSource, OwnedTensor, Port, TensorType, TensorView,
@@ -34,5 +42,6 @@ pub use backend::{
 };
 pub use error::{ErrorCode, InferenceError};
 pub use memory::{has_inference, inference_memory};
+pub use guard::quiet_panics;
 pub use onnxruntime::Library;
 pub use registry::{LoadedModel, Models};

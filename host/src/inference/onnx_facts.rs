@@ -1,10 +1,39 @@
-//! What an ONNX file says of its model's inputs and outputs.
+//! What an ONNX file says: the inputs and outputs of its model, and the parts it is made of.
 
 use super::{Dimension, ElementType, ErrorCode, InferenceError, Port, TensorType};
 use std::collections::HashSet;
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::tensor_shape_proto::dimension::Value;
-use tract_onnx::pb::{GraphProto, ValueInfoProto, type_proto};
+use tract_onnx::pb::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, type_proto,
+};
+
+/// All graphs of a model, with those inside nodes and functions.
+pub(super) fn graphs(proto: &ModelProto) -> Vec<&GraphProto> {
+    fn inside(nodes: &[NodeProto]) -> impl Iterator<Item = &GraphProto> {
+        let attributes = nodes.iter().flat_map(|node| &node.attribute);
+        attributes.flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs))
+    }
+    let mut all: Vec<&GraphProto> = proto.graph.iter().collect();
+    all.extend(proto.functions.iter().flat_map(|function| inside(&function.node)));
+    let mut at = 0;
+    while let Some(graph) = all.get(at) {
+        all.extend(inside(&graph.node));
+        at += 1;
+    }
+    all
+}
+
+/// All nodes of a model, with those of functions.
+pub(super) fn nodes(proto: &ModelProto) -> impl Iterator<Item = &NodeProto> {
+    let functions = proto.functions.iter().flat_map(|function| &function.node);
+    graphs(proto).into_iter().flat_map(|graph| &graph.node).chain(functions)
+}
+
+/// An attribute of a node.
+pub(super) fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {
+    node.attribute.iter().find(|attribute| attribute.name == name)
+}
 
 /// Inputs, without those that have a default value in the model.
 pub(super) fn inputs(graph: &GraphProto) -> Result<Vec<Port>, InferenceError> {

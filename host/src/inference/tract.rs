@@ -3,13 +3,12 @@
 //! A plan is made for each set of input shapes, when it is first seen: plans for any batch size are many times
 //! slower. tract panics on some bad models, so each call of it is guarded.
 
+use super::guard::caught;
 use super::vet::Vetted;
 use super::{
     ErrorCode, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, TensorType, TensorView,
     Wanted, onnx_facts, tract_cuda, tract_vet,
 };
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use tract_onnx::model::ParseResult;
 use tract_onnx::pb::GraphProto;
 use tract_onnx::pb::tensor_proto::DataType;
@@ -206,28 +205,21 @@ fn owned(name: String, ty: DatumType, tensor: &Tensor) -> TractResult<OwnedTenso
 
 /// Calls tract, and makes an error of what it throws.
 fn guarded<T>(cuda: bool, call: impl FnOnce() -> TractResult<T>) -> Result<T, InferenceError> {
-    let text = match catch_unwind(AssertUnwindSafe(call)) {
+    let text = match caught(call) {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => format!("{error:#}"),
-        Err(panic) => said(&*panic),
+        Err(panic) => panic,
     };
     if cuda && tract_cuda::device_full(&text) {
         return Err(InferenceError::DeviceFull(format!("the memory of the GPU is full: {text}")));
     }
-    if text.contains("failed to allocate") {
+    if text.contains("failed to allocate") || text.contains(" is too large") {
         return Err(InferenceError::refused(
             ErrorCode::TooLarge,
             format!("it needs more memory than the worker may have: {text}"),
         ));
     }
     Err(failed(&text))
-}
-
-/// The text of a panic.
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "it gave up without a word".to_owned())
 }
 
 fn failed(text: &str) -> InferenceError {

@@ -1,11 +1,19 @@
 //! Looking at a model before a backend does: backends trust what they load more than they should.
 
+use super::weights::Weights;
 use super::{ErrorCode, InferenceError, ModelSource, Port, onnx_facts};
-use crate::model::ByteSize;
+use crate::model::{ByteSize, count};
+use std::collections::HashSet;
 use std::fs;
 use tract_onnx::Onnx;
-use tract_onnx::pb::ModelProto;
+use tract_onnx::pb::{GraphProto, ModelProto};
 use tract_onnx::prelude::Framework;
+
+/// Nodes of a model. Large language models have some thousand.
+const MOST_NODES: usize = 100_000;
+
+/// Told of what the decoder gives up on.
+const DEEP: &str = "its graphs lie in each other too deeply; about 30 levels are the most";
 
 /// A model that may be given to a backend.
 pub(super) struct Vetted {
@@ -16,47 +24,105 @@ pub(super) struct Vetted {
     pub(super) bytes: u64,
 }
 
-/// Reads a model of at most `limit` bytes.
+/// Reads a model whose file and weights have at most `limit` bytes.
 ///
 /// # Errors
-/// It is too large, cannot be read, is no ONNX model, or one that no backend can run.
+/// It is too large, cannot be read, is no ONNX model, or contradicts itself.
 pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, InferenceError> {
-    let bytes = match source {
-        ModelSource::Bytes(bytes) => bytes.len() as u64,
-        ModelSource::File(path) => {
-            let unreadable = |why: String| {
-                InferenceError::refused(
-                    ErrorCode::RuntimeError,
-                    format!("{} cannot be read: {why}", path.display()),
-                )
-            };
-            let metadata = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
-            if !metadata.is_file() {
-                return Err(unreadable("it is no regular file".to_owned()));
-            }
-            metadata.len()
-        }
+    let size = size(source)?;
+    within(size, "file", limit)?;
+    let proto = decode(source, size)?;
+    let Some(graph) = &proto.graph else {
+        return Err(encoding("it is no ONNX model: there is no graph in it"));
     };
-    if bytes > limit {
-        let size = ByteSize(bytes).rounded();
-        return Err(InferenceError::refused(ErrorCode::TooLarge, format!("it has {size}")));
+    let nodes = onnx_facts::nodes(&proto).count();
+    if nodes > MOST_NODES {
+        let (nodes, most) = (count(nodes as u64), count(MOST_NODES as u64));
+        return Err(InferenceError::refused(
+            ErrorCode::UnsupportedOperation,
+            format!("it has {nodes} nodes; {most} is the most"),
+        ));
     }
-    if bytes == 0 {
-        return Err(encoding("it is empty".to_owned()));
+    let (inputs, outputs) = (onnx_facts::inputs(graph)?, onnx_facts::outputs(graph)?);
+    names(&inputs, "inputs")?;
+    names(&outputs, "outputs")?;
+    sources(graph)?;
+    let mut weights = Weights::new(match source {
+        ModelSource::File(path) => path.parent(),
+        ModelSource::Bytes(_) => None,
+    });
+    weights.add_all(&proto)?;
+    let bytes = size.max(weights.inside).saturating_add(weights.beside);
+    within(bytes, "file with its weights", limit)?;
+    Ok(Vetted { proto, inputs, outputs, bytes })
+}
+
+/// Bytes of the file.
+fn size(source: ModelSource<'_>) -> Result<u64, InferenceError> {
+    let path = match source {
+        ModelSource::Bytes(bytes) => return Ok(bytes.len() as u64),
+        ModelSource::File(path) => path,
+    };
+    let unreadable = |why: String| {
+        let path = path.display();
+        InferenceError::refused(ErrorCode::RuntimeError, format!("{path} cannot be read: {why}"))
+    };
+    let metadata = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+    // Another would be waited for.
+    if !metadata.is_file() {
+        return Err(unreadable("it is no regular file".to_owned()));
+    }
+    Ok(metadata.len())
+}
+
+fn within(bytes: u64, what: &str, limit: u64) -> Result<(), InferenceError> {
+    if bytes <= limit {
+        return Ok(());
+    }
+    let size = ByteSize(bytes).rounded();
+    Err(InferenceError::refused(ErrorCode::TooLarge, format!("its {what} has {size}")))
+}
+
+fn decode(source: ModelSource<'_>, size: u64) -> Result<ModelProto, InferenceError> {
+    if size == 0 {
+        return Err(encoding("it is empty"));
     }
     let onnx = Onnx::default();
     let proto = match source {
         ModelSource::File(path) => onnx.proto_model_for_path(path),
         ModelSource::Bytes(mut bytes) => onnx.proto_model_for_read(&mut bytes),
     };
-    let proto = proto.map_err(|error| encoding(format!("it is no ONNX model: {error:#}")))?;
-    let Some(graph) = &proto.graph else {
-        return Err(encoding("it is no ONNX model: there is no graph in it".to_owned()));
-    };
-    let (inputs, outputs) = (onnx_facts::inputs(graph)?, onnx_facts::outputs(graph)?);
-    Ok(Vetted { proto, inputs, outputs, bytes })
+    proto.map_err(|error| {
+        let text = format!("{error:#}");
+        // With the name of each of a hundred levels before it.
+        let deep = text.ends_with("recursion limit reached");
+        encoding(if deep { DEEP.to_owned() } else { format!("it is no ONNX model: {text}") })
+    })
 }
 
-fn encoding(message: String) -> InferenceError {
+/// Callers give inputs and find outputs by name.
+fn names(ports: &[Port], what: &str) -> Result<(), InferenceError> {
+    let mut seen = HashSet::new();
+    match ports.iter().find(|port| !seen.insert(&port.name)) {
+        Some(port) => Err(encoding(format!("two of its {what} are called {:?}", port.name))),
+        None => Ok(()),
+    }
+}
+
+/// Whether each output comes from somewhere.
+fn sources(graph: &GraphProto) -> Result<(), InferenceError> {
+    let nodes = graph.node.iter().flat_map(|node| &node.output);
+    let inputs = graph.input.iter().map(|input| &input.name);
+    let weights = graph.initializer.iter().map(|tensor| &tensor.name);
+    let sparse = graph.sparse_initializer.iter().filter_map(|tensor| tensor.values.as_ref());
+    let sparse = sparse.map(|tensor| &tensor.name);
+    let made: HashSet<&String> = nodes.chain(inputs).chain(weights).chain(sparse).collect();
+    match graph.output.iter().find(|output| !made.contains(&output.name)) {
+        Some(output) => Err(encoding(format!("nothing in it makes its output {:?}", output.name))),
+        None => Ok(()),
+    }
+}
+
+fn encoding(message: impl Into<String>) -> InferenceError {
     InferenceError::refused(ErrorCode::InvalidEncoding, message)
 }

@@ -3,6 +3,7 @@
 use super::link::{Incoming, Link};
 use super::session::{End, Session};
 use super::{lockdown, process};
+use crate::inference;
 use crate::protocol::{PROTOCOL_VERSION, Setup, ToWorker};
 use crate::turns;
 use crate::wall;
@@ -23,6 +24,7 @@ pub const EXIT_FAULT: u8 = 4;
 /// compiled component, its standard error a file for faults that are not the guest's. Ends with 0
 /// after `Shutdown` and when the leader is gone, else with [`EXIT_INIT_FAILED`] or [`EXIT_FAULT`].
 pub fn serve() -> ExitCode {
+    inference::quiet_panics();
     match run() {
         Ok(End::Done) => ExitCode::SUCCESS,
         Ok(End::InitFailed) => ExitCode::from(EXIT_INIT_FAILED),

@@ -1,0 +1,61 @@
+//! Calls of a backend that may panic.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on, panics of backends that are caught print nothing: whoever called is told their text, and a
+/// guest could make as many as it likes. Panics are printed in one way in the whole process, so this is
+/// for the start of one of which all is Sandmill's own.
+pub fn quiet_panics() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if !GUARDED.get() {
+            usual(info);
+        }
+    }));
+}
+
+/// Calls something that leaves nothing behind which is looked at after a panic.
+///
+/// # Errors
+/// The text of the panic.
+pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    let before = GUARDED.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(call));
+    GUARDED.set(before);
+    result.map_err(|panic| said(&*panic))
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "it gave up without a word".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn only_panics_that_are_caught_are_quiet() {
+        let printed = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&printed);
+        panic::set_hook(Box::new(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }));
+        quiet_panics();
+        assert_eq!(caught(|| 5), Ok(5));
+        assert_eq!(caught(|| -> u32 { panic!("one of {}", 2) }), Err("one of 2".to_owned()));
+        assert_eq!(caught(|| -> u32 { panic!("plainly") }), Err("plainly".to_owned()));
+        assert_eq!(printed.load(Ordering::Relaxed), 0);
+        assert!(panic::catch_unwind(|| panic!("not guarded")).is_err());
+        assert_eq!(printed.load(Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,204 @@
+//! Small models, made in tests.
+
+use prost::Message as _;
+use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::tensor_shape_proto::{Dimension, dimension::Value};
+use tract_onnx::pb::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+    TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
+};
+
+/// A graph of these parts, as a model of opset 17.
+pub(super) fn model(
+    nodes: Vec<NodeProto>,
+    inputs: Vec<ValueInfoProto>,
+    outputs: Vec<ValueInfoProto>,
+    weights: Vec<TensorProto>,
+) -> ModelProto {
+    let opset = |domain: &str, version| OperatorSetIdProto { domain: domain.to_owned(), version };
+    ModelProto {
+        ir_version: 8,
+        opset_import: vec![opset("", 17), opset("ai.onnx.ml", 3)],
+        graph: Some(graph(nodes, inputs, outputs, weights)),
+        ..ModelProto::default()
+    }
+}
+
+/// A graph of these parts.
+pub(super) fn graph(
+    node: Vec<NodeProto>,
+    input: Vec<ValueInfoProto>,
+    output: Vec<ValueInfoProto>,
+    initializer: Vec<TensorProto>,
+) -> GraphProto {
+    GraphProto { name: "g".to_owned(), node, input, output, initializer, ..GraphProto::default() }
+}
+
+/// The file.
+pub(super) fn bytes(model: &ModelProto) -> Vec<u8> {
+    model.encode_to_vec()
+}
+
+/// A node without attributes.
+pub(super) fn node(op_type: &str, input: &[&str], output: &[&str]) -> NodeProto {
+    let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+    NodeProto {
+        op_type: op_type.to_owned(),
+        input: texts(input),
+        output: texts(output),
+        ..NodeProto::default()
+    }
+}
+
+/// An input or output; dimensions are numbers, names or `?`, with spaces between.
+pub(super) fn port(name: &str, ty: DataType, shape: &str) -> ValueInfoProto {
+    let dim = shape.split_whitespace().map(|text| {
+        let value = match (text, text.parse()) {
+            ("?", _) => None,
+            (_, Ok(size)) => Some(Value::DimValue(size)),
+            (_, Err(_)) => Some(Value::DimParam(text.to_owned())),
+        };
+        Dimension { value, ..Dimension::default() }
+    });
+    let shape = TensorShapeProto { dim: dim.collect() };
+    let tensor = type_proto::Tensor { elem_type: ty as i32, shape: Some(shape) };
+    let value = Some(type_proto::Value::TensorType(tensor));
+    let r#type = Some(TypeProto { value, ..TypeProto::default() });
+    ValueInfoProto { name: name.to_owned(), r#type, ..ValueInfoProto::default() }
+}
+
+/// Weights as raw data.
+pub(super) fn floats(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
+    let raw_data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    weight(name, DataType::Float, dims, raw_data)
+}
+
+/// Weights as raw data.
+pub(super) fn longs(name: &str, dims: &[i64], values: &[i64]) -> TensorProto {
+    let raw_data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    weight(name, DataType::Int64, dims, raw_data)
+}
+
+fn weight(name: &str, ty: DataType, dims: &[i64], raw_data: Vec<u8>) -> TensorProto {
+    TensorProto {
+        name: name.to_owned(),
+        data_type: ty as i32,
+        dims: dims.to_vec(),
+        raw_data,
+        ..TensorProto::default()
+    }
+}
+
+/// `y = relu(x W + b)` for `x` of `[N, 2]` and `y` of `[N, 3]`.
+pub(super) fn layer() -> ModelProto {
+    model(
+        vec![
+            node("MatMul", &["x", "W"], &["a"]),
+            node("Add", &["a", "b"], &["c"]),
+            node("Relu", &["c"], &["y"]),
+        ],
+        vec![port("x", DataType::Float, "N 2")],
+        vec![port("y", DataType::Float, "N 3")],
+        vec![
+            floats("W", &[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+            floats("b", &[3], &[0.5, -100.0, 0.0]),
+        ],
+    )
+}
+
+/// A model of one node, from `x` to `y`.
+pub(super) fn one(op_type: &str, ty: DataType, to: DataType, shape: &str) -> ModelProto {
+    model(
+        vec![node(op_type, &["x"], &["y"])],
+        vec![port("x", ty, shape)],
+        vec![port("y", to, shape)],
+        Vec::new(),
+    )
+}
+
+/// What a tree of three classes says of itself; the votes are 2.5 for class 0 where the first of four features is
+/// at most 0, else 1.5 for class 1.
+pub(super) fn tree() -> Vec<AttributeProto> {
+    vec![
+        ints("classlabels_int64s", &[10, 20, 30]),
+        ints("class_ids", &[0, 1]),
+        ints("class_nodeids", &[1, 2]),
+        ints("class_treeids", &[0, 0]),
+        reals("class_weights", &[2.5, 1.5]),
+        ints("nodes_falsenodeids", &[2, 0, 0]),
+        ints("nodes_featureids", &[0, 0, 0]),
+        texts("nodes_modes", &["BRANCH_LEQ", "LEAF", "LEAF"]),
+        ints("nodes_nodeids", &[0, 1, 2]),
+        ints("nodes_treeids", &[0, 0, 0]),
+        ints("nodes_truenodeids", &[1, 0, 0]),
+        reals("nodes_values", &[0.0, 0.0, 0.0]),
+        AttributeProto {
+            name: "post_transform".to_owned(),
+            r#type: AttributeType::String as i32,
+            s: b"NONE".to_vec(),
+            ..AttributeProto::default()
+        },
+    ]
+}
+
+/// A model of trees with other attributes in the place of those of the same names.
+pub(super) fn trees(other: Vec<AttributeProto>) -> ModelProto {
+    let mut node = node("TreeEnsembleClassifier", &["x"], &["label", "votes"]);
+    node.domain = "ai.onnx.ml".to_owned();
+    node.attribute = tree();
+    node.attribute.retain(|old| other.iter().all(|new| new.name != old.name));
+    node.attribute.extend(other);
+    model(
+        vec![node],
+        vec![port("x", DataType::Float, "N 4")],
+        vec![port("label", DataType::Int64, "N"), port("votes", DataType::Float, "N 3")],
+        Vec::new(),
+    )
+}
+
+pub(super) fn int(name: &str, value: i64) -> AttributeProto {
+    AttributeProto {
+        name: name.to_owned(),
+        r#type: AttributeType::Int as i32,
+        i: value,
+        ..AttributeProto::default()
+    }
+}
+
+pub(super) fn ints(name: &str, values: &[i64]) -> AttributeProto {
+    AttributeProto {
+        name: name.to_owned(),
+        r#type: AttributeType::Ints as i32,
+        ints: values.to_vec(),
+        ..AttributeProto::default()
+    }
+}
+
+pub(super) fn reals(name: &str, values: &[f32]) -> AttributeProto {
+    AttributeProto {
+        name: name.to_owned(),
+        r#type: AttributeType::Floats as i32,
+        floats: values.to_vec(),
+        ..AttributeProto::default()
+    }
+}
+
+pub(super) fn texts(name: &str, values: &[&str]) -> AttributeProto {
+    AttributeProto {
+        name: name.to_owned(),
+        r#type: AttributeType::Strings as i32,
+        strings: values.iter().map(|text| text.as_bytes().to_vec()).collect(),
+        ..AttributeProto::default()
+    }
+}
+
+/// An attribute that holds a graph.
+pub(super) fn inner(name: &str, graph: GraphProto) -> AttributeProto {
+    AttributeProto {
+        name: name.to_owned(),
+        r#type: AttributeType::Graph as i32,
+        g: Some(graph),
+        ..AttributeProto::default()
+    }
+}
