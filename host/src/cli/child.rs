@@ -1,7 +1,7 @@
 //! The hidden commands: what this program is when it started itself.
 
 use super::trial;
-use crate::{compile, plan, sandbox, worker};
+use crate::{compile, inference, plan, sandbox, worker};
 use std::ffi::OsStr;
 use std::io;
 use std::process::ExitCode;
@@ -23,6 +23,10 @@ pub(super) fn serve() -> Option<ExitCode> {
         compile::COMPILE_COMMAND => {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
             Some(compile::serve_compile(&rest, sandbox::check_imports))
+        }
+        inference::PROBE_COMMAND => {
+            let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
+            Some(inference::serve_probe(&rest))
         }
         _ => None,
     }

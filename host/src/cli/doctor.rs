@@ -3,9 +3,11 @@
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::print;
+use super::run::{BackendArguments, this_program};
 use crate::compile::Cache;
 use crate::gpu::{Inventory, NEEDED_DEVICES};
-use crate::model::ByteSize;
+use crate::inference::{BackendState, Probe};
+use crate::model::{ByteSize, OsSandbox};
 use crate::wall::{self, Layer};
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
@@ -27,6 +29,8 @@ struct Findings {
     /// Whether each worker gets a cgroup of its own.
     cgroup_v2: Checked,
     gpus: Gpus,
+    /// What computes with models.
+    backends: Vec<BackendState>,
     /// How many files this process may have open, and how many it may ask for; null is no limit.
     open_files: Option<u64>,
     open_files_at_most: Option<u64>,
@@ -75,8 +79,13 @@ struct CacheDisk {
 
 /// Prints the findings on standard output, as text or as JSON. Not completed where jobs with
 /// `os_sandbox: required` would not run.
-pub(super) fn doctor(json: bool, policy: &PolicyArgument) -> Result<Exit, Problem> {
-    let findings = Findings::now(policy);
+pub(super) fn doctor(
+    json: bool,
+    backends: &BackendArguments,
+    policy: &PolicyArgument,
+) -> Result<Exit, Problem> {
+    let mut findings = Findings::now(policy);
+    findings.backends = self::backends(backends)?;
     let text = if json {
         serde_json::to_string_pretty(&findings).map_err(Problem::usage)? + "\n"
     } else {
@@ -101,6 +110,7 @@ impl Findings {
             layers,
             cgroup_v2: cgroup(),
             gpus: Gpus::now(),
+            backends: Vec::new(),
             open_files: limit.current,
             open_files_at_most: limit.maximum,
             cache: CacheDisk::now(),
@@ -116,6 +126,8 @@ impl Findings {
         self.layers.iter().for_each(|layer| layer.tell(&mut text, "MISSING"));
         text.push_str("\nWhat jobs may ask for:\n");
         self.policy.tell(&mut text);
+        text.push_str("\nWhat computes with models:\n");
+        self.backends.iter().for_each(|state| tell_backend(state, &mut text));
         text.push_str("\nBeside it:\n");
         self.cgroup_v2.tell(&mut text, "not used");
         self.gpus.tell(&mut text);
@@ -229,6 +241,40 @@ impl Gpus {
         if let Some(missing) = missing {
             let _ = writeln!(text, "  {:<9} {missing}", "");
         }
+    }
+}
+
+/// The backends, each tried out in a process of its own.
+fn backends(arguments: &BackendArguments) -> Result<Vec<BackendState>, Problem> {
+    let (program, os_sandbox) = (this_program()?, OsSandbox::BestEffort);
+    let probe = Probe { program, os_sandbox, cuda: Vec::new() };
+    let onnxruntime = match arguments.onnxruntime() {
+        Some(named) => match named.find() {
+            Ok(library) => probe.onnxruntime_and_gpu(&library),
+            Err(why) => BackendState::missing_onnxruntime(why),
+        },
+        None => BackendState::missing_onnxruntime(
+            "where its library is, is not known: install it (pip install onnxruntime), and name that \
+             with SANDMILL_ONNXRUNTIME=PATH"
+                .to_owned(),
+        ),
+    };
+    Ok(vec![probe.tract(), onnxruntime])
+}
+
+fn tell_backend(state: &BackendState, text: &mut String) {
+    let version = state.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
+    let name = format!("{}{version}", state.name);
+    let _ = match (&state.missing, &state.library) {
+        (Some(why), _) => writeln!(text, "  {:<9} {name}: {why}", "-"),
+        (None, None) => writeln!(text, "  {:<9} {name}, a part of Sandmill", "ok"),
+        (None, Some(library)) => writeln!(text, "  {:<9} {name}: {}", "ok", library.display()),
+    };
+    if state.missing.is_none() {
+        let _ = match &state.no_gpu {
+            Some(why) => writeln!(text, "  {:<9} {} on GPUs: {why}", "-", state.name),
+            None => writeln!(text, "  {:<9} {} on GPUs", "ok", state.name),
+        };
     }
 }
 

@@ -98,6 +98,8 @@ enum Command {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
+        backends: run::BackendArguments,
+        #[command(flatten)]
         policy: PolicyArgument,
     },
     /// Says what a component could touch, from its imports alone, and runs nothing.
@@ -124,7 +126,7 @@ pub fn main() -> ExitCode {
         Command::Check { component, trial, cache_dir, wall, policy } => {
             check_and_print(&component, &trial, cache_dir.as_deref(), &wall, &policy)
         }
-        Command::Doctor { json, policy } => doctor::doctor(json, &policy),
+        Command::Doctor { json, backends, policy } => doctor::doctor(json, &backends, &policy),
         Command::Inspect(arguments) => inspect_and_print(&arguments),
         Command::New(arguments) => new::new(&arguments),
     };

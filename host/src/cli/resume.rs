@@ -2,7 +2,7 @@
 
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
-use super::run::{Counts, Setting, prepare_and_run, setting, this_program};
+use super::run::{BackendArguments, Counts, Setting, prepare_and_run, setting, this_program};
 use crate::engine::{ClaimError, JobFile, JobState, Options};
 use crate::model::JobDir;
 use crate::spec;
@@ -22,6 +22,8 @@ pub(super) struct Arguments {
     /// Where compiled entry scripts are kept, as for `run`.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
+    #[command(flatten)]
+    backends: BackendArguments,
     #[command(flatten)]
     policy: PolicyArgument,
 }
@@ -44,6 +46,7 @@ pub(super) fn resume(arguments: &Arguments) -> Result<Exit, Problem> {
         .map_err(|errors| Problem::each_line(&errors.to_string()))?;
     let mut options = Options::new(&arguments.job_dir, this_program()?);
     options.cache_dir.clone_from(&arguments.cache_dir);
+    options.onnxruntime = arguments.backends.onnxruntime();
     options.policy = policy;
     options.job_file = Some(job_file);
     prepare_and_run(spec, &options)

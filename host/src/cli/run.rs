@@ -6,6 +6,7 @@ use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::{refused, say, signals};
 use crate::engine::{self, Cancel, Job, JobFile, Options, PrepareError, Prepared, Reused};
+use crate::inference::NamedLibrary;
 use crate::model::{JobDir, JobStatus, OutputAction};
 use crate::report::{ParentFolder, Places, Reporters, log_tree, reused_text, terminal};
 use crate::spec::{self, JobSpec, OperatorPolicy};
@@ -104,6 +105,24 @@ pub(super) struct Arguments {
     /// user's cache folder].
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
+    #[command(flatten)]
+    backends: BackendArguments,
+}
+
+/// What computes with models.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct BackendArguments {
+    /// ONNX Runtime's library, or a folder that holds it, for jobs with models [default:
+    /// $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH].
+    #[arg(long, value_name = "PATH")]
+    onnxruntime: Option<PathBuf>,
+}
+
+impl BackendArguments {
+    /// Where ONNX Runtime is said to be.
+    pub(super) fn onnxruntime(&self) -> Option<NamedLibrary> {
+        NamedLibrary::given(self.onnxruntime.as_deref())
+    }
 }
 
 /// Runs a job.
@@ -114,6 +133,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Problem> {
     let mut options = Options::new(here()?.join(named), this_program()?);
     options.cache_dir.clone_from(&arguments.cache_dir);
     options.policy = policy;
+    options.onnxruntime = arguments.backends.onnxruntime();
     options.overwrite = arguments.overwrite;
     options.reuse = !arguments.no_reuse;
     options.job_file = Some(JobFile::new(&arguments.job.job, &sets));

@@ -7,6 +7,7 @@
 //! GPUs that no other job has. `driver` runs a `job`, on what `start` starts; `commit` is the thread that
 //! commits what workers finished.
 
+mod backends;
 mod cancel;
 mod claim;
 mod claim_error;

@@ -2,6 +2,7 @@
 //! directory claimed. The claim comes last, so that a mistake in what comes before leaves no trace.
 
 use super::ClaimError;
+use super::backends::find_onnxruntime;
 use super::cancel::Cancel;
 use super::claim::{Wanted, hold, resolve};
 use super::job::Job;
@@ -11,6 +12,7 @@ use super::setup;
 use super::taking_up::{Ready, Reused};
 use crate::compile::{Cache, CompileError, Compiler, Instrumentation, build_guest_crate};
 use crate::dataset::{self, DatasetError};
+use crate::inference::NamedLibrary;
 use crate::journal::JournalError;
 use crate::model::{JobDir, OutputAction, Source};
 use crate::spec::{JobSpec, OperatorPolicy, SpecErrors};
@@ -35,6 +37,8 @@ pub struct Options {
     pub reuse: bool,
     /// Where the job comes from, for `sandmill resume`; none if no job file says all of it.
     pub job_file: Option<JobFile>,
+    /// Where ONNX Runtime's library is, for jobs with models; none if it is not known.
+    pub onnxruntime: Option<NamedLibrary>,
     /// Ends the preparation as well as the job; to be given to [`run`](super::run), too.
     pub cancel: Cancel,
     /// What the operator of this machine lets jobs do; all unless given. The job file is to be loaded
@@ -46,7 +50,7 @@ impl Options {
     /// Options with a job directory and the `sandmill` binary; the rest as it mostly is.
     pub fn new(job_dir: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
         let (job_dir, program) = (job_dir.into(), program.into());
-        let (cache_dir, job_file) = (None, None);
+        let (cache_dir, job_file, onnxruntime) = (None, None, None);
         let cancel = Cancel::new();
         let policy = OperatorPolicy::default();
         Self {
@@ -56,6 +60,7 @@ impl Options {
             overwrite: false,
             reuse: true,
             job_file,
+            onnxruntime,
             cancel,
             policy,
         }
@@ -134,6 +139,9 @@ pub enum PrepareError {
     /// The journal of an earlier run cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// What is to compute with the job's models is not there.
+    #[error("{0}")]
+    Backend(String),
     /// The inputs could not be compared with what an earlier run saw.
     #[error("{0}")]
     Inputs(String),
@@ -177,6 +185,7 @@ pub fn prepare(
     refuse_cancelled(options)?;
     let component = component?;
     check_digest(&spec, component.digest.clone())?;
+    find_onnxruntime(&mut spec, options)?;
     let job_dir = JobDir::new(&root);
     let share = setup::monitor(&spec, &job_dir).budget.total();
     let turns = Turns::open(&options.policy.machine(), share)?;

@@ -12,9 +12,10 @@
 //! - `guard`: calls of a backend that may panic;
 //! - `tract`, `tract_cuda`: the backend that is a part of Sandmill, and its way to a GPU;
 //! - `tract_vet`, `trees`: what tract must not be given;
-//! - `onnxruntime`: the backend that is a library of the machine.
+//! - `onnxruntime`: the backend that is a library of the machine;
+//! - `probe`: trying backends out in a child process, before workers use them.
 //!
-//! Knows nothing of guests or wasmtime (`sandbox` does that). Imports `model` alone.
+//! Knows nothing of guests or wasmtime (`sandbox` does that). Imports `model`, and `wall` for the child.
 
 mod backend;
 mod backends;
@@ -24,6 +25,7 @@ mod inputs;
 mod memory;
 mod onnx_facts;
 mod onnxruntime;
+mod probe;
 mod registry;
 #[cfg(test)]
 mod samples;
@@ -41,7 +43,8 @@ pub use backend::{
     Wanted,
 };
 pub use error::{ErrorCode, InferenceError};
-pub use memory::{has_inference, inference_memory};
 pub use guard::quiet_panics;
-pub use onnxruntime::Library;
+pub use memory::{has_inference, inference_memory};
+pub use onnxruntime::{Library, NO_TELEMETRY, NamedLibrary};
+pub use probe::{BackendState, PROBE_COMMAND, Probe, serve_probe};
 pub use registry::{LoadedModel, Models};

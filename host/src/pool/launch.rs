@@ -1,5 +1,6 @@
 //! What a child process is given: command line, environment, folders, descriptors.
 
+use crate::inference::NO_TELEMETRY;
 use crate::model::{self, GpuLease, JobDir, MiniBatchId, WorkerId};
 use crate::protocol::Setup;
 use crate::wall::{self, Leaf, MISSING_LAYER};
@@ -86,6 +87,10 @@ impl Program {
         let mut command = self.command(&self.worker, &dir.worker_dir(setup.worker));
         if let Some(gpu) = &setup.gpu {
             gpu_environment(&mut command, gpu, &setup.inference.cuda)?;
+        }
+        if setup.inference.onnxruntime.is_some() {
+            let (variable, value) = NO_TELEMETRY;
+            command.env(variable, value);
         }
         if let Some(cgroup) = cgroup {
             cgroup.admit(command.as_std_mut());

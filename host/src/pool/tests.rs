@@ -142,6 +142,17 @@ async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
     }
 }
 
+/// The library would start a thread before the wall stands.
+#[tokio::test]
+async fn onnxruntime_starts_without_telemetry() {
+    let mut bench = Bench::new("env | grep ORT >env", 8);
+    let mut setup = bench.setup();
+    setup.inference.onnxruntime = Some("/x/libonnxruntime.so".into());
+    bench.pool.spawn(setup).unwrap();
+    bench.until_the_end().await;
+    assert_eq!(bench.worker_file("env"), b"ORT_DISABLE_TELEMETRY=1\n");
+}
+
 #[tokio::test]
 async fn a_worker_gets_its_set_up_its_folder_and_nothing_else() {
     let script = "head -c $(cat ../../size) <&0 >received; env >env; cat <&1 >component";

@@ -31,4 +31,4 @@ pub use death::death;
 pub use gpu::gpu_folders;
 pub use layer::{Layer, MISSING_LAYER, check, probe};
 pub use leaf::{Leaf, Leaves, Quota};
-pub use start::{enter, keep_apart};
+pub use start::{alone, enter, keep_apart};

@@ -45,6 +45,27 @@ pub fn enter() -> io::Result<()> {
     Ok(())
 }
 
+/// Fails if this process has another thread: a wall that one builds holds for that thread and those that it
+/// starts later.
+pub fn alone() -> io::Result<()> {
+    let mut names = Vec::new();
+    for task in fs::read_dir("/proc/self/task")? {
+        // A thread that ends meanwhile is none.
+        if let Ok(name) = fs::read_to_string(task?.path().join("comm")) {
+            names.push(name.trim().to_owned());
+        }
+    }
+    if names.len() <= 1 {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "there are {} threads before the process wall stands, and it would not hold for all of them \
+         ({}): a library that was opened started some",
+        names.len(),
+        names.join(", ")
+    )))
+}
+
 /// The head of a process group cannot have a new session, and whoever started this process may have
 /// made it one: it goes back into its parent's group first. Whoever kills the group meanwhile finds
 /// none, and has to kill the process.
@@ -104,4 +125,22 @@ pub(super) fn dies_with_parent() -> Built {
 /// Whether [`enter`] did its part.
 pub(super) fn has_own_session() -> Built {
     if leads_session() { Ok(None) } else { Err("the process is in another's session".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_thread_is_named() {
+        let (send, receive) = std::sync::mpsc::channel::<()>();
+        let name = "second".to_owned();
+        let wait = move || receive.recv().is_ok();
+        let thread = std::thread::Builder::new().name(name).spawn(wait).unwrap();
+        let error = alone().unwrap_err().to_string();
+        drop(send);
+        assert!(!thread.join().unwrap());
+        assert!(error.contains("threads before the process wall stands"), "{error}");
+        assert!(error.contains("second"), "{error}");
+    }
 }

@@ -37,6 +37,9 @@ pub(super) fn wall(setup: &Setup) -> Wall {
 /// Builds the wall around this process. Fails rather than run without what the mode asks for.
 pub(super) fn lock_down(wall: &Wall) -> io::Result<WallState> {
     ignore_file_size_signal()?;
+    if wall.mode != OsSandbox::Off {
+        crate::wall::alone()?;
+    }
     wall.build().map_err(io::Error::other)
 }
 
@@ -59,6 +62,9 @@ fn read(setup: &Setup) -> Vec<Folder> {
     if !setup.tables.is_empty() {
         folders.push(folder(&JobDir::new(&setup.job_dir).spill(), Rights::Read));
     }
+    // What it needs for a GPU lies beside it, and is opened with the first model there.
+    let library = setup.inference.onnxruntime.as_deref().filter(|_| setup.gpu.is_some());
+    folders.extend(library.and_then(Path::parent).map(|place| folder(place, Rights::Read)));
     folders
 }
 

@@ -1,0 +1,113 @@
+//! What computes with a job's models: found, and tried out, before the job begins.
+
+use super::prepare::{Options, PrepareError};
+use crate::inference::{NamedLibrary, Probe};
+use crate::model::Backend;
+use crate::spec::JobSpec;
+use std::path::PathBuf;
+
+/// Puts ONNX Runtime's library into the settings of a job that may use it. Where it cannot be used, that is
+/// an error if a model of the job is to run on it, or the command line names it for this very job; else
+/// tract does its work, and a notice says so.
+pub(super) fn find_onnxruntime(spec: &mut JobSpec, options: &Options) -> Result<(), PrepareError> {
+    let by_name = spec.models.iter().find(|model| model.backend == Backend::OnnxRuntime);
+    let may = by_name.is_some()
+        || spec.inference.allow_guest_models
+        || spec.models.iter().any(|model| model.backend == Backend::Auto);
+    if !may {
+        return Ok(());
+    }
+    match (&options.onnxruntime, by_name) {
+        (None, None) => {}
+        (None, Some(model)) => {
+            return Err(PrepareError::Backend(format!(
+                "models.{}.backend is onnxruntime, and where its library is, is not known: install it \
+                 (pip install onnxruntime), and name that with SANDMILL_ONNXRUNTIME=PATH or \
+                 --onnxruntime PATH; or set the backend to auto",
+                model.name
+            )));
+        }
+        (Some(named), by_name) => match try_out(named, spec, options) {
+            Ok(library) => spec.inference.onnxruntime = Some(library),
+            Err(why) if by_name.is_some() || named.by_option() => {
+                let model = by_name.map(|model| {
+                    format!("models.{}.backend is onnxruntime, which cannot be used: ", model.name)
+                });
+                return Err(PrepareError::Backend(model.unwrap_or_default() + &why));
+            }
+            Err(why) => spec.notices.push(format!("onnxruntime is not used, but tract: {why}")),
+        },
+    }
+    Ok(())
+}
+
+fn try_out(named: &NamedLibrary, spec: &JobSpec, options: &Options) -> Result<PathBuf, String> {
+    let library = named.find()?;
+    let probe = Probe {
+        program: options.program.clone(),
+        os_sandbox: spec.os_sandbox,
+        cuda: spec.inference.cuda.clone(),
+    };
+    match probe.onnxruntime(&library).missing {
+        None => Ok(library),
+        Some(why) => Err(format!("{} names {}: {why}", named.by, library.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::DeviceChoice;
+    use crate::spec::ModelSpec;
+    use insta::assert_snapshot;
+    use std::path::Path;
+
+    /// What is noticed or refused for a job with a model for this backend.
+    fn told(backend: Backend, named: Option<NamedLibrary>) -> Result<String, String> {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["entry.wasm", "a.txt"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let job = dir.path().join("job.yaml");
+        std::fs::write(&job, "entry_script: entry.wasm\ninputs: {texts: a.txt}\n").unwrap();
+        let mut spec = crate::spec::load(&job, &[]).unwrap();
+        spec.notices.clear();
+        spec.models.push(ModelSpec {
+            name: "digits".to_owned(),
+            file: "/m/model.onnx".into(),
+            folder: None,
+            bytes: 1,
+            digest: None,
+            backend,
+            device: DeviceChoice::Auto,
+            fallback: false,
+        });
+        let mut options = Options::new(dir.path().join("job"), "/nonexistent");
+        options.onnxruntime = named;
+        let found = find_onnxruntime(&mut spec, &options);
+        assert_eq!(spec.inference.onnxruntime, None);
+        found.map(|()| spec.notices.join("\n")).map_err(|error| error.to_string())
+    }
+
+    fn gone(by: &'static str) -> Option<NamedLibrary> {
+        Some(NamedLibrary { by, path: "/gone".into() })
+    }
+
+    #[test]
+    fn a_job_that_needs_it_does_not_begin_without() {
+        let needs = |named| told(Backend::OnnxRuntime, named).unwrap_err();
+        assert_snapshot!(needs(None), @"models.digits.backend is onnxruntime, and where its library is, is not known: install it (pip install onnxruntime), and name that with SANDMILL_ONNXRUNTIME=PATH or --onnxruntime PATH; or set the backend to auto");
+        assert_snapshot!(needs(gone("ORT_DYLIB_PATH")), @"models.digits.backend is onnxruntime, which cannot be used: ORT_DYLIB_PATH names /gone: No such file or directory (os error 2)");
+        // Somebody wanted it for this job.
+        let error = told(Backend::Auto, NamedLibrary::given(Some(Path::new("/gone")))).unwrap_err();
+        assert_snapshot!(error, @"--onnxruntime names /gone: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn tract_takes_its_place() {
+        assert_eq!(told(Backend::Auto, None), Ok(String::new()));
+        assert_eq!(told(Backend::Tract, gone("ORT_DYLIB_PATH")), Ok(String::new()));
+        let notice = told(Backend::Auto, gone("SANDMILL_ONNXRUNTIME")).unwrap();
+        assert_snapshot!(notice, @"onnxruntime is not used, but tract: SANDMILL_ONNXRUNTIME names /gone: No such file or directory (os error 2)");
+    }
+}

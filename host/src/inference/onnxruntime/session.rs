@@ -1,0 +1,146 @@
+//! A model that the library has loaded.
+
+use super::explain::{Doing, Trouble};
+use super::tensor::{input, output, port, unusable};
+use crate::inference::{
+    ElementType, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, Port, TensorView, Wanted,
+};
+use crate::model::Device;
+use ort::environment::Environment;
+use ort::ep::{self, ArenaExtendStrategy, ExecutionProviderDispatch};
+use ort::logging::LogLevel;
+use ort::session::Session;
+use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+use ort::value::{TensorElementType, ValueType};
+use std::borrow::Cow;
+use std::fs;
+use std::path::Path;
+
+/// The name of this backend.
+const NAME: &str = "onnxruntime";
+
+/// From so many bytes of weights in files of their own on, workers share them instead of each putting
+/// them into the order that is fastest for this processor, which takes memory of its own.
+const SHARED_FROM: u64 = 64 << 20;
+
+/// A model that can compute.
+pub(super) struct Model {
+    session: Session,
+    facts: Facts,
+    /// The types that the model has its inputs in.
+    types: Vec<Option<TensorElementType>>,
+}
+
+impl Model {
+    /// Loads it, from its file where it has one: the library then maps what lies in files beside it, and
+    /// workers share the memory.
+    pub(super) fn load(
+        environment: &Environment,
+        source: ModelSource<'_>,
+        wanted: &Wanted,
+    ) -> Result<Self, InferenceError> {
+        let file = match source {
+            ModelSource::File(path) => Some(path),
+            ModelSource::Bytes(_) => None,
+        };
+        let doing = Doing { what: "load", file, gpu: wanted.gpu.is_some() };
+        let session = doing.guarded(|| {
+            let shared = file.is_some_and(|path| weights_beside(path) >= SHARED_FROM);
+            let mut builder = builder(environment, wanted, shared)?;
+            Ok(match source {
+                ModelSource::File(path) => builder.commit_from_file(path)?,
+                ModelSource::Bytes(bytes) => builder.commit_from_memory(bytes)?,
+            })
+        })?;
+        let facts = Facts {
+            inputs: session.inputs().iter().map(port).collect(),
+            outputs: session.outputs().iter().map(port).collect(),
+            backend: NAME,
+            device: wanted.gpu.map_or(Device::Cpu, Device::Gpu),
+            fell_back: wanted.fell_back,
+        };
+        let types = session.inputs().iter().map(|outlet| match outlet.dtype() {
+            ValueType::Tensor { ty, .. } => Some(*ty),
+            _ => None,
+        });
+        let types = types.collect();
+        Ok(Self { session, facts, types })
+    }
+
+    fn compute(&mut self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, Trouble> {
+        let outputs = &self.facts.outputs;
+        let wanted: Vec<_> =
+            outputs.iter().map(|port| matches!(port.ty, ElementType::Standard(_))).collect();
+        if let (false, Some(Port { name, ty: ElementType::Other(ty), .. })) =
+            (wanted.contains(&true), outputs.first())
+        {
+            return Err(unusable(name, ty).into());
+        }
+        let mut values = Vec::with_capacity(inputs.len());
+        for view in inputs {
+            let at = self.facts.inputs.iter().position(|port| port.name == view.name);
+            let ty = at.and_then(|at| self.types.get(at).copied().flatten());
+            values.push((Cow::Borrowed(view.name), input(view, view.dims, ty)?));
+        }
+        let outputs = self.session.run(values)?;
+        let outputs = outputs.iter().zip(wanted).filter(|(_, wanted)| *wanted);
+        outputs.map(|((name, value), _)| output(name, &value)).collect()
+    }
+}
+
+impl Loaded for Model {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError> {
+        let gpu = self.facts.device != Device::Cpu;
+        let doing = Doing { what: "run", file: None, gpu };
+        doing.guarded(|| self.compute(inputs))
+    }
+}
+
+fn builder(
+    environment: &Environment,
+    wanted: &Wanted,
+    shared: bool,
+) -> Result<SessionBuilder, Trouble> {
+    // One means the guest's own thread and no other.
+    let threads = usize::try_from(wanted.threads).unwrap_or(1).max(1);
+    let builder = Session::builder(environment)?
+        .with_log_level(LogLevel::Fatal)?
+        .with_intra_threads(threads)?
+        .with_inter_threads(1)?
+        // Waiting threads would take the cores from other workers.
+        .with_intra_op_spinning(false)?
+        .with_inter_op_spinning(false)?
+        // It is made for shapes that stay; mini-batches vary.
+        .with_memory_pattern(false)?
+        .with_optimization_level(GraphOptimizationLevel::All)?
+        .with_prepacking(!shared)?;
+    match wanted.gpu {
+        None => Ok(builder),
+        Some(_) => Ok(builder.with_execution_providers([cuda(wanted)])?),
+    }
+}
+
+/// The worker's GPU is the only one that the process sees, so that it is number 0 there.
+fn cuda(wanted: &Wanted) -> ExecutionProviderDispatch {
+    let mut cuda = ep::CUDA::default()
+        .with_device_id(0)
+        .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested);
+    if let Some(limit) = wanted.gpu_memory {
+        cuda = cuda.with_memory_limit(usize::try_from(limit.0).unwrap_or(usize::MAX));
+    }
+    // It would go to the CPU without a word otherwise.
+    cuda.build().error_on_failure()
+}
+
+/// Bytes of the files that lie beside a model. Weights may be among them, and whatever else is, is
+/// small.
+fn weights_beside(model: &Path) -> u64 {
+    let folder = model.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let files = folder.into_iter().flatten().flatten().filter(|entry| entry.path() != model);
+    let sizes = files.filter_map(|entry| entry.metadata().ok());
+    sizes.filter(fs::Metadata::is_file).map(|file| file.len()).sum()
+}

@@ -1,0 +1,28 @@
+//! What the tests take from PyPI.
+
+use crate::root;
+use std::fs;
+use std::path::PathBuf;
+
+/// The Python that has onnxruntime and numpy. `make test` brings it, or `make python-env`.
+pub fn python() -> PathBuf {
+    let python = root().join("target/venv/bin/python");
+    assert!(python.exists(), "{} is not there; `make python-env` brings it", python.display());
+    python
+}
+
+/// ONNX Runtime's library, as it comes with the Python package; for `SANDMILL_ONNXRUNTIME`. `make test`
+/// brings it, or `make python-env`.
+pub fn onnxruntime() -> PathBuf {
+    let pythons = fs::read_dir(root().join("target/venv/lib")).into_iter().flatten().flatten();
+    let folders = pythons.map(|python| python.path().join("site-packages/onnxruntime/capi"));
+    let files = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let mut files = files.map(|file| file.path());
+    let library = files.find(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("libonnxruntime.so")
+    });
+    library.unwrap_or_else(|| {
+        panic!("target/venv has no onnxruntime; `make python-env` installs it there")
+    })
+}

@@ -1,0 +1,74 @@
+//! What computes with models: found on the machine, tried out, and told.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use sandmill_tests::{onnxruntime, sandmill};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+/// What `sandmill doctor` says of onnxruntime, with its JSON.
+fn doctor(named: Option<&Path>, arguments: &[&str]) -> (String, Value) {
+    let run = |more: &[&str]| {
+        let mut command = Command::new(sandmill());
+        command.arg("doctor").args(arguments).args(more);
+        command.env_remove("SANDMILL_ONNXRUNTIME").env_remove("ORT_DYLIB_PATH");
+        if let Some(path) = named {
+            command.env("SANDMILL_ONNXRUNTIME", path);
+        }
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let told = run(&[]);
+    let lines = told.lines().filter(|line| line.contains("onnxruntime"));
+    let found: Value = serde_json::from_str(&run(&["--json"])).unwrap();
+    let found = found["backends"].as_array().unwrap();
+    let found = found.iter().find(|state| state["name"] == "onnxruntime").unwrap();
+    (lines.collect::<Vec<_>>().join("\n"), found.clone())
+}
+
+/// A small model computes behind the wall, on two threads: no system call is missing, no thread is there
+/// before the wall, no file is needed behind it.
+#[test]
+fn onnxruntime_computes_behind_the_wall() {
+    let library = onnxruntime().canonicalize().unwrap();
+    let package = library.ancestors().nth(2).unwrap();
+    for named in [&library, package] {
+        let (told, found) = doctor(Some(named), &[]);
+        assert!(found["missing"].is_null(), "{found}");
+        assert_eq!(found["library"], library.to_str().unwrap());
+        let version = found["version"].as_str().unwrap();
+        assert!(version.starts_with("1."), "{found}");
+        let expected = format!("  ok        onnxruntime {version}: {}", library.display());
+        assert_eq!(told.lines().next(), Some(&*expected));
+        // The package for processors.
+        assert!(
+            told.contains("\n  -         onnxruntime on GPUs: it was built without CUDA"),
+            "{told}"
+        );
+    }
+    // The command line wins.
+    let (_, found) =
+        doctor(Some(Path::new("/nowhere")), &["--onnxruntime", library.to_str().unwrap()]);
+    assert!(found["missing"].is_null(), "{found}");
+}
+
+#[test]
+fn why_onnxruntime_is_not_there_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (told, found) = doctor(None, &[]);
+    assert!(
+        told.starts_with("  -         onnxruntime: where its library is, is not known"),
+        "{told}"
+    );
+    assert!(found["missing"].is_string() && found["version"].is_null(), "{found}");
+    let (told, _) = doctor(Some(folder.path()), &[]);
+    let expected = format!(
+        "  -         onnxruntime: SANDMILL_ONNXRUNTIME names {}, a folder without libonnxruntime.so;",
+        folder.path().display()
+    );
+    assert!(told.starts_with(&expected), "{told}");
+    let text = folder.path().join("libonnxruntime.so");
+    std::fs::write(&text, "no library").unwrap();
+    let (told, _) = doctor(Some(&text), &[]);
+    assert!(told.contains("cannot be opened as a library"), "{told}");
+}
