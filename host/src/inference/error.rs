@@ -1,6 +1,7 @@
 //! Why something is refused.
 
 use std::fmt;
+use std::path::Path;
 
 /// Bytes of a message that are kept.
 const LONGEST: usize = 2000;
@@ -43,6 +44,19 @@ impl InferenceError {
     /// goes beyond 2,000 bytes is cut.
     pub fn refused(code: ErrorCode, message: impl Into<String>) -> Self {
         Self::Refused { code, message: cut(message.into()) }
+    }
+
+    /// The same, without a folder of the host, which is not the guest's to know.
+    pub(super) fn hiding(self, folder: &Path) -> Self {
+        let path = folder.to_string_lossy();
+        let hide = |message: String| match folder.parent() {
+            Some(_) => message.replace(&*path, "the model's folder"),
+            None => message,
+        };
+        match self {
+            Self::Refused { code, message } => Self::Refused { code, message: hide(message) },
+            Self::DeviceFull(message) => Self::DeviceFull(hide(message)),
+        }
     }
 
     /// The same, with a word before it of what it is about.

@@ -97,7 +97,7 @@ impl Models {
         let path = model.host.join(&model.file);
         let model = self
             .load_from(ModelSource::File(&path), &purpose)
-            .map_err(|error| error.about(&format!("model {name:?}")))?;
+            .map_err(|error| error.hiding(&model.host).about(&format!("model {name:?}")))?;
         loaded.insert(name.to_owned(), model.clone());
         Ok(model)
     }

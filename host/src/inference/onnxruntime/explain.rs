@@ -1,8 +1,8 @@
 //! The library's errors in our words.
 
+use crate::inference::guard::caught;
 use crate::inference::{ErrorCode, InferenceError};
 use ort::ErrorCode as Theirs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 /// What the library says when an operation, or a form of it, is none of its own.
@@ -35,15 +35,11 @@ impl Doing<'_> {
         self,
         act: impl FnOnce() -> Result<T, Trouble>,
     ) -> Result<T, InferenceError> {
-        match catch_unwind(AssertUnwindSafe(act)) {
+        match caught(act) {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(Trouble::Ours(error))) => Err(error),
             Ok(Err(Trouble::Theirs(error))) => Err(self.explain(error.code(), &error.to_string())),
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-                Err(self.explain(Theirs::GenericFailure, text.unwrap_or("unknown")))
-            }
+            Err(panic) => Err(self.explain(Theirs::GenericFailure, &panic)),
         }
     }
 
