@@ -45,7 +45,24 @@ fn a_model_is_a_folder_with_that_model_alone() {
          {whole}, --write, /models/digits/new]"
     ));
     let ran = job.run(&[]);
-    assert_snapshot!(tries(&ran), @"");
+    assert_snapshot!(tries(&ran), @r#"
+    host /models/digits/digits.onnx=GOT IT: 2
+    wasi /models/digits/digits.onnx=GOT IT: 2
+    host /models/whole/weights.bin=GOT IT: 5
+    wasi /models/whole/weights.bin=GOT IT: 5
+    host /models/versions/model.onnx=GOT IT: 6
+    wasi /models/versions/model.onnx=GOT IT: 6
+    host /models/digits/secret.onnx=denied: /models/digits/secret.onnx: there is no such file
+    wasi /models/digits/secret.onnx=denied
+    host /models/versions/../9/model.onnx=denied: /models/versions/../9/model.onnx: it lies outside of the folders that were granted
+    wasi /models/versions/../9/model.onnx=denied
+    list /models/digits=GOT IT: ["digits.onnx"]
+    list /models/whole=GOT IT: ["m.onnx", "weights.bin"]
+    list /models/versions=GOT IT: ["model.onnx"]
+    write /models/digits/digits.onnx=denied
+    write /models/whole/weights.bin=denied
+    write /models/digits/new=denied
+    "#);
     assert!(!ran.has("job/work"), "{ran}");
     assert_eq!(ran.text("all/digits.onnx"), "22");
 }
@@ -77,7 +94,10 @@ fn a_job_that_is_taken_up_gets_its_models_again() {
     cut.exits_with(-9);
     let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
     let ran = job.file("job/work/models/digits/digits.onnx", "something else").run(&[]);
-    assert_snapshot!(tries(&ran), @"");
+    assert_snapshot!(tries(&ran), @"
+    host /models/digits/digits.onnx=GOT IT: 2
+    wasi /models/digits/digits.onnx=GOT IT: 2
+    ");
 }
 
 #[test]
@@ -85,7 +105,7 @@ fn a_model_with_another_digest_is_refused_before_anything_is_made() {
     let ran = job().run(&["--set", &format!("models.digits.digest={}", "0".repeat(64))]);
     ran.exits_with(2);
     assert!(!ran.has("job"), "{ran}");
-    assert_snapshot!(ran.redacted(), @"");
+    assert_snapshot!(ran.redacted(), @"error: model digits: [DIR]/all/digits.onnx has the SHA-256 [SHA256], but models.digits.digest is [SHA256]: it is not the model that this job was made for; put the right one there, or change the digest");
     let right = "785f3ec7eb32f30b90cd0fcf3657d388b5ff4297f2f9716ff66e9b69c05ddd09";
     ran.into_job().run(&["--set", &format!("models.digits.digest=sha256:{right}")]).exits_with(0);
 }
@@ -102,4 +122,18 @@ fn plans_and_places_know_models() {
     let gone = inside.into_job();
     fs::remove_file(gone.path("all/digits.onnx")).unwrap();
     gone.run(&[]).exits_with(2).says("job.yaml:6: models.digits.path: there is no");
+}
+
+#[test]
+fn check_shows_models_as_a_job_does() {
+    let script = guest("surroundings").display().to_string();
+    let check = ["check", &script, "--run", "in/a.txt", "--arg", "-m", "--arg"];
+    let file = "${{models.digits}}/digits.onnx";
+    let given = [file, "--model", "digits=all/digits.onnx", "--model", "whole=folder"];
+    let ran = job().command(&[&check[..], &given].concat());
+    ran.exits_with(0);
+    assert!(ran.stdout.contains("/models/digits/digits.onnx"), "{ran}");
+    let wrong = [file, "--model", "digits=all"];
+    let ran = ran.into_job().command(&[&check[..], &wrong].concat());
+    ran.exits_with(2).says("--model: ").says("holds 2 ONNX files");
 }

@@ -7,9 +7,10 @@
 use super::trial::{Asked, Trial as TrialProcess};
 use crate::compile::{Cache, Compiler, ImportVerdict, Instrumentation, Names};
 use crate::compile::{build_guest_crate, judge_import};
-use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS};
-use crate::model::{Limits, Mount, OsSandbox, printable};
-use crate::spec::OperatorPolicy;
+use crate::engine;
+use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS};
+use crate::model::{JobDir, Limits, Model, Mount, OsSandbox, printable};
+use crate::spec::{ModelSpec, OperatorPolicy};
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
 use std::fmt::Write as _;
@@ -36,6 +37,10 @@ pub(super) struct Trial {
     /// times.
     #[arg(long = "side-input", value_name = "NAME=DIR", value_parser = pair, requires = "run")]
     side_inputs: Vec<(String, String)>,
+    /// A model: an ONNX file, or a folder with one, that the entry script sees in /models/NAME, with
+    /// --run; may be given many times.
+    #[arg(long = "model", value_name = "NAME=PATH", value_parser = pair, requires = "run")]
+    models: Vec<(String, String)>,
     /// An environment variable of the entry script, with --run; may be given many times.
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = pair, requires = "run")]
     environment: Vec<(String, String)>,
@@ -181,12 +186,15 @@ fn asked(check: &Check<'_>, limits: Limits, scratch: &Path) -> anyhow::Result<As
         mounts: Vec::new(),
         arguments: arguments(trial),
         environment: trial.environment.clone(),
+        models: Vec::new(),
         items: None,
     };
     if let Some(files) = &trial.run {
         let (mounts, items) = mounts(files, scratch)?;
         asked.mounts = mounts;
         asked.mounts.extend(side_inputs(trial)?);
+        asked.models = models(check, &asked.limits, scratch)?;
+        asked.mounts.extend(asked.models.iter().map(Model::mount));
         asked.items = Some(items);
     }
     Ok(asked)
@@ -250,14 +258,22 @@ fn mounts(files: &[PathBuf], scratch: &Path) -> anyhow::Result<(Vec<Mount>, Vec<
     Ok((mounts, paths))
 }
 
-/// The arguments behind the program's name. References to side inputs stand for their folders, as
-/// in a job file.
+/// The arguments behind the program's name. References to side inputs and models stand for their
+/// folders, as in a job file.
 fn arguments(trial: &Trial) -> Vec<String> {
+    let groups = [
+        ("side_inputs", GUEST_SIDE_INPUTS, &trial.side_inputs),
+        ("models", GUEST_MODELS, &trial.models),
+    ];
     let expand = |argument: &String| {
-        trial.side_inputs.iter().fold(argument.clone(), |text, (name, _)| {
-            let reference = format!("${{{{side_inputs.{name}}}}}");
-            text.replace(&reference, &format!("{GUEST_SIDE_INPUTS}/{name}"))
-        })
+        let mut text = argument.clone();
+        for (group, place, given) in groups {
+            for (name, _) in given {
+                let reference = format!("${{{{{group}.{name}}}}}");
+                text = text.replace(&reference, &format!("{place}/{name}"));
+            }
+        }
+        text
     };
     let given = trial.arguments.iter().map(expand);
     std::iter::once("entry-script".to_owned()).chain(given).collect()
@@ -271,6 +287,15 @@ fn side_inputs(trial: &Trial) -> anyhow::Result<Vec<Mount>> {
         Ok(Mount { host, guest: format!("{GUEST_SIDE_INPUTS}/{name}"), writable: false })
     };
     trial.side_inputs.iter().map(mount).collect()
+}
+
+/// The models, below the scratch folder where they are single files.
+fn models(check: &Check<'_>, limits: &Limits, scratch: &Path) -> anyhow::Result<Vec<Model>> {
+    let model = |(name, path): &(String, String)| ModelSpec::at(name, Path::new(path));
+    let models: Result<Vec<_>, _> = check.trial.models.iter().map(model).collect();
+    let models = models.map_err(|error| anyhow::anyhow!("--model: {error}"))?;
+    check.policy.check_models(&models)?;
+    Ok(engine::give_models(&models, limits.models, &JobDir::new(scratch))?)
 }
 
 /// A folder that is removed at the end.

@@ -2,7 +2,9 @@
 //! behind the same two walls as a worker. The command itself loads nothing.
 
 use crate::compile::{Compiled, Instrumentation};
-use crate::model::{Failure, GUEST_LOGS, GUEST_OUTPUT, Limits, LoggingLevel, Mount, NODE_ID};
+use crate::model::{
+    Failure, GUEST_LOGS, GUEST_OUTPUT, Limits, LoggingLevel, Model, Mount, NODE_ID,
+};
 use crate::model::{OsSandbox, counted, printable};
 use crate::protocol::{encode, read_frame};
 use crate::sandbox::{
@@ -53,6 +55,8 @@ pub(super) struct Asked {
     pub(super) arguments: Vec<String>,
     /// Its environment.
     pub(super) environment: Vec<(String, String)>,
+    /// The models; their folders are among the mounts.
+    pub(super) models: Vec<Model>,
     /// The items of the one mini-batch, as the guest sees them; none if it is only to be loaded.
     pub(super) items: Option<Vec<String>>,
 }
@@ -348,6 +352,7 @@ mod tests {
             mounts: Vec::new(),
             arguments: vec!["entry-script".into()],
             environment: Vec::new(),
+            models: Vec::new(),
             items: None,
         };
         let items = ["/inputs/items/0/a.txt".to_owned(), "x".repeat(2 * SHOWN_BYTES)];

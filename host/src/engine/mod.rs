@@ -35,7 +35,7 @@ pub use commit::fuzz_recovery;
 pub use driver::run;
 pub use job::Job;
 pub use job_state::{JobFile, JobState, OutputSize, Standing};
-pub use models::ModelError;
+pub use models::{ModelError, give_models};
 pub use prepare::{Options, PrepareError, Prepared, prepare};
 pub use setup::plan_request;
 pub use taking_up::Reused;

@@ -129,6 +129,19 @@ fn sha256(file: &mut File) -> io::Result<String> {
     Ok(text)
 }
 
+/// Makes models ready for processes that are told of this folder as their job directory.
+///
+/// # Errors
+/// If a file cannot be used, or is larger than `limit`.
+pub fn give_models(
+    models: &[ModelSpec],
+    limit: ByteSize,
+    job_dir: &JobDir,
+) -> Result<Vec<Model>, ModelError> {
+    stage(models, &look(models, limit)?, job_dir)?;
+    Ok(placed(models, job_dir))
+}
+
 /// Puts models that are single files where workers find them; what an earlier run left there is taken
 /// away first. `seen`: what they were when they were looked at.
 pub(super) fn stage(
@@ -275,16 +288,16 @@ mod tests {
         let refused = |model: &ModelSpec, limit| {
             told(&dir, &look(std::slice::from_ref(model), limit).unwrap_err())
         };
-        insta::assert_snapshot!(refused(&model, ByteSize(3)), @"");
+        insta::assert_snapshot!(refused(&model, ByteSize(3)), @"model digits: /d/digits.onnx has 4 bytes, more than limits.models (3 bytes) lets a worker load; write limits.models: 1 MB, or more");
         model.digest = Some("ab".to_owned());
-        insta::assert_snapshot!(refused(&model, LIMIT), @"");
+        insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d/digits.onnx has the SHA-256 982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1, but models.digits.digest is ab: it is not the model that this job was made for; put the right one there, or change the digest");
         model.digest =
             Some("982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1".to_owned());
         look(std::slice::from_ref(&model), LIMIT).unwrap();
         model.file = dir.path().to_owned();
-        insta::assert_snapshot!(refused(&model, LIMIT), @"");
+        insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d cannot be read: it is no regular file");
         model.file = dir.path().join("gone");
-        insta::assert_snapshot!(refused(&model, LIMIT), @"");
+        insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d/gone cannot be read: No such file or directory (os error 2)");
     }
 
     #[test]
@@ -295,6 +308,6 @@ mod tests {
         fs::write(&models[0].file, "other text").unwrap();
         let job_dir = JobDir::new(dir.path().join("job"));
         let error = stage(&models, &seen, &job_dir).unwrap_err();
-        insta::assert_snapshot!(told(&dir, &error), @"");
+        insta::assert_snapshot!(told(&dir, &error), @"model digits: /d/digits.onnx changed while the job was being prepared; start the job again once nobody writes to it");
     }
 }

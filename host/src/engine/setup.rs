@@ -141,11 +141,7 @@ impl SetupTemplate {
         let arguments = std::iter::once(program.into_owned());
         let models = models::placed(&spec.models, &JobDir::new(job_dir));
         let mut mounts = spec.side_inputs.clone();
-        mounts.extend(models.iter().map(|model| Mount {
-            host: model.host.clone(),
-            guest: model.guest.clone(),
-            writable: false,
-        }));
+        mounts.extend(models.iter().map(Model::mount));
         if let Some(folder) = &spec.source_directory {
             let guest = GUEST_SOURCE.to_owned();
             mounts.push(Mount { host: folder.clone(), guest, writable: false });

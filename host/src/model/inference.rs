@@ -1,5 +1,6 @@
 //! Models that a job gives to its entry script, what runs them, and where.
 
+use super::Mount;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -95,6 +96,13 @@ pub struct Model {
     pub device: DeviceChoice,
     /// Whether it may run on the CPU where there is no GPU for it.
     pub fallback: bool,
+}
+
+impl Model {
+    /// The folder as the guest sees it.
+    pub fn mount(&self) -> Mount {
+        Mount { host: self.host.clone(), guest: self.guest.clone(), writable: false }
+    }
 }
 
 /// What inference may use in this job, beside the models and limits.

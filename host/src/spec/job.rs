@@ -142,7 +142,7 @@ impl ModelSpec {
                 "{} has {}, more than limits.models ({limit}) lets a worker load; write \
                  limits.models: {} MB, or more",
                 self.file.display(),
-                ByteSize(bytes).rounded(),
+                ByteSize(bytes),
                 bytes.div_ceil(1 << 20)
             )
         })

@@ -1,14 +1,16 @@
 //! From settings to models of a job.
 
 use super::find::{Found, find};
-use super::raw::RawModel;
-use crate::model::{ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Mount};
+use super::raw::{RawModel, is_name};
+use crate::model::{Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Mount};
 use crate::spec::check::Place;
 use crate::spec::defaults::Defaults;
 use crate::spec::error::Report;
 use crate::spec::job::ModelSpec;
+use crate::spec::keys;
 use crate::spec::mounts::overlap;
-use crate::spec::raw::RawJob;
+use crate::spec::raw::{RawJob, RawSideInput};
+use std::path::Path;
 
 /// The models, in the order of the job file. One that is not found is left out.
 pub(in crate::spec) fn check(
@@ -19,13 +21,14 @@ pub(in crate::spec) fn check(
     report: &Report,
 ) -> Vec<ModelSpec> {
     let given = raw.models.as_ref().map_or(&[][..], |models| models.value.as_slice());
+    let sides = raw.side_inputs.as_ref().map_or(&[][..], |sides| sides.value.as_slice());
+    refuse_overlap(given, sides, side_inputs, report);
     let mut models = Vec::new();
     for (index, model) in given.iter().enumerate() {
         let name = &model.name.value;
         if given[..index].iter().any(|other| other.name.value == *name) {
             model.name.blame(report, format!("found {name:?} a second time; names must differ"));
         }
-        refuse_overlap(model, raw, side_inputs, report);
         if model.fallback.is_some() && device(model) != DeviceChoice::Gpu {
             report.notice(format!("models.{name}.fallback has no effect: device is not gpu"));
         }
@@ -48,6 +51,31 @@ pub(in crate::spec) fn check(
     models
 }
 
+impl ModelSpec {
+    /// The model of this name at a path that is given outside of a job.
+    ///
+    /// # Errors
+    /// In words, if the name is none, or no ONNX file is found there.
+    pub fn at(name: &str, path: &Path) -> Result<Self, String> {
+        if !is_name(name) {
+            let expected = keys::MODEL_NAME_EXPECTED;
+            return Err(format!("found the name {name:?}; expected {expected}"));
+        }
+        let path = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let Found { file, folder, bytes } = find(&path, None)?;
+        Ok(Self {
+            name: name.to_owned(),
+            file,
+            folder,
+            bytes,
+            digest: None,
+            backend: Backend::default(),
+            device: DeviceChoice::default(),
+            fallback: false,
+        })
+    }
+}
+
 /// What inference may use.
 pub(in crate::spec) fn settings(raw: &RawJob, defaults: &Defaults<'_>) -> InferenceSettings {
     InferenceSettings {
@@ -62,17 +90,21 @@ fn device(model: &RawModel) -> DeviceChoice {
     model.device.as_ref().map(|device| device.value).unwrap_or_default()
 }
 
-/// A model has a path of its own, whatever paths were chosen for side inputs.
-fn refuse_overlap(model: &RawModel, raw: &RawJob, side_inputs: &[Mount], report: &Report) {
-    let own = format!("{GUEST_MODELS}/{}", model.name.value);
-    let sides = raw.side_inputs.iter().flat_map(|sides| &sides.value);
-    for (side, mount) in sides.zip(side_inputs).filter(|(_, mount)| overlap(&mount.guest, &own)) {
-        let at = side.mount_path.as_ref().unwrap_or(&side.name);
-        let message = format!(
-            "{} and {own}, where model {} is shown, lie in each other; choose another path",
-            mount.guest, model.name.value
-        );
-        at.blame(report, message);
+/// A model has a path of its own, whatever paths are chosen for side inputs.
+fn refuse_overlap(models: &[RawModel], sides: &[RawSideInput], mounts: &[Mount], report: &Report) {
+    let place = |model: &RawModel| format!("{GUEST_MODELS}/{}", model.name.value);
+    for (side, mount) in sides.iter().zip(mounts) {
+        let hidden = models.iter().find(|model| overlap(&mount.guest, &place(model)));
+        if let Some(model) = hidden {
+            let at = side.mount_path.as_ref().unwrap_or(&side.name);
+            let message = format!(
+                "{} and {}, where model {} is shown, lie in each other; choose another path",
+                mount.guest,
+                place(model),
+                model.name.value
+            );
+            at.blame(report, message);
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use super::amounts::{self, Slot};
 use super::file::{OperatorPolicy, Settings};
 use super::places::Place;
 use crate::model::{JobDir, Limits, OsSandbox, Source};
-use crate::spec::JobSpec;
 use crate::spec::error::{Origin, Report, SpecErrors};
 use crate::spec::raw::RawJob;
+use crate::spec::{JobSpec, ModelSpec};
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ impl OperatorPolicy {
         settings.bound(spec, Some(raw), report);
         settings.sandbox(spec.os_sandbox, raw.os_sandbox.as_ref().map(|at| &at.origin), report);
         settings.places_of_file(spec, raw, report);
-        settings.models(spec, Some(raw), report);
+        settings.models(&spec.models, Some(raw), report);
+        settings.guest_models(&spec.inference, Some(raw), report);
         spec.notices.extend(report.take_notices());
     }
 
@@ -38,7 +39,8 @@ impl OperatorPolicy {
         settings.bound(&mut spec.clone(), None, &report);
         settings.sandbox(spec.os_sandbox, None, &report);
         settings.places_of_job(spec, sources, &report);
-        settings.models(spec, None, &report);
+        settings.models(&spec.models, None, &report);
+        settings.guest_models(&spec.inference, None, &report);
         if let Some(job_dir) = job_dir {
             settings.place(Place::JobDirectories, "--job-dir", job_dir.root(), None, &report);
         }
@@ -65,6 +67,18 @@ impl OperatorPolicy {
         for folder in side_inputs {
             settings.place(Place::SideInputs, "--side-input", folder, None, &report);
         }
+        settings.done(report)
+    }
+
+    /// Whether an entry script may compute with these models outside of a job.
+    ///
+    /// # Errors
+    /// All that the policy does not allow.
+    pub fn check_models(&self, models: &[ModelSpec]) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = Report::default();
+        settings.models(models, None, &report);
+        settings.places_of_models(models, &report);
         settings.done(report)
     }
 

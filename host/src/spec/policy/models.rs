@@ -1,16 +1,17 @@
 //! The names of models, and models of the entry script's own.
 
 use super::file::Settings;
-use crate::spec::JobSpec;
+use crate::model::InferenceSettings;
+use crate::spec::ModelSpec;
 use crate::spec::error::{Origin, Report};
 use crate::spec::raw::RawJob;
 
 impl Settings {
     /// Refuses models that are not on the list. `raw`: what the job file says, for its lines.
-    pub(super) fn models(&self, spec: &JobSpec, raw: Option<&RawJob>, report: &Report) {
+    pub(super) fn models(&self, models: &[ModelSpec], raw: Option<&RawJob>, report: &Report) {
         let given = raw.and_then(|raw| raw.models.as_ref());
         let allowed = self.models.as_ref().map_or(&[][..], |models| &models.value);
-        for model in spec.models.iter().filter(|model| !allowed.contains(&model.name)) {
+        for model in models.iter().filter(|model| !allowed.contains(&model.name)) {
             let raw =
                 given.and_then(|given| given.value.iter().find(|at| at.name.value == model.name));
             let rule = match allowed {
@@ -26,8 +27,17 @@ impl Settings {
             let origin = raw.map_or(&Origin::File, |raw| &raw.name.origin);
             report.error(origin, &format!("models.{}", model.name), message);
         }
+    }
+
+    /// Refuses models that the entry script brings, unless the policy allows them.
+    pub(super) fn guest_models(
+        &self,
+        inference: &InferenceSettings,
+        raw: Option<&RawJob>,
+        report: &Report,
+    ) {
         let guest = self.guest_models.as_ref();
-        if spec.inference.allow_guest_models && !guest.is_some_and(|allowed| allowed.value) {
+        if inference.allow_guest_models && !guest.is_some_and(|allowed| allowed.value) {
             let given = raw.and_then(|raw| raw.inference.allow_guest_models.as_ref());
             let message = format!(
                 "found true; the operator's policy allows no models of the entry script's own \

@@ -3,11 +3,11 @@
 use super::file::Settings;
 use super::real::real_path;
 use crate::model::Source;
-use crate::spec::JobSpec;
 use crate::spec::error::{Origin, Report};
 use crate::spec::raw::{RawInput, RawJob, RawSideInput};
 use crate::spec::scope::{At, Scope};
 use crate::spec::tree::join;
+use crate::spec::{JobSpec, ModelSpec};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -182,13 +182,7 @@ impl Settings {
             let key = format!("the side input at {}", mount.guest);
             self.place(Place::SideInputs, &key, &mount.host, None, report);
         }
-        for model in &spec.models {
-            let key = format!("models.{}.path", model.name);
-            self.place(Place::Models, &key, &model.file, None, report);
-            if let Some(folder) = &model.folder {
-                self.place(Place::Models, &key, folder, None, report);
-            }
-        }
+        self.places_of_models(&spec.models, report);
         for source in sources {
             let key = format!("input '{}'", source.dataset);
             self.place(Place::Inputs, &key, &source.root, None, report);
@@ -198,6 +192,16 @@ impl Settings {
         }
         if let Some(parent) = &spec.parent {
             self.place(Place::Outputs, "parent", &parent.folder, None, report);
+        }
+    }
+
+    /// What models lie at.
+    pub(super) fn places_of_models(&self, models: &[ModelSpec], report: &Report) {
+        for model in models {
+            let key = format!("models.{}.path", model.name);
+            let mut paths = model.folder.iter().chain([&model.file]);
+            // One error for one model.
+            let _ = paths.all(|path| self.place(Place::Models, &key, path, None, report));
         }
     }
 

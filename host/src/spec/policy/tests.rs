@@ -232,7 +232,7 @@ fn a_policy_file_that_is_wrong_is_refused() {
     assert_snapshot!(wrong("limits: {memory: lots, memroy: 1}\nenvironment: x\nos_sandbox: strong\nmodels: [1, '']\nmachine: {workers: 0, directory: here}\nname: x\n"), @r#"
     policy.yaml:1: limits.memory: found "lots"; expected a size of at least 64 KB (e.g. 512 MB)
     policy.yaml:1: limits.memroy: unknown key; did you mean memory?
-    policy.yaml:2: environment: unknown key; the known ones are limits, process_count_per_node, gpus, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, os_sandbox, roots, entry_script_crates, entry_script_modules, models, datastores, machine
+    policy.yaml:2: environment: unknown key; the known ones are limits, process_count_per_node, gpus, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, os_sandbox, roots, entry_script_crates, entry_script_modules, models, guest_models, datastores, machine
     policy.yaml:3: os_sandbox: found "strong"; expected required, best-effort or off
     policy.yaml:4: models[0]: found 1; expected a text (a number or a truth value in quotes)
     policy.yaml:4: models[1]: found an empty text; expected a name
@@ -306,14 +306,29 @@ fn models_are_those_that_the_policy_names() {
     let models = "models: {a: weights/m.onnx, b: {path: weights/m.onnx}, c: outside}\ninference: \
                   {allow_guest_models: true}\nlimits: {models: 1 GB, tensors: 1 GB}\n";
     let refused = |policy: &str| fixture.job(policy, &format!("{JOB}{models}"), &[]).unwrap_err();
-    assert_snapshot!(refused(&format!("{ROOTS}limits: {{models: 1 MB, tensors: 1 MB}}\n")), @"");
-    assert_snapshot!(refused("models: [b, c]\nguest_models: false\n"), @"");
+    assert_snapshot!(refused(&format!("{ROOTS}limits: {{models: 1 MB, tensors: 1 MB}}\n")), @r#"
+    job.yaml:4: models.c.path: found outside; the operator's policy allows models only below weights (policy.yaml:3)
+    job.yaml:4: models.a: found the model "a"; the operator's policy allows none (models, policy.yaml)
+    job.yaml:4: models.b: found the model "b"; the operator's policy allows none (models, policy.yaml)
+    job.yaml:5: inference.allow_guest_models: found true; the operator's policy allows no models of the entry script's own (guest_models, policy.yaml)
+    job.yaml:6: limits.models: found 1 GB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:7)
+    job.yaml:6: limits.tensors: found 1 GB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:7)
+    "#);
+    assert_snapshot!(refused("models: [b, c]\nguest_models: false\n"), @r#"
+    job.yaml:4: models.a: found the model "a"; the operator's policy allows only b, c (models, policy.yaml:1)
+    job.yaml:5: inference.allow_guest_models: found true; the operator's policy allows no models of the entry script's own (guest_models, policy.yaml:2)
+    "#);
     let good = "models: [a, b, c]\nguest_models: true\n";
     let spec = fixture.job(good, &format!("{JOB}{models}"), &[]).unwrap();
     // A job that was loaded under no policy, or under another one.
     let policy = fixture.policy(&format!("{ROOTS}models: [a]\n")).unwrap();
     let error = policy.check(&spec, &[], None).unwrap_err().to_string();
-    assert_snapshot!(fixture.redact(&error), @"");
+    assert_snapshot!(fixture.redact(&error), @r#"
+    policy.yaml: models.c.path: found outside; the operator's policy allows models only below weights (policy.yaml:3)
+    policy.yaml: models.b: found the model "b"; the operator's policy allows only a (models, policy.yaml:7)
+    policy.yaml: models.c: found the model "c"; the operator's policy allows only a (models, policy.yaml:7)
+    policy.yaml: inference.allow_guest_models: found true; the operator's policy allows no models of the entry script's own (guest_models, policy.yaml)
+    "#);
 }
 
 /// What lies where nothing may be read is not looked at, and a version that leads there is none.
@@ -325,5 +340,8 @@ fn models_lie_below_the_roots() {
     std::os::unix::fs::symlink("../../outside", link).unwrap();
     let policy = format!("{ROOTS}models: [a, b]\n");
     let job = format!("{JOB}models: {{a: outside/nothing, b: weights/versions}}\n");
-    assert_snapshot!(fixture.job(&policy, &job, &[]).unwrap_err(), @"");
+    assert_snapshot!(fixture.job(&policy, &job, &[]).unwrap_err(), @"
+    job.yaml:4: models.a.path: found outside/nothing; the operator's policy allows models only below weights (policy.yaml:3)
+    job.yaml:4: models.b.path: found weights/versions/3/m.onnx, which is outside/m.onnx; the operator's policy allows models only below weights (policy.yaml:3)
+    ");
 }

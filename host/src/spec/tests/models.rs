@@ -92,15 +92,42 @@ side_inputs:
 inference: {{threads: 0, gpu_memory: 5, memory: 1 GB}}
 arguments: [--m, '${{{{models.other}}}}']
 "
-    )), @"");
+    )), @r#"
+    job.yaml:4: models.../etc: found the name "../etc"; expected 1 to 64 letters of a-z and A-Z, digits, _, - and ., starting with a letter or a digit (e.g. digits)
+    job.yaml:5: models..hidden: found the name ".hidden"; expected 1 to 64 letters of a-z and A-Z, digits, _, - and ., starting with a letter or a digit (e.g. digits)
+    job.yaml:6: models.nowhere.path: there is no [dir]/nowhere.onnx; name an ONNX file, or a folder with one
+    job.yaml:7: models.empty.path: [dir]/empty holds neither an ONNX file (.onnx) nor a folder of a version, as 1 or 2; name an ONNX file, or a folder with one
+    job.yaml:8: models.no_path: has no path; write path: with an ONNX file or a folder with one
+    job.yaml:9: models.remote.path: found "azureml:digits:1", which does not lie on this machine; fetch it first, and name it here by --set models.remote.path=...
+    job.yaml:10: models.versioned.version: [dir]/digits.onnx is no folder with a folder for each version; remove version
+    job.yaml:13: models.many.pth: unknown key; did you mean path?
+    job.yaml:14: models.many.version: found 0; expected a whole number of at least 1
+    job.yaml:15: models.many.digest: found "abc"; expected sha256: and 64 hexadecimal digits
+    job.yaml:16: models.many.backend: found "openvino"; expected auto, tract or onnxruntime
+    job.yaml:17: models.many.device: found "cuda"; expected auto, cpu or gpu
+    job.yaml:18: models.many.fallback: found "gpu"; expected cpu
+    job.yaml:20: side_inputs.a.mount_path: /models and /models/nowhere, where model nowhere is shown, lie in each other; choose another path
+    job.yaml:21: side_inputs.b.mount_path: /models/many/x and /models of side input a lie in each other; choose another path
+    job.yaml:21: side_inputs.b.mount_path: /models/many/x and /models/many, where model many is shown, lie in each other; choose another path
+    job.yaml:22: inference.threads: found 0; expected a whole number of threads from 1 to 1024
+    job.yaml:22: inference.gpu_memory: found 5; expected a size of at least 1 MB (e.g. 4 GB)
+    job.yaml:22: inference.memory: unknown key; the known ones are allow_guest_models, threads, gpu_memory
+    "#);
     insta::assert_snapshot!(errors(&format!(
         "{LEAST}models: [{{name: a, path: digits.onnx}}, {{name: a, path: ''}}, digits]\n"
-    )), @"");
-    insta::assert_snapshot!(errors(&format!("{LEAST}models: digits.onnx\ninference: 5\n")), @"");
-    insta::assert_snapshot!(errors(&format!("{LEAST}model: {{digits: digits.onnx}}\n")), @"");
+    )), @r#"
+    job.yaml:3: models[2]: found "digits"; expected a map with name and path
+    job.yaml:3: models[1].name: found "a" a second time; names must differ
+    job.yaml:3: models[1].path: found an empty text; name an ONNX file, or a folder with one
+    "#);
+    insta::assert_snapshot!(errors(&format!("{LEAST}models: digits.onnx\ninference: 5\n")), @r#"
+    job.yaml:3: models: found "digits.onnx"; expected a map of names to paths (e.g. digits: models/digits.onnx)
+    job.yaml:4: inference: found 5; expected a map with allow_guest_models, threads or gpu_memory
+    "#);
+    insta::assert_snapshot!(errors(&format!("{LEAST}model: {{digits: digits.onnx}}\n")), @"job.yaml:3: model: unknown key; use models");
     insta::assert_snapshot!(errors(&format!(
         "{LEAST}models: {{digits: digits.onnx}}\narguments: [--m, '${{{{models.other}}}}']\n"
-    )), @"");
+    )), @"job.yaml:4: arguments[1]: found the unknown reference ${{models.other}}; there are ${{inputs.images}}, ${{models.digits}}, ${{output}}");
 }
 
 /// Side inputs may lie below /models, as they always could.
@@ -122,7 +149,7 @@ fn a_model_that_no_worker_may_load_is_refused() {
         let text = format!("{LEAST}models: {{digits: digits.onnx}}\nlimits: {{models: {limit}}}\n");
         fixture.load(text, &[])
     };
-    insta::assert_snapshot!(load("3 MB").unwrap_err(), @"");
+    insta::assert_snapshot!(load("3 MB").unwrap_err(), @"job.yaml:3: models.digits.path: [dir]/digits.onnx has 3145729 bytes, more than limits.models (3 MB) lets a worker load; write limits.models: 4 MB, or more");
     load("4 MB").unwrap();
 }
 
