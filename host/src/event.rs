@@ -64,6 +64,11 @@ pub enum EventKind {
         /// One line.
         message: String,
     },
+    /// How busy the machine's GPUs are, where that has changed; only where a driver tells.
+    GpuUse {
+        /// Percent of the time since a moment ago, on the average of all.
+        percent: u32,
+    },
     /// More mini-batches are known.
     Planned {
         /// Mini-batches known so far.

@@ -186,10 +186,11 @@ impl<'a> Driver<'a> {
                 }
             }
             reply = next_reply(&mut self.commits) => self.on_commit_reply(reply),
-            Some(event) = self.perf.recv() => self.tell(match event {
-                PerfEvent::Overrun(worker, failure) => Message::Overrun(worker, failure),
-                PerfEvent::Notice(text) => Message::Notice(text),
-            }),
+            Some(event) = self.perf.recv() => match event {
+                PerfEvent::Overrun(worker, failure) => self.tell(Message::Overrun(worker, failure)),
+                PerfEvent::Notice(text) => self.tell(Message::Notice(text)),
+                PerfEvent::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
+            },
             Some(event) = self.workers.recv() => self.on_pool_event(event),
             Some(message) = self.planner.recv(), if wants_plan => self.on_plan(message),
             () = tokio::time::sleep_until((self.start + deadline).into()) => {}

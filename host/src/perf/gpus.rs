@@ -1,12 +1,13 @@
-//! What drivers of GPUs tell without a library of theirs.
+//! What drivers of GPUs tell.
 //!
-//! AMD's driver puts use and memory into `/sys`. NVIDIA's tells only which devices there are: they
-//! are listed in `machine.json`, and have columns once their library is asked.
+//! AMD's driver puts use and memory into `/sys`. NVIDIA's lists its devices below `/proc`, and tells by
+//! its library how busy they are.
 
-use super::table::megabytes;
+use super::table::{known, megabytes, number};
+use crate::gpu::{self, GpuUse, Inventory, Nvidia};
 use serde::Serialize;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A GPU that the kernel knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -62,17 +63,80 @@ fn usages(sys: &Path) -> Vec<Usage> {
         .collect()
 }
 
-/// The columns of the GPUs that tell how busy they are. None where there are no such GPUs.
-pub(super) fn header(sys: &Path) -> Vec<String> {
-    let columns = ["%", "Memory Used (MB)", "Memory Total (MB)"];
-    let of = |gpu: Usage| columns.map(|column| format!("GPU {} {column}", gpu.device));
-    usages(sys).into_iter().flat_map(of).collect()
+/// The GPUs that tell how busy they are.
+#[derive(Debug)]
+pub(super) struct Usages {
+    nvidia: Option<Nvidia>,
+    gpus: Vec<gpu::Gpu>,
+    sys: PathBuf,
 }
 
-/// The fields under [`header`].
-pub(super) fn fields(sys: &Path) -> Vec<String> {
-    let of = |gpu: Usage| [gpu.busy_percent.to_string(), megabytes(gpu.used), megabytes(gpu.total)];
-    usages(sys).into_iter().flat_map(of).collect()
+impl Usages {
+    /// Those of this machine, whose `/sys` this is. Costs nothing where there are none.
+    pub(super) fn open(sys: &Path) -> Self {
+        let nvidia = Nvidia::open();
+        let gpus = Inventory::of(&nvidia).gpus;
+        Self { nvidia: nvidia.ok(), gpus, sys: sys.to_owned() }
+    }
+
+    /// The columns. None where there are no such GPUs.
+    pub(super) fn header(&self) -> Vec<String> {
+        let nvidia = self.gpus.iter().flat_map(|gpu| columns(&gpu.index.to_string()));
+        let amd = usages(&self.sys).into_iter();
+        nvidia.chain(amd.flat_map(|usage| columns(&usage.device).into_iter().take(3))).collect()
+    }
+
+    /// The fields under [`header`](Self::header).
+    pub(super) fn fields(&self) -> Vec<String> {
+        let amd =
+            usages(&self.sys).into_iter().map(|usage| fields(&usage.told()).into_iter().take(3));
+        self.nvidia().flat_map(|usage| fields(&usage)).chain(amd.flatten()).collect()
+    }
+
+    /// How busy they are on the average, in percent; none if none tells.
+    pub(super) fn percent(&self) -> Option<u32> {
+        let amd = usages(&self.sys).into_iter().map(|usage| usage.told());
+        mean(self.nvidia().chain(amd).filter_map(|usage| usage.percent))
+    }
+
+    fn nvidia(&self) -> impl Iterator<Item = GpuUse> {
+        let all =
+            self.nvidia.iter().flat_map(|nvidia| self.gpus.iter().map(move |gpu| (nvidia, gpu)));
+        all.map(|(nvidia, gpu)| nvidia.usage(gpu))
+    }
+}
+
+impl Usage {
+    fn told(&self) -> GpuUse {
+        GpuUse {
+            percent: u32::try_from(self.busy_percent).ok(),
+            used: Some(self.used),
+            total: Some(self.total),
+            ..GpuUse::default()
+        }
+    }
+}
+
+/// The columns of one; the last two are NVIDIA's.
+fn columns(name: &str) -> [String; 5] {
+    ["%", "Memory Used (MB)", "Memory Total (MB)", "Power (W)", "Temperature (C)"]
+        .map(|column| format!("GPU {name} {column}"))
+}
+
+/// The fields under [`columns`].
+fn fields(usage: &GpuUse) -> [String; 5] {
+    [
+        known(usage.percent),
+        known(usage.used.map(megabytes)),
+        known(usage.total.map(megabytes)),
+        number(usage.watts),
+        known(usage.celsius),
+    ]
+}
+
+fn mean(percents: impl Iterator<Item = u32>) -> Option<u32> {
+    let (sum, count) = percents.fold((0, 0), |(sum, count), percent| (sum + percent, count + 1));
+    (count > 0).then(|| sum / count)
 }
 
 fn entries(folder: &Path) -> Vec<(String, std::path::PathBuf)> {
@@ -89,12 +153,40 @@ fn entries(folder: &Path) -> Vec<(String, std::path::PathBuf)> {
 mod tests {
     use super::*;
 
+    fn amd(sys: &Path) -> Usages {
+        Usages { nvidia: None, gpus: Vec::new(), sys: sys.to_owned() }
+    }
+
+    /// What a driver does not tell is an empty field.
+    #[test]
+    fn every_reading_may_be_missing() {
+        let columns = columns("1").join(",");
+        assert_eq!(
+            columns,
+            "GPU 1 %,GPU 1 Memory Used (MB),GPU 1 Memory Total (MB),GPU 1 Power (W),GPU 1 Temperature (C)"
+        );
+        let all = GpuUse {
+            percent: Some(93),
+            used: Some(3 << 20),
+            total: Some(80 << 30),
+            watts: Some(612.3456),
+            celsius: Some(71),
+        };
+        assert_eq!(fields(&all), ["93", "3.00", "81920.00", "612.35", "71"]);
+        let part = GpuUse { percent: None, watts: None, ..all };
+        assert_eq!(fields(&part), ["", "3.00", "81920.00", "", "71"]);
+        assert_eq!(fields(&GpuUse::default()), [""; 5]);
+        assert_eq!(mean([100, 0, 20].into_iter()), Some(40));
+        assert_eq!(mean(std::iter::empty()), None);
+    }
+
     #[test]
     fn columns_are_there_where_gpus_are() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         assert_eq!(gpus(root, root), []);
-        assert!(header(root).is_empty() && fields(root).is_empty());
+        let none = amd(root);
+        assert!(none.header().is_empty() && none.fields().is_empty() && none.percent().is_none());
         let write = |path: &str, text: &str| {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -106,9 +198,10 @@ mod tests {
         write("class/drm/card1-DP-1/status", "connected\n");
         write("class/drm/card0/device/vendor", "0x1a03\n");
         write("driver/nvidia/gpus/0000:17:00.0/information", "Model: \t\t NVIDIA X\nIRQ: 1\n");
-        let header = header(root).join(",");
+        let header = amd(root).header().join(",");
         assert_eq!(header, "GPU card1 %,GPU card1 Memory Used (MB),GPU card1 Memory Total (MB)");
-        assert_eq!(fields(root), ["37", "1.00", "4.00"]);
+        assert_eq!(amd(root).fields(), ["37", "1.00", "4.00"]);
+        assert_eq!(amd(root).percent(), Some(37));
         let shown: Vec<_> =
             gpus(root, root).into_iter().map(|g| (g.driver, g.device, g.model)).collect();
         assert_eq!(

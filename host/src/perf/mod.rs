@@ -6,10 +6,11 @@
 //!   of all others; `machine`: what the machine is, once;
 //! - `table`: the files that samples are appended to.
 //!
-//! All of it is read from `/proc` and `/sys` by this process itself: nothing is started for it.
+//! All of it is read from `/proc` and `/sys`, and of NVIDIA's GPUs from their driver, by this process
+//! itself: nothing is started for it.
 //! Whatever a machine does not tell is an empty field, never an error.
 //!
-//! Imports `model` only.
+//! Imports `model` and `gpu` only.
 
 mod disks;
 mod gpus;

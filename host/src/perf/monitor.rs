@@ -34,6 +34,11 @@ const GROWTH: u32 = 4;
 /// milliseconds.
 const FIRST_LIST: Duration = Duration::from_secs(1);
 
+/// How often the GPUs are looked at for the progress of a job, where there are any; and by how many
+/// percent their use has changed where it is told again.
+const GPU_LOOK: Duration = Duration::from_secs(3);
+const GPU_STEP: u32 = 5;
+
 /// How long the end of a job waits for the last sample. A disk that hangs must not hold it up.
 const LAST_SAMPLE: Duration = Duration::from_secs(2);
 
@@ -58,6 +63,8 @@ pub enum PerfEvent {
     Overrun(WorkerId, Failure),
     /// Something for the user.
     Notice(String),
+    /// How busy the machine's GPUs are on the average, in percent, where that has changed.
+    GpuUse(u32),
 }
 
 /// Takes samples and watches memory until it is dropped, at the end of the job.
@@ -119,6 +126,24 @@ struct Watcher {
     events: UnboundedSender<PerfEvent>,
     workers: Vec<(Watched, Meter)>,
     sampler: Option<Sampler>,
+    gpus: GpuWatch,
+}
+
+/// What was told of the GPUs, and when they are looked at again.
+#[derive(Debug)]
+struct GpuWatch {
+    told: Option<u32>,
+    next: Instant,
+}
+
+impl GpuWatch {
+    /// What there is to tell.
+    fn news(&mut self, percent: Option<u32>) -> Option<u32> {
+        self.next = Instant::now() + GPU_LOOK;
+        let percent = percent?;
+        let changed = self.told.is_none_or(|told| told.abs_diff(percent) >= GPU_STEP);
+        changed.then(|| *self.told.insert(percent))
+    }
 }
 
 impl Watcher {
@@ -129,7 +154,8 @@ impl Watcher {
     ) -> Self {
         let MonitorOptions { job_dir, interval, budget, wasmtime } = options;
         let sampler = interval.and_then(|interval| Sampler::new(job_dir, interval, wasmtime));
-        Self { budget, inbox, events, workers: Vec::new(), sampler }
+        let gpus = GpuWatch { told: None, next: Instant::now() + GPU_LOOK };
+        Self { budget, inbox, events, workers: Vec::new(), sampler, gpus }
     }
 
     fn run(mut self) {
@@ -137,7 +163,9 @@ impl Watcher {
         loop {
             let look = (!self.workers.is_empty()).then_some(next_look);
             let sample = self.sampler.as_ref().map(|sampler| sampler.next);
-            match self.next_command([look, sample].into_iter().flatten().min()) {
+            let gpus =
+                self.sampler.as_ref().is_some_and(Sampler::has_gpus).then_some(self.gpus.next);
+            match self.next_command([look, sample, gpus].into_iter().flatten().min()) {
                 Ok(Command::Started(worker, pid)) => {
                     let watched = Watched::new(worker, pid);
                     self.workers.extend(watched.map(|w| (w, Meter::worker(worker))));
@@ -150,6 +178,9 @@ impl Watcher {
             if now >= next_look {
                 next_look = now + LOOK;
                 self.look();
+            }
+            if gpus.is_some_and(|next| now >= next) {
+                self.look_at_gpus();
             }
             if self.sampler.as_ref().is_some_and(|sampler| now >= sampler.next) {
                 self.sample(true);
@@ -173,6 +204,13 @@ impl Watcher {
                 // Without the leader nobody is left to act.
                 let _ = self.events.send(PerfEvent::Overrun(watched.worker, failure));
             }
+        }
+    }
+
+    fn look_at_gpus(&mut self) {
+        let node = self.sampler.as_ref().and_then(|sampler| sampler.node.as_ref());
+        if let Some(percent) = self.gpus.news(node.and_then(Node::gpu_percent)) {
+            let _ = self.events.send(PerfEvent::GpuUse(percent));
         }
     }
 
@@ -227,6 +265,10 @@ impl Sampler {
             machine_written: false,
             listed: None,
         })
+    }
+
+    fn has_gpus(&self) -> bool {
+        self.node.as_ref().is_some_and(Node::has_gpus)
     }
 
     fn sample(&mut self, workers: &mut [(Watched, Meter)], lists: bool) -> io::Result<()> {
@@ -401,6 +443,15 @@ mod tests {
         child.wait().unwrap();
         let (names, ..) = bench.end();
         assert!(names.is_empty(), "{names:?}");
+    }
+
+    #[test]
+    fn the_use_of_gpus_is_told_where_it_has_changed() {
+        let mut gpus = GpuWatch { told: None, next: Instant::now() };
+        let told = [None, Some(0), Some(4), Some(5), Some(9), Some(0), None];
+        let news = told.map(|percent| gpus.news(percent));
+        assert_eq!(news, [None, Some(0), None, Some(5), None, Some(0), None]);
+        assert!(gpus.next > Instant::now());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the machine as a whole uses.
 
-use super::gpus;
+use super::gpus::Usages;
 use super::table::{known, line, megabytes, number};
 use procfs::net::dev_status;
 use procfs::{Current, CurrentSI, KernelStats, Meminfo};
@@ -41,6 +41,7 @@ struct Counters {
 #[derive(Debug)]
 pub(super) struct Node {
     sys: PathBuf,
+    gpus: Usages,
     header: String,
     first: Counters,
     last: Counters,
@@ -52,12 +53,23 @@ impl Node {
         let sys = PathBuf::from("/sys");
         let now = Counters::now(&sys);
         let mut header: Vec<String> = HEADER.map(str::to_owned).to_vec();
-        header.extend(gpus::header(&sys));
-        Self { header: line(&header), sys, first: now, last: now }
+        let gpus = Usages::open(&sys);
+        header.extend(gpus.header());
+        Self { header: line(&header), sys, gpus, first: now, last: now }
     }
 
     pub(super) fn header(&self) -> &str {
         &self.header
+    }
+
+    /// Whether there are GPUs that tell how busy they are.
+    pub(super) fn has_gpus(&self) -> bool {
+        self.header.contains(",GPU ")
+    }
+
+    /// How busy the GPUs are on the average, in percent; none if none tells.
+    pub(super) fn gpu_percent(&self) -> Option<u32> {
+        self.gpus.percent()
     }
 
     /// A sample. The share of the processors is that since the sample before; disks and network
@@ -70,7 +82,7 @@ impl Node {
         fields.extend(now.transfers(&self.first));
         fields.push(known(connections("TCP")));
         fields.push(known(connections("UDP")));
-        fields.extend(gpus::fields(&self.sys));
+        fields.extend(self.gpus.fields());
         line(&fields)
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Counters {
     pub(super) retries: u64,
     /// Workers that are alive.
     pub(super) workers: u64,
+    /// How busy the GPUs are, in percent, if that is known.
+    gpu_percent: Option<u32>,
     /// Mini-batches that ended in earlier runs, and their items.
     restored: (u64, u64),
     /// Failed mini-batches that wait for their next try, and their items. They count as failed in
@@ -51,9 +53,11 @@ impl Counters {
             EventKind::AttemptFinished { report, will_retry, .. } => {
                 self.attempt(report, *will_retry);
             }
+            EventKind::GpuUse { percent } => self.gpu_percent = Some(*percent),
             EventKind::WorkerStarted { .. } => self.workers += 1,
             EventKind::WorkerExited { .. } => self.workers = self.workers.saturating_sub(1),
             EventKind::JobFinished { result } => {
+                self.gpu_percent = None;
                 // The engine knows best: attempts that the end cut off are left undone.
                 self.waiting = HashMap::new();
                 self.waiting_items = 0;
@@ -129,6 +133,9 @@ impl Counters {
         if self.done > self.restored.0 {
             line.push_str(&format!(", {}/s", rate(speed.items)));
         }
+        if let Some(percent) = self.gpu_percent {
+            line.push_str(&format!(", GPUs {percent} % busy"));
+        }
         if !self.planning_finished {
             line.push_str(", planning...");
         } else if let Some(left) = self.seconds_left(speed)
@@ -182,6 +189,17 @@ impl Speed {
 mod tests {
     use super::*;
     use crate::report::samples;
+
+    /// Only while the job runs.
+    #[test]
+    fn the_use_of_gpus_is_in_the_line() {
+        let (mut counters, speed) = (Counters::default(), Speed::default());
+        assert!(!counters.line(&speed).contains("GPU"));
+        counters.update(&EventKind::GpuUse { percent: 93 });
+        assert!(counters.line(&speed).contains("0 failed, GPUs 93 % busy, planning"));
+        counters.update(&samples::job().last().expect("the end").kind);
+        assert!(!counters.line(&speed).contains("GPU"));
+    }
 
     #[test]
     fn counts_a_job() {

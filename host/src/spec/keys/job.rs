@@ -145,7 +145,7 @@ pub(in crate::spec) const JOB: &[Key] = &[
         Kind::Integer { min: 0, max: MAX_PROCESSES },
         "a whole number of GPUs from 0 to 1000 (e.g. 2)",
         "2",
-        "GPUs that workers get, one each, the lowest free one first. By default the number in the variable AZ_BATCHAI_GPU_COUNT_FOUND of Sandmill's own environment, else 0.",
+        "GPUs that workers get, one each, the lowest free one first. By default the number in the variable AZ_BATCHAI_GPU_COUNT_FOUND of Sandmill's own environment, else what NVIDIA's driver tells.",
     ),
     key("node_count", Kind::Integer { min: 1, max: COUNT }, "1", "1", "Machines. Only 1 for now."),
     key(
