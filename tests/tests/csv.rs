@@ -255,3 +255,30 @@ fn a_plan_tells_lines_and_bytes() {
     3 mini-batches, 1000 items
     ");
 }
+
+/// Row 9 of what users ask for: no mini-batch has more rows, and only a file's last has fewer.
+#[test]
+fn a_table_is_cut_at_a_number_of_rows() {
+    let mut csv = "id,x\n".to_owned();
+    for id in 0..1000 {
+        csv.push_str(&format!("{id},\"a\nb\"\n"));
+    }
+    let rows = ["--set", "mini_batch_size=400 rows", "--set", "arguments=[]"];
+    let plan = table(&csv, "").command(&[&["plan", "job.yaml"], &rows[..]].concat());
+    plan.exits_with(0);
+    assert_snapshot!(plan.stdout, @"
+    mini-batch  input      items  where
+             0  rows         400  in.csv, from line 2, 3890 bytes
+             1  rows         400  in.csv, from line 802, 4000 bytes
+             2  rows         200  in.csv, from line 1602, 2000 bytes
+    ");
+    let ran = table(&csv, "").run(&rows);
+    ran.exits_with(0);
+    let by_size = table(&csv, "").run(&["--set", "arguments=[]"]);
+    assert_eq!(ran.sorted_output(), by_size.sorted_output());
+    // Another cut is another job.
+    let other = ["--set", "mini_batch_size=300 rows", "--set", "arguments=[]"];
+    let refused = ran.into_job().run(&other);
+    refused.exits_with(2);
+    assert_snapshot!(refused.redacted(), @r#"error: job 'test' is finished in [DIR]/job, and its result is not reused: mini_batch_size: was "400 rows", is now "300 rows"; use --overwrite to run it again, or --job-dir for another place"#);
+}

@@ -3,7 +3,7 @@
 
 use super::models::Seen;
 use crate::journal::JobIdentity;
-use crate::model::{InputKind, Mount};
+use crate::model::{InputKind, Mount, SliceSize};
 use crate::spec::JobSpec;
 use serde::Serialize;
 use serde_json::json;
@@ -88,8 +88,12 @@ fn inputs(spec: &JobSpec, settings: &mut Settings) {
             let noun = if *mini_batch_files == 1 { "file" } else { "files" };
             settings.put("mini_batch_size", &format!("{mini_batch_files} {noun}"));
         }
-        InputKind::Csv { mini_batch_bytes, formats, full_inference } => {
-            settings.put("mini_batch_size", &format!("{mini_batch_bytes} bytes"));
+        InputKind::Csv { mini_batch_size, formats, full_inference } => {
+            let size = match mini_batch_size {
+                SliceSize::Bytes(bytes) => format!("{bytes} bytes"),
+                SliceSize::Rows(_) => mini_batch_size.to_string(),
+            };
+            settings.put("mini_batch_size", &size);
             settings.put("schema_inference", if *full_inference { &"full" } else { &"first part" });
             for (input, (format, columns)) in spec.inputs.iter().zip(formats) {
                 let delimiter = char::from(format.delimiter);

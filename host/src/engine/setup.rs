@@ -8,7 +8,7 @@ use crate::dataset::csv::MAX_SLICE;
 use crate::inference::inference_memory;
 use crate::model::{
     GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, JobDir, Limits,
-    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, Source, TableFormat,
+    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, SliceSize, Source, TableFormat,
     WorkerId,
 };
 use crate::perf::{MemoryBudget, MonitorOptions};
@@ -66,7 +66,9 @@ pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
     let table = match &spec.input_kind {
         // All rows of a key are one mini-batch, however many.
         InputKind::Csv { .. } if !spec.partition_keys.is_empty() => MAX_SLICE,
-        InputKind::Csv { mini_batch_bytes, .. } => *mini_batch_bytes,
+        InputKind::Csv { mini_batch_size: SliceSize::Bytes(bytes), .. } => *bytes,
+        // How long they are shows when they are cut.
+        InputKind::Csv { mini_batch_size: SliceSize::Rows(_), .. } => MAX_SLICE,
         InputKind::Files { .. } | InputKind::Void { .. } => 0,
     };
     let models = models::placed(&spec.models, job_dir);
@@ -84,8 +86,8 @@ pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
 pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanRequest {
     let cut = match &spec.input_kind {
         InputKind::Files { mini_batch_files } => Cut::Files { count: *mini_batch_files },
-        InputKind::Csv { mini_batch_bytes, formats, full_inference } => Cut::Csv {
-            bytes: *mini_batch_bytes,
+        InputKind::Csv { mini_batch_size, formats, full_inference } => Cut::Csv {
+            size: *mini_batch_size,
             formats: sources
                 .iter()
                 .map(|source| format_of(&spec.inputs, source, formats))
@@ -287,6 +289,7 @@ mod tests {
             monitor(&spec, &JobDir::new("job")).budget.total().0
         };
         assert!(total("partition_keys: [k]\n") - total("mini_batch_size: 1KB\n") > MAX_SLICE);
+        assert_eq!(total("mini_batch_size: 7 rows\n"), total("partition_keys: [k]\n"));
     }
 
     /// 1.12: told at the start, with the way it was computed.

@@ -2,7 +2,7 @@
 
 use super::scratch;
 use crate::dataset::csv::Cutter;
-use crate::model::{CsvFormat, CsvSlice};
+use crate::model::{CsvFormat, CsvSlice, SliceSize};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,12 +14,12 @@ const FILE: &str = "t.csv";
 thread_local! {
     static PATH: PathBuf = scratch::file(FILE);
     /// One for all tables, as workers have it: making its buffer takes longer than a short table.
-    static CUTTER: RefCell<Cutter> = RefCell::new(Cutter::new(&CsvFormat::default(), 1));
+    static CUTTER: RefCell<Cutter> = RefCell::new(Cutter::new(&CsvFormat::default(), SliceSize::Rows(1)));
     /// One for each delimiter.
     static PARSERS: RefCell<BTreeMap<u8, csv_core::Reader>> = RefCell::default();
 }
 
-/// The first byte is delimiter and header, the second the size of slices; the rest is the file. The
+/// The first byte is delimiter, header and unit, the second the size of slices; the rest is the file. The
 /// slices are those of the plain reference, and csv-core finds as many records.
 pub fn tables(data: &[u8]) {
     let [kind, size, text @ ..] = data else { return };
@@ -27,18 +27,19 @@ pub fn tables(data: &[u8]) {
     let header = kind & 4 != 0;
     let size = u64::from(*size).max(1) << (kind >> 5);
     let format = CsvFormat { delimiter, header, ..CsvFormat::default() };
+    let size = if kind & 8 != 0 { SliceSize::Rows(size) } else { SliceSize::Bytes(size) };
     let (slices, ends_quoted) = cut(&format, size, text);
     let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
     let bom = data.len() - 2 - text.len();
     let reference = Reference::new(text, delimiter);
-    assert_eq!(slices, reference.slices(header, size as usize, bom as u64));
+    assert_eq!(slices, reference.slices(header, size, bom as u64));
     assert_eq!(ends_quoted, reference.ends_quoted);
     let all = slices.iter().map(|slice| slice.rows).sum::<u64>();
     let headers = u64::from(header && reference.records(text.len()) > 0);
     assert_eq!(all + headers, records(text, delimiter), "csv-core counts otherwise");
 }
 
-fn cut(format: &CsvFormat, size: u64, text: &[u8]) -> (Vec<CsvSlice>, bool) {
+fn cut(format: &CsvFormat, size: SliceSize, text: &[u8]) -> (Vec<CsvSlice>, bool) {
     let path = PATH.with(PathBuf::clone);
     fs::write(&path, text).expect("fuzzing needs room for temporary files");
     CUTTER.with_borrow_mut(|cutter| {
@@ -121,14 +122,26 @@ impl<'a> Reference<'a> {
         self.behind_lf(end)
     }
 
-    fn slices(&self, header: bool, size: usize, bom: u64) -> Vec<CsvSlice> {
+    /// Where the slice that begins at `from` ends.
+    fn slice_end(&self, from: usize, size: SliceSize) -> usize {
+        let (bytes, rows) = match size {
+            SliceSize::Bytes(bytes) => (bytes as usize, 1),
+            SliceSize::Rows(rows) => (0, rows),
+        };
+        let mut end = self.behind_lf((from + bytes).min(self.text.len()));
+        while end < self.text.len()
+            && (self.at[end].records - self.at[from].records < rows || !self.at[end].start)
+        {
+            end = self.record_end(end);
+        }
+        end
+    }
+
+    fn slices(&self, header: bool, size: SliceSize, bom: u64) -> Vec<CsvSlice> {
         let mut from = if header { self.record_end(0) } else { 0 };
         let mut slices = Vec::new();
         loop {
-            let mut end = self.behind_lf((from + size).min(self.text.len()));
-            if self.at[end].records == self.at[from].records || !self.at[end].start {
-                end = self.record_end(end);
-            }
+            let end = self.slice_end(from, size);
             let rows = self.records(end) - self.at[from].records;
             if rows == 0 || from == self.text.len() {
                 return slices;

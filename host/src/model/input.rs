@@ -24,8 +24,8 @@ pub enum InputKind {
     },
     /// CSV files, handed over as tables.
     Csv {
-        /// Bytes of text in a mini-batch, about.
-        mini_batch_bytes: u64,
+        /// How much of a file is in a mini-batch.
+        mini_batch_size: super::SliceSize,
         /// For each input: the dialect, and the columns where they are given.
         formats: Vec<(super::CsvFormat, Option<Vec<super::Column>>)>,
         /// Whether types are inferred from all of the input instead of its first part.

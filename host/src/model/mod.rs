@@ -44,7 +44,7 @@ pub use report::{
     Segment,
 };
 pub use restored::{MiniBatchSet, Restored};
-pub use size::ByteSize;
+pub use size::{ByteSize, SliceSize};
 pub use table::{Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat};
 pub use text::{count, counted, hex, printable, steers, visible};
 pub use wall::{OsSandbox, WallState};

@@ -1,4 +1,4 @@
-//! Sizes in bytes, as people write them.
+//! Sizes in bytes or rows, as people write them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -61,9 +61,66 @@ impl fmt::Display for ByteSize {
     }
 }
 
+/// How much of a table makes up one mini-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SliceSize {
+    /// About so many bytes of text, at least 1.
+    Bytes(u64),
+    /// Exactly so many rows, at least 1; fewer at a file's end.
+    Rows(u64),
+}
+
+impl SliceSize {
+    /// Reads `10000 rows`, `1 row` or what [`ByteSize`] reads; none if it is neither, or nothing.
+    pub fn parse(text: &str) -> Option<Self> {
+        let lower = text.trim().to_ascii_lowercase();
+        let rows = lower.strip_suffix("rows").or_else(|| lower.strip_suffix("row"));
+        let size = match rows {
+            Some(number) => Self::Rows(digits(number.trim_end())?),
+            None => Self::Bytes(lower.parse::<ByteSize>().ok()?.0),
+        };
+        (!matches!(size, Self::Bytes(0) | Self::Rows(0))).then_some(size)
+    }
+}
+
+/// A number without a sign.
+fn digits(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// Prints what [`SliceSize::parse`] reads: `1 row`, `10000 rows`, or the size in bytes.
+impl fmt::Display for SliceSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => ByteSize(*bytes).fmt(f),
+            Self::Rows(1) => f.write_str("1 row"),
+            Self::Rows(rows) => write!(f, "{rows} rows"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_and_prints_rows() {
+        for (text, size, printed) in [
+            ("10000 rows", SliceSize::Rows(10_000), "10000 rows"),
+            (" 1Row ", SliceSize::Rows(1), "1 row"),
+            ("1rows", SliceSize::Rows(1), "1 row"),
+            ("1 MB", SliceSize::Bytes(1 << 20), "1 MB"),
+            ("7", SliceSize::Bytes(7), "7 bytes"),
+        ] {
+            assert_eq!(SliceSize::parse(text), Some(size), "{text}");
+            assert_eq!(size.to_string(), printed);
+        }
+        let wrong =
+            ["0 rows", "rows", "-1 rows", "+1 rows", "1.5 rows", "1 k rows", "0", "1 rowss"];
+        for text in wrong {
+            assert_eq!(SliceSize::parse(text), None, "{text}");
+        }
+    }
 
     /// C7.
     #[test]

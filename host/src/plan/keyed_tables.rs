@@ -8,7 +8,7 @@ use super::stamp::Stamp;
 use super::tables::{TableInput, each_slice};
 use super::{PlanError, refuse};
 use crate::dataset::csv::MAX_SLICE;
-use crate::model::{ByteSize, CsvSlice, TableFormat, Work};
+use crate::model::{ByteSize, CsvSlice, SliceSize, TableFormat, Work};
 
 /// One mini-batch for each combination of keys' values that an input has; each input is divided on
 /// its own.
@@ -78,7 +78,7 @@ fn plan_folders(
     }
     let Some(path) = &input.path else { return Ok(()) };
     let mut groups: Groups<Group> = Groups::new();
-    each_slice(input, format, MAX_SLICE, sender, &mut |_, found| {
+    each_slice(input, format, SliceSize::Bytes(MAX_SLICE), sender, &mut |_, found| {
         let values = path.folder_values(&found.slice.file).unwrap_or_default();
         let values = positions.iter().filter_map(|&at| values.get(at));
         let values: Vec<_> = values.map(|&value| value.to_owned()).collect();

@@ -73,9 +73,9 @@ fn plan_all(tools: Tools<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> 
             return refuse!("partition_keys needs inputs; remove it, or name inputs");
         }
         Cut::Files { count } => files::plan_files(&request.sources, *count, sender)?,
-        Cut::Csv { bytes, formats, full_inference } => {
+        Cut::Csv { size, formats, full_inference } => {
             let inputs = tables::group(&request.sources, formats)?;
-            tables::plan_tables(&inputs, *bytes, *full_inference, tools, sender)?;
+            tables::plan_tables(&inputs, *size, *full_inference, tools, sender)?;
         }
         Cut::Void { count } => files::plan_void(*count, sender)?,
     }

@@ -5,7 +5,7 @@ use super::shuffle::{Bounds, Hand, Tools, serve_on};
 use super::tests::{Plan, Tree, planned_with};
 use crate::dataset::TableReader;
 use crate::dataset::csv::MAX_SLICE;
-use crate::model::{Column, CsvFormat, CsvSlice, MiniBatch, Source, Work};
+use crate::model::{Column, CsvFormat, CsvSlice, MiniBatch, SliceSize, Source, Work};
 use crate::protocol::{Cut, PlanRequest};
 use arrow::array::AsArray;
 use arrow::ipc::reader::StreamReader;
@@ -47,7 +47,7 @@ fn files(tree: &Tree, sources: Vec<Source>, keys: &[&str]) -> Result<Plan, Strin
 
 fn csv_cut(sources: &[Source], columns: Option<Vec<Column>>) -> Cut {
     let formats = vec![(CsvFormat::default(), columns); sources.len()];
-    Cut::Csv { bytes: 1 << 20, formats, full_inference: false }
+    Cut::Csv { size: SliceSize::Bytes(1 << 20), formats, full_inference: false }
 }
 
 fn tables(tree: &Tree, sources: Vec<Source>, keys: &[&str]) -> Result<Plan, String> {
@@ -470,7 +470,7 @@ fn by_size_tables_never_span_files() {
     ]);
     let sources = vec![tree.source("one", "in"), tree.source("two", "more")];
     let formats = vec![(CsvFormat::default(), None); 2];
-    let cut = Cut::Csv { bytes: 4, formats, full_inference: false };
+    let cut = Cut::Csv { size: SliceSize::Bytes(4), formats, full_inference: false };
     let request = PlanRequest::new(sources, cut);
     let plan = planned_with(Tools { request: &request, start: &start, bounds: TINY }).unwrap();
     let slices: Vec<(u64, &CsvSlice)> = plan

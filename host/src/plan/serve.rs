@@ -113,7 +113,7 @@ pub(super) fn serve_request(tools: Tools<'_>, out: &mut impl Write) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::CsvFormat;
+    use crate::model::{CsvFormat, SliceSize};
 
     #[test]
     fn helpers_are_for_keys_that_are_columns() {
@@ -126,7 +126,7 @@ mod tests {
         };
         let shuffled = |sources: Vec<Source>, keys: &[&str], cut: Option<Cut>| {
             let formats = vec![(CsvFormat::default(), None); sources.len()];
-            let csv = Cut::Csv { bytes: 1, formats, full_inference: false };
+            let csv = Cut::Csv { size: SliceSize::Bytes(1), formats, full_inference: false };
             let partition_keys = keys.iter().map(|&key| key.to_owned()).collect();
             let request = PlanRequest::new(sources, cut.unwrap_or(csv));
             is_shuffled(&PlanRequest { partition_keys, ..request })

@@ -8,7 +8,8 @@ use super::{PlanError, columns, keyed_tables, refuse};
 use crate::dataset::csv::{CutFile, Cutter, MAX_SLICE, check_names, infer_format};
 use crate::dataset::{DatasetError, Listing};
 use crate::model::{
-    ByteSize, Column, ColumnType, CsvFormat, CsvSlice, PartitionFormat, Source, TableFormat, Work,
+    ByteSize, Column, ColumnType, CsvFormat, CsvSlice, PartitionFormat, SliceSize, Source,
+    TableFormat, Work,
 };
 use crate::protocol::FromPlanner;
 use std::fs::Metadata;
@@ -61,17 +62,17 @@ pub(super) fn group<'a>(
     Ok(inputs)
 }
 
-/// Sends the formats of all sources, then the mini-batches of each: of about `bytes`, or by the
+/// Sends the formats of all sources, then the mini-batches of each: of that `size`, or by the
 /// request's keys.
 pub(super) fn plan_tables(
     inputs: &[TableInput<'_>],
-    bytes: u64,
+    size: SliceSize,
     full_inference: bool,
     tools: Tools<'_>,
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
-    if bytes == 0 {
-        return refuse!("mini_batch_size must be at least 1 byte");
+    if matches!(size, SliceSize::Bytes(0) | SliceSize::Rows(0)) {
+        return refuse!("mini_batch_size must be at least 1 byte or row");
     }
     let mut notices = Vec::new();
     let formats: Vec<TableFormat> = inputs
@@ -86,7 +87,9 @@ pub(super) fn plan_tables(
     if !tools.request.partition_keys.is_empty() {
         return keyed_tables::plan(inputs, &formats, tools, sender);
     }
-    if bytes > MAX_SLICE {
+    if let SliceSize::Bytes(bytes) = size
+        && bytes > MAX_SLICE
+    {
         sender.notice(format!(
             "mini_batch_size is {}; tables are cut at {}, as a worker holds a whole mini-batch in \
              memory",
@@ -95,7 +98,7 @@ pub(super) fn plan_tables(
         ))?;
     }
     for (input, format) in inputs.iter().zip(&formats) {
-        each_slice(input, format, bytes, sender, &mut |sender, found| {
+        each_slice(input, format, size, sender, &mut |sender, found| {
             let mut stamp = Stamp::new();
             stamp.add_file(found.metadata.into());
             sender.add(found.source, Work::Csv(found.slice), stamp)
@@ -144,17 +147,17 @@ pub(super) struct Found<'a> {
     pub(super) metadata: &'a Metadata,
 }
 
-/// Hands all slices of an input to `take`, of about `bytes` each, in the order of the files. Fails
+/// Hands all slices of an input to `take`, of that `size` each, in the order of the files. Fails
 /// if a file cannot be read, has another header than the input, or lies at a path that does not
 /// match the input's template.
 pub(super) fn each_slice<'s>(
     input: &TableInput<'_>,
     format: &TableFormat,
-    bytes: u64,
+    size: SliceSize,
     sender: &mut Sender<'s>,
     take: &mut dyn FnMut(&mut Sender<'s>, Found<'_>) -> Result<(), PlanError>,
 ) -> Result<(), PlanError> {
-    let mut cutter = Cutter::new(input.csv, bytes);
+    let mut cutter = Cutter::new(input.csv, size);
     let mut headers = Headers::new(input, format);
     for (index, source) in (input.first..).zip(input.sources) {
         let mut listing = Listing::new(source)?;

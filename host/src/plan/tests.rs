@@ -2,8 +2,8 @@ use super::serve::serve_request;
 use super::shuffle::Bounds;
 use super::*;
 use crate::model::{
-    Column, ColumnType, CsvFormat, CsvSlice, Input, MiniBatch, MiniBatchId, Source, TableFormat,
-    Work,
+    Column, ColumnType, CsvFormat, CsvSlice, Input, MiniBatch, MiniBatchId, SliceSize, Source,
+    TableFormat, Work,
 };
 use crate::protocol::{PlanRequest, decode};
 use insta::assert_snapshot;
@@ -104,7 +104,7 @@ pub(super) fn planned_with(tools: Tools<'_>) -> Result<Plan, String> {
 
 fn tables(sources: Vec<Source>, bytes: u64, columns: Option<Vec<Column>>) -> Result<Plan, String> {
     let formats = vec![(CsvFormat::default(), columns); sources.len()];
-    planned(sources, Cut::Csv { bytes, formats, full_inference: false })
+    planned(sources, Cut::Csv { size: SliceSize::Bytes(bytes), formats, full_inference: false })
 }
 
 fn slices(plan: &Plan) -> Vec<(u32, &str, u64, u64)> {
@@ -240,7 +240,8 @@ fn bad_requests_are_refused_in_words() {
     let tree = Tree::new(&[("a/1.csv", "x,y\n1,2\n")]);
     let sources = vec![tree.source("one", "a")];
     let plan_with = |csv: CsvFormat| {
-        let cut = Cut::Csv { bytes: 10, formats: vec![(csv, None)], full_inference: true };
+        let size = SliceSize::Bytes(10);
+        let cut = Cut::Csv { size, formats: vec![(csv, None)], full_inference: true };
         planned(sources.clone(), cut)
     };
     let quote = CsvFormat { delimiter: b'"', ..CsvFormat::default() };
@@ -286,8 +287,11 @@ fn names_that_no_message_could_hold_are_refused() {
 #[test]
 fn messages_are_framed() {
     let tree = Tree::new(&[("a/1.csv", "x\n1\n")]);
-    let cut =
-        Cut::Csv { bytes: 10, formats: vec![(CsvFormat::default(), None)], full_inference: false };
+    let cut = Cut::Csv {
+        size: SliceSize::Bytes(10),
+        formats: vec![(CsvFormat::default(), None)],
+        full_inference: false,
+    };
     let sources = vec![tree.source("one", "a")];
     let request = PlanRequest::new(sources, cut);
     let mut out = Vec::new();

@@ -3,7 +3,7 @@
 use crate::model::{
     AttemptReport, CallStats, Column, CsvFormat, Failure, GpuLease, InferenceSettings, Limits,
     LoggingLevel, MiniBatch, MiniBatchId, Model, Mount, OsSandbox, OutputAction, OutputFormat,
-    Source, TableFormat, WallState, WorkerId,
+    SliceSize, Source, TableFormat, WallState, WorkerId,
 };
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -151,10 +151,10 @@ pub enum Cut {
         /// At least 1.
         count: u64,
     },
-    /// CSV tables of about so many bytes each.
+    /// CSV tables.
     Csv {
-        /// At least 1.
-        bytes: u64,
+        /// Of which size each.
+        size: SliceSize,
         /// For each source: dialect, and columns where the job file gives them.
         formats: Vec<(CsvFormat, Option<Vec<Column>>)>,
         /// Infer types from all of the input, not from its first part.

@@ -6,7 +6,7 @@ use super::error::{Origin, Report};
 use super::partition;
 use super::raw::{Format, RawInput, RawJob, SchemaInference};
 use super::scope::At;
-use crate::model::{ByteSize, CsvFormat, Input, InputKind};
+use crate::model::{ByteSize, CsvFormat, Input, InputKind, SliceSize};
 
 /// Files in a mini-batch unless the job file says otherwise (prs-semantics C7).
 const DEFAULT_FILES: u64 = 10;
@@ -195,10 +195,10 @@ fn files_kind(
     };
     let files = size.value.trim().parse().ok().filter(|files| *files >= 1);
     if files.is_none() {
-        let hint = if size.value.parse::<ByteSize>().is_ok_and(|size| size.0 > 0) {
-            "; sizes are for inputs of format csv"
-        } else {
-            ""
+        let hint = match SliceSize::parse(&size.value) {
+            Some(SliceSize::Bytes(_)) => "; sizes are for inputs of format csv",
+            Some(SliceSize::Rows(_)) => "; rows are for inputs of format csv",
+            None => "",
         };
         let message = format!(
             "found {:?}; expected a whole number of files of at least 1 (e.g. 10){hint}",
@@ -233,7 +233,7 @@ fn csv_kind(
     let inference =
         raw.schema_inference.as_ref().map_or(SchemaInference::First, |inference| inference.value);
     InputKind::Csv {
-        mini_batch_bytes: mini_batch_bytes(raw, defaults, report),
+        mini_batch_size: slice_size(raw, defaults, report),
         formats,
         full_inference: inference == SchemaInference::Full,
     }
@@ -246,25 +246,28 @@ fn say_size(raw: &RawJob, defaults: &Defaults<'_>, size: &str) {
     }
 }
 
-fn mini_batch_bytes(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> u64 {
+fn slice_size(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> SliceSize {
     let Some(given) = &raw.mini_batch_size else {
         say_size(raw, defaults, &ByteSize(DEFAULT_BYTES).to_string());
-        return DEFAULT_BYTES;
+        return SliceSize::Bytes(DEFAULT_BYTES);
     };
-    let Some(size) = given.value.parse::<ByteSize>().ok().filter(|size| size.0 >= 1) else {
+    let Some(size) = SliceSize::parse(&given.value) else {
         let message = format!(
-            "found {:?}; expected a size of at least 1 byte (e.g. 1 MB), as the inputs are of \
-             format csv",
+            "found {:?}; expected a size of at least 1 byte (e.g. 1 MB) or a number of rows (e.g. \
+             1000 rows), as the inputs are of format csv",
             given.value
         );
         given.blame(report, message);
-        return DEFAULT_BYTES;
+        return SliceSize::Bytes(DEFAULT_BYTES);
     };
-    if size.0 < SMALL_BYTES {
+    if let SliceSize::Bytes(bytes) = size
+        && bytes < SMALL_BYTES
+    {
         report.notice(format!(
             "mini_batch_size is {size}: for CSV inputs it counts bytes, and so few make many small \
-             mini-batches"
+             mini-batches; for rows, write \"{}\"",
+            SliceSize::Rows(bytes)
         ));
     }
-    size.0
+    size
 }

@@ -3,7 +3,7 @@
 
 use super::job::JobSpec;
 use super::raw::RawJob;
-use crate::model::{InputKind, OutputAction};
+use crate::model::{InputKind, OutputAction, SliceSize};
 
 /// Puts each option behind the arguments that is not among them. Thresholds for mini-batches are
 /// only passed where the job file has them.
@@ -17,8 +17,12 @@ pub(super) fn append(spec: &mut JobSpec, raw: &RawJob) {
         InputKind::Files { mini_batch_files } => {
             options.push(("mini_batch_size", mini_batch_files.to_string()));
         }
-        InputKind::Csv { mini_batch_bytes, .. } => {
-            options.push(("mini_batch_size", mini_batch_bytes.to_string()));
+        InputKind::Csv { mini_batch_size, .. } => {
+            let size = match mini_batch_size {
+                SliceSize::Bytes(bytes) => bytes.to_string(),
+                SliceSize::Rows(_) => mini_batch_size.to_string(),
+            };
+            options.push(("mini_batch_size", size));
         }
         InputKind::Void { .. } => {}
     }

@@ -99,7 +99,12 @@ fn kind(kind: Kind, default: Option<&Node>) -> Json {
         Kind::Interval { max } => json!({ "type": "number", "minimum": 0, "maximum": max }),
         Kind::Percent => json!({ "type": "number", "minimum": 0, "maximum": 100 }),
         Kind::Size => size(1),
-        Kind::BatchSize => size(1),
+        Kind::BatchSize => {
+            let mut schema = size(1);
+            schema["anyOf"][1]["pattern"] =
+                json!("^ *[0-9]+ *([kKmMgG][bB]|[rR][oO][wW][sS]?)? *$");
+            schema
+        }
         Kind::Choice(names) => choice(&names()),
         Kind::Bool => json!({ "type": "boolean" }),
         Kind::Scalars => json!({ "type": "array", "items": text_or_number }),

@@ -3,7 +3,7 @@
 use super::header::read_names;
 use super::scan::Scan;
 use crate::dataset::{DatasetError, fail};
-use crate::model::{ByteSize, CsvFormat, CsvSlice};
+use crate::model::{ByteSize, CsvFormat, CsvSlice, SliceSize};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -26,9 +26,10 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 pub struct Cutter {
     delimiter: u8,
     header: bool,
-    size: u64,
-    /// [`MAX_REST`]; less in tests, which would take long.
+    size: SliceSize,
+    /// [`MAX_REST`] and [`MAX_SLICE`]; less in tests, which would take long.
     pub(super) max_rest: u64,
+    pub(super) max_slice: u64,
     block: Vec<u8>,
 }
 
@@ -49,20 +50,21 @@ pub struct CutFile<'a> {
 }
 
 impl Cutter {
-    /// Cuts at about `size` bytes, at least 1.
-    pub fn new(format: &CsvFormat, size: u64) -> Self {
+    /// Makes slices of that size, which is at least 1.
+    pub fn new(format: &CsvFormat, size: SliceSize) -> Self {
         Self {
             delimiter: format.delimiter,
             header: format.header,
-            size: size.clamp(1, MAX_SLICE),
+            size,
             max_rest: MAX_REST,
+            max_slice: MAX_SLICE,
             block: Vec::new(),
         }
     }
 
     /// Cuts otherwise from now on, with the buffer that is there.
     #[cfg(any(test, fuzzing))]
-    pub fn begin(&mut self, format: &CsvFormat, size: u64) {
+    pub fn begin(&mut self, format: &CsvFormat, size: SliceSize) {
         let block = std::mem::take(&mut self.block);
         *self = Self { block, ..Self::new(format, size) };
     }
@@ -132,13 +134,9 @@ impl CutFile<'_> {
     pub fn next_slice(&mut self) -> Result<Option<CsvSlice>, DatasetError> {
         let (offset, first_line) = (self.offset, self.scan.lines + 1);
         let records = self.scan.records;
-        self.pass_size()?;
-        if self.scan.after_cr() {
-            self.pass_lf()?;
-        }
-        let started = self.scan.records > records && self.scan.at_record_start();
-        if !started {
-            self.pass_record_end(first_line)?;
+        match self.cutter.size {
+            SliceSize::Bytes(bytes) => self.pass_size(bytes, first_line)?,
+            SliceSize::Rows(rows) => self.pass_rows(rows.max(1), first_line)?,
         }
         let rows = self.scan.records - records;
         if rows == 0 {
@@ -153,9 +151,45 @@ impl CutFile<'_> {
         self.scan.left_open
     }
 
-    /// Passes as many bytes as a slice should have, or all that are left.
-    fn pass_size(&mut self) -> Result<(), DatasetError> {
-        let mut left = self.cutter.size;
+    /// Passes records of about so many bytes, or all that are left. `line` is the first of the slice.
+    fn pass_size(&mut self, bytes: u64, line: u64) -> Result<(), DatasetError> {
+        let records = self.scan.records;
+        self.pass_bytes(bytes.clamp(1, self.cutter.max_slice))?;
+        if self.scan.after_cr() {
+            self.pass_lf()?;
+        }
+        let started = self.scan.records > records && self.scan.at_record_start();
+        if started { Ok(()) } else { self.pass_record_end(line) }
+    }
+
+    /// Passes so many records, or all that are left. Fails if no worker could hold them. `line` is
+    /// the first of the slice.
+    fn pass_rows(&mut self, rows: u64, line: u64) -> Result<(), DatasetError> {
+        let (start, first) = (self.offset, self.scan.records);
+        while self.scan.records - first < rows {
+            let before = self.scan.records;
+            self.pass_record_end(self.scan.lines + 1)?;
+            let passed = self.scan.records - first;
+            if self.scan.records == before {
+                break;
+            }
+            if self.offset - start > self.cutter.max_slice {
+                return fail!(
+                    "{}: mini_batch_size is {}, and the first {passed} of those from line {line} \
+                     on take more than {}, the most that a mini-batch can take, as a worker holds it \
+                     in memory; write fewer, such as mini_batch_size: \"{}\", or a size in bytes",
+                    self.path.display(),
+                    SliceSize::Rows(rows),
+                    ByteSize(self.cutter.max_slice),
+                    SliceSize::Rows((passed / 2).max(1)),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes so many bytes, or all that are left.
+    fn pass_bytes(&mut self, mut left: u64) -> Result<(), DatasetError> {
         while left > 0 {
             let bytes = self.pending()?;
             if bytes.is_empty() {

@@ -8,7 +8,7 @@ use super::records::Records;
 use super::scan::{count_lines, is_terminator};
 use super::types::{fits, guess, is_null, join};
 use crate::dataset::{DatasetError, Listing};
-use crate::model::{Column, ColumnType, CsvFormat, CsvSlice, Source, TableFormat};
+use crate::model::{Column, ColumnType, CsvFormat, CsvSlice, SliceSize, Source, TableFormat};
 
 /// How much of an input decides the types.
 const SAMPLE: u64 = 1 << 20;
@@ -119,7 +119,7 @@ impl Inference<'_> {
         file: String,
         most: Option<u64>,
     ) -> Result<u64, DatasetError> {
-        let mut cutter = Cutter::new(self.csv, most.unwrap_or(SAMPLE));
+        let mut cutter = Cutter::new(self.csv, SliceSize::Bytes(most.unwrap_or(SAMPLE)));
         let mut cut = cutter.open(&source.root, file)?;
         if self.csv.header {
             let names = cut.names()?;

@@ -94,6 +94,7 @@ pub fn quote_field(text: &str, delimiter: u8, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::dataset::csv::Cutter;
+    use crate::model::SliceSize;
     use proptest::prelude::*;
 
     fn rewritten(text: &[u8], size: u64) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
@@ -101,7 +102,7 @@ mod tests {
         std::fs::write(folder.path().join("t.csv"), text).unwrap();
         let csv = CsvFormat { header: false, ..CsvFormat::default() };
         let (mut seen, mut written, mut buffer) = (Vec::new(), Vec::new(), Vec::new());
-        let mut cutter = Cutter::new(&csv, size);
+        let mut cutter = Cutter::new(&csv, SliceSize::Bytes(size));
         let mut cut = cutter.open(folder.path(), "t.csv".to_owned()).unwrap();
         while let Some(slice) = cut.next_slice().unwrap() {
             each_row::<DatasetError>(folder.path(), &slice, b',', &mut buffer, |row| {

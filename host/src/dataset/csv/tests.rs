@@ -3,7 +3,9 @@
 use super::cut::Cutter;
 use super::infer::infer_format;
 use super::reader::TableReader;
-use crate::model::{Column, ColumnType, CsvFormat, CsvSlice, FailedItem, Source, TableFormat};
+use crate::model::{
+    Column, ColumnType, CsvFormat, CsvSlice, FailedItem, SliceSize, Source, TableFormat,
+};
 use arrow::array::{Array, RecordBatch};
 use arrow::csv::ReaderBuilder;
 use arrow::ipc::reader::StreamReader;
@@ -37,7 +39,11 @@ impl Files {
         }
     }
 
-    fn slices(&self, csv: &CsvFormat, size: u64) -> Vec<CsvSlice> {
+    fn slices(&self, csv: &CsvFormat, bytes: u64) -> Vec<CsvSlice> {
+        self.cut(csv, SliceSize::Bytes(bytes))
+    }
+
+    fn cut(&self, csv: &CsvFormat, size: SliceSize) -> Vec<CsvSlice> {
         let mut cutter = Cutter::new(csv, size);
         let mut cut = cutter.open(&self.root(), "t.csv".to_owned()).unwrap();
         std::iter::from_fn(|| cut.next_slice().unwrap()).collect()
@@ -187,6 +193,23 @@ proptest! {
         prop_assert_eq!(read(&files, &format, &slices), read(&files, &format, &one));
     }
 
+    /// Whatever the number of rows, the slices hold the rows of the uncut file, each that number.
+    #[test]
+    fn cuts_by_rows_hold_the_same_rows(
+        text in prop_oneof![table(), pieces()], rows in 1u64..9, header in any::<bool>(),
+    ) {
+        use ColumnType::String;
+        let files = Files::new(&[("t.csv", &text)]);
+        let format = format(csv(header), &[("a", String), ("b", String), ("c", String)]);
+        let slices = files.cut(&format.csv, SliceSize::Rows(rows));
+        check_bounds(&text, &slices, 1);
+        if let Some((last, whole)) = slices.split_last() {
+            prop_assert!(whole.iter().all(|slice| slice.rows == rows) && last.rows <= rows);
+        }
+        let one = files.slices(&format.csv, 1 << 20);
+        prop_assert_eq!(read(&files, &format, &slices), read(&files, &format, &one));
+    }
+
     #[test]
     fn any_bytes_are_read_without_panic(text in prop::collection::vec(any::<u8>(), 0..200)) {
         let files = Files::new(&[("t.csv", &text)]);
@@ -213,6 +236,23 @@ fn a_slice_ends_at_the_first_boundary_behind_its_size() {
 }
 
 #[test]
+fn rows_are_cut_by_number() {
+    let files = Files::new(&[("t.csv", b"h\n11\r\n22\r\n\r\n33\r\n\"4\n4\"")]);
+    let bounds = |rows| {
+        let slices = files.cut(&csv(true), SliceSize::Rows(rows));
+        slices.iter().map(|it| (it.offset, it.length, it.first_line, it.rows)).collect::<Vec<_>>()
+    };
+    assert_eq!(bounds(1), [(2, 4, 2, 1), (6, 4, 3, 1), (10, 6, 4, 1), (16, 5, 6, 1)]);
+    assert_eq!(bounds(3), [(2, 14, 2, 3), (16, 5, 6, 1)]);
+    assert_eq!(bounds(4), [(2, 19, 2, 4)]);
+    assert_eq!(bounds(u64::MAX), bounds(4));
+    let mut cutter = Cutter::new(&csv(true), SliceSize::Rows(4));
+    cutter.max_slice = 9;
+    let error = cutter.open(&files.root(), "t.csv".to_owned()).unwrap().next_slice().unwrap_err();
+    assert_snapshot!(error.to_string().replace(files.root().to_str().unwrap(), "/d"), @r#"/d/t.csv: mini_batch_size is 4 rows, and the first 3 of those from line 2 on take more than 9 bytes, the most that a mini-batch can take, as a worker holds it in memory; write fewer, such as mini_batch_size: "1 row", or a size in bytes"#);
+}
+
+#[test]
 fn cuts_do_not_depend_on_the_blocks_read() {
     let record = "1234567,\"quoted\r\n,text\",\"\"\"\"\r\n";
     let text = format!("a,b,c\r\n{}", record.repeat(40_000));
@@ -229,7 +269,7 @@ fn a_record_without_end_is_refused_whatever_the_size() {
     let file = std::fs::File::options().write(true).open(files.root().join("t.csv")).unwrap();
     file.set_len(10 << 20).unwrap();
     for size in [1, 1 << 20] {
-        let mut cutter = Cutter::new(&csv(true), size);
+        let mut cutter = Cutter::new(&csv(true), SliceSize::Bytes(size));
         cutter.max_rest = 5 << 20;
         let mut cut = cutter.open(&files.root(), "t.csv".to_owned()).unwrap();
         let mut slices = std::iter::repeat_with(|| cut.next_slice()).take(3);

@@ -7,7 +7,7 @@ use super::message::{BUCKETS, Bounds, NAMES, Setup, Slice, Task, origins_name, t
 use super::runs::spill_error;
 use crate::dataset::DatasetError;
 use crate::dataset::csv::Names;
-use crate::model::{CsvSlice, SpilledRows, TableFormat, Work};
+use crate::model::{CsvSlice, SliceSize, SpilledRows, TableFormat, Work};
 use crate::plan::groups::named;
 use crate::plan::keyed_tables::check_size;
 use crate::plan::sender::Sender;
@@ -130,7 +130,8 @@ impl Shuffle<'_> {
             *pieces += 1;
             give(Task::Scatter { number: *pieces - 1, slices: std::mem::take(slices) })
         };
-        each_slice(self.input, self.format, bounds.task, sender, &mut |_, found| {
+        let size = SliceSize::Bytes(bounds.task);
+        each_slice(self.input, self.format, size, sender, &mut |_, found| {
             let Found { source, slice, .. } = found;
             let file = match &last {
                 Some((file, at, name)) if *at == source && *name == slice.file => *file,

@@ -122,9 +122,9 @@ pub(in crate::spec) const JOB: &[Key] = &[
     key(
         "mini_batch_size",
         Kind::BatchSize,
-        "a whole number of files of at least 1 (e.g. 10); for CSV inputs a size (e.g. 1 MB)",
+        "a whole number of files of at least 1 (e.g. 10); for CSV inputs a size (e.g. 1 MB) or rows (e.g. 1000 rows)",
         "20",
-        "How much one call of run gets: a number of files, or about so many bytes of a CSV file. 10 files or 1 MB unless given.",
+        "How much one call of run gets: a number of files, about so many bytes of a CSV file, or exactly so many rows of it. 10 files or 1 MB unless given.",
     ),
     key(
         "partition_keys",

@@ -34,7 +34,7 @@ pub(in crate::spec) enum Kind {
     Percent,
     /// Bytes.
     Size,
-    /// A number of files, or bytes.
+    /// A number of files, bytes, or a number of rows.
     BatchSize,
     /// One of these, in any case.
     Choice(fn() -> Vec<&'static str>),

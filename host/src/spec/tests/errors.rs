@@ -185,16 +185,16 @@ inputs:
   b: {path: data, format: csv, delimiter: ";;", schema: {"": int64, y: strnig, z: blob, w: [x]}}
   c: {path: data, format: json, schema: {}}
 "#), @r#"
-job.yaml:3: mini_batch_size: found "some"; expected a size of at least 1 byte (e.g. 1 MB), as the inputs are of format csv
-job.yaml:5: inputs.a.name: remove it; the name is "a" already, the key above
-job.yaml:6: inputs.b.delimiter: found ";;"; expected one ASCII character, as "," or ";", or tab
-job.yaml:6: inputs.b.schema.w: found a list; expected a text or a number
-job.yaml:6: inputs.b.schema.y: found "strnig"; expected one of boolean, int64, float64, string, date, timestamp; did you mean string?
-job.yaml:6: inputs.b.schema.z: found "blob"; expected one of boolean, int64, float64, string, date, timestamp
-job.yaml:6: inputs.b.schema: column 1 has an empty name
-job.yaml:7: inputs.c.format: found "json"; expected files or csv
-job.yaml:7: inputs.c.schema: found an empty map; name all columns, or leave the key out
-"#);
+    job.yaml:3: mini_batch_size: found "some"; expected a size of at least 1 byte (e.g. 1 MB) or a number of rows (e.g. 1000 rows), as the inputs are of format csv
+    job.yaml:5: inputs.a.name: remove it; the name is "a" already, the key above
+    job.yaml:6: inputs.b.delimiter: found ";;"; expected one ASCII character, as "," or ";", or tab
+    job.yaml:6: inputs.b.schema.w: found a list; expected a text or a number
+    job.yaml:6: inputs.b.schema.y: found "strnig"; expected one of boolean, int64, float64, string, date, timestamp; did you mean string?
+    job.yaml:6: inputs.b.schema.z: found "blob"; expected one of boolean, int64, float64, string, date, timestamp
+    job.yaml:6: inputs.b.schema: column 1 has an empty name
+    job.yaml:7: inputs.c.format: found "json"; expected files or csv
+    job.yaml:7: inputs.c.schema: found an empty map; name all columns, or leave the key out
+    "#);
 }
 
 /// M3: what never could be divided cannot be read yet.
@@ -213,7 +213,7 @@ fn formats_that_are_not_there_yet() {
 fn small_csv_mini_batches_are_mentioned() {
     let text =
         "entry_script: script.wasm\nmini_batch_size: 10\ninputs: {a: {path: d, format: csv}}";
-    insta::assert_snapshot!(super::job(text).notices.join("\n"), @"mini_batch_size is 10 bytes: for CSV inputs it counts bytes, and so few make many small mini-batches");
+    insta::assert_snapshot!(super::job(text).notices.join("\n"), @r#"mini_batch_size is 10 bytes: for CSV inputs it counts bytes, and so few make many small mini-batches; for rows, write "10 rows""#);
 }
 
 /// C22: side inputs are folders, shown whole.

@@ -1,7 +1,7 @@
 use super::{LEAST, errors, job, job_with};
 use crate::model::{
     AllowedPercent, ByteSize, Column, ColumnType, CsvFormat, ErrorThreshold, Input, InputKind,
-    Limits, LoggingLevel, Mount, OnConflict, OsSandbox, OutputAction, OutputFormat,
+    Limits, LoggingLevel, Mount, OnConflict, OsSandbox, OutputAction, OutputFormat, SliceSize,
 };
 use crate::spec::JobSpec;
 use std::path::PathBuf;
@@ -192,7 +192,7 @@ inputs:
     assert_eq!(
         spec.input_kind,
         InputKind::Csv {
-            mini_batch_bytes: 100 << 10,
+            mini_batch_size: SliceSize::Bytes(100 << 10),
             formats: vec![(CsvFormat::default(), None), (dialect, Some(columns))],
             full_inference: true,
         }
@@ -201,7 +201,7 @@ inputs:
     assert_eq!(
         defaults.input_kind,
         InputKind::Csv {
-            mini_batch_bytes: 1 << 20,
+            mini_batch_size: SliceSize::Bytes(1 << 20),
             formats: vec![(CsvFormat::default(), None)],
             full_inference: false,
         }

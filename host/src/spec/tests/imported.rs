@@ -1,5 +1,5 @@
 use super::{errors, errors_with, job, job_with};
-use crate::model::{ErrorThreshold, InputKind, LoggingLevel, OutputAction};
+use crate::model::{ErrorThreshold, InputKind, LoggingLevel, OutputAction, SliceSize};
 
 /// As version 1 of the Azure SDK saves a configuration, with an environment cut short.
 const SAVED: &str = r#"
@@ -81,7 +81,10 @@ fn what_a_saved_file_cannot_say_stands_beside_it() {
     ));
     assert_eq!(spec.name, "beside");
     insta::assert_snapshot!(spec.arguments.join(" "), @"--x 1 --logging_level DEBUG --mini_batch_size 1048576 --error_threshold 10 --run_invocation_timeout 600 --run_max_try 3 --output_action append_row --append_row_file_name predictions.txt --process_count_per_node 2");
-    assert!(matches!(spec.input_kind, InputKind::Csv { mini_batch_bytes: 1_048_576, .. }));
+    assert!(matches!(
+        spec.input_kind,
+        InputKind::Csv { mini_batch_size: SliceSize::Bytes(1_048_576), .. }
+    ));
 }
 
 /// C28: what a saved file leaves out is said.
