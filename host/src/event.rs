@@ -135,6 +135,18 @@ pub enum EventKind {
         /// Whether the mini-batch will be tried again.
         will_retry: bool,
     },
+    /// A worker that had been killed had ended its attempt all the same: too late, as the attempt was
+    /// decided already. Nothing of it is kept.
+    AttemptDiscarded {
+        /// The worker's name.
+        worker: String,
+        /// The mini-batch.
+        id: MiniBatchId,
+        /// The attempt, from 1.
+        attempt: u32,
+        /// Whether it would have been a success.
+        succeeded: bool,
+    },
     /// A worker died while it held a mini-batch that it had not begun; it goes back unharmed.
     MiniBatchReturned {
         /// The mini-batch.

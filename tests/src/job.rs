@@ -22,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 pub struct Job {
     dir: TempDir,
     environment: Vec<(String, String)>,
+    ignores_hangups: bool,
 }
 
 impl Job {
@@ -34,7 +35,8 @@ impl Job {
 
     /// A folder without a job file.
     pub fn empty() -> Self {
-        Self { dir: TempDir::new().unwrap(), environment: Vec::new() }
+        let dir = TempDir::new().unwrap();
+        Self { dir, environment: Vec::new(), ignores_hangups: false }
     }
 
     /// Adds lines to the job file.
@@ -89,6 +91,12 @@ impl Job {
         self.spawn(&all)
     }
 
+    /// As [`Job::start`], as `nohup` starts a command.
+    pub fn start_ignoring_hangups(mut self) -> Running {
+        self.ignores_hangups = true;
+        self.start(&[])
+    }
+
     /// Any command, e.g. `["plan", "job.yaml"]`, to its end.
     pub fn command(self, arguments: &[&str]) -> Ran {
         self.spawn(arguments).wait()
@@ -105,7 +113,12 @@ impl Job {
     pub fn spawn(self, arguments: &[&str]) -> Running {
         let cache = crate::root().join("target/test-cache");
         fs::create_dir_all(cache.parent().unwrap()).unwrap();
-        let mut child = Command::new(sandmill())
+        let mut command = Command::new(sandmill());
+        if self.ignores_hangups {
+            command = Command::new("/bin/sh");
+            command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(sandmill());
+        }
+        let mut child = command
             .args(arguments)
             .current_dir(self.dir())
             .env("SANDMILL_CACHE_DIR", cache)
@@ -176,6 +189,11 @@ impl Running {
     /// Ctrl-C, as a terminal sends it: to the whole group.
     pub fn interrupt(&self) {
         self.signal_group(rustix::process::Signal::INT);
+    }
+
+    /// As when the terminal goes away.
+    pub fn hang_up(&self) {
+        self.signal_group(rustix::process::Signal::HUP);
     }
 
     /// Kills the leader alone, without warning.

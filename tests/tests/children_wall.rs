@@ -234,6 +234,14 @@ fn digest_of(job: Job, script: &str) -> (String, Job) {
     (line.split(' ').next().unwrap().to_owned(), ran.into_job())
 }
 
+/// Whether a process has given up what its wall takes: it is about to look at the entry script, or does.
+fn is_walled(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let has = |line: &str| status.lines().any(|found| found == line);
+    // A machine may lack the filter; no new privileges are given up anywhere.
+    has("Seccomp:\t2") || has("NoNewPrivs:\t1")
+}
+
 fn until_gone(digest: &str) {
     let begun = Instant::now();
     while !compilers_of(digest).is_empty() {
@@ -292,16 +300,23 @@ fn how_a_compiler_died_is_told() {
     ] {
         let (digest, job) = slow_job();
         let mut running = job.spawn(&["run", "job.yaml", "--job-dir", "job"]);
+        let mut held = None;
         running.until("it is compiled", |_| {
-            let found = compilers_of(&digest);
-            // It has begun to compile, so that it is behind the wall.
-            found
-                .iter()
-                .any(|id| fs::read_dir(format!("/proc/{id}/task")).is_ok_and(|it| it.count() > 1))
+            // Held as soon as it is seen, so that it cannot end unseen; let go until it is behind its
+            // wall.
+            held = held.or_else(|| compilers_of(&digest).first().copied());
+            let Some(id) = held else { return false };
+            let process = Pid::from_raw(id.cast_signed()).unwrap();
+            kill_process(process, Signal::STOP).unwrap();
+            let ready = is_walled(id);
+            if !ready {
+                kill_process(process, Signal::CONT).unwrap();
+            }
+            ready
         });
-        for id in compilers_of(&digest) {
-            kill_process(Pid::from_raw(id.cast_signed()).unwrap(), signal).unwrap();
-        }
+        let compiler = Pid::from_raw(held.unwrap().cast_signed()).unwrap();
+        kill_process(compiler, signal).unwrap();
+        kill_process(compiler, Signal::CONT).unwrap_or_default();
         let ran = running.wait();
         ran.exits_with(2).says(told);
         ends_well(&ran);

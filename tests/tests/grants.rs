@@ -172,7 +172,7 @@ fn sockets_and_more() -> String {
 #[test]
 fn inspect_tells_what_a_component_could_touch() {
     let ran = inspect(&[("a.wasm", &sockets_and_more())], &["a.wasm"]);
-    ran.exits_with(0);
+    ran.exits_with(42);
     assert_snapshot!(sizes_cut(&ran.redacted_stdout()), @"
     a.wasm: a component
     sha256:[SHA256]
@@ -207,7 +207,7 @@ fn inspect_tells_what_changed() {
     let before = instances(&["wasi:cli/stdout@0.2.0", "wasi:filesystem/types@0.2.0"]);
     let files = [("old.wasm", before.as_str()), ("new.wasm", &sockets_and_more())];
     let ran = inspect(&files, &["new.wasm", "--diff", "old.wasm"]);
-    ran.exits_with(0);
+    ran.exits_with(42);
     assert_snapshot!(ran.redacted_stdout(), @"
     from old.wasm, sha256:[SHA256]
     to   new.wasm, sha256:[SHA256]
@@ -230,7 +230,7 @@ fn inspect_tells_what_changed() {
 #[test]
 fn inspect_speaks_to_programs_too() {
     let ran = inspect(&[("a.wasm", &sockets_and_more())], &["a.wasm", "--json"]);
-    ran.exits_with(0);
+    ran.exits_with(42);
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(json["version"], 1);
     assert_eq!(json["refused"], true);

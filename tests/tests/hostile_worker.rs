@@ -1,5 +1,6 @@
 //! A worker process that its guest has taken over: native code with a worker's socket and files. It
-//! may cost its own mini-batch, never the job, the leader or what others wrote.
+//! may cost its own mini-batch, never the leader or what others wrote, and not the job either but by rows that are
+//! not what it reported, which fail it.
 //!
 //! The first worker is a shell script here; the others are real. A program that uses the library says
 //! which program its children are, so these tests are such programs.

@@ -156,6 +156,31 @@ fn ctrl_c_finishes_what_runs_and_begins_nothing() {
     assert_eq!(again.attempts("RUN_DONE"), ["0, 1", "1, 1", "2, 1"], "each ran once");
 }
 
+/// The end of the terminal is as Ctrl-C; under `nohup` it is nothing.
+#[test]
+fn a_hangup_winds_down_unless_it_is_ignored() {
+    let until_one_is_done = |running: &mut Running| {
+        running.until("the first mini-batch is committed", |running| {
+            fs::read_to_string(running.dir().join("job/output/parallel_run_step.txt"))
+                .is_ok_and(|output| output.starts_with("a.txt: 1\n"))
+        });
+    };
+    let job = texts("hostile_files").yaml("arguments: [--do, pause, --on-batch, 1]");
+    let mut running = job.start(&[]);
+    until_one_is_done(&mut running);
+    running.hang_up();
+    let ran = running.wait();
+    ran.exits_with(130)
+        .says("Job test was cancelled")
+        .says("SIGHUP: running mini-batches are finished");
+    let mut running = ran.into_job().start_ignoring_hangups();
+    running.until("it has begun", |running| running.stderr_so_far().contains("job test"));
+    running.hang_up();
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "a.txt: 1\nb.txt: 2\nc.txt: 3\n");
+}
+
 #[test]
 fn what_fails_after_ctrl_c_is_not_tried_again() {
     let mut running = hangs().start(&["--set", "run_invocation_timeout=1"]);

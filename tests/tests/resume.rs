@@ -248,3 +248,27 @@ fn the_files_of_a_job_are_reused_while_they_are_there() {
     fs::remove_file(job.path("results/b.txt.out")).unwrap();
     job.run(&[]).exits_with(2).says("held 6 files, now 5");
 }
+
+/// Row 2 of what users ask for: what is in the output at the end is what was committed.
+#[test]
+fn an_output_that_somebody_changed_fails_the_job_which_then_goes_on() {
+    let job = Job::new(&guest("hostile_files")).yaml(
+        "inputs: {texts: in}\narguments: [--do, pause]\nmini_batch_size: 1\n\
+         process_count_per_node: 1",
+    );
+    let job = (0..3).fold(job, |job, n| job.file(&format!("in/f{n}.txt"), "x"));
+    let mut running = job.start(&[]);
+    let output = running.dir().join("job/output/parallel_run_step.txt");
+    running.until("the first mini-batch is done", |_| {
+        fs::metadata(&output).is_ok_and(|file| file.len() > 0)
+    });
+    let file = fs::OpenOptions::new().write(true).open(&output).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"F", 0).unwrap();
+    let ran = running.wait();
+    ran.exits_with(42)
+        .says("holds other bytes from 0 up to 10 than the rows that process000 reported")
+        .says("what to do    look after the disk, then go on where it was: sandmill resume job");
+    let ran = ran.into_job().resume(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["f0.txt: 1", "f1.txt: 1", "f2.txt: 1"], "{ran}");
+}

@@ -11,7 +11,7 @@ pub(super) enum Exit {
     /// Bad usage or a bad job file, an input, a component or a folder that cannot be used: no
     /// worker was started. Also what `clap` ends with.
     Usage,
-    /// The job began, and failed; the component did not pass the check.
+    /// The job began, and failed; the component did not pass the check, or imports what is refused.
     Failed,
     /// The job was cancelled (Ctrl-C, SIGTERM). What was committed is kept.
     Cancelled,
@@ -22,7 +22,7 @@ pub(super) const HELP: &str = "\
 Exit codes:
     0  completed
     2  bad usage or bad job file; nothing was run
-   42  the job failed; the component did not pass the check
+   42  the job failed; the component did not pass the check, or imports what is refused
   130  the job was cancelled; what was committed is kept";
 
 impl Exit {

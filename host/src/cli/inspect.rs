@@ -38,17 +38,22 @@ impl Arguments {
     }
 }
 
-/// The text, or the JSON, for standard output.
+/// The text, or the JSON, for standard output, and whether a job with the component would start as far as
+/// its imports go.
 ///
 /// # Errors
 /// If a file cannot be read or is no component.
-pub(super) fn inspect(arguments: &Arguments, compiler: &Compiler) -> anyhow::Result<String> {
+pub(super) fn inspect(
+    arguments: &Arguments,
+    compiler: &Compiler,
+) -> anyhow::Result<(String, bool)> {
     let component = compiler.describe(&arguments.component)?;
+    let good = component.imports.iter().all(|import| import.refused.is_none());
     let other = match &arguments.diff {
         Some(other) => Some((compiler.describe(other)?, other)),
         None => None,
     };
-    Ok(match (other, arguments.json) {
+    let text = match (other, arguments.json) {
         (None, false) => text(&component, &arguments.component),
         (None, true) => pretty(&as_json(&component, &arguments.component)),
         (Some((before, path)), false) => {
@@ -64,7 +69,8 @@ pub(super) fn inspect(arguments: &Arguments, compiler: &Compiler) -> anyhow::Res
             "to": as_json(&component, &arguments.component),
             "changes": changes(&before, &component),
         })),
-    })
+    };
+    Ok((text, good))
 }
 
 fn shown(path: &Path) -> String {

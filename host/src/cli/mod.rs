@@ -207,8 +207,9 @@ fn inspect_and_print(arguments: &inspect::Arguments) -> Result<Exit, Problem> {
     }
     let os_sandbox = policy.sandbox(arguments.wall.os_sandbox);
     let compiler = Compiler::new(&run::this_program()?, os_sandbox);
-    print(&inspect::inspect(arguments, &compiler).map_err(Problem::usage)?)?;
-    Ok(Exit::Completed)
+    let (text, good) = inspect::inspect(arguments, &compiler).map_err(Problem::usage)?;
+    print(&text)?;
+    Ok(if good { Exit::Completed } else { Exit::Failed })
 }
 
 /// Writes to standard output. A reader that has read enough is no error.

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM.
+//! Ctrl-C, SIGTERM and the end of the terminal.
 
 use super::say;
 use crate::engine::Cancel;
@@ -25,7 +25,7 @@ impl Told {
     }
 }
 
-/// From here on, the first Ctrl-C or SIGTERM winds the job down, the second kills its workers, and
+/// From here on, the first Ctrl-C, SIGTERM or SIGHUP winds the job down, the second kills its workers, and
 /// a third ends this process where it stands. All of them keep what is committed. Before a job runs,
 /// the first ends its preparation, and the second this process.
 pub(super) fn watch(cancel: Cancel) -> io::Result<Told> {
@@ -52,7 +52,8 @@ pub(super) fn watch(cancel: Cancel) -> io::Result<Told> {
     Ok(told)
 }
 
-/// Calls `act` at each Ctrl-C and SIGTERM from here on, with their number and name.
+/// Calls `act` at each Ctrl-C, SIGTERM and SIGHUP from here on, with their number and name. Who started
+/// this with SIGHUP ignored, as `nohup` does, wants it to outlive the terminal: then that is left so.
 ///
 /// The thread that waits for signals lives as long as the process.
 pub(super) fn each(mut act: impl FnMut(u32, &'static str) + Send + 'static) -> io::Result<()> {
@@ -60,22 +61,47 @@ pub(super) fn each(mut act: impl FnMut(u32, &'static str) + Send + 'static) -> i
     let guard = runtime.enter();
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
+    let mut hangups =
+        if is_ignored(libc::SIGHUP) { None } else { Some(signal(SignalKind::hangup())?) };
     // Taken so that it does not end the process: a file that may not grow is an error of its writer.
     let too_large = signal(SignalKind::from_raw(libc::SIGXFSZ))?;
     drop(guard);
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let _too_large = too_large;
         for count in 1.. {
-            let what = runtime.block_on(next(&mut interrupts, &mut terminations));
+            let what = runtime.block_on(next(&mut interrupts, &mut terminations, hangups.as_mut()));
             act(count, what);
         }
     })?;
     Ok(())
 }
 
-async fn next(interrupts: &mut Signal, terminations: &mut Signal) -> &'static str {
+async fn next(
+    interrupts: &mut Signal,
+    terminations: &mut Signal,
+    hangups: Option<&mut Signal>,
+) -> &'static str {
+    let hangup = async {
+        match hangups {
+            Some(hangups) => hangups.recv().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         _ = interrupts.recv() => "Ctrl-C",
         _ = terminations.recv() => "SIGTERM",
+        _ = hangup => "SIGHUP",
     }
+}
+
+/// Whether this process was started with the signal ignored.
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is changed, and what is there is written to a place of its own. All zeros is a
+    // valid `sigaction`, should the call fail.
+    let action = unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
 }

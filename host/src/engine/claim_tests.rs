@@ -65,6 +65,7 @@ fn result(status: JobStatus) -> JobResult {
         failed_mini_batches: 0,
         short_mini_batches: 0,
         restored_mini_batches: 0,
+        late_attempts: 0,
         items: crate::model::ItemCounts::default(),
         rows: 1,
         seconds: 1.0,

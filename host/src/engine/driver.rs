@@ -14,7 +14,7 @@ use super::{Claim, EngineError};
 use crate::event::{Event, EventKind};
 use crate::fail_point;
 use crate::model::{
-    JobDir, JobResult, JobStatus, MiniBatch, OsSandbox, TableFormat, WallState, WorkerId,
+    EndedBy, JobDir, JobResult, JobStatus, MiniBatch, OsSandbox, TableFormat, WallState, WorkerId,
 };
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
@@ -382,6 +382,7 @@ impl<'a> Driver<'a> {
     async fn finish(mut self, mut result: JobResult) -> Result<JobResult, EngineError> {
         if let Err(text) = self.finish_commits(result.status).await {
             result.status = JobStatus::Failed;
+            result.ended_by.get_or_insert(EndedBy::Commit);
             result.reason = text;
         }
         fail_point::pass("end-committed");

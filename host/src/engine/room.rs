@@ -1,7 +1,7 @@
 //! Starts workers where the machine has places for them (see `turns`).
 
 use super::machine::Message;
-use crate::model::WorkerId;
+use crate::model::{WorkerId, os_error};
 use crate::perf::Monitor;
 use crate::pool::Pool;
 use crate::protocol::Setup;
@@ -41,7 +41,9 @@ impl Room {
         match self.take(worker) {
             Ok(true) => {}
             Ok(false) => return Message::NoRoom(worker),
-            Err(e) => return Message::SpawnFailed(worker, format!("no place for it: {e}")),
+            Err(e) => {
+                return Message::SpawnFailed(worker, format!("no place for it: {}", os_error(&e)));
+            }
         }
         match pool.spawn(setup) {
             Ok(pid) => {
@@ -52,7 +54,7 @@ impl Room {
             }
             Err(e) => {
                 self.release(worker);
-                Message::SpawnFailed(worker, e.to_string())
+                Message::SpawnFailed(worker, os_error(&e))
             }
         }
     }

@@ -8,8 +8,8 @@ use crate::dataset::csv::MAX_SLICE;
 use crate::inference::inference_memory;
 use crate::model::{
     GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, JobDir, Limits,
-    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, SliceSize, Source, TableFormat,
-    WorkerId,
+    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, SliceSize, Source,
+    TableFormat, WorkerId,
 };
 use crate::perf::{MemoryBudget, MonitorOptions};
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};

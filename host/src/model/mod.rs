@@ -46,5 +46,5 @@ pub use report::{
 pub use restored::{MiniBatchSet, Restored};
 pub use size::{ByteSize, SliceSize};
 pub use table::{Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat};
-pub use text::{count, counted, hex, printable, steers, visible};
+pub use text::{count, counted, hex, os_error, printable, steers, visible};
 pub use wall::{OsSandbox, WallState};

@@ -160,6 +160,10 @@ pub struct JobResult {
     /// Mini-batches, of those that succeeded or failed, that an earlier run had done before this one
     /// took the job up.
     pub restored_mini_batches: u64,
+    /// Results of this run that came when their attempt was decided already, after a time-out say,
+    /// and were discarded.
+    #[serde(default)]
+    pub late_attempts: u64,
     /// Items of all mini-batches that ended.
     pub items: ItemCounts,
     /// Lines in the output file.

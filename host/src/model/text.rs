@@ -1,6 +1,7 @@
 //! Text for people, of words that nobody vouches for.
 
 use std::fmt::Write as _;
+use std::io;
 
 /// The text with a mark in the place of each character that a terminal would obey, but for line ends
 /// and tabs.
@@ -52,9 +53,33 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(number))
 }
 
+/// An error of the operating system in its own words, and what to do where these do not say it: no
+/// more files can be opened.
+pub fn os_error(error: &io::Error) -> String {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EMFILE) => {
+            "this process may open no more; raise the limit (ulimit -n), or use fewer workers \
+             (process_count_per_node)"
+        }
+        Some(libc::ENFILE) => "the whole machine can open no more; raise its limit (fs.file-max)",
+        _ => return error.to_string(),
+    };
+    format!("{error}: {remedy}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_says_what_to_do() {
+        let of = |code| os_error(&io::Error::from_raw_os_error(code));
+        let told = of(libc::EMFILE);
+        assert!(told.starts_with("Too many open files (os error 24): "), "{told}");
+        assert!(told.contains("ulimit -n"), "{told}");
+        assert!(of(libc::ENFILE).contains("fs.file-max"));
+        assert_eq!(of(libc::EIO), io::Error::from_raw_os_error(libc::EIO).to_string());
+    }
 
     #[test]
     fn terminals_obey_nothing() {

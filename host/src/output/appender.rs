@@ -283,19 +283,25 @@ fn checked_end(segment: &Segment, size: u64) -> Result<u64, OutputError> {
     }
 }
 
-/// Checks that a part file holds the segment as it was written.
-pub fn verify(part: &File, segment: &Segment) -> Result<(), OutputError> {
-    let end = checked_end(segment, size_of(part)?)?;
+/// The CRC-32 of so many bytes of a file, from a place on. Fails if it has fewer.
+pub fn checksum(file: &File, mut from: u64, length: u64) -> io::Result<u32> {
+    let end = from.saturating_add(length);
     let mut hasher = crc32fast::Hasher::new();
-    let mut chunk = vec![0; CHUNK.min(segment.length as usize)];
-    let mut from = segment.offset;
+    let mut chunk = vec![0; length.min(CHUNK as u64) as usize];
     while from < end {
         let chunk = &mut chunk[..(end - from).min(CHUNK as u64) as usize];
-        part.read_exact_at(chunk, from).map_err(OutputError::io("read", "a part file"))?;
+        file.read_exact_at(chunk, from)?;
         hasher.update(chunk);
         from += chunk.len() as u64;
     }
-    let found = hasher.finalize();
+    Ok(hasher.finalize())
+}
+
+/// Checks that a part file holds the segment as it was written.
+pub fn verify(part: &File, segment: &Segment) -> Result<(), OutputError> {
+    checked_end(segment, size_of(part)?)?;
+    let found = checksum(part, segment.offset, segment.length);
+    let found = found.map_err(OutputError::io("read", "a part file"))?;
     if found == segment.checksum {
         return Ok(());
     }

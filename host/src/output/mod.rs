@@ -22,7 +22,7 @@ mod rows;
 mod style;
 mod transfer;
 
-pub use appender::{Appender, Checker, verify};
+pub use appender::{Appender, Checker, checksum, verify};
 pub use collect::{Kept, clear_files, collect_files};
 pub use error::OutputError;
 pub use part::PartFile;

@@ -24,6 +24,8 @@ pub(super) struct Counters {
     pub(super) rows: u64,
     /// Failed attempts of this run that were or will be followed by another.
     pub(super) retries: u64,
+    /// Results of this run that came too late, and were discarded.
+    pub(super) late: u64,
     /// Workers that are alive.
     pub(super) workers: u64,
     /// How busy the GPUs are, in percent, if that is known.
@@ -54,6 +56,7 @@ impl Counters {
                 self.attempt(report, *will_retry);
             }
             EventKind::GpuUse { percent } => self.gpu_percent = Some(*percent),
+            EventKind::AttemptDiscarded { .. } => self.late += 1,
             EventKind::WorkerStarted { .. } => self.workers += 1,
             EventKind::WorkerExited { .. } => self.workers = self.workers.saturating_sub(1),
             EventKind::JobFinished { result } => {

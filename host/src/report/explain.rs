@@ -97,7 +97,8 @@ fn first_cause(text: &mut Text, history: &History) {
 }
 
 fn failures(text: &mut Text, history: &History) {
-    if history.groups.is_empty() && history.init_failures == 0 && history.exit_count == 0 {
+    let none = history.groups.is_empty() && history.init_failures == 0 && history.exit_count == 0;
+    if none && history.late == 0 {
         return;
     }
     text.head("Failures");
@@ -112,6 +113,12 @@ fn failures(text: &mut Text, history: &History) {
             first_line(&group.failure.message)
         ));
         text.line(&format!("    {}", mini_batches(group)));
+    }
+    if history.late > 0 {
+        let late = counted(history.late, "attempt");
+        text.line(&format!(
+            "  {late} came back after the worker had been killed for it: too late, and discarded"
+        ));
     }
     for (worker, how) in &history.exits {
         // The words that users of ParallelRunStep look for.

@@ -48,6 +48,8 @@ pub struct History {
     pub rows: u64,
     /// Attempts that ended.
     pub attempts: u64,
+    /// Results that came too late, and were discarded.
+    pub late: u64,
     /// Mini-batches whose last attempt failed, and that wait for the next.
     pub waiting: HashSet<MiniBatchId>,
     /// Live workers by name.
@@ -257,6 +259,7 @@ impl History {
                     }
                 }
             }
+            EventKind::AttemptDiscarded { .. } => self.late += 1,
             EventKind::AttemptStarted { worker, id, attempt } => {
                 self.set(&worker, Doing::Running(id, attempt), at);
             }

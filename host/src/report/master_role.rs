@@ -166,6 +166,14 @@ impl Reporter for MasterRole {
             EventKind::AttemptFinished { worker, report, will_retry, .. } => {
                 self.failed(at, worker, report, *will_retry)
             }
+            EventKind::AttemptDiscarded { worker, id, attempt, succeeded } => {
+                let how = if *succeeded { "a success" } else { "a failure" };
+                let what = format!(
+                    "mini-batch {id}, attempt {attempt}, came back from {worker} as {how} after it had \
+                     been given up; it is discarded"
+                );
+                self.note(at, Level::Warning, &what)
+            }
             EventKind::MiniBatchReturned { id } => {
                 let what = "goes back unharmed: its worker died before it began";
                 self.note(at, Level::Info, &format!("mini-batch {id} {what}"))

@@ -75,6 +75,10 @@ impl Overview {
             0 => String::new(),
             waiting => format!(", {} of them to be tried again", count(waiting)),
         };
+        let late = match counters.late {
+            0 => String::new(),
+            late => format!("\n  late          {}, discarded", counted(late, "attempt")),
+        };
         let left = match counters.seconds_left(speed) {
             Some(left) if left > 0.0 => format!(", {} left", seconds(left)),
             _ => String::new(),
@@ -85,7 +89,7 @@ impl Overview {
              scheduled     {}{more}\n  \
              processed     {}\n  \
              succeeded     {}\n  \
-             failed        {}{waiting}\n  \
+             failed        {}{waiting}{late}\n  \
              items         {}, of which {} failed\n  \
              rows          {} {rows}\n  \
              speed         {} items/s{left}\n  \

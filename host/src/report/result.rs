@@ -70,6 +70,7 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
                 first_cause(&mut text, first);
             }
             text.line("mini-batches", &mini_batches(result));
+            late(&mut text, result);
             text.line("items", &items(result, places));
             inference(&mut text, result);
             if result.rows > 0 {
@@ -84,6 +85,7 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
         JobStatus::Cancelled => {
             text.title(&format!("Job {job} was cancelled after {took}: {}", result.reason));
             text.line("mini-batches", &mini_batches(result));
+            late(&mut text, result);
             text.line("items", &items(result, places));
             inference(&mut text, result);
             kept(&mut text, result, places);
@@ -171,6 +173,7 @@ pub fn reused_text(result: &JobResult, ended: Timestamp, places: &Places) -> Str
 
 fn counts(text: &mut Text, result: &JobResult, places: &Places) {
     text.line("mini-batches", &mini_batches(result));
+    late(text, result);
     text.line("items", &items(result, places));
     if result.rows > 0 {
         let dropped = if places.drops_rows { ", dropped (summary_only)" } else { "" };
@@ -213,6 +216,14 @@ fn mini_batches(result: &JobResult) -> String {
         text.push_str(&format!(", {restored} done by an earlier run"));
     }
     text
+}
+
+/// What was not waited for any more, and came all the same.
+fn late(text: &mut Text, result: &JobResult) {
+    if result.late_attempts > 0 {
+        let late = count(result.late_attempts);
+        text.line("late attempts", &format!("{late}, discarded: they had been given up"));
+    }
 }
 
 fn items(result: &JobResult, places: &Places) -> String {

@@ -270,3 +270,47 @@ fn a_result_that_is_reused_says_so() {
       output        jobs/digits/output/parallel_run_step.txt
     ");
 }
+
+/// Row 1 of what users ask for: results that came too late are counted wherever a job is told of.
+#[test]
+fn late_attempts_are_told() {
+    use crate::report::{
+        events::Events, explain::explain_text, history::History, master_role::MasterRole,
+        overview::Overview,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let places = samples::places(folder.path());
+    let dir = &places.job_dir;
+    let mut events = samples::job();
+    let kind = EventKind::AttemptDiscarded {
+        worker: "process000".into(),
+        id: crate::model::MiniBatchId(2),
+        attempt: 1,
+        succeeded: true,
+    };
+    events.insert(16, samples::event(16, kind));
+    if let Some(Event { kind: EventKind::JobFinished { result }, .. }) = events.last_mut() {
+        result.late_attempts = 1;
+    }
+    let mut reporters: [Box<dyn Reporter>; 3] = [
+        Box::new(Overview::new(places.clone())),
+        Box::new(MasterRole::new(dir, 7)),
+        Box::new(Events::new(dir)),
+    ];
+    for event in &events {
+        reporters.iter_mut().for_each(|reporter| reporter.on_event(event).unwrap());
+    }
+    let read = |path| std::fs::read_to_string(path).unwrap();
+    let told = [
+        read(dir.overview()),
+        read(dir.master_role("20261121100000")),
+        explain_text(&History::read(dir).unwrap(), &places, false),
+    ];
+    let told = told.iter().flat_map(|text| text.lines()).filter(|line| line.contains("discarded"));
+    insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @"
+      late          1 attempt, discarded
+      late attempts 1, discarded: they had been given up
+    2026-11-21 10:00:00,000|WARNING|7|leader|mini-batch 2, attempt 1, came back from process000 as a success after it had been given up; it is discarded
+      1 attempt came back after the worker had been killed for it: too late, and discarded
+    ");
+}

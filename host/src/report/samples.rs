@@ -97,6 +97,7 @@ pub(super) fn result(status: JobStatus) -> JobResult {
         ended_by: None,
         short_mini_batches: 0,
         restored_mini_batches: 0,
+        late_attempts: 0,
         status,
         reason: String::new(),
         first_failure: None,

@@ -1,6 +1,6 @@
 //! What the committer asks of the disk, and how it says that the disk refused.
 
-use crate::model::Failure;
+use crate::model::{Failure, os_error};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -42,5 +42,10 @@ pub(super) fn fatal(action: &str, path: &Path, error: &io::Error) -> Refusal {
 
 /// The text for an error of the operating system.
 pub(super) fn machine(action: &str, path: &Path, error: &io::Error) -> String {
-    format!("cannot {action} {}: {error}; check the disk, then run the job again", path.display())
+    let (path, told) = (path.display(), os_error(error));
+    let next = match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => "then take the job up again",
+        _ => "check the disk, then run the job again",
+    };
+    format!("cannot {action} {path}: {told}; {next}")
 }

@@ -1,7 +1,8 @@
 //! Committing one group: check, sync the part files, journal, append, publish.
 
 use super::committer::{CommitRequest, CommitTarget, FinalFailure, Success};
-use super::disk::{Refusal, sync_around, sync_folder};
+use super::confirm::hold;
+use super::disk::{Refusal, machine, sync_around, sync_folder};
 use super::done;
 use super::files::{DONE, Files, Names, holds_anything};
 use super::parts::Parts;
@@ -10,8 +11,8 @@ use super::rows::{HEADER, Rows, SYNCED, header_line};
 use crate::fail_point;
 use crate::journal::{Changes, End, Entry, FileEntry, Journal};
 use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId};
-use crate::output::{Appender, discard_files};
-use std::path::PathBuf;
+use crate::output::{Appender, Checker, OutputError, checksum, discard_files};
+use std::path::{Path, PathBuf};
 
 /// Bytes of a failure's message that are journaled.
 const MESSAGE: usize = 4096;
@@ -125,11 +126,11 @@ impl Store {
 
     /// A header that comes when there are rows already needs another output file.
     fn prepare_header(
-        &self,
+        &mut self,
         header: Option<&str>,
         notes: &mut Vec<(String, Option<String>)>,
     ) -> Result<bool, String> {
-        let (Some(header), Some(rows)) = (header, &self.rows) else { return Ok(false) };
+        let (Some(header), Some(rows)) = (header, &mut self.rows) else { return Ok(false) };
         notes.push((HEADER.to_owned(), Some(header.to_owned())));
         if rows.appender.is_empty() {
             return Ok(false);
@@ -137,15 +138,8 @@ impl Store {
         let mut replacement = Replacement::default();
         let name = self.target.output_file.as_deref().unwrap_or_default();
         let path = replacement.place(&self.target.output, name);
-        let length = rows.appender.len();
-        let all = Segment { offset: 0, length, checksum: 0, rows: 0 };
-        let write = || {
-            let mut new = Appender::create(&path)?;
-            new.put(header.as_bytes(), 0)?;
-            new.append(rows.appender.file(), &all)?;
-            new.sync()
-        };
-        write().map_err(|e| e.to_string())?;
+        rows.confirm()?;
+        copy_below(header, &rows.appender, &path)?;
         self.point("replacement-synced");
         notes.push(replacement.note()?);
         notes.push((SYNCED.to_owned(), None));
@@ -159,6 +153,7 @@ impl Store {
             rows.appender = Appender::open(rows.path()).map_err(|e| e.to_string())?;
         } else {
             rows.appender.put(line.as_bytes(), 0).map_err(|e| e.to_string())?;
+            rows.unconfirmed.add_header(&line);
         }
         rows.header = Some(line);
         Ok(())
@@ -166,9 +161,13 @@ impl Store {
 
     /// Puts the output on the disk when it is time, so that a later start need not read it all.
     fn checkpoint(&mut self) -> Result<(), String> {
-        let Some(rows) = self.rows.as_mut().filter(|rows| rows.wants_checkpoint()) else {
+        let Some(rows) = &mut self.rows else { return Ok(()) };
+        if rows.unconfirmed.is_full() {
+            rows.confirm()?;
+        }
+        if !rows.wants_checkpoint() {
             return Ok(());
-        };
+        }
         let notes = vec![rows.sync()?];
         self.point("output-synced");
         let changes = Changes { notes, ..Changes::default() };
@@ -291,6 +290,23 @@ impl Store {
             None => Vec::new(),
         });
     }
+}
+
+/// Writes a new file: the header, then all that is in the output. It is on the disk then.
+fn copy_below(header: &str, output: &Appender, path: &Path) -> Result<(), String> {
+    let length = output.len();
+    let checksum = checksum(output.file(), 0, length).map_err(|e| e.to_string())?;
+    let all = Segment { offset: 0, length, checksum, rows: 0 };
+    let write = || {
+        let mut new = Appender::create(path)?;
+        new.put(header.as_bytes(), 0)?;
+        new.append(output.file(), &all)?;
+        new.sync()?;
+        Ok(new)
+    };
+    let new = write().map_err(|e: OutputError| e.to_string())?;
+    let mut checker = Checker::new(new.file()).map_err(|e| machine("read", path, &e))?;
+    hold(&mut checker, &new, header.len() as u64, None, &all)
 }
 
 impl Group {

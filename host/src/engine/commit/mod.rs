@@ -6,11 +6,13 @@
 //! |---|---|
 //! | `group` | one group, step by step; the job's end |
 //! | `parts`, `rows` | part files; the output file, its order, its header line |
+//! | `confirm` | whether the output file holds what was committed |
 //! | `files`, `done` | files of mini-batches; files of `init` and `shutdown` |
 //! | `recover`, `settle`, `recover_files` | taking a job up |
 //! | `replace`, `disk` | new files for old ones; the disk |
 
 mod committer;
+mod confirm;
 mod disk;
 mod done;
 mod files;

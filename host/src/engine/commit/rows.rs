@@ -1,5 +1,6 @@
 //! The output file: its order, its header line, and how much of it is on the disk.
 
+use super::confirm::Unconfirmed;
 use super::parts::Parts;
 use crate::fail_point::{self, Unsynced};
 use crate::journal::Entry;
@@ -10,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The output is put on the disk each time when it has grown by this many bytes and this time has
+/// The output is read back and put on the disk each time when it has grown by this many bytes and this time has
 /// passed: so much is read again, at most, when a job is taken up after a crash.
 const CHECKPOINT: (u64, Duration) = (256 << 20, Duration::from_secs(5));
 
@@ -31,6 +32,8 @@ pub(super) struct Rows {
     pub(super) header: Option<String>,
     /// For rows that stand in the order of mini-batches.
     pub(super) held: Option<Held>,
+    /// What was appended and not read back yet.
+    pub(super) unconfirmed: Unconfirmed,
     checkpoint: (u64, Duration),
     last_checkpoint: Instant,
 }
@@ -47,7 +50,8 @@ pub(super) struct Held {
 impl Rows {
     pub(super) fn new(appender: Appender, header: Option<String>, held: Option<Held>) -> Self {
         let (checkpoint, last_checkpoint) = (CHECKPOINT, Instant::now());
-        Self { appender, header, held, checkpoint, last_checkpoint }
+        let unconfirmed = Unconfirmed::default();
+        Self { appender, header, held, unconfirmed, checkpoint, last_checkpoint }
     }
 
     /// Appends what of the entries, sorted by worker, may be appended now.
@@ -79,6 +83,7 @@ impl Rows {
             let segments: Vec<_> = same.iter().map(|(_, segment)| *segment).collect();
             let part = parts.get(same[0].0)?;
             self.appender.append_all(part, &segments).map_err(|e| e.to_string())?;
+            self.unconfirmed.add(same[0].0, &segments);
             fail_point::pass_with("rows-appending", || self.unsynced(parts));
         }
         Ok(())
@@ -91,8 +96,14 @@ impl Rows {
         grown > 0 && grown >= bytes && self.last_checkpoint.elapsed() >= time
     }
 
-    /// Puts the output on the disk and returns what to note of that.
+    /// Reads back what was appended: an error is for people.
+    pub(super) fn confirm(&mut self) -> Result<(), String> {
+        self.unconfirmed.confirm(&self.appender)
+    }
+
+    /// Reads back what was appended, puts the output on the disk and returns what to note of that.
     pub(super) fn sync(&mut self) -> Result<(String, Option<String>), String> {
+        self.confirm()?;
         self.appender.sync().map_err(|e| e.to_string())?;
         self.last_checkpoint = Instant::now();
         self.mark().map(|mark| (SYNCED.to_owned(), Some(mark)))

@@ -1,6 +1,7 @@
 //! The output file, when a job is taken up: what of it is good, and how it is made whole.
 
 use super::committer::CommitTarget;
+use super::confirm::hold;
 use super::disk::{machine, sync_folder};
 use super::parts::Parts;
 use super::recover::Item;
@@ -98,6 +99,7 @@ pub(super) fn settle(
     } else {
         mend(&mut appender, header.as_deref(), &stay, parts)?;
     }
+    confirm(&appender, stay.iter().filter(|rows| anew || !rows.there))?;
     let held = target.ordered.then_some(held);
     let mut rows = Rows::new(appender, header, held);
     close(&mut rows, total, trusted, journal, target)?;
@@ -207,6 +209,16 @@ fn mend(
         fail_point::pass("rows-mended");
     }
     Ok(())
+}
+
+/// Reads back what was written.
+fn confirm<'a>(appender: &Appender, written: impl Iterator<Item = &'a Stay>) -> Result<(), String> {
+    let checker = Checker::new(appender.file());
+    let mut checker = checker.map_err(|e| machine("read", appender.path(), &e))?;
+    let mut written = written;
+    written.try_for_each(|rows| {
+        hold(&mut checker, appender, rows.new, Some(rows.worker), &rows.segment)
+    })
 }
 
 /// Cuts off what does not belong to the output, and notes that the rest is on the disk.

@@ -402,6 +402,44 @@ fn a_full_disk_is_fatal_and_says_so_and_with_room_the_output_is_completed() {
     assert_eq!(bench.output("rows.txt"), "row\n");
 }
 
+/// Row 2 of what users ask for: nobody is told that rows are there which are not.
+#[test]
+fn an_output_that_is_not_what_was_committed_fails_the_job_and_is_made_whole() {
+    let ends = |tamper: &dyn Fn(&std::path::Path)| {
+        let mut bench = Bench::new(Some("rows.txt"));
+        let path = bench.job.default_output().join("rows.txt");
+        for id in 0..3 {
+            let success = bench.success(id, u64::from(id), &format!("row {id}\n"));
+            bench.submit(&success);
+            bench.committer().flush();
+            bench.reply();
+        }
+        tamper(&path);
+        let (_, replies) = bench.finish();
+        let [CommitReply::Fatal(text)] = &replies[..] else { panic!("{replies:?}") };
+        let text = text.split_once(": ").unwrap().0.replace(path.to_str().unwrap(), "rows.txt");
+        let journal = bench.journal();
+        assert_eq!(journal.finished().unwrap(), None, "the job has not ended well");
+        let (_, restored) = recover(bench.target(), journal, false).unwrap();
+        assert_eq!((restored.succeeded, bench.output("rows.txt").len()), (3, 18));
+        text
+    };
+    let write = |at: u64| {
+        move |path: &std::path::Path| {
+            let file = OpenOptions::new().write(true).open(path).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, b"R", at).unwrap();
+        }
+    };
+    insta::assert_snapshot!(ends(&write(7)), @"the output file rows.txt holds other bytes from 6 up to 12 than the rows that process001 reported");
+    insta::assert_snapshot!(ends(&write(20)), @"the output file rows.txt has 21 bytes, and 18 were written");
+    insta::assert_snapshot!(ends(&|path| fs::remove_file(path).unwrap()), @"the output file rows.txt was removed, renamed or replaced while the job ran");
+    let replace = |path: &std::path::Path| {
+        fs::rename(path, path.with_extension("old")).unwrap();
+        fs::write(path, "row 0\nrow 1\nrow 2\n").unwrap();
+    };
+    insta::assert_snapshot!(ends(&replace), @"the output file rows.txt was removed, renamed or replaced while the job ran");
+}
+
 #[test]
 fn dropping_the_committer_keeps_what_was_submitted() {
     let mut bench = Bench::new(Some("rows.txt"));

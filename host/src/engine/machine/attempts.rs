@@ -10,6 +10,9 @@ use std::time::Duration;
 
 impl Machine {
     pub(super) fn on_finished(&mut self, id: WorkerId, report: AttemptReport) {
+        if self.abandoned.get(&id) == Some(&(report.id, report.attempt)) {
+            return self.discard_late(id, &report);
+        }
         let Some(worker) = self.workers.get_mut(&id) else { return };
         // A worker that was killed is late, and one that speaks of something it does not hold is
         // not believed.
@@ -45,6 +48,19 @@ impl Machine {
         if is_spent {
             self.part_with(id);
         }
+    }
+
+    /// The attempt was decided when its worker was killed, and may have been given to another since: a
+    /// mini-batch is committed once, whoever else still comes with it.
+    fn discard_late(&mut self, id: WorkerId, report: &AttemptReport) {
+        self.abandoned.remove(&id);
+        self.late += 1;
+        self.emit(EventKind::AttemptDiscarded {
+            worker: id.to_string(),
+            id: report.id,
+            attempt: report.attempt,
+            succeeded: report.outcome.is_ok(),
+        });
     }
 
     /// An attempt that no worker can report on: its worker is gone. With when it began, and when its

@@ -89,8 +89,14 @@ impl Machine {
     /// Every mini-batch has ended within the thresholds.
     fn all_done(&mut self) {
         let (status, by, reason) = if self.writes_nothing() {
-            let reason = "no item succeeded, so there is nothing to write".to_owned();
-            (JobStatus::Failed, Some(EndedBy::NothingSucceeded), reason)
+            let reason = match self.succeeded + self.failed {
+                0 => {
+                    "the inputs hold no items, so there is nothing to write; sandmill plan says \
+                      what it finds in them"
+                }
+                _ => "no item succeeded, so there is nothing to write",
+            };
+            (JobStatus::Failed, Some(EndedBy::NothingSucceeded), reason.to_owned())
         } else {
             (JobStatus::Completed, None, String::new())
         };
@@ -109,11 +115,12 @@ impl Machine {
         }
     }
 
-    /// W10: there was something to do, and nothing of it succeeded. Void mini-batches have no items.
+    /// W10: rows are wanted, and no item succeeded, be it that there was none. Void mini-batches have no
+    /// items.
     fn writes_nothing(&self) -> bool {
         self.policy.output_action == OutputAction::AppendRow
             && self.items.succeeded == 0
-            && (self.items.total > 0 || self.failed > 0 && self.succeeded == 0)
+            && (self.items.total > 0 || self.succeeded == 0)
     }
 
     fn finish(&mut self) {
@@ -135,6 +142,7 @@ impl Machine {
             failed_mini_batches: self.failed,
             short_mini_batches: self.short,
             restored_mini_batches: self.restored,
+            late_attempts: self.late,
             items: self.items,
             rows: self.rows,
             seconds: self.now.as_secs_f64(),

@@ -28,6 +28,11 @@ pub struct Machine {
     pub(super) leases: Leases,
     /// Attempts, ended well or for good, that wait for the journal.
     pub(super) committing: HashMap<MiniBatchId, Committing>,
+    /// The attempts that killed workers were at, until these have exited: results that still come of
+    /// them are late.
+    pub(super) abandoned: BTreeMap<WorkerId, (MiniBatchId, u32)>,
+    /// Late results so far.
+    pub(super) late: u64,
     /// Mini-batches that an earlier run of the job had done, and how many they are.
     pub(super) done_before: MiniBatchSet,
     pub(super) restored: u64,
@@ -82,6 +87,8 @@ impl Machine {
             workers: BTreeMap::new(),
             next_worker: restored.next_worker,
             committing: HashMap::new(),
+            abandoned: BTreeMap::new(),
+            late: 0,
             restored: restored.ended(),
             closed: restored.closed,
             done_before: restored.finished,

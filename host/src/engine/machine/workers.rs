@@ -242,6 +242,11 @@ impl Machine {
         if let Some(worker) = self.workers.get_mut(&id)
             && !worker.is_doomed()
         {
+            if matches!(worker.activity, Activity::Loading(_) | Activity::Running(_))
+                && let Some(first) = worker.held.front()
+            {
+                self.abandoned.insert(id, (first.mini_batch.id, first.attempt));
+            }
             worker.activity = Activity::Doomed(self.now);
             self.actions.push(Action::Kill(id));
         }
@@ -250,11 +255,11 @@ impl Machine {
     pub(super) fn kill_all(&mut self) {
         let ids: Vec<WorkerId> = self.workers.keys().copied().collect();
         for id in ids {
+            self.kill(id);
             if let Some(worker) = self.workers.get_mut(&id) {
                 let held = std::mem::take(&mut worker.held);
                 self.give_back(held);
             }
-            self.kill(id);
         }
     }
 
@@ -284,6 +289,7 @@ impl Machine {
 
     pub(super) fn on_exited(&mut self, id: WorkerId, exit: &WorkerExit) {
         self.leases.release(id);
+        self.abandoned.remove(&id);
         // Its place is free.
         self.room_again_at = None;
         let Some(Worker { activity, held, picked, .. }) = self.workers.remove(&id) else {

@@ -89,6 +89,7 @@ impl World {
             result.status == JobStatus::Cancelled,
             result.ended_by == Some(EndedBy::Cancelled)
         );
+        assert_eq!(result.late_attempts, self.late, "what came late is counted");
         if self.commits_given_up || self.committer_dead {
             return assert_ne!(result.status, JobStatus::Completed);
         }

@@ -28,6 +28,10 @@ pub(super) struct FakeWorker {
     /// The machine does not wait for it any more.
     pub(super) given_up: bool,
     pub(super) gpu: Option<u32>,
+    /// All that it was ever given.
+    given: BTreeSet<(MiniBatchId, u32)>,
+    /// What it was inside of when it was killed.
+    abandoned: Option<(MiniBatchId, u32)>,
 }
 
 impl FakeWorker {
@@ -91,6 +95,8 @@ pub(super) struct World {
     /// Whether other jobs have the whole machine, for this round.
     full: bool,
     pub(super) commits_given_up: bool,
+    /// Late results that were told to be discarded.
+    pub(super) late: u64,
     pub(super) result: Option<JobResult>,
     pub(super) runs: u32,
 }
@@ -128,6 +134,7 @@ impl World {
             paused_until: Duration::ZERO,
             full: false,
             commits_given_up: false,
+            late: 0,
             result: None,
             runs: 1,
         }
@@ -162,7 +169,7 @@ impl World {
         self.attempts.clear();
         (self.winding_down, self.cancelled, self.told_init_stop) = (false, false, false);
         self.paused_until = Duration::ZERO;
-        self.commits_given_up = false;
+        (self.commits_given_up, self.late) = (false, 0);
         self.result = None;
         self.runs += 1;
     }
@@ -175,9 +182,11 @@ impl World {
         let mut inbox = VecDeque::from([message]);
         while let Some(message) = inbox.pop_front() {
             self.note(&message);
+            let (is_late, late) = (self.is_late(&message), self.late);
             for action in self.machine.handle(message, self.now) {
                 inbox.extend(self.act(action));
             }
+            assert!(!is_late || self.late > late, "a late result is not told");
             ticked &= inbox.is_empty();
         }
         self.check(ticked);
@@ -208,6 +217,22 @@ impl World {
         }
     }
 
+    /// Whether a killed worker comes with what it was at, and somebody is there to count it.
+    fn is_late(&mut self, message: &Message) -> bool {
+        let Message::Finished(id, report) = message else { return false };
+        let worker = self.workers.get_mut(id).expect("a worker that has not exited");
+        let attempt = (report.id, report.attempt);
+        worker.abandoned.take_if(|at| *at == attempt).is_some() && self.result.is_none()
+    }
+
+    /// Row 1: only what a killed worker was given can be late.
+    fn discard(&mut self, name: &str, attempt: (MiniBatchId, u32)) {
+        self.late += 1;
+        let mut workers = self.workers.iter_mut();
+        let (_, worker) = workers.find(|(id, _)| id.to_string() == name).expect("a worker");
+        assert!(worker.killed && worker.given.remove(&attempt), "{attempt:?} of {name}");
+    }
+
     fn act(&mut self, action: Action) -> Option<Message> {
         assert!(self.result.is_none(), "{action:?} after the end");
         match action {
@@ -221,6 +246,10 @@ impl World {
                 let grace = self.now >= worker.killed_at + Policy::KILL_GRACE;
                 assert!(!worker.killed || grace, "{id} is killed twice");
                 worker.given_up = worker.killed || worker.failed_init;
+                if !worker.killed && worker.ready && worker.started {
+                    let at = worker.inbox.front();
+                    worker.abandoned = at.map(|at| (at.mini_batch.id, at.attempt));
+                }
                 worker.killed = true;
                 worker.killed_at = self.now;
             }
@@ -235,6 +264,9 @@ impl World {
             Action::Emit(EventKind::Notice { message }) => {
                 self.told_init_stop |= message.contains("no new workers are started");
                 self.commits_given_up |= message.contains("could not be written within");
+            }
+            Action::Emit(EventKind::AttemptDiscarded { worker, id, attempt, .. }) => {
+                self.discard(&worker, (id, attempt));
             }
             Action::Emit(_) => {}
             Action::Finish(result) => self.result = Some(*result),
@@ -273,6 +305,7 @@ impl World {
         assert!(assignment.attempt == *last || assignment.attempt == *last + 1);
         assert!(assignment.attempt <= self.policy.max_try);
         *last = assignment.attempt;
+        worker.given.insert((mini_batch, assignment.attempt));
         worker.inbox.push_back(assignment);
         assert!(worker.inbox.len() <= 1 + Policy::AHEAD);
     }

@@ -19,6 +19,37 @@ fn a_failed_attempt_is_tried_again_and_the_job_completes() {
     assert_eq!(result(&actions).rows, 2);
 }
 
+/// Row 1 of what users ask for: a mini-batch is committed once, and what comes too late is counted.
+#[test]
+fn late_results_are_discarded_and_counted() {
+    let mut machine = running(Policy { max_try: 3, ..policy() }, 1);
+    let finished = |worker, attempt| match report(0, attempt, 2, segment()) {
+        Message::Finished(_, report) => Message::Finished(WorkerId(worker), report),
+        other => other,
+    };
+    machine.handle(started(0, 0), secs(0));
+    machine.handle(Message::Tick, secs(60));
+    machine.handle(exit(None, Some(9)), secs(61));
+    // It is gone: this is nobody's word.
+    assert!(machine.handle(finished(0, 1), secs(61)).is_empty());
+    machine.handle(ready(1), secs(62));
+    machine.handle(started(1, 0), secs(62));
+    machine.handle(Message::Tick, secs(122));
+    let actions = machine.handle(ready(2), secs(123));
+    assert_eq!(assigned(&actions), [(0, 3)]);
+    // The second attempt comes while the third runs; of another attempt it cannot speak.
+    assert!(machine.handle(finished(1, 3), secs(124)).is_empty());
+    let actions = machine.handle(finished(1, 2), secs(124));
+    assert!(matches!(&actions[..], [Action::Emit(EventKind::AttemptDiscarded { .. })]));
+    let actions = machine.handle(finished(2, 3), secs(125));
+    assert!(matches!(&actions[..], [Action::Commit(settled)] if settled.report.attempt == 3));
+    machine.handle(committed(0), secs(126));
+    machine.handle(exit_of(1, None, Some(9)), secs(127));
+    let actions = machine.handle(exit_of(2, Some(0), None), secs(127));
+    let result = result(&actions);
+    assert_eq!((result.late_attempts, result.succeeded_mini_batches, result.rows), (1, 1, 2));
+}
+
 /// M7: mini-batches run while later ones are still being made.
 #[test]
 fn work_begins_before_the_plan_is_finished() {

@@ -37,11 +37,16 @@ fn a_cancelled_job_lets_the_running_mini_batch_end_and_keeps_it() {
     assert_eq!(result(&actions).succeeded_mini_batches, 1);
 }
 
+/// W10: no item succeeded, as there was none. A job that writes no rows has done all there is to do.
 #[test]
-fn an_empty_plan_completes() {
-    let mut machine = new(policy());
-    let actions = machine.handle(Message::PlanFinished, secs(0));
-    assert_eq!(result(&actions).status, JobStatus::Completed);
+fn an_empty_plan_has_nothing_to_write() {
+    let ended = |output_action| {
+        let mut machine = new(Policy { output_action, ..patient() });
+        let actions = machine.handle(Message::PlanFinished, secs(0));
+        result(&actions).ended_by
+    };
+    assert_eq!(ended(OutputAction::AppendRow), Some(EndedBy::NothingSucceeded));
+    assert_eq!(ended(OutputAction::SummaryOnly), None);
 }
 
 /// W9: every way to end is named for programs too.

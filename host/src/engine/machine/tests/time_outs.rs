@@ -15,7 +15,15 @@ fn a_time_out_counts_from_the_call_of_run_and_kills() {
     assert!(matches!(actions[0], Action::Kill(W0)));
     assert_eq!(lost_kind(&actions), Some(FailureKind::Timeout));
     assert!(actions.iter().any(|action| matches!(action, Action::Spawn(WorkerId(1), _))));
-    // What the killed worker still says is too late.
+    // What the killed worker still says is too late, and told once.
+    let actions = machine.handle(report(0, 1, 2, segment()), secs(70));
+    let late = |worker: &str, attempt| EventKind::AttemptDiscarded {
+        worker: worker.into(),
+        id: MiniBatchId(0),
+        attempt,
+        succeeded: true,
+    };
+    assert!(matches!(&actions[..], [Action::Emit(kind)] if *kind == late("process000", 1)));
     assert!(machine.handle(report(0, 1, 2, segment()), secs(70)).is_empty());
 }
 

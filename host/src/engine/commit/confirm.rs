@@ -1,0 +1,93 @@
+//! Whether the output file holds what was committed to it. What is appended is read back and held against
+//! the checksums that the workers took of their rows: each time before it is noted how much of the output is
+//! on the disk, and so at the job's end. By then it was written a short while ago, and need not come from
+//! the disk.
+
+use super::disk::machine;
+use crate::model::{Segment, WorkerId};
+use crate::output::{Appender, Checker};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+/// So many pieces are remembered at most.
+const MOST: usize = 1 << 16;
+
+/// The end of the output: what was appended since it was last read back.
+#[derive(Debug, Default)]
+pub(super) struct Unconfirmed {
+    /// In the order of the file. A worker's rows, or the header line.
+    pieces: Vec<(Option<WorkerId>, Segment)>,
+    bytes: u64,
+}
+
+impl Unconfirmed {
+    /// A worker's rows were appended.
+    pub(super) fn add(&mut self, worker: WorkerId, segments: &[Segment]) {
+        self.pieces.extend(segments.iter().map(|segment| (Some(worker), *segment)));
+        self.bytes += segments.iter().map(|segment| segment.length).sum::<u64>();
+    }
+
+    /// The header line was written, which is the first of all.
+    pub(super) fn add_header(&mut self, line: &str) {
+        let (length, checksum) = (line.len() as u64, crc32fast::hash(line.as_bytes()));
+        self.pieces.push((None, Segment { offset: 0, length, checksum, rows: 0 }));
+        self.bytes += length;
+    }
+
+    /// Whether no more should be remembered.
+    pub(super) fn is_full(&self) -> bool {
+        self.pieces.len() >= MOST
+    }
+
+    /// Reads back what was appended. An error is for people: the file is not what it should be, or
+    /// cannot be read.
+    pub(super) fn confirm(&mut self, appender: &Appender) -> Result<(), String> {
+        let failed = |e: io::Error| machine("read", appender.path(), &e);
+        let metadata = appender.file().metadata().map_err(failed)?;
+        let named = appender.path().symlink_metadata();
+        if !named.is_ok_and(|named| (named.dev(), named.ino()) == (metadata.dev(), metadata.ino()))
+        {
+            return Err(told(appender, "was removed, renamed or replaced while the job ran"));
+        }
+        let (found, written) = (metadata.len(), appender.len());
+        if found != written {
+            return Err(told(appender, &format!("has {found} bytes, and {written} were written")));
+        }
+        let mut checker = Checker::new(appender.file()).map_err(failed)?;
+        let mut at = written.saturating_sub(std::mem::take(&mut self.bytes));
+        for (worker, segment) in self.pieces.drain(..) {
+            hold(&mut checker, appender, at, worker, &segment)?;
+            at += segment.length;
+        }
+        Ok(())
+    }
+}
+
+/// Fails, in words, unless the output holds the segment at a place.
+pub(super) fn hold(
+    checker: &mut Checker<'_>,
+    appender: &Appender,
+    at: u64,
+    worker: Option<WorkerId>,
+    segment: &Segment,
+) -> Result<(), String> {
+    let holds = checker.holds(at, segment).map_err(|e| machine("read", appender.path(), &e))?;
+    if holds {
+        return Ok(());
+    }
+    let end = at + segment.length;
+    let whose = match worker {
+        Some(worker) => format!("the rows that {worker} reported"),
+        None => "what was written there".to_owned(),
+    };
+    Err(told(appender, &format!("holds other bytes from {at} up to {end} than {whose}")))
+}
+
+fn told(appender: &Appender, what: &str) -> String {
+    format!(
+        "the output file {} {what}: another program wrote to it, the disk does not keep what it is \
+         given, or a worker process was taken over. See to that, then take the job up again: rows that \
+         are not in the output as they were committed are copied there again, or made again",
+        appender.path().display()
+    )
+}
