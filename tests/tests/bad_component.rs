@@ -89,7 +89,7 @@ fn components_of_another_kind() {
     assert_snapshot!(told.replace(&folder_of_guests(), "[GUESTS]"), @"
     error: [GUESTS]/not_entry.wasm: the component does not export run (it exports greet). An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run alone); sandmill-guest makes one
     error: [GUESTS]/unknown_import.wasm: the entry script imports what is not granted:
-      evil:power/launch@1.0.0: nothing of that name is granted; an entry script may import sandmill:entry/host and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
+      evil:power/launch@1.0.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
     ");
 }
 

@@ -56,7 +56,7 @@ fn refused(imports: &str) -> String {
     ran.told()
 }
 
-const GRANTED: [&str; 27] = [
+const GRANTED: [&str; 32] = [
     "wasi:cli/environment@0.2.0",
     "wasi:cli/exit@0.2.0",
     "wasi:cli/stdin@0.2.0",
@@ -189,7 +189,7 @@ fn inspect_tells_what_a_component_could_touch() {
         wasi:cli/stdout@0.2.0
     What is refused; a job with it does not start:
       HTTP: wasi:http/types@0.2.0: it is for HTTP, and entry scripts have no network: bring the data in as an input or side input, and leave the HTTP client out of the build
-      unknown: evil:power/launch@1.0.0: nothing of that name is granted; an entry script may import sandmill:entry/host and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
+      unknown: evil:power/launch@1.0.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
     Exports:
       run
     Memory: 1 memory of 65536 bytes at the start, 1 table of 3 elements; limits.memory holds for all together

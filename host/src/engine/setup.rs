@@ -71,7 +71,8 @@ pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
         InputKind::Csv { mini_batch_size: SliceSize::Rows(_), .. } => MAX_SLICE,
         InputKind::Files { .. } | InputKind::Void { .. } => 0,
     };
-    let models = models::placed(&spec.models, job_dir);
+    let models: Vec<&Path> =
+        spec.models.iter().map(|model| model.folder.as_deref().unwrap_or(&model.file)).collect();
     let inference = inference_memory(&models, &spec.inference, &spec.limits);
     MonitorOptions {
         job_dir: job_dir.clone(),

@@ -1,6 +1,7 @@
 //! What models cost a worker process, in bytes of memory.
 
-use crate::model::{InferenceSettings, Limits, Model};
+use crate::model::{InferenceSettings, Limits};
+use std::path::Path;
 use walkdir::WalkDir;
 
 /// How often a model lies in memory while it is loaded, at the most: as it was read, as it was decoded,
@@ -14,33 +15,33 @@ const BACKENDS: u64 = 256 << 20;
 /// Files of a model's folder that are looked at; one with more is taken for as large as it may be.
 const FILES: usize = 10_000;
 
-/// Whether an entry script with these may compute with models at all.
-pub fn has_inference(models: &[Model], settings: &InferenceSettings) -> bool {
+/// Whether an entry script may compute with models at all, where the job has these.
+pub fn has_inference<M>(models: &[M], settings: &InferenceSettings) -> bool {
     !models.is_empty() || settings.allow_guest_models
 }
 
-/// Bytes that inference may take in a worker process, beside what everything else may. Looks at the
-/// sizes of model files, and never into them.
-pub fn inference_memory(models: &[Model], settings: &InferenceSettings, limits: &Limits) -> u64 {
+/// Bytes that inference may take in a worker process, beside what everything else may. `models`: the
+/// folder or file of each; their sizes are looked at, and never what is in them.
+pub fn inference_memory(models: &[&Path], settings: &InferenceSettings, limits: &Limits) -> u64 {
     if !has_inference(models, settings) {
         return 0;
     }
     let files = if settings.allow_guest_models {
         limits.models.0
     } else {
-        let sizes = models.iter().map(|model| folder_size(model, limits.models.0));
+        let sizes = models.iter().map(|model| size(model, limits.models.0));
         sizes.fold(0, u64::saturating_add).min(limits.models.0)
     };
-    [files.saturating_mul(COPIES), limits.tensors.0.saturating_mul(TENSOR_COPIES), BACKENDS]
-        .into_iter()
-        .fold(0, u64::saturating_add)
+    let parts =
+        [files.saturating_mul(COPIES), limits.tensors.0.saturating_mul(TENSOR_COPIES), BACKENDS];
+    parts.into_iter().fold(0, u64::saturating_add)
 }
 
-/// Bytes of all files in a model's folder: its weights may lie in files of their own. `most` if they are
-/// more, or cannot be counted.
-fn folder_size(model: &Model, most: u64) -> u64 {
+/// Bytes of all files of a model: its weights may lie in files of their own. `most` if they are more, or
+/// cannot be counted.
+fn size(model: &Path, most: u64) -> u64 {
     let mut size = 0_u64;
-    for (count, entry) in WalkDir::new(&model.host).follow_links(true).into_iter().enumerate() {
+    for (count, entry) in WalkDir::new(model).follow_links(true).into_iter().enumerate() {
         let Ok(metadata) = entry.and_then(|entry| entry.metadata()) else { return most };
         if metadata.is_file() {
             size = size.saturating_add(metadata.len());
@@ -55,20 +56,7 @@ fn folder_size(model: &Model, most: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Backend, ByteSize, DeviceChoice};
-    use std::path::Path;
-
-    fn model(folder: &Path) -> Model {
-        Model {
-            name: "digits".to_owned(),
-            host: folder.to_owned(),
-            file: "model.onnx".to_owned(),
-            guest: "/models/digits".to_owned(),
-            backend: Backend::Auto,
-            device: DeviceChoice::Auto,
-            fallback: false,
-        }
-    }
+    use crate::model::ByteSize;
 
     #[test]
     fn memory_follows_files_and_limits() {
@@ -82,14 +70,16 @@ mod tests {
             InferenceSettings::default(),
             InferenceSettings { allow_guest_models: true, ..InferenceSettings::default() },
         );
-        let (here, gone) = (model(folder.path()), model(Path::new("/not there")));
-        let of = |models: &[Model], settings| inference_memory(models, settings, &limits);
+        let (here, gone) = (folder.path(), Path::new("/not there"));
+        let file = here.join("model.onnx");
+        let of = |models: &[&Path], settings| inference_memory(models, settings, &limits);
+        let base = (256 << 20) + 20;
         assert_eq!(of(&[], &off), 0);
-        assert_eq!(of(&[here.clone()], &off), (256 << 20) + 20 + 3 * 1500);
-        assert_eq!(of(&[here.clone(), here.clone()], &off), (256 << 20) + 20 + 3 * 3000);
-        assert_eq!(of(&[here.clone(), gone], &off), (256 << 20) + 20 + (3 << 20));
-        assert_eq!(of(&[here], &guests), (256 << 20) + 20 + (3 << 20));
-        assert_eq!(of(&[], &guests), (256 << 20) + 20 + (3 << 20));
+        assert_eq!(of(&[here], &off), base + 3 * 1500);
+        assert_eq!(of(&[here, &file], &off), base + 3 * 2500);
+        assert_eq!(of(&[here, gone], &off), base + (3 << 20));
+        assert_eq!(of(&[here], &guests), base + (3 << 20));
+        assert_eq!(of(&[], &guests), base + (3 << 20));
         let endless = Limits { tensors: ByteSize(u64::MAX), ..limits.clone() };
         assert_eq!(inference_memory(&[], &guests, &endless), u64::MAX);
     }

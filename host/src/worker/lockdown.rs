@@ -4,7 +4,7 @@
 //! for a thread and those that it starts. At that point the component is mapped, the socket and the
 //! part file are open, and the worker's folders are made.
 
-use crate::inference::inference_memory;
+use crate::inference::{has_inference, inference_memory};
 use crate::model::{JobDir, OsSandbox, WallState};
 use crate::perf::MemoryBudget;
 use crate::protocol::Setup;
@@ -24,6 +24,9 @@ const OWN_FILES: u64 = 64;
 /// that is reserved and never touched count here, and a guest that asks for too much shall be told so
 /// by the limit that was made for it.
 const SLACK: u64 = 1 << 30;
+
+/// The sizes of caches, by which backends cut their work.
+const PROCESSORS: &str = "/sys/devices/system/cpu";
 
 /// The wall that suits this worker.
 pub(super) fn wall(setup: &Setup) -> Wall {
@@ -58,7 +61,10 @@ fn read(setup: &Setup) -> Vec<Folder> {
         folders.push(folder(&source.root, rights(linked)));
     }
     folders.extend(setup.mounts.iter().map(|mount| folder(&mount.host, Rights::Read)));
-    folders.extend(setup.models.iter().map(|model| folder(&model.host, Rights::Read)));
+    if has_inference(&setup.models, &setup.inference) {
+        folders.extend(setup.models.iter().map(|model| folder(&model.host, Rights::Read)));
+        folders.push(folder(Path::new(PROCESSORS), Rights::Read));
+    }
     if !setup.tables.is_empty() {
         folders.push(folder(&JobDir::new(&setup.job_dir).spill(), Rights::Read));
     }
@@ -92,7 +98,8 @@ fn written(setup: &Setup) -> Vec<Folder> {
 fn bounds(setup: &Setup) -> Bounds {
     // A mini-batch may be as large as the planner lets it be.
     let table = if setup.tables.is_empty() { 0 } else { crate::dataset::csv::MAX_SLICE };
-    let inference = inference_memory(&setup.models, &setup.inference, &setup.limits);
+    let models: Vec<&Path> = setup.models.iter().map(|model| model.host.as_path()).collect();
+    let inference = inference_memory(&models, &setup.inference, &setup.limits);
     let budget = MemoryBudget::new(&setup.limits, table, inference).total();
     let off = setup.os_sandbox == OsSandbox::Off;
     Bounds {

@@ -8,11 +8,12 @@ use std::fmt;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
-/// The resource `error`. Its text is short, as a guest may hold many: see [`InferenceError::refused`].
+/// The resource `error`. A guest may hold many: its text is short (see [`InferenceError::refused`]), and
+/// takes no more than its length.
 #[expect(unreachable_pub, reason = "generated code exports it again")]
 pub struct NnError {
     code: inference::ErrorCode,
-    text: String,
+    text: Box<str>,
 }
 
 /// Why a call of the guest ends, whatever it would make of an error.
@@ -36,7 +37,7 @@ impl View<'_> {
     pub(super) fn refuse<T>(&mut self, error: InferenceError) -> Told<T> {
         match error {
             InferenceError::Refused { code, message } => {
-                Ok(Err(self.table.push(NnError { code, text: message })?))
+                Ok(Err(self.table.push(NnError { code, text: message.into() })?))
             }
             InferenceError::DeviceFull(message) => Err(device_full(message)),
         }
@@ -67,7 +68,7 @@ impl HostError for View<'_> {
     }
 
     fn data(&mut self, error: Resource<NnError>) -> Result<String> {
-        Ok(self.table.get(&error)?.text.clone())
+        Ok(self.table.get(&error)?.text.to_string())
     }
 
     fn drop(&mut self, error: Resource<NnError>) -> Result<()> {

@@ -1,0 +1,138 @@
+//! Inference by the host: what an entry script that speaks `wasi:nn` gets, and what it is told.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use sandmill_tests::{Fate, Job, guest, onnx_model, play_with, redact};
+use std::fs;
+
+/// Two of what it is given.
+fn double() -> Vec<u8> {
+    onnx_model(["N", "2"], &[("Add", &["x", "x"], "y")])
+}
+
+/// Products of large matrices, one after the other.
+fn slow() -> Vec<u8> {
+    let names: Vec<String> = (0..200).map(|n| format!("h{n}")).collect();
+    let mut nodes: Vec<(&str, Vec<&str>, &str)> = Vec::new();
+    let mut last = "x";
+    for name in &names {
+        nodes.push(("MatMul", vec![last, "x"], name));
+        last = name;
+    }
+    nodes.push(("MatMul", vec![last, "x"], "y"));
+    let nodes: Vec<(&str, &[&str], &str)> =
+        nodes.iter().map(|(op, inputs, output)| (*op, inputs.as_slice(), *output)).collect();
+    onnx_model(["M", "M"], &nodes)
+}
+
+/// A job file's lines, and the models that they name, in a folder of their own.
+fn models() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("double.onnx"), double()).unwrap();
+    fs::write(path("slow.onnx"), slow()).unwrap();
+    let model = |name: &str| {
+        let path = path(&format!("{name}.onnx"));
+        format!("  {name}: {{path: {}, backend: tract}}\n", path.display())
+    };
+    let lines = format!("models:\n{}{}", model("double"), model("slow"));
+    (folder, lines)
+}
+
+fn good(_: usize, name: &str) -> String {
+    format!("{name} 2 4 6 8")
+}
+
+fn gives(row: &str) -> Fate {
+    Fate::Gives(vec![row.to_owned()])
+}
+
+#[test]
+fn a_component_of_any_host_computes() {
+    let (_folder, models) = models();
+    let ran = Job::new(&guest("nn_plain"))
+        .yaml("inputs: {texts: in}\nmini_batch_size: 2")
+        .yaml(&models)
+        .file("in/a.txt", "")
+        .file("in/b.txt", "four")
+        .file("in/c.txt", "x".repeat(1000))
+        .run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt 0", "b.txt 8", "c.txt 2000"], "{ran}");
+}
+
+/// Acts that are wrong in one way each; what the guest is told is its error, and so the reason.
+#[test]
+fn what_a_guest_does_wrong_is_told_and_harms_nobody() {
+    let (_folder, models) = models();
+    let fails = Fate::Fails;
+    let acts = [
+        (
+            "describe",
+            gives(
+                "001-describe.txt double slow; double on cpu of tract; x ElementType::Standard(TensorType::Fp32) Some([Dimension::Named(\"N\"), Dimension::Fixed(2)]); y ElementType::Standard(TensorType::Fp32) Some([Dimension::Named(\"N\"), Dimension::Fixed(2)])",
+            ),
+        ),
+        ("unknown-model", fails("ErrorCode::NotFound: there is no model")),
+        ("path-for-a-name", fails("ErrorCode::NotFound")),
+        ("unknown-input", fails("(f32 [N, 2])")),
+        ("input-twice", fails("is given twice")),
+        ("no-input", fails("is missing; the model takes")),
+        ("wrong-type", fails(r#"expected f32 [N, 2], got i64 [1, 1]"#)),
+        ("wrong-shape", fails(r#"expected f32 [N, 2], got f32 [4]"#)),
+        ("wrong-bytes", fails(r#"f32 [2, 2] takes 16 bytes of data, and got 15"#)),
+        ("trap", fails("panicked in run")),
+        ("many-tensors", fails("limits.handles allows")),
+        ("large-tensors", fails("limits.tensors allows 256 MB of tensors at once")),
+        ("many-in-turn", gives("025-many-in-turn.txt 2 4 6 8")),
+        ("load-bytes", fails("ErrorCode::Security: models from bytes are off")),
+        ("load-bytes-for-a-gpu", fails("ErrorCode::Security: models from bytes are off")),
+        ("another-encoding", fails("ErrorCode::InvalidEncoding: the encoding is pytorch")),
+    ];
+    let settings = format!("process_count_per_node: 1\n{models}");
+    play_with(&guest("nn_acts"), &settings, &acts, good, |_| double());
+}
+
+/// The texts of errors are short, whatever a guest puts into them.
+#[test]
+fn errors_that_are_never_dropped() {
+    let (_folder, models) = models();
+    let limits = "{memory: 32 MB, results: 1 MB, read: 1 MB, tensors: 1 MB, handles: 1000}";
+    let settings = format!("process_count_per_node: 1\nlimits: {limits}\n{models}");
+    let acts = [("many-errors", Fate::Fails("limits.handles allows 1000"))];
+    play_with(&guest("nn_acts"), &settings, &acts, good, |_| Vec::new());
+}
+
+#[test]
+fn models_from_bytes_where_the_job_allows_them() {
+    let (_folder, models) = models();
+    let settings =
+        format!("process_count_per_node: 1\ninference: {{allow_guest_models: true}}\n{models}");
+    let acts = [
+        ("load-bytes", gives("001-load-bytes.txt 2 4 6 8")),
+        ("load-bytes-for-a-gpu", Fate::Fails("ErrorCode::Security")),
+        ("load-bytes", gives("005-load-bytes.txt 2 4 6 8")),
+    ];
+    play_with(&guest("nn_acts"), &settings, &acts, good, |_| double());
+}
+
+/// The call of the host is ended with its process; the next one goes on.
+#[test]
+fn a_computation_without_end() {
+    let (_folder, models) = models();
+    let settings = format!("process_count_per_node: 1\nrun_invocation_timeout: 3\n{models}");
+    let acts = [("without-end", Fate::Fails("run took longer"))];
+    play_with(&guest("nn_acts"), &settings, &acts, good, |_| Vec::new());
+}
+
+/// Without models the interfaces are there, and empty.
+#[test]
+fn a_job_without_models() {
+    let ran = Job::new(&guest("nn_plain"))
+        .yaml("inputs: {texts: in}\nrun_max_try: 1")
+        .file("in/a.txt", "")
+        .run(&[]);
+    ran.exits_with(42);
+    assert!(redact(&ran.stderr, ran.dir()).contains("the job file has no models"), "{ran}");
+}
