@@ -31,6 +31,8 @@
 //! }
 //! ```
 //!
+//! With the feature `ndarray`, arrays of that crate become tensors, and tensors arrays.
+//!
 //! # In a native test
 //! There is no model there: [`TestHost::model`](crate::test::TestHost::model) takes a function in its
 //! place.

@@ -35,7 +35,7 @@ mod wat;
 pub use guests::{guest, guests, python_guest};
 pub use healthy::{Fate, play, play_with};
 pub use job::{Job, Running};
-pub use onnx::onnx_model;
+pub use onnx::{onnx_model, onnx_model_of};
 pub use python::{onnxruntime, python};
 pub use ran::Ran;
 pub use redact::{cut_denials, redact};

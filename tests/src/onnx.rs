@@ -3,6 +3,12 @@
 /// A model with one input `x` and one output `y` of `f32`, of the dimensions given: a number, or a name
 /// for any number. Each node is an operator and the names of its inputs and of its output.
 pub fn onnx_model(dims: [&str; 2], nodes: &[(&str, &[&str], &str)]) -> Vec<u8> {
+    const FLOAT: u64 = 1;
+    onnx_model_of(FLOAT, dims, nodes)
+}
+
+/// The same of another type of elements, by the number that ONNX has for it.
+pub fn onnx_model_of(element: u64, dims: [&str; 2], nodes: &[(&str, &[&str], &str)]) -> Vec<u8> {
     let mut graph = Vec::new();
     for (op, inputs, output) in nodes {
         let mut node = Vec::new();
@@ -12,8 +18,8 @@ pub fn onnx_model(dims: [&str; 2], nodes: &[(&str, &[&str], &str)]) -> Vec<u8> {
         bytes(&mut graph, 1, &node);
     }
     bytes(&mut graph, 2, b"test");
-    bytes(&mut graph, 11, &value("x", dims));
-    bytes(&mut graph, 12, &value("y", dims));
+    bytes(&mut graph, 11, &value("x", element, dims));
+    bytes(&mut graph, 12, &value("y", element, dims));
     let mut opset = Vec::new();
     number(&mut opset, 2, 18);
     let mut model = Vec::new();
@@ -24,8 +30,7 @@ pub fn onnx_model(dims: [&str; 2], nodes: &[(&str, &[&str], &str)]) -> Vec<u8> {
 }
 
 /// A `ValueInfoProto`.
-fn value(name: &str, dims: [&str; 2]) -> Vec<u8> {
-    const FLOAT: u64 = 1;
+fn value(name: &str, element: u64, dims: [&str; 2]) -> Vec<u8> {
     let mut shape = Vec::new();
     for dim in dims {
         let mut dimension = Vec::new();
@@ -36,7 +41,7 @@ fn value(name: &str, dims: [&str; 2]) -> Vec<u8> {
         bytes(&mut shape, 1, &dimension);
     }
     let mut tensor = Vec::new();
-    number(&mut tensor, 1, FLOAT);
+    number(&mut tensor, 1, element);
     bytes(&mut tensor, 2, &shape);
     let mut kind = Vec::new();
     bytes(&mut kind, 1, &tensor);

@@ -1,30 +1,7 @@
 //! Models by way of the SDK for Rust.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, guest};
-
-/// Protobuf: a field that holds bytes.
-fn field(number: u8, content: impl AsRef<[u8]>) -> Vec<u8> {
-    let content = content.as_ref();
-    let length = u8::try_from(content.len()).expect("a short field");
-    assert!(length < 128, "a length of one byte");
-    [&[number << 3 | 2, length], content].concat()
-}
-
-/// Protobuf: a field that holds a small number.
-fn number(field: u8, value: u8) -> Vec<u8> {
-    vec![field << 3, value]
-}
-
-/// An ONNX model that gives `x`, of these elements and the shape [N, 2], back as `y`.
-fn identity(element: u8) -> Vec<u8> {
-    let shape = [field(1, field(2, "N")), field(1, number(1, 2))].concat();
-    let ty = field(1, [number(1, element), field(2, shape)].concat());
-    let port = |name: &str| [field(1, name), field(2, &ty)].concat();
-    let node = [field(1, "x"), field(2, "y"), field(4, "Identity")].concat();
-    let graph = [field(1, node), field(2, "same"), field(11, port("x")), field(12, port("y"))];
-    [number(1, 8), field(7, graph.concat()), field(8, number(2, 17))].concat()
-}
+use sandmill_tests::{Job, guest, onnx_model_of};
 
 #[test]
 fn the_sdk_has_models_computed() {
@@ -34,11 +11,30 @@ fn the_sdk_has_models_computed() {
     let mut job = Job::new(&guest("sdk_models"));
     for (name, element) in types {
         yaml += &format!("  {name}: {{path: {name}.onnx, backend: tract, device: cpu}}\n");
-        job = job.file(&format!("{name}.onnx"), identity(element));
+        let same = onnx_model_of(element, ["N", "2"], &[("Identity", &["x"], "y")]);
+        job = job.file(&format!("{name}.onnx"), same);
     }
     let ran = job.yaml(&yaml).run(&[]);
     ran.exits_with(0);
-    assert_snapshot!(ran.output(), @"");
+    assert_snapshot!(ran.output(), @r#"
+    f16 on cpu: x f16 [N, 2] -> y f16 [N, 2]
+    f32 on cpu: x f32 [N, 2] -> y f32 [N, 2]
+    f64 on cpu: x f64 [N, 2] -> y f64 [N, 2]
+    i32 on cpu: x i32 [N, 2] -> y i32 [N, 2]
+    i64 on cpu: x i64 [N, 2] -> y i64 [N, 2]
+    u8 on cpu: x u8 [N, 2] -> y u8 [N, 2]
+    f16: 6 values, the same
+    f32: 6 values, the same
+    f64: 6 values, the same
+    i32: 6 values, the same
+    i64: 6 values, the same
+    u8: 6 values, the same
+    not-found: there is no model "nothing"; the job's models are "f16", "f32", "f64", "i32", "i64", "u8"
+    invalid-argument: input "x": expected f32 [N, 2], got f32 [2, 3]
+    invalid-argument: there is no input "z"; the model takes "x" (f32 [N, 2])
+    invalid-argument: input "x": expected f32 [N, 2], got i64 [2, 2]
+    invalid-argument: there is no output "z"; there is: "y" (f32 [2, 2])
+    "#);
 }
 
 /// The contract grew, and components that compute nothing import what they did.

@@ -64,6 +64,10 @@ impl DigitIdentification {
             }
             Self::Model(model) => {
                 let pixels = Tensor::stack([PIXELS], images.map(Image::in_single))?;
+                // Where no image could be read: models need not know how to compute nothing.
+                if pixels.is_empty() {
+                    return Ok(Vec::new());
+                }
                 let outputs = model.run(&[("pixels", pixels)])?;
                 let probabilities = outputs.get("probabilities")?.rows::<f32>()?;
                 Ok(probabilities.map(most_likely).collect())
@@ -167,6 +171,8 @@ mod tests {
             assert_eq!(outcomes[0], Ok("img_0003.png: 3".to_owned()));
             assert!(outcomes[1].as_ref().unwrap_err().starts_with("mlp.json: "), "{outcomes:?}");
             assert_eq!(outcomes[2], Ok("img_0007.png: 7".to_owned()));
+            let Results::Outcomes(none) = script.run_files(&[WEIGHTS]).unwrap() else { panic!() };
+            assert_eq!(none, outcomes[1..2]);
         }
     }
 

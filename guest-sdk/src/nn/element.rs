@@ -66,7 +66,7 @@ impl F16 {
         } else {
             0
         };
-        F16(low_half(sign | half))
+        F16((sign | half) as u16)
     }
 
     /// The same number as `f32`.
@@ -87,7 +87,7 @@ impl Bf16 {
     /// The nearest number of 16 bits; of two equally near, the even one.
     pub fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
-        Bf16(low_half(if value.is_nan() { bits >> 16 | 0x40 } else { round_off(bits, 16) }))
+        Bf16(if value.is_nan() { bits >> 16 | 0x40 } else { round_off(bits, 16) } as u16)
     }
 
     /// The same number as `f32`.
@@ -100,11 +100,6 @@ impl Bf16 {
 fn round_off(bits: u32, shift: u32) -> u32 {
     let (kept, rest, half) = (bits >> shift, bits & ((1 << shift) - 1), 1 << (shift - 1));
     kept + u32::from(rest > half || rest == half && kept & 1 == 1)
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "callers have shifted everything down")]
-fn low_half(bits: u32) -> u16 {
-    bits as u16
 }
 
 /// What a tensor can be made of: [`F16`], `f32`, `f64`, [`Bf16`], `u8`, `i32`, `i64`, and no other.

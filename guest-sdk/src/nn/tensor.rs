@@ -268,8 +268,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn keeps<T: Element>(values: Vec<T>) {
-        let tensor = Tensor::new([values.len()], values.clone()).unwrap();
+    fn keeps<T: Element>(values: &[T]) {
+        let tensor = Tensor::new([values.len()], values).unwrap();
         assert_eq!(tensor.ty(), T::TYPE);
         assert_eq!(tensor.values::<T>().unwrap(), values);
         assert_eq!(tensor.into_values::<T>().unwrap(), values);
@@ -277,13 +277,13 @@ mod tests {
 
     #[test]
     fn all_seven_types_are_kept() {
-        keeps(vec![F16(1), F16(2)]);
-        keeps(vec![0.5_f32]);
-        keeps(vec![0.5_f64]);
-        keeps(vec![Bf16(1)]);
-        keeps(vec![1_u8, 2]);
-        keeps(vec![-1_i32]);
-        keeps(vec![i64::MIN]);
+        keeps(&[F16(1), F16(2)]);
+        keeps(&[0.5_f32]);
+        keeps(&[0.5_f64]);
+        keeps(&[Bf16(1)]);
+        keeps(&[1_u8, 2]);
+        keeps(&[-1_i32]);
+        keeps(&[i64::MIN]);
     }
 
     #[test]
