@@ -19,6 +19,10 @@ pub(super) fn serve() -> Option<ExitCode> {
         WORKER_COMMAND => Some(worker::serve()),
         PLAN_COMMAND => Some(served("the planner", plan::serve())),
         plan::SHUFFLE_COMMAND => Some(served("a process that groups rows", plan::serve_shuffle())),
+        inference::KERNELS_COMMAND => {
+            let made = inference::serve_kernels().map_err(io::Error::other);
+            Some(served("the process that makes a GPU ready", made))
+        }
         trial::TRIAL_COMMAND => Some(served("the process that tries a component", trial::serve())),
         compile::COMPILE_COMMAND => {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();

@@ -1,5 +1,8 @@
 //! The GPUs of a job: no other job of this machine has them as long as it runs (prs-semantics G1).
 
+use super::kernels;
+use super::prepare::Options;
+use crate::compile::Cache;
 use crate::gpu::{Inventory, MemoryWatch, Nvidia, library_folders};
 use crate::model::{GpuLease, MachineCaps};
 use crate::spec::JobSpec;
@@ -48,6 +51,30 @@ impl Gpus {
         let memory = nvidia.ok().filter(|_| inventory.known && !leases.is_empty());
         let memory = memory.map(|nvidia| MemoryWatch::new(nvidia, &leases));
         Ok(Self { leases, _taken: taken, memory })
+    }
+
+    /// Has compiled what tract needs there, if a model may come to run there; a notice says if that does
+    /// not work.
+    pub(super) fn make_ready(
+        &mut self,
+        spec: &mut JobSpec,
+        options: &Options,
+        say: &mut dyn FnMut(&str),
+    ) {
+        // Without a driver there is nothing to compile for.
+        if self.memory.is_none() || !kernels::wanted(&spec.models) {
+            return;
+        }
+        let cache = options.cache_dir.clone().or_else(Cache::default_folder);
+        let Some(cache) = cache else { return };
+        say("making the GPUs ready for models, which takes minutes the first time");
+        let (libraries, cancel) = (&spec.inference.cuda, &options.cancel);
+        match kernels::compile(&options.program, &cache, &self.leases, libraries, cancel) {
+            Ok(folder) => {
+                self.leases.iter_mut().for_each(|lease| lease.kernels = Some(folder.clone()));
+            }
+            Err(why) => spec.notices.push(format!("tract cannot compute on the GPU: {why}")),
+        }
     }
 
     /// Their indices.

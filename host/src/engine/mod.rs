@@ -4,7 +4,7 @@
 //! `prepare` makes a job ready to run, `claim` decides who owns a job directory and `taking_up` what
 //! becomes of a job that was run before: `identity` compares its settings, `verify` its inputs.
 //! `models` looks at the job's models, and puts single files where workers find them; `gpus` takes the
-//! GPUs that no other job has. `driver` runs a `job`, on what `start` starts; `commit` is the thread that
+//! GPUs that no other job has, and `kernels` makes them ready for models. `driver` runs a `job`, on what `start` starts; `commit` is the thread that
 //! commits what workers finished.
 
 mod backends;
@@ -17,6 +17,7 @@ mod gpus;
 mod identity;
 mod job;
 mod job_state;
+mod kernels;
 pub mod machine;
 mod models;
 mod prepare;

@@ -196,7 +196,7 @@ pub fn prepare(
     let ready = Ready { spec, sources, component, models, job_dir, turns };
     match held.earlier().cloned() {
         Some(earlier) if !options.overwrite => ready.go_on(held, &earlier, options, say),
-        _ => ready.begin(held, options),
+        _ => ready.begin(held, options, say),
     }
 }
 

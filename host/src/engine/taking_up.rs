@@ -55,20 +55,27 @@ pub(super) struct Ready {
 
 impl Ready {
     /// Begins the job in a directory that holds none, or anew.
-    pub(super) fn begin(self, held: Held, options: &Options) -> Result<Prepared, PrepareError> {
+    pub(super) fn begin(
+        self,
+        held: Held,
+        options: &Options,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Prepared, PrepareError> {
         let settings = settings(&self.spec, &self.models, job_file(options));
-        self.job(options, settings, None, || held.begin(options.job_file.clone()))
+        self.job(options, say, settings, None, || held.begin(options.job_file.clone()))
     }
 
     /// The job, its directory claimed last.
     fn job(
         mut self,
         options: &Options,
+        say: &mut dyn FnMut(&str),
         settings: Vec<(String, String)>,
         taken_up: Option<TakenUp>,
         claim: impl FnOnce() -> Result<Claim, ClaimError>,
     ) -> Result<Prepared, PrepareError> {
-        let gpus = Gpus::take(&mut self.spec, &options.policy.machine())?;
+        let mut gpus = Gpus::take(&mut self.spec, &options.policy.machine())?;
+        gpus.make_ready(&mut self.spec, options, say);
         let claim = claim()?;
         let Self { spec, sources, component, models, job_dir, turns } = self;
         let program = options.program.clone();
@@ -104,7 +111,7 @@ impl Ready {
                 "job '{}' was interrupted before anything was done, and begins anew",
                 earlier.name
             ));
-            return self.begin(held, options);
+            return self.begin(held, options, say);
         };
         let changed = |why: String| ClaimError::Changed {
             dir: self.job_dir.root().to_owned(),
@@ -119,7 +126,7 @@ impl Ready {
             earlier.status == Standing::Failed || journal.finished()? == Some(JobStatus::Failed);
         let taken_up = Some(TakenUp { journal, retry_failed });
         // The journal has the settings.
-        self.job(options, Vec::new(), taken_up, || held.take_up(options.job_file.clone()))
+        self.job(options, say, Vec::new(), taken_up, || held.take_up(options.job_file.clone()))
     }
 
     /// The result of a completed run, if this one would come to the same (prs-semantics C25).

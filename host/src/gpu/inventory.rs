@@ -43,7 +43,7 @@ impl Gpu {
 
     /// A lease of it; `lock` is the file that its worker keeps locked.
     pub fn lease(&self, lock: Option<PathBuf>) -> GpuLease {
-        GpuLease { index: self.index, visible: self.visible(), minor: self.minor, lock }
+        GpuLease { minor: self.minor, visible: self.visible(), lock, ..GpuLease::plain(self.index) }
     }
 }
 
@@ -236,9 +236,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_left_out_with_the_reason() {
-        let without = |missing: &'static str| {
-            move |path: &Path| !path.to_str().is_some_and(|path| path == missing)
-        };
+        let without = |missing: &'static str| move |path: &Path| path != Path::new(missing);
         let (gpus, missing) = usable(vec![device(0, &[])], None, without("/dev/nvidia-uvm"));
         assert!(gpus.is_empty());
         insta::assert_snapshot!(missing.unwrap(), @"the device file /dev/nvidia-uvm is not there: load the driver's modules (nvidia-modprobe -u makes it), or give it to the container");

@@ -13,7 +13,8 @@
 //! - `tract`, `tract_cuda`: the backend that is a part of Sandmill, and its way to a GPU;
 //! - `tract_vet`, `trees`: what tract must not be given;
 //! - `onnxruntime`: the backend that is a library of the machine;
-//! - `probe`: trying backends out in a child process, before workers use them.
+//! - `probe`: trying backends out in a child process, before workers use them;
+//! - `kernels`: what is compiled for a GPU before a job begins, in a process of its own.
 //!
 //! Knows nothing of guests or wasmtime (`sandbox` does that). Imports `model`, and `wall` for the child.
 
@@ -22,6 +23,7 @@ mod backends;
 mod error;
 mod guard;
 mod inputs;
+mod kernels;
 mod memory;
 mod onnx_facts;
 mod onnxruntime;
@@ -44,6 +46,7 @@ pub use backend::{
 };
 pub use error::{ErrorCode, InferenceError};
 pub use guard::quiet_panics;
+pub use kernels::{KERNELS_COMMAND, serve_kernels};
 pub use memory::{has_inference, inference_memory};
 pub use onnxruntime::{Library, NO_TELEMETRY, NamedLibrary};
 pub use probe::{BackendState, PROBE_COMMAND, Probe, serve_probe};

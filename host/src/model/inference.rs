@@ -170,11 +170,13 @@ pub struct GpuLease {
     pub minor: Option<u32>,
     /// A file that the worker keeps locked while it lives, so that no other job takes the GPU. Absolute.
     pub lock: Option<PathBuf>,
+    /// The folder of what tract has compiled for the GPU, which its worker reads alone. Absolute.
+    pub kernels: Option<PathBuf>,
 }
 
 impl GpuLease {
     /// A lease of which no more than the index is known.
     pub fn plain(index: u32) -> Self {
-        Self { index, visible: index.to_string(), minor: None, lock: None }
+        Self { index, visible: index.to_string(), minor: None, lock: None, kernels: None }
     }
 }

@@ -157,7 +157,7 @@ mod tests {
         Usages { nvidia: None, gpus: Vec::new(), sys: sys.to_owned() }
     }
 
-    /// What a driver does not tell is an empty field.
+    /// K2: what a driver does not tell is an empty field.
     #[test]
     fn every_reading_may_be_missing() {
         let columns = columns("1").join(",");

@@ -1,7 +1,8 @@
 //! What a child process is given: command line, environment, folders, descriptors.
 
+use super::environment::gpu_environment;
 use crate::inference::NO_TELEMETRY;
-use crate::model::{self, GpuLease, JobDir, MiniBatchId, WorkerId};
+use crate::model::{self, JobDir, MiniBatchId, WorkerId};
 use crate::protocol::Setup;
 use crate::wall::{self, Leaf, MISSING_LAYER};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -86,7 +87,7 @@ impl Program {
         ours.set_nonblocking(true)?;
         let mut command = self.command(&self.worker, &dir.worker_dir(setup.worker));
         if let Some(gpu) = &setup.gpu {
-            gpu_environment(&mut command, gpu, &setup.inference.cuda)?;
+            command.envs(gpu_environment(gpu, &setup.inference.cuda)?);
         }
         if setup.inference.onnxruntime.is_some() {
             let (variable, value) = NO_TELEMETRY;
@@ -103,23 +104,6 @@ impl Program {
             .map_err(|e| explain(&e, "start a worker process", &self.path))?;
         Ok((child, ours, stderr))
     }
-}
-
-/// What a worker with a GPU finds in its environment, for the libraries that use it.
-fn gpu_environment(command: &mut Command, gpu: &GpuLease, libraries: &[PathBuf]) -> io::Result<()> {
-    // Counted as nvidia-smi does, whatever the driver thinks is the fastest.
-    command.env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-    command.env("CUDA_VISIBLE_DEVICES", &gpu.visible);
-    // There is no folder that it could keep kernels in.
-    command.env("CUDA_CACHE_DISABLE", "1");
-    // Always set: whoever finds none starts a program to look for it, which ends the worker.
-    let home = ["CUDA_HOME", "CUDA_PATH"].iter().find_map(std::env::var_os);
-    command.env("CUDA_HOME", home.unwrap_or_else(|| "/usr/local/cuda".into()));
-    if !libraries.is_empty() {
-        let path = std::env::join_paths(libraries).map_err(io::Error::other)?;
-        command.env("LD_LIBRARY_PATH", path);
-    }
-    Ok(())
 }
 
 /// Makes every folder that the worker writes in, so that it needs no right to make them.

@@ -5,10 +5,11 @@
 //! long as the job: a worker asks to be killed when the *thread* that spawned it ends.
 //!
 //! [`Pool`] is the door; `conversation` is one worker's life, `planner` the planner's, `launch`
-//! says what a child process is given, `confine` which cgroup a worker gets.
+//! says what a child process is given, `environment` what for a GPU, `confine` which cgroup a worker gets.
 
 mod confine;
 mod conversation;
+mod environment;
 mod event;
 mod launch;
 mod outbox;
@@ -17,5 +18,6 @@ mod processes;
 #[cfg(test)]
 mod tests;
 
+pub use environment::gpu_environment;
 pub use event::{PoolEvent, WorkerExit};
 pub use processes::Pool;

@@ -39,7 +39,7 @@ pub fn gpu_folders(lease: &GpuLease, libraries: &[PathBuf]) -> Vec<Folder> {
         GPU_DEVICES.iter().map(|path| folder(path, Rights::Device)).collect();
     folders.extend(READ.iter().chain(&LIBRARIES).map(|path| folder(path, Rights::Read)));
     let read = |path: &PathBuf| Folder { path: path.clone(), rights: Rights::Read };
-    folders.extend(libraries.iter().map(read));
+    folders.extend(libraries.iter().chain(&lease.kernels).map(read));
     // The driver names its threads.
     folders.push(folder("/proc/self/task", Rights::Device));
     folders.push(folder("/dev/null", Rights::Device));

@@ -1,0 +1,125 @@
+//! What only a machine with a GPU of NVIDIA's can show. Elsewhere these tests say that they were skipped, and
+//! fail with `SANDMILL_REQUIRE_GPU=1`.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use sandmill_tests::{Job, guest, sandmill};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// A line of `nvidia-smi` for each GPU: index, UUID, name, megabytes. None without any.
+fn gpus() -> Option<Vec<Vec<String>>> {
+    let fields = "--query-gpu=index,uuid,name,memory.total";
+    let output =
+        Command::new("nvidia-smi").args([fields, "--format=csv,noheader,nounits"]).output();
+    let found: Vec<Vec<String>> = match output {
+        Ok(output) if output.status.success() => String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .map(|line| line.split(',').map(|field| field.trim().to_owned()).collect())
+            .collect(),
+        _ => Vec::new(),
+    };
+    if found.is_empty() {
+        let required = std::env::var("SANDMILL_REQUIRE_GPU").is_ok_and(|value| value == "1");
+        assert!(!required, "SANDMILL_REQUIRE_GPU is 1, and nvidia-smi finds no GPU");
+        println!("skipped: no GPU");
+        return None;
+    }
+    Some(found)
+}
+
+fn doctor(visible: Option<&str>) -> Value {
+    let mut command = Command::new(sandmill());
+    command.args(["doctor", "--json"]).env_remove("CUDA_VISIBLE_DEVICES");
+    command.envs(visible.map(|visible| ("CUDA_VISIBLE_DEVICES", visible)));
+    serde_json::from_slice::<Value>(&command.output().unwrap().stdout).unwrap()["gpus"].take()
+}
+
+/// A machine in MIG mode lists parts, which nvidia-smi's table does not.
+#[test]
+fn the_inventory_is_that_of_nvidia_smi() {
+    let Some(expected) = gpus() else { return };
+    let found = doctor(None);
+    let listed = found["gpus"].as_array().unwrap();
+    assert!(!listed.is_empty() && found["driver"].is_string(), "{found}");
+    for gpu in listed.iter().filter(|gpu| gpu["part_of"].is_null()) {
+        let row =
+            expected.iter().find(|row| gpu["uuid"] == row[1].as_str()).expect("the same UUID");
+        assert_eq!(
+            (gpu["index"].to_string(), &gpu["name"]),
+            (row[0].clone(), &row[2].as_str().into())
+        );
+        let megabytes = gpu["memory"].as_u64().unwrap() >> 20;
+        assert_eq!(megabytes.to_string(), row[3], "{gpu}");
+    }
+    assert_eq!(doctor(Some(""))["count"], 0);
+    assert_eq!(doctor(Some(&expected[0][1]))["gpus"][0]["uuid"], expected[0][1].as_str());
+}
+
+fn job(machine: &Path, script: &str) -> Job {
+    let folder = machine.join("machine");
+    Job::new(&guest(script))
+        .env("SANDMILL_MACHINE_DIRECTORY", folder.to_str().unwrap())
+        .yaml("inputs: {files: in}\nmini_batch_size: 1\nprocess_count_per_node: 1\ngpus: 1")
+        .file("in/a.txt", "x")
+}
+
+/// G1: the lease of a killed leader is free with its worker; and G3: one GPU is leased by what the driver
+/// tells, with its columns in the samples.
+#[test]
+fn a_lease_outlives_no_worker() {
+    if gpus().is_none() {
+        return;
+    }
+    let machine = tempfile::tempdir().unwrap();
+    let mut first = job(machine.path(), "hostile_files")
+        .yaml("run_invocation_timeout: 120\narguments: [--do, sleep]")
+        .start(&[]);
+    let log = |dir: &Path| {
+        fs::read_to_string(dir.join("job/logs/sys/node/0/_main.txt")).unwrap_or_default()
+    };
+    first.until("a worker", |first| log(first.dir()).contains("process000 starts, pid"));
+    assert!(log(first.dir()).contains(", GPU "), "{}", log(first.dir()));
+    let samples = |dir: &Path| {
+        fs::read_to_string(dir.join("job/logs/perf/0/node_resource_usage.csv")).unwrap_or_default()
+    };
+    first.until("a sample", |first| samples(first.dir()).lines().count() > 1);
+    assert!(samples(first.dir()).contains(" Power (W),"), "{}", samples(first.dir()));
+    let workers = first.children();
+    first.kill_leader();
+    first.wait().exits_with(-9);
+    while workers.iter().any(|(pid, _)| Path::new(&format!("/proc/{pid}")).exists()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let second = job(machine.path(), "echo_files").run(&[]);
+    second.exits_with(0);
+    assert!(log(second.dir()).contains(", GPU "), "{}", log(second.dir()));
+}
+
+/// The program that compiles for a GPU says why it cannot, or can.
+#[test]
+fn a_gpu_is_made_ready_or_the_reason_told() {
+    let cache = tempfile::tempdir().unwrap();
+    let output = Command::new(sandmill())
+        .arg("gpu-prepare")
+        .env("XDG_CACHE_HOME", cache.path())
+        .env("CUDA_HOME", "/usr/local/cuda")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if gpus().is_some() {
+        assert!(output.status.success(), "{said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("the process that makes a GPU ready stops: CUDA cannot be used"),
+        "{said}"
+    );
+    assert!(!said.contains("panicked"), "{said}");
+}
