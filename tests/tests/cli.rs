@@ -45,7 +45,7 @@ fn version_and_help() {
     Exit codes:
         0  completed
         2  bad usage or bad job file; nothing was run
-       42  the job failed; the component did not pass the check
+       42  the job failed; the component did not pass the check, or imports what is refused
       130  the job was cancelled; what was committed is kept
     ");
     let help = Job::empty().command(&["run", "--help"]);
