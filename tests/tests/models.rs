@@ -1,8 +1,6 @@
 //! Models in the job file: what the entry script sees of them as files, and what becomes of a job whose
 //! models change.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
-
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, cut_denials, guest};
 use std::fs;

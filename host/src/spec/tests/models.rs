@@ -158,3 +158,21 @@ fn a_fallback_without_a_gpu_is_told() {
     let spec = job(&format!("{LEAST}models: {{digits: {{path: digits.onnx, fallback: cpu}}}}\n"));
     assert!(spec.notices.iter().any(|notice| notice.contains("has no effect")), "{spec:?}");
 }
+
+/// Azure's word for models of its registry is ours for files; only the section that Azure saves is
+/// Azure's.
+#[test]
+fn files_of_azure_take_models_in_our_words() {
+    let ours = "models: {digits: digits.onnx}\n";
+    let parallel = "type: parallel\ninputs: {images: {type: uri_folder, path: data}}\n\
+                    input_data: ${{inputs.images}}\ntask: {type: run_function, entry_script: \
+                    script.wasm, program_arguments: '--m ${{models.digits}}'}\n";
+    let spec = job(&format!("{parallel}{ours}"));
+    assert_eq!(spec.models, [plain("digits")]);
+    assert_eq!(spec.arguments[..2], ["--m", "/models/digits"]);
+    let saved = "parallel_run_config:\n  entry_script: script.wasm\n  error_threshold: 1\n  \
+                 output_action: append_row\n  models: [registered]\ninputs: {images: data}\n";
+    let spec = job(&format!("{saved}{ours}"));
+    assert_eq!(spec.models, [plain("digits")]);
+    assert!(spec.notices.iter().any(|notice| notice.starts_with("models: ignored")), "{spec:?}");
+}
