@@ -136,3 +136,17 @@ fn a_job_without_models() {
     ran.exits_with(42);
     assert!(redact(&ran.stderr, ran.dir()).contains("the job file has no models"), "{ran}");
 }
+
+#[test]
+fn a_model_for_a_trial() {
+    let ran = Job::empty().file("a.txt", "four").file("double.onnx", double()).command(&[
+        "check",
+        &guest("nn_plain").display().to_string(),
+        "--model",
+        "double=double.onnx",
+        "--run",
+        "a.txt",
+    ]);
+    ran.exits_with(0);
+    assert!(ran.stdout.contains("a.txt 8"), "{ran}");
+}

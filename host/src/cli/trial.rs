@@ -2,15 +2,17 @@
 //! behind the same two walls as a worker. The command itself loads nothing.
 
 use crate::compile::{Compiled, Instrumentation};
+use crate::inference::{Models, has_inference, inference_memory};
 use crate::model::{
-    Failure, GUEST_LOGS, GUEST_OUTPUT, Limits, LoggingLevel, Model, Mount, NODE_ID,
+    Failure, GUEST_LOGS, GUEST_OUTPUT, InferenceSettings, Limits, LoggingLevel, Model, Mount,
+    NODE_ID,
 };
 use crate::model::{OsSandbox, counted, printable};
 use crate::protocol::{encode, read_frame};
 use crate::sandbox::{
     Context, Grants, Instance, LogFile, LogFolder, MiniBatchData, guest_thread_stack,
 };
-use crate::sandbox::{Program, ResultSink, Seed, no_models};
+use crate::sandbox::{Program, ResultSink, Seed};
 use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall, death};
 use anyhow::{Context as _, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -21,6 +23,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -166,6 +169,7 @@ pub(super) fn serve() -> io::Result<()> {
     };
     let with = Instrumentation { fuel: asked.limits.fuel.is_some(), ..Instrumentation::default() };
     let loaded = Program::load(&code, with, &asked.limits, None);
+    let models = Models::open(asked.models.clone(), &inference(), None, 1, &asked.limits);
     lock_down(&asked)?;
     let program = match loaded {
         Ok(program) => program,
@@ -175,10 +179,15 @@ pub(super) fn serve() -> io::Result<()> {
     say(&mut socket, &Said::Loaded(Ok(functions)))?;
     let Some(items) = asked.items.clone() else { return Ok(()) };
     let guest = std::thread::Builder::new()
-        .stack_size(guest_thread_stack(&asked.limits, false))
-        .spawn(move || run(&program, &asked, &items))?;
+        .stack_size(guest_thread_stack(&asked.limits, has_inference(&asked.models, &inference())))
+        .spawn(move || run(&program, &asked, Arc::new(models), &items))?;
     let (text, good) = guest.join().map_err(|_| io::Error::other("the run ended with a panic"))?;
     say(&mut socket, &Said::Ran(text, good))
+}
+
+/// What a job has that says nothing of inference.
+fn inference() -> InferenceSettings {
+    InferenceSettings::default()
 }
 
 fn say(socket: &mut UnixStream, message: &Said) -> io::Result<()> {
@@ -189,6 +198,8 @@ fn say(socket: &mut UnixStream, message: &Said) -> io::Result<()> {
 
 fn lock_down(asked: &Asked) -> io::Result<()> {
     let limits = &asked.limits;
+    let models: Vec<&Path> = asked.models.iter().map(|model| model.host.as_path()).collect();
+    let inference = inference_memory(&models, &inference(), limits);
     let mounts = asked.mounts.iter().map(|mount| Folder {
         path: mount.host.clone(),
         rights: if mount.writable { Rights::Write } else { Rights::Read },
@@ -199,7 +210,8 @@ fn lock_down(asked: &Asked) -> io::Result<()> {
         mode: asked.os_sandbox,
         folders: mounts.chain([scratch]).collect(),
         bounds: Bounds {
-            memory: Some(limits.memory.0 + limits.results.0 + OWN_MEMORY),
+            memory: Some(limits.memory.0 + limits.results.0 + OWN_MEMORY)
+                .map(|bytes| bytes.saturating_add(inference)),
             // The command ends it.
             cpu_seconds: None,
             largest_file: LARGEST_FILE,
@@ -210,7 +222,7 @@ fn lock_down(asked: &Asked) -> io::Result<()> {
 }
 
 /// Calls `init`, `run` on the items, and `shutdown`; tells whether all went well.
-fn run(program: &Program, asked: &Asked, items: &[String]) -> (String, bool) {
+fn run(program: &Program, asked: &Asked, models: Arc<Models>, items: &[String]) -> (String, bool) {
     let grants = Grants {
         mounts: asked.mounts.clone(),
         arguments: asked.arguments.clone(),
@@ -222,7 +234,7 @@ fn run(program: &Program, asked: &Asked, items: &[String]) -> (String, bool) {
         output_dir: GUEST_OUTPUT.into(),
         source_dir: None,
         gpu_index: None,
-        models: no_models(),
+        models,
         logging_level: LoggingLevel::Debug,
         limits: asked.limits.clone(),
         seed: Seed::before_mini_batches(),
@@ -356,7 +368,8 @@ mod tests {
             items: None,
         };
         let items = ["/inputs/items/0/a.txt".to_owned(), "x".repeat(2 * SHOWN_BYTES)];
-        let (text, good) = run(&program, &asked, &items);
+        let models = crate::sandbox::no_models();
+        let (text, good) = run(&program, &asked, models, &items);
         assert!(good, "{text}");
         let text = text.replace(|c: char| c.is_ascii_digit(), "0");
         let text = text.replace(&"x".repeat(SHOWN_BYTES), "[1000 x]");

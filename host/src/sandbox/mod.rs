@@ -49,7 +49,8 @@ mod writing;
 pub use grants::Grants;
 pub use instance::{Context, Instance};
 pub use log_folder::LogFolder;
-pub use nn::no_models;
+#[cfg(test)]
+pub(crate) use nn::no_models;
 pub use profile::Profiler;
 pub use program::{Program, check_imports, guest_thread_stack};
 pub use results::{MiniBatchData, ResultSink};

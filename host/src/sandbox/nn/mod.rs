@@ -20,5 +20,6 @@ mod tests;
 mod view;
 
 pub(super) use errors::Ended;
-pub use view::no_models;
+#[cfg(test)]
+pub(crate) use view::no_models;
 pub(super) use view::{Inference, link};

@@ -3,7 +3,9 @@
 use super::bindings::{sandmill::entry::models, wasi::nn};
 use super::tensors::Allowance;
 use crate::inference::Models;
-use crate::model::{InferenceSettings, Limits};
+#[cfg(test)]
+use crate::model::InferenceSettings;
+use crate::model::Limits;
 use crate::sandbox::state::State;
 use std::sync::Arc;
 use wasmtime::Result;
@@ -23,7 +25,8 @@ impl Inference {
 }
 
 /// For guests without models: what they ask for is refused.
-pub fn no_models() -> Arc<Models> {
+#[cfg(test)]
+pub(crate) fn no_models() -> Arc<Models> {
     let settings = InferenceSettings::default();
     Arc::new(Models::open(Vec::new(), &settings, None, 1, &Limits::default()))
 }
