@@ -58,21 +58,23 @@ fn version_and_help() {
       <JOB.yaml>  The job file
 
     Options:
-          --set <KEY=VALUE>    Sets KEY of the job file to VALUE, written as in the file; may be given
-                               many times
-          --job <NAME>         Which parallel job of a pipeline file is meant, where there are several
-          --policy <FILE>      What the operator of this machine lets jobs ask for [default:
-                               $SANDMILL_POLICY, else /etc/sandmill/policy.yaml if it is there]
-          --job-dir <DIR>      Where the job keeps its state, logs and output [default: jobs/<the job's
-                               name>]
-          --process-count <N>  Number of workers; the same as --set process_count_per_node=N
-          --gpus <N>           Number of GPUs that may be leased to workers, 0 for none; the same as
-                               --set gpus=N
-          --overwrite          Begins anew where the job was run before; its results are removed first
-          --no-reuse           Refuses where the job is finished already, instead of reusing its result
-          --cache-dir <DIR>    Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR, else
-                               sandmill in the user's cache folder]
-      -h, --help               Print help
+          --set <KEY=VALUE>     Sets KEY of the job file to VALUE, written as in the file; may be given
+                                many times
+          --job <NAME>          Which parallel job of a pipeline file is meant, where there are several
+          --policy <FILE>       What the operator of this machine lets jobs ask for [default:
+                                $SANDMILL_POLICY, else /etc/sandmill/policy.yaml if it is there]
+          --job-dir <DIR>       Where the job keeps its state, logs and output [default: jobs/<the job's
+                                name>]
+          --process-count <N>   Number of workers; the same as --set process_count_per_node=N
+          --gpus <N>            Number of GPUs that may be leased to workers, 0 for none; the same as
+                                --set gpus=N
+          --overwrite           Begins anew where the job was run before; its results are removed first
+          --no-reuse            Refuses where the job is finished already, instead of reusing its result
+          --cache-dir <DIR>     Where compiled entry scripts are kept [default: $SANDMILL_CACHE_DIR,
+                                else sandmill in the user's cache folder]
+          --onnxruntime <PATH>  ONNX Runtime's library, or a folder that holds it, for jobs with models
+                                [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH]
+      -h, --help                Print help
     ");
 }
 

@@ -1,0 +1,54 @@
+//! Jobs that compute with ONNX Runtime, or would like to.
+
+use sandmill_tests::{Job, Ran, guest, onnx_model, onnxruntime};
+
+/// A job with a model that doubles numbers. It tells what computes with it.
+fn job(model: &str) -> Job {
+    Job::new(&guest("nn_acts"))
+        .file("in/0-good.txt", "")
+        .file("in/1-describe.txt", "")
+        .file("double.onnx", onnx_model(["n", "2"], &[("Add", &["x", "x"], "y")]))
+        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nrun_max_try: 1\nos_sandbox: required")
+        .yaml(&format!("models: {{double: {{path: double.onnx{model}}}}}"))
+        .env("SANDMILL_ONNXRUNTIME", "")
+        .env("ORT_DYLIB_PATH", "")
+}
+
+/// What computed.
+fn backend(ran: &Ran) -> String {
+    ran.exits_with(0);
+    let output = ran.sorted_output();
+    assert_eq!(output[0], "0-good.txt 2 4 6 8", "{ran}");
+    let told = output[1].split("; ").nth(1).unwrap_or_default();
+    told.rsplit(' ').next().unwrap_or_default().to_owned()
+}
+
+/// Behind the whole wall; one thread is the guest's own, two are one more.
+#[test]
+fn a_job_computes_with_it() {
+    let library = onnxruntime().display().to_string();
+    for threads in ["", "inference: {threads: 1}", "inference: {threads: 2}"] {
+        let job = job(", backend: onnxruntime").env("SANDMILL_ONNXRUNTIME", &library);
+        assert_eq!(backend(&job.yaml(threads).run(&[])), "onnxruntime", "{threads}");
+    }
+    // And where the job leaves it open.
+    let ran = job("").run(&["--onnxruntime", &library]);
+    assert_eq!(backend(&ran), "onnxruntime");
+}
+
+#[test]
+fn tract_takes_its_place() {
+    assert_eq!(backend(&job("").run(&[])), "tract");
+    let ran = job("").env("SANDMILL_ONNXRUNTIME", "nowhere").run(&[]);
+    ran.says("onnxruntime is not used, but tract: SANDMILL_ONNXRUNTIME names nowhere");
+    assert_eq!(backend(&ran), "tract");
+}
+
+#[test]
+fn a_job_that_needs_it_does_not_begin_without() {
+    let ran = job(", backend: onnxruntime").run(&[]);
+    ran.exits_with(2).says("models.double.backend is onnxruntime, and where its library is");
+    let ran = job("").run(&["--onnxruntime", "nowhere"]);
+    ran.exits_with(2).says("--onnxruntime names nowhere");
+    assert!(!ran.has("job"), "{ran}");
+}
