@@ -6,7 +6,13 @@
 //! between them, bytes in hexadecimal digits.
 
 mod nn {
-    wit_bindgen::generate!({ path: "../../wit", world: "inference", generate_all });
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "inference",
+        generate_all,
+        // The SDK has bindings of the same world.
+        type_section_suffix: "of its own",
+    });
 }
 
 use nn::wasi::nn::errors::Error as NnError;

@@ -5,7 +5,13 @@
 //! Written against `wasi:nn` itself, so that nothing but the crossing is measured.
 
 mod nn {
-    wit_bindgen::generate!({ path: "../../../wit", world: "inference", generate_all });
+    wit_bindgen::generate!({
+        path: "../../../wit",
+        world: "inference",
+        generate_all,
+        // The SDK has bindings of the same world.
+        type_section_suffix: "of its own",
+    });
 }
 
 use nn::sandmill::entry::models::{self, Dimension};
