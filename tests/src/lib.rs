@@ -26,6 +26,7 @@
 mod guests;
 mod healthy;
 mod job;
+mod models;
 mod onnx;
 mod python;
 mod ran;
@@ -35,6 +36,7 @@ mod wat;
 pub use guests::{guest, guests, python_guest};
 pub use healthy::{Fate, play, play_with};
 pub use job::{Job, Running};
+pub use models::{computing, models_in};
 pub use onnx::{onnx_model, onnx_model_of};
 pub use python::{onnxruntime, python};
 pub use ran::Ran;

@@ -1,0 +1,30 @@
+//! Jobs that compute with the models of `tests/models`.
+
+use crate::{Job, guest, onnxruntime, root};
+
+/// A job of the guest `computes` with these models, e.g. `mlp` and `hostile/deep`, each with these
+/// settings, e.g. `backend: tract`, and named as its file is. Its inputs are the files in `inputs`.
+pub fn computing(settings: &str, models: &[String]) -> Job {
+    let mut yaml = "inputs: {tensors: inputs}\nmini_batch_size: 1\nmodels:\n".to_owned();
+    for model in models {
+        let name = model.rsplit('/').next().unwrap_or(model);
+        let path = root().join(format!("tests/models/{model}.onnx"));
+        yaml.push_str(&format!("  {name}: {{path: {}, {settings}}}\n", path.display()));
+    }
+    let library = onnxruntime().display().to_string();
+    Job::new(&guest("computes")).yaml(&yaml).env("SANDMILL_ONNXRUNTIME", &library)
+}
+
+/// The names of the models in a folder of `tests/models`, sorted, as [`computing`] takes them.
+pub fn models_in(folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(root().join("tests/models").join(folder)).unwrap();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| {
+            let name = entry.unwrap().file_name().to_string_lossy().into_owned();
+            let name = name.strip_suffix(".onnx")?;
+            Some(if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") })
+        })
+        .collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,172 @@
+//! The same models on each backend, through whole jobs, against what onnxruntime computes in Python.
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, computing, models_in, python, root};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::process::Command;
+
+/// How far a number may be from that of Python, computed on the CPU and on a GPU, which rounds otherwise.
+const TOLERANCE: f64 = 1e-4;
+const GPU_TOLERANCE: f64 = 1e-3;
+/// What tract does not have, so that it must refuse a model by this name.
+const NOT_IN_TRACT: [&str; 2] = ["Scaler", "TreeEnsembleRegressor"];
+
+/// Rows of the guest `computes`, or what they should be: for each file and output, or for the file if the
+/// computation was refused.
+type Rows = BTreeMap<(String, String), String>;
+
+fn rows(text: &str) -> Rows {
+    let row = |line: &str| {
+        let mut parts = line.splitn(3, ' ').map(str::to_owned);
+        let mut next = || parts.next().unwrap_or_else(|| panic!("no row: {line}"));
+        ((next(), next()), next())
+    };
+    text.lines().map(row).collect()
+}
+
+/// Writes the inputs of all models below the job's folder; what should come out for them.
+fn reference(job: &Job) -> Rows {
+    let output = Command::new(python())
+        .arg(root().join("tests/models/reference.py"))
+        .arg(job.dir())
+        .env("ORT_DISABLE_TELEMETRY", "1")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "reference.py failed:\n{errors}");
+    rows(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// Type and dimensions, and the numbers.
+fn tensor(text: &str) -> (&str, Vec<f64>) {
+    let (head, digits) = text.rsplit_once(' ').unwrap_or_else(|| panic!("no tensor: {text}"));
+    let bytes: Vec<u8> = (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap())
+        .collect();
+    let numbers = match head.split(' ').next() {
+        Some("f16") => numbers(&bytes, |it| half(u16::from_le_bytes(it))),
+        Some("f32") => numbers(&bytes, |it| f64::from(f32::from_le_bytes(it))),
+        Some("f64") => numbers(&bytes, f64::from_le_bytes),
+        Some("u8") => numbers(&bytes, |[byte]| f64::from(byte)),
+        Some("i32") => numbers(&bytes, |it| f64::from(i32::from_le_bytes(it))),
+        Some("i64") => numbers(&bytes, |it| i64::from_le_bytes(it) as f64),
+        _ => panic!("no type: {head}"),
+    };
+    (head, numbers)
+}
+
+fn numbers<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+    bytes.as_chunks().0.iter().map(|it| number(*it)).collect()
+}
+
+/// A finite number of 16 bits.
+fn half(bits: u16) -> f64 {
+    let sign = if bits >> 15 == 0 { 1.0 } else { -1.0 };
+    let fraction = f64::from(bits & 1023) / 1024.0;
+    match i32::from(bits >> 10 & 31) {
+        0 => sign * fraction * 2f64.powi(-14),
+        exponent => sign * (1.0 + fraction) * 2f64.powi(exponent - 15),
+    }
+}
+
+/// Runs all models on a backend. What came of each: `same`, or the words that it was refused with.
+fn on(backend: &str, models: &[String], device: &str, tolerance: f64) -> Vec<String> {
+    let job = computing(&format!("backend: {backend}, device: {device}"), models);
+    let expected = reference(&job);
+    let computations = std::fs::read_dir(job.path("inputs")).unwrap().count();
+    let ran = job.yaml("process_count_per_node: 2").run(&[]);
+    ran.exits_with(0);
+    let actual = rows(&ran.output());
+    let refused = actual.keys().filter(|(_, output)| output == "refused").count();
+    let told = format!("  inference     {} calls on {device}", computations - refused);
+    assert!(ran.log("job_result.txt").contains(&told), "expected {told}\n{ran}");
+    let outcome = |model: &String| {
+        let of_model = |rows: &Rows| -> Rows {
+            let own = |file: &str| file.rsplit_once('-').is_some_and(|(name, _)| name == model);
+            rows.iter()
+                .filter(|((file, _), _)| own(file))
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect()
+        };
+        let (expected, actual) = (of_model(&expected), of_model(&actual));
+        match actual.iter().find(|((_, output), _)| output == "refused") {
+            Some((_, words)) => words.clone(),
+            None => compared(backend, &expected, &actual, tolerance),
+        }
+    };
+    models.iter().map(outcome).collect()
+}
+
+/// `same`, or a failure that says where they differ.
+fn compared(backend: &str, expected: &Rows, actual: &Rows, tolerance: f64) -> String {
+    assert!(
+        expected.keys().eq(actual.keys()),
+        "{backend}: {:?} {:?}",
+        expected.keys(),
+        actual.keys()
+    );
+    for (output, text) in expected {
+        let (expected, actual) = (tensor(text), tensor(&actual[output]));
+        assert_eq!(expected.0, actual.0, "{output:?} on {backend}");
+        assert_eq!(expected.1.len(), actual.1.len(), "{output:?} on {backend}");
+        for (expected, actual) in expected.1.iter().zip(&actual.1) {
+            let same = (expected - actual).abs() <= tolerance;
+            assert!(same, "{output:?} on {backend}: {actual}, not {expected}");
+        }
+    }
+    "same".to_owned()
+}
+
+/// Each model on each backend, for a batch of one and of seven.
+#[test]
+fn every_model_on_each_backend() {
+    let models = models_in("");
+    let [tract, onnxruntime] =
+        ["tract", "onnxruntime"].map(|backend| on(backend, &models, "cpu", TOLERANCE));
+    let mut table = format!("{:24}{:36}{}\n", "", "tract", "onnxruntime");
+    for ((model, tract), onnxruntime) in models.iter().zip(&tract).zip(&onnxruntime) {
+        let lacks = NOT_IN_TRACT.iter().filter(|op| tract.contains(*op) && tract.contains(model));
+        let lacks: Vec<&str> = lacks.copied().collect();
+        let tract =
+            if lacks.is_empty() { tract } else { &format!("refused: no {}", lacks.join(", ")) };
+        writeln!(table, "{model:24}{tract:36}{onnxruntime}").unwrap();
+    }
+    println!("{table}");
+    assert_snapshot!(table, @"
+                            tract                               onnxruntime
+    attention               same                                same
+    boosted_regressor       refused: no TreeEnsembleRegressor   same
+    boosted_trees           same                                same
+    cnn                     same                                same
+    digits_mlp              same                                same
+    embedding_i64           same                                same
+    image_u8                same                                same
+    linear_f16              same                                same
+    linear_f64              same                                same
+    logistic_regression     same                                same
+    mlp                     same                                same
+    offset_i32              same                                same
+    random_forest           same                                same
+    scaled_regression       refused: no Scaler                  same
+    two_inputs_two_outputs  same                                same
+    ");
+}
+
+/// The same on a GPU, by whichever backend can use it. Not every model can run there; what runs is the
+/// same.
+#[test]
+fn models_on_a_gpu() {
+    if !std::path::Path::new("/dev/nvidiactl").exists() {
+        assert_ne!(std::env::var("SANDMILL_REQUIRE_GPU").as_deref(), Ok("1"), "no GPU");
+        println!("skipped: no GPU");
+        return;
+    }
+    let models = ["attention", "cnn", "digits_mlp", "mlp"].map(str::to_owned);
+    let outcomes = on("auto", &models, "gpu", GPU_TOLERANCE);
+    for (model, outcome) in models.iter().zip(&outcomes) {
+        println!("{model:24}{outcome}");
+        assert!(outcome == "same" || model == "digits_mlp", "{model}: {outcome}");
+    }
+}

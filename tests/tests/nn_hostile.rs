@@ -1,0 +1,154 @@
+//! Models that nobody should have: each hurts its own attempt at most, and the job says how it ended.
+
+use sandmill_tests::{Job, Ran, computing, models_in, onnxruntime};
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+const BACKENDS: [&str; 2] = ["tract", "onnxruntime"];
+/// A tensor `x` of one number, and the same for models of more.
+const ONE: &str = "x f32 1 0000803f\n";
+const MLP: &str = "x f32 1x64 ";
+
+/// The inputs of the model that is good, so that others have somebody to hurt.
+fn with_good(job: Job, count: usize) -> Job {
+    let tensor = format!("{MLP}{}\n", "0000803f".repeat(64));
+    (0..count).fold(job, |job, n| job.file(&format!("inputs/mlp-{n}.tensors"), &tensor))
+}
+
+/// How often the good model computed.
+fn good(ran: &Ran) -> usize {
+    ran.output()
+        .lines()
+        .filter(|row| row.starts_with("mlp-") && row.contains(" y f32 1x10 "))
+        .count()
+}
+
+/// Truncated, garbage, dimensions that are too large, wrong types, branches within branches, trees with
+/// cycles and with classes that are not there: all are told by the model's name, and nothing else happens.
+#[test]
+fn a_model_that_is_no_model_is_refused() {
+    for backend in BACKENDS {
+        let mut models = models_in("hostile");
+        models.retain(|name| !name.ends_with("/endless_loop") && !name.ends_with("/expand_bomb"));
+        assert!(models.len() >= 14, "{models:?}");
+        let names: Vec<String> =
+            models.iter().map(|name| name["hostile/".len()..].into()).collect();
+        models.push("mlp".to_owned());
+        let job = with_good(computing(&format!("backend: {backend}"), &models), 3)
+            .yaml("process_count_per_node: 1");
+        let tensor = |name: &str| match name {
+            "wrong_types" => format!("x f32 1x4 {}\n", "0000803f".repeat(4)),
+            _ => ONE.to_owned(),
+        };
+        let add =
+            |job: Job, name: &String| job.file(&format!("inputs/{name}-0.tensors"), tensor(name));
+        let ran = names.iter().fold(job, add).run(&[]);
+        ran.exits_with(0);
+        assert_eq!(good(&ran), 3, "{backend}\n{ran}");
+        for name in &names {
+            let output = ran.output();
+            let row = output.lines().find(|row| row.starts_with(&format!("{name}-0 refused ")));
+            let row =
+                row.unwrap_or_else(|| panic!("{name} on {backend} was not refused\n{output}"));
+            println!("{backend}: {row}");
+            // What only running it shows is told to whoever runs it.
+            let named = row.contains(&format!("model \"{name}\""))
+                || ["huge_constant", "wrong_types"].contains(&name.as_str());
+            assert!(named, "{backend}: {row}");
+            assert!(row.len() < 2500, "{backend}: {row}");
+        }
+        let workers = ran.log("sys/job_report/process_summary.csv");
+        assert_eq!(workers.lines().count(), 2, "a worker died on {backend}\n{workers}");
+    }
+}
+
+/// A graph without end: the time-out ends the worker, another one takes its place and its GPU, and the job
+/// goes on.
+#[test]
+fn an_endless_loop_is_ended_by_the_time_out() {
+    let models = ["hostile/endless_loop", "mlp"].map(str::to_owned);
+    let ran = with_good(computing("backend: onnxruntime", &models), 3)
+        .file("inputs/endless_loop-0.tensors", ONE)
+        .yaml("process_count_per_node: 1\ngpus: 1\nrun_max_try: 1\nerror_threshold: -1")
+        .yaml("run_invocation_timeout: 3")
+        .run(&[]);
+    ran.exits_with(0);
+    assert_eq!(good(&ran), 3, "{ran}");
+    assert_eq!(ran.attempts("RUN_TIMEOUT"), ["0, 1"], "{ran}");
+    let workers = ran.log("sys/job_report/process_summary.csv");
+    let gpus: Vec<_> = workers.lines().skip(1).map(|row| row.split(',').nth(3)).collect();
+    assert_eq!(gpus, [Some("0"), Some("0")], "{workers}");
+    // tract has no loops.
+    let ran =
+        computing("backend: tract", &models).file("inputs/endless_loop-0.tensors", ONE).run(&[]);
+    ran.exits_with(0);
+    assert!(ran.output().contains("Loop"), "{}", ran.output());
+}
+
+/// A few bytes of model and 16 GB between its layers: the worker is told, or ends, before the machine has them.
+#[test]
+fn a_bomb_takes_its_worker_only() {
+    for backend in BACKENDS {
+        let models = ["hostile/expand_bomb", "mlp"].map(str::to_owned);
+        let ran = with_good(computing(&format!("backend: {backend}"), &models), 3)
+            .file("inputs/expand_bomb-0.tensors", ONE)
+            .yaml("process_count_per_node: 1\nrun_max_try: 1\nerror_threshold: -1")
+            .run(&[]);
+        ran.exits_with(0);
+        assert_eq!(good(&ran), 3, "{backend}\n{ran}");
+        let output = ran.output();
+        let refused = output.lines().find(|row| row.starts_with("expand_bomb-0 refused "));
+        let report = ran.log("sys/job_report/processed_mini-batches.csv");
+        println!("{backend}: {refused:?}");
+        assert!(refused.is_some() || report.contains(",out_of_memory,"), "{backend}\n{ran}");
+    }
+}
+
+/// A field of a protobuf message whose content follows.
+fn field(number: u8, length: u64) -> Vec<u8> {
+    let mut bytes = vec![number << 3 | 2];
+    let mut left = length;
+    while left > 127 {
+        bytes.push((left & 127) as u8 | 128);
+        left >>= 7;
+    }
+    bytes.push(left as u8);
+    bytes
+}
+
+/// A model whose one initialiser is this many zeros, which take no room on the disk.
+fn hollow(file: &File, zeros: u64) {
+    // raw_data = 9 of a TensorProto, initializer = 5 of a GraphProto, graph = 7 of a ModelProto.
+    let dims = [vec![8], varint(zeros), vec![16, 2]].concat();
+    let raw = field(9, zeros);
+    let tensor = (dims.len() + raw.len()) as u64 + zeros;
+    let in_graph = field(5, tensor);
+    let graph = in_graph.len() as u64 + tensor;
+    let head = [field(7, graph), in_graph, dims, raw].concat();
+    let mut writer = file;
+    writer.write_all(&head).unwrap();
+    file.write_all_at(&[0], head.len() as u64 + zeros - 1).unwrap();
+}
+
+fn varint(number: u64) -> Vec<u8> {
+    field(0, number)[1..].to_vec()
+}
+
+/// Gigabytes of initialisers are refused by the limit's name before anybody reads them.
+#[test]
+fn gigabytes_of_initialisers_are_refused() {
+    for backend in BACKENDS {
+        let job = Job::new(&sandmill_tests::guest("computes"))
+            .env("SANDMILL_ONNXRUNTIME", &onnxruntime().display().to_string())
+            .file("inputs/large-0.tensors", ONE)
+            .file("models/README", "")
+            .yaml("inputs: {tensors: inputs}\nmini_batch_size: 1")
+            .yaml(&format!("models: {{large: {{path: models/large.onnx, backend: {backend}}}}}"))
+            .yaml("error_threshold: -1");
+        hollow(&File::create(job.path("models/large.onnx")).unwrap(), 3 << 30);
+        let ran = job.run(&[]);
+        assert_ne!(ran.code, 0, "{backend}\n{ran}");
+        ran.says("limits.models");
+    }
+}
