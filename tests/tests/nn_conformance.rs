@@ -1,5 +1,7 @@
 //! The same models on each backend, through whole jobs, against what onnxruntime computes in Python.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
+
 use insta::assert_snapshot;
 use sandmill_tests::{Job, computing, models_in, python, root};
 use std::collections::BTreeMap;
