@@ -223,8 +223,8 @@ fn what_is_no_library_is_told() {
     assert!(error.contains("cannot be opened as a library"), "{error}");
     // One that every program has open.
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let other = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
-    let other = other.filter(|path| path.contains("libc.so")).next().expect("a C library");
+    let mut files = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+    let other = files.find(|path| path.contains("libc.so")).expect("a C library");
     let error = Library::open(Path::new(other)).unwrap_err();
     assert!(error.contains("not ONNX Runtime's"), "{error}");
 }
