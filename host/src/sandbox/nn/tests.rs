@@ -152,7 +152,7 @@ impl Bench {
     }
 
     fn told<T>(&mut self, told: Told<T>) -> Result<T, (ErrorCode, String)> {
-        told.expect("the call does not end").map_err(|error| self.read(error))
+        told.expect("the call does not end").map_err(|error| self.read(&error))
     }
 
     fn good<T>(&mut self, told: Told<T>) -> T {
@@ -163,7 +163,7 @@ impl Bench {
         self.told(told).err().expect("it is refused")
     }
 
-    fn read(&mut self, error: Resource<NnError>) -> (ErrorCode, String) {
+    fn read(&mut self, error: &Resource<NnError>) -> (ErrorCode, String) {
         let borrowed = || Resource::new_borrow(error.rep());
         let view = &mut self.view();
         (view.code(borrowed()).expect("there"), {
