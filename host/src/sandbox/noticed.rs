@@ -4,6 +4,7 @@
 use super::state::State;
 use crate::dataset::Found;
 use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 use wasmtime::component::{LinkerInstance, Resource};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
@@ -22,6 +23,8 @@ pub(super) struct Noticed {
     found: Vec<Option<Found>>,
     /// Where the next one is looked for.
     next: usize,
+    /// When the call began, in seconds since 1970 and nanoseconds.
+    since: (i64, u32),
     /// The guest's names of the folders that it has from the start, by their handles.
     folders: HashMap<u32, String>,
     /// The expected files that are open, by their handles. Each handle gets its place here when it is
@@ -41,6 +44,8 @@ impl Noticed {
         self.found.resize(paths.len(), None);
         self.next = 0;
         self.open.clear();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.since = (i64::try_from(now.as_secs()).unwrap_or(i64::MAX), now.subsec_nanos());
     }
 
     /// What the expected files were when they were looked at first; none for those that were not, or
@@ -74,15 +79,16 @@ impl Noticed {
         }
     }
 
-    /// The guest looked at something open.
+    /// The guest looked at something open. One that was changed since the call began may have been something
+    /// else when it was read.
     fn looked_at(&mut self, handle: u32, stat: &DescriptorStat) {
         let Some(index) = self.open.get(&handle) else { return };
         let Some(time) = stat.data_modification_timestamp else { return };
-        let (Ok(seconds), Some(found)) = (i64::try_from(time.seconds), self.found.get_mut(*index))
-        else {
-            return;
-        };
-        found.get_or_insert(Found { length: stat.size, seconds, nanos: time.nanoseconds });
+        let Ok(seconds) = i64::try_from(time.seconds) else { return };
+        let seen = Found { length: stat.size, seconds, nanos: time.nanoseconds };
+        if !seen.is_after(self.since) {
+            self.found[*index].get_or_insert(seen);
+        }
     }
 }
 
@@ -174,6 +180,10 @@ mod tests {
         // The same name in a folder of the guest's own finding.
         noticed.opened(4, "b", 8);
         noticed.looked_at(8, &stat(4));
+        // Changed meanwhile.
+        noticed.opened(3, "b", 8);
+        let later = Some(Datetime { seconds: u64::from(u32::MAX), nanoseconds: 0 });
+        noticed.looked_at(8, &DescriptorStat { data_modification_timestamp: later, ..stat(4) });
         noticed.opened(3, "c", 9);
         assert_eq!(noticed.found(), [Some(found(1)), None, None], "the third was not looked at");
         // What is still open belongs to no later mini-batch.

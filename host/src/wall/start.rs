@@ -134,9 +134,14 @@ mod tests {
     #[test]
     fn another_thread_is_named() {
         let (send, receive) = std::sync::mpsc::channel::<()>();
-        let name = "second".to_owned();
-        let wait = move || receive.recv().is_ok();
-        let thread = std::thread::Builder::new().name(name).spawn(wait).unwrap();
+        let (runs, running) = std::sync::mpsc::channel();
+        let wait = move || {
+            runs.send(()).unwrap();
+            receive.recv().is_ok()
+        };
+        let thread = std::thread::Builder::new().name("second".to_owned()).spawn(wait).unwrap();
+        // A thread gives itself its name.
+        running.recv().unwrap();
         let error = alone().unwrap_err().to_string();
         drop(send);
         assert!(!thread.join().unwrap());

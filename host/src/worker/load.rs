@@ -195,17 +195,16 @@ impl Loader {
     }
 
     /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. `found`
-    /// is what its files were when they were read or looked at; the others are looked at now. One that was
-    /// changed since the mini-batch was loaded may have been something else when it was read.
+    /// is what its files were when they were read; the others are looked at now, and one that was changed
+    /// since the mini-batch was loaded may have been something else when it was read.
     pub(super) fn stamp(&self, mini_batch: &MiniBatch, found: &[Option<Found>]) -> u64 {
         let files = mini_batch.files().enumerate().map(|(index, (source, file))| {
             let input = self.inputs.get(source as usize)?;
             match found.get(index) {
                 // What is shown on a stage may be a copy.
                 Some(Some(found)) if input.stage.is_none() => Some(*found),
-                _ => input.root.look_at(file),
+                _ => input.root.look_at(file).filter(|found| !found.is_after(self.loaded)),
             }
-            .filter(|found| !found.is_after(self.loaded))
         });
         content_stamp(mini_batch.stamp, files)
     }
