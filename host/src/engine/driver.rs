@@ -40,7 +40,8 @@ pub fn run(
         .enable_all()
         .build()
         .map_err(|e| EngineError(format!("the leader cannot start: {e}")))?;
-    runtime.block_on(async { Driver::begin(job, on_event, cancel)?.drive().await })
+    // Boxed: it holds the whole driver.
+    runtime.block_on(async { Box::pin(Driver::begin(job, on_event, cancel)?.drive()).await })
 }
 
 /// After this long it is told that results are still being written, and then again and again.
