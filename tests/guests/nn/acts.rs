@@ -101,9 +101,8 @@ fn play(act: &str, file: &str) -> Said {
         },
         "large-tensors" => {
             let bytes = vec![0; 64 << 20];
-            let tensors: Vec<Tensor> = (0..5)
-                .map(|_| Tensor::new(&[16 << 20], TensorType::Fp32, &bytes))
-                .collect();
+            let tensors: Vec<Tensor> =
+                (0..5).map(|_| Tensor::new(&[16 << 20], TensorType::Fp32, &bytes)).collect();
             with(tensors.into_iter().rev().take(1).map(|tensor| ("x", tensor)).collect())
         }
         "many-in-turn" => {
