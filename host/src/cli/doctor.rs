@@ -5,7 +5,7 @@ use super::policy::PolicyArgument;
 use super::print;
 use super::run::{BackendArguments, this_program};
 use crate::compile::Cache;
-use crate::gpu::{Inventory, NEEDED_DEVICES};
+use crate::gpu::{Inventory, NEEDED_DEVICES, library_folders};
 use crate::inference::{BackendState, Probe};
 use crate::model::{ByteSize, OsSandbox};
 use crate::wall::{self, Layer};
@@ -247,7 +247,7 @@ impl Gpus {
 /// The backends, each tried out in a process of its own.
 fn backends(arguments: &BackendArguments) -> Result<Vec<BackendState>, Problem> {
     let (program, os_sandbox) = (this_program()?, OsSandbox::BestEffort);
-    let probe = Probe { program, os_sandbox, cuda: Vec::new() };
+    let probe = Probe { program, os_sandbox, cuda: library_folders() };
     let onnxruntime = match arguments.onnxruntime() {
         Some(named) => match named.find() {
             Ok(library) => probe.onnxruntime_and_gpu(&library),

@@ -10,6 +10,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// How a cancelled command ends.
 pub(super) const CANCELLED: i32 = 130;
 
+const HANG_UP: &str = "SIGHUP";
+
 /// Through whom signals are told, once there is somebody.
 #[derive(Clone, Default)]
 pub(super) struct Told(Arc<Mutex<Option<Reporters>>>);
@@ -52,7 +54,7 @@ pub(super) fn watch(cancel: Cancel) -> io::Result<Told> {
     Ok(told)
 }
 
-/// Calls `act` at each Ctrl-C, SIGTERM and SIGHUP from here on, with their number and name. Who started
+/// Calls `act` at each Ctrl-C and SIGTERM and at the first SIGHUP from here on, with their number and name. Who started
 /// this with SIGHUP ignored, as `nohup` does, wants it to outlive the terminal: then that is left so.
 ///
 /// The thread that waits for signals lives as long as the process.
@@ -68,8 +70,14 @@ pub(super) fn each(mut act: impl FnMut(u32, &'static str) + Send + 'static) -> i
     drop(guard);
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let _too_large = too_large;
-        for count in 1.. {
+        let (mut count, mut hung_up) = (0, false);
+        loop {
             let what = runtime.block_on(next(&mut interrupts, &mut terminations, hangups.as_mut()));
+            // When a terminal goes away, its shell sends it and the kernel, too.
+            if what == HANG_UP && std::mem::replace(&mut hung_up, true) {
+                continue;
+            }
+            count += 1;
             act(count, what);
         }
     })?;
@@ -90,7 +98,7 @@ async fn next(
     tokio::select! {
         _ = interrupts.recv() => "Ctrl-C",
         _ = terminations.recv() => "SIGTERM",
-        _ = hangup => "SIGHUP",
+        _ = hangup => HANG_UP,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What computes with a job's models: found, and tried out, before the job begins.
 
 use super::prepare::{Options, PrepareError};
+use crate::gpu::library_folders;
 use crate::inference::{NamedLibrary, Probe};
 use crate::model::Backend;
 use crate::spec::JobSpec;
@@ -46,7 +47,7 @@ fn try_out(named: &NamedLibrary, spec: &JobSpec, options: &Options) -> Result<Pa
     let probe = Probe {
         program: options.program.clone(),
         os_sandbox: spec.os_sandbox,
-        cuda: spec.inference.cuda.clone(),
+        cuda: library_folders(),
     };
     match probe.onnxruntime(&library).missing {
         None => Ok(library),

@@ -62,7 +62,7 @@ impl Gpus {
         say: &mut dyn FnMut(&str),
     ) {
         // Without a driver there is nothing to compile for.
-        if self.memory.is_none() || !kernels::wanted(&spec.models) {
+        if self.memory.is_none() || !kernels::wanted(spec) {
             return;
         }
         let cache = options.cache_dir.clone().or_else(Cache::default_folder);

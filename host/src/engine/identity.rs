@@ -3,7 +3,7 @@
 
 use super::models::Seen;
 use crate::journal::JobIdentity;
-use crate::model::{InputKind, Mount, SliceSize};
+use crate::model::{Backend, InputKind, Mount, SliceSize};
 use crate::spec::JobSpec;
 use serde::Serialize;
 use serde_json::json;
@@ -113,13 +113,20 @@ fn folder(name: &str, mount: &Mount, job_file: Option<&Path>, settings: &mut Set
     settings.0.push((format!("the files in {name}"), content(&mount.host, job_file)));
 }
 
-/// Jobs without models are as they were before there were any.
+/// Jobs without models are as they were before there were any. Backends differ in the last digits: which
+/// one `auto` comes to is a setting, too.
 fn models(spec: &JobSpec, seen: &[Seen], job_file: Option<&Path>, settings: &mut Settings) {
+    let library = spec.inference.onnxruntime.as_deref().and_then(Path::file_name);
+    let auto = library.map_or("tract".into(), |library| library.to_string_lossy());
+    let runs = |backend| match backend {
+        Backend::Auto => json!(["auto", auto]),
+        named => json!(named),
+    };
     for (model, seen) in spec.models.iter().zip(seen) {
         let name = format!("models.{}", model.name);
         let how = json!({
             "file": model.file.file_name().map(|name| name.to_string_lossy()),
-            "backend": model.backend, "device": model.device, "fallback": model.fallback,
+            "backend": runs(model.backend), "device": model.device, "fallback": model.fallback,
         });
         settings.put(&name, &how);
         settings.0.push((format!("{name}: the ONNX file"), format!("{DIGEST}{}", seen.sha256)));
@@ -128,7 +135,7 @@ fn models(spec: &JobSpec, seen: &[Seen], job_file: Option<&Path>, settings: &mut
         }
     }
     if spec.inference.allow_guest_models {
-        settings.put("inference.allow_guest_models", &true);
+        settings.put("inference.allow_guest_models", &runs(Backend::Auto));
     }
 }
 

@@ -4,7 +4,8 @@ use super::cancel::Cancel;
 use crate::inference::KERNELS_COMMAND;
 use crate::model::{Backend, DeviceChoice, GpuLease, printable};
 use crate::pool::gpu_environment;
-use crate::spec::ModelSpec;
+use crate::spec::{JobSpec, ModelSpec};
+use crate::wall;
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::DirBuilderExt;
@@ -21,7 +22,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 const TOLD: u64 = 2000;
 
 /// Whether a model may come to run on a GPU by tract.
-pub(super) fn wanted(models: &[ModelSpec]) -> bool {
+pub(super) fn wanted(spec: &JobSpec) -> bool {
+    spec.inference.allow_guest_models || may_run(&spec.models)
+}
+
+fn may_run(models: &[ModelSpec]) -> bool {
     models
         .iter()
         .any(|model| model.device != DeviceChoice::Cpu && model.backend != Backend::OnnxRuntime)
@@ -54,6 +59,7 @@ pub(super) fn compile(
 fn start(program: &Path, lease: &GpuLease, libraries: &[PathBuf]) -> io::Result<Child> {
     let mut command = Command::new(program);
     command.arg(KERNELS_COMMAND).env_clear().current_dir("/");
+    wall::keep_apart(&mut command);
     command.envs(gpu_environment(lease, libraries)?);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
 }
@@ -114,10 +120,10 @@ mod tests {
     #[test]
     fn nothing_is_compiled_that_no_model_needs() {
         use {Backend::*, DeviceChoice as Device};
-        assert!(!wanted(&[]));
-        assert!(!wanted(&[model(Tract, Device::Cpu), model(OnnxRuntime, Device::Gpu)]));
-        assert!(wanted(&[model(Auto, Device::Cpu), model(Auto, Device::Auto)]));
-        assert!(wanted(&[model(Tract, Device::Gpu)]));
+        assert!(!may_run(&[]));
+        assert!(!may_run(&[model(Tract, Device::Cpu), model(OnnxRuntime, Device::Gpu)]));
+        assert!(may_run(&[model(Auto, Device::Cpu), model(Auto, Device::Auto)]));
+        assert!(may_run(&[model(Tract, Device::Gpu)]));
     }
 
     /// A script takes the place of the program.

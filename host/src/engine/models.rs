@@ -174,7 +174,11 @@ fn give_folder(model: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
         // Another file system, one without such links, or somebody else's file.
         Err(_) => fs::copy(&real, &place).map(drop),
     })
-    .map_err(|e| io_error(model, "cannot be copied into the job directory", &model.file, e))
+    .map_err(|error| {
+        // What there was room for is no model, and nobody else can write to a full disk.
+        let _ = fs::remove_file(&place);
+        io_error(model, "cannot be copied into the job directory", &model.file, error)
+    })
 }
 
 fn io_error(model: &ModelSpec, what: &'static str, path: &Path, source: io::Error) -> ModelError {

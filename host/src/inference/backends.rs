@@ -10,6 +10,8 @@ use std::path::Path;
 pub(super) struct Backends {
     /// ONNX Runtime, or why it is not there.
     onnxruntime: Result<Library, String>,
+    /// Whether the job was given its library. Then the leader has tried it out, and all workers use it.
+    is_given: bool,
 }
 
 /// What somebody wants a model to be run by.
@@ -38,13 +40,14 @@ pub(super) enum Engine<'a> {
 impl Backends {
     /// Opens the library of ONNX Runtime, if there is one.
     pub(super) fn open(onnxruntime: Option<&Path>) -> Self {
+        let is_given = onnxruntime.is_some();
         let onnxruntime = match onnxruntime {
             Some(library) => Library::open(library),
             None => Err("its library was not found on this machine; install the Python package \
                          onnxruntime and set SANDMILL_ONNXRUNTIME to where it is"
                 .to_owned()),
         };
-        Self { onnxruntime }
+        Self { onnxruntime, is_given }
     }
 
     /// What is to run a model on a worker with this lease.
@@ -88,11 +91,13 @@ impl Backends {
 
     fn on_cpu(&self, backend: Backend) -> Result<Engine<'_>, InferenceError> {
         match (backend, &self.onnxruntime) {
-            (Backend::Tract, _) | (Backend::Auto, Err(_)) => Ok(Engine::Tract),
+            (Backend::Tract, _) => Ok(Engine::Tract),
             (_, Ok(library)) => Ok(Engine::OnnxRuntime(library)),
-            (Backend::OnnxRuntime, Err(why)) => Err(InferenceError::refused(
+            // Its rows would be another backend's than those of other workers.
+            (Backend::Auto, Err(_)) if !self.is_given => Ok(Engine::Tract),
+            (_, Err(why)) => Err(InferenceError::refused(
                 ErrorCode::RuntimeError,
-                format!("ONNX Runtime cannot run it: {why}; or write backend: auto"),
+                format!("ONNX Runtime cannot run it: {why}; or write backend: tract"),
             )),
         }
     }
@@ -102,7 +107,10 @@ impl Backends {
         let mut reasons = Vec::new();
         if backend != Backend::Tract {
             match &self.onnxruntime {
-                Ok(library) if library.has_cuda() => return Ok(Engine::OnnxRuntime(library)),
+                Ok(library) if library.has_cuda() => match library.try_cuda() {
+                    Ok(()) => return Ok(Engine::OnnxRuntime(library)),
+                    Err(why) => reasons.push(format!("ONNX Runtime cannot use CUDA: {why}")),
+                },
                 Ok(library) => {
                     let version = library.version();
                     reasons.push(format!("ONNX Runtime {version} was built without CUDA"));

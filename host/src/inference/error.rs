@@ -68,6 +68,11 @@ impl InferenceError {
     }
 }
 
+/// The start of a name that a guest gave: that may be as long as a call allows.
+pub(super) fn short(name: &str) -> &str {
+    &name[..name.floor_char_boundary(200)]
+}
+
 fn cut(mut message: String) -> String {
     if message.len() > LONGEST {
         message.truncate(message.floor_char_boundary(LONGEST));

@@ -1,6 +1,7 @@
 //! Comparing tensors with what a model takes. The same texts for every backend.
 
 use super::backend::Shape;
+use super::error::short;
 use super::{Dimension, ElementType, ErrorCode, Facts, InferenceError, Port, TensorView};
 use std::collections::HashMap;
 
@@ -25,7 +26,7 @@ pub(super) fn checked<'a>(
             let inputs = listed(&facts.inputs);
             return Err(invalid(format!(
                 "there is no input {:?}; the model takes {inputs}",
-                view.name
+                short(view.name)
             )));
         }
         if given[..index].iter().any(|other| other.name == view.name) {

@@ -4,6 +4,7 @@
 //! CUDA's compiler needs: it is done once, by a process that has nothing of a job's, and workers only read
 //! the folder.
 
+use crate::wall;
 use ::tract_cuda::utils::ensure_cuda_runtime_dependencies;
 use ::tract_cuda::with_cuda_stream;
 use std::panic;
@@ -16,6 +17,8 @@ pub const KERNELS_COMMAND: &str = "gpu-prepare";
 /// cannot have. An error says why tract cannot compute there. To be called by a process that does nothing
 /// else.
 pub fn serve_kernels() -> Result<(), String> {
+    // It ends with the leader, who has the GPU for it.
+    wall::enter().map_err(|error| error.to_string())?;
     ensure_cuda_runtime_dependencies("CUDA cannot be used").map_err(|e| format!("{e:#}"))?;
     // tract has no way but a panic to say that the GPU itself cannot be used. It is told once, by us.
     panic::set_hook(Box::new(|_| {}));

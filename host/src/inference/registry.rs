@@ -1,6 +1,7 @@
 //! The models of a worker: which there are, what runs them, and which are loaded.
 
 use super::backends::{Backends, Purpose};
+use super::error::short;
 use super::vet::{self, Vetted};
 use super::{
     ErrorCode, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, TensorView, Wanted, inputs,
@@ -156,6 +157,7 @@ impl Models {
     }
 
     fn unknown(&self, name: &str) -> InferenceError {
+        let name = short(name);
         let message = if self.models.is_empty() {
             format!("there is no model {name:?}: the job file has no models")
         } else {
@@ -224,10 +226,14 @@ impl Drop for Inner {
     }
 }
 
+/// Their stacks count against the worker's memory, and ONNX Runtime waits for ever for one that could not
+/// be started.
+const MOST_THREADS: u32 = 64;
+
 /// Threads for a worker, where `workers` share the machine evenly.
 fn share_of_cores(workers: u32) -> u32 {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    u32::try_from(cores).unwrap_or(u32::MAX) / workers.max(1)
+    (u32::try_from(cores).unwrap_or(u32::MAX) / workers.max(1)).min(MOST_THREADS)
 }
 
 /// What a panic left behind is a model that may compute no more, which then says so.

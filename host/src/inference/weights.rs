@@ -45,14 +45,17 @@ impl<'a> Weights<'a> {
     fn add(&mut self, tensor: &TensorProto) -> Result<(), InferenceError> {
         let name = &tensor.name;
         let elements = elements(name, &tensor.dims)?;
+        let external = tensor.data_location == Some(DataLocation::External as i32);
+        if external {
+            refuse_ambiguous(tensor)?;
+        }
         let Ok(ty) = DataType::try_from(tensor.data_type) else {
             // One of the types to come. Whatever it takes, it takes no more than is there.
             self.inside = self.inside.saturating_add(tensor.raw_data.len() as u64);
             return Ok(());
         };
         let bytes = bytes(elements, ty).ok_or_else(|| endless(name, &tensor.dims))?;
-        let external = tensor.data_location == Some(DataLocation::External as i32);
-        if external && tensor.raw_data.is_empty() {
+        if external {
             self.add_external(tensor, bytes)?;
             self.beside = self.beside.saturating_add(bytes);
             return Ok(());
@@ -129,6 +132,38 @@ impl<'a> Weights<'a> {
         }
         Ok(())
     }
+}
+
+/// Backends differ in what they take of a weight that says two things.
+fn refuse_ambiguous(tensor: &TensorProto) -> Result<(), InferenceError> {
+    let TensorProto { name, external_data, .. } = tensor;
+    let inside = !tensor.raw_data.is_empty()
+        || !tensor.float_data.is_empty()
+        || !tensor.double_data.is_empty()
+        || !tensor.int32_data.is_empty()
+        || !tensor.int64_data.is_empty()
+        || !tensor.uint64_data.is_empty()
+        || !tensor.string_data.is_empty();
+    if inside {
+        return Err(encoding(format!(
+            "its weight {name:?} says that it lies in another file, and has values of its own"
+        )));
+    }
+    if DataType::try_from(tensor.data_type).is_err() {
+        return Err(encoding(format!(
+            "its weight {name:?} lies in another file, and its type ({}) is not known",
+            tensor.data_type
+        )));
+    }
+    for (index, entry) in external_data.iter().enumerate() {
+        if external_data[..index].iter().any(|other| other.key == entry.key) {
+            let key = &entry.key;
+            return Err(encoding(format!(
+                "its weight {name:?} lies in another file, and has {key:?} twice"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The product of the dimensions.

@@ -69,6 +69,7 @@ impl Noticed {
     /// The guest opened something in a folder.
     pub(super) fn opened(&mut self, folder: u32, path: &str, handle: u32) {
         self.open.remove(&handle);
+        self.folders.remove(&handle);
         let Some(name) = self.folders.get(&folder) else { return };
         let expected = |known: &String| {
             let inside = known.strip_prefix(name.as_str()).and_then(|at| at.strip_prefix('/'));
@@ -179,6 +180,11 @@ mod tests {
         noticed.looked_at(7, &stat(3));
         // The same name in a folder of the guest's own finding.
         noticed.opened(4, "b", 8);
+        noticed.looked_at(8, &stat(4));
+        // A folder in the place of one from the start that the guest gave up.
+        noticed.folder(5, "/inputs/x");
+        noticed.opened(3, "sub", 5);
+        noticed.opened(5, "b", 8);
         noticed.looked_at(8, &stat(4));
         // Changed meanwhile.
         noticed.opened(3, "b", 8);

@@ -89,10 +89,10 @@ impl Devices {
 }
 
 /// Keeps a device that a job has taken for as long as the returned file is open: for the worker that
-/// uses it.
+/// uses it, which ends with the job's leader and must have begun before that.
 ///
 /// # Errors
-/// If the file cannot be opened, or if the job's leader is gone and another job has the device by now.
+/// If the file cannot be opened, or if another job is just taking the device.
 pub fn keep(file: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(file);
@@ -100,7 +100,7 @@ pub fn keep(file: &Path) -> io::Result<File> {
     if share(&opened)? {
         return Ok(opened);
     }
-    Err(io::Error::other(format!("{}: another job has this GPU by now", file.display())))
+    Err(io::Error::other(format!("{}: another job is taking this GPU", file.display())))
 }
 
 fn holder(file: &mut File) -> io::Result<Option<u32>> {
@@ -171,7 +171,7 @@ mod tests {
         let other = File::open(&file).unwrap();
         assert!(lock(&other).unwrap());
         let error = keep(&file).unwrap_err().to_string();
-        assert!(error.ends_with("another job has this GPU by now"), "{error}");
+        assert!(error.ends_with("another job is taking this GPU"), "{error}");
     }
 
     #[test]

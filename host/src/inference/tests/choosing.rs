@@ -104,7 +104,7 @@ fn onnxruntime_that_is_not_there_is_told() {
         told(models.load("m")),
         "RuntimeError: model \"m\": ONNX Runtime cannot run it: its library was not found on this machine; \
          install the Python package onnxruntime and set SANDMILL_ONNXRUNTIME to where it is; or write \
-         backend: auto"
+         backend: tract"
     );
 }
 

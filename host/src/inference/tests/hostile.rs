@@ -179,7 +179,18 @@ fn weights_in_other_files_are_those_of_the_folder() {
     };
     let outputs = load(&beside("w.bin", &[("offset", "4"), ("length", "24")])).expect("it runs");
     assert_eq!(f32s(&outputs[0]), [5.5, 0.0, 9.0]);
+    // What says two things: one backend takes the one, another the other.
+    let both = |change: &dyn Fn(&mut TensorProto)| {
+        let mut proto = beside("w.bin", &[]);
+        let graph = proto.graph.as_mut().expect("a graph");
+        change(&mut graph.initializer[0]);
+        load_bytes(&bytes(&proto))
+    };
     let texts = [
+        both(&|weight| weight.raw_data = vec![0; 24]),
+        both(&|weight| weight.float_data = vec![0.0; 6]),
+        both(&|weight| weight.data_type = 77),
+        load_bytes(&bytes(&beside("w.bin", &[("location", "x.bin")]))),
         load_bytes(&bytes(&beside("w.bin", &[]))),
         told(load(&beside("../../../etc/passwd", &[]))),
         told(load(&beside("/etc/passwd", &[]))),
@@ -193,6 +204,10 @@ fn weights_in_other_files_are_those_of_the_folder() {
         told(load(&beside("w.bin", &[("length", "28")]))),
     ];
     insta::assert_snapshot!(texts.join("\n"), @r#"
+    InvalidEncoding: its weight "W" says that it lies in another file, and has values of its own
+    InvalidEncoding: its weight "W" says that it lies in another file, and has values of its own
+    InvalidEncoding: its weight "W" lies in another file, and its type (77) is not known
+    InvalidEncoding: its weight "W" lies in another file, and has "location" twice
     InvalidEncoding: its weight "W" lies in another file, "w.bin", and a model from bytes has no other files
     InvalidEncoding: model "m": its weight "W" lies in another file, "../../../etc/passwd", which is no file of the model's folder
     InvalidEncoding: model "m": its weight "W" lies in another file, "/etc/passwd", which is no file of the model's folder

@@ -67,8 +67,8 @@ pub(in crate::spec) const INFERENCE: &[Key] = &[
     ),
     key(
         "threads",
-        Kind::Integer { min: 1, max: 1024 },
-        "a whole number of threads from 1 to 1024",
+        Kind::Integer { min: 1, max: 64 },
+        "a whole number of threads from 1 to 64",
         "2",
         "Threads of each worker that compute with a model on the CPU. Unless given, workers share the machine's cores evenly.",
     ),

@@ -109,7 +109,7 @@ arguments: [--m, '${{{{models.other}}}}']
     job.yaml:20: side_inputs.a.mount_path: /models and /models/nowhere, where model nowhere is shown, lie in each other; choose another path
     job.yaml:21: side_inputs.b.mount_path: /models/many/x and /models of side input a lie in each other; choose another path
     job.yaml:21: side_inputs.b.mount_path: /models/many/x and /models/many, where model many is shown, lie in each other; choose another path
-    job.yaml:22: inference.threads: found 0; expected a whole number of threads from 1 to 1024
+    job.yaml:22: inference.threads: found 0; expected a whole number of threads from 1 to 64
     job.yaml:22: inference.gpu_memory: found 5; expected a size of at least 1 MB (e.g. 4 GB)
     job.yaml:22: inference.memory: unknown key; the known ones are allow_guest_models, threads, gpu_memory
     "#);
