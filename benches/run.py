@@ -363,13 +363,8 @@ def seconds_each(path):
 
 
 def loops_of(sides, rounds):
-    """Runs all sides in turns, the first round only to warm up. For each side and batch the median."""
-    taken = {name: [] for name in sides}
-    for number in range(rounds + 1):
-        for name, run in sides.items():
-            result = run()
-            if number > 0:
-                taken[name].append(result)
+    """Runs all sides in turns and gives, for each one and each batch, the median."""
+    taken = in_turns(sides, rounds)
     return {
         name: {batch: statistics.median(each[batch] for each in results) for batch in results[0]}
         for name, results in taken.items()
@@ -589,14 +584,20 @@ class Watcher:
         return self.peak
 
 
-def rounds_of(sides, rounds):
-    """Runs all sides in turns and gives each one's median. The first round only warms up."""
+def in_turns(sides, rounds):
+    """The results of each side. All run in turns; the first round only warms up."""
     taken = {name: [] for name in sides}
     for number in range(rounds + 1):
         for name, run in sides.items():
             result = run()
             if number > 0:
                 taken[name].append(result)
+    return taken
+
+
+def rounds_of(sides, rounds):
+    """Runs all sides in turns and gives each one's median."""
+    taken = in_turns(sides, rounds)
     return {
         name: Taken(
             statistics.median(result.wall for result in results),

@@ -298,7 +298,10 @@ fn named(name: &str) -> Sha256 {
 }
 
 /// SHA-256 of what is left in `reader`, without holding it in memory.
-fn hash_to_end(reader: &mut impl Read) -> io::Result<[u8; 32]> {
+///
+/// # Errors
+/// If it cannot be read.
+pub fn hash_to_end(reader: &mut impl Read) -> io::Result<[u8; 32]> {
     hash(Sha256::new(), reader)
 }
 

@@ -27,7 +27,7 @@ mod wit_text;
 
 use artifact::componentize;
 pub use artifact::{Artifact, identify};
-pub use cache::{Cache, Compiled};
+pub use cache::{Cache, Compiled, hash_to_end};
 #[cfg(test)]
 pub(crate) use child::compile_here;
 pub use child::{COMPILE_COMMAND, CheckImports, serve_compile};

@@ -98,7 +98,7 @@ impl Gpus {
 /// which there are, their number is taken at the job's word.
 fn candidates(gpus: u32, inventory: &Inventory) -> (Vec<GpuLease>, Vec<String>) {
     if inventory.known {
-        inventory.gpus.iter().map(|gpu| (gpu.lease(None), gpu.uuid.clone())).unzip()
+        inventory.gpus.iter().map(|gpu| (gpu.lease(), gpu.uuid.clone())).unzip()
     } else {
         (0..gpus).map(|index| (GpuLease::plain(index), index.to_string())).unzip()
     }

@@ -3,12 +3,11 @@
 
 use super::models::Seen;
 use crate::journal::JobIdentity;
-use crate::model::{Backend, InputKind, Mount, SliceSize};
+use crate::model::{Backend, InputKind, Mount, SliceSize, hex};
 use crate::spec::JobSpec;
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -151,11 +150,7 @@ impl Settings {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    let mut text = DIGEST.to_owned();
-    for byte in Sha256::digest(bytes) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("{DIGEST}{}", hex(Sha256::digest(bytes)))
 }
 
 /// A digest of a folder's files: their names, sizes and times. What a version control system or a

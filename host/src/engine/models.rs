@@ -4,13 +4,12 @@
 //! folder of its own in the job directory, as another name of the same file where the file system can
 //! do that, else as a copy.
 
-use crate::model::{ByteSize, JobDir, Model};
+use crate::compile::hash_to_end;
+use crate::model::{ByteSize, JobDir, Model, hex};
 use crate::output::remove_tree;
 use crate::spec::ModelSpec;
-use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -97,7 +96,7 @@ fn look_at(model: &ModelSpec, limit: ByteSize) -> Result<Seen, ModelError> {
     if let Some(why) = model.exceeds(metadata.len(), limit) {
         return Err(ModelError::TooLarge { name: model.name.clone(), why });
     }
-    let sha256 = sha256(&mut file).map_err(failed)?;
+    let sha256 = hash_to_end(&mut file).map(hex).map_err(failed)?;
     match &model.digest {
         Some(expected) if *expected != sha256 => Err(ModelError::Digest {
             name: model.name.clone(),
@@ -112,21 +111,6 @@ fn look_at(model: &ModelSpec, limit: ByteSize) -> Result<Seen, ModelError> {
 /// Opens a file that is perhaps none; never waits, as a fifo would have it.
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
-}
-
-fn sha256(file: &mut File) -> io::Result<String> {
-    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut buffer)? {
-            0 => break,
-            count => hash.update(&buffer[..count]),
-        }
-    }
-    let mut text = String::new();
-    for byte in hash.finalize() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
 }
 
 /// Makes models ready for processes that are told of this folder as their job directory.

@@ -41,9 +41,9 @@ impl Gpu {
         if self.part_of.is_some() { self.uuid.clone() } else { self.device.to_string() }
     }
 
-    /// A lease of it; `lock` is the file that its worker keeps locked.
-    pub fn lease(&self, lock: Option<PathBuf>) -> GpuLease {
-        GpuLease { minor: self.minor, visible: self.visible(), lock, ..GpuLease::plain(self.index) }
+    /// A lease of it, without a lock.
+    pub fn lease(&self) -> GpuLease {
+        GpuLease { minor: self.minor, visible: self.visible(), ..GpuLease::plain(self.index) }
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(seen(found.clone(), None), expected);
         let (gpus, missing) = usable(found, None, |_| true);
         assert_eq!((gpus[2].part_of, gpus[3].part_of, missing), (Some(1), None, None));
-        let lease = gpus[2].lease(Some("/locks/b".into()));
+        let lease = gpus[2].lease();
         assert_eq!((lease.index, lease.visible.as_str(), lease.minor), (2, "MIG-b", Some(4)));
     }
 

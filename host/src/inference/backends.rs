@@ -119,7 +119,7 @@ impl Backends {
             }
         }
         if backend != Backend::OnnxRuntime {
-            match tract_cuda::check() {
+            match tract_cuda::check().and_then(|()| tract_cuda::has_kernels()) {
                 Ok(()) => return Ok(Engine::Tract),
                 Err(why) => reasons.push(format!("tract has no CUDA: {why}")),
             }

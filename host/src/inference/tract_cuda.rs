@@ -2,16 +2,18 @@
 
 use ::tract_cuda::utils::ensure_cuda_runtime_dependencies;
 
-/// Whether tract can compute on a GPU here, else why not. Starts threads of the driver.
+/// Whether what tract needs of CUDA is here, else why not. Starts threads of the driver.
 pub(super) fn check() -> Result<(), String> {
-    // Where the leader had its kernels compiled; a worker cannot do that.
-    if std::env::var_os("XDG_CACHE_HOME").is_none() {
-        return Err(
-            "what it needs was not compiled for the GPU; a notice of the job says why".to_owned()
-        );
-    }
     // Naming the crate also keeps its entry in tract's list of runtimes from being dropped by the linker.
     ensure_cuda_runtime_dependencies("CUDA").map_err(|error| format!("{error:#}"))
+}
+
+/// Whether this worker was given the kernels that the leader had compiled, as it cannot compile them itself.
+pub(super) fn has_kernels() -> Result<(), String> {
+    let folder = std::env::var_os("XDG_CACHE_HOME");
+    folder.map(drop).ok_or_else(|| {
+        "what it needs was not compiled for the GPU; a notice of the job says why".to_owned()
+    })
 }
 
 /// Whether this text of tract or CUDA says that the memory of the GPU is full.
