@@ -261,15 +261,19 @@ fn place(work: &Work) -> String {
             let mut files = parts.iter().flat_map(|(_, files)| files);
             ends(files.next(), files.next_back())
         }
-        Work::Csv(slice) => {
+        Work::Text(slice) => {
             format!("{}, from line {}, {} bytes", slice.file, slice.first_line, slice.length)
         }
-        Work::CsvGroup(slices) => {
+        Work::TextGroup(slices) => {
             let bytes: u64 = slices.iter().map(|(_, slice)| slice.length).sum();
             let mut files = slices.iter().map(|(_, slice)| &slice.file);
             format!("{}, {bytes} bytes", ends(files.next(), files.next_back()))
         }
         Work::Rows(rows) => format!("gathered rows, {} bytes", rows.text.length),
+        Work::Table(slice) => {
+            format!("{}, from row {}, about {} bytes", slice.file, slice.first_row + 1, slice.bytes)
+        }
+        Work::Unreadable(bad) => format!("{}: {}", bad.file, bad.reason),
         Work::Void => "-".to_owned(),
     }
 }
@@ -291,7 +295,7 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CsvSlice, MiniBatchId};
+    use crate::model::{MiniBatchId, TextSlice};
 
     fn source(dataset: &str) -> Source {
         Source {
@@ -314,16 +318,17 @@ mod tests {
         let mut table = Table::new(&mut out, &sources);
         table.header().unwrap();
         let files = |names: &[&str]| Work::Files(names.iter().map(|&name| name.into()).collect());
-        let slice = CsvSlice {
+        let slice = TextSlice {
             file: "a.csv".into(),
             offset: 10,
             length: 1_048_500,
             first_line: 2,
             rows: 9000,
+            unpacked: None,
         };
         table.row(&batch(0, 0, files(&["a/0.png", "a/1.png", "a/2.png"]))).unwrap();
         table.row(&batch(1, 1, files(&["evil\u{1b}[2J.png"]))).unwrap();
-        table.row(&batch(2, 1, Work::Csv(slice))).unwrap();
+        table.row(&batch(2, 1, Work::Text(slice))).unwrap();
         table.row(&batch(3, 0, Work::Void)).unwrap();
         assert_eq!((table.mini_batches, table.items), (4, 9004));
         assert!(table.row(&batch(4, 2, files(&["a"]))).is_err());

@@ -87,20 +87,23 @@ fn inputs(spec: &JobSpec, settings: &mut Settings) {
             let noun = if *mini_batch_files == 1 { "file" } else { "files" };
             settings.put("mini_batch_size", &format!("{mini_batch_files} {noun}"));
         }
-        InputKind::Csv { mini_batch_size, formats, full_inference } => {
+        InputKind::Tables { mini_batch_size, inputs, full_inference } => {
             let size = match mini_batch_size {
                 SliceSize::Bytes(bytes) => format!("{bytes} bytes"),
                 SliceSize::Rows(_) => mini_batch_size.to_string(),
             };
             settings.put("mini_batch_size", &size);
             settings.put("schema_inference", if *full_inference { &"full" } else { &"first part" });
-            for (input, (format, columns)) in spec.inputs.iter().zip(formats) {
-                let delimiter = char::from(format.delimiter);
+            for (input, table) in spec.inputs.iter().zip(inputs) {
+                let csv = &table.csv;
+                let delimiter = char::from(csv.delimiter);
                 let format = json!({
-                    "delimiter": delimiter, "header": format.header, "null_values": format.null_values,
+                    "kind": table.kind, "delimiter": delimiter, "header": csv.header,
+                    "null_values": csv.null_values,
                 });
                 settings.put(&format!("inputs.{}.format", input.name), &format);
-                settings.put(&format!("inputs.{}.columns", input.name), columns);
+                settings.put(&format!("inputs.{}.schema", input.name), &table.schema);
+                settings.put(&format!("inputs.{}.columns", input.name), &table.columns);
             }
         }
         InputKind::Void { count } => settings.put("rank_mini_batch_count", count),

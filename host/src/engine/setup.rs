@@ -9,7 +9,7 @@ use crate::inference::inference_memory;
 use crate::model::{
     GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, JobDir, Limits,
     LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, SliceSize, Source,
-    TableFormat, WorkerId,
+    TableFormat, TableInput, WorkerId,
 };
 use crate::perf::{MemoryBudget, MonitorOptions};
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
@@ -65,10 +65,10 @@ pub(super) fn time_outs(spec: &JobSpec) -> String {
 pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
     let table = match &spec.input_kind {
         // All rows of a key are one mini-batch, however many.
-        InputKind::Csv { .. } if !spec.partition_keys.is_empty() => MAX_SLICE,
-        InputKind::Csv { mini_batch_size: SliceSize::Bytes(bytes), .. } => *bytes,
+        InputKind::Tables { .. } if !spec.partition_keys.is_empty() => MAX_SLICE,
+        InputKind::Tables { mini_batch_size: SliceSize::Bytes(bytes), .. } => *bytes,
         // How long they are shows when they are cut.
-        InputKind::Csv { mini_batch_size: SliceSize::Rows(_), .. } => MAX_SLICE,
+        InputKind::Tables { mini_batch_size: SliceSize::Rows(_), .. } => MAX_SLICE,
         InputKind::Files { .. } | InputKind::Void { .. } => 0,
     };
     let models: Vec<&Path> =
@@ -87,12 +87,9 @@ pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
 pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanRequest {
     let cut = match &spec.input_kind {
         InputKind::Files { mini_batch_files } => Cut::Files { count: *mini_batch_files },
-        InputKind::Csv { mini_batch_size, formats, full_inference } => Cut::Csv {
+        InputKind::Tables { mini_batch_size, inputs, full_inference } => Cut::Tables {
             size: *mini_batch_size,
-            formats: sources
-                .iter()
-                .map(|source| format_of(&spec.inputs, source, formats))
-                .collect(),
+            inputs: sources.iter().map(|source| table_of(&spec.inputs, source, inputs)).collect(),
             full_inference: *full_inference,
         },
         InputKind::Void { count } => Cut::Void { count: *count },
@@ -108,12 +105,10 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
     }
 }
 
-type Format = (crate::model::CsvFormat, Option<Vec<crate::model::Column>>);
-
-/// Formats are given by input; a source belongs to one.
-fn format_of(inputs: &[Input], source: &Source, formats: &[Format]) -> Format {
+/// Tables are told by input; a source belongs to one.
+fn table_of(inputs: &[Input], source: &Source, tables: &[TableInput]) -> TableInput {
     let input = inputs.iter().position(|input| input.name == source.dataset);
-    input.and_then(|index| formats.get(index).cloned()).unwrap_or_default()
+    input.and_then(|index| tables.get(index).cloned()).unwrap_or_default()
 }
 
 /// What every worker of a job is told.
@@ -322,15 +317,18 @@ mod tests {
             pattern: None,
             partition_format: None,
         };
-        let dialect = |delimiter| (CsvFormat { delimiter, ..CsvFormat::default() }, None);
+        let dialect = |delimiter| TableInput {
+            csv: CsvFormat { delimiter, ..CsvFormat::default() },
+            ..TableInput::default()
+        };
         let inputs = ["a", "b"].map(|name| Input {
             name: name.into(),
             paths: Vec::new(),
             partition_format: None,
         });
-        let formats = [dialect(b','), dialect(b';')];
+        let tables = [dialect(b','), dialect(b';')];
         let sources = [source("a"), source("a"), source("b")];
-        let delimiters = sources.map(|source| format_of(&inputs, &source, &formats).0.delimiter);
+        let delimiters = sources.map(|source| table_of(&inputs, &source, &tables).csv.delimiter);
         assert_eq!(delimiters, [b',', b',', b';']);
     }
 }

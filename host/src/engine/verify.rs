@@ -290,7 +290,7 @@ fn first_difference(was: &str, is: &str) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Column, ColumnType, CsvFormat, Work};
+    use crate::model::{Column, ColumnType, Work};
     use insta::assert_snapshot;
     use jiff::SignedDuration;
 
@@ -420,8 +420,8 @@ mod tests {
     #[test]
     fn columns_must_be_what_they_were() {
         let format = |name: &str| TableFormat {
-            csv: CsvFormat::default(),
             columns: vec![Column { name: name.into(), kind: ColumnType::Int64 }],
+            ..TableFormat::default()
         };
         let known = || {
             let stamps = HashMap::from([(MiniBatchId(0), 7)]);

@@ -2,7 +2,7 @@
 
 use super::scratch;
 use crate::dataset::csv::Cutter;
-use crate::model::{CsvFormat, CsvSlice, SliceSize};
+use crate::model::{CsvFormat, SliceSize, TextSlice};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,7 @@ pub fn tables(data: &[u8]) {
     assert_eq!(all + headers, records(text, delimiter), "csv-core counts otherwise");
 }
 
-fn cut(format: &CsvFormat, size: SliceSize, text: &[u8]) -> (Vec<CsvSlice>, bool) {
+fn cut(format: &CsvFormat, size: SliceSize, text: &[u8]) -> (Vec<TextSlice>, bool) {
     let path = PATH.with(PathBuf::clone);
     fs::write(&path, text).expect("fuzzing needs room for temporary files");
     CUTTER.with_borrow_mut(|cutter| {
@@ -137,7 +137,7 @@ impl<'a> Reference<'a> {
         end
     }
 
-    fn slices(&self, header: bool, size: SliceSize, bom: u64) -> Vec<CsvSlice> {
+    fn slices(&self, header: bool, size: SliceSize, bom: u64) -> Vec<TextSlice> {
         let mut from = if header { self.record_end(0) } else { 0 };
         let mut slices = Vec::new();
         loop {
@@ -146,12 +146,13 @@ impl<'a> Reference<'a> {
             if rows == 0 || from == self.text.len() {
                 return slices;
             }
-            slices.push(CsvSlice {
+            slices.push(TextSlice {
                 file: FILE.to_owned(),
                 offset: bom + from as u64,
                 length: (end - from) as u64,
                 first_line: self.at[from].lines + 1,
                 rows,
+                unpacked: None,
             });
             from = end;
         }

@@ -22,12 +22,12 @@ pub enum InputKind {
         /// Files in a mini-batch.
         mini_batch_files: u64,
     },
-    /// CSV files, handed over as tables.
-    Csv {
+    /// Files of rows, handed over as tables.
+    Tables {
         /// How much of a file is in a mini-batch.
         mini_batch_size: super::SliceSize,
-        /// For each input: the dialect, and the columns where they are given.
-        formats: Vec<(super::CsvFormat, Option<Vec<super::Column>>)>,
+        /// What the job file says of each.
+        inputs: Vec<super::TableInput>,
         /// Whether types are inferred from all of the input instead of its first part.
         full_inference: bool,
     },

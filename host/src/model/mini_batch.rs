@@ -31,11 +31,13 @@ impl MiniBatch {
         match &self.work {
             Work::Files(files) => files.len() as u64,
             Work::FileGroup(parts) => parts.iter().map(|(_, files)| files.len() as u64).sum(),
-            Work::Csv(slice) => slice.rows,
-            Work::CsvGroup(slices) => {
+            Work::Text(slice) => slice.rows,
+            Work::TextGroup(slices) => {
                 slices.iter().fold(0, |sum, (_, slice)| sum.saturating_add(slice.rows))
             }
             Work::Rows(rows) => rows.text.rows,
+            Work::Table(slice) => slice.rows,
+            Work::Unreadable(_) => 1,
             Work::Void => 0,
         }
     }
@@ -45,7 +47,12 @@ impl MiniBatch {
         let (files, parts): (&[String], &[(u32, Vec<String>)]) = match &self.work {
             Work::Files(files) => (files, &[]),
             Work::FileGroup(parts) => (&[], parts),
-            Work::Csv(_) | Work::CsvGroup(_) | Work::Rows(_) | Work::Void => (&[], &[]),
+            Work::Text(_)
+            | Work::TextGroup(_)
+            | Work::Rows(_)
+            | Work::Table(_)
+            | Work::Unreadable(_)
+            | Work::Void => (&[], &[]),
         };
         files.iter().map(|file| (self.source, file.as_str())).chain(
             parts
@@ -68,10 +75,12 @@ impl MiniBatch {
         let names: usize = match &self.work {
             Work::Files(files) => of_files(files),
             Work::FileGroup(parts) => parts.iter().map(|(_, files)| of_files(files)).sum(),
-            Work::Csv(slice) => slice.file.len(),
-            Work::CsvGroup(slices) => {
-                slices.iter().map(|(_, it)| it.file.len() + size_of::<(u32, CsvSlice)>()).sum()
+            Work::Text(slice) => slice.file.len(),
+            Work::TextGroup(slices) => {
+                slices.iter().map(|(_, it)| it.file.len() + size_of::<(u32, TextSlice)>()).sum()
             }
+            Work::Table(slice) => slice.file.len(),
+            Work::Unreadable(bad) => bad.file.len() + bad.reason.len(),
             Work::Rows(rows) => rows.text.file.len() + rows.origins.len() + rows.names.len(),
             Work::Void => 0,
         };
@@ -101,11 +110,13 @@ impl MiniBatch {
                 [only] => format!("{folder}/{only}"),
                 [first, rest @ ..] => format!("{folder}/{first} and {} more", rest.len()),
             },
-            Work::Csv(slice) => format!(
+            Work::Text(slice) => format!(
                 "{folder}/{}, {} records from line {}",
                 slice.file, slice.rows, slice.first_line
             ),
-            Work::FileGroup(_) | Work::CsvGroup(_) | Work::Rows(_) => folder.to_owned(),
+            Work::Table(slice) => format!("{folder}/{}, {} rows", slice.file, slice.rows),
+            Work::Unreadable(bad) => format!("{folder}/{}", bad.file),
+            Work::FileGroup(_) | Work::TextGroup(_) | Work::Rows(_) => folder.to_owned(),
             Work::Void => "no input".to_owned(),
         }
     }
@@ -119,20 +130,24 @@ pub enum Work {
     /// The files of one group by partition keys that lie below several sources of one input: the
     /// source's index, each once, with files as in [`Work::Files`].
     FileGroup(Vec<(u32, Vec<String>)>),
-    /// A part of one CSV file.
-    Csv(CsvSlice),
-    /// The CSV files of one group by partition keys, one or more: a source of the input, and the
+    /// A part of one text file: CSV or JSON lines.
+    Text(TextSlice),
+    /// The text files of one group by partition keys, one or more: a source of the input, and the
     /// slice.
-    CsvGroup(Vec<(u32, CsvSlice)>),
+    TextGroup(Vec<(u32, TextSlice)>),
     /// Rows of one group by partition keys, gathered from many files.
     Rows(SpilledRows),
     /// No data.
     Void,
+    /// Rows of one Parquet or Arrow file.
+    Table(TableSlice),
+    /// A file that planning could not read: a mini-batch of one item, which fails.
+    Unreadable(BadFile),
 }
 
-/// A byte range of one CSV file that starts and ends at record boundaries.
+/// A byte range of one text file that starts and ends at record boundaries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CsvSlice {
+pub struct TextSlice {
     /// The file, as a path below the source's root.
     pub file: String,
     /// First byte; past the BOM and the header line.
@@ -143,13 +158,42 @@ pub struct CsvSlice {
     pub first_line: u64,
     /// Records in the slice.
     pub rows: u64,
+    /// For a compressed file: its text, as a path below [`JobDir::spill`](super::JobDir::spill), that
+    /// the range belongs to.
+    pub unpacked: Option<String>,
+}
+
+/// Rows of one Parquet or Arrow file, one behind the other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSlice {
+    /// The file, as a path below the source's root.
+    pub file: String,
+    /// Where its first rows are: the number of a row group, or the place of a record batch.
+    pub part: u64,
+    /// Rows of that part that come before it.
+    pub skip: u64,
+    /// The number of its first row in the file, from 0.
+    pub first_row: u64,
+    /// Rows.
+    pub rows: u64,
+    /// Bytes that they take in memory, about.
+    pub bytes: u64,
+}
+
+/// A file of an input that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BadFile {
+    /// The file, as a path below the source's root.
+    pub file: String,
+    /// Why, and where in it, for people.
+    pub reason: String,
 }
 
 /// Rows that were gathered from many files, in files below [`JobDir::spill`](super::JobDir::spill).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpilledRows {
     /// The rows as CSV text without a header; the columns of the path come last.
-    pub text: CsvSlice,
+    pub text: TextSlice,
     /// The file that says where each row comes from: for each, the number of a file and a line.
     pub origins: String,
     /// Where the rows' origins begin in it, in bytes.

@@ -33,7 +33,7 @@ pub use inference::{
 pub use input::{Input, InputKind};
 pub use limits::Limits;
 pub use machine_caps::MachineCaps;
-pub use mini_batch::{CsvSlice, MiniBatch, Mount, Source, SpilledRows, Work};
+pub use mini_batch::{BadFile, MiniBatch, Mount, Source, SpilledRows, TableSlice, TextSlice, Work};
 pub use output_format::{OnConflict, OutputFormat, OutputKind, Quoting};
 pub use partition_format::{ParsePartitionFormatError, PartitionFormat};
 pub use paths::{JobDir, rotated};
@@ -45,6 +45,8 @@ pub use report::{
 };
 pub use restored::{MiniBatchSet, Restored};
 pub use size::{ByteSize, SliceSize};
-pub use table::{Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat};
+pub use table::{
+    Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat, TableInput, TableKind,
+};
 pub use text::{count, counted, hex, os_error, printable, steers, visible};
 pub use wall::{OsSandbox, WallState};

@@ -89,13 +89,58 @@ impl Default for CsvFormat {
     }
 }
 
+/// What the files of a tabular input are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TableKind {
+    /// Text with a delimiter, also TSV.
+    #[default]
+    Csv,
+    /// A JSON object on each line.
+    Jsonl,
+    /// Parquet.
+    Parquet,
+    /// Arrow IPC, as a file or as a stream.
+    Arrow,
+}
+
+impl TableKind {
+    /// The name in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Jsonl => "jsonl",
+            Self::Parquet => "parquet",
+            Self::Arrow => "arrow",
+        }
+    }
+}
+
+/// What the job file says of one tabular input.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableInput {
+    /// What its files are.
+    pub kind: TableKind,
+    /// The dialect, for CSV.
+    pub csv: CsvFormat,
+    /// The columns in the files with their types, for text; none where they are to be inferred.
+    pub schema: Option<Vec<Column>>,
+    /// Which columns the guest gets, in that order; none for all of them.
+    pub columns: Option<Vec<String>>,
+}
+
 /// All that a worker needs to decode a tabular input.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableFormat {
+    /// What its files are.
+    pub kind: TableKind,
     /// The dialect.
     pub csv: CsvFormat,
-    /// The columns, in file order, inferred or given.
+    /// The columns of text files, in file order, inferred or given.
     pub columns: Vec<Column>,
+    /// The columns of Parquet and Arrow files that the guest gets, as the schema message of an Arrow
+    /// IPC stream.
+    pub schema: Vec<u8>,
 }
 
 #[cfg(test)]

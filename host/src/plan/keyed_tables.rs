@@ -5,15 +5,15 @@ use super::groups::{Groups, named, positions};
 use super::sender::Sender;
 use super::shuffle::{Idle, Shuffle, Tools, empty_spill};
 use super::stamp::Stamp;
-use super::tables::{TableInput, each_slice};
+use super::tables::{Input, each_slice};
 use super::{PlanError, refuse};
 use crate::dataset::csv::MAX_SLICE;
-use crate::model::{ByteSize, CsvSlice, SliceSize, TableFormat, Work};
+use crate::model::{ByteSize, SliceSize, TableFormat, TextSlice, Work};
 
 /// One mini-batch for each combination of keys' values that an input has; each input is divided on
 /// its own.
 pub(super) fn plan(
-    inputs: &[TableInput<'_>],
+    inputs: &[Input<'_>],
     formats: &[TableFormat],
     tools: Tools<'_>,
     sender: &mut Sender<'_>,
@@ -42,7 +42,7 @@ pub(super) fn plan(
 
 /// Which columns the keys are.
 fn columns(
-    input: &TableInput<'_>,
+    input: &Input<'_>,
     format: &TableFormat,
     keys: &[String],
 ) -> Result<Vec<usize>, PlanError> {
@@ -65,14 +65,14 @@ fn columns(
 /// Files with the same values in their paths are one mini-batch. Their descriptors are held until
 /// all files have been seen.
 fn plan_folders(
-    input: &TableInput<'_>,
+    input: &Input<'_>,
     format: &TableFormat,
     keys: &[String],
     positions: &[usize],
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
     struct Group {
-        slices: Vec<(u32, CsvSlice)>,
+        slices: Vec<(u32, TextSlice)>,
         bytes: u64,
         stamp: Stamp,
     }
@@ -91,7 +91,7 @@ fn plan_folders(
         Ok(())
     })?;
     for (values, group) in groups {
-        let work = Work::CsvGroup(group.slices);
+        let work = Work::TextGroup(group.slices);
         sender.add_group(input.first, work, named(keys, values), group.stamp)?;
     }
     Ok(())

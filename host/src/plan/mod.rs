@@ -73,8 +73,8 @@ fn plan_all(tools: Tools<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> 
             return refuse!("partition_keys needs inputs; remove it, or name inputs");
         }
         Cut::Files { count } => files::plan_files(&request.sources, *count, sender)?,
-        Cut::Csv { size, formats, full_inference } => {
-            let inputs = tables::group(&request.sources, formats)?;
+        Cut::Tables { size, inputs, full_inference } => {
+            let inputs = tables::group(&request.sources, inputs)?;
             tables::plan_tables(&inputs, *size, *full_inference, tools, sender)?;
         }
         Cut::Void { count } => files::plan_void(*count, sender)?,

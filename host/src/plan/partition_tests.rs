@@ -5,7 +5,7 @@ use super::shuffle::{Bounds, Hand, Tools, serve_on};
 use super::tests::{Plan, Tree, planned_with};
 use crate::dataset::TableReader;
 use crate::dataset::csv::MAX_SLICE;
-use crate::model::{Column, CsvFormat, CsvSlice, MiniBatch, SliceSize, Source, Work};
+use crate::model::{Column, MiniBatch, SliceSize, Source, TableInput, TextSlice, Work};
 use crate::protocol::{Cut, PlanRequest};
 use arrow::array::AsArray;
 use arrow::ipc::reader::StreamReader;
@@ -46,8 +46,9 @@ fn files(tree: &Tree, sources: Vec<Source>, keys: &[&str]) -> Result<Plan, Strin
 }
 
 fn csv_cut(sources: &[Source], columns: Option<Vec<Column>>) -> Cut {
-    let formats = vec![(CsvFormat::default(), columns); sources.len()];
-    Cut::Csv { size: SliceSize::Bytes(1 << 20), formats, full_inference: false }
+    let table = TableInput { schema: columns, ..TableInput::default() };
+    let inputs = vec![table; sources.len()];
+    Cut::Tables { size: SliceSize::Bytes(1 << 20), inputs, full_inference: false }
 }
 
 fn tables(tree: &Tree, sources: Vec<Source>, keys: &[&str]) -> Result<Plan, String> {
@@ -161,7 +162,7 @@ fn rows(tree: &Tree, sources: &[Source], plan: &Plan) -> Vec<(String, Vec<String
             Work::Rows(rows) => {
                 rows_reader.read_rows(&tree.root().join("spill"), rows, "some rows").unwrap()
             }
-            Work::CsvGroup(slices) => {
+            Work::TextGroup(slices) => {
                 let parts = slices.iter().map(|(source, slice)| crate::dataset::TablePart {
                     root: &sources[*source as usize].root,
                     slice,
@@ -469,15 +470,15 @@ fn by_size_tables_never_span_files() {
         ("more/c.csv", "x\n6\n"),
     ]);
     let sources = vec![tree.source("one", "in"), tree.source("two", "more")];
-    let formats = vec![(CsvFormat::default(), None); 2];
-    let cut = Cut::Csv { size: SliceSize::Bytes(4), formats, full_inference: false };
+    let inputs = vec![TableInput::default(); 2];
+    let cut = Cut::Tables { size: SliceSize::Bytes(4), inputs, full_inference: false };
     let request = PlanRequest::new(sources, cut);
     let plan = planned_with(Tools { request: &request, start: &start, bounds: TINY }).unwrap();
-    let slices: Vec<(u64, &CsvSlice)> = plan
+    let slices: Vec<(u64, &TextSlice)> = plan
         .mini_batches
         .iter()
         .map(|batch| match &batch.work {
-            Work::Csv(slice) => (batch.id.0, slice),
+            Work::Text(slice) => (batch.id.0, slice),
             work => panic!("{work:?}"),
         })
         .collect();

@@ -118,9 +118,11 @@ fn wire_size(mini_batch: &MiniBatch) -> usize {
     let work = match &mini_batch.work {
         Work::Files(files) => of_files(files),
         Work::FileGroup(parts) => parts.iter().map(|(_, files)| of_files(files)).sum(),
-        Work::Csv(slice) => slice.file.len() + 32,
-        Work::CsvGroup(slices) => slices.iter().map(|(_, slice)| slice.file.len() + 40).sum(),
+        Work::Text(slice) => slice.file.len() + 32,
+        Work::TextGroup(slices) => slices.iter().map(|(_, slice)| slice.file.len() + 40).sum(),
         Work::Rows(rows) => rows.text.file.len() + rows.origins.len() + rows.names.len() + 80,
+        Work::Table(slice) => slice.file.len() + 40,
+        Work::Unreadable(bad) => bad.file.len() + bad.reason.len() + 16,
         Work::Void => 1,
     };
     let keys = mini_batch.partition.iter();

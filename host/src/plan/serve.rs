@@ -65,7 +65,7 @@ fn is_shuffled(request: &PlanRequest) -> bool {
         let format = format_of(source).ok().flatten();
         format.is_some_and(|format| positions(&format, keys).is_ok())
     };
-    matches!(request.cut, Cut::Csv { .. })
+    matches!(request.cut, Cut::Tables { .. })
         && !keys.is_empty()
         && !request.sources.iter().all(in_paths)
 }
@@ -113,7 +113,7 @@ pub(super) fn serve_request(tools: Tools<'_>, out: &mut impl Write) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CsvFormat, SliceSize};
+    use crate::model::{SliceSize, TableInput};
 
     #[test]
     fn helpers_are_for_keys_that_are_columns() {
@@ -125,8 +125,8 @@ mod tests {
             partition_format: format.map(str::to_owned),
         };
         let shuffled = |sources: Vec<Source>, keys: &[&str], cut: Option<Cut>| {
-            let formats = vec![(CsvFormat::default(), None); sources.len()];
-            let csv = Cut::Csv { size: SliceSize::Bytes(1), formats, full_inference: false };
+            let inputs = vec![TableInput::default(); sources.len()];
+            let csv = Cut::Tables { size: SliceSize::Bytes(1), inputs, full_inference: false };
             let partition_keys = keys.iter().map(|&key| key.to_owned()).collect();
             let request = PlanRequest::new(sources, cut.unwrap_or(csv));
             is_shuffled(&PlanRequest { partition_keys, ..request })

@@ -8,23 +8,23 @@ use super::{PlanError, columns, keyed_tables, refuse};
 use crate::dataset::csv::{CutFile, Cutter, MAX_SLICE, check_names, infer_format};
 use crate::dataset::{DatasetError, Listing};
 use crate::model::{
-    ByteSize, Column, ColumnType, CsvFormat, CsvSlice, PartitionFormat, SliceSize, Source,
-    TableFormat, Work,
+    ByteSize, Column, ColumnType, CsvFormat, PartitionFormat, SliceSize, Source, TableFormat,
+    TableInput, TextSlice, Work,
 };
 use crate::protocol::FromPlanner;
 use std::fs::Metadata;
 
 /// One input: its sources with the number of the first, and what the job file says of its tables.
-pub(super) struct TableInput<'a> {
+pub(super) struct Input<'a> {
     pub(super) first: u32,
     pub(super) sources: &'a [Source],
     pub(super) csv: &'a CsvFormat,
-    columns: Option<&'a [Column]>,
+    schema: Option<&'a [Column]>,
     /// Gives the last columns, from the files' paths.
     pub(super) path: Option<PartitionFormat>,
 }
 
-impl TableInput<'_> {
+impl Input<'_> {
     /// The input's name.
     pub(super) fn name(&self) -> &str {
         &self.sources[0].dataset
@@ -35,16 +35,16 @@ impl TableInput<'_> {
 /// or cannot be read.
 pub(super) fn group<'a>(
     sources: &'a [Source],
-    formats: &'a [(CsvFormat, Option<Vec<Column>>)],
-) -> Result<Vec<TableInput<'a>>, PlanError> {
-    if formats.len() != sources.len() {
-        let (formats, sources) = (formats.len(), sources.len());
-        return refuse!("a plan for {sources} sources came with {formats} table formats");
+    tables: &'a [TableInput],
+) -> Result<Vec<Input<'a>>, PlanError> {
+    if tables.len() != sources.len() {
+        let (tables, sources) = (tables.len(), sources.len());
+        return refuse!("a plan for {sources} sources came with {tables} table formats");
     }
     let mut inputs = Vec::new();
     let mut first = 0;
     for sources in sources.chunk_by(|one, next| one.dataset == next.dataset) {
-        let (csv, columns) = &formats[first];
+        let TableInput { csv, schema, .. } = &tables[first];
         let delimiter = csv.delimiter;
         if !delimiter.is_ascii() || matches!(delimiter, b'"' | b'\r' | b'\n' | 0) {
             return refuse!(
@@ -56,7 +56,7 @@ pub(super) fn group<'a>(
         }
         let index = first as u32;
         let path = format_of(&sources[0])?;
-        inputs.push(TableInput { first: index, sources, csv, columns: columns.as_deref(), path });
+        inputs.push(Input { first: index, sources, csv, schema: schema.as_deref(), path });
         first += sources.len();
     }
     Ok(inputs)
@@ -65,7 +65,7 @@ pub(super) fn group<'a>(
 /// Sends the formats of all sources, then the mini-batches of each: of that `size`, or by the
 /// request's keys.
 pub(super) fn plan_tables(
-    inputs: &[TableInput<'_>],
+    inputs: &[Input<'_>],
     size: SliceSize,
     full_inference: bool,
     tools: Tools<'_>,
@@ -101,7 +101,7 @@ pub(super) fn plan_tables(
         each_slice(input, format, size, sender, &mut |sender, found| {
             let mut stamp = Stamp::new();
             stamp.add_file(found.metadata.into());
-            sender.add(found.source, Work::Csv(found.slice), stamp)
+            sender.add(found.source, Work::Text(found.slice), stamp)
         })?;
     }
     Ok(())
@@ -110,12 +110,16 @@ pub(super) fn plan_tables(
 /// The columns in the input's files, then those of their paths. Fails if a file cannot be read, or
 /// if a column would be there twice.
 fn format(
-    input: &TableInput<'_>,
+    input: &Input<'_>,
     full_inference: bool,
     notices: &mut Vec<String>,
 ) -> Result<TableFormat, PlanError> {
-    let mut format = match input.columns {
-        Some(columns) => TableFormat { csv: input.csv.clone(), columns: columns.to_vec() },
+    let mut format = match input.schema {
+        Some(schema) => TableFormat {
+            csv: input.csv.clone(),
+            columns: schema.to_vec(),
+            ..TableFormat::default()
+        },
         None => {
             let inferred = infer_format(input.sources, input.csv, full_inference)?;
             notices.extend(columns::notices(input.name(), &inferred));
@@ -142,7 +146,7 @@ pub(super) struct Found<'a> {
     /// The index of its source.
     pub(super) source: u32,
     /// Where it lies.
-    pub(super) slice: CsvSlice,
+    pub(super) slice: TextSlice,
     /// What its file is like.
     pub(super) metadata: &'a Metadata,
 }
@@ -151,7 +155,7 @@ pub(super) struct Found<'a> {
 /// if a file cannot be read, has another header than the input, or lies at a path that does not
 /// match the input's template.
 pub(super) fn each_slice<'s>(
-    input: &TableInput<'_>,
+    input: &Input<'_>,
     format: &TableFormat,
     size: SliceSize,
     sender: &mut Sender<'s>,
@@ -228,9 +232,9 @@ struct Headers<'a> {
 }
 
 impl<'a> Headers<'a> {
-    fn new(input: &TableInput<'_>, format: &'a TableFormat) -> Self {
+    fn new(input: &Input<'_>, format: &'a TableFormat) -> Self {
         let given = "the schema in the job file".to_owned();
-        let origin = input.columns.is_some().then_some(given);
+        let origin = input.schema.is_some().then_some(given);
         let keys = input.path.as_ref().map_or(0, |path| path.keys().count());
         let columns = &format.columns[..format.columns.len() - keys];
         Self { header: input.csv.header, columns, good: None, origin }

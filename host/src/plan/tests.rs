@@ -2,8 +2,8 @@ use super::serve::serve_request;
 use super::shuffle::Bounds;
 use super::*;
 use crate::model::{
-    Column, ColumnType, CsvFormat, CsvSlice, Input, MiniBatch, MiniBatchId, SliceSize, Source,
-    TableFormat, Work,
+    Column, ColumnType, CsvFormat, Input, MiniBatch, MiniBatchId, SliceSize, Source, TableFormat,
+    TableInput, TextSlice, Work,
 };
 use crate::protocol::{PlanRequest, decode};
 use insta::assert_snapshot;
@@ -103,13 +103,14 @@ pub(super) fn planned_with(tools: Tools<'_>) -> Result<Plan, String> {
 }
 
 fn tables(sources: Vec<Source>, bytes: u64, columns: Option<Vec<Column>>) -> Result<Plan, String> {
-    let formats = vec![(CsvFormat::default(), columns); sources.len()];
-    planned(sources, Cut::Csv { size: SliceSize::Bytes(bytes), formats, full_inference: false })
+    let table = TableInput { schema: columns, ..TableInput::default() };
+    let inputs = vec![table; sources.len()];
+    planned(sources, Cut::Tables { size: SliceSize::Bytes(bytes), inputs, full_inference: false })
 }
 
 fn slices(plan: &Plan) -> Vec<(u32, &str, u64, u64)> {
     let slices = plan.mini_batches.iter().map(|mini_batch| match &mini_batch.work {
-        Work::Csv(slice) => (mini_batch.source, slice.file.as_str(), slice.offset, slice.rows),
+        Work::Text(slice) => (mini_batch.source, slice.file.as_str(), slice.offset, slice.rows),
         work => panic!("{work:?}"),
     });
     slices.collect()
@@ -241,7 +242,11 @@ fn bad_requests_are_refused_in_words() {
     let sources = vec![tree.source("one", "a")];
     let plan_with = |csv: CsvFormat| {
         let size = SliceSize::Bytes(10);
-        let cut = Cut::Csv { size, formats: vec![(csv, None)], full_inference: true };
+        let cut = Cut::Tables {
+            size,
+            inputs: vec![TableInput { csv, ..TableInput::default() }],
+            full_inference: true,
+        };
         planned(sources.clone(), cut)
     };
     let quote = CsvFormat { delimiter: b'"', ..CsvFormat::default() };
@@ -260,7 +265,7 @@ fn bad_requests_are_refused_in_words() {
     })
     .unwrap();
     let [FromPlanner::Failed(error)] = messages.as_slice() else { panic!("{messages:?}") };
-    assert_snapshot!(error, @"the planner speaks version 5 of the protocol, the leader version 0: the program was replaced while a job ran; start the job again");
+    assert_snapshot!(error, @"the planner speaks version 6 of the protocol, the leader version 0: the program was replaced while a job ran; start the job again");
 }
 
 #[test]
@@ -287,9 +292,9 @@ fn names_that_no_message_could_hold_are_refused() {
 #[test]
 fn messages_are_framed() {
     let tree = Tree::new(&[("a/1.csv", "x\n1\n")]);
-    let cut = Cut::Csv {
+    let cut = Cut::Tables {
         size: SliceSize::Bytes(10),
-        formats: vec![(CsvFormat::default(), None)],
+        inputs: vec![TableInput::default()],
         full_inference: false,
     };
     let sources = vec![tree.source("one", "a")];
@@ -305,11 +310,18 @@ fn messages_are_framed() {
         seen.push(decode::<FromPlanner>(body).unwrap());
         rest = after;
     }
-    let slice = CsvSlice { file: "1.csv".to_owned(), offset: 2, length: 2, first_line: 2, rows: 1 };
+    let slice = TextSlice {
+        file: "1.csv".to_owned(),
+        offset: 2,
+        length: 2,
+        first_line: 2,
+        rows: 1,
+        unpacked: None,
+    };
     let FromPlanner::MiniBatches(sent) = &seen[2] else { panic!("{seen:?}") };
     assert_ne!(sent[0].stamp, 0);
     let mini_batch =
-        MiniBatch { stamp: sent[0].stamp, ..MiniBatch::new(MiniBatchId(0), 0, Work::Csv(slice)) };
+        MiniBatch { stamp: sent[0].stamp, ..MiniBatch::new(MiniBatchId(0), 0, Work::Text(slice)) };
     assert!(matches!(&seen[0], FromPlanner::Tables(tables) if tables.len() == 1));
     assert!(matches!(&seen[1], FromPlanner::Notice(columns) if columns.contains("x int64")));
     assert_eq!(seen[2..], [FromPlanner::MiniBatches(vec![mini_batch]), FromPlanner::Finished]);

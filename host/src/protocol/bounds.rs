@@ -3,7 +3,7 @@
 
 use super::{FrameError, FromPlanner, FromWorker};
 use crate::model::{
-    AttemptReport, ByteSize, CallStats, CsvSlice, Failure, MiniBatch, WallState, Work,
+    AttemptReport, ByteSize, CallStats, Failure, MiniBatch, TableSlice, TextSlice, WallState, Work,
 };
 use std::path::{Component, Path};
 
@@ -98,20 +98,33 @@ fn mini_batch(batch: &MiniBatch) -> Checked {
     let mut files = batch.files().map(|(_, file)| file);
     hold(files.all(stays_below), "a file outside of its input")?;
     match &batch.work {
-        Work::Csv(of) => slice(of),
-        Work::CsvGroup(slices) => slices.iter().try_for_each(|(_, of)| slice(of)),
+        Work::Text(of) => slice(of),
+        Work::TextGroup(slices) => slices.iter().try_for_each(|(_, of)| slice(of)),
         Work::Rows(rows) => {
             slice(&rows.text)?;
             let end = rows.origins_offset.checked_add(rows.origins_length);
             hold(end.is_some_and(|end| end <= PLACE), "a place beyond any file")?;
             hold(stays_below(&rows.origins) && stays_below(&rows.names), "a file outside")
         }
+        Work::Table(of) => table_slice(of),
+        Work::Unreadable(bad) => hold(
+            stays_below(&bad.file) && bad.reason.len() <= DETAIL,
+            "a file outside of its input, or a long text",
+        ),
         Work::Files(_) | Work::FileGroup(_) | Work::Void => Ok(()),
     }?;
     hold(batch.planned_items() <= COUNT, "more items than can be")
 }
 
-fn slice(slice: &CsvSlice) -> Checked {
+fn table_slice(slice: &TableSlice) -> Checked {
+    hold(stays_below(&slice.file), "a file outside of its input")?;
+    let places = [slice.part, slice.skip, slice.first_row, slice.bytes];
+    hold(places.iter().all(|&place| place <= PLACE), "a place beyond any file")
+}
+
+fn slice(slice: &TextSlice) -> Checked {
+    let unpacked = slice.unpacked.as_deref();
+    hold(unpacked.is_none_or(stays_below), "a file outside")?;
     hold(stays_below(&slice.file), "a file outside of its input")?;
     let end = slice.offset.checked_add(slice.length);
     hold(end.is_some_and(|end| end <= PLACE), "a place beyond any file")?;

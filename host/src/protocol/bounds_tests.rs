@@ -86,19 +86,20 @@ fn a_planner_is_held_to_what_can_be() {
         assert!(files(outside).is_some(), "{outside:?}");
         assert!(check(Work::FileGroup(vec![(7, vec![outside.into()])])).is_some());
     }
-    let slice = |offset, length, rows| CsvSlice {
+    let slice = |offset, length, rows| TextSlice {
         file: "t.csv".into(),
         offset,
         length,
         first_line: 1,
         rows,
+        unpacked: None,
     };
-    assert_eq!(check(Work::Csv(slice(10, 20, 20))), None);
-    assert!(check(Work::Csv(slice(10, 20, 21))).is_some());
-    assert!(check(Work::Csv(slice(u64::MAX, 20, 1))).is_some());
+    assert_eq!(check(Work::Text(slice(10, 20, 20))), None);
+    assert!(check(Work::Text(slice(10, 20, 21))).is_some());
+    assert!(check(Work::Text(slice(u64::MAX, 20, 1))).is_some());
     // Their sum is more than 64 bits hold.
     let most = PLACE - 1;
-    assert!(check(Work::CsvGroup(vec![(0, slice(0, most, most)); 40])).is_some());
+    assert!(check(Work::TextGroup(vec![(0, slice(0, most, most)); 40])).is_some());
     assert!(error(FromPlanner::Notice("x".repeat(1 << 20)).check()).is_some());
 }
 

@@ -1,15 +1,15 @@
 //! The messages.
 
 use crate::model::{
-    AttemptReport, CallStats, Column, CsvFormat, Failure, GpuLease, InferenceSettings, Limits,
-    LoggingLevel, MiniBatch, MiniBatchId, Model, Mount, OsSandbox, OutputAction, OutputFormat,
-    SliceSize, Source, TableFormat, WallState, WorkerId,
+    AttemptReport, CallStats, Failure, GpuLease, InferenceSettings, Limits, LoggingLevel,
+    MiniBatch, MiniBatchId, Model, Mount, OsSandbox, OutputAction, OutputFormat, SliceSize, Source,
+    TableFormat, TableInput, WallState, WorkerId,
 };
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Changes with every change of a message or of the framing.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// Leader to worker. The first message is `Setup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -151,12 +151,12 @@ pub enum Cut {
         /// At least 1.
         count: u64,
     },
-    /// CSV tables.
-    Csv {
+    /// Tables.
+    Tables {
         /// Of which size each.
         size: SliceSize,
-        /// For each source: dialect, and columns where the job file gives them.
-        formats: Vec<(CsvFormat, Option<Vec<Column>>)>,
+        /// For each source: what the job file says of its input.
+        inputs: Vec<TableInput>,
         /// Infer types from all of the input, not from its first part.
         full_inference: bool,
     },

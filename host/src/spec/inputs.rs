@@ -6,7 +6,7 @@ use super::error::{Origin, Report};
 use super::partition;
 use super::raw::{Format, RawInput, RawJob, SchemaInference};
 use super::scope::At;
-use crate::model::{ByteSize, CsvFormat, Input, InputKind, SliceSize};
+use crate::model::{ByteSize, CsvFormat, Input, InputKind, SliceSize, TableInput};
 
 /// Files in a mini-batch unless the job file says otherwise (prs-semantics C7).
 const DEFAULT_FILES: u64 = 10;
@@ -215,11 +215,11 @@ fn csv_kind(
     defaults: &Defaults<'_>,
     report: &Report,
 ) -> InputKind {
-    let formats = inputs
+    let tables = inputs
         .iter()
         .map(|input| {
             let default = CsvFormat::default();
-            let format = CsvFormat {
+            let csv = CsvFormat {
                 delimiter: input.delimiter.as_ref().map_or(default.delimiter, |at| at.value),
                 header: input.header.as_ref().map_or(default.header, |at| at.value),
                 null_values: input
@@ -227,14 +227,15 @@ fn csv_kind(
                     .as_ref()
                     .map_or(default.null_values, |at| at.value.clone()),
             };
-            (format, input.schema.as_ref().map(|at| at.value.clone()))
+            let schema = input.schema.as_ref().map(|at| at.value.clone());
+            TableInput { csv, schema, ..TableInput::default() }
         })
         .collect();
     let inference =
         raw.schema_inference.as_ref().map_or(SchemaInference::First, |inference| inference.value);
-    InputKind::Csv {
+    InputKind::Tables {
         mini_batch_size: slice_size(raw, defaults, report),
-        formats,
+        inputs: tables,
         full_inference: inference == SchemaInference::Full,
     }
 }

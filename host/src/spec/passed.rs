@@ -17,7 +17,7 @@ pub(super) fn append(spec: &mut JobSpec, raw: &RawJob) {
         InputKind::Files { mini_batch_files } => {
             options.push(("mini_batch_size", mini_batch_files.to_string()));
         }
-        InputKind::Csv { mini_batch_size, .. } => {
+        InputKind::Tables { mini_batch_size, .. } => {
             let size = match mini_batch_size {
                 SliceSize::Bytes(bytes) => bytes.to_string(),
                 SliceSize::Rows(_) => mini_batch_size.to_string(),

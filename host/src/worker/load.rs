@@ -4,8 +4,8 @@ use super::report::host_fault;
 use super::stage::{Stage, checked};
 use crate::dataset::{Found, LoadedTable, Root, RowLines, TablePart, TableReader, content_stamp};
 use crate::model::{
-    CsvSlice, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, PartitionFormat, Source,
-    SpilledRows, TableFormat, Work, WorkerId,
+    FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, PartitionFormat, Source,
+    SpilledRows, TableFormat, TextSlice, Work, WorkerId,
 };
 use crate::sandbox::MiniBatchData;
 use jiff::{SignedDuration, Timestamp};
@@ -99,7 +99,8 @@ impl Loader {
         };
         match &mini_batch.work {
             Work::Void => false,
-            Work::Csv(_) | Work::CsvGroup(_) | Work::Rows(_) => true,
+            Work::Text(_) | Work::TextGroup(_) | Work::Rows(_) | Work::Table(_) => true,
+            Work::Unreadable(_) => false,
             Work::Files(_) => is_staged(mini_batch.source),
             Work::FileGroup(parts) => parts.iter().any(|(source, _)| is_staged(*source)),
         }
@@ -124,16 +125,18 @@ impl Loader {
                     parts.iter().map(|(source, files)| (*source, files.as_slice())).collect();
                 self.load_files(mini_batch.source, &parts)
             }
-            Work::Csv(slice) => {
+            Work::Text(slice) => {
                 let parts = [self.part(mini_batch.source, slice)?];
                 let label = parts[0].2.clone();
                 self.inputs[index].load_tables(&parts, self.tables.get(index), label)
             }
-            Work::CsvGroup(slices) => {
+            Work::TextGroup(slices) => {
                 let parts = slices.iter().map(|(source, slice)| self.part(*source, slice));
                 let parts = parts.collect::<Result<Vec<_>, _>>()?;
                 self.inputs[index].load_tables(&parts, self.tables.get(index), label)
             }
+            Work::Table(slice) => Err(failed(format!("{}: is no text", slice.file))),
+            Work::Unreadable(bad) => Err(failed(bad.reason.clone())),
             Work::Rows(rows) => {
                 self.inputs[index].load_rows(&self.spill, rows, self.tables.get(index), label)
             }
@@ -155,8 +158,8 @@ impl Loader {
     fn part<'a>(
         &self,
         source: u32,
-        slice: &'a CsvSlice,
-    ) -> Result<(PathBuf, &'a CsvSlice, String), Failure> {
+        slice: &'a TextSlice,
+    ) -> Result<(PathBuf, &'a TextSlice, String), Failure> {
         checked(&slice.file)?;
         let source = &self.input(source)?.source;
         Ok((source.root.clone(), slice, format!("{}/{}", source.guest, slice.file)))
@@ -226,7 +229,7 @@ impl Input {
     /// Slices of the input's files; `label` is what they are called together.
     fn load_tables(
         &mut self,
-        parts: &[(PathBuf, &CsvSlice, String)],
+        parts: &[(PathBuf, &TextSlice, String)],
         format: Option<&TableFormat>,
         label: String,
     ) -> Result<Loaded<'_>, Failure> {

@@ -3,7 +3,7 @@
 use super::header::read_names;
 use super::scan::Scan;
 use crate::dataset::{DatasetError, fail};
-use crate::model::{ByteSize, CsvFormat, CsvSlice, SliceSize};
+use crate::model::{ByteSize, CsvFormat, SliceSize, TextSlice};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -131,7 +131,7 @@ impl CutFile<'_> {
 
     /// The next slice; its bounds are record boundaries, and it holds at least one record. Slices
     /// follow each other without gaps. `None` at the end.
-    pub fn next_slice(&mut self) -> Result<Option<CsvSlice>, DatasetError> {
+    pub fn next_slice(&mut self) -> Result<Option<TextSlice>, DatasetError> {
         let (offset, first_line) = (self.offset, self.scan.lines + 1);
         let records = self.scan.records;
         match self.cutter.size {
@@ -143,7 +143,14 @@ impl CutFile<'_> {
             return Ok(None);
         }
         let length = self.offset - offset;
-        Ok(Some(CsvSlice { file: self.name.clone(), offset, length, first_line, rows }))
+        Ok(Some(TextSlice {
+            file: self.name.clone(),
+            offset,
+            length,
+            first_line,
+            rows,
+            unpacked: None,
+        }))
     }
 
     /// Whether the file ended inside a quoted field; known when [`Self::next_slice`] gave `None`.

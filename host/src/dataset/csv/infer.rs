@@ -8,7 +8,7 @@ use super::records::Records;
 use super::scan::{count_lines, is_terminator};
 use super::types::{fits, guess, is_null, join};
 use crate::dataset::{DatasetError, Listing};
-use crate::model::{Column, ColumnType, CsvFormat, CsvSlice, SliceSize, Source, TableFormat};
+use crate::model::{Column, ColumnType, CsvFormat, SliceSize, Source, TableFormat, TextSlice};
 
 /// How much of an input decides the types.
 const SAMPLE: u64 = 1 << 20;
@@ -55,7 +55,10 @@ pub fn infer_format(
     let columns = columns
         .map(|(name, found)| Column { name, kind: found.kind.unwrap_or(ColumnType::String) })
         .collect();
-    Ok(Inferred { format: TableFormat { csv: csv.clone(), columns }, doubts })
+    Ok(Inferred {
+        format: TableFormat { csv: csv.clone(), columns, ..TableFormat::default() },
+        doubts,
+    })
 }
 
 struct Inference<'a> {
@@ -147,7 +150,7 @@ impl Inference<'_> {
     }
 
     /// Learns from records. Those that cannot be right, whatever the types, teach nothing.
-    fn take_text(&mut self, text: &[u8], slice: &CsvSlice) {
+    fn take_text(&mut self, text: &[u8], slice: &TextSlice) {
         let mut records = Records::new(text, self.csv.delimiter);
         while let Some(record) = records.next_record() {
             if self.columns.is_empty() {

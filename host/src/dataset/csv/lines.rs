@@ -5,7 +5,7 @@ use super::origins::Origins;
 use super::reader::read_slice;
 use super::records::Records;
 use super::scan::{count_lines, is_terminator};
-use crate::model::{CsvSlice, SpilledRows, TableFormat};
+use crate::model::{SpilledRows, TableFormat, TextSlice};
 use std::path::PathBuf;
 
 /// What a table was read from, to find its rows there. Looking costs about as much as reading did,
@@ -30,7 +30,7 @@ pub(super) enum Origin {
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) root: PathBuf,
-    pub(super) slice: CsvSlice,
+    pub(super) slice: TextSlice,
     pub(super) item: String,
     /// Rows that it gave to the table.
     pub(super) rows: usize,
@@ -117,12 +117,12 @@ mod tests {
         let csv = CsvFormat { delimiter: b',', header: false, null_values: Vec::new() };
         let column = |name: &str, kind| Column { name: name.to_owned(), kind };
         let columns = vec![column("n", ColumnType::Int64), column("t", ColumnType::String)];
-        TableReader::new(&TableFormat { csv, columns }).unwrap()
+        TableReader::new(&TableFormat { csv, columns, ..TableFormat::default() }).unwrap()
     }
 
-    fn slice(file: &str, offset: u64, text: &str, first_line: u64, rows: u64) -> CsvSlice {
+    fn slice(file: &str, offset: u64, text: &str, first_line: u64, rows: u64) -> TextSlice {
         let length = text.len() as u64 - offset;
-        CsvSlice { file: file.to_owned(), offset, length, first_line, rows }
+        TextSlice { file: file.to_owned(), offset, length, first_line, rows, unpacked: None }
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl<'a> Origins<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::CsvSlice;
+    use crate::model::TextSlice;
     use proptest::prelude::*;
 
     proptest! {
@@ -160,7 +160,14 @@ mod tests {
             put_number(number, &mut origins);
         }
         std::fs::write(folder.path().join("origins"), &origins).unwrap();
-        let text = CsvSlice { file: "t".into(), offset: 0, length: 1, first_line: 1, rows: 3 };
+        let text = TextSlice {
+            file: "t".into(),
+            offset: 0,
+            length: 1,
+            first_line: 1,
+            rows: 3,
+            unpacked: None,
+        };
         let rows = SpilledRows {
             text,
             origins: "origins".into(),

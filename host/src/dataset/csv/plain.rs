@@ -238,7 +238,7 @@ mod tests {
             .collect();
         let fields: Vec<_> =
             columns.iter().map(|c| Field::new(&c.name, arrow_type(c.kind), true)).collect();
-        let format = TableFormat { csv: CsvFormat::default(), columns };
+        let format = TableFormat { columns, ..TableFormat::default() };
         PlainDecoder::new(&format, &Arc::new(Schema::new(fields))).unwrap()
     }
 
@@ -303,7 +303,8 @@ mod tests {
         let kind = |kind| vec![Column { name: "a".into(), kind }];
         let make = |csv: CsvFormat, columns| {
             let schema = Arc::new(Schema::empty());
-            PlainDecoder::new(&TableFormat { csv, columns }, &schema).is_some()
+            PlainDecoder::new(&TableFormat { csv, columns, ..TableFormat::default() }, &schema)
+                .is_some()
         };
         assert!(make(CsvFormat::default(), kind(ColumnType::Int64)));
         assert!(!make(CsvFormat::default(), kind(ColumnType::Date)));

@@ -7,7 +7,7 @@ use super::origins::Origins;
 use super::plain::PlainDecoder;
 use super::types::arrow_type;
 use crate::dataset::{DatasetError, fail};
-use crate::model::{CsvSlice, FailedItem, PartitionFormat, SpilledRows, TableFormat};
+use crate::model::{FailedItem, PartitionFormat, SpilledRows, TableFormat, TextSlice};
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
 use arrow::csv::ReaderBuilder;
@@ -67,7 +67,7 @@ pub struct TablePart<'a> {
     /// The input's folder.
     pub root: &'a Path,
     /// The slice of a file below it.
-    pub slice: &'a CsvSlice,
+    pub slice: &'a TextSlice,
     /// The file's name in messages.
     pub item: &'a str,
 }
@@ -94,7 +94,7 @@ impl TableReader {
         };
         let data_schema = Arc::new(Schema::new(fields[..in_files].to_vec()));
         let columns = format.columns[..in_files].to_vec();
-        let format = TableFormat { csv: format.csv.clone(), columns };
+        let format = TableFormat { columns, ..format.clone() };
         Ok(Self {
             plain: PlainDecoder::new(&format, &data_schema),
             nulls: null_pattern(&format.csv.null_values)?,
@@ -120,7 +120,7 @@ impl TableReader {
     pub fn read(
         &mut self,
         root: &Path,
-        slice: &CsvSlice,
+        slice: &TextSlice,
         item: &str,
     ) -> Result<LoadedTable<'_>, DatasetError> {
         self.read_group(std::iter::once(TablePart { root, slice, item }), item)
@@ -323,7 +323,7 @@ impl TableReader {
 /// no file or is shorter than planned.
 pub(super) fn read_slice<'a>(
     root: &Path,
-    slice: &CsvSlice,
+    slice: &TextSlice,
     buffer: &'a mut Vec<u8>,
 ) -> Result<&'a [u8], DatasetError> {
     let path = root.join(&slice.file);

@@ -5,7 +5,7 @@ use super::records::{Record, Records};
 use super::scan::{Scan, count_lines, is_terminator};
 use super::types::is_null;
 use crate::dataset::DatasetError;
-use crate::model::{CsvFormat, CsvSlice};
+use crate::model::{CsvFormat, TextSlice};
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -47,7 +47,7 @@ impl<'a> RawRow<'a> {
 /// only grows. Fails if the file cannot be read, or as `take` does.
 pub fn each_row<E: From<DatasetError>>(
     root: &Path,
-    slice: &CsvSlice,
+    slice: &TextSlice,
     delimiter: u8,
     buffer: &mut Vec<u8>,
     mut take: impl FnMut(&RawRow<'_>) -> Result<(), E>,

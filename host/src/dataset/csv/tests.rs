@@ -4,7 +4,7 @@ use super::cut::Cutter;
 use super::infer::infer_format;
 use super::reader::TableReader;
 use crate::model::{
-    Column, ColumnType, CsvFormat, CsvSlice, FailedItem, SliceSize, Source, TableFormat,
+    Column, ColumnType, CsvFormat, FailedItem, SliceSize, Source, TableFormat, TextSlice,
 };
 use arrow::array::{Array, RecordBatch};
 use arrow::csv::ReaderBuilder;
@@ -39,11 +39,11 @@ impl Files {
         }
     }
 
-    fn slices(&self, csv: &CsvFormat, bytes: u64) -> Vec<CsvSlice> {
+    fn slices(&self, csv: &CsvFormat, bytes: u64) -> Vec<TextSlice> {
         self.cut(csv, SliceSize::Bytes(bytes))
     }
 
-    fn cut(&self, csv: &CsvFormat, size: SliceSize) -> Vec<CsvSlice> {
+    fn cut(&self, csv: &CsvFormat, size: SliceSize) -> Vec<TextSlice> {
         let mut cutter = Cutter::new(csv, size);
         let mut cut = cutter.open(&self.root(), "t.csv".to_owned()).unwrap();
         std::iter::from_fn(|| cut.next_slice().unwrap()).collect()
@@ -60,7 +60,7 @@ fn format(csv: CsvFormat, columns: &[(&str, ColumnType)]) -> TableFormat {
     let columns = columns.iter();
     let columns =
         columns.map(|(name, kind)| Column { name: (*name).to_owned(), kind: *kind }).collect();
-    TableFormat { csv, columns }
+    TableFormat { csv, columns, ..TableFormat::default() }
 }
 
 fn texts(batch: &RecordBatch) -> Vec<Vec<Option<String>>> {
@@ -80,7 +80,7 @@ fn texts(batch: &RecordBatch) -> Vec<Vec<Option<String>>> {
 fn read(
     files: &Files,
     format: &TableFormat,
-    slices: &[CsvSlice],
+    slices: &[TextSlice],
 ) -> (Vec<Vec<Option<String>>>, Vec<FailedItem>) {
     let mut reader = TableReader::new(format).unwrap();
     let (mut rows, mut rejected) = (Vec::new(), Vec::new());
@@ -146,7 +146,7 @@ fn table() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-fn check_bounds(text: &[u8], slices: &[CsvSlice], size: u64) {
+fn check_bounds(text: &[u8], slices: &[TextSlice], size: u64) {
     let mut at = slices.first().map_or(0, |slice| slice.offset);
     for (index, slice) in slices.iter().enumerate() {
         assert_eq!(slice.offset, at, "slices follow each other");

@@ -1,6 +1,6 @@
 //! What the planner tells a process of its crew. It is the same program, so there are no versions.
 
-use crate::model::{CsvFormat, CsvSlice, OsSandbox};
+use crate::model::{CsvFormat, OsSandbox, TextSlice};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -149,7 +149,7 @@ pub(super) struct Slice {
     /// The file's number in [`Setup::names`].
     pub(super) file: u64,
     /// The part.
-    pub(super) slice: CsvSlice,
+    pub(super) slice: TextSlice,
 }
 
 /// The answer to a task.

@@ -7,12 +7,12 @@ use super::message::{BUCKETS, Bounds, NAMES, Setup, Slice, Task, origins_name, t
 use super::runs::spill_error;
 use crate::dataset::DatasetError;
 use crate::dataset::csv::Names;
-use crate::model::{CsvSlice, SliceSize, SpilledRows, TableFormat, Work};
+use crate::model::{SliceSize, SpilledRows, TableFormat, TextSlice, Work};
 use crate::plan::groups::named;
 use crate::plan::keyed_tables::check_size;
 use crate::plan::sender::Sender;
 use crate::plan::stamp::Stamp;
-use crate::plan::tables::{Found, TableInput, each_slice};
+use crate::plan::tables::{Found, Input, each_slice};
 use crate::plan::{PlanError, refuse};
 use crate::protocol::PlanRequest;
 use std::io::{self, ErrorKind};
@@ -34,7 +34,7 @@ pub(in crate::plan) struct Tools<'a> {
 
 /// Groups the rows of one input.
 pub(in crate::plan) struct Shuffle<'a> {
-    pub(in crate::plan) input: &'a TableInput<'a>,
+    pub(in crate::plan) input: &'a Input<'a>,
     pub(in crate::plan) format: &'a TableFormat,
     /// The columns of the keys.
     pub(in crate::plan) columns: Vec<usize>,
@@ -165,12 +165,13 @@ impl Shuffle<'_> {
                 return Err(DatasetError("a group's key was lost".to_owned()).into());
             };
             check_size(self.input.name(), keys, &values, group.length)?;
-            let text = CsvSlice {
+            let text = TextSlice {
                 file: below(text_name(bucket)),
                 offset: group.offset,
                 length: group.length,
                 first_line: 1,
                 rows: group.rows,
+                unpacked: None,
             };
             let work = Work::Rows(SpilledRows {
                 text,

@@ -2,6 +2,7 @@ use super::{LEAST, errors, job, job_with};
 use crate::model::{
     AllowedPercent, ByteSize, Column, ColumnType, CsvFormat, ErrorThreshold, Input, InputKind,
     Limits, LoggingLevel, Mount, OnConflict, OsSandbox, OutputAction, OutputFormat, SliceSize,
+    TableInput,
 };
 use crate::spec::JobSpec;
 use std::path::PathBuf;
@@ -191,18 +192,21 @@ inputs:
         CsvFormat { delimiter: b'\t', header: false, null_values: vec!["NA".into(), "-1".into()] };
     assert_eq!(
         spec.input_kind,
-        InputKind::Csv {
+        InputKind::Tables {
             mini_batch_size: SliceSize::Bytes(100 << 10),
-            formats: vec![(CsvFormat::default(), None), (dialect, Some(columns))],
+            inputs: vec![
+                TableInput::default(),
+                TableInput { csv: dialect, schema: Some(columns), ..TableInput::default() },
+            ],
             full_inference: true,
         }
     );
     let defaults = job("entry_script: script.wasm\ninputs: {a: {path: data, format: csv}}");
     assert_eq!(
         defaults.input_kind,
-        InputKind::Csv {
+        InputKind::Tables {
             mini_batch_size: SliceSize::Bytes(1 << 20),
-            formats: vec![(CsvFormat::default(), None)],
+            inputs: vec![TableInput::default()],
             full_inference: false,
         }
     );

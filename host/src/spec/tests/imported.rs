@@ -83,7 +83,7 @@ fn what_a_saved_file_cannot_say_stands_beside_it() {
     insta::assert_snapshot!(spec.arguments.join(" "), @"--x 1 --logging_level DEBUG --mini_batch_size 1048576 --error_threshold 10 --run_invocation_timeout 600 --run_max_try 3 --output_action append_row --append_row_file_name predictions.txt --process_count_per_node 2");
     assert!(matches!(
         spec.input_kind,
-        InputKind::Csv { mini_batch_size: SliceSize::Bytes(1_048_576), .. }
+        InputKind::Tables { mini_batch_size: SliceSize::Bytes(1_048_576), .. }
     ));
 }
 

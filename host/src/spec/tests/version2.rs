@@ -273,8 +273,10 @@ fn table_files_say_how_text_is_read() {
                  \x20 - read_delimited: {delimiter: ';', encoding: utf8, header: no_header}\n";
     let (fixture, text) = with_table(table, "direct");
     let spec = fixture.load(&text, &[]).expect("a job");
-    let InputKind::Csv { formats, .. } = &spec.input_kind else { panic!("{:?}", spec.input_kind) };
-    assert_eq!((formats[0].0.delimiter, formats[0].0.header), (b';', false));
+    let InputKind::Tables { inputs, .. } = &spec.input_kind else {
+        panic!("{:?}", spec.input_kind)
+    };
+    assert_eq!((inputs[0].csv.delimiter, inputs[0].csv.header), (b';', false));
     insta::assert_snapshot!(fixture.redact(&spec.inputs[0].paths.join("\n")), @"
     [dir]/data/a.csv
     [dir]/data/more/*.csv
@@ -285,7 +287,7 @@ fn table_files_say_how_text_is_read() {
     assert_eq!(spec.inputs[0].paths.len(), 2);
     // The files themselves, instead of the table file.
     let spec = fixture.load(text.replace("ro_mount", "direct"), &[("inputs.d.path", "data/*.csv")]);
-    assert!(matches!(spec.expect("a job").input_kind, InputKind::Csv { .. }));
+    assert!(matches!(spec.expect("a job").input_kind, InputKind::Tables { .. }));
 }
 
 /// C30: what a table file must have, and what it must not.
