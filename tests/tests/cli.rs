@@ -192,7 +192,7 @@ limits: {memory: 1, feul: 3}
     error: job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm) or a guest crate's folder
     error: job.yaml:1: name: found "Bad Name"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
     error: job.yaml:2: entry_scrpt: unknown key; did you mean entry_script?
-    error: job.yaml:4: inputs.texts.delimiter: is for tables only, and input texts is of format files; add format: csv, or remove this key
+    error: job.yaml:4: inputs.texts.delimiter: is for inputs of format csv or tsv only, and input texts is of format files; add its format (e.g. format: csv), or remove this key
     error: job.yaml:5: side_inputs.w.mount_path: found "relative"; expected an absolute path without empty, . or .. parts (e.g. /models/digits)
     error: job.yaml:6: arguments[0]: found "${{inputs.nope}}"; the first argument must start with "-", as in [--model, digits.bin]
     error: job.yaml:6: arguments[0]: found the unknown reference ${{inputs.nope}}; there are ${{inputs.texts}}, ${{side_inputs.w}}, ${{output}}

@@ -104,6 +104,7 @@ fn inputs(spec: &JobSpec, settings: &mut Settings) {
                 settings.put(&format!("inputs.{}.format", input.name), &format);
                 settings.put(&format!("inputs.{}.schema", input.name), &table.schema);
                 settings.put(&format!("inputs.{}.columns", input.name), &table.columns);
+                settings.put(&format!("inputs.{}.hive", input.name), &table.hive);
             }
         }
         InputKind::Void { count } => settings.put("rank_mini_batch_count", count),

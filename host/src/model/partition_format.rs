@@ -1,16 +1,23 @@
 //! Templates that name the parts of paths, as in `{user}/{season}/{genre}.wav`.
 
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
+
+/// What Hive calls the folder of rows without a value.
+const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// A template for paths below an input's path. Each level is fixed text and keys in braces; a key
 /// stands for one or more characters of its level.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionFormat {
     text: String,
     levels: Vec<Vec<Part>>,
+    /// Whether it stands for folders as Hive makes them, whose values are percent-encoded.
+    is_hive: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Part {
     Text(String),
     Key(String),
@@ -27,7 +34,7 @@ impl PartitionFormat {
     pub fn parse(text: &str) -> Result<Self, ParsePartitionFormatError> {
         let refuse = |reason: String| ParsePartitionFormatError(text.to_owned(), reason);
         let levels = text.split('/').map(level).collect::<Result<Vec<_>, _>>().map_err(refuse)?;
-        let format = Self { text: text.to_owned(), levels };
+        let format = Self { text: text.to_owned(), levels, is_hive: false };
         let keys: Vec<&str> = format.keys().collect();
         if keys.is_empty() {
             return Err(refuse("it has no key in braces".to_owned()));
@@ -36,6 +43,21 @@ impl PartitionFormat {
             Some((_, twice)) => Err(refuse(format!("the key '{twice}' comes twice"))),
             None => Ok(format),
         }
+    }
+
+    /// The template of a file's folders, as in `year=2026/month=11/a.parquet`: all of them, down to the
+    /// first that is not named so. None if there is none, or if a key comes twice.
+    pub fn hive(path: &str) -> Option<Self> {
+        let (folders, _) = path.rsplit_once('/')?;
+        let key = |folder: &str| {
+            let (key, value) = folder.split_once('=')?;
+            let plain = !key.is_empty() && !key.contains(['{', '}', ':', '*']);
+            (plain && !value.is_empty()).then(|| key.to_owned())
+        };
+        let keys: Vec<String> = folders.split('/').map_while(key).collect();
+        let parts: Vec<_> = keys.iter().map(|key| format!("{key}={{{key}}}")).collect();
+        let format = Self::parse(&parts.join("/")).ok()?;
+        Some(Self { is_hive: true, ..format })
     }
 
     /// Its keys, in their order.
@@ -59,8 +81,16 @@ impl PartitionFormat {
 
     /// As [`Self::values`], for tables: the template names folders, and files below them may have
     /// any name. A template whose last level has a fixed ending, as in `{region}/{day}.csv`, stands
-    /// for the whole path here too.
-    pub fn folder_values<'a>(&self, path: &'a str) -> Option<Vec<&'a str>> {
+    /// for the whole path here too. Values of Hive's folders are decoded, and empty for null.
+    pub fn folder_values<'a>(&self, path: &'a str) -> Option<Vec<Cow<'a, str>>> {
+        let values = self.plain_folder_values(path)?.into_iter();
+        Some(match self.is_hive {
+            true => values.map(hive_value).collect(),
+            false => values.map(Cow::Borrowed).collect(),
+        })
+    }
+
+    fn plain_folder_values<'a>(&self, path: &'a str) -> Option<Vec<&'a str>> {
         if let Some([.., Part::Text(ending)]) = self.levels.last().map(Vec::as_slice)
             && ending.contains('.')
         {
@@ -80,6 +110,35 @@ impl fmt::Display for PartitionFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// What the value of such a folder's name stands for. What is no encoding stands for itself.
+fn hive_value(value: &str) -> Cow<'_, str> {
+    if value == HIVE_NULL {
+        return Cow::Borrowed("");
+    }
+    if !value.contains('%') {
+        return Cow::Borrowed(value);
+    }
+    let bytes = value.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let digits = bytes.get(at + 1..at + 3).filter(|_| byte == b'%');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let encoded = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        match encoded.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                decoded.push(byte);
+                at += 3;
+            }
+            None => {
+                decoded.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(decoded).map_or(Cow::Borrowed(value), Cow::Owned)
 }
 
 fn level(text: &str) -> Result<Vec<Part>, String> {
@@ -178,13 +237,41 @@ mod tests {
     #[test]
     fn tables_take_folders() {
         let format = PartitionFormat::parse("{region}/{store}").unwrap();
-        assert_eq!(format.folder_values("n/4/a.csv"), Some(vec!["n", "4"]));
-        assert_eq!(format.folder_values("n/4/2026/a.csv"), Some(vec!["n", "4"]));
+        let values = |format: &PartitionFormat, path| {
+            let values = format.folder_values(path)?;
+            Some(values.into_iter().map(Cow::into_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(values(&format, "n/4/a.csv"), some(&["n", "4"]));
+        assert_eq!(values(&format, "n/4/2026/a.csv"), some(&["n", "4"]));
         assert_eq!(format.folder_values("n/a.csv"), None);
         let whole = PartitionFormat::parse("{region}/{day}.csv").unwrap();
-        assert_eq!(whole.folder_values("n/mon.csv"), Some(vec!["n", "mon"]));
+        assert_eq!(values(&whole, "n/mon.csv"), some(&["n", "mon"]));
         assert_eq!(whole.folder_values("n/mon.csv/x"), None);
         assert_eq!(whole.keys().collect::<Vec<_>>(), ["region", "day"]);
+    }
+
+    #[test]
+    fn folders_as_hive_makes_them() {
+        let values = |first: &str, path: &str| {
+            let values = PartitionFormat::hive(first)?.folder_values(path)?;
+            Some(values.into_iter().map(Cow::into_owned).collect::<Vec<_>>())
+        };
+        let first = "year=2026/city=a/x.csv";
+        assert_eq!(PartitionFormat::hive(first).unwrap().to_string(), "year={year}/city={city}");
+        assert_eq!(values(first, first), some(&["2026", "a"]));
+        assert_eq!(
+            values(first, "year=1/city=S%C3%A3o%20P%2Faulo%/b"),
+            some(&["1", "São P/aulo%"])
+        );
+        assert_eq!(values(first, "year=__HIVE_DEFAULT_PARTITION__/city=%FF/b"), some(&["", "%FF"]));
+        assert_eq!(values(first, "year=1/city=%4/more/b"), some(&["1", "%4"]));
+        for other in ["x.csv", "year=1/x.csv", "city=a/year=2/x.csv", "year=/city=a/x.csv"] {
+            assert_eq!(values(first, other), None, "{other}");
+        }
+        for none in ["x.csv", "a/k=v/x.csv", "=v/x", "k=/x", "k=1/k=2/x", "{a}=1/x", "k=v"] {
+            assert_eq!(PartitionFormat::hive(none), None, "{none}");
+        }
+        assert_eq!(PartitionFormat::hive("k=v/b/x").unwrap().to_string(), "k={k}");
     }
 
     #[test]
@@ -209,7 +296,8 @@ mod tests {
         fn nothing_panics(format in "[{}/ab.é]{0,12}", path in "[/ab.é]{0,12}") {
             if let Ok(format) = PartitionFormat::parse(&format) {
                 let count = format.keys().count();
-                for values in [format.values(&path), format.folder_values(&path)].into_iter().flatten() {
+                let values = [format.values(&path), format.plain_folder_values(&path)];
+                for values in values.into_iter().flatten() {
                     prop_assert_eq!(values.len(), count);
                     prop_assert!(values.iter().all(|value| !value.is_empty()));
                 }

@@ -125,8 +125,10 @@ pub struct TableInput {
     pub csv: CsvFormat,
     /// The columns in the files with their types, for text; none where they are to be inferred.
     pub schema: Option<Vec<Column>>,
-    /// Which columns the guest gets, in that order; none for all of them.
+    /// Which columns of the files the guest gets, in that order; none for all of them.
     pub columns: Option<Vec<String>>,
+    /// Whether folders named `key=value` make columns; none for where the first file lies in such.
+    pub hive: Option<bool>,
 }
 
 /// All that a worker needs to decode a tabular input.
@@ -136,11 +138,15 @@ pub struct TableFormat {
     pub kind: TableKind,
     /// The dialect.
     pub csv: CsvFormat,
-    /// The columns of text files, in file order, inferred or given.
+    /// The columns of CSV files, in file order, inferred or given; behind them those of `path`.
     pub columns: Vec<Column>,
-    /// The columns of Parquet and Arrow files that the guest gets, as the schema message of an Arrow
-    /// IPC stream.
+    /// Which of `columns` the guest gets, in that order; none for all of them.
+    pub picked: Option<Vec<u32>>,
+    /// The columns of other files that the guest gets, as the schema message of an Arrow IPC stream;
+    /// the last of them are those of `path`.
     pub schema: Vec<u8>,
+    /// Gives the last columns, from the files' paths.
+    pub path: Option<super::PartitionFormat>,
 }
 
 #[cfg(test)]

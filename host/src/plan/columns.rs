@@ -5,6 +5,24 @@ use crate::dataset::csv::Inferred;
 /// Columns that are told whatever their type.
 const SHOWN: usize = 20;
 
+/// How much another name may differ from the one that was meant.
+const LIKE: f64 = 0.6;
+
+/// What to say of a column that is not there: which are, and which may have been meant.
+pub(super) fn known(unknown: &str, names: &[&str]) -> String {
+    let likeness = |name: &&str| strsim::normalized_damerau_levenshtein(unknown, name);
+    let like = names.iter().take(1000).map(|name| (likeness(name), *name));
+    let meant = like.filter(|(likeness, _)| *likeness >= LIKE);
+    let meant = meant.max_by(|one, other| one.0.total_cmp(&other.0));
+    let hint = meant.map(|(_, name)| format!("; did you mean '{name}'?")).unwrap_or_default();
+    let more = match names.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let shown: Vec<_> = names.iter().take(SHOWN).copied().collect();
+    format!("its columns are: {}{more}{hint}", shown.join(", "))
+}
+
 /// One line about the columns, and one more if the delimiter seems to be another.
 pub(super) fn notices(input: &str, inferred: &Inferred) -> Vec<String> {
     let columns = &inferred.format.columns;

@@ -5,7 +5,8 @@ use super::groups::{Groups, named, positions};
 use super::sender::Sender;
 use super::shuffle::{Idle, Shuffle, Tools, empty_spill};
 use super::stamp::Stamp;
-use super::tables::{Input, each_slice};
+use super::tables::Input;
+use super::text::each_slice;
 use super::{PlanError, refuse};
 use crate::dataset::csv::MAX_SLICE;
 use crate::model::{ByteSize, SliceSize, TableFormat, TextSlice, Work};
@@ -81,7 +82,7 @@ fn plan_folders(
     each_slice(input, format, SliceSize::Bytes(MAX_SLICE), sender, &mut |_, found| {
         let values = path.folder_values(&found.slice.file).unwrap_or_default();
         let values = positions.iter().filter_map(|&at| values.get(at));
-        let values: Vec<_> = values.map(|&value| value.to_owned()).collect();
+        let values: Vec<_> = values.map(|value| value.clone().into_owned()).collect();
         let new = || Group { slices: Vec::new(), bytes: 0, stamp: Stamp::new() };
         let group = groups.entry(values.clone()).or_insert_with(new);
         group.bytes += found.slice.length;

@@ -1,7 +1,7 @@
 //! Cutting inputs into mini-batches, in a process of its own: planning looks inside files that
-//! nobody vouches for. `files` and `tables` cut by size, `groups` and `keyed_tables` by partition keys,
-//! where rows must be gathered from many files with the processes of `shuffle`. `columns` tells of
-//! inferred columns, `stamp` makes stamps, `sender` groups descriptors into messages, `serve` is the
+//! nobody vouches for. `files` and `tables`, which uses `text`, cut by size, `groups` and `keyed_tables` by
+//! partition keys, where rows must be gathered from many files with the processes of `shuffle`. `columns`
+//! tells of columns, `stamp` makes stamps, `sender` groups descriptors into messages, `serve` is the
 //! process. Imports `dataset`, `protocol`, `wall` and below.
 
 mod columns;
@@ -13,6 +13,7 @@ mod serve;
 mod shuffle;
 mod stamp;
 mod tables;
+mod text;
 
 pub use serve::serve;
 pub use shuffle::{SHUFFLE_COMMAND, serve as serve_shuffle};

@@ -152,12 +152,9 @@ fn what_cannot_be_grouped_is_told() {
 fn rows(tree: &Tree, sources: &[Source], plan: &Plan) -> Vec<(String, Vec<String>)> {
     let mut all = Vec::new();
     for batch in &plan.mini_batches {
-        let source = &sources[batch.source as usize];
         let format = &plan.tables[batch.source as usize];
-        let path = source.partition_format.as_deref();
-        let path = path.map(|text| crate::model::PartitionFormat::parse(text).unwrap());
-        let mut reader = TableReader::with_path(format, path).unwrap();
-        let mut rows_reader = TableReader::new(format).unwrap();
+        let mut reader = TableReader::new(format).unwrap();
+        let mut rows_reader = TableReader::for_rows(format).unwrap();
         let loaded = match &batch.work {
             Work::Rows(rows) => {
                 rows_reader.read_rows(&tree.root().join("spill"), rows, "some rows").unwrap()

@@ -2,7 +2,7 @@
 
 use super::stamp::Stamp;
 use super::{PlanError, refuse};
-use crate::model::{MiniBatch, MiniBatchId, Work};
+use crate::model::{BadFile, MiniBatch, MiniBatchId, Work};
 use crate::protocol::FromPlanner;
 use std::io;
 use std::time::{Duration, Instant};
@@ -17,6 +17,8 @@ const GROUP_TIME: Duration = Duration::from_millis(5);
 const MINI_BATCH_BYTES: usize = 12 << 20;
 /// Notices that are told one by one.
 const NOTICES: u64 = 20;
+/// Bytes of why a file cannot be read, at most.
+const REASON: usize = 2000;
 
 /// Hands messages to the leader.
 pub(super) struct Sender<'a> {
@@ -48,6 +50,23 @@ impl<'a> Sender<'a> {
     /// groups.
     pub(super) fn add(&mut self, source: u32, work: Work, stamp: Stamp) -> Result<(), PlanError> {
         self.add_group(source, work, Vec::new(), stamp)
+    }
+
+    /// Adds a mini-batch that fails, of a file that cannot be read. `reason` says why, and names the
+    /// file.
+    pub(super) fn add_bad(
+        &mut self,
+        source: u32,
+        file: String,
+        mut reason: String,
+        stamp: Stamp,
+    ) -> Result<(), PlanError> {
+        if reason.len() > REASON {
+            reason.truncate(reason.floor_char_boundary(REASON));
+            reason.push('…');
+        }
+        self.notice(format!("a file cannot be read, and fails: {reason}"))?;
+        self.add(source, Work::Unreadable(BadFile { file, reason }), stamp)
     }
 
     /// Adds the next mini-batch, which is made by keys.

@@ -1,27 +1,29 @@
-//! Mini-batches of CSV tables: by size here, by keys in `keyed_tables`.
+//! Mini-batches of tables: by size here, by keys in `keyed_tables`.
 
+use super::columns;
 use super::groups::format_of;
 use super::sender::Sender;
 use super::shuffle::Tools;
 use super::stamp::Stamp;
-use super::{PlanError, columns, keyed_tables, refuse};
-use crate::dataset::csv::{CutFile, Cutter, MAX_SLICE, check_names, infer_format};
-use crate::dataset::{DatasetError, Listing};
+use super::text::each_slice;
+use super::{PlanError, keyed_tables, refuse};
+use crate::dataset::Listing;
+use crate::dataset::csv::{MAX_SLICE, infer_format};
 use crate::model::{
     ByteSize, Column, ColumnType, CsvFormat, PartitionFormat, SliceSize, Source, TableFormat,
-    TableInput, TextSlice, Work,
+    TableInput, TableKind, Work,
 };
 use crate::protocol::FromPlanner;
-use std::fs::Metadata;
 
 /// One input: its sources with the number of the first, and what the job file says of its tables.
 pub(super) struct Input<'a> {
     pub(super) first: u32,
     pub(super) sources: &'a [Source],
-    pub(super) csv: &'a CsvFormat,
-    schema: Option<&'a [Column]>,
+    pub(super) table: &'a TableInput,
     /// Gives the last columns, from the files' paths.
     pub(super) path: Option<PartitionFormat>,
+    /// Whether that is of folders as Hive makes them, as found and not as written in the job file.
+    pub(super) is_hive: bool,
 }
 
 impl Input<'_> {
@@ -29,10 +31,15 @@ impl Input<'_> {
     pub(super) fn name(&self) -> &str {
         &self.sources[0].dataset
     }
+
+    /// The dialect, of CSV.
+    pub(super) fn csv(&self) -> &CsvFormat {
+        &self.table.csv
+    }
 }
 
 /// Puts sources of one dataset, which stand together, into one input. Fails if formats are missing
-/// or cannot be read.
+/// or cannot be read, or if there are no folders to make columns of and the job file says so.
 pub(super) fn group<'a>(
     sources: &'a [Source],
     tables: &'a [TableInput],
@@ -44,8 +51,8 @@ pub(super) fn group<'a>(
     let mut inputs = Vec::new();
     let mut first = 0;
     for sources in sources.chunk_by(|one, next| one.dataset == next.dataset) {
-        let TableInput { csv, schema, .. } = &tables[first];
-        let delimiter = csv.delimiter;
+        let table = &tables[first];
+        let delimiter = table.csv.delimiter;
         if !delimiter.is_ascii() || matches!(delimiter, b'"' | b'\r' | b'\n' | 0) {
             return refuse!(
                 "input '{}': {:?} cannot be the delimiter; use one ASCII character that is no \
@@ -54,12 +61,32 @@ pub(super) fn group<'a>(
                 char::from(delimiter),
             );
         }
+        let named = format_of(&sources[0])?;
+        let found = if named.is_none() { hive(&sources[0], table.hive)? } else { None };
+        let is_hive = found.is_some();
         let index = first as u32;
-        let path = format_of(&sources[0])?;
-        inputs.push(Input { first: index, sources, csv, schema: schema.as_deref(), path });
+        inputs.push(Input { first: index, sources, table, path: named.or(found), is_hive });
         first += sources.len();
     }
     Ok(inputs)
+}
+
+/// The template of the folders that the source's first file lies in, if they are named `key=value`.
+fn hive(source: &Source, wanted: Option<bool>) -> Result<Option<PartitionFormat>, PlanError> {
+    if wanted == Some(false) {
+        return Ok(None);
+    }
+    let first = Listing::new(source)?.next_file()?.unwrap_or_default();
+    let found = PartitionFormat::hive(&first);
+    if found.is_none() && wanted == Some(true) {
+        return refuse!(
+            "input '{}': hive is true, and its first file, {first}, does not lie in folders named \
+             key=value below {}; name the folder above those as the input's path, or remove the key",
+            source.dataset,
+            source.root.display(),
+        );
+    }
+    Ok(found)
 }
 
 /// Sends the formats of all sources, then the mini-batches of each: of that `size`, or by the
@@ -114,146 +141,97 @@ fn format(
     full_inference: bool,
     notices: &mut Vec<String>,
 ) -> Result<TableFormat, PlanError> {
-    let mut format = match input.schema {
+    let format = match input.table.kind {
+        TableKind::Csv => csv_format(input, full_inference, notices)?,
+        kind @ (TableKind::Jsonl | TableKind::Parquet | TableKind::Arrow) => {
+            return refuse!("input '{}': format {} cannot be read", input.name(), kind.name());
+        }
+    };
+    if let Some(path) = input.path.as_ref().filter(|_| input.is_hive) {
+        let keys: Vec<_> = path.keys().collect();
+        notices.push(format!(
+            "input {}: its folders' names make the last columns: {}; set hive to false where they \
+             should not",
+            input.name(),
+            keys.join(", "),
+        ));
+    }
+    Ok(format)
+}
+
+/// The format of a CSV input.
+fn csv_format(
+    input: &Input<'_>,
+    full_inference: bool,
+    notices: &mut Vec<String>,
+) -> Result<TableFormat, PlanError> {
+    let mut format = match &input.table.schema {
         Some(schema) => TableFormat {
-            csv: input.csv.clone(),
-            columns: schema.to_vec(),
+            csv: input.csv().clone(),
+            columns: schema.clone(),
             ..TableFormat::default()
         },
         None => {
-            let inferred = infer_format(input.sources, input.csv, full_inference)?;
+            let inferred = infer_format(input.sources, input.csv(), full_inference)?;
             notices.extend(columns::notices(input.name(), &inferred));
             inferred.format
         }
     };
-    let Some(path) = &input.path else { return Ok(format) };
-    for key in path.keys() {
-        if format.columns.iter().any(|column| column.name == key) {
-            return refuse!(
-                "input '{}': partition_format '{path}' makes a column '{key}' of the files' paths, \
-                 and the files have a column of that name; give the key another name",
-                input.name(),
-            );
-        }
+    let names: Vec<_> = format.columns.iter().map(|column| column.name.as_str()).collect();
+    check_keys(input, &names)?;
+    let keys = input.path.iter().flat_map(PartitionFormat::keys);
+    let keys = keys.map(|key| Column { name: key.to_owned(), kind: ColumnType::String });
+    let keys: Vec<_> = keys.collect();
+    if let Some(mut picked) = pick(input, &names)? {
+        picked.extend((names.len()..).take(keys.len()));
+        format.picked = Some(picked.into_iter().map(|index| index as u32).collect());
     }
-    let keys = path.keys().map(|key| Column { name: key.to_owned(), kind: ColumnType::String });
     format.columns.extend(keys);
+    format.path = input.path.clone();
     Ok(format)
 }
 
-/// A slice that was found.
-pub(super) struct Found<'a> {
-    /// The index of its source.
-    pub(super) source: u32,
-    /// Where it lies.
-    pub(super) slice: TextSlice,
-    /// What its file is like.
-    pub(super) metadata: &'a Metadata,
+/// Refuses an input whose files have a column that their paths give, too. `names` are the columns
+/// in the files.
+pub(super) fn check_keys(input: &Input<'_>, names: &[&str]) -> Result<(), PlanError> {
+    let Some(path) = &input.path else { return Ok(()) };
+    let Some(twice) = path.keys().find(|key| names.contains(key)) else { return Ok(()) };
+    if input.is_hive {
+        return refuse!(
+            "input '{}': the folders '{path}' make a column '{twice}', and the files have a column of \
+             that name; set hive to false to take that of the files",
+            input.name(),
+        );
+    }
+    refuse!(
+        "input '{}': partition_format '{path}' makes a column '{twice}' of the files' paths, and the \
+         files have a column of that name; give the key another name",
+        input.name(),
+    )
 }
 
-/// Hands all slices of an input to `take`, of that `size` each, in the order of the files. Fails
-/// if a file cannot be read, has another header than the input, or lies at a path that does not
-/// match the input's template.
-pub(super) fn each_slice<'s>(
-    input: &Input<'_>,
-    format: &TableFormat,
-    size: SliceSize,
-    sender: &mut Sender<'s>,
-    take: &mut dyn FnMut(&mut Sender<'s>, Found<'_>) -> Result<(), PlanError>,
-) -> Result<(), PlanError> {
-    let mut cutter = Cutter::new(input.csv, size);
-    let mut headers = Headers::new(input, format);
-    for (index, source) in (input.first..).zip(input.sources) {
-        let mut listing = Listing::new(source)?;
-        loop {
-            let file = listing.next_file()?;
-            for notice in listing.take_notices() {
-                sender.notice(notice)?;
-            }
-            let Some(file) = file else { break };
-            if let Some(path) = &input.path
-                && path.folder_values(&file).is_none()
-            {
-                return refuse!(
-                    "input '{}': the path {file} does not match partition_format '{path}', which \
-                     has one folder for each level; move the file away, name the files by a glob \
-                     that leaves it out, or change the template",
-                    input.name(),
-                );
-            }
-            let mut cut = cutter.open(&source.root, file)?;
-            if !headers.check(&cut)? {
-                sender
-                    .notice(format!("{} is empty and gives no mini-batch", cut.path().display()))?;
-                continue;
-            }
-            let metadata = cut.metadata()?;
-            let mut rows = 0;
-            while let Some(slice) = cut.next_slice()? {
-                rows += slice.rows;
-                take(sender, Found { source: index, slice, metadata: &metadata })?;
-            }
-            notice_end(&cut, rows, input.csv.header, sender)?;
+/// Which of the columns in the files, called `names`, the job file asks for, in its order; none for
+/// all of them. Fails if it asks for one that is not there.
+pub(super) fn pick(input: &Input<'_>, names: &[&str]) -> Result<Option<Vec<usize>>, PlanError> {
+    let Some(wanted) = &input.table.columns else { return Ok(None) };
+    let mut picked = Vec::with_capacity(wanted.len());
+    for name in wanted {
+        if let Some(index) = names.iter().position(|known| known == name) {
+            picked.push(index);
+            continue;
         }
-    }
-    Ok(())
-}
-
-/// Tells what is odd about a file of so many rows.
-fn notice_end(
-    cut: &CutFile<'_>,
-    rows: u64,
-    header: bool,
-    sender: &mut Sender<'_>,
-) -> Result<(), PlanError> {
-    let path = cut.path().display();
-    if rows == 0 {
-        let what = if header { "holds a header and no rows" } else { "is empty" };
-        sender.notice(format!("{path} {what} and gives no mini-batch"))?;
-    }
-    if cut.ends_quoted() {
-        sender.notice(format!(
-            "{path} ends within a quoted field; a quote may be missing, and everything behind the \
-             one that opened the field was taken for its text"
-        ))?;
-    }
-    Ok(())
-}
-
-/// Holds the headers of an input's files to its columns.
-struct Headers<'a> {
-    header: bool,
-    /// The columns in the files.
-    columns: &'a [Column],
-    /// Bytes of the last good header: most files have the same.
-    good: Option<Vec<u8>>,
-    /// Whose columns they are; the first file's path unless the job file gives them.
-    origin: Option<String>,
-}
-
-impl<'a> Headers<'a> {
-    fn new(input: &Input<'_>, format: &'a TableFormat) -> Self {
-        let given = "the schema in the job file".to_owned();
-        let origin = input.schema.is_some().then_some(given);
-        let keys = input.path.as_ref().map_or(0, |path| path.keys().count());
-        let columns = &format.columns[..format.columns.len() - keys];
-        Self { header: input.csv.header, columns, good: None, origin }
-    }
-
-    /// Whether the file has a header, where it should have one. Fails if it is another than the
-    /// input's.
-    fn check(&mut self, cut: &CutFile<'_>) -> Result<bool, DatasetError> {
-        if !self.header || self.good.as_deref().is_some_and(|good| good == cut.header()) {
-            return Ok(true);
+        if input.path.iter().flat_map(PartitionFormat::keys).any(|key| key == name) {
+            return refuse!(
+                "input '{}': columns names '{name}', which comes from the files' paths; such columns \
+                 stand behind the others in any case: leave it out of the list",
+                input.name(),
+            );
         }
-        let names = cut.names()?;
-        if names.is_empty() {
-            return Ok(false);
-        }
-        let origin = self.origin.get_or_insert_with(|| cut.path().display().to_string());
-        let expected = self.columns.iter().map(|column| column.name.as_str());
-        check_names(cut.path(), &names, expected, origin)?;
-        self.good = Some(cut.header().to_vec());
-        Ok(true)
+        return refuse!(
+            "input '{}' has no column '{name}', which columns names; {}",
+            input.name(),
+            columns::known(name, names),
+        );
     }
+    Ok(Some(picked))
 }

@@ -1,11 +1,15 @@
 use super::serve::serve_request;
 use super::shuffle::Bounds;
 use super::*;
+use crate::dataset::TableReader;
 use crate::model::{
     Column, ColumnType, CsvFormat, Input, MiniBatch, MiniBatchId, SliceSize, Source, TableFormat,
     TableInput, TextSlice, Work,
 };
 use crate::protocol::{PlanRequest, decode};
+use arrow::array::ArrayRef;
+use arrow::ipc::reader::StreamReader;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use insta::assert_snapshot;
 use std::fs;
 use std::path::PathBuf;
@@ -345,4 +349,81 @@ fn what_was_inferred_is_told() {
     let columns = vec![Column { name: "id;x".to_owned(), kind: ColumnType::String }];
     let plan = tables(vec![tree.source("b", "b")], 100, Some(columns)).unwrap();
     assert_eq!(plan.columns.len(), 0, "the job file says it");
+}
+
+/// Each mini-batch's table as text: a header, and one line for each row.
+fn texts(tree: &Tree, plan: &Plan) -> Vec<String> {
+    let read = |batch: &MiniBatch| {
+        let Work::Text(slice) = &batch.work else { return format!("{:?}", batch.work) };
+        let mut reader = TableReader::new(&plan.tables[batch.source as usize]).unwrap();
+        let table = reader.read(&tree.root().join("in"), slice, &slice.file).unwrap();
+        let batch = StreamReader::try_new(table.ipc, None).unwrap().next().unwrap().unwrap();
+        let names: Vec<_> = batch.schema().fields().iter().map(|f| f.name().clone()).collect();
+        let null = FormatOptions::default().with_null("-");
+        let cell = |column: &ArrayRef, row| {
+            ArrayFormatter::try_new(column, &null).unwrap().value(row).to_string()
+        };
+        let row = |row| {
+            let cells: Vec<_> = batch.columns().iter().map(|column| cell(column, row)).collect();
+            cells.join(" ")
+        };
+        let rows: Vec<_> = (0..batch.num_rows()).map(row).collect();
+        format!("{}: {}", names.join(" "), rows.join(", "))
+    };
+    plan.mini_batches.iter().map(read).collect()
+}
+
+fn one_table(tree: &Tree, table: TableInput) -> Result<Plan, String> {
+    let cut =
+        Cut::Tables { size: SliceSize::Bytes(100), inputs: vec![table], full_inference: false };
+    planned(vec![tree.source("one", "in")], cut)
+}
+
+#[test]
+fn folders_of_hive_make_columns() {
+    let tree = Tree::new(&[
+        ("in/year=2026/city=a%20b/1.csv", "x\n1\n2\n"),
+        ("in/year=__HIVE_DEFAULT_PARTITION__/city=c/more/2.csv", "x\n3\n"),
+        ("in/z.csv", "x\n4\n"),
+    ]);
+    let plan = one_table(&tree, TableInput::default()).unwrap();
+    let root = tree.root().display().to_string();
+    let told = |lines: &[String]| lines.join("\n").replace(&root, "/d");
+    assert_snapshot!(told(&texts(&tree, &plan)), @r#"
+    x year city: 1 2026 a b, 2 2026 a b
+    x year city: 3 - c
+    Unreadable(BadFile { file: "z.csv", reason: "/d/in/z.csv does not lie in folders as the input's first file, year={year}/city={city}; move it there, or set hive to false" })
+    "#);
+    assert_snapshot!(told(&plan.notices), @"a file cannot be read, and fails: /d/in/z.csv does not lie in folders as the input's first file, year={year}/city={city}; move it there, or set hive to false");
+    let off = TableInput { hive: Some(false), ..TableInput::default() };
+    let plan = one_table(&tree, off).unwrap();
+    assert_snapshot!(told(&texts(&tree, &plan)), @"
+    x: 1, 2
+    x: 3
+    x: 4
+    ");
+    let tree = Tree::new(&[("in/a/k=1/1.csv", "x\n1\n")]);
+    let on = TableInput { hive: Some(true), ..TableInput::default() };
+    let error = one_table(&tree, on).unwrap_err();
+    assert_snapshot!(error.replace(tree.root().to_str().unwrap(), "/d"), @"input 'one': hive is true, and its first file, a/k=1/1.csv, does not lie in folders named key=value below /d/in; name the folder above those as the input's path, or remove the key");
+    let tree = Tree::new(&[("in/k=1/1.csv", "k,x\n1,2\n")]);
+    assert_snapshot!(one_table(&tree, TableInput::default()).unwrap_err(), @"input 'one': the folders 'k={k}' make a column 'k', and the files have a column of that name; set hive to false to take that of the files");
+}
+
+#[test]
+fn columns_are_chosen() {
+    let tree = Tree::new(&[("in/k=v/1.csv", "id,width,note\n1,0.5,a\n2,1.5,b\n")]);
+    let with = |names: &[&str]| {
+        let columns = Some(names.iter().map(|&name| name.to_owned()).collect());
+        one_table(&tree, TableInput { columns, ..TableInput::default() })
+    };
+    assert_snapshot!(texts(&tree, &with(&["note", "id"]).unwrap()).join("\n"), @"note id k: a 1 v, b 2 v");
+    assert_snapshot!(with(&["id", "wdith"]).unwrap_err(), @"input 'one' has no column 'wdith', which columns names; its columns are: id, width, note; did you mean 'width'?");
+    assert_snapshot!(with(&["k"]).unwrap_err(), @"input 'one': columns names 'k', which comes from the files' paths; such columns stand behind the others in any case: leave it out of the list");
+    // What nobody asks for need not fit.
+    let column = |name: &str, kind| Column { name: name.to_owned(), kind };
+    let schema = ["id", "width", "note"].map(|name| column(name, ColumnType::Int64));
+    let columns = Some(vec!["id".to_owned()]);
+    let table = TableInput { columns, schema: Some(schema.to_vec()), ..TableInput::default() };
+    assert_snapshot!(texts(&tree, &one_table(&tree, table).unwrap()).join("\n"), @"id k: 1 v, 2 v");
 }

@@ -3,10 +3,11 @@
 use super::check::Place;
 use super::defaults::{Defaults, Dialect};
 use super::error::{Origin, Report};
+use super::keys;
 use super::partition;
 use super::raw::{Format, RawInput, RawJob, SchemaInference};
 use super::scope::At;
-use crate::model::{ByteSize, CsvFormat, Input, InputKind, SliceSize, TableInput};
+use crate::model::{ByteSize, CsvFormat, Input, InputKind, SliceSize, TableInput, TableKind};
 
 /// Files in a mini-batch unless the job file says otherwise (prs-semantics C7).
 const DEFAULT_FILES: u64 = 10;
@@ -39,9 +40,9 @@ pub(super) fn check(
     check_names(given, report);
     check_formats(given, report);
     let inputs = given.iter().map(|input| check_input(input, place, report)).collect();
-    let is_csv = given.iter().any(|input| format_of(input) == Format::Csv);
-    let kind = if is_csv {
-        csv_kind(raw, given, defaults, report)
+    let has_tables = given.iter().any(|input| format_of(input) != Format::Files);
+    let kind = if has_tables {
+        tables_kind(raw, given, defaults, report)
     } else {
         files_kind(raw, given, defaults, report)
     };
@@ -78,23 +79,17 @@ fn format_of(input: &RawInput) -> Format {
     input.format.as_ref().map_or(Format::Files, |format| format.value)
 }
 
-fn format_name(format: Format) -> &'static str {
-    match format {
-        Format::Files => "files",
-        Format::Csv => "csv",
-    }
-}
-
 fn check_formats(inputs: &[RawInput], report: &Report) {
     let mut known = inputs.iter().filter(|input| !has_bad_format(input, report));
     let Some(first) = known.next() else { return };
-    for input in known.filter(|input| format_of(input) != format_of(first)) {
+    let is_files = |input: &RawInput| format_of(input) == Format::Files;
+    for input in known.filter(|input| is_files(input) != is_files(first)) {
         let message = format!(
-            "is of format {}, but input {} is of format {}; all inputs of a job must have one \
-             format",
-            format_name(format_of(input)),
+            "is of format {}, but input {} is of format {}; the inputs of a job must all be files, \
+             or all tables",
+            format_of(input).name(),
             first.name.value,
-            format_name(format_of(first)),
+            format_of(first).name(),
         );
         let (origin, key) = match &input.format {
             Some(format) => (&format.origin, &format.key),
@@ -115,21 +110,8 @@ fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
         .iter()
         .filter_map(|path| check_path(&input.name.value, path, place, report))
         .collect();
-    if format_of(input) == Format::Files && !has_bad_format(input, report) {
-        let csv_only = [
-            input.delimiter.as_ref().map(|at| (&at.origin, &at.key)),
-            input.header.as_ref().map(|at| (&at.origin, &at.key)),
-            input.null_values.as_ref().map(|at| (&at.origin, &at.key)),
-            input.schema.as_ref().map(|at| (&at.origin, &at.key)),
-        ];
-        for (origin, key) in csv_only.into_iter().flatten() {
-            let message = format!(
-                "is for tables only, and input {} is of format files; add format: csv, or remove \
-                 this key",
-                input.name.value
-            );
-            report.error(origin, key, message);
-        }
+    if !has_bad_format(input, report) {
+        check_keys(input, report);
     }
     if let Some(schema) = &input.schema {
         for (index, column) in schema.value.iter().enumerate() {
@@ -138,9 +120,74 @@ fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
             }
         }
     }
+    check_columns(input, report);
+    if let (Some(hive), Some(_)) = (&input.hive, &input.partition_format)
+        && hive.value
+    {
+        let message = "found together with partition_format, which names the columns of the path \
+                       already; choose one, and remove the other";
+        hive.blame(report, message);
+    }
     let partition_format =
         input.partition_format.as_ref().and_then(|format| partition::template(format, report));
     Input { name: input.name.value.clone(), paths, partition_format }
+}
+
+/// Refuses keys that mean nothing for the input's format.
+fn check_keys(input: &RawInput, report: &Report) {
+    let format = format_of(input);
+    let kind = format.table();
+    let is_csv = kind == Some(TableKind::Csv);
+    let is_text = is_csv || kind == Some(TableKind::Jsonl);
+    let (for_csv, for_text) = ("inputs of format csv or tsv", "inputs of format csv, tsv or jsonl");
+    let for_tables = "tables";
+    let keys = [
+        (input.delimiter.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
+        (input.header.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
+        (input.null_values.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
+        (input.schema.as_ref().map(|at| (&at.origin, &at.key)), is_text, for_text),
+        (input.columns.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), for_tables),
+        (input.hive.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), for_tables),
+    ];
+    for (key, _, whose) in keys.into_iter().filter(|(_, fits, _)| !fits) {
+        let Some((origin, key)) = key else { continue };
+        let remedy = match kind {
+            None => "add its format (e.g. format: csv), or remove this key",
+            Some(_) => "remove this key",
+        };
+        let message = format!(
+            "is for {whose} only, and input {} is of format {}; {remedy}",
+            input.name.value,
+            format.name(),
+        );
+        report.error(origin, key, message);
+    }
+}
+
+/// Holds the columns that are asked for to those of the schema, where there is one.
+fn check_columns(input: &RawInput, report: &Report) {
+    let Some(columns) = &input.columns else { return };
+    if columns.value.is_empty() && !report.blames(&columns.key) {
+        columns
+            .blame(report, "found an empty list; name at least one column, or leave the key out");
+    }
+    for (index, column) in columns.value.iter().enumerate() {
+        if columns.value[..index].iter().any(|other| other.value == column.value) {
+            column.blame(report, format!("found {:?} a second time; remove it", column.value));
+            continue;
+        }
+        let Some(schema) = &input.schema else { continue };
+        let mut known = schema.value.iter().map(|known| known.name.as_str());
+        if !report.blames(&schema.key) && !known.any(|known| known == column.value) {
+            let known: Vec<_> = schema.value.iter().map(|known| known.name.as_str()).collect();
+            let hint = match keys::nearest(&column.value, known) {
+                Some(name) => format!("; did you mean {name:?}?"),
+                None => String::new(),
+            };
+            let message = format!("found {:?}, which schema does not have{hint}", column.value);
+            column.blame(report, message);
+        }
+    }
 }
 
 fn check_path(name: &str, path: &At<String>, place: &Place, report: &Report) -> Option<String> {
@@ -196,8 +243,8 @@ fn files_kind(
     let files = size.value.trim().parse().ok().filter(|files| *files >= 1);
     if files.is_none() {
         let hint = match SliceSize::parse(&size.value) {
-            Some(SliceSize::Bytes(_)) => "; sizes are for inputs of format csv",
-            Some(SliceSize::Rows(_)) => "; rows are for inputs of format csv",
+            Some(SliceSize::Bytes(_)) => "; sizes are for tables, as of format csv",
+            Some(SliceSize::Rows(_)) => "; rows are for tables, as of format csv",
             None => "",
         };
         let message = format!(
@@ -209,7 +256,7 @@ fn files_kind(
     InputKind::Files { mini_batch_files: files.unwrap_or(DEFAULT_FILES) }
 }
 
-fn csv_kind(
+fn tables_kind(
     raw: &RawJob,
     inputs: &[RawInput],
     defaults: &Defaults<'_>,
@@ -219,16 +266,26 @@ fn csv_kind(
         .iter()
         .map(|input| {
             let default = CsvFormat::default();
+            let format = format_of(input);
+            let delimiter = if format == Format::Tsv { b'\t' } else { default.delimiter };
             let csv = CsvFormat {
-                delimiter: input.delimiter.as_ref().map_or(default.delimiter, |at| at.value),
+                delimiter: input.delimiter.as_ref().map_or(delimiter, |at| at.value),
                 header: input.header.as_ref().map_or(default.header, |at| at.value),
                 null_values: input
                     .null_values
                     .as_ref()
                     .map_or(default.null_values, |at| at.value.clone()),
             };
-            let schema = input.schema.as_ref().map(|at| at.value.clone());
-            TableInput { csv, schema, ..TableInput::default() }
+            let names = |columns: &At<Vec<At<String>>>| {
+                columns.value.iter().map(|column| column.value.clone()).collect()
+            };
+            TableInput {
+                kind: format.table().unwrap_or_default(),
+                csv,
+                schema: input.schema.as_ref().map(|at| at.value.clone()),
+                columns: input.columns.as_ref().map(names),
+                hive: input.hive.as_ref().map(|at| at.value),
+            }
         })
         .collect();
     let inference =
@@ -255,7 +312,7 @@ fn slice_size(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> SliceSi
     let Some(size) = SliceSize::parse(&given.value) else {
         let message = format!(
             "found {:?}; expected a size of at least 1 byte (e.g. 1 MB) or a number of rows (e.g. \
-             1000 rows), as the inputs are of format csv",
+             1000 rows), as the inputs are tables",
             given.value
         );
         given.blame(report, message);
@@ -265,7 +322,7 @@ fn slice_size(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> SliceSi
         && bytes < SMALL_BYTES
     {
         report.notice(format!(
-            "mini_batch_size is {size}: for CSV inputs it counts bytes, and so few make many small \
+            "mini_batch_size is {size}: for tables it counts bytes, and so few make many small \
              mini-batches; for rows, write \"{}\"",
             SliceSize::Rows(bytes)
         ));

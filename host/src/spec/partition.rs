@@ -12,7 +12,7 @@ const MOST_KEYS: usize = 64;
 pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &Report) -> Vec<String> {
     let Some(given) = &raw.partition_keys else {
         // The columns that a path gives are in tables by size, too.
-        let files = inputs.iter().filter(|input| !is_csv(input));
+        let files = inputs.iter().filter(|input| !is_table(input));
         for format in files.filter_map(|input| input.partition_format.as_ref()) {
             report.notice(format!("{} has no effect: there are no partition_keys", format.key));
         }
@@ -47,8 +47,8 @@ pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &Report) -> Vec<S
     given.value.iter().map(|key| key.value.clone()).collect()
 }
 
-fn is_csv(input: &RawInput) -> bool {
-    input.format.as_ref().is_some_and(|format| format.value == Format::Csv)
+fn is_table(input: &RawInput) -> bool {
+    input.format.as_ref().is_some_and(|format| format.value != Format::Files)
 }
 
 /// Keys of files are names in the template; those of tables may be columns as well, which the planner
@@ -64,7 +64,8 @@ fn check_input(input: &RawInput, keys: &[At<String>], report: &Report) {
         .schema
         .as_ref()
         .map(|schema| schema.value.iter().map(|column| column.name.as_str()).collect::<Vec<_>>());
-    let (known, whose) = match (is_csv(input), of_path, of_schema) {
+    let by_hive = input.hive.as_ref().is_some_and(|hive| hive.value);
+    let (known, whose) = match (is_table(input), of_path, of_schema) {
         (false, None, _) => {
             let message = format!(
                 "input {name} has no partition_format, which names the keys in its files' paths: \
@@ -77,6 +78,7 @@ fn check_input(input: &RawInput, keys: &[At<String>], report: &Report) {
         }
         (false, Some(of_path), _) => (of_path, "partition_format"),
         (true, _, None) => return,
+        (true, None, Some(_)) if by_hive => return,
         (true, None, Some(of_schema)) => (of_schema, "schema"),
         (true, Some(of_path), Some(of_schema)) => {
             ([of_path, of_schema].concat(), "partition_format and schema")

@@ -8,7 +8,7 @@ use super::scope::{At, Scope, Variables};
 use super::tree::{Node, Value};
 use crate::model::{
     AllowedPercent, ByteSize, Column, ColumnType, ErrorThreshold, LoggingLevel, OnConflict,
-    OsSandbox, OutputAction, OutputKind, Quoting,
+    OsSandbox, OutputAction, OutputKind, Quoting, TableKind,
 };
 use std::time::Duration;
 
@@ -101,6 +101,8 @@ pub(super) struct RawInput {
     pub(super) header: Option<At<bool>>,
     pub(super) null_values: Option<At<Vec<String>>>,
     pub(super) schema: Option<At<Vec<Column>>>,
+    pub(super) columns: Option<At<Vec<At<String>>>>,
+    pub(super) hive: Option<At<bool>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +116,38 @@ pub(super) struct RawSideInput {
 pub(super) enum Format {
     Files,
     Csv,
+    /// CSV with tabs.
+    Tsv,
+    Jsonl,
+    Parquet,
+    Arrow,
+}
+
+impl Format {
+    pub(super) const ALL: [(&str, Self); 6] = [
+        ("files", Self::Files),
+        ("csv", Self::Csv),
+        ("tsv", Self::Tsv),
+        ("jsonl", Self::Jsonl),
+        ("parquet", Self::Parquet),
+        ("arrow", Self::Arrow),
+    ];
+
+    /// Its name in a job file.
+    pub(super) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
+    }
+
+    /// What its tables are; none for files.
+    pub(super) fn table(self) -> Option<TableKind> {
+        match self {
+            Self::Files => None,
+            Self::Csv | Self::Tsv => Some(TableKind::Csv),
+            Self::Jsonl => Some(TableKind::Jsonl),
+            Self::Parquet => Some(TableKind::Parquet),
+            Self::Arrow => Some(TableKind::Arrow),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,15 +303,15 @@ fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawI
         key: input.path.clone(),
         paths: paths(&mut input, report),
         partition_format: input.text("partition_format"),
-        format: input.parsed_by("format", |_, text| {
-            choice(text, &[("files", Format::Files), ("csv", Format::Csv)])
-        }),
+        format: input.parsed_by("format", |_, text| choice(text, &Format::ALL)),
         delimiter: input.parsed_by("delimiter", |_, text| delimiter(text)),
         header: input.bool("header"),
         null_values: input.scalars("null_values").map(|values| {
             values.map(|values| values.into_iter().map(|value| value.value).collect())
         }),
         schema: columns(&mut input, report),
+        columns: input.texts("columns"),
+        hive: input.bool("hive"),
         name,
     };
     input.finish();

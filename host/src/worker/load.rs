@@ -2,10 +2,12 @@
 
 use super::report::host_fault;
 use super::stage::{Stage, checked};
-use crate::dataset::{Found, LoadedTable, Root, RowLines, TablePart, TableReader, content_stamp};
+use crate::dataset::{
+    DatasetError, Found, LoadedTable, Root, RowLines, TablePart, TableReader, content_stamp,
+};
 use crate::model::{
-    FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, PartitionFormat, Source,
-    SpilledRows, TableFormat, TextSlice, Work, WorkerId,
+    FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, Source, SpilledRows, TableFormat,
+    TextSlice, Work, WorkerId,
 };
 use crate::sandbox::MiniBatchData;
 use jiff::{SignedDuration, Timestamp};
@@ -233,9 +235,7 @@ impl Input {
         format: Option<&TableFormat>,
         label: String,
     ) -> Result<Loaded<'_>, Failure> {
-        let path = self.source.partition_format.as_deref().map(PartitionFormat::parse);
-        let path = path.transpose().map_err(|e| failed(e.to_string()))?;
-        let reader = made(&mut self.reader, format, path)?;
+        let reader = made(&mut self.reader, format, TableReader::new)?;
         let parts = parts.iter().map(|(root, slice, item)| TablePart { root, slice, item });
         let table = reader.read_group(parts, &label).map_err(|e| failed(e.to_string()))?;
         Ok(Loaded::table(table, &self.source.dataset, label))
@@ -252,7 +252,7 @@ impl Input {
         for file in [&rows.text.file, &rows.origins, &rows.names] {
             checked(file)?;
         }
-        let reader = made(&mut self.rows_reader, format, None)?;
+        let reader = made(&mut self.rows_reader, format, TableReader::for_rows)?;
         let table = reader.read_rows(spill, rows, &label).map_err(|e| failed(e.to_string()))?;
         Ok(Loaded::table(table, &self.source.dataset, label))
     }
@@ -266,14 +266,14 @@ fn failed(message: String) -> Failure {
 fn made<'a>(
     reader: &'a mut Option<TableReader>,
     format: Option<&TableFormat>,
-    path: Option<PartitionFormat>,
+    make: impl FnOnce(&TableFormat) -> Result<TableReader, DatasetError>,
 ) -> Result<&'a mut TableReader, Failure> {
     let made = match reader.take() {
         Some(made) => made,
         None => {
             let unknown = || failed("no table format is known for the input".to_owned());
             let format = format.ok_or_else(unknown)?;
-            TableReader::with_path(format, path).map_err(|e| failed(e.to_string()))?
+            make(format).map_err(|e| failed(e.to_string()))?
         }
     };
     Ok(reader.insert(made))

@@ -7,7 +7,7 @@ use super::origins::Origins;
 use super::plain::PlainDecoder;
 use super::types::arrow_type;
 use crate::dataset::{DatasetError, fail};
-use crate::model::{FailedItem, PartitionFormat, SpilledRows, TableFormat, TextSlice};
+use crate::model::{ColumnType, FailedItem, PartitionFormat, SpilledRows, TableFormat, TextSlice};
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
 use arrow::csv::ReaderBuilder;
@@ -32,7 +32,10 @@ pub struct TableReader {
     data_schema: SchemaRef,
     /// Gives the last columns, from the files' paths.
     path: Option<PartitionFormat>,
-    /// All columns.
+    /// All columns, and which of them the guest gets, if not all.
+    all: SchemaRef,
+    picked: Option<Vec<usize>>,
+    /// What the guest gets.
     schema: SchemaRef,
     /// What means null, where that is more than the empty field.
     nulls: Option<Regex>,
@@ -73,35 +76,60 @@ pub struct TablePart<'a> {
 }
 
 impl TableReader {
-    /// A reader for tables of one format, all of whose columns stand in the files. Fails only if
-    /// the null values make too large a pattern.
+    /// A reader for tables of one format. Fails if the null values make too large a pattern, or if
+    /// columns are missing.
     pub fn new(format: &TableFormat) -> Result<Self, DatasetError> {
+        Self::with_path(format, format.path.clone())
+    }
+
+    /// A reader for rows that were gathered, all of whose columns stand in one text; otherwise as
+    /// [`Self::new`].
+    pub fn for_rows(format: &TableFormat) -> Result<Self, DatasetError> {
         Self::with_path(format, None)
     }
 
-    /// A reader for tables of one format, whose last columns are the keys of `path`. Fails also if
-    /// there are fewer columns than keys.
-    pub fn with_path(
+    fn with_path(
         format: &TableFormat,
         path: Option<PartitionFormat>,
     ) -> Result<Self, DatasetError> {
-        let fields = format.columns.iter();
-        let fields: Vec<_> =
-            fields.map(|column| Field::new(&column.name, arrow_type(column.kind), true)).collect();
+        let mut columns = format.columns.clone();
+        let picked: Option<Vec<usize>> =
+            format.picked.as_ref().map(|picked| picked.iter().map(|&at| at as usize).collect());
+        if let Some(picked) = &picked {
+            let mut is_picked = vec![false; columns.len()];
+            picked.iter().filter_map(|&at| is_picked.get_mut(at).map(|is| *is = true)).count();
+            // What nobody asks for is right whatever it says.
+            let others = columns.iter_mut().zip(is_picked).filter(|(_, is_picked)| !is_picked);
+            others.for_each(|(column, _)| column.kind = ColumnType::String);
+        }
+        let fields: Vec<_> = columns
+            .iter()
+            .map(|column| Field::new(&column.name, arrow_type(column.kind), true))
+            .collect();
         let keys = path.as_ref().map_or(0, |path| path.keys().count());
         let Some(in_files) = fields.len().checked_sub(keys) else {
             return fail!("the table has {} columns and {keys} keys in its path", fields.len());
         };
         let data_schema = Arc::new(Schema::new(fields[..in_files].to_vec()));
-        let columns = format.columns[..in_files].to_vec();
+        columns.truncate(in_files);
         let format = TableFormat { columns, ..format.clone() };
+        let all = Arc::new(Schema::new(fields));
+        let schema = match &picked {
+            None => Arc::clone(&all),
+            Some(picked) => match all.project(picked) {
+                Ok(schema) => Arc::new(schema),
+                Err(error) => return fail!("the table's columns cannot be chosen: {error}"),
+            },
+        };
         Ok(Self {
             plain: PlainDecoder::new(&format, &data_schema),
             nulls: null_pattern(&format.csv.null_values)?,
             format,
             data_schema,
             path,
-            schema: Arc::new(Schema::new(fields)),
+            all,
+            picked,
+            schema,
             decoder: None,
             text: Vec::new(),
             kept: Vec::new(),
@@ -169,6 +197,7 @@ impl TableReader {
         let places = Places::Files(Origins::new(root, rows, label));
         let part = TablePart { root, slice: &rows.text, item: label };
         let (batch, misfits) = self.load_text(part, places)?;
+        let batch = self.project(batch, label)?;
         let all_fit = misfits.count == 0;
         let origin = Origin::Spilled { root: root.to_owned(), rows: rows.clone(), all_fit };
         self.finish(&batch, misfits, origin, label)
@@ -198,18 +227,30 @@ impl TableReader {
     fn load(&mut self, part: TablePart<'_>) -> Result<(RecordBatch, Misfits), DatasetError> {
         let places = Places::File { item: part.item, first_line: part.slice.first_line };
         let (batch, misfits) = self.load_text(part, places)?;
-        let Some(path) = &self.path else { return Ok((batch, misfits)) };
+        let Some(path) = &self.path else {
+            return Ok((self.project(batch, part.item)?, misfits));
+        };
         let Some(values) = path.folder_values(&part.slice.file) else {
             return fail!("{}: the path does not match {path}", part.item);
         };
         let rows = batch.num_rows();
-        let from_path = values.into_iter().map(|value| -> ArrayRef {
-            Arc::new(StringArray::from_iter_values(std::iter::repeat_n(value, rows)))
+        let from_path = values.iter().map(|value| -> ArrayRef {
+            let value = Some(value.as_ref()).filter(|value| !value.is_empty());
+            Arc::new(StringArray::from_iter(std::iter::repeat_n(value, rows)))
         });
         let columns = batch.columns().iter().cloned().chain(from_path).collect();
-        match RecordBatch::try_new(Arc::clone(&self.schema), columns) {
-            Ok(batch) => Ok((batch, misfits)),
+        match RecordBatch::try_new(Arc::clone(&self.all), columns) {
+            Ok(batch) => Ok((self.project(batch, part.item)?, misfits)),
             Err(error) => fail!("{}: the columns of its path cannot be added: {error}", part.item),
+        }
+    }
+
+    /// The columns that the guest gets.
+    fn project(&self, batch: RecordBatch, label: &str) -> Result<RecordBatch, DatasetError> {
+        let Some(picked) = &self.picked else { return Ok(batch) };
+        match batch.project(picked) {
+            Ok(batch) => Ok(batch),
+            Err(error) => fail!("{label}: its columns cannot be chosen: {error}"),
         }
     }
 

@@ -4,7 +4,8 @@ use super::types::{Activity, Committing, Pending};
 use super::{Action, Machine, Settled};
 use crate::event::EventKind;
 use crate::model::{
-    AttemptReport, CallStats, Failure, FailureKind, FirstFailure, ItemCounts, MiniBatchId, WorkerId,
+    AttemptReport, CallStats, Failure, FailureKind, FirstFailure, ItemCounts, MiniBatchId, Work,
+    WorkerId,
 };
 use std::time::Duration;
 
@@ -102,7 +103,9 @@ impl Machine {
         report: AttemptReport,
     ) {
         self.progressed();
-        let again = report.outcome.is_err() && pending.attempt < self.policy.max_try;
+        // A file that could not be read while planning cannot be read by a worker.
+        let can_mend = !matches!(pending.mini_batch.work, Work::Unreadable(_));
+        let again = report.outcome.is_err() && can_mend && pending.attempt < self.policy.max_try;
         if report.outcome.is_err() {
             let will_retry = again && self.ending.is_none();
             self.emit_attempt(worker, &pending, started, report.clone(), will_retry);

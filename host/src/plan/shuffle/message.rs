@@ -1,6 +1,6 @@
 //! What the planner tells a process of its crew. It is the same program, so there are no versions.
 
-use crate::model::{CsvFormat, OsSandbox, TextSlice};
+use crate::model::{CsvFormat, OsSandbox, PartitionFormat, TextSlice};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ pub(super) struct Setup {
     /// The columns of the keys, in the keys' order; those of the path come behind those in the files.
     pub(super) keys: Vec<usize>,
     /// The template of the files' paths.
-    pub(super) partition_format: Option<String>,
+    pub(super) path: Option<PartitionFormat>,
     /// The folders of the input's sources.
     pub(super) roots: Vec<PathBuf>,
     /// Where spill files go.

@@ -12,7 +12,8 @@ use crate::plan::groups::named;
 use crate::plan::keyed_tables::check_size;
 use crate::plan::sender::Sender;
 use crate::plan::stamp::Stamp;
-use crate::plan::tables::{Found, Input, each_slice};
+use crate::plan::tables::Input;
+use crate::plan::text::{Found, each_slice};
 use crate::plan::{PlanError, refuse};
 use crate::protocol::PlanRequest;
 use std::io::{self, ErrorKind};
@@ -101,10 +102,10 @@ impl Shuffle<'_> {
     fn setup(&self) -> Setup {
         let path_keys = self.input.path.as_ref().map_or(0, |path| path.keys().count());
         Setup {
-            csv: self.input.csv.clone(),
+            csv: self.input.csv().clone(),
             columns: self.format.columns.len() - path_keys,
             keys: self.columns.clone(),
-            partition_format: self.input.path.as_ref().map(ToString::to_string),
+            path: self.input.path.clone(),
             roots: self.input.sources.iter().map(|source| source.root.clone()).collect(),
             folder: self.tools.request.spill.join(self.number.to_string()),
             bounds: self.tools.bounds,

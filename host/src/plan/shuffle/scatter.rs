@@ -5,7 +5,7 @@ use super::message::{BUCKETS, Setup, Slice};
 use super::runs::spill_error;
 use crate::dataset::DatasetError;
 use crate::dataset::csv::{each_row, quote_field};
-use crate::model::{ByteSize, PartitionFormat};
+use crate::model::ByteSize;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,6 @@ const MAX_KEY: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Scatterer<'a> {
     setup: &'a Setup,
-    path: Option<PartitionFormat>,
     buckets: Vec<Vec<u8>>,
     slice: Vec<u8>,
     key: Vec<u8>,
@@ -26,16 +25,14 @@ pub(super) struct Scatterer<'a> {
 }
 
 impl<'a> Scatterer<'a> {
-    pub(super) fn new(setup: &'a Setup) -> Result<Self, DatasetError> {
-        let path = setup.partition_format.as_deref().map(PartitionFormat::parse).transpose();
-        Ok(Self {
+    pub(super) fn new(setup: &'a Setup) -> Self {
+        Self {
             setup,
-            path: path.map_err(|error| DatasetError(error.to_string()))?,
             buckets: vec![Vec::new(); BUCKETS],
             slice: Vec::new(),
             key: Vec::new(),
             text: Vec::new(),
-        })
+        }
     }
 
     /// Writes the file of one piece.
@@ -53,9 +50,9 @@ impl<'a> Scatterer<'a> {
         let Some(root) = self.setup.roots.get(*root as usize) else {
             return Err(DatasetError(format!("there is no source {root}")));
         };
-        let Self { setup, path, buckets, slice: buffer, key, text } = self;
+        let Self { setup, buckets, slice: buffer, key, text } = self;
         let csv = &setup.csv;
-        let of_path = match path {
+        let of_path = match &setup.path {
             Some(path) => path.folder_values(&slice.file).unwrap_or_default(),
             None => Vec::new(),
         };
@@ -68,7 +65,7 @@ impl<'a> Scatterer<'a> {
             key.clear();
             for &column in &setup.keys {
                 match column.checked_sub(setup.columns) {
-                    Some(at) => put_value(of_path.get(at).copied().unwrap_or_default(), key),
+                    Some(at) => put_value(of_path.get(at).map_or("", AsRef::as_ref), key),
                     None => put_value(&row.value(column, csv), key),
                 }
             }

@@ -44,7 +44,7 @@ pub(in crate::plan) fn serve_on(input: &mut impl Read, output: &mut impl Write) 
                 return Err(io::Error::new(ErrorKind::InvalidData, text));
             }
         };
-        let mut scatterer = Scatterer::new(&setup).map_err(io::Error::other)?;
+        let mut scatterer = Scatterer::new(&setup);
         loop {
             word = next()?;
             let Some(Word::Task(task)) = word else { break };

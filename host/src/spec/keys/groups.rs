@@ -123,17 +123,17 @@ pub(in crate::spec) const INPUT: &[Key] = &[
     ),
     key(
         "format",
-        Kind::Choice(|| vec!["files", "csv"]),
-        "files or csv",
+        Kind::Choice(|| vec!["files", "csv", "tsv", "jsonl", "parquet", "arrow"]),
+        "files, csv, tsv, jsonl, parquet or arrow",
         "csv",
-        "files: the entry script gets the files' paths. csv: it gets tables.",
+        "files: the entry script gets the files' paths. Any other: it gets tables, from files of that kind.",
     ),
     key(
         "delimiter",
         Kind::Text,
         "one ASCII character, as \",\" or \";\", or tab",
         "\";\"",
-        "What stands between the fields of a CSV file. A comma unless given.",
+        "What stands between the fields of a CSV file. A comma unless given; a tab for tsv.",
     ),
     key(
         "header",
@@ -154,7 +154,21 @@ pub(in crate::spec) const INPUT: &[Key] = &[
         Kind::Columns,
         "a map of column names to types, in the order of the file (e.g. id: int64)",
         "{id: int64, width: float64}",
-        "Names and types of all columns of a CSV file, in its order. Inferred unless given.",
+        "Names and types of all columns of a CSV file, in its order, or of those of a file of JSON lines. Inferred unless given.",
+    ),
+    key(
+        "columns",
+        Kind::Texts,
+        "a list of names of columns (e.g. [id, width])",
+        "[id, width]",
+        "Which columns of a table the entry script gets, in this order. All unless given.",
+    ),
+    key(
+        "hive",
+        Kind::Bool,
+        BOOL_EXPECTED,
+        "false",
+        "Whether folders named key=value make columns of a table, behind its own. Unless given, they do where the first file lies in such folders.",
     ),
 ];
 

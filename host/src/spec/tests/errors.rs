@@ -146,12 +146,12 @@ inputs:
   b: {path: data, format: csv}
   c: [data]
 "#), @r#"
-job.yaml:6: inputs.a.schema.x: found "int"; expected one of boolean, int64, float64, string, date, timestamp; did you mean int64?
-job.yaml:6: inputs.a.delimiter: is for tables only, and input a is of format files; add format: csv, or remove this key
-job.yaml:6: inputs.a.schema: is for tables only, and input a is of format files; add format: csv, or remove this key
-job.yaml:7: inputs.b.format: is of format csv, but input a is of format files; all inputs of a job must have one format
-job.yaml:8: inputs.c: found a list; expected a path, or a map with path
-"#);
+    job.yaml:6: inputs.a.schema.x: found "int"; expected one of boolean, int64, float64, string, date, timestamp; did you mean int64?
+    job.yaml:6: inputs.a.delimiter: is for inputs of format csv or tsv only, and input a is of format files; add its format (e.g. format: csv), or remove this key
+    job.yaml:6: inputs.a.schema: is for inputs of format csv, tsv or jsonl only, and input a is of format files; add its format (e.g. format: csv), or remove this key
+    job.yaml:7: inputs.b.format: is of format csv, but input a is of format files; the inputs of a job must all be files, or all tables
+    job.yaml:8: inputs.c: found a list; expected a path, or a map with path
+    "#);
     insta::assert_snapshot!(errors(r#"
 entry_script: script.wasm
 mini_batch_size: 1 MB
@@ -164,19 +164,19 @@ inputs:
   - {name: c, paths: [[x]]}
   - {name: d, path: x, header: maybe, delimiter: "\"", null_values: NA, schema: []}
 "#), @r#"
-job.yaml:3: mini_batch_size: found "1 MB"; expected a whole number of files of at least 1 (e.g. 10); sizes are for inputs of format csv
-job.yaml:5: inputs[0].path: found the address "https://example.org/a.csv"; inputs are files on this machine: fetch it first, and name the file, a folder or a glob
-job.yaml:6: inputs[1].name: found "a" a second time; names must differ
-job.yaml:6: inputs[1].path: found ""; expected a file, a folder or a glob
-job.yaml:7: inputs[2].name: missing; each element of the list needs a name
-job.yaml:8: inputs[3]: found "data"; expected a map with name and path
-job.yaml:9: inputs[4].paths: found an empty list; name at least one file, folder or glob
-job.yaml:10: inputs[5].paths[0]: found a list; expected a text or a number
-job.yaml:11: inputs[6].delimiter: found "\""; expected one ASCII character, as "," or ";", or tab
-job.yaml:11: inputs[6].header: found "maybe"; expected true or false
-job.yaml:11: inputs[6].null_values: found "NA"; expected a list of texts (e.g. [NA, "-"])
-job.yaml:11: inputs[6].schema: found a list; expected a map of column names to types, in the order of the file (e.g. id: int64)
-"#);
+    job.yaml:3: mini_batch_size: found "1 MB"; expected a whole number of files of at least 1 (e.g. 10); sizes are for tables, as of format csv
+    job.yaml:5: inputs[0].path: found the address "https://example.org/a.csv"; inputs are files on this machine: fetch it first, and name the file, a folder or a glob
+    job.yaml:6: inputs[1].name: found "a" a second time; names must differ
+    job.yaml:6: inputs[1].path: found ""; expected a file, a folder or a glob
+    job.yaml:7: inputs[2].name: missing; each element of the list needs a name
+    job.yaml:8: inputs[3]: found "data"; expected a map with name and path
+    job.yaml:9: inputs[4].paths: found an empty list; name at least one file, folder or glob
+    job.yaml:10: inputs[5].paths[0]: found a list; expected a text or a number
+    job.yaml:11: inputs[6].delimiter: found "\""; expected one ASCII character, as "," or ";", or tab
+    job.yaml:11: inputs[6].header: found "maybe"; expected true or false
+    job.yaml:11: inputs[6].null_values: found "NA"; expected a list of texts (e.g. [NA, "-"])
+    job.yaml:11: inputs[6].schema: found a list; expected a map of column names to types, in the order of the file (e.g. id: int64)
+    "#);
     insta::assert_snapshot!(errors(r#"
 entry_script: script.wasm
 mini_batch_size: some
@@ -185,35 +185,54 @@ inputs:
   b: {path: data, format: csv, delimiter: ";;", schema: {"": int64, y: strnig, z: blob, w: [x]}}
   c: {path: data, format: json, schema: {}}
 "#), @r#"
-    job.yaml:3: mini_batch_size: found "some"; expected a size of at least 1 byte (e.g. 1 MB) or a number of rows (e.g. 1000 rows), as the inputs are of format csv
+    job.yaml:3: mini_batch_size: found "some"; expected a size of at least 1 byte (e.g. 1 MB) or a number of rows (e.g. 1000 rows), as the inputs are tables
     job.yaml:5: inputs.a.name: remove it; the name is "a" already, the key above
     job.yaml:6: inputs.b.delimiter: found ";;"; expected one ASCII character, as "," or ";", or tab
     job.yaml:6: inputs.b.schema.w: found a list; expected a text or a number
     job.yaml:6: inputs.b.schema.y: found "strnig"; expected one of boolean, int64, float64, string, date, timestamp; did you mean string?
     job.yaml:6: inputs.b.schema.z: found "blob"; expected one of boolean, int64, float64, string, date, timestamp
     job.yaml:6: inputs.b.schema: column 1 has an empty name
-    job.yaml:7: inputs.c.format: found "json"; expected files or csv
+    job.yaml:7: inputs.c.format: found "json"; expected files, csv, tsv, jsonl, parquet or arrow
     job.yaml:7: inputs.c.schema: found an empty map; name all columns, or leave the key out
     "#);
 }
 
-/// M3: what never could be divided cannot be read yet.
 #[test]
-fn formats_that_are_not_there_yet() {
-    for format in ["parquet", "sql"] {
-        let text =
-            format!("entry_script: script.wasm\ninputs: {{a: {{path: data, format: {format}}}}}\n");
-        let expected =
-            format!("job.yaml:2: inputs.a.format: found \"{format}\"; expected files or csv");
-        assert_eq!(errors(&text), expected);
-    }
+fn keys_of_other_formats() {
+    insta::assert_snapshot!(errors(r#"
+entry_script: script.wasm
+inputs:
+  a: {path: data, format: jsonl, delimiter: ";", header: true, null_values: [x], schema: {x: int64}}
+  b: {path: data, format: parquet, schema: {x: int64}, columns: [x], hive: false}
+  c: {path: data, format: arrow, columns: []}
+  d: {path: data, format: tsv, schema: {id: int64, width: float64}, columns: [width, wdith, width]}
+  e: {path: data, format: csv, hive: true, partition_format: "{a}/{b}"}
+  f: {path: data, format: csv, columns: id}
+"#), @r#"
+    job.yaml:4: inputs.a.delimiter: is for inputs of format csv or tsv only, and input a is of format jsonl; remove this key
+    job.yaml:4: inputs.a.header: is for inputs of format csv or tsv only, and input a is of format jsonl; remove this key
+    job.yaml:4: inputs.a.null_values: is for inputs of format csv or tsv only, and input a is of format jsonl; remove this key
+    job.yaml:5: inputs.b.schema: is for inputs of format csv, tsv or jsonl only, and input b is of format parquet; remove this key
+    job.yaml:6: inputs.c.columns: found an empty list; name at least one column, or leave the key out
+    job.yaml:7: inputs.d.columns[1]: found "wdith", which schema does not have; did you mean "width"?
+    job.yaml:7: inputs.d.columns[2]: found "width" a second time; remove it
+    job.yaml:8: inputs.e.hive: found together with partition_format, which names the columns of the path already; choose one, and remove the other
+    job.yaml:9: inputs.f.columns: found "id"; expected a list of names of columns (e.g. [id, width])
+    "#);
+    insta::assert_snapshot!(errors(r#"
+entry_script: script.wasm
+inputs: {a: {path: data, columns: [x], hive: true}}
+"#), @"
+    job.yaml:3: inputs.a.columns: is for tables only, and input a is of format files; add its format (e.g. format: csv), or remove this key
+    job.yaml:3: inputs.a.hive: is for tables only, and input a is of format files; add its format (e.g. format: csv), or remove this key
+    ");
 }
 
 #[test]
 fn small_csv_mini_batches_are_mentioned() {
     let text =
         "entry_script: script.wasm\nmini_batch_size: 10\ninputs: {a: {path: d, format: csv}}";
-    insta::assert_snapshot!(super::job(text).notices.join("\n"), @r#"mini_batch_size is 10 bytes: for CSV inputs it counts bytes, and so few make many small mini-batches; for rows, write "10 rows""#);
+    insta::assert_snapshot!(super::job(text).notices.join("\n"), @r#"mini_batch_size is 10 bytes: for tables it counts bytes, and so few make many small mini-batches; for rows, write "10 rows""#);
 }
 
 /// C22: side inputs are folders, shown whole.

@@ -2,7 +2,7 @@ use super::{LEAST, errors, job, job_with};
 use crate::model::{
     AllowedPercent, ByteSize, Column, ColumnType, CsvFormat, ErrorThreshold, Input, InputKind,
     Limits, LoggingLevel, Mount, OnConflict, OsSandbox, OutputAction, OutputFormat, SliceSize,
-    TableInput,
+    TableInput, TableKind,
 };
 use crate::spec::JobSpec;
 use std::path::PathBuf;
@@ -201,6 +201,23 @@ inputs:
             full_inference: true,
         }
     );
+    let kinds = job("
+entry_script: script.wasm
+inputs:
+  a: {path: data, format: tsv, columns: [b, a], hive: false}
+  b: {path: data, format: JSONL, schema: {x: int64}}
+  c: {path: data, format: parquet}
+  d: {path: data, format: arrow, hive: true}
+");
+    let InputKind::Tables { inputs, .. } = kinds.input_kind else { panic!("no tables") };
+    let kinds = inputs.iter().map(|input| (input.kind, input.csv.delimiter, input.hive));
+    assert!(kinds.eq([
+        (TableKind::Csv, b'\t', Some(false)),
+        (TableKind::Jsonl, b',', None),
+        (TableKind::Parquet, b',', None),
+        (TableKind::Arrow, b',', Some(true)),
+    ]));
+    assert_eq!(inputs[0].columns, Some(vec!["b".to_owned(), "a".to_owned()]));
     let defaults = job("entry_script: script.wasm\ninputs: {a: {path: data, format: csv}}");
     assert_eq!(
         defaults.input_kind,

@@ -1,0 +1,151 @@
+//! Slices of text files.
+
+use super::sender::Sender;
+use super::stamp::Stamp;
+use super::tables::Input;
+use super::{PlanError, refuse};
+use crate::dataset::csv::{CutFile, Cutter, check_names};
+use crate::dataset::{DatasetError, Listing};
+use crate::model::{Column, SliceSize, TableFormat, TextSlice};
+use std::fs::Metadata;
+
+/// A slice that was found.
+pub(super) struct Found<'a> {
+    /// The index of its source.
+    pub(super) source: u32,
+    /// Where it lies.
+    pub(super) slice: TextSlice,
+    /// What its file is like.
+    pub(super) metadata: &'a Metadata,
+}
+
+/// What becomes of a slice.
+pub(super) type Take<'t, 's> = dyn FnMut(&mut Sender<'s>, Found<'_>) -> Result<(), PlanError> + 't;
+
+/// Hands all files of an input to `take`, in their order, with the index of the source. A file that
+/// lies elsewhere than in folders as the first one's becomes a mini-batch that fails. Fails if a folder
+/// cannot be read, or if a file's path does not match the template in the job file.
+pub(super) fn each_file<'s>(
+    input: &Input<'_>,
+    sender: &mut Sender<'s>,
+    take: &mut dyn FnMut(&mut Sender<'s>, u32, String) -> Result<(), PlanError>,
+) -> Result<(), PlanError> {
+    for (index, source) in (input.first..).zip(input.sources) {
+        let mut listing = Listing::new(source)?;
+        loop {
+            let file = listing.next_file()?;
+            for notice in listing.take_notices() {
+                sender.notice(notice)?;
+            }
+            let Some(file) = file else { break };
+            match &input.path {
+                Some(path) if path.folder_values(&file).is_none() && input.is_hive => {
+                    let reason = format!(
+                        "{} does not lie in folders as the input's first file, {path}; move it there, \
+                         or set hive to false",
+                        source.root.join(&file).display(),
+                    );
+                    sender.add_bad(index, file, reason, Stamp::new())?;
+                }
+                Some(path) if path.folder_values(&file).is_none() => {
+                    return refuse!(
+                        "input '{}': the path {file} does not match partition_format '{path}', which \
+                         has one folder for each level; move the file away, name the files by a glob \
+                         that leaves it out, or change the template",
+                        input.name(),
+                    );
+                }
+                _ => take(sender, index, file)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Hands all slices of an input to `take`, of that `size` each, in the order of the files. Fails
+/// if a file cannot be read, has another header than the input, or lies at a path that does not
+/// match the input's template.
+pub(super) fn each_slice<'s>(
+    input: &Input<'_>,
+    format: &TableFormat,
+    size: SliceSize,
+    sender: &mut Sender<'s>,
+    take: &mut Take<'_, 's>,
+) -> Result<(), PlanError> {
+    let mut cutter = Cutter::new(input.csv(), size);
+    let mut headers = Headers::new(input, format);
+    each_file(input, sender, &mut |sender, index, file| {
+        let source = &input.sources[(index - input.first) as usize];
+        let mut cut = cutter.open(&source.root, file)?;
+        if !headers.check(&cut)? {
+            sender.notice(format!("{} is empty and gives no mini-batch", cut.path().display()))?;
+            return Ok(());
+        }
+        let metadata = cut.metadata()?;
+        let mut rows = 0;
+        while let Some(slice) = cut.next_slice()? {
+            rows += slice.rows;
+            take(sender, Found { source: index, slice, metadata: &metadata })?;
+        }
+        notice_end(&cut, rows, input.csv().header, sender)
+    })
+}
+
+/// Tells what is odd about a file of so many rows.
+fn notice_end(
+    cut: &CutFile<'_>,
+    rows: u64,
+    header: bool,
+    sender: &mut Sender<'_>,
+) -> Result<(), PlanError> {
+    let path = cut.path().display();
+    if rows == 0 {
+        let what = if header { "holds a header and no rows" } else { "is empty" };
+        sender.notice(format!("{path} {what} and gives no mini-batch"))?;
+    }
+    if cut.ends_quoted() {
+        sender.notice(format!(
+            "{path} ends within a quoted field; a quote may be missing, and everything behind the \
+             one that opened the field was taken for its text"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Holds the headers of an input's files to its columns.
+struct Headers<'a> {
+    header: bool,
+    /// The columns in the files.
+    columns: &'a [Column],
+    /// Bytes of the last good header: most files have the same.
+    good: Option<Vec<u8>>,
+    /// Whose columns they are; the first file's path unless the job file gives them.
+    origin: Option<String>,
+}
+
+impl<'a> Headers<'a> {
+    fn new(input: &Input<'_>, format: &'a TableFormat) -> Self {
+        let given = "the schema in the job file".to_owned();
+        let origin = input.table.schema.is_some().then_some(given);
+        let keys = input.path.as_ref().map_or(0, |path| path.keys().count());
+        let columns = &format.columns[..format.columns.len() - keys];
+        Self { header: input.csv().header, columns, good: None, origin }
+    }
+
+    /// Whether the file has a header, where it should have one. Fails if it is another than the
+    /// input's.
+    fn check(&mut self, cut: &CutFile<'_>) -> Result<bool, DatasetError> {
+        if !self.header || self.good.as_deref().is_some_and(|good| good == cut.header()) {
+            return Ok(true);
+        }
+        let names = cut.names()?;
+        if names.is_empty() {
+            return Ok(false);
+        }
+        let origin = self.origin.get_or_insert_with(|| cut.path().display().to_string());
+        let expected = self.columns.iter().map(|column| column.name.as_str());
+        check_names(cut.path(), &names, expected, origin)?;
+        self.good = Some(cut.header().to_vec());
+        Ok(true)
+    }
+}
