@@ -1,7 +1,8 @@
 //! CSV tables. `scan` finds where records end, fast and without looking at fields; `cut` makes
 //! slices of a file with it; `header` and `infer` find names and types of columns; `reader` turns a
-//! slice into Arrow with arrow-csv, or faster with `plain` where the text is simple, and `misfit`
-//! sorts out the records that arrow-csv refuses; `lines` tells where a row stands in its file.
+//! slice into Arrow with arrow-csv, or much faster with `plain` where the text is usual (`ends` finds
+//! where fields end, `numbers` reads them), and `misfit` sorts out the records that arrow-csv refuses;
+//! `lines` tells where a row stands in its file.
 //! `rows` gives single records with their fields, for those who group them, and `origins` keeps where
 //! such records came from. `records` is csv-core, arrow-csv's own parser, record by record.
 //!
@@ -10,10 +11,12 @@
 //! ends the same way, whether inside quotes or not.
 
 mod cut;
+mod ends;
 mod header;
 mod infer;
 mod lines;
 mod misfit;
+mod numbers;
 mod origins;
 mod plain;
 mod reader;

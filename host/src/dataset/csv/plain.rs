@@ -1,335 +1,272 @@
-//! The common case at several times the speed of arrow-csv: text without quotes, in columns of
-//! numbers and text, where nothing but the empty field is null. What does not fit, or looks
-//! unusual, is left to arrow-csv's own parsers, so that both read the same from the same bytes.
+//! The common case at several times the speed of arrow-csv: columns that are filled straight from the
+//! text, once it is known where its fields end. What does not fit, or looks unusual, is left to
+//! arrow-csv's own parsers, so that both read the same from the same bytes.
 
+use super::ends::{FieldEnds, Found};
+use super::numbers::{float, short_float, short_integer};
+use super::scan::is_terminator;
+use super::types::{UTC, boolean, microseconds};
 use crate::model::{ColumnType, TableFormat};
-use arrow::array::{ArrayRef, Float64Builder, Int64Builder, RecordBatch, StringBuilder};
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, PrimitiveArray, RecordBatch, StringBuilder,
+};
+use arrow::buffer::NullBuffer;
 use arrow::compute::kernels::cast_utils::Parser;
-use arrow::datatypes::{Float64Type, Int64Type, SchemaRef};
-use memchr::{memchr, memchr3};
+use arrow::datatypes::{
+    ArrowNativeType, ArrowPrimitiveType, Date32Type, Float64Type, Int64Type, SchemaRef,
+    TimestampMicrosecondType,
+};
+use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Numbers of so many digits are whole numbers that a float holds exactly.
-const EXACT_DIGITS: usize = 15;
-/// Numbers of so many digits fit 64 bits with their sign.
-const INTEGER_DIGITS: usize = 18;
-/// Exact powers of ten, as far as [`EXACT_DIGITS`] needs them.
-const POWERS: [f64; EXACT_DIGITS + 1] =
-    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
-
-/// Decodes slices of one format.
+/// Decodes slices of one format. Keeps its buffers.
 #[derive(Debug)]
 pub(super) struct PlainDecoder {
     schema: SchemaRef,
     delimiter: u8,
     kinds: Vec<ColumnType>,
+    /// What means null beside the empty field.
+    nulls: Vec<String>,
+    found: Found,
 }
 
 impl PlainDecoder {
     /// None if tables of this format are not the common case.
     pub(super) fn new(format: &TableFormat, schema: &SchemaRef) -> Option<Self> {
-        let delimiter = format.csv.delimiter;
-        let plain = format.csv.null_values.is_empty()
-            && matches!(delimiter, b',' | b';' | b'|' | b'\t' | b' ')
-            && format.columns.iter().all(|column| Builder::knows(column.kind));
+        let (delimiter, nulls) = (format.csv.delimiter, &format.csv.null_values);
+        // A null that is a number would be read as one.
+        let plain = matches!(delimiter, b',' | b';' | b'|' | b'\t' | b' ')
+            && !format.columns.is_empty()
+            && nulls.iter().all(|null| Float64Type::parse(null).is_none());
         let kinds = format.columns.iter().map(|column| column.kind).collect();
-        plain.then(|| Self { schema: Arc::clone(schema), delimiter, kinds })
+        let (schema, nulls, found) = (Arc::clone(schema), nulls.clone(), Found::default());
+        plain.then_some(Self { schema, delimiter, kinds, nulls, found })
     }
 
     /// The table that arrow-csv would make of whole records, about `rows` of them. None if it would
-    /// refuse them, or if there are quotes.
-    pub(super) fn decode(&self, text: &str, rows: usize) -> Option<RecordBatch> {
-        if memchr(b'"', text.as_bytes()).is_some() {
+    /// refuse them, or if there are quotes within a field.
+    pub(super) fn decode(&mut self, text: &str, rows: usize) -> Option<RecordBatch> {
+        let fields = self.kinds.len();
+        let kinds = self.kinds.iter();
+        let mut columns: Vec<Column> = kinds.map(|kind| Column::new(*kind, rows)).collect();
+        let mut walk = FieldEnds::new(text, self.delimiter, fields, &mut self.found)?;
+        loop {
+            let more = walk.more(&mut self.found);
+            let records = Records {
+                text,
+                ends: self.found.ends(),
+                count: self.found.count / fields,
+                fields,
+                delimiter: self.delimiter,
+                quoted: walk.quoted,
+                nulls: &self.nulls,
+            };
+            for (index, column) in columns.iter_mut().enumerate() {
+                column.take(&records, index)?;
+            }
+            let passed = records.count * fields;
+            self.found.pass(passed);
+            if !more {
+                break;
+            }
+        }
+        if self.found.count > 0 || walk.is_inside() {
             return None;
         }
-        let kinds = self.kinds.iter();
-        let mut columns: Vec<Builder> = kinds.map(|kind| Builder::new(*kind, rows)).collect();
-        let (last, before) = columns.split_last_mut()?;
-        let mut fields = Fields { text, at: 0, delimiter: self.delimiter };
-        while fields.begins_record() {
-            for column in &mut *before {
-                column.take(&mut fields)?;
-                fields.pass_delimiter()?;
+        let arrays = columns.into_iter().zip(self.schema.fields());
+        let arrays = arrays.map(|(column, field)| {
+            let array = column.finish()?;
+            (array.data_type() == field.data_type()).then_some(array)
+        });
+        RecordBatch::try_new(Arc::clone(&self.schema), arrays.collect::<Option<_>>()?).ok()
+    }
+}
+
+/// Some records of the text, and where their fields end.
+struct Records<'a> {
+    text: &'a str,
+    /// The end before their first field, then the ends of all their fields, and maybe more.
+    ends: &'a [u32],
+    count: usize,
+    /// In each of them.
+    fields: usize,
+    delimiter: u8,
+    quoted: bool,
+    nulls: &'a [String],
+}
+
+impl<'a> Records<'a> {
+    /// Calls `take` with the bounds of a column's fields. None if it gives that, or if a record has
+    /// more or fewer fields than it should.
+    #[inline(always)]
+    fn each(&self, column: usize, mut take: impl FnMut(usize, usize) -> Option<()>) -> Option<()> {
+        let text = self.text.as_bytes();
+        let is_last = column + 1 == self.fields;
+        let bounds = self.ends.get(column..).unwrap_or_default().windows(2);
+        for bounds in bounds.step_by(self.fields).take(self.count) {
+            let (mut start, end) = (bounds[0].wrapping_add(1) as usize, bounds[1] as usize);
+            // Every end is a delimiter's or a record's place.
+            if (text.get(end) == Some(&self.delimiter)) == is_last {
+                return None;
             }
-            last.take(&mut fields)?;
-            fields.pass_record_end()?;
-        }
-        let arrays = columns.into_iter().map(Builder::finish).collect();
-        RecordBatch::try_new(Arc::clone(&self.schema), arrays).ok()
-    }
-}
-
-/// A column that is being filled.
-enum Builder {
-    Int64(Int64Builder),
-    Float64(Float64Builder),
-    String(StringBuilder),
-}
-
-impl Builder {
-    fn knows(kind: ColumnType) -> bool {
-        matches!(kind, ColumnType::Int64 | ColumnType::Float64 | ColumnType::String)
-    }
-
-    /// `kind` is one that it [`knows`](Self::knows); any other would be read as text.
-    fn new(kind: ColumnType, rows: usize) -> Self {
-        match kind {
-            ColumnType::Int64 => Self::Int64(Int64Builder::with_capacity(rows)),
-            ColumnType::Float64 => Self::Float64(Float64Builder::with_capacity(rows)),
-            _ => Self::String(StringBuilder::with_capacity(rows, rows.saturating_mul(8))),
-        }
-    }
-
-    /// Takes the next field. None if the column does not accept it.
-    #[inline]
-    fn take(&mut self, fields: &mut Fields<'_>) -> Option<()> {
-        match self {
-            Self::Int64(column) => match fields.short_integer() {
-                Some(value) => column.append_value(value),
-                None => column.append_option(fields.parsed::<Int64Type>()?),
-            },
-            Self::Float64(column) => match fields.short_decimal() {
-                Some(value) => column.append_value(value),
-                None => column.append_option(fields.parsed::<Float64Type>()?),
-            },
-            Self::String(column) => match fields.field()? {
-                "" => column.append_null(),
-                text => column.append_value(text),
-            },
+            if column == 0 {
+                while text.get(start).is_some_and(|byte| is_terminator(*byte)) {
+                    start += 1;
+                }
+            }
+            take(start, end)?;
         }
         Some(())
     }
 
-    fn finish(self) -> ArrayRef {
-        match self {
-            Self::Int64(mut column) => Arc::new(column.finish()),
-            Self::Float64(mut column) => Arc::new(column.finish()),
-            Self::String(mut column) => Arc::new(column.finish()),
-        }
+    /// The text of a field, the outer None of a null. None if there are quotes where arrow-csv sees
+    /// other fields.
+    #[inline]
+    fn field(&self, start: usize, end: usize) -> Option<Option<Cow<'a, str>>> {
+        let raw = self.text.get(start..end)?;
+        let text = if self.quoted { unquoted(raw)? } else { Cow::Borrowed(raw) };
+        let is_null = text.is_empty() || self.nulls.iter().any(|null| *null == text);
+        Some((!is_null).then_some(text))
     }
 }
 
-/// A walk over text without quotes, field by field.
-struct Fields<'a> {
-    text: &'a str,
-    at: usize,
-    delimiter: u8,
+/// A field without its quotes. None if they are not as they should be.
+fn unquoted(raw: &str) -> Option<Cow<'_, str>> {
+    let Some(rest) = raw.strip_prefix('"') else {
+        return (!raw.contains('"')).then_some(Cow::Borrowed(raw));
+    };
+    let inner = rest.strip_suffix('"')?;
+    if !inner.contains('"') {
+        return Some(Cow::Borrowed(inner));
+    }
+    let text = inner.replace("\"\"", "\"");
+    // As many are left as were taken away, if all were in pairs.
+    let left = text.matches('"').count();
+    (inner.len() - text.len() == left).then_some(Cow::Owned(text))
 }
 
-impl<'a> Fields<'a> {
-    /// Passes blank lines. False at the end of the text.
-    fn begins_record(&mut self) -> bool {
-        while let Some(b'\n' | b'\r') = self.byte(self.at) {
-            self.at += 1;
-        }
-        self.at < self.text.len()
-    }
+/// A column that is being filled.
+enum Column {
+    Boolean(Values<bool>),
+    Int64(Values<i64>),
+    Float64(Values<f64>),
+    Date(Values<i32>),
+    Timestamp(Values<i64>),
+    String(StringBuilder),
+}
 
-    /// None if the record has no more fields.
-    #[inline]
-    fn pass_delimiter(&mut self) -> Option<()> {
-        (self.byte(self.at)? == self.delimiter).then(|| self.at += 1)
-    }
-
-    /// None if the record has more fields. The rest of a CRLF is passed as a blank line.
-    #[inline]
-    fn pass_record_end(&mut self) -> Option<()> {
-        match self.byte(self.at) {
-            None => Some(()),
-            Some(b'\n' | b'\r') => {
-                self.at += 1;
-                Some(())
+impl Column {
+    fn new(kind: ColumnType, rows: usize) -> Self {
+        match kind {
+            ColumnType::Boolean => Self::Boolean(Values::new(rows)),
+            ColumnType::Int64 => Self::Int64(Values::new(rows)),
+            ColumnType::Float64 => Self::Float64(Values::new(rows)),
+            ColumnType::Date => Self::Date(Values::new(rows)),
+            ColumnType::Timestamp => Self::Timestamp(Values::new(rows)),
+            ColumnType::String => {
+                Self::String(StringBuilder::with_capacity(rows, rows.saturating_mul(8)))
             }
-            Some(_) => None,
         }
     }
 
-    #[inline]
-    fn byte(&self, at: usize) -> Option<u8> {
-        self.text.as_bytes().get(at).copied()
-    }
-
-    #[inline]
-    fn ends_at(&self, at: usize) -> bool {
-        self.byte(at).is_none_or(|byte| byte == self.delimiter || byte == b'\n' || byte == b'\r')
-    }
-
-    /// Passes the next field, whatever it holds.
-    fn field(&mut self) -> Option<&'a str> {
-        let rest = self.text.get(self.at..)?;
-        let end = memchr3(self.delimiter, b'\n', b'\r', rest.as_bytes()).unwrap_or(rest.len());
-        self.at += end;
-        rest.get(..end)
-    }
-
-    /// Passes the next field, as arrow-csv reads it; the inner None is a null.
-    #[cold]
-    fn parsed<T: Parser>(&mut self) -> Option<Option<T::Native>> {
-        match self.field()? {
-            "" => Some(None),
-            field => T::parse(field).map(Some),
+    /// Takes its fields out of records. None if it does not accept one.
+    fn take(&mut self, records: &Records<'_>, column: usize) -> Option<()> {
+        let text = records.text.as_bytes();
+        match self {
+            Self::Int64(values) => values.take(
+                records,
+                column,
+                |start, end| short_integer(text, start, end),
+                Int64Type::parse,
+            ),
+            Self::Float64(values) => {
+                values.take(records, column, |start, end| short_float(text, start, end), float)
+            }
+            Self::Boolean(values) => values.take(records, column, |_, _| None, boolean),
+            Self::Date(values) => values.take(records, column, |_, _| None, Date32Type::parse),
+            Self::Timestamp(values) => values.take(records, column, |_, _| None, microseconds),
+            Self::String(values) => records.each(column, |start, end| {
+                values.append_option(records.field(start, end)?);
+                Some(())
+            }),
         }
     }
 
-    /// Passes a whole number of a usual form; stays where it is at anything else.
-    #[inline]
-    fn short_integer(&mut self) -> Option<i64> {
-        let negative = self.byte(self.at) == Some(b'-');
-        let start = self.at + usize::from(negative);
-        let (end, number) = self.digits(start, 0);
-        if !(1..=INTEGER_DIGITS).contains(&(end - start)) || !self.ends_at(end) {
+    fn finish(self) -> Option<ArrayRef> {
+        Some(match self {
+            Self::Boolean(values) => {
+                let nulls = values.null_buffer();
+                Arc::new(BooleanArray::new(values.all.into(), nulls))
+            }
+            Self::Int64(values) => Arc::new(values.array::<Int64Type>()?),
+            Self::Float64(values) => Arc::new(values.array::<Float64Type>()?),
+            Self::Date(values) => Arc::new(values.array::<Date32Type>()?),
+            Self::Timestamp(values) => {
+                Arc::new(values.array::<TimestampMicrosecondType>()?.with_timezone(UTC))
+            }
+            Self::String(mut values) => Arc::new(values.finish()),
+        })
+    }
+}
+
+/// Values of one width, and the rows that have none.
+struct Values<T> {
+    all: Vec<T>,
+    nulls: Vec<usize>,
+}
+
+impl<T: Copy + Default> Values<T> {
+    fn new(rows: usize) -> Self {
+        Self { all: Vec::with_capacity(rows), nulls: Vec::new() }
+    }
+
+    /// Takes fields out of records: by `short`, or by `long` what that does not know.
+    #[inline(always)]
+    fn take(
+        &mut self,
+        records: &Records<'_>,
+        column: usize,
+        short: impl Fn(usize, usize) -> Option<T>,
+        long: impl Fn(&str) -> Option<T>,
+    ) -> Option<()> {
+        let mut row = self.all.len();
+        self.all.resize(row + records.count, T::default());
+        records.each(column, |start, end| {
+            let value = match short(start, end) {
+                Some(value) => value,
+                None => match records.field(start, end)? {
+                    Some(text) => long(&text)?,
+                    None => {
+                        self.nulls.push(row);
+                        T::default()
+                    }
+                },
+            };
+            *self.all.get_mut(row)? = value;
+            row += 1;
+            Some(())
+        })
+    }
+
+    fn null_buffer(&self) -> Option<NullBuffer> {
+        if self.nulls.is_empty() {
             return None;
         }
-        self.at = end;
-        let number = number.cast_signed();
-        Some(if negative { -number } else { number })
+        let mut present = BooleanBufferBuilder::new(self.all.len());
+        present.append_n(self.all.len(), true);
+        self.nulls.iter().for_each(|&row| present.set_bit(row, false));
+        Some(NullBuffer::new(present.finish()))
     }
 
-    /// Passes a decimal of a usual form and length; stays where it is at anything else. Both parts
-    /// of the one division are exact, so its result is the nearest float, as from any good parser.
-    #[inline]
-    fn short_decimal(&mut self) -> Option<f64> {
-        let negative = self.byte(self.at) == Some(b'-');
-        let start = self.at + usize::from(negative);
-        let (point, number) = self.digits(start, 0);
-        let (mut end, mut number, mut digits, mut power) = (point, number, point - start, 1.0);
-        if digits > 0 && self.byte(point) == Some(b'.') {
-            (end, number) = self.digits(point + 1, number);
-            let places = end - point - 1;
-            digits += places;
-            power = *POWERS.get(places).filter(|_| places > 0)?;
-        }
-        if !(1..=EXACT_DIGITS).contains(&digits) || !self.ends_at(end) {
-            return None;
-        }
-        self.at = end;
-        let number = number as f64 / power;
-        Some(if negative { -number } else { number })
-    }
-
-    /// Where the digits that begin at `at` end, and the number that they make behind those of
-    /// `number`. Of no use, but harmless, where there are more than 19 in all.
-    #[inline]
-    fn digits(&self, mut at: usize, mut number: u64) -> (usize, u64) {
-        while let Some(byte @ b'0'..=b'9') = self.byte(at) {
-            number = number.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
-            at += 1;
-        }
-        (at, number)
+    fn array<A: ArrowPrimitiveType<Native = T>>(self) -> Option<PrimitiveArray<A>>
+    where
+        T: ArrowNativeType,
+    {
+        let nulls = self.null_buffer();
+        PrimitiveArray::try_new(self.all.into(), nulls).ok()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::types::arrow_type;
-    use super::*;
-    use crate::model::{Column, CsvFormat};
-    use arrow::csv::ReaderBuilder;
-    use arrow::datatypes::{Field, Schema};
-    use arrow::util::display::{ArrayFormatter, FormatOptions};
-    use proptest::prelude::*;
-
-    const KINDS: [ColumnType; 3] = [ColumnType::Int64, ColumnType::Float64, ColumnType::String];
-
-    fn decoder(kinds: &[ColumnType]) -> PlainDecoder {
-        let columns: Vec<_> = (0..)
-            .zip(kinds)
-            .map(|(n, kind)| Column { name: format!("c{n}"), kind: *kind })
-            .collect();
-        let fields: Vec<_> =
-            columns.iter().map(|c| Field::new(&c.name, arrow_type(c.kind), true)).collect();
-        let format = TableFormat { columns, ..TableFormat::default() };
-        PlainDecoder::new(&format, &Arc::new(Schema::new(fields))).unwrap()
-    }
-
-    /// The batch as text, nulls told from empty texts; floats to the last bit.
-    fn cells(batch: &RecordBatch) -> Vec<Vec<String>> {
-        let options = FormatOptions::default().with_null("NULL");
-        let cell = |column: &ArrayRef, row| {
-            ArrayFormatter::try_new(column, &options).unwrap().value(row).to_string()
-        };
-        let row = |row| batch.columns().iter().map(|column| cell(column, row)).collect();
-        (0..batch.num_rows()).map(row).collect()
-    }
-
-    fn by_arrow(decoder: &PlainDecoder, text: &str) -> Option<Vec<Vec<String>>> {
-        let mut arrow = ReaderBuilder::new(Arc::clone(&decoder.schema))
-            .with_batch_size(text.len() + 1)
-            .build_decoder();
-        let mut at = 0;
-        loop {
-            let count = arrow.decode(&text.as_bytes()[at..]).ok()?;
-            at += count;
-            if count == 0 {
-                break;
-            }
-        }
-        Some(arrow.flush().ok()?.as_ref().map(cells).unwrap_or_default())
-    }
-
-    #[test]
-    fn usual_and_unusual_fields_are_read_as_arrow_reads_them() {
-        let kinds = decoder(&KINDS);
-        for text in [
-            "1,2.5,x\n-7,-0.25,y z\r\n\r\n,,\n",
-            "9223372036854775807,1e300,é\r+5,.5,\" ",
-            "000000000000000000000012,123456789012345678.5,a",
-            "999999999999999999,999999999999999,a\n-999999999999999999,-0,a",
-            " 1 , 1.5 ,  a ",
-            "1,0.000000000000001,a\n1,0.1234567890123456,a\n1,123456789.1234567,a",
-            "1,nan,a\n2,-inf,b",
-            "1,1.,a",
-            "1,-.5,a",
-            "1,2\n",
-            "1,2,3,4\n",
-            "1.5,2,3",
-            "9223372036854775808,1,a",
-            "-,1,a",
-            "1,-,a",
-            "1,1.5.5,a",
-            "1,2,3\n1,2,",
-            "1,2,3\n1,2",
-            "",
-            "\n\r\n",
-        ] {
-            let plain = kinds.decode(text, 1).map(|batch| cells(&batch));
-            let expected = by_arrow(&kinds, text).filter(|_| !text.contains('"'));
-            assert_eq!(plain, expected, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn other_formats_are_left_to_arrow() {
-        let kind = |kind| vec![Column { name: "a".into(), kind }];
-        let make = |csv: CsvFormat, columns| {
-            let schema = Arc::new(Schema::empty());
-            PlainDecoder::new(&TableFormat { csv, columns, ..TableFormat::default() }, &schema)
-                .is_some()
-        };
-        assert!(make(CsvFormat::default(), kind(ColumnType::Int64)));
-        assert!(!make(CsvFormat::default(), kind(ColumnType::Date)));
-        let csv = CsvFormat { delimiter: b'.', ..CsvFormat::default() };
-        assert!(!make(csv, kind(ColumnType::Int64)));
-        let csv = CsvFormat { null_values: vec!["NA".into()], ..CsvFormat::default() };
-        assert!(!make(csv, kind(ColumnType::Int64)));
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_read_as_arrow_reads_it(
-            kinds in prop::collection::vec(prop::sample::select(&KINDS), 1..4),
-            text in "([0-9]{1,3}|[-+.e é]|,|\n|\r\n|[0-9.-]{1,20}){0,30}",
-        ) {
-            let decoder = decoder(&kinds);
-            let plain = decoder.decode(&text, 1).map(|batch| cells(&batch));
-            prop_assert_eq!(plain, by_arrow(&decoder, &text));
-        }
-
-        #[test]
-        fn decimals_are_read_as_arrow_reads_them(number in "-?[0-9]{1,9}(\\.[0-9]{1,9})?") {
-            let decoder = decoder(&[ColumnType::Float64]);
-            let batch = decoder.decode(&number, 1).unwrap();
-            prop_assert_eq!(cells(&batch), by_arrow(&decoder, &number).unwrap());
-        }
-    }
-}
+#[path = "plain_tests.rs"]
+mod tests;

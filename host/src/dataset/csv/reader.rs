@@ -294,7 +294,7 @@ impl TableReader {
             && let Ok(valid) = std::str::from_utf8(text)
         {
             let count = usize::try_from(rows).unwrap_or(usize::MAX).min(text.len());
-            let plain = self.plain.as_ref().and_then(|plain| plain.decode(valid, count));
+            let plain = self.plain.as_mut().and_then(|plain| plain.decode(valid, count));
             if let Some(batch) = plain.or_else(|| self.decode_text(text, rows).ok()) {
                 return Ok((batch, Misfits::default()));
             }

@@ -9,7 +9,7 @@ const LANES: usize = 32;
 /// Bytes that are looked through for a quote before it is decided how to pass them.
 const CHUNK: usize = 4096;
 /// Bytes that are passed at once where there are quotes: the bits of a mask.
-const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 64;
 /// Rounds of the inner loop before its byte-sized counters could overflow.
 const ROUNDS: usize = 255;
 
@@ -231,7 +231,7 @@ fn ends_line(byte: u8, before: u8) -> bool {
 
 /// A bit for each byte, lowest first: what `is` says of the byte and the one before it.
 #[inline(always)]
-fn mask(block: &[u8; BLOCK], before: &[u8; BLOCK], is: impl Fn(u8, u8) -> bool) -> u64 {
+pub(super) fn mask(block: &[u8; BLOCK], before: &[u8; BLOCK], is: impl Fn(u8, u8) -> bool) -> u64 {
     let mut flags = [0u8; BLOCK];
     for ((flag, &byte), &before) in flags.iter_mut().zip(block).zip(before) {
         *flag = u8::from(is(byte, before));
@@ -244,7 +244,7 @@ fn mask(block: &[u8; BLOCK], before: &[u8; BLOCK], is: impl Fn(u8, u8) -> bool) 
 }
 
 /// Each bit becomes the parity of itself and all lower bits.
-fn parity(mut bits: u64) -> u64 {
+pub(super) fn parity(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
         bits ^= bits << shift;
     }

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 
 /// The zone of timestamps. As an offset, because arrow knows zones by name only with a database of
 /// them.
-const UTC: &str = "+00:00";
+pub(super) const UTC: &str = "+00:00";
 
 /// What a column of this kind is in Arrow.
 pub(super) fn arrow_type(kind: ColumnType) -> DataType {
@@ -31,17 +31,25 @@ pub(super) fn is_null(text: &str, format: &CsvFormat) -> bool {
 /// Whether a column of this kind accepts the text.
 pub(super) fn fits(kind: ColumnType, text: &str) -> bool {
     match kind {
-        ColumnType::Boolean => {
-            text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false")
-        }
+        ColumnType::Boolean => boolean(text).is_some(),
         ColumnType::Int64 => Int64Type::parse(text).is_some(),
         ColumnType::Float64 => Float64Type::parse(text).is_some(),
         ColumnType::String => true,
         ColumnType::Date => Date32Type::parse(text).is_some(),
-        ColumnType::Timestamp => {
-            UTC.parse::<Tz>().is_ok_and(|zone| string_to_datetime(&zone, text).is_ok())
-        }
+        ColumnType::Timestamp => microseconds(text).is_some(),
     }
+}
+
+/// The text as a truth value.
+pub(super) fn boolean(text: &str) -> Option<bool> {
+    let is_true = text.eq_ignore_ascii_case("true");
+    (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)
+}
+
+/// The text as a point in time, in microseconds since 1970.
+pub(super) fn microseconds(text: &str) -> Option<i64> {
+    let zone = UTC.parse::<Tz>().ok()?;
+    string_to_datetime(&zone, text).ok().map(|time| time.timestamp_micros())
 }
 
 /// The kind of column that a single text suggests. Dates and times only where they are written out

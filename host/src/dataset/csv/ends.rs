@@ -1,0 +1,130 @@
+//! Where the fields of CSV text end, block by block.
+
+use super::scan::{BLOCK, is_terminator, mask, parity};
+use memchr::memchr;
+
+const QUOTE: u8 = b'"';
+/// Ends that are found at once, about: they and their text should stay in the first-level cache.
+const AT_ONCE: usize = 2048;
+
+/// A walk over text that finds the ends of its fields. Blank lines have none.
+#[derive(Debug)]
+pub(super) struct FieldEnds<'a> {
+    text: &'a [u8],
+    delimiter: u8,
+    /// Whether there are any quotes in the text.
+    pub(super) quoted: bool,
+    /// The place of the next block, and the byte before it.
+    at: usize,
+    before: u8,
+    /// All bits set if the next block begins inside quotes.
+    inside: u64,
+}
+
+/// Ends that were found and not yet passed. Serves walk after walk.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The end before the first one, then the ends.
+    slots: Vec<u32>,
+    /// How many.
+    pub(super) count: usize,
+}
+
+impl Found {
+    /// Where the field before the first one ended (one before 0 where there is none), then the ends.
+    pub(super) fn ends(&self) -> &[u32] {
+        self.slots.get(..=self.count).unwrap_or_default()
+    }
+
+    /// Forgets all, and makes room for records of so many fields.
+    fn begin(&mut self, fields: usize) {
+        self.count = 0;
+        self.slots.resize(fields + AT_ONCE + 2 * BLOCK, 0);
+        self.slots[0] = u32::MAX;
+    }
+
+    /// Forgets the first `used` ends.
+    pub(super) fn pass(&mut self, used: usize) {
+        self.slots.copy_within(used..=self.count, 0);
+        self.count -= used;
+    }
+
+    /// Adds the places of bits that are set, of which the lowest stands for `base`.
+    #[inline(always)]
+    fn add(&mut self, base: u32, mut bits: u64) {
+        let count = bits.count_ones() as usize;
+        let free = self.slots.get_mut(self.count + 1..).unwrap_or_default();
+        // Eight by eight, needed or not: a branch for each would be mispredicted at each block's end.
+        for eight in free.as_chunks_mut::<8>().0 {
+            for slot in eight {
+                *slot = base + bits.trailing_zeros();
+                bits &= bits.wrapping_sub(1);
+            }
+            if bits == 0 {
+                break;
+            }
+        }
+        self.count += count;
+    }
+}
+
+impl<'a> FieldEnds<'a> {
+    /// From the start of a record; `found` is emptied, and made to hold records of so many `fields`.
+    /// None if the text is too long.
+    pub(super) fn new(
+        text: &'a str,
+        delimiter: u8,
+        fields: usize,
+        found: &mut Found,
+    ) -> Option<Self> {
+        let text = text.as_bytes();
+        if text.len() > i32::MAX as usize {
+            return None;
+        }
+        found.begin(fields);
+        let quoted = memchr(QUOTE, text).is_some();
+        Some(Self { text, delimiter, quoted, at: 0, before: b'\n', inside: 0 })
+    }
+
+    /// Finds more ends: those of one record at least, with the ones that are there. False at the end
+    /// of the text. Where there are quotes, the ends are right only if each field with quotes begins
+    /// and ends with one, and has pairs of them in between.
+    pub(super) fn more(&mut self, found: &mut Found) -> bool {
+        while found.count + 1 + BLOCK < found.slots.len() {
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            if let Some(block) = rest.first_chunk() {
+                self.pass(block, found);
+                continue;
+            }
+            // The first line end that is added ends the last record, if nothing else has.
+            let mut block = [b'\n'; BLOCK];
+            block[..rest.len()].copy_from_slice(rest);
+            self.pass(&block, found);
+            return false;
+        }
+        true
+    }
+
+    /// Whether the walk stands inside quotes.
+    pub(super) fn is_inside(&self) -> bool {
+        self.inside != 0
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, block: &[u8; BLOCK], found: &mut Found) {
+        let mut before = [self.before; BLOCK];
+        before[1..].copy_from_slice(&block[..BLOCK - 1]);
+        let delimiter = self.delimiter;
+        let mut ends = mask(block, &before, |byte, before| {
+            (byte == delimiter) | (is_terminator(byte) & !is_terminator(before))
+        });
+        if self.quoted {
+            let inside = parity(mask(block, &before, |byte, _| byte == QUOTE)) ^ self.inside;
+            ends &= !inside;
+            self.inside = 0u64.wrapping_sub(inside >> (BLOCK - 1));
+        }
+        found.add(self.at as u32, ends);
+        self.before = block[BLOCK - 1];
+        self.at += BLOCK;
+    }
+}

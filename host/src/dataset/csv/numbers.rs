@@ -1,0 +1,139 @@
+//! Numbers from text, many digits at once, without branches that depend on the digits.
+
+use arrow::compute::kernels::cast_utils::Parser;
+use arrow::datatypes::Float64Type;
+
+/// Whole numbers up to here are floats exactly.
+const EXACT: u64 = 1 << 53;
+/// Powers of ten that are floats exactly, as far as sixteen bytes need them.
+const POWERS: [f64; 16] =
+    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+
+const ONES: u64 = u64::from_ne_bytes([1; 8]);
+/// The highest bit of each byte.
+const HIGHS: u64 = ONES << 7;
+/// What the digits have in common.
+const ZEROS: u64 = ONES * b'0' as u64;
+
+/// The whole number that the bytes from `start` to `end` hold: a sign, if it is a minus, and 1 to 16
+/// digits. None for every other text, and also near the start of `bytes`.
+#[inline]
+pub(super) fn short_integer(bytes: &[u8], start: usize, end: usize) -> Option<i64> {
+    let negative = *bytes.get(start)? == b'-';
+    let length = end.wrapping_sub(start + usize::from(negative));
+    let number = match length {
+        1..=8 => eight_digits(digits(word(bytes, end)?, length)?),
+        9..=16 => {
+            let high = digits(word(bytes, end - 8)?, length - 8)?;
+            eight_digits(high) * 100_000_000 + eight_digits(digits(word(bytes, end)?, 8)?)
+        }
+        _ => return None,
+    };
+    // A branch would be mispredicted at every other number.
+    let sign = -i64::from(negative);
+    Some((number.cast_signed() ^ sign) - sign)
+}
+
+/// The float that the bytes from `start` to `end` hold: a sign, if it is a minus, and 1 to 16 bytes
+/// of digits with at most one point among them. The nearest there is, as from any good parser. None
+/// for every other text, and also near the start of `bytes` and where it takes more than one division.
+#[inline]
+pub(super) fn short_float(bytes: &[u8], start: usize, end: usize) -> Option<f64> {
+    let negative = *bytes.get(start)? == b'-';
+    let length = end.wrapping_sub(start + usize::from(negative));
+    let size = match length {
+        1..=8 => in_eight(word(bytes, end)?, length)?,
+        9..=16 => in_sixteen(word(bytes, end - 8)?, word(bytes, end)?, length)?,
+        _ => return None,
+    };
+    Some(f64::from_bits(size.to_bits() | u64::from(negative) << 63))
+}
+
+/// Any float, as arrow-csv reads it, but faster where it is written in a usual form.
+pub(super) fn float(text: &str) -> Option<f64> {
+    let unsigned = text.strip_prefix('-').unwrap_or(text).as_bytes();
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
+    if is_digit(unsigned.first()) && is_digit(unsigned.last()) {
+        return fast_float2::parse(text).ok();
+    }
+    Float64Type::parse(text)
+}
+
+/// The eight bytes before `end`; the last one is the highest.
+#[inline(always)]
+fn word(bytes: &[u8], end: usize) -> Option<u64> {
+    let word = bytes.get(end.wrapping_sub(8)..end)?.first_chunk()?;
+    Some(u64::from_le_bytes(*word))
+}
+
+/// The values of the digits in the last `length` bytes, zeros before them. 1 to 8 of them.
+#[inline(always)]
+fn values(word: u64, length: usize) -> u64 {
+    (word ^ ZEROS) & (u64::MAX << (64 - length * 8))
+}
+
+/// The highest bit of each byte that is no digit's value.
+#[inline(always)]
+fn others(values: u64) -> u64 {
+    (((values & !HIGHS) + ONES * (0x7f - 9)) | values) & HIGHS
+}
+
+/// [`values`], if all are digits.
+#[inline(always)]
+fn digits(word: u64, length: usize) -> Option<u64> {
+    let values = values(word, length);
+    (others(values) == 0).then_some(values)
+}
+
+#[inline(always)]
+fn in_eight(word: u64, length: usize) -> Option<f64> {
+    let values = values(word, length);
+    let others = others(values);
+    if others == 0 {
+        return Some(divided(eight_digits(values), 0));
+    }
+    let at = others.trailing_zeros() & !7;
+    if others & (others - 1) != 0 || (word >> at) as u8 != b'.' || length == 1 {
+        return None;
+    }
+    // The digits before the point take its place.
+    let before = (1 << at) - 1;
+    let joined = (values & !(before << 8 | 0xff)) | (values & before) << 8;
+    Some(divided(eight_digits(joined), 7 - at as usize / 8))
+}
+
+/// The same for 9 to 16 bytes, of which `low` are the last ones.
+#[inline(always)]
+fn in_sixteen(high: u64, low: u64, length: usize) -> Option<f64> {
+    let word = u128::from(low) << 64 | u128::from(high);
+    let (high, low) = (values(high, length - 8), low ^ ZEROS);
+    let others = u128::from(others(low)) << 64 | u128::from(others(high));
+    let values = u128::from(low) << 64 | u128::from(high);
+    let (joined, places) = if others == 0 {
+        (values, 0)
+    } else {
+        let at = others.trailing_zeros() & !7;
+        if others & (others - 1) != 0 || (word >> at) as u8 != b'.' {
+            return None;
+        }
+        let before = (1 << at) - 1;
+        let joined = (values & !(before << 8 | 0xff)) | (values & before) << 8;
+        (joined, 15 - at as usize / 8)
+    };
+    let number = eight_digits(joined as u64) * 100_000_000 + eight_digits((joined >> 64) as u64);
+    (number <= EXACT).then(|| divided(number, places))
+}
+
+/// A number that is a float exactly, divided by a power of ten that is one: rounded once.
+#[inline(always)]
+fn divided(number: u64, places: usize) -> f64 {
+    number.cast_signed() as f64 / POWERS[places]
+}
+
+/// The number that eight digits make, of which the last one is the highest byte.
+#[inline(always)]
+fn eight_digits(values: u64) -> u64 {
+    let pairs = (values * 10 + (values >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    (fours * 10_000 + (fours >> 32)) & 0xffff_ffff
+}
