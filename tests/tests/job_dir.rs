@@ -245,13 +245,13 @@ fn what_fails_once_is_tried_again() {
     output        job/output/parallel_run_step.txt
     ");
     assert_snapshot!(attempts(&ran), @r#"
-    Mini-batch Id,Picked Count,Process,Node Id,Process Start Time,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error Message,Mini-batch Detail,Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device
-    0,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""id"":0,""dequeue_count"":1,""minibatch"":""/inputs/texts/a.txt"",""location"":""/inputs/texts/a.txt"",""partition_size"":1,""task_type"":""run"",""will_retry"":true}",0,0.000000,0,0,
-    1,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""id"":1,""dequeue_count"":1,""minibatch"":""/inputs/texts/b.txt"",""location"":""/inputs/texts/b.txt"",""partition_size"":1,""task_type"":""run"",""will_retry"":true}",0,0.000000,0,0,
-    2,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""id"":2,""dequeue_count"":1,""minibatch"":""/inputs/texts/c.txt"",""location"":""/inputs/texts/c.txt"",""partition_size"":1,""task_type"":""run"",""will_retry"":true}",0,0.000000,0,0,
-    0,2,process000,0,1,1,0,RUN_DONE,,,"{""id"":0,""dequeue_count"":2,""minibatch"":""/inputs/texts/a.txt"",""location"":""/inputs/texts/a.txt"",""partition_size"":1,""task_type"":""run"",""rows"":1}",0,0.000000,0,0,
-    1,2,process000,0,1,1,0,RUN_DONE,,,"{""id"":1,""dequeue_count"":2,""minibatch"":""/inputs/texts/b.txt"",""location"":""/inputs/texts/b.txt"",""partition_size"":1,""task_type"":""run"",""rows"":1}",0,0.000000,0,0,
-    2,2,process000,0,1,1,0,RUN_DONE,,,"{""id"":2,""dequeue_count"":2,""minibatch"":""/inputs/texts/c.txt"",""location"":""/inputs/texts/c.txt"",""partition_size"":1,""task_type"":""run"",""rows"":1}",0,0.000000,0,0,
+    Mini-batch Id,Picked Count,Process,Node Id,Process Start Time,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error Message,Mini-batch Detail,Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device,Backend
+    0,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""id"":0,""dequeue_count"":1,""minibatch"":""/inputs/texts/a.txt"",""location"":""/inputs/texts/a.txt"",""partition_size"":1,""task_type"":""run"",""will_retry"":true}",0,0.000000,0,0,,
+    1,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""id"":1,""dequeue_count"":1,""minibatch"":""/inputs/texts/b.txt"",""location"":""/inputs/texts/b.txt"",""partition_size"":1,""task_type"":""run"",""will_retry"":true}",0,0.000000,0,0,,
+    2,1,process000,0,1,0,1,RUN_EXCEPTION,script_error,"this guest fails, as asked","{""id"":2,""dequeue_count"":1,""minibatch"":""/inputs/texts/c.txt"",""location"":""/inputs/texts/c.txt"",""partition_size"":1,""task_type"":""run"",""will_retry"":true}",0,0.000000,0,0,,
+    0,2,process000,0,1,1,0,RUN_DONE,,,"{""id"":0,""dequeue_count"":2,""minibatch"":""/inputs/texts/a.txt"",""location"":""/inputs/texts/a.txt"",""partition_size"":1,""task_type"":""run"",""rows"":1}",0,0.000000,0,0,,
+    1,2,process000,0,1,1,0,RUN_DONE,,,"{""id"":1,""dequeue_count"":2,""minibatch"":""/inputs/texts/b.txt"",""location"":""/inputs/texts/b.txt"",""partition_size"":1,""task_type"":""run"",""rows"":1}",0,0.000000,0,0,,
+    2,2,process000,0,1,1,0,RUN_DONE,,,"{""id"":2,""dequeue_count"":2,""minibatch"":""/inputs/texts/c.txt"",""location"":""/inputs/texts/c.txt"",""partition_size"":1,""task_type"":""run"",""rows"":1}",0,0.000000,0,0,,
     "#);
     assert_snapshot!(ran.log("user/error.txt"), @r"
     3 times: script_error: this guest fails, as asked

@@ -131,6 +131,12 @@ fn check_shows_models_as_a_job_does() {
     let ran = job().command(&[&check[..], &given].concat());
     ran.exits_with(0);
     assert!(ran.stdout.contains("/models/digits/digits.onnx"), "{ran}");
+    let gone = [file, "--model", "digits=all/digits.onnx", "--onnxruntime", "/gone"];
+    let ran = ran.into_job().command(&[&check[..], &gone].concat());
+    ran.exits_with(2).says("--onnxruntime names /gone: No such file");
+    let job = ran.into_job().env("SANDMILL_ONNXRUNTIME", "/gone");
+    let ran = job.command(&[&check[..], &gone[..3]].concat());
+    ran.exits_with(0).says("note: onnxruntime is not used, but tract: SANDMILL_ONNXRUNTIME names");
     let wrong = [file, "--model", "digits=all"];
     let ran = ran.into_job().command(&[&check[..], &wrong].concat());
     ran.exits_with(2).says("--model: ").says("holds 2 ONNX files");

@@ -34,6 +34,9 @@ fn a_job_computes_with_it() {
     // And where the job leaves it open.
     let ran = job("").run(&["--onnxruntime", &library]);
     assert_eq!(backend(&ran), "onnxruntime");
+    ran.says(" on cpu by onnxruntime, ");
+    let report = ran.log("sys/job_report/processed_mini-batches.csv");
+    assert!(report.contains(",cpu,onnxruntime\n"), "{report}");
 }
 
 #[test]

@@ -8,8 +8,9 @@ use super::trial::{Asked, Trial as TrialProcess};
 use crate::compile::{Cache, Compiler, ImportVerdict, Instrumentation, Names};
 use crate::compile::{build_guest_crate, judge_import};
 use crate::engine;
+use crate::inference::{NamedLibrary, Probe};
 use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS};
-use crate::model::{JobDir, Limits, Model, Mount, OsSandbox, printable};
+use crate::model::{InferenceSettings, JobDir, Limits, Model, Mount, OsSandbox, printable};
 use crate::spec::{ModelSpec, OperatorPolicy};
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
@@ -86,6 +87,8 @@ pub(super) struct Check<'a> {
     pub(super) compiler: &'a Compiler,
     /// What the operator lets it use.
     pub(super) policy: &'a OperatorPolicy,
+    /// Where ONNX Runtime is said to be, for models.
+    pub(super) onnxruntime: Option<NamedLibrary>,
 }
 
 /// What came of it.
@@ -129,7 +132,7 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
         Err(error) => return refused(&error.to_string(), text),
     };
     let scratch = Scratch::create().context("no folder for the run can be made")?;
-    let asked = asked(check, limits, &scratch.0)?;
+    let asked = asked(check, limits, &scratch.0, say)?;
     let mut trial = TrialProcess::start(check.program, &compiled, &asked)?;
     match trial.functions().map_err(|error| scratch.explain(error))? {
         Ok(functions) => {
@@ -177,7 +180,12 @@ fn longest(check: &Check<'_>) -> Duration {
 }
 
 /// What the child is to try.
-fn asked(check: &Check<'_>, limits: Limits, scratch: &Path) -> anyhow::Result<Asked> {
+fn asked(
+    check: &Check<'_>,
+    limits: Limits,
+    scratch: &Path,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<Asked> {
     let trial = check.trial;
     let mut asked = Asked {
         os_sandbox: check.os_sandbox,
@@ -187,6 +195,7 @@ fn asked(check: &Check<'_>, limits: Limits, scratch: &Path) -> anyhow::Result<As
         arguments: arguments(trial),
         environment: trial.environment.clone(),
         models: Vec::new(),
+        inference: inference(check, say)?,
         items: None,
     };
     if let Some(files) = &trial.run {
@@ -298,6 +307,20 @@ fn models(check: &Check<'_>, limits: &Limits, scratch: &Path) -> anyhow::Result<
     Ok(engine::give_models(&models, limits.models, &JobDir::new(scratch))?)
 }
 
+/// What computes with models, beside tract: tried out first, as for a job.
+fn inference(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<InferenceSettings> {
+    let mut settings = InferenceSettings::default();
+    let named = check.onnxruntime.as_ref().filter(|_| !check.trial.models.is_empty());
+    let Some(named) = named else { return Ok(settings) };
+    let (program, os_sandbox) = (check.program.to_owned(), check.os_sandbox);
+    match (Probe { program, os_sandbox, cuda: Vec::new() }).named(named) {
+        Ok(library) => settings.onnxruntime = Some(library),
+        Err(why) if named.by_option() => anyhow::bail!(why),
+        Err(why) => say(&format!("note: onnxruntime is not used, but tract: {why}")),
+    }
+    Ok(settings)
+}
+
 /// A folder that is removed at the end.
 struct Scratch(PathBuf);
 
@@ -393,6 +416,7 @@ mod tests {
             os_sandbox: OsSandbox::Off,
             compiler: &Compiler::here(),
             policy: &OperatorPolicy::default(),
+            onnxruntime: None,
         };
         let error = check(&asked, &mut |_| {}).err().expect("Python source");
         assert!(format!("{error:#}").contains("it is Python source"), "{error:#}");

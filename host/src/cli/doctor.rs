@@ -5,9 +5,9 @@ use super::policy::PolicyArgument;
 use super::print;
 use super::run::{BackendArguments, this_program};
 use crate::compile::Cache;
-use crate::gpu::{Inventory, NEEDED_DEVICES, library_folders};
+use crate::gpu::{Inventory, library_folders};
 use crate::inference::{BackendState, Probe};
-use crate::model::{ByteSize, OsSandbox};
+use crate::model::{ByteSize, NVIDIA_DEVICES, OsSandbox};
 use crate::wall::{self, Layer};
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
@@ -212,7 +212,7 @@ fn cgroup() -> Checked {
 impl Gpus {
     fn now() -> Self {
         let inventory = Inventory::now();
-        let needed = NEEDED_DEVICES.iter().map(PathBuf::from);
+        let needed = NVIDIA_DEVICES.iter().map(PathBuf::from);
         let missing_devices = needed.filter(|path| !path.exists()).collect();
         Self { count: inventory.gpus.len(), missing_devices, inventory }
     }

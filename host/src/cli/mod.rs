@@ -82,6 +82,8 @@ enum Command {
         component: PathBuf,
         #[command(flatten)]
         trial: check::Trial,
+        #[command(flatten)]
+        backends: run::BackendArguments,
         /// Where compiled entry scripts are kept, as for `run`.
         #[arg(long, value_name = "DIR")]
         cache_dir: Option<PathBuf>,
@@ -123,8 +125,9 @@ pub fn main() -> ExitCode {
         Command::Build { path, examples, wall, policy } => {
             build_and_print(&path, examples, &wall, &policy)
         }
-        Command::Check { component, trial, cache_dir, wall, policy } => {
-            check_and_print(&component, &trial, cache_dir.as_deref(), &wall, &policy)
+        Command::Check { component, trial, backends, cache_dir, wall, policy } => {
+            let backends = (&trial, &backends);
+            check_and_print(&component, backends, cache_dir.as_deref(), &wall, &policy)
         }
         Command::Doctor { json, backends, policy } => doctor::doctor(json, &backends, &policy),
         Command::Inspect(arguments) => inspect_and_print(&arguments),
@@ -176,7 +179,7 @@ fn build_and_print(
 /// Prints the verdict on standard output.
 fn check_and_print(
     path: &Path,
-    trial: &check::Trial,
+    (trial, backends): (&check::Trial, &run::BackendArguments),
     cache: Option<&Path>,
     wall: &WallArgument,
     policy: &PolicyArgument,
@@ -186,8 +189,10 @@ fn check_and_print(
     let program = run::this_program()?;
     let os_sandbox = policy.sandbox(wall.os_sandbox);
     let compiler = &Compiler::new(&program, os_sandbox);
+    let onnxruntime = backends.onnxruntime();
+    let program = &program;
     let check =
-        check::Check { path, trial, cache, program: &program, os_sandbox, compiler, policy };
+        check::Check { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime };
     let verdict = check::check(&check, &mut say).map_err(Problem::usage)?;
     print(&verdict.text)?;
     Ok(if verdict.good { Exit::Completed } else { Exit::Failed })

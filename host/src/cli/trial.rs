@@ -2,7 +2,7 @@
 //! behind the same two walls as a worker. The command itself loads nothing.
 
 use crate::compile::{Compiled, Instrumentation};
-use crate::inference::{Models, has_inference, inference_memory};
+use crate::inference::{Models, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
 use crate::model::{
     Failure, GUEST_LOGS, GUEST_OUTPUT, InferenceSettings, Limits, LoggingLevel, Model, Mount,
     NODE_ID,
@@ -60,6 +60,8 @@ pub(super) struct Asked {
     pub(super) environment: Vec<(String, String)>,
     /// The models; their folders are among the mounts.
     pub(super) models: Vec<Model>,
+    /// What computes with them.
+    pub(super) inference: InferenceSettings,
     /// The items of the one mini-batch, as the guest sees them; none if it is only to be loaded.
     pub(super) items: Option<Vec<String>>,
 }
@@ -86,9 +88,11 @@ impl Trial {
         encode(asked, &mut frame).context("the arguments are too long")?;
         let (mut ours, theirs) = UnixStream::pair()?;
         let program = std::path::absolute(program)?;
+        let (variable, value) = NO_TELEMETRY;
         let child = Command::new(&program)
             .arg(TRIAL_COMMAND)
             .env_clear()
+            .env(variable, value)
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(code.file.try_clone()?))
@@ -169,7 +173,7 @@ pub(super) fn serve() -> io::Result<()> {
     };
     let with = Instrumentation { fuel: asked.limits.fuel.is_some(), ..Instrumentation::default() };
     let loaded = Program::load(&code, with, &asked.limits, None);
-    let models = Models::open(asked.models.clone(), &inference(), None, 1, &asked.limits);
+    let models = Models::open(asked.models.clone(), &asked.inference, None, 1, &asked.limits);
     lock_down(&asked)?;
     let program = match loaded {
         Ok(program) => program,
@@ -178,16 +182,12 @@ pub(super) fn serve() -> io::Result<()> {
     let functions = program.functions().into_iter().map(str::to_owned).collect();
     say(&mut socket, &Said::Loaded(Ok(functions)))?;
     let Some(items) = asked.items.clone() else { return Ok(()) };
+    let has_inference = has_inference(&asked.models, &asked.inference);
     let guest = std::thread::Builder::new()
-        .stack_size(guest_thread_stack(&asked.limits, has_inference(&asked.models, &inference())))
+        .stack_size(guest_thread_stack(&asked.limits, has_inference))
         .spawn(move || run(&program, &asked, Arc::new(models), &items))?;
     let (text, good) = guest.join().map_err(|_| io::Error::other("the run ended with a panic"))?;
     say(&mut socket, &Said::Ran(text, good))
-}
-
-/// What a job has that says nothing of inference.
-fn inference() -> InferenceSettings {
-    InferenceSettings::default()
 }
 
 fn say(socket: &mut UnixStream, message: &Said) -> io::Result<()> {
@@ -199,16 +199,18 @@ fn say(socket: &mut UnixStream, message: &Said) -> io::Result<()> {
 fn lock_down(asked: &Asked) -> io::Result<()> {
     let limits = &asked.limits;
     let models: Vec<&Path> = asked.models.iter().map(|model| model.host.as_path()).collect();
-    let inference = inference_memory(&models, &inference(), limits);
+    let inference = inference_memory(&models, &asked.inference, limits);
     let mounts = asked.mounts.iter().map(|mount| Folder {
         path: mount.host.clone(),
         rights: if mount.writable { Rights::Write } else { Rights::Read },
     });
     let scratch = Folder { path: asked.scratch.clone(), rights: Rights::Write };
+    let processors = Folder { path: PROCESSORS.into(), rights: Rights::Read };
+    let processors = (!asked.models.is_empty()).then_some(processors);
     let wall = Wall {
         occupant: Occupant::Worker,
         mode: asked.os_sandbox,
-        folders: mounts.chain([scratch]).collect(),
+        folders: mounts.chain([scratch]).chain(processors).collect(),
         bounds: Bounds {
             memory: Some(limits.memory.0 + limits.results.0 + OWN_MEMORY)
                 .map(|bytes| bytes.saturating_add(inference)),
@@ -365,6 +367,7 @@ mod tests {
             arguments: vec!["entry-script".into()],
             environment: Vec::new(),
             models: Vec::new(),
+            inference: InferenceSettings::default(),
             items: None,
         };
         let items = ["/inputs/items/0/a.txt".to_owned(), "x".repeat(2 * SHOWN_BYTES)];

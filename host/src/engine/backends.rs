@@ -1,11 +1,11 @@
 //! What computes with a job's models: found, and tried out, before the job begins.
 
+use super::models::ModelError;
 use super::prepare::{Options, PrepareError};
 use crate::gpu::library_folders;
-use crate::inference::{NamedLibrary, Probe};
+use crate::inference::{Probe, bytes_below};
 use crate::model::Backend;
 use crate::spec::JobSpec;
-use std::path::PathBuf;
 
 /// Puts ONNX Runtime's library into the settings of a job that may use it. Where it cannot be used, that is
 /// an error if a model of the job is to run on it, or the command line names it for this very job; else
@@ -28,7 +28,7 @@ pub(super) fn find_onnxruntime(spec: &mut JobSpec, options: &Options) -> Result<
                 model.name
             )));
         }
-        (Some(named), by_name) => match try_out(named, spec, options) {
+        (Some(named), by_name) => match probe(spec, options).named(named) {
             Ok(library) => spec.inference.onnxruntime = Some(library),
             Err(why) if by_name.is_some() || named.by_option() => {
                 let model = by_name.map(|model| {
@@ -42,22 +42,43 @@ pub(super) fn find_onnxruntime(spec: &mut JobSpec, options: &Options) -> Result<
     Ok(())
 }
 
-fn try_out(named: &NamedLibrary, spec: &JobSpec, options: &Options) -> Result<PathBuf, String> {
-    let library = named.find()?;
-    let probe = Probe {
-        program: options.program.clone(),
-        os_sandbox: spec.os_sandbox,
-        cuda: library_folders(),
-    };
-    match probe.onnxruntime(&library).missing {
-        None => Ok(library),
-        Some(why) => Err(format!("{} names {}: {why}", named.by, library.display())),
+/// Refuses models that are too large with the weights that lie beside them. Only a process behind a wall may
+/// look which these are, so that this is done where all files of the folder are more than the limit.
+pub(super) fn weigh_models(spec: &mut JobSpec, options: &Options) -> Result<(), PrepareError> {
+    let limit = spec.limits.models;
+    let mut notices = Vec::new();
+    for model in &spec.models {
+        let Some(folder) = &model.folder else { continue };
+        if bytes_below(folder, limit.0.saturating_add(1)) <= limit.0 {
+            continue;
+        }
+        let name = model.name.clone();
+        match probe(spec, options).model_bytes(folder, &model.file) {
+            Ok(bytes) => {
+                if let Some(why) = model.exceeds(bytes, limit) {
+                    return Err(ModelError::TooLarge { name, why }.into());
+                }
+            }
+            Err(why) => notices.push(format!(
+                "models.{name}: its folder holds more than limits.models ({limit}), and workers refuse \
+                 the model if its weights do, too; which files these are, is not known: {why}"
+            )),
+        }
     }
+    spec.notices.extend(notices);
+    Ok(())
+}
+
+/// Who tries out what computes with this job's models.
+pub(super) fn probe(spec: &JobSpec, options: &Options) -> Probe {
+    let (program, os_sandbox) = (options.program.clone(), spec.os_sandbox);
+    Probe { program, os_sandbox, cuda: library_folders() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inference::NamedLibrary;
     use crate::model::DeviceChoice;
     use crate::spec::ModelSpec;
     use insta::assert_snapshot;

@@ -347,8 +347,8 @@ impl<'a> Driver<'a> {
         match action {
             Action::Spawn(worker, gpu) => {
                 let tables = self.tables.as_deref().unwrap_or_default();
-                let setup =
-                    self.template.for_worker(worker, gpu.map(|gpu| self.gpus.lease(gpu)), tables);
+                let lease = gpu.and_then(|gpu| self.gpus.lease(gpu));
+                let setup = self.template.for_worker(worker, lease, tables);
                 return Some(self.room.start(&mut self.pool, self.monitor.as_ref(), setup));
             }
             Action::Assign(worker, assignment) => {

@@ -1,5 +1,6 @@
 //! The GPUs of a job: no other job of this machine has them as long as it runs (prs-semantics G1).
 
+use super::backends::probe;
 use super::kernels;
 use super::prepare::Options;
 use crate::compile::Cache;
@@ -61,8 +62,12 @@ impl Gpus {
         options: &Options,
         say: &mut dyn FnMut(&str),
     ) {
+        let has_other = || {
+            let library = spec.inference.onnxruntime.as_deref();
+            library.is_some_and(|it| probe(spec, options).onnxruntime_on_gpu(it).is_ok())
+        };
         // Without a driver there is nothing to compile for.
-        if self.memory.is_none() || !kernels::wanted(spec) {
+        if self.memory.is_none() || !kernels::wanted(spec, has_other) {
             return;
         }
         let cache = options.cache_dir.clone().or_else(Cache::default_folder);
@@ -82,10 +87,9 @@ impl Gpus {
         self.leases.iter().map(|lease| lease.index).collect()
     }
 
-    /// What a worker is told of the one with this index.
-    pub(super) fn lease(&self, index: u32) -> GpuLease {
-        let lease = self.leases.iter().find(|lease| lease.index == index);
-        lease.cloned().unwrap_or_else(|| GpuLease::plain(index))
+    /// What a worker is told of the one with this index; none if the job has not taken it.
+    pub(super) fn lease(&self, index: u32) -> Option<GpuLease> {
+        self.leases.iter().find(|lease| lease.index == index).cloned()
     }
 
     /// Tells when the memory of a GPU is back.

@@ -2,34 +2,34 @@
 
 use super::cancel::Cancel;
 use crate::inference::KERNELS_COMMAND;
-use crate::model::{Backend, DeviceChoice, GpuLease, printable};
+use crate::model::{Backend, DeviceChoice, GpuLease};
 use crate::pool::gpu_environment;
 use crate::spec::{JobSpec, ModelSpec};
 use crate::wall;
 use std::fs::DirBuilder;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long it may take for one GPU.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// How often it is looked whether it is done.
-const PAUSE: Duration = Duration::from_millis(20);
 /// Bytes of what it says that are told.
 const TOLD: u64 = 2000;
 
-/// Whether a model may come to run on a GPU by tract.
-pub(super) fn wanted(spec: &JobSpec) -> bool {
-    spec.inference.allow_guest_models || may_run(&spec.models)
+/// Whether a model may come to run on a GPU by tract. `has_other`: whether ONNX Runtime can use the GPU, and
+/// so is what `auto` comes to there; asked only if that matters.
+pub(super) fn wanted(spec: &JobSpec, has_other: impl FnOnce() -> bool) -> bool {
+    may_run(&spec.models, spec.inference.allow_guest_models, has_other)
 }
 
-fn may_run(models: &[ModelSpec]) -> bool {
-    models
-        .iter()
-        .any(|model| model.device != DeviceChoice::Cpu && model.backend != Backend::OnnxRuntime)
+fn may_run(models: &[ModelSpec], guests: bool, has_other: impl FnOnce() -> bool) -> bool {
+    let on_gpu = |backend| {
+        let mut models = models.iter();
+        models.any(|model| model.device != DeviceChoice::Cpu && model.backend == backend)
+    };
+    on_gpu(Backend::Tract) || (guests || on_gpu(Backend::Auto)) && !has_other()
 }
 
 /// Compiles for these GPUs into a folder below the cache's, where that is not done yet. Returns the
@@ -51,7 +51,11 @@ pub(super) fn compile(
     for lease in leases {
         let lease = GpuLease { kernels: Some(folder.clone()), ..lease.clone() };
         let child = start(program, &lease, libraries).map_err(|e| e.to_string())?;
-        finish(child, PATIENCE, cancel)?;
+        let ended = wall::end_of(child, PATIENCE, TOLD, || cancel.reason())?;
+        if !ended.status.success() {
+            let nothing_said = ended.faults.is_empty();
+            return Err(if nothing_said { ended.told("its process") } else { ended.faults });
+        }
     }
     Ok(folder)
 }
@@ -64,45 +68,12 @@ fn start(program: &Path, lease: &GpuLease, libraries: &[PathBuf]) -> io::Result<
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
 }
 
-/// Waits for its end.
-fn finish(mut child: Child, patience: Duration, cancel: &Cancel) -> Result<(), String> {
-    let stderr = child.stderr.take();
-    // Read all along, as it would wait for somebody to read much.
-    let said = thread::spawn(move || {
-        let (mut first, Some(mut stderr)) = (Vec::new(), stderr) else { return Vec::new() };
-        let _ = stderr.by_ref().take(TOLD).read_to_end(&mut first);
-        let _ = io::copy(&mut stderr, &mut io::sink());
-        first
-    });
-    let began = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
-            break status;
-        }
-        let reason = cancel.reason().or_else(|| {
-            let late = began.elapsed() >= patience;
-            late.then(|| format!("it was not ready after {} s", patience.as_secs()))
-        });
-        if let Some(reason) = reason {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(reason);
-        }
-        thread::sleep(PAUSE);
-    };
-    if status.success() {
-        return Ok(());
-    }
-    let said = said.join().unwrap_or_default();
-    let said = printable(String::from_utf8_lossy(&said).trim());
-    Err(if said.is_empty() { format!("its process ended with {status}") } else { said })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
 
     fn model(backend: Backend, device: DeviceChoice) -> ModelSpec {
         ModelSpec {
@@ -120,10 +91,13 @@ mod tests {
     #[test]
     fn nothing_is_compiled_that_no_model_needs() {
         use {Backend::*, DeviceChoice as Device};
-        assert!(!may_run(&[]));
-        assert!(!may_run(&[model(Tract, Device::Cpu), model(OnnxRuntime, Device::Gpu)]));
-        assert!(may_run(&[model(Auto, Device::Cpu), model(Auto, Device::Auto)]));
-        assert!(may_run(&[model(Tract, Device::Gpu)]));
+        let may = |models: &[ModelSpec], guests, has_other| may_run(models, guests, || has_other);
+        assert!(!may(&[], false, false));
+        assert!(!may(&[model(Tract, Device::Cpu), model(OnnxRuntime, Device::Gpu)], false, false));
+        let auto = [model(Auto, Device::Cpu), model(Auto, Device::Auto)];
+        assert!(may(&auto, false, false) && !may(&auto, false, true));
+        assert!(may(&[], true, false) && !may(&[], true, true));
+        assert!(may(&[model(Tract, Device::Gpu)], false, true));
     }
 
     /// A script takes the place of the program.
@@ -152,7 +126,7 @@ mod tests {
     fn what_went_wrong_is_told() {
         let told = |script: &str| compiled(script, &Cancel::new()).0.unwrap_err();
         assert_eq!(told("echo no libcuda >&2; exit 1"), "no libcuda");
-        assert!(told("exit 3").ends_with("exit status: 3"));
+        assert_eq!(told("exit 3"), "its process ended with exit code 3");
         assert_eq!(told("head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 1").len(), 2000);
     }
 
@@ -163,12 +137,5 @@ mod tests {
         let began = Instant::now();
         assert_eq!(compiled("exec sleep 60", &cancel).0, Err("Ctrl-C".to_owned()));
         assert!(began.elapsed() < Duration::from_secs(30));
-    }
-
-    #[test]
-    fn a_process_that_hangs_is_ended() {
-        let child = Command::new("sleep").arg("60").stderr(Stdio::piped()).spawn().unwrap();
-        let error = finish(child, Duration::from_millis(100), &Cancel::new()).unwrap_err();
-        assert_eq!(error, "it was not ready after 0 s");
     }
 }

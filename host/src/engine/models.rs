@@ -5,12 +5,12 @@
 //! do that, else as a copy.
 
 use crate::compile::hash_to_end;
-use crate::model::{ByteSize, JobDir, Model, hex};
+use crate::model::{ByteSize, FileStamp, JobDir, Model, hex};
 use crate::output::remove_tree;
 use crate::spec::ModelSpec;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// What is wrong with a model.
@@ -71,14 +71,7 @@ pub enum ModelError {
 pub(super) struct Seen {
     /// The SHA-256 of the ONNX file, in hexadecimal.
     pub(super) sha256: String,
-    stamp: Stamp,
-}
-
-/// What changes when a file does.
-type Stamp = (u64, u64, u64, i64, i64);
-
-fn stamp(metadata: &fs::Metadata) -> Stamp {
-    (metadata.dev(), metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec())
+    stamp: FileStamp,
 }
 
 /// Looks at each model: is its file there, not too large, and the right one? In the order of `models`.
@@ -104,7 +97,7 @@ fn look_at(model: &ModelSpec, limit: ByteSize) -> Result<Seen, ModelError> {
             found: sha256,
             expected: expected.clone(),
         }),
-        _ => Ok(Seen { sha256, stamp: stamp(&metadata) }),
+        _ => Ok(Seen { sha256, stamp: FileStamp::of(&metadata) }),
     }
 }
 
@@ -139,7 +132,7 @@ pub(super) fn stage(
         }
         let now = model.file.metadata();
         let now = now.map_err(|e| io_error(model, "cannot be read", &model.file, e))?;
-        if stamp(&now) != seen.stamp {
+        if FileStamp::of(&now) != seen.stamp {
             let (name, path) = (model.name.clone(), model.file.clone());
             return Err(ModelError::Changed { name, path });
         }
@@ -169,7 +162,7 @@ fn io_error(model: &ModelSpec, what: &'static str, path: &Path, source: io::Erro
     ModelError::Io { name: model.name.clone(), what, path: path.to_owned(), source }
 }
 
-/// The models as workers find them.
+/// The models as workers find them; those that are single files have been [staged](stage) before.
 pub(super) fn placed(models: &[ModelSpec], job_dir: &JobDir) -> Vec<Model> {
     let placed = |model: &ModelSpec| {
         let host = model.folder.clone().unwrap_or_else(|| job_dir.model(&model.name));
@@ -177,15 +170,17 @@ pub(super) fn placed(models: &[ModelSpec], job_dir: &JobDir) -> Vec<Model> {
             Some(folder) => model.file.strip_prefix(folder).unwrap_or(&model.file),
             None => model.file.file_name().map_or(Path::new(""), Path::new),
         };
+        let stamp = host.join(file).metadata().ok().as_ref().map(FileStamp::of);
         Model {
             name: model.name.clone(),
-            host,
             // Paths of models are UTF-8, as is seen to before.
             file: file.to_string_lossy().into_owned(),
+            host,
             guest: model.guest(),
             backend: model.backend,
             device: model.device,
             fallback: model.fallback,
+            stamp,
         }
     };
     models.iter().map(placed).collect()
@@ -238,6 +233,8 @@ mod tests {
             assert_eq!(there.len(), 1);
             assert_eq!(fs::read_to_string(placed.host.join(&placed.file)).unwrap(), text);
             assert_eq!(placed.guest, "/models/digits");
+            let there = placed.host.join(&placed.file).metadata().unwrap();
+            assert_eq!(placed.stamp, Some(FileStamp::of(&there)));
         }
     }
 

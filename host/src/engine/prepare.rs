@@ -2,7 +2,7 @@
 //! directory claimed. The claim comes last, so that a mistake in what comes before leaves no trace.
 
 use super::ClaimError;
-use super::backends::find_onnxruntime;
+use super::backends::{find_onnxruntime, weigh_models};
 use super::cancel::Cancel;
 use super::claim::{Wanted, hold, resolve};
 use super::job::Job;
@@ -179,6 +179,7 @@ pub fn prepare(
         check_digest(&spec, Cache::digest(&spec.entry_script)?)?;
     }
     let models = models::look(&spec.models, spec.limits.models)?;
+    weigh_models(&mut spec, options)?;
     refuse_cancelled(options)?;
     let cache = Cache::open(options.cache_dir.as_deref(), &compiler)?;
     let component = cache.prepare(&spec.entry_script, instrumentation(&spec), say);

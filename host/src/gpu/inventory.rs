@@ -1,14 +1,10 @@
 //! The GPUs that a job may use.
 
 use super::nvidia::{Found, Nvidia};
-use crate::model::GpuLease;
+use crate::model::{GpuLease, NVIDIA_DEVICES};
 use serde::{Deserialize, Serialize};
 use std::env;
 use std::path::{Path, PathBuf};
-
-/// Device files of the driver that a process with a GPU needs, beside the GPU's own. Whoever lacks one
-/// would have the driver start a program that makes it, which no worker may.
-pub const NEEDED_DEVICES: [&str; 2] = ["/dev/nvidiactl", "/dev/nvidia-uvm"];
 
 /// What says which GPUs a process may see, as CUDA reads it.
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
@@ -101,7 +97,7 @@ fn usable(
     if found.is_empty() {
         return (Vec::new(), Some("the driver knows of no GPU".to_owned()));
     }
-    let needed = NEEDED_DEVICES.iter().find(|path| !there(Path::new(path)));
+    let needed = NVIDIA_DEVICES.iter().find(|path| !there(Path::new(path)));
     if let Some(path) = needed {
         let why = format!(
             "the device file {path} is not there: load the driver's modules (nvidia-modprobe -u \

@@ -13,7 +13,7 @@ mod libraries;
 mod memory;
 mod nvidia;
 
-pub use inventory::{Gpu, Inventory, NEEDED_DEVICES, count};
+pub use inventory::{Gpu, Inventory, count};
 pub use libraries::library_folders;
 pub use memory::MemoryWatch;
 pub use nvidia::{GpuUse, Nvidia};

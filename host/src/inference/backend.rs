@@ -1,13 +1,13 @@
 //! What a backend is.
 
 use super::InferenceError;
-use crate::model::{ByteSize, Device};
+use crate::model::{Backend, ByteSize, Device};
 use std::fmt;
 use std::path::Path;
 
 /// Where a model's bytes are.
 #[derive(Clone, Copy, Debug)]
-pub enum ModelSource<'a> {
+pub(super) enum ModelSource<'a> {
     /// An ONNX file. Weights may lie in other files of its folder.
     File(&'a Path),
     /// An ONNX file's content.
@@ -16,23 +16,25 @@ pub enum ModelSource<'a> {
 
 /// How a model is to be loaded.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub(super) struct Wanted {
     /// Threads that compute on the CPU, the caller's included.
-    pub threads: u32,
+    pub(super) threads: u32,
     /// The GPU to run on, by the index to report; none means the CPU. For CUDA it is device 0, the only
     /// one that the worker sees.
-    pub gpu: Option<u32>,
+    pub(super) gpu: Option<u32>,
     /// Bytes of the GPU's memory to take at most, where the backend can say so.
-    pub gpu_memory: Option<ByteSize>,
+    pub(super) gpu_memory: Option<ByteSize>,
     /// Whether it runs on the CPU though it was meant for a GPU.
-    pub fell_back: bool,
+    pub(super) fell_back: bool,
     /// Bytes that file and weights may have.
-    pub limit: u64,
+    pub(super) limit: u64,
+    /// Bytes of the models that are loaded already.
+    pub(super) others: u64,
 }
 
 impl Wanted {
     /// Where the model is to run.
-    pub fn device(&self) -> Device {
+    pub(super) fn device(&self) -> Device {
         self.gpu.map_or(Device::Cpu, Device::Gpu)
     }
 }
@@ -165,8 +167,8 @@ pub struct Facts {
     pub inputs: Vec<Port>,
     /// Outputs, in the model's order.
     pub outputs: Vec<Port>,
-    /// `tract` or `onnxruntime`.
-    pub backend: &'static str,
+    /// What runs it; never `auto`.
+    pub backend: Backend,
     /// Where it runs.
     pub device: Device,
     /// Whether it runs on the CPU though it was meant for a GPU, as the job allows.
@@ -200,7 +202,7 @@ pub struct OwnedTensor {
 }
 
 /// A model that can compute.
-pub trait Loaded: Send {
+pub(super) trait Loaded: Send {
     /// What it is.
     fn facts(&self) -> &Facts;
 

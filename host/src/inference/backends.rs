@@ -138,11 +138,7 @@ impl Engine<'_> {
     ) -> Result<Box<dyn Loaded>, InferenceError> {
         match self {
             Self::Tract => tract::load(source, vetted, wanted),
-            Self::OnnxRuntime(library) => {
-                // It reads the file itself.
-                drop(vetted);
-                library.load(source, wanted)
-            }
+            Self::OnnxRuntime(library) => library.load(source, vetted, wanted),
         }
     }
 }

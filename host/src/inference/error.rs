@@ -1,5 +1,6 @@
 //! Why something is refused.
 
+use crate::model::FailureKind;
 use std::fmt;
 use std::path::Path;
 
@@ -35,8 +36,13 @@ pub enum InferenceError {
         /// For people: what was expected, and what was found.
         message: String,
     },
-    /// The memory of the GPU is full. The attempt ends, whatever the guest makes of it.
-    DeviceFull(String),
+    /// The attempt ends, whatever the guest would make of it.
+    Ends {
+        /// As what it failed.
+        kind: FailureKind,
+        /// For people.
+        message: String,
+    },
 }
 
 impl InferenceError {
@@ -46,16 +52,33 @@ impl InferenceError {
         Self::Refused { code, message: cut(message.into()) }
     }
 
-    /// The same, without a folder of the host, which is not the guest's to know.
-    pub(super) fn hiding(self, folder: &Path) -> Self {
+    /// The end of an attempt, with a text that is cut in the same way.
+    pub fn ends(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self::Ends { kind, message: cut(message.into()) }
+    }
+
+    /// The backend was refused memory that it needs on the CPU.
+    pub(super) fn no_memory(text: &str) -> Self {
+        Self::ends(
+            FailureKind::OutOfMemory,
+            format!(
+                "the backend needs more memory than the worker may have; compute less at once, or \
+                 raise limits.tensors or limits.models, from which its share follows: {text}"
+            ),
+        )
+    }
+
+    /// The same, without a folder of the host, which is not the guest's to know, but this name.
+    pub(super) fn hiding(self, folder: &Path, name: &str) -> Self {
         let path = folder.to_string_lossy();
-        let hide = |message: String| match folder.parent() {
-            Some(_) => message.replace(&*path, "the model's folder"),
-            None => message,
-        };
         match self {
-            Self::Refused { code, message } => Self::Refused { code, message: hide(message) },
-            Self::DeviceFull(message) => Self::DeviceFull(hide(message)),
+            same if folder.parent().is_none() => same,
+            Self::Refused { code, message } => {
+                Self::Refused { code, message: message.replace(&*path, name) }
+            }
+            Self::Ends { kind, message } => {
+                Self::Ends { kind, message: message.replace(&*path, name) }
+            }
         }
     }
 
@@ -63,7 +86,7 @@ impl InferenceError {
     pub(super) fn about(self, what: &str) -> Self {
         match self {
             Self::Refused { code, message } => Self::refused(code, format!("{what}: {message}")),
-            Self::DeviceFull(message) => Self::DeviceFull(cut(format!("{what}: {message}"))),
+            Self::Ends { kind, message } => Self::ends(kind, format!("{what}: {message}")),
         }
     }
 }
@@ -84,7 +107,7 @@ fn cut(mut message: String) -> String {
 impl fmt::Display for InferenceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused { message, .. } | Self::DeviceFull(message) => f.write_str(message),
+            Self::Refused { message, .. } | Self::Ends { message, .. } => f.write_str(message),
         }
     }
 }

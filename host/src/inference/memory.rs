@@ -1,17 +1,21 @@
 //! What models cost a worker process, in bytes of memory.
 
+use super::tract::MORE_PLANS;
 use crate::model::{InferenceSettings, Limits};
 use std::path::Path;
 use walkdir::WalkDir;
 
 /// How often a model lies in memory while it is loaded, at the most: as it was read, as it was decoded,
-/// and as the backend arranges it.
+/// and as the backend arranges it. What tract keeps beyond that is [`MORE_PLANS`].
 const COPIES: u64 = 3;
 /// Tensors lie in the host, and once more in a backend while it computes.
 const TENSOR_COPIES: u64 = 2;
 /// What backends take beside models and tensors: code that they unpack, schemas, what comes between one
 /// layer and the next.
 const BACKENDS: u64 = 256 << 20;
+/// A folder with the sizes of caches, by which backends cut their work: a process that computes may read it.
+pub const PROCESSORS: &str = "/sys/devices/system/cpu";
+
 /// Files of a model's folder that are looked at; one with more is taken for as large as it may be.
 const FILES: usize = 10_000;
 
@@ -29,17 +33,17 @@ pub fn inference_memory(models: &[&Path], settings: &InferenceSettings, limits: 
     let files = if settings.allow_guest_models {
         limits.models.0
     } else {
-        let sizes = models.iter().map(|model| size(model, limits.models.0));
+        let sizes = models.iter().map(|model| bytes_below(model, limits.models.0));
         sizes.fold(0, u64::saturating_add).min(limits.models.0)
     };
-    let parts =
-        [files.saturating_mul(COPIES), limits.tensors.0.saturating_mul(TENSOR_COPIES), BACKENDS];
-    parts.into_iter().fold(0, u64::saturating_add)
+    let parts = [files.saturating_mul(COPIES), limits.tensors.0.saturating_mul(TENSOR_COPIES)];
+    let parts = parts.into_iter().chain([MORE_PLANS, BACKENDS]);
+    parts.fold(0, u64::saturating_add)
 }
 
 /// Bytes of all files of a model: its weights may lie in files of their own. `most` if they are more, or
 /// cannot be counted.
-fn size(model: &Path, most: u64) -> u64 {
+pub fn bytes_below(model: &Path, most: u64) -> u64 {
     let mut size = 0_u64;
     for (count, entry) in WalkDir::new(model).follow_links(true).into_iter().enumerate() {
         let Ok(metadata) = entry.and_then(|entry| entry.metadata()) else { return most };
@@ -73,7 +77,7 @@ mod tests {
         let (here, gone) = (folder.path(), Path::new("/not there"));
         let file = here.join("model.onnx");
         let of = |models: &[&Path], settings| inference_memory(models, settings, &limits);
-        let base = (256 << 20) + 20;
+        let base = ((256 + 192) << 20) + 20;
         assert_eq!(of(&[], &off), 0);
         assert_eq!(of(&[here], &off), base + 3 * 1500);
         assert_eq!(of(&[here, &file], &off), base + 3 * 2500);

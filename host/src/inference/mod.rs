@@ -40,14 +40,12 @@ mod trees;
 mod vet;
 mod weights;
 
-pub use backend::{
-    Dimension, ElementType, Facts, Loaded, ModelSource, OwnedTensor, Port, TensorType, TensorView,
-    Wanted,
-};
+pub use backend::{Dimension, ElementType, Facts, OwnedTensor, Port, TensorType, TensorView};
+use backend::{Loaded, ModelSource, Wanted};
 pub use error::{ErrorCode, InferenceError};
 pub use guard::quiet_panics;
 pub use kernels::{KERNELS_COMMAND, serve_kernels};
-pub use memory::{has_inference, inference_memory};
-pub use onnxruntime::{Library, NO_TELEMETRY, NamedLibrary};
+pub use memory::{PROCESSORS, bytes_below, has_inference, inference_memory};
+pub use onnxruntime::{NO_TELEMETRY, NamedLibrary};
 pub use probe::{BackendState, PROBE_COMMAND, Probe, serve_probe};
 pub use registry::{LoadedModel, Models};

@@ -1,17 +1,16 @@
 //! Trying backends out in a child process: a library that breaks takes that process with it, not the
 //! leader. Both sides are here.
 
-use super::onnxruntime::{Library, NO_TELEMETRY};
-use super::{ModelSource, TensorType, TensorView, Wanted, tract_cuda};
-use crate::model::{OsSandbox, printable};
-use crate::wall::{self, Bounds, Occupant, Wall, death};
+use super::onnxruntime::{Library, NO_TELEMETRY, NamedLibrary};
+use super::{ModelSource, TensorType, TensorView, Wanted, tract_cuda, vet};
+use crate::model::OsSandbox;
+use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
 use serde::{Deserialize, Serialize};
 use std::env;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The hidden subcommand that must end in [`serve_probe`].
 pub const PROBE_COMMAND: &str = "probe-backends";
@@ -21,18 +20,19 @@ const TRACT_VERSION: &str = "0.23.9";
 
 /// The longest that one try may take.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How often it is looked whether it is over.
-const TICK: Duration = Duration::from_millis(2);
 /// Bytes of what the child says.
 const SAID_BYTES: u64 = 64 << 10;
 /// Bytes that a try may take, and files that it may have open.
 const MEMORY_BYTES: u64 = 4 << 30;
 const OPEN_FILES: u64 = 256;
 
+const NOT_BY_HAND: &str = "this command is run by sandmill itself";
+
 /// The tasks of the child, as words of its command line.
 const TRACT_GPU: &str = "tract-gpu";
 const ONNXRUNTIME: &str = "onnxruntime";
 const ONNXRUNTIME_GPU: &str = "onnxruntime-gpu";
+const MODEL: &str = "model";
 
 /// `y = x + x`, with f32 and any number of elements.
 const DOUBLE: &[u8] = b"\x08\x08\x12\x00:7\n\x0e\n\x01x\n\x01x\x12\x01y\"\x03Add\x12\x01gZ\x10\n\x01x\
@@ -68,6 +68,7 @@ struct Said {
     version: Option<String>,
     problem: Option<String>,
     has_cuda: bool,
+    model_bytes: Option<u64>,
 }
 
 /// Who tries backends out.
@@ -117,10 +118,41 @@ impl Probe {
     pub fn onnxruntime_and_gpu(&self, library: &Path) -> BackendState {
         let mut state = self.onnxruntime(library);
         if state.missing.is_none() && state.no_gpu.is_none() {
-            let said = self.ask(&[ONNXRUNTIME_GPU, &library.to_string_lossy()]);
-            state.no_gpu = said.map_or_else(Some, |said| said.problem);
+            state.no_gpu = self.onnxruntime_on_gpu(library).err();
         }
         state
+    }
+
+    /// Whether the ONNX Runtime of a library has what its CUDA needs.
+    ///
+    /// # Errors
+    /// Why it has not.
+    pub fn onnxruntime_on_gpu(&self, library: &Path) -> Result<(), String> {
+        let said = self.ask(&[ONNXRUNTIME_GPU, &library.to_string_lossy()])?;
+        said.problem.map_or(Ok(()), Err)
+    }
+
+    /// The library that somebody names, if it can be used.
+    ///
+    /// # Errors
+    /// Who names what, and why it cannot be used.
+    pub fn named(&self, named: &NamedLibrary) -> Result<PathBuf, String> {
+        let library = named.find()?;
+        match self.onnxruntime(&library).missing {
+            None => Ok(library),
+            Some(why) => Err(format!("{} names {}: {why}", named.by, library.display())),
+        }
+    }
+
+    /// Bytes of an ONNX file and of the weights that it names in other files of its folder. Both paths are
+    /// absolute.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub fn model_bytes(&self, folder: &Path, file: &Path) -> Result<u64, String> {
+        let paths = [folder, file].map(Path::to_string_lossy);
+        let said = self.ask(&[MODEL, self.os_sandbox.name(), &paths[0], &paths[1]])?;
+        said.model_bytes.ok_or_else(|| said.problem.unwrap_or_default())
     }
 
     /// Has a child do a task; an error is why it did not.
@@ -134,51 +166,21 @@ impl Probe {
             command.env("LD_LIBRARY_PATH", folders);
         }
         wall::keep_apart(&mut command);
-        let mut child = command
+        let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("{} cannot be started: {error}", self.program.display()))?;
-        let (said, faults) = (drain(child.stdout.take()), drain(child.stderr.take()));
-        let begun = Instant::now();
-        let status = loop {
-            match child.try_wait() {
-                Ok(Some(status)) => break status,
-                Ok(None) if begun.elapsed() < LIMIT => thread::sleep(TICK),
-                ended => {
-                    // It is gone, or will be.
-                    let _ = child.kill();
-                    let _ = child.wait();
-                    let why = ended.err().map(|error| error.to_string());
-                    let late = || format!("it was not done after {} s", LIMIT.as_secs());
-                    return Err(why.unwrap_or_else(late));
-                }
+        let ended = wall::end_of(child, LIMIT, SAID_BYTES, || None)?;
+        match serde_json::from_slice(&ended.said) {
+            Ok(said) if ended.status.success() => Ok(said),
+            Err(_) if ended.status.success() => {
+                Err("what the process that tried it said cannot be understood".to_owned())
             }
-        };
-        let said = said.join().unwrap_or_default();
-        if let (true, Ok(said)) = (status.success(), serde_json::from_slice(&said)) {
-            return Ok(said);
+            _ => Err(ended.told("the process that tried it")),
         }
-        let faults = faults.join().unwrap_or_default();
-        let faults = printable(String::from_utf8_lossy(&faults).trim());
-        let ended = match status.success() {
-            true => "what the process that tried it said cannot be understood".to_owned(),
-            false => format!("the process that tried it {}", death(status)),
-        };
-        Err(if faults.is_empty() { ended } else { format!("{ended}; what it said: {faults}") })
     }
-}
-
-fn drain(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(pipe) = pipe {
-            // What was read before an error is all there is to tell.
-            let _ = pipe.take(SAID_BYTES).read_to_end(&mut bytes);
-        }
-        bytes
-    })
 }
 
 /// The body of `sandmill probe-backends`: tries one backend out and says on standard output, as JSON, what
@@ -190,11 +192,15 @@ pub fn serve_probe(arguments: &[String]) -> ExitCode {
             enter().and_then(|()| tract_cuda::check()).map_or_else(problem, |()| Said::default())
         }
         [ONNXRUNTIME, mode, library] => onnxruntime(mode, Path::new(library)),
+        [MODEL, mode, folder, file] => {
+            let bytes = model_bytes(mode, Path::new(folder), Path::new(file));
+            bytes.map_or_else(problem, |bytes| Said { model_bytes: Some(bytes), ..Said::default() })
+        }
         [ONNXRUNTIME_GPU, library] => {
             let result = enter().and_then(|()| Library::open(Path::new(library))?.try_cuda());
             result.map_or_else(problem, |()| Said::default())
         }
-        _ => problem("this command is run by sandmill itself".to_owned()),
+        _ => problem(NOT_BY_HAND.to_owned()),
     };
     let told = serde_json::to_vec(&said).map_err(io::Error::other);
     match told.and_then(|told| io::stdout().write_all(&told)) {
@@ -214,20 +220,27 @@ fn enter() -> Result<(), String> {
 fn onnxruntime(mode: &str, path: &Path) -> Said {
     let mut said = Said::default();
     let result = enter().and_then(|()| {
-        let mode = OsSandbox::ALL.into_iter().find(|known| known.name() == mode);
-        let mode = mode.ok_or("this command is run by sandmill itself")?;
         let library = Library::open(path)?;
         said.version = Some(library.version().to_owned());
         said.has_cuda = library.has_cuda();
-        lock_down(mode)?;
+        lock_down(mode, Vec::new())?;
         compute(&library)
     });
     said.problem = result.err();
     said
 }
 
+/// Looks at a model as a worker does.
+fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, String> {
+    enter()?;
+    lock_down(mode, vec![Folder { path: folder.to_owned(), rights: Rights::Read }])?;
+    let vetted = vet::read(ModelSource::File(file), u64::MAX);
+    vetted.map(|vetted| vetted.bytes).map_err(|error| error.to_string())
+}
+
 /// As a worker does.
-fn lock_down(mode: OsSandbox) -> Result<(), String> {
+fn lock_down(mode: &str, folders: Vec<Folder>) -> Result<(), String> {
+    let mode = OsSandbox::ALL.into_iter().find(|known| known.name() == mode).ok_or(NOT_BY_HAND)?;
     if mode != OsSandbox::Off {
         wall::alone().map_err(|error| error.to_string())?;
     }
@@ -237,16 +250,18 @@ fn lock_down(mode: OsSandbox) -> Result<(), String> {
         largest_file: 0,
         open_files: OPEN_FILES,
     };
-    let wall = Wall { occupant: Occupant::Worker, mode, folders: Vec::new(), bounds };
+    let wall = Wall { occupant: Occupant::Worker, mode, folders, bounds };
     wall.build().map(drop).map_err(|error| error.to_string())
 }
 
 /// Computes something of which the result is known.
 fn compute(library: &Library) -> Result<(), String> {
+    let (threads, limit) = (2, SAID_BYTES);
     let wanted =
-        Wanted { threads: 2, gpu: None, gpu_memory: None, fell_back: false, limit: SAID_BYTES };
-    let mut model =
-        library.load(ModelSource::Bytes(DOUBLE), &wanted).map_err(|error| error.to_string())?;
+        Wanted { threads, gpu: None, gpu_memory: None, fell_back: false, limit, others: 0 };
+    let source = ModelSource::Bytes(DOUBLE);
+    let vetted = vet::read(source, limit).map_err(|error| error.to_string())?;
+    let mut model = library.load(source, vetted, &wanted).map_err(|error| error.to_string())?;
     let bytes: Vec<u8> = [1.5f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     let x = TensorView { name: "x", ty: TensorType::F32, dims: &[2], bytes: &bytes };
     let outputs = model.run(&[x]).map_err(|error| error.to_string())?;

@@ -2,15 +2,17 @@
 
 use super::backends::{Backends, Purpose};
 use super::error::short;
-use super::vet::{self, Vetted};
+use super::vet;
 use super::{
     ErrorCode, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, TensorView, Wanted, inputs,
 };
 use crate::model::{
-    Backend, ByteSize, DeviceChoice, InferenceSettings, InferenceStats, Limits, Model,
+    Backend, ByteSize, DeviceChoice, FailureKind, FileStamp, InferenceSettings, InferenceStats,
+    Limits, Model,
 };
 use std::collections::BTreeMap;
 use std::num::NonZero;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -23,6 +25,8 @@ pub struct Models {
     threads: u32,
     lease: Option<u32>,
     backends: Backends,
+    /// Folders with libraries, which are not the guest's to know.
+    libraries: Vec<PathBuf>,
     loaded: Mutex<BTreeMap<String, LoadedModel>>,
     shared: Arc<Shared>,
 }
@@ -62,9 +66,14 @@ impl Models {
         Self {
             models: models.into_iter().map(|model| (model.name.clone(), model)).collect(),
             settings: settings.clone(),
-            threads: settings.threads.unwrap_or_else(|| share_of_cores(workers)).max(1),
+            threads: match settings.threads {
+                Some(threads) => threads.max(1),
+                None if wanted => share_of_cores(workers).max(1),
+                None => 1,
+            },
             lease,
             backends: Backends::open(settings.onnxruntime.as_deref().filter(|_| wanted)),
+            libraries: libraries(settings),
             loaded: Mutex::default(),
             shared: Arc::new(Shared {
                 stats: Mutex::default(),
@@ -96,11 +105,15 @@ impl Models {
             instead: "let it run on the CPU with fallback: cpu",
         };
         let path = model.host.join(&model.file);
-        let model = self
-            .load_from(ModelSource::File(&path), &purpose)
-            .map_err(|error| error.hiding(&model.host).about(&format!("model {name:?}")))?;
-        loaded.insert(name.to_owned(), model.clone());
-        Ok(model)
+        let made = self.load_from(ModelSource::File(&path), &purpose);
+        // What was read meanwhile may be anything, whatever came of it.
+        let made = unchanged(&path, model.stamp).and(made);
+        let made = made.map_err(|error| {
+            let error = error.hiding(&model.host, "the model's folder");
+            self.hiding_libraries(error).about(&format!("model {name:?}"))
+        })?;
+        loaded.insert(name.to_owned(), made.clone());
+        Ok(made)
     }
 
     /// A model that the guest brings, for the CPU or for the worker's GPU.
@@ -122,7 +135,7 @@ impl Models {
             instead: "load it for the CPU",
         };
         self.load_from(ModelSource::Bytes(bytes), &purpose)
-            .map_err(|error| error.about("the model from bytes"))
+            .map_err(|error| self.hiding_libraries(error).about("the model from bytes"))
     }
 
     /// What was computed since the last call.
@@ -143,17 +156,23 @@ impl Models {
             gpu_memory: self.settings.gpu_memory,
             fell_back: choice.fell_back,
             limit: self.shared.limit.0.saturating_sub(used),
+            others: used,
         };
         let vetted =
             vet::read(source, wanted.limit).map_err(|error| self.shared.explained(error, used))?;
-        let Vetted { inputs, outputs, bytes, .. } = &vetted;
-        let (inputs, outputs, bytes) = (inputs.clone(), outputs.clone(), *bytes);
+        let bytes = vetted.bytes;
         let loaded = choice.engine.load(source, vetted, &wanted)?;
-        // Whatever a backend calls its inputs and outputs, the file's words count.
-        let facts = Facts { inputs, outputs, ..loaded.facts().clone() };
+        let facts = loaded.facts().clone();
         *lock(&self.shared.used) += bytes;
         let shared = Arc::clone(&self.shared);
         Ok(LoadedModel(Arc::new(Inner { facts, loaded: Mutex::new(loaded), bytes, shared })))
+    }
+
+    fn hiding_libraries(&self, error: InferenceError) -> InferenceError {
+        let hide = |error: InferenceError, folder: &PathBuf| {
+            error.hiding(folder, "the folder of a library")
+        };
+        self.libraries.iter().fold(error, hide)
     }
 
     fn unknown(&self, name: &str) -> InferenceError {
@@ -195,6 +214,7 @@ impl LoadedModel {
         // The processor comes first in their order.
         stats.device = stats.device.max(Some(facts.device));
         stats.fell_back |= facts.fell_back;
+        stats.backends = stats.backends.and(facts.backend);
         result
     }
 }
@@ -224,6 +244,28 @@ impl Drop for Inner {
         let mut used = lock(&self.shared.used);
         *used = used.saturating_sub(self.bytes);
     }
+}
+
+/// Whether a file is still what it was when the job began. Workers of a job that computed with different
+/// models would give rows that do not belong together.
+fn unchanged(path: &Path, stamp: Option<FileStamp>) -> Result<(), InferenceError> {
+    // One that is gone fails by itself.
+    let now = path.metadata().ok().as_ref().map(FileStamp::of);
+    if stamp.is_none() || now.is_none() || now == stamp {
+        return Ok(());
+    }
+    let message = "its file changed after the job began, so that workers would compute with different \
+                   models: let nobody write to it while a job runs, and start the job again";
+    Err(InferenceError::ends(FailureKind::HostFault, message))
+}
+
+/// Where libraries of backends lie, the folders within others first.
+fn libraries(settings: &InferenceSettings) -> Vec<PathBuf> {
+    let library = settings.onnxruntime.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let mut folders: Vec<PathBuf> = settings.cuda.iter().cloned().chain(library).collect();
+    folders.sort();
+    folders.reverse();
+    folders
 }
 
 /// Their stacks count against the worker's memory, and ONNX Runtime waits for ever for one that could not

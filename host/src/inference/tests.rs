@@ -34,6 +34,7 @@ fn named(file: &[u8]) -> (TempDir, Model) {
         backend: Backend::Auto,
         device: DeviceChoice::Auto,
         fallback: false,
+        stamp: None,
     };
     (folder, model)
 }
@@ -43,7 +44,7 @@ fn told<T>(result: Result<T, InferenceError>) -> String {
     match result {
         Ok(_) => "no error".to_owned(),
         Err(InferenceError::Refused { code, message }) => format!("{code:?}: {message}"),
-        Err(InferenceError::DeviceFull(message)) => format!("the device is full: {message}"),
+        Err(InferenceError::Ends { kind, message }) => format!("ends, {kind}: {message}"),
     }
 }
 

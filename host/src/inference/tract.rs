@@ -9,6 +9,7 @@ use super::{
     ErrorCode, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, TensorType, TensorView,
     Wanted, onnx_facts, tract_cuda, tract_vet,
 };
+use crate::model::{Backend, FailureKind};
 use tract_onnx::model::ParseResult;
 use tract_onnx::pb::GraphProto;
 use tract_onnx::pb::tensor_proto::DataType;
@@ -19,8 +20,11 @@ use tract_onnx::tract_core::runtime::{Runnable, runtime_for_name};
 /// Plans of a model that are kept, each with weights of its own in the form that computes fast.
 const PLANS: usize = 4;
 
-/// Bytes of a model beyond which one plan is kept.
+/// Bytes of models, all together, beyond which one plan of each is kept.
 const LARGE: u64 = 64 << 20;
+
+/// Bytes of weights of all plans beyond the first of each model, at the most.
+pub(super) const MORE_PLANS: u64 = LARGE * (PLANS as u64 - 1);
 
 /// A model in tract.
 struct TractModel {
@@ -48,7 +52,7 @@ pub(super) fn load(
     vetted: Vetted,
     wanted: &Wanted,
 ) -> Result<Box<dyn Loaded>, InferenceError> {
-    let Vetted { proto, inputs, outputs, bytes } = vetted;
+    let Vetted { proto, inputs, outputs, bytes, .. } = vetted;
     tract_vet::check(&proto)?;
     let graph = proto.graph.as_ref().ok_or_else(|| failed("there is no graph in it"))?;
     let folder = match source {
@@ -71,7 +75,8 @@ pub(super) fn load(
         }
     })?;
     let device = wanted.device();
-    let facts = Facts { inputs, outputs, backend: "tract", device, fell_back: wanted.fell_back };
+    let (backend, fell_back) = (Backend::Tract, wanted.fell_back);
+    let facts = Facts { inputs, outputs, backend, device, fell_back };
     Ok(Box::new(TractModel {
         facts,
         model,
@@ -79,7 +84,7 @@ pub(super) fn load(
         outputs: output_types,
         runtime: if wanted.gpu.is_some() { "cuda" } else { "cpu" },
         plans: Vec::new(),
-        most_plans: if bytes > LARGE { 1 } else { PLANS },
+        most_plans: if wanted.others.saturating_add(bytes) > LARGE { 1 } else { PLANS },
     }))
 }
 
@@ -211,13 +216,11 @@ fn guarded<T>(cuda: bool, call: impl FnOnce() -> TractResult<T>) -> Result<T, In
         Err(panic) => panic,
     };
     if cuda && tract_cuda::device_full(&text) {
-        return Err(InferenceError::DeviceFull(format!("the memory of the GPU is full: {text}")));
+        let message = format!("the memory of the GPU is full: {text}");
+        return Err(InferenceError::ends(FailureKind::DeviceOutOfMemory, message));
     }
     if text.contains("failed to allocate") || text.contains(" is too large") {
-        return Err(InferenceError::refused(
-            ErrorCode::TooLarge,
-            format!("it needs more memory than the worker may have: {text}"),
-        ));
+        return Err(InferenceError::no_memory(&format!("tract: {text}")));
     }
     Err(failed(&text))
 }

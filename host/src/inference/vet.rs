@@ -22,6 +22,8 @@ pub(super) struct Vetted {
     pub(super) outputs: Vec<Port>,
     /// Bytes of its file and weights.
     pub(super) bytes: u64,
+    /// Bytes of those weights that lie in files of their own.
+    pub(super) beside: u64,
 }
 
 /// Reads a model whose file and weights have at most `limit` bytes.
@@ -54,7 +56,7 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, Infere
     weights.add_all(&proto)?;
     let bytes = size.max(weights.inside).saturating_add(weights.beside);
     within(bytes, "file with its weights", limit)?;
-    Ok(Vetted { proto, inputs, outputs, bytes })
+    Ok(Vetted { proto, inputs, outputs, bytes, beside: weights.beside })
 }
 
 /// Bytes of the file.

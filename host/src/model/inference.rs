@@ -1,6 +1,6 @@
 //! Models that a job gives to its entry script, what runs them, and where.
 
-use super::Mount;
+use super::{FileStamp, Mount};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -96,6 +96,8 @@ pub struct Model {
     pub device: DeviceChoice,
     /// Whether it may run on the CPU where there is no GPU for it.
     pub fallback: bool,
+    /// What the ONNX file was when the job began; none if that is not known.
+    pub stamp: Option<FileStamp>,
 }
 
 impl Model {
@@ -122,6 +124,41 @@ pub struct InferenceSettings {
     pub cuda: Vec<PathBuf>,
 }
 
+/// The backends that computed something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackendsUsed {
+    tract: bool,
+    onnxruntime: bool,
+}
+
+impl BackendsUsed {
+    /// Whether there was none.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Both these and one more. `Auto` is none.
+    #[must_use]
+    pub fn and(self, backend: Backend) -> Self {
+        Self {
+            tract: self.tract || backend == Backend::Tract,
+            onnxruntime: self.onnxruntime || backend == Backend::OnnxRuntime,
+        }
+    }
+}
+
+/// `tract`, `onnxruntime and tract`; nothing if there was none.
+impl fmt::Display for BackendsUsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.onnxruntime, self.tract) {
+            (false, false) => "",
+            (false, true) => "tract",
+            (true, false) => "onnxruntime",
+            (true, true) => "onnxruntime and tract",
+        })
+    }
+}
+
 /// What an attempt's inference came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InferenceStats {
@@ -137,6 +174,9 @@ pub struct InferenceStats {
     pub device: Option<Device>,
     /// Whether a model ran on the CPU that was meant for a GPU, as the job allows.
     pub fell_back: bool,
+    /// What computed; none in what older versions wrote.
+    #[serde(default)]
+    pub backends: BackendsUsed,
 }
 
 impl InferenceStats {
@@ -156,8 +196,14 @@ impl std::ops::AddAssign for InferenceStats {
         // A GPU is greater than the CPU, and anything than none.
         self.device = self.device.max(other.device);
         self.fell_back |= other.fell_back;
+        self.backends.tract |= other.backends.tract;
+        self.backends.onnxruntime |= other.backends.onnxruntime;
     }
 }
+
+/// Device files of the driver that a process with a GPU needs, beside the GPU's own. Whoever lacks one
+/// would have the driver start a program that makes it, which no worker may.
+pub const NVIDIA_DEVICES: [&str; 2] = ["/dev/nvidiactl", "/dev/nvidia-uvm"];
 
 /// A GPU that is one worker's for as long as it lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

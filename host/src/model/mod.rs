@@ -3,6 +3,7 @@
 
 mod failure;
 mod few;
+mod file_stamp;
 mod guest_paths;
 mod ids;
 mod inference;
@@ -23,12 +24,14 @@ mod text;
 mod wall;
 
 pub use failure::{Failure, FailureKind};
+pub use file_stamp::FileStamp;
 pub use guest_paths::{
     GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE,
 };
 pub use ids::{MiniBatchId, NODE_ID, WorkerId};
 pub use inference::{
-    Backend, Device, DeviceChoice, GpuLease, InferenceSettings, InferenceStats, Model,
+    Backend, BackendsUsed, Device, DeviceChoice, GpuLease, InferenceSettings, InferenceStats,
+    Model, NVIDIA_DEVICES,
 };
 pub use input::{Input, InputKind};
 pub use limits::Limits;

@@ -15,7 +15,7 @@ use std::io;
 const HEADER: &str = "Mini-batch Id,Picked Count,Process,Node Id,Process Start Time,Total,\
     Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,\
     Error Message,Mini-batch Detail,Inference Calls,Inference Seconds,Inference Bytes In,\
-    Inference Bytes Out,Device";
+    Inference Bytes Out,Device,Backend";
 
 /// The column `Mini-batch Detail`. The first six members are the ones that users know (M6).
 #[derive(Serialize)]
@@ -151,11 +151,11 @@ mod tests {
         }
         let text = std::fs::read_to_string(dir.mini_batch_report()).unwrap();
         insta::assert_snapshot!(text, @r#"
-        Mini-batch Id,Picked Count,Process,Node Id,Process Start Time,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error Message,Mini-batch Detail,Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device
-        0,1,process001,0,2026-11-21T10:00:00.500000Z,10,10,0,0.250000,0.200000,0.125000,RUN_DONE,,,"{""id"":0,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0000.png and 9 more"",""location"":""/inputs/images/img_0000.png"",""partition_size"":10,""task_type"":""run"",""rows"":10}",0,0.000000,0,0,
-        1,1,process001,0,2026-11-21T10:00:00.500000Z,10,9,1,0.250000,0.200000,0.125000,RUN_DONE,,,"{""id"":1,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0010.png and 9 more"",""location"":""/inputs/images/img_0010.png"",""partition_size"":10,""task_type"":""run"",""rows"":9}",0,0.000000,0,0,
-        2,1,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""id"":2,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0020.png and 9 more"",""location"":""/inputs/images/img_0020.png"",""partition_size"":10,""task_type"":""run"",""fuel"":1000,""will_retry"":true}",0,0.000000,0,0,
-        2,2,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""id"":2,""dequeue_count"":2,""minibatch"":""/inputs/images/img_0020.png and 9 more"",""location"":""/inputs/images/img_0020.png"",""partition_size"":10,""task_type"":""run"",""fuel"":1000,""will_retry"":false}",0,0.000000,0,0,
+        Mini-batch Id,Picked Count,Process,Node Id,Process Start Time,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error Message,Mini-batch Detail,Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device,Backend
+        0,1,process001,0,2026-11-21T10:00:00.500000Z,10,10,0,0.250000,0.200000,0.125000,RUN_DONE,,,"{""id"":0,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0000.png and 9 more"",""location"":""/inputs/images/img_0000.png"",""partition_size"":10,""task_type"":""run"",""rows"":10}",0,0.000000,0,0,,
+        1,1,process001,0,2026-11-21T10:00:00.500000Z,10,9,1,0.250000,0.200000,0.125000,RUN_DONE,,,"{""id"":1,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0010.png and 9 more"",""location"":""/inputs/images/img_0010.png"",""partition_size"":10,""task_type"":""run"",""rows"":9}",0,0.000000,0,0,,
+        2,1,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""id"":2,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0020.png and 9 more"",""location"":""/inputs/images/img_0020.png"",""partition_size"":10,""task_type"":""run"",""fuel"":1000,""will_retry"":true}",0,0.000000,0,0,,
+        2,2,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""id"":2,""dequeue_count"":2,""minibatch"":""/inputs/images/img_0020.png and 9 more"",""location"":""/inputs/images/img_0020.png"",""partition_size"":10,""task_type"":""run"",""fuel"":1000,""will_retry"":false}",0,0.000000,0,0,,
         "#);
     }
 
@@ -176,16 +176,16 @@ mod tests {
         }
         report.file.flush().unwrap();
         let text = std::fs::read_to_string(dir.mini_batch_report()).unwrap();
-        let last = |row: &str| row.rsplitn(6, ',').take(5).map(str::to_owned).collect::<Vec<_>>();
+        let last = |row: &str| row.rsplitn(7, ',').take(6).map(str::to_owned).collect::<Vec<_>>();
         let rows: Vec<String> = text
             .lines()
             .map(|row| last(row).into_iter().rev().collect::<Vec<_>>().join(","))
             .collect();
         insta::assert_snapshot!(rows.join("\n"), @"
-        Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device
-        0,0.000000,0,0,
-        3,0.062500,7680,1200,cpu (fell back)
-        3,0.062500,7680,1200,gpu 1
+        Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device,Backend
+        0,0.000000,0,0,,
+        3,0.062500,7680,1200,cpu (fell back),tract
+        3,0.062500,7680,1200,gpu 1,tract
         ");
     }
 

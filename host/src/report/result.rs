@@ -100,7 +100,11 @@ fn inference(text: &mut Text, result: &JobResult) {
     let stats = &result.inference;
     let Some(device) = stats.device else { return };
     let calls = counted(stats.calls, "call");
-    let mut line = format!("{calls} on {device}, {}", seconds(stats.seconds));
+    let mut line = format!("{calls} on {device}");
+    if !stats.backends.is_empty() {
+        line.push_str(&format!(" by {}", stats.backends));
+    }
+    line.push_str(&format!(", {}", seconds(stats.seconds)));
     if stats.fell_back {
         line.push_str("; a model that is meant for a GPU fell back to cpu, as the job allows");
     }

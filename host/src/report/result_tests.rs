@@ -44,13 +44,13 @@ fn inference_is_told() {
       mini-batches  180
       items         1,797
       rows          1,797
-      inference     3 calls on gpu 0, 0.06 s
+      inference     3 calls on gpu 0 by tract, 0.06 s
       output        jobs/digits/output/parallel_run_step.txt
     ");
     result.inference = samples::inference();
     let told = text(&result);
     let line = told.lines().find(|line| line.contains("inference")).unwrap();
-    insta::assert_snapshot!(line.trim(), @"inference     3 calls on cpu, 0.06 s; a model that is meant for a GPU fell back to cpu, as the job allows");
+    insta::assert_snapshot!(line.trim(), @"inference     3 calls on cpu by tract, 0.06 s; a model that is meant for a GPU fell back to cpu, as the job allows");
     let mut failed = samples::result(JobStatus::Failed);
     failed.inference = samples::inference();
     assert!(text(&failed).contains("fell back to cpu"), "{}", text(&failed));

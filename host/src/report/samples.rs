@@ -3,8 +3,8 @@
 use super::result::Places;
 use crate::event::{Event, EventKind, Resumed};
 use crate::model::{
-    AttemptReport, CallStats, Device, FailedItem, Failure, FailureKind, FirstFailure,
-    InferenceStats, ItemCounts, JobDir, JobResult, JobStatus, MiniBatchId, Segment,
+    AttemptReport, Backend, BackendsUsed, CallStats, Device, FailedItem, Failure, FailureKind,
+    FirstFailure, InferenceStats, ItemCounts, JobDir, JobResult, JobStatus, MiniBatchId, Segment,
 };
 use std::path::Path;
 
@@ -218,6 +218,7 @@ pub(super) fn inference() -> InferenceStats {
         bytes_out: 1200,
         device: Some(Device::Cpu),
         fell_back: true,
+        backends: BackendsUsed::default().and(Backend::Tract),
     }
 }
 

@@ -17,11 +17,11 @@ const PROCESSES: &str = "Process,Node Id,PID,GPU Index,Process Start Time,Proces
     Init Seconds,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,\
     Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,\
     Max Elapsed Seconds,Slowest Mini-batch Id,Inference Calls,Inference Seconds,\
-    Inference Bytes In,Inference Bytes Out,Device";
+    Inference Bytes In,Inference Bytes Out,Device,Backend";
 const NODES: &str = "Node Id,Run Start Time,Processes,Attempts,Succeeded Attempts,Failed Attempts,\
     Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,\
     Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id,Inference Calls,\
-    Inference Seconds,Inference Bytes In,Inference Bytes Out,Device";
+    Inference Seconds,Inference Bytes In,Inference Bytes Out,Device,Backend";
 
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
@@ -209,16 +209,16 @@ mod tests {
         }
         let (processes, node) = read(&dir);
         insta::assert_snapshot!(processes, @"
-        Process,Node Id,PID,GPU Index,Process Start Time,Process End Time,Init Seconds,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id,Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device
-        process000,0,41,,2026-11-21T10:00:00.000000Z,2026-11-21T10:00:00.000000Z,,0,0,0,0,0,0,0,0.000000,0.000000,0.000000,0.000000,0.000000,,0,0.000000,0,0,
-        process001,0,42,,2026-11-21T10:00:00.000000Z,,0.010000,4,2,2,1,40,19,21,1.500000,0.900000,1.250000,0.375000,0.500000,2,0,0.000000,0,0,
-        process002,0,43,0,2026-11-21T10:00:00.000000Z,,,0,0,0,0,0,0,0,0.000000,0.000000,0.000000,0.000000,0.000000,,0,0.000000,0,0,
-        process003,0,44,,2026-11-21T12:00:00.000000Z,2026-11-21T12:00:00.000000Z,,2,2,0,0,20,20,0,0.500000,0.400000,0.250000,0.250000,0.250000,50,0,0.000000,0,0,
+        Process,Node Id,PID,GPU Index,Process Start Time,Process End Time,Init Seconds,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id,Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device,Backend
+        process000,0,41,,2026-11-21T10:00:00.000000Z,2026-11-21T10:00:00.000000Z,,0,0,0,0,0,0,0,0.000000,0.000000,0.000000,0.000000,0.000000,,0,0.000000,0,0,,
+        process001,0,42,,2026-11-21T10:00:00.000000Z,,0.010000,4,2,2,1,40,19,21,1.500000,0.900000,1.250000,0.375000,0.500000,2,0,0.000000,0,0,,
+        process002,0,43,0,2026-11-21T10:00:00.000000Z,,,0,0,0,0,0,0,0,0.000000,0.000000,0.000000,0.000000,0.000000,,0,0.000000,0,0,,
+        process003,0,44,,2026-11-21T12:00:00.000000Z,2026-11-21T12:00:00.000000Z,,2,2,0,0,20,20,0,0.500000,0.400000,0.250000,0.250000,0.250000,50,0,0.000000,0,0,,
         ");
         insta::assert_snapshot!(node, @"
-        Node Id,Run Start Time,Processes,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id,Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device
-        0,2026-11-21T10:00:00.000000Z,3,4,2,2,1,40,19,21,1.500000,0.900000,1.250000,0.375000,0.500000,2,0,0.000000,0,0,
-        0,2026-11-21T12:00:00.000000Z,1,2,2,0,0,20,20,0,0.500000,0.400000,0.250000,0.250000,0.250000,50,0,0.000000,0,0,
+        Node Id,Run Start Time,Processes,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id,Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device,Backend
+        0,2026-11-21T10:00:00.000000Z,3,4,2,2,1,40,19,21,1.500000,0.900000,1.250000,0.375000,0.500000,2,0,0.000000,0,0,,
+        0,2026-11-21T12:00:00.000000Z,1,2,2,0,0,20,20,0,0.500000,0.400000,0.250000,0.250000,0.250000,50,0,0.000000,0,0,,
         ");
     }
 
@@ -240,9 +240,9 @@ mod tests {
         summaries.write(false).unwrap();
         let (processes, node) = read(&dir);
         let ends = |text: &str, end: &str| text.lines().any(|row| row.ends_with(end));
-        assert!(ends(&processes, ",3,0.062500,7680,1200,cpu (fell back)"), "{processes}");
-        assert!(ends(&processes, ",3,0.062500,7680,1200,gpu 1"), "{processes}");
-        assert!(ends(&node, ",6,0.125000,15360,2400,gpu 1 and cpu (fell back)"), "{node}");
+        assert!(ends(&processes, ",3,0.062500,7680,1200,cpu (fell back),tract"), "{processes}");
+        assert!(ends(&processes, ",3,0.062500,7680,1200,gpu 1,tract"), "{processes}");
+        assert!(ends(&node, ",6,0.125000,15360,2400,gpu 1 and cpu (fell back),tract"), "{node}");
     }
 
     /// Rows are renewed in place while the job runs.

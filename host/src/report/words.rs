@@ -17,8 +17,8 @@ pub(super) fn seconds(seconds: f64) -> String {
     }
 }
 
-/// The last columns of the tables of attempts, each after a comma: `,3,0.062500,7680,1200,gpu 0`. No
-/// device without a computation; one that was not meant is told.
+/// The last columns of the tables of attempts, each after a comma: `,3,0.062500,7680,1200,gpu 0,tract`.
+/// No device and no backend without a computation; a device that was not meant is told.
 pub(super) fn inference(line: &mut String, stats: &InferenceStats) {
     line.push(',');
     number(line, stats.calls);
@@ -36,6 +36,7 @@ pub(super) fn inference(line: &mut String, stats: &InferenceStats) {
         (Some(Device::Cpu), true) => write!(line, "cpu (fell back)"),
         (Some(device), true) => write!(line, "{device} and cpu (fell back)"),
     };
+    let _ = write!(line, ",{}", stats.backends);
 }
 
 /// A rate without a unit: `0.4`, `12`, `1,234`.

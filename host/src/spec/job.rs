@@ -138,8 +138,9 @@ impl ModelSpec {
     /// What is wrong, in words, with an ONNX file of so many bytes under this limit.
     pub fn exceeds(&self, bytes: u64, limit: ByteSize) -> Option<String> {
         (bytes > limit.0).then(|| {
+            let more = if bytes > self.bytes { ", with the weights that it names," } else { "" };
             format!(
-                "{} has {}, more than limits.models ({limit}) lets a worker load; write \
+                "{}{more} has {}, more than limits.models ({limit}) lets a worker load; write \
                  limits.models: {} MB, or more",
                 self.file.display(),
                 ByteSize(bytes),

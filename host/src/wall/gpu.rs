@@ -1,12 +1,12 @@
 //! What CUDA needs to see of a machine to use one GPU.
 
 use super::build::{Folder, Rights};
-use crate::model::GpuLease;
+use crate::model::{GpuLease, NVIDIA_DEVICES};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Of the driver, beside the GPU's own device.
-const GPU_DEVICES: [&str; 3] = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"];
+/// What the driver uses where it is there.
+const TOOLS: &str = "/dev/nvidia-uvm-tools";
 
 /// Those by which parts of a GPU (MIG) are opened.
 const PARTS: &str = "/dev/nvidia-caps";
@@ -36,7 +36,8 @@ const LIBRARIES: [&str; 6] =
 pub fn gpu_folders(lease: &GpuLease, libraries: &[PathBuf]) -> Vec<Folder> {
     let folder = |path: &str, rights| Folder { path: path.into(), rights };
     let mut folders: Vec<Folder> =
-        GPU_DEVICES.iter().map(|path| folder(path, Rights::Device)).collect();
+        NVIDIA_DEVICES.iter().map(|path| folder(path, Rights::Device)).collect();
+    folders.push(folder(TOOLS, Rights::Device));
     folders.extend(READ.iter().chain(&LIBRARIES).map(|path| folder(path, Rights::Read)));
     let read = |path: &PathBuf| Folder { path: path.clone(), rights: Rights::Read };
     folders.extend(libraries.iter().chain(&lease.kernels).map(read));

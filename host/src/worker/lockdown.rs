@@ -4,7 +4,7 @@
 //! for a thread and those that it starts. At that point the component is mapped, the socket and the
 //! part file are open, and the worker's folders are made.
 
-use crate::inference::{has_inference, inference_memory};
+use crate::inference::{PROCESSORS, has_inference, inference_memory};
 use crate::model::{JobDir, OsSandbox, WallState};
 use crate::perf::MemoryBudget;
 use crate::protocol::Setup;
@@ -24,9 +24,6 @@ const OWN_FILES: u64 = 64;
 /// that is reserved and never touched count here, and a guest that asks for too much shall be told so
 /// by the limit that was made for it.
 const SLACK: u64 = 1 << 30;
-
-/// The sizes of caches, by which backends cut their work.
-const PROCESSORS: &str = "/sys/devices/system/cpu";
 
 /// The wall that suits this worker.
 pub(super) fn wall(setup: &Setup) -> Wall {

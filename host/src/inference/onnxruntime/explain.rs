@@ -2,6 +2,7 @@
 
 use crate::inference::guard::caught;
 use crate::inference::{ErrorCode, InferenceError};
+use crate::model::FailureKind;
 use ort::ErrorCode as Theirs;
 use std::path::Path;
 
@@ -47,10 +48,12 @@ impl Doing<'_> {
         let says = |known: &[&str]| known.iter().any(|words| text.contains(words));
         let told = self.told(text);
         if self.gpu && (says(&NO_MEMORY) || says(&NO_DEVICE_MEMORY)) {
-            return InferenceError::DeviceFull(told);
+            return InferenceError::ends(FailureKind::DeviceOutOfMemory, told);
+        }
+        if says(&NO_MEMORY) {
+            return InferenceError::no_memory(&told);
         }
         let code = match theirs {
-            _ if says(&NO_MEMORY) => ErrorCode::TooLarge,
             _ if says(&UNKNOWN_OPERATION) => ErrorCode::UnsupportedOperation,
             Theirs::NotImplemented => ErrorCode::UnsupportedOperation,
             Theirs::InvalidArgument => ErrorCode::InvalidArgument,
@@ -100,12 +103,12 @@ impl From<InferenceError> for Trouble {
 mod tests {
     use super::*;
 
-    fn told(theirs: Theirs, text: &str, gpu: bool) -> (Option<ErrorCode>, String) {
+    fn told(theirs: Theirs, text: &str, gpu: bool) -> (Result<ErrorCode, FailureKind>, String) {
         let file = Some(Path::new("/jobs/x/models/m/model.onnx"));
         let error = Doing { what: "load", file, gpu }.explain(theirs, text);
         let code = match &error {
-            InferenceError::Refused { code, .. } => Some(*code),
-            InferenceError::DeviceFull(_) => None,
+            InferenceError::Refused { code, .. } => Ok(*code),
+            InferenceError::Ends { kind, .. } => Err(*kind),
         };
         (code, error.to_string())
     }
@@ -114,24 +117,27 @@ mod tests {
     fn errors_get_a_code_and_keep_their_text() {
         let full = "Failed to allocate memory for requested buffer of size 9";
         let cases = [
-            (Theirs::InvalidProtobuf, "Protobuf parsing failed.", Some(ErrorCode::InvalidEncoding)),
-            (Theirs::InvalidArgument, "Got invalid dimensions", Some(ErrorCode::InvalidArgument)),
+            (Theirs::InvalidProtobuf, "Protobuf parsing failed.", Ok(ErrorCode::InvalidEncoding)),
+            (Theirs::InvalidArgument, "Got invalid dimensions", Ok(ErrorCode::InvalidArgument)),
             (
                 Theirs::GenericFailure,
                 "Fatal error: X(-1) is not a registered function/op",
-                Some(ErrorCode::UnsupportedOperation),
+                Ok(ErrorCode::UnsupportedOperation),
             ),
-            (Theirs::GenericFailure, full, Some(ErrorCode::TooLarge)),
-            (Theirs::GenericFailure, "whatever", Some(ErrorCode::RuntimeError)),
+            (Theirs::GenericFailure, "whatever", Ok(ErrorCode::RuntimeError)),
         ];
         for (theirs, text, code) in cases {
             let expected = format!("onnxruntime cannot load it: {text}");
             assert_eq!(told(theirs, text, false), (code, expected));
         }
         // The attempt ends, whatever the guest makes of it.
-        assert_eq!(told(Theirs::GenericFailure, full, true).0, None);
+        let (code, text) = told(Theirs::GenericFailure, full, false);
+        assert_eq!(code, Err(FailureKind::OutOfMemory));
+        assert!(text.contains("more memory than the worker may have") && text.ends_with(full));
+        let gpu_full = Err(FailureKind::DeviceOutOfMemory);
+        assert_eq!(told(Theirs::GenericFailure, full, true).0, gpu_full);
         let cublas = "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0";
-        assert_eq!(told(Theirs::GenericFailure, cublas, true).0, None);
+        assert_eq!(told(Theirs::GenericFailure, cublas, true).0, gpu_full);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The library itself. It is there once in a process, and then for good.
 
 use super::session::Model;
+use crate::inference::vet::Vetted;
 use crate::inference::{InferenceError, Loaded, ModelSource, Wanted};
 use libloading::Symbol;
 use ort::environment::Environment;
@@ -19,7 +20,7 @@ pub const NO_TELEMETRY: (&str, &str) = ("ORT_DISABLE_TELEMETRY", "1");
 
 /// ONNX Runtime's library, open. Clones are the same one.
 #[derive(Clone, Debug)]
-pub struct Library {
+pub(in crate::inference) struct Library {
     environment: Environment,
     version: String,
     cuda: bool,
@@ -35,7 +36,7 @@ impl Library {
     ///
     /// # Errors
     /// For people: what is wrong with the file.
-    pub fn open(library: &Path) -> Result<Self, String> {
+    pub(in crate::inference) fn open(library: &Path) -> Result<Self, String> {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         match &*opened {
             Some((path, open)) if path == library => return Ok(open.clone()),
@@ -70,12 +71,12 @@ impl Library {
     }
 
     /// As in `1.31.1`.
-    pub fn version(&self) -> &str {
+    pub(in crate::inference) fn version(&self) -> &str {
         &self.version
     }
 
     /// Whether it was built to use NVIDIA's GPUs. What it needs for that may be missing all the same.
-    pub fn has_cuda(&self) -> bool {
+    pub(in crate::inference) fn has_cuda(&self) -> bool {
         self.cuda
     }
 
@@ -83,21 +84,22 @@ impl Library {
     ///
     /// # Errors
     /// For people: what of it is missing.
-    pub fn try_cuda(&self) -> Result<(), String> {
+    pub(in crate::inference) fn try_cuda(&self) -> Result<(), String> {
         let mut builder = Session::builder(&self.environment).map_err(|error| error.to_string())?;
         ort::ep::CUDA::default().register(&mut builder).map_err(|error| error.to_string())
     }
 
-    /// Loads a model.
+    /// Loads a model that was looked at.
     ///
     /// # Errors
     /// What is wrong with it, or why it cannot run where it is wanted.
-    pub fn load(
+    pub(in crate::inference) fn load(
         &self,
         source: ModelSource<'_>,
+        vetted: Vetted,
         wanted: &Wanted,
     ) -> Result<Box<dyn Loaded>, InferenceError> {
-        Ok(Box::new(Model::load(&self.environment, source, wanted)?))
+        Ok(Box::new(Model::load(&self.environment, source, vetted, wanted)?))
     }
 }
 

@@ -17,4 +17,5 @@ mod tensor;
 mod tests;
 
 pub use find::NamedLibrary;
-pub use library::{Library, NO_TELEMETRY};
+pub(super) use library::Library;
+pub use library::NO_TELEMETRY;

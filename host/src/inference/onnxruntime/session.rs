@@ -1,11 +1,12 @@
 //! A model that the library has loaded.
 
 use super::explain::{Doing, Trouble};
-use super::tensor::{input, output, port, unusable};
+use super::tensor::{input, output, unusable};
+use crate::inference::vet::Vetted;
 use crate::inference::{
     ElementType, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, Port, TensorView, Wanted,
 };
-use crate::model::Device;
+use crate::model::{Backend, Device};
 use ort::environment::Environment;
 use ort::ep::{self, ArenaExtendStrategy, ExecutionProviderDispatch};
 use ort::logging::LogLevel;
@@ -13,11 +14,7 @@ use ort::session::Session;
 use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ort::value::{TensorElementType, ValueType};
 use std::borrow::Cow;
-use std::fs;
-use std::path::Path;
-
-/// The name of this backend.
-const NAME: &str = "onnxruntime";
+use std::collections::HashMap;
 
 /// From so many bytes of weights in files of their own on, workers share them instead of each putting
 /// them into the order that is fastest for this processor, which takes memory of its own.
@@ -28,42 +25,45 @@ pub(super) struct Model {
     session: Session,
     facts: Facts,
     /// The types that the model has its inputs in.
-    types: Vec<Option<TensorElementType>>,
+    types: HashMap<String, TensorElementType>,
 }
 
 impl Model {
     /// Loads it, from its file where it has one: the library then maps what lies in files beside it, and
-    /// workers share the memory.
+    /// workers share the memory. Whatever it calls inputs and outputs, the file's words count.
     pub(super) fn load(
         environment: &Environment,
         source: ModelSource<'_>,
+        vetted: Vetted,
         wanted: &Wanted,
     ) -> Result<Self, InferenceError> {
+        let Vetted { proto, inputs, outputs, beside, .. } = vetted;
+        // It reads the file itself.
+        drop(proto);
         let file = match source {
             ModelSource::File(path) => Some(path),
             ModelSource::Bytes(_) => None,
         };
         let doing = Doing { what: "load", file, gpu: wanted.gpu.is_some() };
         let session = doing.guarded(|| {
-            let shared = file.is_some_and(|path| weights_beside(path) >= SHARED_FROM);
-            let mut builder = builder(environment, wanted, shared)?;
+            let mut builder = builder(environment, wanted, beside >= SHARED_FROM)?;
             Ok(match source {
                 ModelSource::File(path) => builder.commit_from_file(path)?,
                 ModelSource::Bytes(bytes) => builder.commit_from_memory(bytes)?,
             })
         })?;
         let facts = Facts {
-            inputs: session.inputs().iter().map(port).collect(),
-            outputs: session.outputs().iter().map(port).collect(),
-            backend: NAME,
+            inputs,
+            outputs,
+            backend: Backend::OnnxRuntime,
             device: wanted.gpu.map_or(Device::Cpu, Device::Gpu),
             fell_back: wanted.fell_back,
         };
         let types = session.inputs().iter().map(|outlet| match outlet.dtype() {
-            ValueType::Tensor { ty, .. } => Some(*ty),
+            ValueType::Tensor { ty, .. } => Some((outlet.name().to_owned(), *ty)),
             _ => None,
         });
-        let types = types.collect();
+        let types = types.flatten().collect();
         Ok(Self { session, facts, types })
     }
 
@@ -78,8 +78,7 @@ impl Model {
         }
         let mut values = Vec::with_capacity(inputs.len());
         for view in inputs {
-            let at = self.facts.inputs.iter().position(|port| port.name == view.name);
-            let ty = at.and_then(|at| self.types.get(at).copied().flatten());
+            let ty = self.types.get(view.name).copied();
             values.push((Cow::Borrowed(view.name), input(view, view.dims, ty)?));
         }
         let outputs = self.session.run(values)?;
@@ -134,13 +133,4 @@ fn cuda(wanted: &Wanted) -> ExecutionProviderDispatch {
     }
     // It would go to the CPU without a word otherwise.
     cuda.build().error_on_failure()
-}
-
-/// Bytes of the files that lie beside a model. Weights may be among them, and whatever else is, is
-/// small.
-fn weights_beside(model: &Path) -> u64 {
-    let folder = model.parent().and_then(|folder| fs::read_dir(folder).ok());
-    let files = folder.into_iter().flatten().flatten().filter(|entry| entry.path() != model);
-    let sizes = files.filter_map(|entry| entry.metadata().ok());
-    sizes.filter(fs::Metadata::is_file).map(|file| file.len()).sum()
 }

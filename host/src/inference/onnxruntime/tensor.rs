@@ -1,57 +1,14 @@
 //! Tensors in the library's words, and back.
 
 use super::explain::Trouble;
-use crate::inference::{
-    Dimension, ElementType, ErrorCode, InferenceError, OwnedTensor, Port, TensorType, TensorView,
-};
+use crate::inference::{ErrorCode, InferenceError, OwnedTensor, TensorType, TensorView};
 use half::{bf16, f16};
 use ort::session::SessionInputValue;
 use ort::value::{
-    DynValue, Outlet, PrimitiveTensorElementType, Shape, Tensor, TensorElementType, TensorRef,
-    ValueType,
+    DynValue, PrimitiveTensorElementType, Shape, Tensor, TensorElementType, TensorRef, ValueType,
 };
 use std::fmt::Debug;
 use std::slice;
-
-/// An input or output as the library describes it. A shape without dimensions is not told: the library
-/// says the same of a scalar and of what may have any number of them.
-pub(super) fn port(outlet: &Outlet) -> Port {
-    let (ty, shape) = match outlet.dtype() {
-        ValueType::Tensor { ty, shape, dimension_symbols } => {
-            let names = dimension_symbols.iter().map(String::as_str);
-            let names = names.chain(std::iter::repeat(""));
-            let shape: Vec<_> =
-                shape.iter().zip(names).map(|(size, name)| dimension(*size, name)).collect();
-            (element_type(*ty), Some(shape).filter(|shape| !shape.is_empty()))
-        }
-        ValueType::Sequence(_) => (ElementType::Other("sequence".to_owned()), None),
-        ValueType::Map { .. } => (ElementType::Other("map".to_owned()), None),
-        ValueType::Optional(_) => (ElementType::Other("optional".to_owned()), None),
-    };
-    Port { name: outlet.name().to_owned(), ty, shape }
-}
-
-fn dimension(size: i64, name: &str) -> Dimension {
-    match u32::try_from(size) {
-        Ok(size) => Dimension::Fixed(size),
-        Err(_) if name.is_empty() => Dimension::Unknown,
-        Err(_) => Dimension::Named(name.to_owned()),
-    }
-}
-
-fn element_type(ty: TensorElementType) -> ElementType {
-    let standard = match ty {
-        TensorElementType::Float16 => TensorType::F16,
-        TensorElementType::Float32 => TensorType::F32,
-        TensorElementType::Float64 => TensorType::F64,
-        TensorElementType::Bfloat16 => TensorType::Bf16,
-        TensorElementType::Uint8 | TensorElementType::Bool => TensorType::U8,
-        TensorElementType::Int32 => TensorType::I32,
-        TensorElementType::Int64 => TensorType::I64,
-        other => return ElementType::Other(onnx_name(other)),
-    };
-    ElementType::Standard(standard)
-}
 
 /// What ONNX calls it.
 fn onnx_name(ty: TensorElementType) -> String {

@@ -1,8 +1,8 @@
 //! Which models there are, and which backend and device they get.
 
 use super::*;
-use crate::inference::samples::{layer, model, node, one, port};
-use crate::model::{ByteSize, Device};
+use crate::inference::samples::{layer, model, node, one, port, trees};
+use crate::model::{ByteSize, Device, FileStamp};
 use tract_onnx::pb::tensor_proto::DataType;
 
 fn open(models: Vec<Model>, lease: Option<u32>) -> Models {
@@ -23,6 +23,46 @@ fn models_of_the_job_are_loaded_once() {
         "RuntimeError: model \"other\": the model's folder/model.onnx cannot be read: No such file or directory \
          (os error 2)"
     );
+}
+
+/// A worker that comes later, or loads later, does not compute with another model than the others.
+#[test]
+fn a_model_that_changed_since_the_job_began_is_noticed() {
+    let (folder, model) = named(&bytes(&layer()));
+    let path = folder.path().join("model.onnx");
+    let stamp = Some(FileStamp::of(&path.metadata().expect("it is there")));
+    let all = || vec![Model { stamp, ..model.clone() }];
+    let loaded = open(all(), None);
+    loaded.load("m").expect("nothing changed");
+    // Whether it still is a model or not.
+    for text in [bytes(&trees(Vec::new())), b"none".to_vec()] {
+        fs::write(&path, text).expect("it changes");
+        assert_eq!(
+            told(open(all(), None).load("m")),
+            "ends, host_fault: model \"m\": its file changed after the job began, so that workers would \
+             compute with different models: let nobody write to it while a job runs, and start the job again"
+        );
+    }
+    loaded.load("m").expect("it is in memory");
+}
+
+/// What is installed where on the machine is not the guest's to know.
+#[test]
+fn places_of_libraries_are_not_told() {
+    let (folder, model) = named(&bytes(&layer()));
+    let library = folder.path().join("libonnxruntime.so.1");
+    fs::write(&library, "none").expect("a file");
+    let settings = InferenceSettings { onnxruntime: Some(library), ..InferenceSettings::default() };
+    let models = Models::open(
+        vec![Model { host: "/gone".into(), ..model }],
+        &settings,
+        None,
+        1,
+        &Limits::default(),
+    );
+    let text = told(models.load("m"));
+    assert!(text.contains("the folder of a library/libonnxruntime.so.1"), "{text}");
+    assert!(!text.contains(folder.path().to_str().expect("UTF-8")), "{text}");
 }
 
 #[test]

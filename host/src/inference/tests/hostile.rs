@@ -319,7 +319,7 @@ fn a_tensor_beyond_all_memory_is_no_crash() {
     .expect("it loads");
     let text = told(run_x(&model, &[1], &[0.0]));
     assert!(
-        text.starts_with("TooLarge: it needs more memory than the worker may have: "),
+        text.starts_with("ends, out_of_memory: the backend needs more memory than the worker may"),
         "{text}"
     );
     // And again: what failed is not kept.

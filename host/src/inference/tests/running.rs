@@ -42,7 +42,10 @@ fn a_model_says_what_it_is() {
         }]
     );
     assert_eq!(facts.outputs.len(), 1);
-    assert_eq!((facts.backend, facts.device, facts.fell_back), ("tract", Device::Cpu, false));
+    assert_eq!(
+        (facts.backend, facts.device, facts.fell_back),
+        (Backend::Tract, Device::Cpu, false)
+    );
     let shown: Vec<String> = [
         port("a", DataType::Uint16, "? 3"),
         port("b", DataType::Bool, ""),
@@ -72,6 +75,7 @@ fn what_was_computed_is_counted_once() {
     assert_eq!((stats.calls, stats.bytes_in, stats.bytes_out), (2, 24, 36));
     assert!(stats.seconds > 0.0);
     assert_eq!((stats.device, stats.fell_back), (Some(Device::Cpu), false));
+    assert_eq!(stats.backends.to_string(), "tract");
     assert_eq!(models.take_stats(), Default::default());
 }
 

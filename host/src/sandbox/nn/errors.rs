@@ -39,7 +39,7 @@ impl View<'_> {
             InferenceError::Refused { code, message } => {
                 Ok(Err(self.table.push(NnError { code, text: message.into() })?))
             }
-            InferenceError::DeviceFull(message) => Err(device_full(message)),
+            InferenceError::Ends { kind, message } => Err(ended(kind, message)),
         }
     }
 }
@@ -47,9 +47,9 @@ impl View<'_> {
 /// What functions give back: the outer error ends the guest's call.
 pub(super) type Told<T> = Result<Result<T, Resource<NnError>>>;
 
-/// After this the attempt fails: a GPU's state is not known after its memory was full.
-pub(super) fn device_full(message: String) -> wasmtime::Error {
-    Ended { kind: FailureKind::DeviceOutOfMemory, message }.into()
+/// After this the attempt fails.
+pub(super) fn ended(kind: FailureKind, message: String) -> wasmtime::Error {
+    Ended { kind, message }.into()
 }
 
 impl Host for View<'_> {}

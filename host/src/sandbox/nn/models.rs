@@ -1,7 +1,7 @@
 //! The interface `sandmill:entry/models`.
 
 use super::bindings::sandmill::entry::models::{self, Description, Host};
-use super::errors::device_full;
+use super::errors::ended;
 use super::view::View;
 use crate::inference::{Dimension, ElementType, InferenceError, Port};
 use wasmtime::Result;
@@ -17,12 +17,12 @@ impl Host for View<'_> {
         let model = match self.inference.models.load(&name) {
             Ok(model) => model,
             Err(InferenceError::Refused { message, .. }) => return Ok(Err(message)),
-            Err(InferenceError::DeviceFull(message)) => return Err(device_full(message)),
+            Err(InferenceError::Ends { kind, message }) => return Err(ended(kind, message)),
         };
         let facts = model.facts();
         Ok(Ok(Description {
             name,
-            backend: facts.backend.to_owned(),
+            backend: facts.backend.name().to_owned(),
             device: facts.device.to_string(),
             fell_back: facts.fell_back,
             inputs: facts.inputs.iter().map(port).collect(),

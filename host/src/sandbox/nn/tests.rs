@@ -97,6 +97,7 @@ impl Bench {
             backend: Backend::Tract,
             device: DeviceChoice::Auto,
             fallback: false,
+            stamp: None,
         };
         let all = vec![model("longer"), model("double")];
         let models = Arc::new(Models::open(all, settings, None, 1, limits));
@@ -346,7 +347,8 @@ fn models_outlive_instances() {
 #[test]
 fn a_full_gpu_ends_the_call() {
     let mut bench = Bench::plain();
-    let full = InferenceError::DeviceFull("the memory of gpu 0 is full".to_owned());
+    let kind = FailureKind::DeviceOutOfMemory;
+    let full = InferenceError::ends(kind, "the memory of gpu 0 is full");
     let error = bench.view().refuse::<()>(full).expect_err("it ends");
     assert!(error.downcast_ref::<Ended>().is_some());
     let limits = Limits::default();

@@ -1,7 +1,7 @@
 //! W2, W3, W6: attempts and their retries.
 
 use super::*;
-use crate::model::{InferenceStats, JobStatus};
+use crate::model::{Backend, BackendsUsed, InferenceStats, JobStatus};
 
 /// W3.
 #[test]
@@ -237,8 +237,9 @@ fn inferring(id: u64, calls: u64, seconds: f64, fell_back: bool) -> Message {
         panic!("a report");
     };
     let device = Some(crate::model::Device::Cpu);
+    let backends = BackendsUsed::default().and(Backend::Tract);
     report.inference =
-        InferenceStats { calls, seconds, bytes_in: 8, bytes_out: 4, device, fell_back };
+        InferenceStats { calls, seconds, bytes_in: 8, bytes_out: 4, device, fell_back, backends };
     Message::Finished(worker, report)
 }
 
@@ -258,6 +259,7 @@ fn inference_is_counted_and_a_fallback_is_told() {
     let actions = machine.handle(exit(Some(0), None), secs(3));
     let sum = result(&actions).inference;
     assert_eq!((sum.calls, sum.seconds, sum.bytes_in, sum.fell_back), (6, 1.5, 24, true));
+    assert_eq!(sum.backends.to_string(), "tract");
 }
 
 /// A worker that its guest has taken over cannot spoil the sums.

@@ -1,0 +1,115 @@
+//! A process that was started for one task: what came of it.
+
+use super::death::death;
+use crate::model::printable;
+use std::io::{self, Read};
+use std::process::{Child, ExitStatus};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether it is over.
+const TICK: Duration = Duration::from_millis(2);
+
+/// How a process for one task ended by itself.
+#[derive(Debug)]
+pub struct Ended {
+    /// Whether it says that all went well.
+    pub status: ExitStatus,
+    /// The start of what it wrote to standard output, where that is a pipe.
+    pub said: Vec<u8>,
+    /// The start of what it wrote to standard error, where that is a pipe: fit to be shown.
+    pub faults: String,
+}
+
+impl Ended {
+    /// How it ended, and what it said of it: `the process that tried it was ended by signal 11; what it
+    /// said: ...`. `who`: the process, in words.
+    pub fn told(&self, who: &str) -> String {
+        let ended = format!("{who} {}", death(self.status));
+        if self.faults.is_empty() {
+            ended
+        } else {
+            format!("{ended}; what it said: {}", self.faults)
+        }
+    }
+}
+
+/// Waits for the end of a process, of which the first `kept` bytes of each pipe are kept. It is ended if it
+/// takes longer than `patience`, or once `stop` gives a reason.
+///
+/// # Errors
+/// For people: that reason, or how long was waited.
+pub fn end_of(
+    mut child: Child,
+    patience: Duration,
+    kept: u64,
+    stop: impl Fn() -> Option<String>,
+) -> Result<Ended, String> {
+    // Read all along, as it would wait for somebody to read much.
+    let (said, faults) = (drain(child.stdout.take(), kept), drain(child.stderr.take(), kept));
+    let began = Instant::now();
+    let status = loop {
+        let reason = match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) => stop().or_else(|| {
+                let late = began.elapsed() >= patience;
+                late.then(|| format!("it was not done after {} s", patience.as_secs()))
+            }),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(reason) = reason {
+            // It is gone, or will be. What it started may hold the pipes: nobody waits for these.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(reason);
+        }
+        thread::sleep(TICK);
+    };
+    let faults = faults.join().unwrap_or_default();
+    let faults = printable(String::from_utf8_lossy(&faults).trim());
+    Ok(Ended { status, said: said.join().unwrap_or_default(), faults })
+}
+
+fn drain(pipe: Option<impl Read + Send + 'static>, kept: u64) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let (mut first, Some(mut pipe)) = (Vec::new(), pipe) else { return Vec::new() };
+        // What was read before an error is all there is to tell.
+        let _ = pipe.by_ref().take(kept).read_to_end(&mut first);
+        let _ = io::copy(&mut pipe, &mut io::sink());
+        first
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    fn start(script: &str) -> Child {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_it_said_is_kept_up_to_a_bound() {
+        let script = "printf 12345; head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 3";
+        let ended = end_of(start(script), LONG, 4, || None).unwrap();
+        assert_eq!((&ended.said[..], ended.faults.as_str()), (&b"1234"[..], "xxxx"));
+        insta::assert_snapshot!(ended.told("it"), @"it ended with exit code 3; what it said: xxxx");
+    }
+
+    #[test]
+    fn one_that_hangs_or_is_not_wanted_any_more_is_ended() {
+        let told = |patience, stop: Option<&str>| {
+            let stop = stop.map(str::to_owned);
+            end_of(start("exec sleep 60"), patience, 4, || stop.clone()).unwrap_err()
+        };
+        let began = Instant::now();
+        assert_eq!(told(Duration::from_millis(100), None), "it was not done after 0 s");
+        assert_eq!(told(LONG, Some("Ctrl-C")), "Ctrl-C");
+        assert!(began.elapsed() < LONG);
+    }
+}
