@@ -138,6 +138,7 @@ impl<'a> Driver<'a> {
             on_event,
             result: None,
         };
+        driver.begin_worker(job.spec.gpus);
         let message = setup::time_outs(&job.spec);
         driver.emit(EventKind::JobStarted {
             job: job.spec.name,
@@ -150,6 +151,17 @@ impl<'a> Driver<'a> {
             driver.emit(EventKind::Notice { message });
         }
         Ok(driver)
+    }
+
+    /// Starts the process of the first worker while the planner looks at the input, unless the machine may
+    /// be full, or it is to have a GPU. A job that is taken up may need none.
+    fn begin_worker(&mut self, gpus: u32) {
+        if gpus > 0 || self.room.is_capped() || self.claim.has_earlier_run() {
+            return;
+        }
+        let setup = self.template.for_worker(WorkerId(0), None, &[]);
+        // What is wrong is told when it is spawned.
+        let _ = self.pool.begin(&setup);
     }
 
     async fn drive(mut self) -> Result<JobResult, EngineError> {
@@ -390,6 +402,9 @@ impl<'a> Driver<'a> {
         if result.status == JobStatus::Completed {
             self.remove_leftovers();
             fail_point::pass("leftovers-removed");
+        } else {
+            // Whoever takes the job up gets them again. Should they stay, nothing refers to them.
+            let _ = remove_tree(&self.job_dir.models());
         }
         // Its last sample, before the job directory may vanish.
         self.monitor = None;

@@ -24,6 +24,11 @@ impl Room {
         Self { turns, ..Self::default() }
     }
 
+    /// Whether there may be no place for a worker.
+    pub(super) fn is_capped(&self) -> bool {
+        self.turns.is_some()
+    }
+
     /// A new round. In one round, nobody gets a place after somebody got none: the numbers of the
     /// workers that got none are used again.
     pub(super) fn begin_round(&mut self) {

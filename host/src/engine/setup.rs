@@ -79,6 +79,7 @@ pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
         interval: spec.resource_monitor_interval,
         budget: MemoryBudget::new(&spec.limits, table, inference),
         wasmtime: WASMTIME_VERSION,
+        gpus: Vec::new(),
     }
 }
 

@@ -42,7 +42,8 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
     let component = job.component.file.try_clone();
     let component = component.map_err(|e| failed("the compiled entry script cannot be used", e))?;
     let mut pool = Pool::new(job.program.clone(), component, events);
-    let monitor = setup::monitor(&job.spec, &job.job_dir);
+    let mut monitor = setup::monitor(&job.spec, &job.job_dir);
+    monitor.gpus = job.gpus.indices();
     pool.confine(job.spec.os_sandbox, &job.job_dir, monitor.budget.clone());
     pool.watch_gpus(job.gpus.memory());
     pool.plan(&setup::plan_request(&job.spec, &job.sources, spill), plan_events)

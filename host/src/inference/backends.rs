@@ -67,7 +67,9 @@ impl Backends {
                         let instead = purpose.instead;
                         return Err(InferenceError::refused(
                             ErrorCode::UnsupportedOperation,
-                            format!("no backend can use GPU {index}: {reasons}; or {instead}"),
+                            format!(
+                                "no backend can use GPU {index}; {instead}, or see to one: {reasons}"
+                            ),
                         ));
                     }
                     Err(_) => must,
@@ -109,19 +111,19 @@ impl Backends {
             match &self.onnxruntime {
                 Ok(library) if library.has_cuda() => match library.try_cuda() {
                     Ok(()) => return Ok(Engine::OnnxRuntime(library)),
-                    Err(why) => reasons.push(format!("ONNX Runtime cannot use CUDA: {why}")),
+                    Err(why) => reasons.push(format!("ONNX Runtime cannot use CUDA ({why})")),
                 },
                 Ok(library) => {
                     let version = library.version();
                     reasons.push(format!("ONNX Runtime {version} was built without CUDA"));
                 }
-                Err(why) => reasons.push(format!("ONNX Runtime is not there: {why}")),
+                Err(why) => reasons.push(format!("ONNX Runtime is not there ({why})")),
             }
         }
         if backend != Backend::OnnxRuntime {
             match tract_cuda::check().and_then(|()| tract_cuda::has_kernels()) {
                 Ok(()) => return Ok(Engine::Tract),
-                Err(why) => reasons.push(format!("tract has no CUDA: {why}")),
+                Err(why) => reasons.push(format!("tract has no CUDA ({why})")),
             }
         }
         Err(reasons.join("; "))

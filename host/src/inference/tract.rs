@@ -164,7 +164,7 @@ fn input_types(graph: &GraphProto) -> Result<Vec<DatumType>, InferenceError> {
                 InferenceError::refused(
                     ErrorCode::UnsupportedOperation,
                     format!(
-                        "its input {:?} is {ty}, which tract cannot take; backend: onnxruntime may",
+                        "its input {:?} is {ty}, which tract cannot take; try backend: onnxruntime",
                         input.name
                     ),
                 )

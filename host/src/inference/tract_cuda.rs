@@ -2,10 +2,20 @@
 
 use ::tract_cuda::utils::ensure_cuda_runtime_dependencies;
 
+/// What tract begins its reasons with.
+const ABOUT: &str = "CUDA";
+
 /// Whether what tract needs of CUDA is here, else why not. Starts threads of the driver.
 pub(super) fn check() -> Result<(), String> {
     // Naming the crate also keeps its entry in tract's list of runtimes from being dropped by the linker.
-    ensure_cuda_runtime_dependencies("CUDA").map_err(|error| format!("{error:#}"))
+    ensure_cuda_runtime_dependencies(ABOUT).map_err(|error| {
+        let text = format!("{error:#}");
+        // Whoever tells it has said so.
+        text.strip_prefix(ABOUT)
+            .and_then(|text| text.strip_prefix(": "))
+            .unwrap_or(&text)
+            .to_owned()
+    })
 }
 
 /// Whether this worker was given the kernels that the leader had compiled, as it cannot compile them itself.

@@ -45,7 +45,7 @@ pub(super) fn check(proto: &ModelProto) -> Result<(), InferenceError> {
         let missing = Vec::from_iter(missing).join(", ");
         return Err(InferenceError::refused(
             ErrorCode::UnsupportedOperation,
-            format!("it needs {missing}, which tract does not have; backend: onnxruntime does"),
+            format!("it needs {missing}, which tract does not have; try backend: onnxruntime"),
         ));
     }
     let mut trees = onnx_facts::nodes(proto).filter(|node| node.op_type == trees::OPERATION);

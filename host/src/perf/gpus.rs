@@ -90,19 +90,23 @@ impl Usages {
     pub(super) fn fields(&self) -> Vec<String> {
         let amd =
             usages(&self.sys).into_iter().map(|usage| fields(&usage.told()).into_iter().take(3));
-        self.nvidia().flat_map(|usage| fields(&usage)).chain(amd.flatten()).collect()
+        self.told(self.gpus.iter()).flat_map(|usage| fields(&usage)).chain(amd.flatten()).collect()
     }
 
-    /// How busy they are on the average, in percent; none if none tells.
-    pub(super) fn percent(&self) -> Option<u32> {
+    /// How busy those of these indices are on the average, in percent, and AMD's, which nobody leases; none
+    /// if none tells.
+    pub(super) fn percent(&self, leased: &[u32]) -> Option<u32> {
         let amd = usages(&self.sys).into_iter().map(|usage| usage.told());
-        mean(self.nvidia().chain(amd).filter_map(|usage| usage.percent))
+        let leased = self.gpus.iter().filter(|gpu| leased.contains(&gpu.index));
+        mean(self.told(leased).chain(amd).filter_map(|usage| usage.percent))
     }
 
-    fn nvidia(&self) -> impl Iterator<Item = GpuUse> {
-        let all =
-            self.nvidia.iter().flat_map(|nvidia| self.gpus.iter().map(move |gpu| (nvidia, gpu)));
-        all.map(|(nvidia, gpu)| nvidia.usage(gpu))
+    /// What NVIDIA's driver tells of these.
+    fn told<'a>(
+        &'a self,
+        gpus: impl Iterator<Item = &'a gpu::Gpu>,
+    ) -> impl Iterator<Item = GpuUse> {
+        gpus.filter_map(|gpu| Some(self.nvidia.as_ref()?.usage(gpu)))
     }
 }
 
@@ -186,7 +190,9 @@ mod tests {
         let root = folder.path();
         assert_eq!(gpus(root, root), []);
         let none = amd(root);
-        assert!(none.header().is_empty() && none.fields().is_empty() && none.percent().is_none());
+        assert!(
+            none.header().is_empty() && none.fields().is_empty() && none.percent(&[]).is_none()
+        );
         let write = |path: &str, text: &str| {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -201,7 +207,7 @@ mod tests {
         let header = amd(root).header().join(",");
         assert_eq!(header, "GPU card1 %,GPU card1 Memory Used (MB),GPU card1 Memory Total (MB)");
         assert_eq!(amd(root).fields(), ["37", "1.00", "4.00"]);
-        assert_eq!(amd(root).percent(), Some(37));
+        assert_eq!(amd(root).percent(&[]), Some(37));
         let shown: Vec<_> =
             gpus(root, root).into_iter().map(|g| (g.driver, g.device, g.model)).collect();
         assert_eq!(

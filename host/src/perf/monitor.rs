@@ -54,6 +54,8 @@ pub struct MonitorOptions {
     pub budget: MemoryBudget,
     /// The version of the engine that runs guests, for `machine.json`.
     pub wasmtime: &'static str,
+    /// The job's GPUs, by index: their use is told.
+    pub gpus: Vec<u32>,
 }
 
 /// What the monitor has to say.
@@ -132,6 +134,7 @@ struct Watcher {
 /// What was told of the GPUs, and when they are looked at again.
 #[derive(Debug)]
 struct GpuWatch {
+    leased: Vec<u32>,
     told: Option<u32>,
     next: Instant,
 }
@@ -152,9 +155,9 @@ impl Watcher {
         inbox: Receiver<Command>,
         events: UnboundedSender<PerfEvent>,
     ) -> Self {
-        let MonitorOptions { job_dir, interval, budget, wasmtime } = options;
+        let MonitorOptions { job_dir, interval, budget, wasmtime, gpus: leased } = options;
         let sampler = interval.and_then(|interval| Sampler::new(job_dir, interval, wasmtime));
-        let gpus = GpuWatch { told: None, next: Instant::now() + GPU_LOOK };
+        let gpus = GpuWatch { leased, told: None, next: Instant::now() + GPU_LOOK };
         Self { budget, inbox, events, workers: Vec::new(), sampler, gpus }
     }
 
@@ -209,7 +212,8 @@ impl Watcher {
 
     fn look_at_gpus(&mut self) {
         let node = self.sampler.as_ref().and_then(|sampler| sampler.node.as_ref());
-        if let Some(percent) = self.gpus.news(node.and_then(Node::gpu_percent)) {
+        let percent = node.and_then(|node| node.gpu_percent(&self.gpus.leased));
+        if let Some(percent) = self.gpus.news(percent) {
             let _ = self.events.send(PerfEvent::GpuUse(percent));
         }
     }
@@ -347,7 +351,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let job_dir = JobDir::new(folder.path());
             let (sender, events) = unbounded_channel();
-            let options = MonitorOptions { job_dir, interval, budget, wasmtime: "1.2.3" };
+            let (wasmtime, gpus) = ("1.2.3", Vec::new());
+            let options = MonitorOptions { job_dir, interval, budget, wasmtime, gpus };
             let monitor = Monitor::start(options, sender).unwrap();
             Self { folder, monitor, events }
         }
@@ -447,7 +452,7 @@ mod tests {
 
     #[test]
     fn the_use_of_gpus_is_told_where_it_has_changed() {
-        let mut gpus = GpuWatch { told: None, next: Instant::now() };
+        let mut gpus = GpuWatch { leased: Vec::new(), told: None, next: Instant::now() };
         let told = [None, Some(0), Some(4), Some(5), Some(9), Some(0), None];
         let news = told.map(|percent| gpus.news(percent));
         assert_eq!(news, [None, Some(0), None, Some(5), None, Some(0), None]);

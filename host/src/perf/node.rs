@@ -67,9 +67,9 @@ impl Node {
         self.header.contains(",GPU ")
     }
 
-    /// How busy the GPUs are on the average, in percent; none if none tells.
-    pub(super) fn gpu_percent(&self) -> Option<u32> {
-        self.gpus.percent()
+    /// How busy a job's GPUs are on the average, in percent; none if none tells.
+    pub(super) fn gpu_percent(&self, leased: &[u32]) -> Option<u32> {
+        self.gpus.percent(leased)
     }
 
     /// A sample. The share of the processors is that since the sample before; disks and network

@@ -1,8 +1,8 @@
 //! The pool itself.
 
-use super::confine::Confinement;
+use super::confine::{Cell, Confinement};
 use super::conversation::{self, Link, Remains};
-use super::launch::{Process, Program};
+use super::launch::{Process, Program, StderrLog};
 use super::{PoolEvent, planner};
 use crate::gpu::MemoryWatch;
 use crate::model::{JobDir, OsSandbox, WorkerId};
@@ -11,8 +11,10 @@ use crate::protocol::{FromPlanner, PlanRequest, Setup, ToWorker, encode};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokio::process::Child;
 use tokio::sync::mpsc;
 
 /// A machine's child processes. Dropping it kills them all.
@@ -24,11 +26,22 @@ pub struct Pool {
     component: File,
     events: mpsc::Sender<PoolEvent>,
     planner: Option<Arc<Process>>,
+    /// A worker that waits for its set-up.
+    waiting: Option<(WorkerId, Begun)>,
     workers: HashMap<WorkerId, Arc<Link>>,
     /// Workers with messages that were queued and not sent.
     queued: HashSet<WorkerId>,
     confinement: Confinement,
     gpus: Option<MemoryWatch>,
+}
+
+/// A worker process that has no set-up yet. It is killed when this is dropped.
+#[derive(Debug)]
+struct Begun {
+    child: Child,
+    socket: UnixStream,
+    stderr: StderrLog,
+    cell: Option<Cell>,
 }
 
 impl Pool {
@@ -48,6 +61,7 @@ impl Pool {
             component,
             events,
             planner: None,
+            waiting: None,
             workers: HashMap::new(),
             queued: HashSet::new(),
             confinement: Confinement::default(),
@@ -94,7 +108,25 @@ impl Pool {
         Ok(())
     }
 
-    /// Starts a worker and gives it its set-up. Returns the process id.
+    /// Starts the process of a worker that will be [spawned](Self::spawn) with this set-up, or with one that
+    /// says more of tables: what a process does before it reads its set-up is then done by that time.
+    ///
+    /// # Errors
+    /// As of [`spawn`](Self::spawn), which would tell them as well.
+    pub fn begin(&mut self, setup: &Setup) -> io::Result<()> {
+        self.waiting = Some((setup.worker, self.start(setup)?));
+        Ok(())
+    }
+
+    fn start(&mut self, setup: &Setup) -> io::Result<Begun> {
+        let cell = self.confinement.cell(setup.worker);
+        let cgroup = cell.as_ref().map(|cell| &cell.leaf);
+        let (child, socket, stderr) = self.program.start_worker(setup, &self.component, cgroup)?;
+        Ok(Begun { child, socket, stderr, cell })
+    }
+
+    /// Starts a worker, unless its process has [begun](Self::begin), and gives it its set-up. Returns the
+    /// process id.
     ///
     /// Makes the worker's folders first. Fails if they cannot be made, if the set-up is too long
     /// for a message, or if the process cannot be started.
@@ -108,11 +140,11 @@ impl Pool {
                 format!("{worker} runs already"),
             ));
         }
-        let cell = self.confinement.cell(worker);
+        let begun = self.waiting.take_if(|(waiting, _)| *waiting == worker);
+        let begun = begun.map_or_else(|| self.start(&setup), |(_, begun)| Ok(begun))?;
+        let Begun { child, socket, stderr, cell } = begun;
         let gpu = self.gpus.clone().zip(setup.gpu.clone());
         let remains = Remains { dir, cell, gpu };
-        let cgroup = remains.cell.as_ref().map(|cell| &cell.leaf);
-        let (child, socket, stderr) = self.program.start_worker(&setup, &self.component, cgroup)?;
         // Dropping the listener on the way out kills the worker.
         let (link, listener) = conversation::open(
             worker,

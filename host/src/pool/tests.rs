@@ -142,6 +142,24 @@ async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
     }
 }
 
+/// The process that has begun is the one that gets the set-up; one that nobody spawns ends with the pool.
+#[tokio::test]
+async fn a_worker_may_begin_before_its_set_up_is_known() {
+    let mut bench = Bench::new("echo $$ >>pids; head -c 1 <&0 >/dev/null; exit 5", 8);
+    bench.pool.begin(&bench.setup()).unwrap();
+    let pid = bench.pool.spawn(bench.setup()).unwrap();
+    let (_, exit) = bench.until_the_end().await;
+    assert_eq!(exit.code, Some(5));
+    assert_eq!(bench.worker_file("pids"), format!("{pid}\n").as_bytes());
+    // Another one is not it.
+    let other = Setup { worker: WorkerId(7), ..bench.setup() };
+    bench.pool.begin(&other).unwrap();
+    bench.pool.spawn(bench.setup()).unwrap();
+    let (_, exit) = bench.until_the_end().await;
+    assert_eq!(exit.code, Some(5));
+    assert_eq!(bench.worker_file("pids").iter().filter(|byte| **byte == b'\n').count(), 2);
+}
+
 /// The library would start a thread before the wall stands.
 #[tokio::test]
 async fn onnxruntime_starts_without_telemetry() {

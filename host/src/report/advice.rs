@@ -2,7 +2,7 @@
 //! each, naming the setting.
 
 use super::history::Attempt;
-use crate::model::{EndedBy, FailureKind};
+use crate::model::{EndedBy, Failure, FailureKind};
 
 /// One line. `job` is how the job directory is written on a command line.
 pub(super) fn advice(ended_by: EndedBy, job: &str) -> String {
@@ -67,8 +67,15 @@ pub(super) fn name(ended_by: EndedBy) -> String {
 const COMPUTING: f64 = 0.5;
 
 /// What to change when attempts fail like this. `killed`: by somebody else, with its process.
-pub(super) fn of_failure(kind: FailureKind, first: &Attempt, killed: bool) -> Vec<String> {
-    let texts: Vec<&str> = match kind {
+pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Vec<String> {
+    let texts: Vec<&str> = match failure.kind {
+        FailureKind::ScriptError if failure.message.contains("model \"") => vec![
+            "The entry script was told that of a model. Try it with that model alone: sandmill check COMPONENT --run FILE --model NAME=PATH",
+            "docs/inference.md says what each backend computes; sandmill doctor, which backends and GPUs this machine has",
+        ],
+        FailureKind::OutOfMemory if failure.message.starts_with("inference ended") => vec![
+            "Have the entry script compute less at once, or raise limits.tensors or limits.models: a worker's memory for inference follows from them",
+        ],
         FailureKind::ScriptError | FailureKind::Trap | FailureKind::Exit => vec![
             "The entry script failed by itself. Try it on the guilty files alone: sandmill check COMPONENT --run FILE",
             "If single items are to blame, have run return outcomes: then the others of the mini-batch count, and failed_items.csv names the guilty",
@@ -174,7 +181,7 @@ mod tests {
                 cpu,
                 run: 10.0,
             };
-            of_failure(FailureKind::Timeout, &attempt, false)[0].clone()
+            of_failure(&Failure::new(FailureKind::Timeout, ""), &attempt, false)[0].clone()
         };
         assert!(advice(9.0).starts_with("It computed for 90 % of the time: the work is too much"));
         assert!(advice(1.0).starts_with("It computed for only 10 % of the time and waited"));

@@ -256,7 +256,7 @@ fn to_change(history: &History, places: &Places) -> Vec<String> {
     }
     for group in history.groups.iter().take(3) {
         let killed = history.exits.iter().any(|(worker, _)| *worker == group.first.worker);
-        of_failure(group.failure.kind, &group.first, killed).into_iter().for_each(&mut add);
+        of_failure(&group.failure, &group.first, killed).into_iter().for_each(&mut add);
     }
     if let Some(end) = history.result.as_ref().and_then(|result: &JobResult| result.ended_by) {
         add(capital(&advice(end, &shell_word(&places.show(places.job_dir.root())))));

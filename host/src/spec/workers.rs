@@ -10,6 +10,9 @@ use std::ffi::OsStr;
 /// Where a machine says how many GPUs it has (prs-semantics G3).
 const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 
+/// GPUs of one job.
+const MOST_GPUS: u32 = 1000;
+
 /// Refuses more than one node.
 pub(super) fn check_node_count(count: Option<&At<u32>>, report: &Report) {
     if let Some(count) = count.filter(|count| count.value != 1) {
@@ -42,8 +45,15 @@ fn gpus(
     }
     let text = found.unwrap_or_default().to_string_lossy();
     match text.trim().parse::<u32>() {
-        Ok(count) if count <= 1000 => count,
-        _ if text.trim().is_empty() => machine().min(1000),
+        Ok(count) if count <= MOST_GPUS => count,
+        Ok(count) => {
+            report.notice(format!(
+                "{GPU_COUNT} is {count} in Sandmill's environment, and a job has at most {MOST_GPUS} \
+                 GPUs; workers get none: set gpus to say how many there are"
+            ));
+            0
+        }
+        _ if text.trim().is_empty() => machine().min(MOST_GPUS),
         _ => {
             report.notice(format!(
                 "{GPU_COUNT} is {text:?} in Sandmill's environment, which is no number of GPUs; \

@@ -10,6 +10,7 @@ use ort::logging::LogLevel;
 use ort::session::Session;
 use ort::sys::{ORT_API_VERSION, OrtApiBase};
 use std::env;
+use std::error::Error as _;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -103,12 +104,20 @@ impl Library {
     }
 }
 
+/// What the loader says, which is not always in the error itself.
+fn reason(error: &libloading::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
 /// Looks at the library's version, before anything else of it runs.
 fn version_of(path: &Path) -> Result<String, String> {
     let at = path.display();
     // SAFETY: what the library runs when it is loaded is trusted: the operator named it.
     let library = unsafe { libloading::Library::new(path) }
-        .map_err(|error| format!("{at} cannot be opened as a library: {error}"))?;
+        .map_err(|error| format!("{at} cannot be opened as a library: {}", reason(&error)))?;
     // SAFETY: the type is that of the function of this name in ONNX Runtime's header.
     let entry: Symbol<'_, unsafe extern "C" fn() -> *const OrtApiBase> =
         unsafe { library.get(b"OrtGetApiBase") }

@@ -120,11 +120,10 @@ fn a_leased_gpu_that_nothing_can_use_is_told_with_reasons() {
     let (_folder, model) = named(&bytes(&layer()));
     let gpu = Model { device: DeviceChoice::Gpu, ..model.clone() };
     let text = told(open(vec![gpu.clone()], Some(3)).load("m"));
-    let begin = "UnsupportedOperation: model \"m\": no backend can use GPU 3: ONNX Runtime is not there: its \
-                 library was not found on this machine";
+    let begin = "UnsupportedOperation: model \"m\": no backend can use GPU 3; let it run on the CPU \
+                 with fallback: cpu, or see to one: ONNX Runtime is not there (its library was not found";
     assert!(text.starts_with(begin), "{text}");
-    assert!(text.contains("; tract has no CUDA: "), "{text}");
-    assert!(text.ends_with("; or let it run on the CPU with fallback: cpu"), "{text}");
+    assert!(text.contains("; tract has no CUDA ("), "{text}");
 
     let fell_back = |model| {
         let model = open(vec![model], Some(3)).load("m").expect("it runs on the CPU");
@@ -166,12 +165,12 @@ fn what_tract_does_not_have_is_told_by_name() {
     assert_eq!(
         told(load(&proto)),
         "UnsupportedOperation: the model from bytes: it needs Scaler, TreeEnsembleRegressor, \
-         org.example.Relu, which tract does not have; backend: onnxruntime does"
+         org.example.Relu, which tract does not have; try backend: onnxruntime"
     );
     assert_eq!(
         told(load(&one("Relu", DataType::Bfloat16, DataType::Bfloat16, "N"))),
         "UnsupportedOperation: the model from bytes: its input \"x\" is bfloat16, which tract cannot take; \
-         backend: onnxruntime may"
+         try backend: onnxruntime"
     );
 }
 

@@ -103,7 +103,7 @@ fn graphs_that_contradict_themselves_are_told() {
     InvalidEncoding: two of its outputs are called "y"
     InvalidEncoding: "x" has a dimension of 5000000000; 4294967295 is the most
     RuntimeError: tract: nothing in the model makes "nothing"
-    UnsupportedOperation: its input "x" is no tensor, which tract cannot take; backend: onnxruntime may
+    UnsupportedOperation: its input "x" is no tensor, which tract cannot take; try backend: onnxruntime
     "#);
 }
 
@@ -276,10 +276,10 @@ fn trees_that_are_none_are_told() {
     InvalidEncoding: its TreeEnsembleClassifier has a tree 0 whose nodes are not counted from 0
     InvalidEncoding: its TreeEnsembleClassifier describes its nodes in lists of different lengths
     InvalidEncoding: its TreeEnsembleClassifier has two attributes "class_ids"
-    UnsupportedOperation: it needs TreeEnsembleClassifier with BRANCH_GTE, which tract does not have; backend: onnxruntime does
-    UnsupportedOperation: it needs TreeEnsembleClassifier of fewer than three classes, which tract does not have; backend: onnxruntime does
-    UnsupportedOperation: it needs TreeEnsembleClassifier with labels that are texts, which tract does not have; backend: onnxruntime does
-    UnsupportedOperation: it needs TreeEnsembleClassifier whose trees do not vote on each class, which tract does not have; backend: onnxruntime does
+    UnsupportedOperation: it needs TreeEnsembleClassifier with BRANCH_GTE, which tract does not have; try backend: onnxruntime
+    UnsupportedOperation: it needs TreeEnsembleClassifier of fewer than three classes, which tract does not have; try backend: onnxruntime
+    UnsupportedOperation: it needs TreeEnsembleClassifier with labels that are texts, which tract does not have; try backend: onnxruntime
+    UnsupportedOperation: it needs TreeEnsembleClassifier whose trees do not vote on each class, which tract does not have; try backend: onnxruntime
     "#);
 }
 
@@ -301,9 +301,9 @@ fn what_tract_computes_otherwise_is_told() {
         with("LinearClassifier", vec![ints("classlabels_ints", &[0, 1]), softmax]),
     ];
     insta::assert_snapshot!(texts.join("\n"), @"
-    UnsupportedOperation: it needs Normalizer with the norm MAX, which tract does not have; backend: onnxruntime does
-    UnsupportedOperation: it needs LinearRegressor with post_transform, which tract does not have; backend: onnxruntime does
-    UnsupportedOperation: it needs LinearClassifier of two classes without post_transform LOGISTIC, which tract does not have; backend: onnxruntime does
+    UnsupportedOperation: it needs Normalizer with the norm MAX, which tract does not have; try backend: onnxruntime
+    UnsupportedOperation: it needs LinearRegressor with post_transform, which tract does not have; try backend: onnxruntime
+    UnsupportedOperation: it needs LinearClassifier of two classes without post_transform LOGISTIC, which tract does not have; try backend: onnxruntime
     ");
 }
 

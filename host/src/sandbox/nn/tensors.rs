@@ -30,8 +30,8 @@ impl Allowance {
                 Ok(())
             }
             _ => Err(format!(
-                "limits.tensors allows {} of tensors at once; the entry script holds {}, and {what} \
-                 {} more. Drop tensors that are not needed any more, give the model less at a time, \
+                "limits.tensors allows {} of tensors at once, 4 for each dimension included; the \
+                 entry script holds {}, and {what} {} more. Drop tensors that are not needed any more, give the model less at a time, \
                  or raise the limit",
                 self.limit,
                 ByteSize(self.held).rounded(),

@@ -262,16 +262,16 @@ fn a_guest_holds_no_more_tensors_than_it_may() {
         Circumstances { function: "run", limits: &limits, refusal: None, stderr: String::new() };
     let ended = failure(&error, &at);
     assert_eq!(ended.kind, FailureKind::OverLimit);
-    insta::assert_snapshot!(ended, @"inference ended in run: the tensor could not be kept: limits.tensors allows 200 bytes of tensors at once; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are not needed any more, give the model less at a time, or raise the limit");
+    insta::assert_snapshot!(ended, @"inference ended in run: the tensor could not be kept: limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are not needed any more, give the model less at a time, or raise the limit");
     let (code, text) = bench.compute(third).expect_err("not there");
     assert_eq!(code, ErrorCode::TooLarge);
-    insta::assert_snapshot!(text, @r#"input "x" was not kept when it was made: limits.tensors allows 200 bytes of tensors at once; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are not needed any more, give the model less at a time, or raise the limit"#);
+    insta::assert_snapshot!(text, @r#"input "x" was not kept when it was made: limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are not needed any more, give the model less at a time, or raise the limit"#);
     // An input goes before the outputs come: the third one is not needed for them.
     bench.compute(second).expect("there is room");
     let second = bench.floats(10);
     let (code, text) = bench.compute_by("longer", second).expect_err("88 + 168 are too many");
     assert_eq!(code, ErrorCode::TooLarge);
-    insta::assert_snapshot!(text, @"limits.tensors allows 200 bytes of tensors at once; the entry script holds 88 bytes, and the outputs take 168 bytes more. Drop tensors that are not needed any more, give the model less at a time, or raise the limit");
+    insta::assert_snapshot!(text, @"limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 88 bytes, and the outputs take 168 bytes more. Drop tensors that are not needed any more, give the model less at a time, or raise the limit");
     assert_eq!(bench.inference.allowance.held(), 88);
     bench.compute(first).expect("there is room");
 }

@@ -73,7 +73,7 @@ pub(in crate::spec) fn read_inference(job: &mut Scope<'_>) -> RawInference {
 
 /// Whether a text is fit for a model's name, which is also a folder's: see
 /// [`keys::MODEL_NAME_EXPECTED`].
-pub(super) fn is_name(text: &str) -> bool {
+pub(in crate::spec) fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))

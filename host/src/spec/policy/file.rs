@@ -4,7 +4,9 @@ use super::amounts::{self, Amount};
 use super::places::Roots;
 use crate::model::{MachineCaps, OsSandbox};
 use crate::spec::error::{Origin, Report, SpecErrors};
+use crate::spec::keys;
 use crate::spec::load::read;
+use crate::spec::models::is_name;
 use crate::spec::raw::{self, RawJob};
 use crate::spec::scope::{At, Scope};
 use crate::spec::tree::{self, Value};
@@ -119,10 +121,10 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
     let os_sandbox = scope.parsed_by("os_sandbox", |_, text| {
         raw::choice(text, &OsSandbox::ALL.map(|mode| (mode.name(), mode)))
     });
-    let models = names(&mut scope, "models", report);
+    let models = names(&mut scope, "models", is_name, report);
     // A job file can name none yet, so that all of them are kept out. What is listed is looked at all
     // the same, for a policy file that is right today to be right when it can.
-    let _ = names(&mut scope, "datastores", report);
+    let _ = names(&mut scope, "datastores", |_| true, report);
     let guest_models = scope.bool("guest_models");
     let roots = scope.group("roots").map(|group| Roots::read(group, report));
     let entry_script_crates = scope.bool("entry_script_crates");
@@ -143,10 +145,23 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
     })
 }
 
-fn names(scope: &mut Scope<'_>, key: &str, report: &Report) -> Option<At<Vec<String>>> {
+/// `fits`: whether something can be called so.
+fn names(
+    scope: &mut Scope<'_>,
+    key: &str,
+    fits: fn(&str) -> bool,
+    report: &Report,
+) -> Option<At<Vec<String>>> {
     let names = scope.texts(key)?;
-    for name in names.value.iter().filter(|name| name.value.trim().is_empty()) {
-        name.blame(report, "found an empty text; expected a name");
+    for name in &names.value {
+        let text = name.value.trim();
+        if text.is_empty() {
+            name.blame(report, "found an empty text; expected a name");
+        } else if !fits(text) {
+            let expected = keys::MODEL_NAME_EXPECTED;
+            let message = format!("found {text:?}, which no model is called; expected {expected}");
+            name.blame(report, message);
+        }
     }
     Some(names.map(|names| names.into_iter().map(|name| name.value.trim().to_owned()).collect()))
 }
