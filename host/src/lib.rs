@@ -38,7 +38,7 @@
 //! 1. `event`, `fail_point`, `gpu`, `protocol`, `turns`, `wall`
 //! 2. `spec`, `dataset`
 //! 3. `plan`, `journal`, `output`, `compile`, `inference`, `perf`
-//! 4. `sandbox`
+//! 4. `sandbox`, `finish`
 //! 5. `worker`, `pool`
 //! 6. `engine`, `report`
 //! 7. `cli`, and in tests `fuzzing`
@@ -52,6 +52,8 @@ pub mod dataset;
 pub mod engine;
 pub mod event;
 mod fail_point;
+#[doc(hidden)]
+pub mod finish;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -1,7 +1,7 @@
 //! The hidden commands: what this program is when it started itself.
 
 use super::trial;
-use crate::{compile, inference, plan, sandbox, worker};
+use crate::{compile, finish, inference, plan, sandbox, worker};
 use std::ffi::OsStr;
 use std::io;
 use std::process::ExitCode;
@@ -27,6 +27,10 @@ pub(super) fn serve() -> Option<ExitCode> {
         compile::COMPILE_COMMAND => {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
             Some(compile::serve_compile(&rest, sandbox::check_imports))
+        }
+        finish::FINISH_COMMAND => {
+            let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
+            Some(finish::serve_finish(&rest))
         }
         inference::PROBE_COMMAND => {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();

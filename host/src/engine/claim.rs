@@ -10,11 +10,11 @@
 use super::claim_error::ClaimError;
 use super::job_state::{JobFile, JobState, OutputSize, temporary};
 use crate::fail_point;
-use crate::model::{JobDir, JobResult, JobStatus};
+use crate::model::{JobDir, JobResult, JobStatus, unfinished};
 use crate::output::remove_tree;
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
@@ -258,7 +258,8 @@ impl Held {
         };
         let ours = self.earlier.as_ref().filter(|state| state.output == output);
         let old_file = ours.and_then(|state| state.output_file.as_deref());
-        let other = first_entry(output, |entry| old_file.is_none_or(|file| entry != file))?;
+        let is_ours = |entry: &OsStr, file: &str| entry == file || *entry == *unfinished(file);
+        let other = first_entry(output, |entry| old_file.is_none_or(|file| !is_ours(entry, file)))?;
         if let Some(holds) = other.filter(|_| must_be_empty) {
             let output = output.to_owned();
             return Err(match ours {
@@ -383,6 +384,7 @@ fn clear(
         let mut parts = Path::new(file).components();
         if let (Some(Component::Normal(file)), None) = (parts.next(), parts.next()) {
             own.push(output.join(file));
+            own.push(output.join(unfinished(&file.to_string_lossy())));
         }
     }
     own.iter().try_for_each(|path| {

@@ -2,7 +2,7 @@
 //! listens. Decides nothing itself.
 
 use super::cancel::{Cancel, Request};
-use super::commit::{CommitReply, CommitRequest, Committer, last_reply};
+use super::commit::{CommitReply, CommitRequest, Committer, StillWriting, last_reply};
 use super::gpus::Gpus;
 use super::job::Job;
 use super::machine::{Action, Machine, Message, Policy};
@@ -14,7 +14,8 @@ use super::{Claim, EngineError};
 use crate::event::{Event, EventKind};
 use crate::fail_point;
 use crate::model::{
-    EndedBy, JobDir, JobResult, JobStatus, MiniBatch, OsSandbox, TableFormat, WallState, WorkerId,
+    ByteSize, EndedBy, JobDir, JobResult, JobStatus, MiniBatch, OsSandbox, TableFormat, WallState,
+    WorkerId,
 };
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
@@ -293,8 +294,8 @@ impl<'a> Driver<'a> {
             Some(CommitReply::Committed(ids)) => Message::Committed(ids),
             Some(CommitReply::Rejected { id, failure, .. }) => Message::Rejected(id, failure),
             Some(CommitReply::Fatal(text)) => Message::CommitFailed(text),
-            // `Finished` answers a request that only `finish` makes.
-            Some(CommitReply::Finished) | None => {
+            // These answer a request that only `finish` makes.
+            Some(CommitReply::Finishing(_) | CommitReply::Finished) | None => {
                 Message::CommitFailed("the committer thread broke down".to_owned())
             }
         });
@@ -425,14 +426,19 @@ impl<'a> Driver<'a> {
         self.committer.finish(status);
         let output = self.claim.output().display().to_string();
         let patience = self.patience;
-        let mut tell = |waited: Duration| {
-            let seconds = waited.as_secs();
-            self.emit(EventKind::Notice {
-                message: format!(
-                    "still writing results to {output} after {seconds} s; the disk is slow or hangs, \
-                     and nothing is lost by waiting"
+        let mut tell = |writing: StillWriting| {
+            let message = match writing {
+                StillWriting::Silent(waited) => format!(
+                    "still writing results to {output} after {} s; the disk is slow or hangs, and nothing \
+                     is lost by waiting",
+                    waited.as_secs()
                 ),
-            });
+                StillWriting::Finishing(bytes) => format!(
+                    "the output file in {output} is being made: {} of its rows are done",
+                    ByteSize(bytes).rounded()
+                ),
+            };
+            self.emit(EventKind::Notice { message });
         };
         let reply = last_reply(&mut commits, (STILL_WRITING, patience), &mut tell).await;
         let Some(result) = reply else {

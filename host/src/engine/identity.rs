@@ -3,7 +3,7 @@
 
 use super::models::Seen;
 use crate::journal::JobIdentity;
-use crate::model::{Backend, InputKind, Mount, SliceSize, hex};
+use crate::model::{Backend, Compression, InputKind, Mount, SliceSize, hex};
 use crate::spec::JobSpec;
 use serde::Serialize;
 use serde_json::json;
@@ -57,13 +57,15 @@ pub(super) fn settings(
     settings.put("output_action", &spec.output_action);
     settings.put("append_row_file_name", &spec.append_row_file_name);
     let format = &spec.output_format;
-    settings.put(
-        "output_format",
-        &json!({
-            "type": format.kind, "delimiter": char::from(format.delimiter), "header": format.header,
-            "quoting": format.quoting, "null_value": format.null, "index": format.index,
-        }),
-    );
+    let mut told = json!({
+        "type": format.kind, "delimiter": char::from(format.delimiter), "header": format.header,
+        "quoting": format.quoting, "null_value": format.null, "index": format.index,
+    });
+    // Jobs of earlier versions, which knew no such setting, are taken up as ever.
+    if format.compression != Compression::None {
+        told["compression"] = json!(format.compression);
+    }
+    settings.put("output_format", &told);
     settings.put("ordered", &spec.ordered);
     settings.put("output_files", &spec.output_files);
     settings.put("strict_cardinality", &spec.strict_cardinality);

@@ -1,7 +1,9 @@
 //! From a prepared job to its running parts: planner, pool, journal, committer.
 
 use super::EngineError;
-use super::commit::{CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Success};
+use super::commit::{
+    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Success,
+};
 use super::job::Job;
 use super::machine::Settled;
 use super::models;
@@ -9,12 +11,15 @@ use super::setup;
 use super::taking_up::TakenUp;
 use crate::event::Resumed;
 use crate::fail_point;
+use crate::finish::Finisher;
 use crate::journal::{JobIdentity, Journal};
 use crate::model::{OutputAction, Restored};
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::FromPlanner;
+use std::fs::File;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// What a job runs on.
@@ -95,13 +100,23 @@ fn identity(job: &Job) -> JobIdentity {
 /// Where results go.
 fn commit_target(job: &Job) -> CommitTarget {
     let appends = job.spec.output_action == OutputAction::AppendRow;
+    let (name, format) = (&job.spec.append_row_file_name, &job.spec.output_format);
+    let finish = (appends && !format.kind.is_lines()).then(|| {
+        let finisher = Finisher::new(&job.program, job.spec.os_sandbox, format);
+        let make = move |source: &File, target: &File, rows, told: &mut dyn FnMut(u64)| {
+            finisher.run(source, target, rows, told)
+        };
+        Finish { name: name.clone(), make: Arc::new(make) }
+    });
     CommitTarget {
         job_dir: job.job_dir.clone(),
         output: job.claim.output().to_owned(),
-        output_file: appends.then(|| job.spec.append_row_file_name.clone()),
+        output_file: appends.then(|| format.appended(name)),
         ordered: job.spec.ordered,
         on_conflict: job.spec.output_files,
-        header_wanted: job.spec.output_format.header,
+        header_wanted: format.has_header(),
+        is_plain: format.is_plain(),
+        finish,
     }
 }
 

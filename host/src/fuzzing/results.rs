@@ -35,7 +35,7 @@ pub fn results(data: &[u8]) {
         writer.problem().is_some()
     };
     let header = writer.take_header();
-    assert!(header.as_ref().is_none_or(|header| header.len() < 2 << 20));
+    assert!(header.as_ref().is_none_or(|header| header.text.len() < 2 << 20));
     if failed {
         return;
     }

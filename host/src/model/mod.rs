@@ -37,14 +37,14 @@ pub use input::{Input, InputKind};
 pub use limits::Limits;
 pub use machine_caps::MachineCaps;
 pub use mini_batch::{BadFile, MiniBatch, Mount, Source, SpilledRows, TableSlice, TextSlice, Work};
-pub use output_format::{OnConflict, OutputFormat, OutputKind, Quoting};
+pub use output_format::{Compression, OnConflict, OutputFormat, OutputKind, Quoting, unfinished};
 pub use partition_format::{ParsePartitionFormatError, PartitionFormat};
 pub use paths::{JobDir, rotated};
 pub use percent::{AllowedPercent, ParsePercentError};
 pub use policy::{ErrorThreshold, LoggingLevel, OutputAction, ParsePolicyError};
 pub use report::{
-    AttemptReport, CallStats, EndedBy, FailedItem, FirstFailure, ItemCounts, JobResult, JobStatus,
-    Segment,
+    AttemptReport, CallStats, EndedBy, FailedItem, FirstFailure, Header, ItemCounts, JobResult,
+    JobStatus, Segment,
 };
 pub use restored::{MiniBatchSet, Restored};
 pub use size::{ByteSize, SliceSize};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The kinds of text that an output file can be.
+/// The kinds of output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputKind {
@@ -13,6 +13,74 @@ pub enum OutputKind {
     Csv,
     /// One JSON value a line: tables become objects, rows become texts.
     Jsonl,
+    /// A Parquet file: types are kept, rows become a column `value`.
+    Parquet,
+    /// An Arrow IPC file, in the same way.
+    Arrow,
+}
+
+impl OutputKind {
+    /// All of them, in the order of the docs.
+    pub const ALL: [Self; 5] = [Self::Text, Self::Csv, Self::Jsonl, Self::Parquet, Self::Arrow];
+
+    /// The name in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Csv => "csv",
+            Self::Jsonl => "jsonl",
+            Self::Parquet => "parquet",
+            Self::Arrow => "arrow",
+        }
+    }
+
+    /// Whether rows are lines. Else they are tables with types, and the file is made at the end of the
+    /// job from what was appended.
+    pub fn is_lines(self) -> bool {
+        matches!(self, Self::Text | Self::Csv | Self::Jsonl)
+    }
+
+    /// How the output file may be compressed.
+    pub fn compressions(self) -> &'static [Compression] {
+        use Compression::{Gzip, Lz4, None, Snappy, Zstd};
+        match self {
+            Self::Text | Self::Csv | Self::Jsonl => &[None, Gzip, Zstd],
+            Self::Parquet => &[None, Snappy, Zstd, Gzip, Lz4],
+            Self::Arrow => &[None],
+        }
+    }
+}
+
+/// How the output file is compressed: lines as a whole, Parquet page by page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// As gzip does it.
+    Gzip,
+    /// Zstandard.
+    Zstd,
+    /// Snappy.
+    Snappy,
+    /// LZ4, without frames.
+    Lz4,
+}
+
+impl Compression {
+    /// All of them, in the order of the docs.
+    pub const ALL: [Self; 5] = [Self::None, Self::Gzip, Self::Zstd, Self::Snappy, Self::Lz4];
+
+    /// The name in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+            Self::Snappy => "snappy",
+            Self::Lz4 => "lz4",
+        }
+    }
 }
 
 /// Which fields of a table stand in quotes.
@@ -32,18 +100,19 @@ pub enum Quoting {
 /// How the output file is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputFormat {
-    /// The kind of text.
+    /// The kind of file. For others than text and CSV, what says how lines are written is unused.
     pub kind: OutputKind,
-    /// Between the fields of a table. One ASCII character; unused for JSON lines.
+    /// One of [`OutputKind::compressions`].
+    pub compression: Compression,
+    /// Between the fields of a table. One ASCII character.
     pub delimiter: u8,
     /// Whether the names of a table's columns stand once at the top.
     pub header: bool,
     /// Which fields stand in quotes.
     pub quoting: Quoting,
-    /// What is written for a null. Unused for JSON lines.
+    /// What is written for a null.
     pub null: String,
     /// Whether each row of a table begins with its number within the mini-batch, as pandas' index.
-    /// Unused for JSON lines.
     pub index: bool,
 }
 
@@ -52,6 +121,10 @@ impl OutputFormat {
     pub fn of(kind: OutputKind) -> Self {
         Self {
             kind,
+            compression: match kind {
+                OutputKind::Parquet => Compression::Snappy,
+                _ => Compression::None,
+            },
             delimiter: if kind == OutputKind::Csv { b',' } else { b' ' },
             header: kind == OutputKind::Csv,
             quoting: Quoting::Minimal,
@@ -59,6 +132,43 @@ impl OutputFormat {
             index: false,
         }
     }
+
+    /// Whether the output file is lines of text, as they are.
+    pub fn is_plain(&self) -> bool {
+        self.kind.is_lines() && self.compression == Compression::None
+    }
+
+    /// Whether the first thing in the output file is what columns there are.
+    pub fn has_header(&self) -> bool {
+        match self.kind {
+            OutputKind::Text | OutputKind::Csv => self.header,
+            OutputKind::Jsonl => false,
+            OutputKind::Parquet | OutputKind::Arrow => true,
+        }
+    }
+
+    /// What the output file is called, where the job file does not say: `lines` for lines of text.
+    pub fn file_name(&self, lines: &str) -> String {
+        let stem = lines.rsplit_once('.').map_or(lines, |(stem, _)| stem);
+        match (self.kind, self.compression) {
+            (OutputKind::Parquet, _) => format!("{stem}.parquet"),
+            (OutputKind::Arrow, _) => format!("{stem}.arrow"),
+            (_, Compression::Gzip) => format!("{lines}.gz"),
+            (_, Compression::Zstd) => format!("{lines}.zst"),
+            _ => lines.to_owned(),
+        }
+    }
+
+    /// The file that rows are appended to while the job runs: the output file itself, or what it is made
+    /// of at the end.
+    pub fn appended(&self, file_name: &str) -> String {
+        if self.kind.is_lines() { file_name.to_owned() } else { unfinished(file_name) }
+    }
+}
+
+/// What an output file is made of that is made at a job's end.
+pub fn unfinished(file_name: &str) -> String {
+    format!("{file_name}.part")
 }
 
 impl Default for OutputFormat {

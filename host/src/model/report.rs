@@ -68,6 +68,41 @@ pub struct CallStats {
     pub fuel: Option<u64>,
 }
 
+/// What stands at the top of the output file: the columns of its rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// The first line, without its end; or, of an output with types, each column on a line of its own.
+    /// Says all that must be the same in every attempt.
+    pub text: String,
+    /// As it is written, where that is not the text with a line end. No part of events.
+    #[serde(default, with = "unseen")]
+    pub bytes: Option<Vec<u8>>,
+}
+
+impl From<&str> for Header {
+    fn from(line: &str) -> Self {
+        Self { text: line.to_owned(), bytes: None }
+    }
+}
+
+/// Bytes that processes tell each other, and nobody else.
+mod unseen {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        bytes: &Option<Vec<u8>>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        if to.is_human_readable() { to.serialize_none() } else { bytes.serialize(to) }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Vec<u8>>, D::Error> {
+        Option::deserialize(from)
+    }
+}
+
 /// What a worker says of one attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptReport {
@@ -94,9 +129,8 @@ pub struct AttemptReport {
     pub is_short: bool,
     /// Number of rows more than items, if any: worth a warning.
     pub surplus_rows: u64,
-    /// The names of the table's columns as the output file's first line, without its end, where the
-    /// job wants one and the attempt returned a table.
-    pub header: Option<String>,
+    /// The columns of the attempt's rows, where the output file begins with that.
+    pub header: Option<Header>,
     /// Whether the guest left files to publish (in `staged/<id>-<attempt>` of the worker's folder).
     pub has_files: bool,
     /// Seconds from picking the mini-batch up to the end of writing its rows.

@@ -30,17 +30,6 @@ pub enum OutputError {
         /// Bytes in the part file.
         size: u64,
     },
-    /// A segment whose last byte is no line end.
-    #[error(
-        "{length} bytes of rows at offset {offset} of a part file do not end with a line end: the \
-         part file is damaged or the worker's report is wrong"
-    )]
-    HalfLine {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        length: u64,
-    },
     /// A segment that is not what the worker wrote.
     #[error(
         "{length} bytes of rows at offset {offset} of a part file have the checksum {found:08x} \

@@ -35,7 +35,7 @@ pub struct Rule<'a> {
     /// What becomes of a file whose name is taken.
     pub on_conflict: OnConflict,
     /// The name of the file for rows, which is nobody else's.
-    pub reserved: Option<&'a str>,
+    pub reserved: [Option<&'a str>; 2],
     /// Whether a file passes that is there already with the same content, or that has no place where
     /// files are appended: it was published before.
     pub same_passes: bool,
@@ -54,7 +54,7 @@ impl Rule<'_> {
     /// The rule that refuses every name that is taken.
     pub const STRICT: Rule<'static> = Rule {
         on_conflict: OnConflict::Error,
-        reserved: None,
+        reserved: [None; 2],
         same_passes: false,
         place: &|_| None,
     };
@@ -210,7 +210,7 @@ impl<'a> Publisher<'a> {
         let stat = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| self.left("look at", e))?;
         let there = self.existing(to, name)?;
-        if self.rule.reserved.is_some_and(|reserved| self.relative == Path::new(reserved)) {
+        if self.rule.reserved.iter().flatten().any(|name| self.relative == Path::new(name)) {
             return Err(self.taken());
         }
         let path = || self.relative.to_string_lossy().into_owned();

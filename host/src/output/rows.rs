@@ -1,9 +1,11 @@
-//! What a guest returns, as lines of the output file.
+//! What a guest returns, as lines of the output file or as what an output with types is made of.
 
+use super::batches::{Batches, Refused};
 use super::cells::{Column, Kind};
 use super::json;
+use super::members::member;
 use super::style::{NeedsQuotes, Style};
-use crate::model::{ByteSize, Failure, FailureKind, OutputFormat, OutputKind};
+use crate::model::{ByteSize, Compression, Failure, FailureKind, Header, OutputFormat, OutputKind};
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
 use arrow::datatypes::Schema;
@@ -31,6 +33,8 @@ const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 /// times in ISO 8601 (`2026-11-21T10:30:00`), and other types as Arrow prints them. A line that
 /// would be empty because its only field is, is written as `""`. As JSON lines it is an object, in
 /// which lists and structures are arrays and objects, and what is no number is null.
+///
+/// For an output with types, tables stay tables, and a row of text is one of a column `value`.
 #[derive(Debug)]
 pub struct RowWriter {
     buffer: Vec<u8>,
@@ -43,7 +47,12 @@ pub struct RowWriter {
     header: bool,
     index: bool,
     style: Style,
-    found_header: Option<String>,
+    /// For outputs with types, in the place of lines.
+    batches: Option<Batches>,
+    compression: Compression,
+    /// The lines, compressed.
+    member: Vec<u8>,
+    found_header: Option<Header>,
     problem: Option<String>,
 }
 
@@ -58,9 +67,16 @@ impl RowWriter {
             row_limit: u64::MAX,
             keep,
             kind: format.kind,
-            header: format.header && format.kind != OutputKind::Jsonl,
+            header: format.has_header(),
             index: format.index,
             style: Style::new(format),
+            batches: (!format.kind.is_lines()).then(|| Batches::new(format, limit)),
+            compression: if format.kind.is_lines() {
+                format.compression
+            } else {
+                Compression::None
+            },
+            member: Vec::new(),
             found_header: None,
             problem: None,
         }
@@ -79,6 +95,10 @@ impl RowWriter {
             self.buffer.shrink_to(KEPT_CAPACITY);
         }
         self.rows = 0;
+        if let Some(batches) = &mut self.batches {
+            batches.clear();
+        }
+        self.member.clear();
         self.found_header = None;
         self.problem = None;
     }
@@ -93,10 +113,47 @@ impl RowWriter {
         self.rows
     }
 
-    /// The names of the table's columns as a line, without its end, if there was a table and the
-    /// format has a header.
-    pub fn take_header(&mut self) -> Option<String> {
+    /// The columns, if there was a table and the format has a header; after [`seal`](Self::seal).
+    pub fn take_header(&mut self) -> Option<Header> {
         self.found_header.take()
+    }
+
+    /// Makes of the rows what the part file is to have: [`segment`](Self::segment). To be called once,
+    /// after the last row.
+    pub fn seal(&mut self) -> Result<(), Failure> {
+        if let Some(batches) = &mut self.batches {
+            let sealed = batches.seal();
+            self.found_header = sealed.map_err(|refused| self.refusal(refused.into()))?;
+            return Ok(());
+        }
+        if self.compression == Compression::None {
+            return Ok(());
+        }
+        let compressed = |text: &[u8]| {
+            member(text, self.compression).map_err(|error| {
+                let message = format!("the rows cannot be compressed: {error}");
+                Failure::new(FailureKind::HostFault, message)
+            })
+        };
+        if let Some(header) = &mut self.found_header {
+            header.bytes = Some(compressed(format!("{}\n", header.text).as_bytes())?);
+        }
+        if !self.buffer.is_empty() {
+            self.member = compressed(&self.buffer)?;
+        }
+        if self.member.len() as u64 > self.limit {
+            return Err(self.refusal(Refusal::TooLarge));
+        }
+        Ok(())
+    }
+
+    /// What the part file is to have; after [`seal`](Self::seal).
+    pub fn segment(&self) -> &[u8] {
+        match &self.batches {
+            Some(batches) => batches.sealed(),
+            None if self.compression == Compression::None => &self.buffer,
+            None => &self.member,
+        }
     }
 
     /// What was wrong with rows of text: the attempt has to fail with this.
@@ -112,6 +169,11 @@ impl RowWriter {
         let number = self.rows;
         self.rows += 1;
         if !self.keep || self.problem.is_some() {
+            return;
+        }
+        if let Some(batches) = &mut self.batches {
+            let taken = batches.text(row);
+            self.problem = taken.err().map(|refused| self.refusal(refused.into()).message);
             return;
         }
         if memchr::memchr2(b'\n', b'\r', row.as_bytes()).is_some() {
@@ -158,21 +220,23 @@ impl RowWriter {
         let result = catch_unwind(AssertUnwindSafe(|| self.decode(ipc))).unwrap_or_else(|_| {
             Err(Refusal::Invalid("its bytes contradict each other".to_owned()))
         });
-        result.map_err(|refusal| {
-            let mut kind = FailureKind::BadResults;
-            let message = match refusal {
-                Refusal::Invalid(why) => {
-                    format!("run returned a table that is no valid Arrow IPC stream: {why}")
-                }
-                Refusal::TooLarge => self.too_large(),
-                Refusal::Unfit(why) => why,
-                Refusal::LongRow(why) => {
-                    kind = FailureKind::OverLimit;
-                    why
-                }
-            };
-            Failure::new(kind, message)
-        })
+        result.map_err(|refusal| self.refusal(refusal))
+    }
+
+    fn refusal(&self, refusal: Refusal) -> Failure {
+        let mut kind = FailureKind::BadResults;
+        let message = match refusal {
+            Refusal::Invalid(why) => {
+                format!("run returned a table that is no valid Arrow IPC stream: {why}")
+            }
+            Refusal::TooLarge => self.too_large(),
+            Refusal::Unfit(why) => why,
+            Refusal::LongRow(why) => {
+                kind = FailureKind::OverLimit;
+                why
+            }
+        };
+        Failure::new(kind, message)
     }
 
     fn decode(&mut self, ipc: &[u8]) -> Result<(), Refusal> {
@@ -191,8 +255,13 @@ impl RowWriter {
         }
         match decoder.schema() {
             None => return invalid("it holds no schema"),
+            Some(schema) if self.batches.is_some() => {
+                if let Some(batches) = &mut self.batches {
+                    batches.open(&schema)?;
+                }
+            }
             Some(schema) if self.header && self.keep => {
-                self.found_header = Some(self.header_line(&schema)?);
+                self.found_header = Some(self.header_line(&schema)?.as_str().into());
             }
             Some(_) => {}
         }
@@ -244,6 +313,9 @@ impl RowWriter {
         self.rows += rows;
         if !self.keep {
             return Ok(());
+        }
+        if let Some(batches) = &mut self.batches {
+            return Ok(batches.batch(batch)?);
         }
         if self.kind == OutputKind::Jsonl {
             return self.objects(batch, before);
@@ -331,8 +403,9 @@ impl RowWriter {
 
     fn too_large(&self) -> String {
         let limit = ByteSize(self.limit);
+        let what = if self.batches.is_some() { "bytes" } else { "text" };
         format!(
-            "the returned rows make more text than limits.results allows ({limit}): return less, or use \
+            "the returned rows make more {what} than limits.results allows ({limit}): return less, or use \
              smaller mini-batches, or raise the limit"
         )
     }
@@ -367,6 +440,16 @@ fn unquotable(row: u64, column: Option<&str>) -> String {
         "row {row} (counted from 0){column} of the results cannot be written without quotes, and \
          output_format.quoting is none: choose another quoting or delimiter, or another value"
     )
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Invalid(error) => error.into(),
+            Refused::Unfit(why) => Self::Unfit(why),
+            Refused::TooLarge => Self::TooLarge,
+        }
+    }
 }
 
 impl From<ArrowError> for Refusal {

@@ -129,7 +129,7 @@ fn formatted(ipc: &[u8], format: &OutputFormat) -> String {
         assert_eq!(failure.kind, FailureKind::BadResults);
         return failure.message;
     }
-    let header = writer.take_header().map(|line| line + "\n").unwrap_or_default();
+    let header = writer.take_header().map(|header| header.text + "\n").unwrap_or_default();
     header + std::str::from_utf8(writer.lines()).unwrap()
 }
 

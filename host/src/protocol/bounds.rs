@@ -3,7 +3,8 @@
 
 use super::{FrameError, FromPlanner, FromWorker};
 use crate::model::{
-    AttemptReport, ByteSize, CallStats, Failure, MiniBatch, TableSlice, TextSlice, WallState, Work,
+    AttemptReport, ByteSize, CallStats, Failure, Header, MiniBatch, TableSlice, TextSlice,
+    WallState, Work,
 };
 use std::path::{Component, Path};
 
@@ -14,8 +15,8 @@ const DETAIL: usize = 128 << 10;
 /// Bytes of the path of a failed item, and of the reason.
 const ITEM: usize = 64 << 10;
 const REASON: usize = 4 << 10;
-/// Bytes of a header line; workers refuse more than half of that.
-const HEADER: usize = 2 << 20;
+/// Bytes of a header, in words and as it is written; workers refuse more than a third of that for each.
+const HEADER: usize = 3 << 20;
 /// Bytes of the name of a layer of the wall, with the reason why it is missing.
 const LAYER: usize = 4 << 10;
 /// Seconds that a call may take by a worker's account: some thirty years.
@@ -83,7 +84,8 @@ fn attempt(report: &AttemptReport, results: ByteSize) -> Checked {
     seconds(report.elapsed_seconds)?;
     seconds(report.process_seconds)?;
     call(&report.run)?;
-    let header = report.header.as_ref().map_or(0, String::len);
+    let bytes = |header: &Header| header.bytes.as_ref().map_or(0, Vec::len);
+    let header = report.header.as_ref().map_or(0, |header| header.text.len() + bytes(header));
     hold(header <= HEADER, "a long header line")?;
     let mut items = report.failed_items.iter();
     let short = items.all(|item| item.item.len() <= ITEM && item.reason.len() <= REASON);

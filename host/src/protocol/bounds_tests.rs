@@ -72,7 +72,7 @@ fn a_worker_is_held_to_what_workers_say() {
     assert_eq!(error(FromWorker::InitFailed { failure: failed(10_000, 0) }.check(RESULTS)), long);
     let wall = WallState { active: vec!["x".repeat(5000)], ..WallState::default() };
     assert_eq!(error(FromWorker::Ready { init: CallStats::default(), wall }.check(RESULTS)), long);
-    assert!(finished(|r| r.header = Some("x".repeat(3 << 20))).is_some());
+    assert!(finished(|r| r.header = Some("x".repeat(4 << 20).as_str().into())).is_some());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::raw::RawJob;
 use super::scope::At;
 use super::settings_file::{self, TableSettings};
 use super::tree;
-use crate::model::{OutputAction, OutputFormat, OutputKind, Quoting};
+use crate::model::{Compression, OutputAction, OutputFormat, OutputKind, Quoting};
 use std::path::{Path, PathBuf};
 
 /// The folder for results.
@@ -39,15 +39,22 @@ pub(super) fn rows(
     report: &Report,
 ) -> Rows {
     let action = defaults.told("output_action", raw, |raw| &raw.output_action);
-    let (file_name, settings) = match action {
+    let settings = match action {
         OutputAction::AppendRow => {
             check_file_name(raw.append_row_file_name.as_ref(), report);
-            let settings = script_folder.and_then(|folder| settings_file::read(folder, report));
-            (defaults.told("append_row_file_name", raw, |raw| &raw.append_row_file_name), settings)
+            script_folder.and_then(|folder| settings_file::read(folder, report))
         }
-        OutputAction::SummaryOnly => (defaults.of(raw, |raw| &raw.append_row_file_name), None),
+        OutputAction::SummaryOnly => None,
     };
     let format = format(raw, settings.as_ref(), action, report);
+    let given = defaults.of(raw, |raw| &raw.append_row_file_name);
+    let file_name = match &raw.append_row_file_name {
+        Some(_) => given,
+        None => format.file_name(&given),
+    };
+    if action == OutputAction::AppendRow && raw.append_row_file_name.is_none() {
+        defaults.mention("append_row_file_name", &file_name);
+    }
     Rows { action, file_name, format }
 }
 
@@ -85,8 +92,9 @@ fn format(
         say_unused(raw, report);
         return format;
     }
-    if kind == OutputKind::Jsonl {
-        json_lines_have_none(raw, settings, report);
+    format.compression = compression(given.compression.as_ref(), format.compression, kind, report);
+    if !matches!(kind, OutputKind::Text | OutputKind::Csv) {
+        others_have_none(raw, kind, settings, report);
         return format;
     }
     let file = settings.map(|settings| settings.file.as_str()).unwrap_or_default();
@@ -156,6 +164,7 @@ fn word(quoting: Quoting) -> &'static str {
 fn say_unused(raw: &RawJob, report: &Report) {
     let format = &raw.output_format;
     let has_format = format.kind.is_some()
+        || format.compression.is_some()
         || format.delimiter.is_some()
         || format.header.is_some()
         || format.quoting.is_some()
@@ -174,7 +183,35 @@ fn say_unused(raw: &RawJob, report: &Report) {
     }
 }
 
-fn json_lines_have_none(raw: &RawJob, settings: Option<&TableSettings>, report: &Report) {
+fn compression(
+    given: Option<&At<Compression>>,
+    default: Compression,
+    kind: OutputKind,
+    report: &Report,
+) -> Compression {
+    let Some(given) = given else { return default };
+    let known = kind.compressions();
+    if !known.contains(&given.value) {
+        let names: Vec<_> = known.iter().map(|way| way.name()).collect();
+        let message = format!(
+            "found {}, and output_format.type is {}, which takes {}",
+            given.value.name(),
+            kind.name(),
+            names.join(", ")
+        );
+        given.blame(report, message);
+    }
+    given.value
+}
+
+/// Settings of text and CSV, for outputs that are neither.
+fn others_have_none(
+    raw: &RawJob,
+    kind: OutputKind,
+    settings: Option<&TableSettings>,
+    report: &Report,
+) {
+    let name = kind.name();
     let format = &raw.output_format;
     let header = format.header.as_ref().or(raw.append_row_dataframe_header.as_ref());
     for (origin, key) in [
@@ -189,12 +226,12 @@ fn json_lines_have_none(raw: &RawJob, settings: Option<&TableSettings>, report: 
         report.error(
             origin,
             key,
-            "is for text and csv only, and output_format.type is jsonl; remove it",
+            format!("is for text and csv only, and output_format.type is {name}; remove it"),
         );
     }
     if let (Some(settings), Some(kind)) = (settings, &format.kind) {
         let message = format!(
-            "found jsonl, but {} says how text is written; remove one of them",
+            "found {name}, but {} says how text is written; remove one of them",
             settings.file
         );
         kind.blame(report, message);

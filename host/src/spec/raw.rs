@@ -7,8 +7,8 @@ use super::models::{self, RawInference, RawModel};
 use super::scope::{At, Scope, Variables};
 use super::tree::{Node, Value};
 use crate::model::{
-    AllowedPercent, ByteSize, Column, ColumnType, ErrorThreshold, LoggingLevel, OnConflict,
-    OsSandbox, OutputAction, OutputKind, Quoting, TableKind,
+    AllowedPercent, ByteSize, Column, ColumnType, Compression, ErrorThreshold, LoggingLevel,
+    OnConflict, OsSandbox, OutputAction, OutputKind, Quoting, TableKind,
 };
 use std::time::Duration;
 
@@ -83,6 +83,7 @@ pub(super) struct RawLimits {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RawOutputFormat {
     pub(super) kind: Option<At<OutputKind>>,
+    pub(super) compression: Option<At<Compression>>,
     pub(super) delimiter: Option<At<u8>>,
     pub(super) header: Option<At<bool>>,
     pub(super) quoting: Option<At<Quoting>>,
@@ -267,12 +268,10 @@ fn output_format(job: &mut Scope<'_>) -> RawOutputFormat {
     let Some(mut format) = job.group("output_format") else { return RawOutputFormat::default() };
     let raw = RawOutputFormat {
         kind: format.parsed_by("type", |_, text| {
-            let kinds = [
-                ("text", OutputKind::Text),
-                ("csv", OutputKind::Csv),
-                ("jsonl", OutputKind::Jsonl),
-            ];
-            choice(text, &kinds)
+            choice(text, &OutputKind::ALL.map(|kind| (kind.name(), kind)))
+        }),
+        compression: format.parsed_by("compression", |_, text| {
+            choice(text, &Compression::ALL.map(|way| (way.name(), way)))
         }),
         delimiter: format.parsed_by("delimiter", |_, text| delimiter(text)),
         header: format.bool("header"),

@@ -17,12 +17,20 @@ pub enum Occupant {
     Shuffler,
     /// Whoever looks into, or compiles, an entry script.
     Compiler,
+    /// Whoever makes an output file with types.
+    Finisher,
 }
 
 #[cfg(test)]
 impl Occupant {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Worker, Self::GpuWorker, Self::Planner, Self::Shuffler, Self::Compiler];
+    pub(super) const ALL: [Self; 6] = [
+        Self::Worker,
+        Self::GpuWorker,
+        Self::Planner,
+        Self::Shuffler,
+        Self::Compiler,
+        Self::Finisher,
+    ];
 }
 
 /// What may be done below a folder, or with a file.

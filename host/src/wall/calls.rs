@@ -243,7 +243,7 @@ pub(super) fn allowed(occupant: Occupant) -> Vec<c_long> {
         }
         Occupant::Planner => &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, PLANNER],
         Occupant::Shuffler => &[BASE, BASE_OLD, OPEN, OPEN_OLD],
-        Occupant::Compiler => &[BASE, BASE_OLD],
+        Occupant::Compiler | Occupant::Finisher => &[BASE, BASE_OLD],
     };
     parts.concat()
 }
@@ -253,7 +253,7 @@ pub(super) fn killing(occupant: Occupant) -> impl Iterator<Item = c_long> {
     let spared: &[c_long] = match occupant {
         Occupant::GpuWorker => GPU_SPARED,
         Occupant::Planner => PLANNER_SPARED,
-        Occupant::Worker | Occupant::Shuffler | Occupant::Compiler => &[],
+        Occupant::Worker | Occupant::Shuffler | Occupant::Compiler | Occupant::Finisher => &[],
     };
     KILL.iter().chain(KILL_OLD).copied().filter(|call| !spared.contains(call))
 }
@@ -278,7 +278,7 @@ mod tests {
     fn only_who_has_files_opens_any() {
         let opens = |occupant| allowed(occupant).contains(&SYS_openat);
         assert!(opens(Occupant::Worker) && opens(Occupant::Planner) && opens(Occupant::Shuffler));
-        assert!(!opens(Occupant::Compiler));
+        assert!(!opens(Occupant::Compiler) && !opens(Occupant::Finisher));
         assert!(!allowed(Occupant::Worker).contains(&SYS_ioctl));
     }
 }

@@ -83,7 +83,7 @@ fn allowed(occupant: Occupant) -> Result<Rules, BackendError> {
             // Over the socket that is connected, to nobody else.
             check(libc::SYS_sendto, vec![pointer(4, 0)?]);
         }
-        Occupant::Planner | Occupant::Shuffler | Occupant::Compiler => {}
+        Occupant::Planner | Occupant::Shuffler | Occupant::Compiler | Occupant::Finisher => {}
     }
     match occupant {
         // The driver makes code and shares memory as it likes: any argument is allowed.
@@ -94,7 +94,7 @@ fn allowed(occupant: Occupant) -> Result<Rules, BackendError> {
                 check(call, vec![flags(2, libc::PROT_EXEC, 0)?, flags(2, libc::PROT_WRITE, 0)?]);
             }
         }
-        Occupant::Worker | Occupant::Planner | Occupant::Shuffler => {
+        Occupant::Worker | Occupant::Planner | Occupant::Shuffler | Occupant::Finisher => {
             for call in [libc::SYS_mmap, libc::SYS_mprotect] {
                 check(call, vec![flags(2, libc::PROT_EXEC, 0)?]);
             }

@@ -111,7 +111,7 @@ impl Bench {
     ) -> Result<(Segment, bool), Failure> {
         let staged = || self.job_dir.staged(self.worker, mini_batch.id, attempt);
         let has_files = (looks || self.folder.keeps_any()) && self.folder.take(staged)?;
-        match self.part.append(self.rows.lines(), self.rows.rows()) {
+        match self.part.append(self.rows.segment(), self.rows.rows()) {
             Ok(segment) => Ok((segment, has_files)),
             Err(error) => {
                 if has_files {

@@ -41,7 +41,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
     let work = Work::Files(paths);
     let mini_batch = MiniBatch::new(MiniBatchId(3), 0, work);
     let assignment = Assignment { mini_batch, attempt: 1 };
-    let length = rows.lines().len() as u64;
+    let length = rows.segment().len() as u64;
     let segment = Segment { offset: 0, length, checksum: 0, rows: rows.rows() };
     let result = tally.map(|tally| (tally, segment, false));
     let finished = Finished {

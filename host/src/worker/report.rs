@@ -149,7 +149,7 @@ mod tests {
             failed_items: vec![item; AttemptReport::MAX_FAILED_ITEMS],
             is_short: false,
             surplus_rows: 0,
-            header: Some("h".repeat(1 << 20)),
+            header: Some("h".repeat(1 << 20).as_str().into()),
         };
         let segment = Segment { offset: 0, length: 0, checksum: 0, rows: 0 };
         let finished = Finished {

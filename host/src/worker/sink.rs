@@ -1,7 +1,7 @@
 //! Takes what a call of `run` returns and judges it.
 
 use super::load::Loaded;
-use crate::model::{AttemptReport, FailedItem, Failure, FailureKind, ItemCounts};
+use crate::model::{AttemptReport, FailedItem, Failure, FailureKind, Header, ItemCounts};
 use crate::output::RowWriter;
 use crate::sandbox::{MiniBatchData, ResultSink};
 
@@ -24,7 +24,7 @@ pub(super) struct Tally {
     pub(super) is_short: bool,
     pub(super) surplus_rows: u64,
     /// The output file's header, where there is one.
-    pub(super) header: Option<String>,
+    pub(super) header: Option<Header>,
 }
 
 impl<'a> Sink<'a> {
@@ -56,6 +56,7 @@ impl<'a> Sink<'a> {
         if self.strict && self.outcomes.is_none() && !is_void && returned != items {
             return Err(miscounted(returned, items));
         }
+        self.rows.seal()?;
         let named = failed_items(&self.failed, &loaded);
         let mut tally = Tally::of_rejected(loaded);
         tally.items += ItemCounts::from_returned(items, returned);
@@ -225,7 +226,7 @@ mod tests {
         let paths = ["/a".to_owned()];
         let mut sink = Sink::new(&mut rows, false);
         sink.table(&ipc).unwrap();
-        assert_eq!(sink.finish(loaded(&paths)).unwrap().header.as_deref(), Some("a b"));
+        assert_eq!(sink.finish(loaded(&paths)).unwrap().header, Some("a b".into()));
         let mut sink = Sink::new(&mut rows, false);
         sink.row("7");
         assert_eq!(sink.finish(loaded(&paths)).unwrap().header, None);

@@ -18,7 +18,9 @@
 //! The journal does not say where rows lie in the output: that follows from the order of its entries.
 //! From time to time the output is put on the disk and a note made of how much of it that is. At a
 //! job's end: what `init` and `shutdown` left is published if the job has completed, rows that are
-//! held are appended, the output is put on the disk, and the journal notes the end.
+//! held are appended, the output is put on the disk, and the journal notes the end. An output file that is
+//! not of lines is made before that, under another name, by a process of its own (`finish`): what rows are
+//! appended to is called otherwise, and is there until the end is noted.
 //!
 //! After a crash between any two steps the output lacks, or has too much of, something that the
 //! journal knows. `recover` makes it what the journal says; rows that are whole neither in the
@@ -31,8 +33,11 @@ use super::group::Store;
 use super::queue::{Queue, Task};
 use crate::journal::Journal;
 use crate::model::{
-    Failure, ItemCounts, JobDir, JobStatus, MiniBatchId, OnConflict, Restored, Segment, WorkerId,
+    Failure, Header, ItemCounts, JobDir, JobStatus, MiniBatchId, OnConflict, Restored, Segment,
+    WorkerId,
 };
+use std::fmt;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,8 +84,8 @@ pub(in crate::engine) struct Success {
     pub is_short: bool,
     /// Its rows in the worker's part file.
     pub segment: Segment,
-    /// The output file's first line, where the job wants one.
-    pub header: Option<String>,
+    /// What the output file begins with, where the job wants that.
+    pub header: Option<Header>,
     /// Whether it left files to publish.
     pub has_files: bool,
     /// Of the mini-batch's descriptor and files.
@@ -122,6 +127,8 @@ pub(in crate::engine) enum CommitReply {
         /// Why.
         failure: Failure,
     },
+    /// After [`Committer::finish`]: the output is being made, and so many bytes of it are done.
+    Finishing(u64),
     /// After [`Committer::finish`]: the output is complete and on the disk. The last reply.
     Finished,
     /// The job cannot go on, in words for people. What was reported as committed is safe. The last
@@ -143,8 +150,32 @@ pub(in crate::engine) struct CommitTarget {
     pub ordered: bool,
     /// What becomes of files of one name.
     pub on_conflict: OnConflict,
-    /// Whether the first header line that comes is put at the top of the output file.
+    /// Whether the first header that comes is put at the top of the output file.
     pub header_wanted: bool,
+    /// Whether rows are lines of text, as they are.
+    pub is_plain: bool,
+    /// For an output that is made at the job's end of what was appended to `output_file`.
+    pub finish: Option<Finish>,
+}
+
+/// Makes the output of what was appended: reads the one file and writes the other, which is to hold so
+/// many rows. Says now and then how many bytes it has read. An error is for people.
+pub(in crate::engine) type Make =
+    dyn Fn(&File, &File, u64, &mut dyn FnMut(u64)) -> Result<(), String> + Send + Sync;
+
+/// How the output is made at the end of a job.
+#[derive(Clone)]
+pub(in crate::engine) struct Finish {
+    /// The name of the file that is made.
+    pub name: String,
+    /// Who makes it.
+    pub make: Arc<Make>,
+}
+
+impl fmt::Debug for Finish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finish").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// The leader's end of the committer thread. Dropping it commits what was submitted, without
@@ -234,7 +265,10 @@ impl Worker {
             match task {
                 Task::Commit(group) => self.commit(group)?,
                 Task::Finish(status) => {
-                    self.store.finish(status)?;
+                    let replies = self.replies.clone();
+                    // A leader that does not listen any more is ending.
+                    let mut told = |bytes| drop(replies.send(CommitReply::Finishing(bytes)));
+                    self.store.finish(status, &mut told)?;
                     self.reply(CommitReply::Finished);
                     return Ok(());
                 }
@@ -272,22 +306,43 @@ impl Drop for StopOnDrop {
     }
 }
 
+/// What the end of a job waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum StillWriting {
+    /// The disk, which has not answered for so long.
+    Silent(Duration),
+    /// The output file, of which so many bytes are made.
+    Finishing(u64),
+}
+
 /// Waits for the end that [`Committer::finish`] asks for; `None` if nothing has come for as long as
 /// `patience`. `told` is called with the time waited each time that nothing has come for another
 /// `interval`.
 pub(in crate::engine) async fn last_reply(
     replies: &mut mpsc::UnboundedReceiver<CommitReply>,
     (interval, patience): (Duration, Duration),
-    told: &mut dyn FnMut(Duration),
+    told: &mut dyn FnMut(StillWriting),
 ) -> Option<Result<(), String>> {
-    let mut silent_since = Instant::now();
+    let (mut silent_since, mut told_at, mut done) = (Instant::now(), Instant::now(), None);
     loop {
         let wait = interval.min(patience.saturating_sub(silent_since.elapsed()));
         match tokio::time::timeout(wait, replies.recv()).await {
             Err(_) if silent_since.elapsed() >= patience => return None,
-            Err(_) => told(silent_since.elapsed()),
+            Err(_) => told(StillWriting::Silent(silent_since.elapsed())),
             Ok(Some(CommitReply::Finished)) => return Some(Ok(())),
             Ok(Some(CommitReply::Fatal(text))) => return Some(Err(text)),
+            Ok(Some(CommitReply::Finishing(bytes))) => {
+                // Nothing moves that reads no further.
+                if done.replace(bytes) != Some(bytes) {
+                    silent_since = Instant::now();
+                } else if silent_since.elapsed() >= patience {
+                    return None;
+                }
+                if told_at.elapsed() >= interval {
+                    told_at = Instant::now();
+                    told(StillWriting::Finishing(bytes));
+                }
+            }
             Ok(Some(CommitReply::Committed(_) | CommitReply::Rejected { .. })) => {
                 silent_since = Instant::now();
             }

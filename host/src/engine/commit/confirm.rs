@@ -27,9 +27,9 @@ impl Unconfirmed {
         self.bytes += segments.iter().map(|segment| segment.length).sum::<u64>();
     }
 
-    /// The header line was written, which is the first of all.
-    pub(super) fn add_header(&mut self, line: &str) {
-        let (length, checksum) = (line.len() as u64, crc32fast::hash(line.as_bytes()));
+    /// The header was written, which is the first of all.
+    pub(super) fn add_header(&mut self, bytes: &[u8]) {
+        let (length, checksum) = (bytes.len() as u64, crc32fast::hash(bytes));
         self.pieces.push((None, Segment { offset: 0, length, checksum, rows: 0 }));
         self.bytes += length;
     }

@@ -68,6 +68,8 @@ impl World {
             ordered,
             on_conflict,
             header_wanted: true,
+            is_plain: true,
+            finish: None,
         };
         Self {
             _dir: None,
@@ -142,7 +144,7 @@ impl World {
             is_short: segment.rows < 2,
             segment,
             // The first ones have none, so that it comes when there are rows.
-            header: (id > 3).then(|| HEADER.to_owned()),
+            header: (id > 3).then(|| HEADER.into()),
             has_files: !files.is_empty(),
             stamp: id,
         })
@@ -165,7 +167,7 @@ impl World {
             items: ItemCounts::from_returned(2, 1),
             is_short: true,
             segment,
-            header: Some("another".to_owned()),
+            header: Some("another".into()),
             has_files: true,
             stamp: id,
         })
@@ -195,7 +197,7 @@ impl World {
         // Nobody starts workers when all is done, those who say so included.
         let said = store.journal.files().unwrap().iter().any(|file| file.mini_batch.is_none());
         if ids.is_empty() && (said || !store.files.done.is_empty()) {
-            return store.finish(JobStatus::Completed).unwrap();
+            return store.finish(JobStatus::Completed, &mut |_| ()).unwrap();
         }
         self.last_workers.clear();
         for worker in &workers[..2] {
@@ -209,7 +211,7 @@ impl World {
         commit(&mut store, workers[..2].iter().map(|w| CommitRequest::WorkerDone(*w)).collect());
         commit(&mut store, workers.iter().map(|w| CommitRequest::WorkerGone(*w)).collect());
         self.last_workers = workers[..2].to_vec();
-        store.finish(JobStatus::Completed).unwrap();
+        store.finish(JobStatus::Completed, &mut |_| ()).unwrap();
     }
 
     pub(super) fn read(&self, name: &str) -> String {

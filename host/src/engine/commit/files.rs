@@ -117,7 +117,8 @@ pub(super) fn rule<'a>(
     same_passes: bool,
     place: &'a dyn Fn(&str) -> Option<(u64, u64)>,
 ) -> Rule<'a> {
-    let reserved = target.output_file.as_deref();
+    let finished = target.finish.as_ref().map(|finish| finish.name.as_str());
+    let reserved = [target.output_file.as_deref(), finished];
     Rule { on_conflict: target.on_conflict, reserved, same_passes, place }
 }
 

@@ -5,9 +5,11 @@ use super::confirm::hold;
 use super::disk::{Refusal, machine, sync_around, sync_folder};
 use super::done;
 use super::files::{DONE, Files, Names, holds_anything};
+use super::finish;
+use super::header::Top;
 use super::parts::Parts;
 use super::replace::{Replacement, carry_out};
-use super::rows::{HEADER, Rows, SYNCED, header_line};
+use super::rows::{HEADER, Rows, SYNCED};
 use crate::fail_point;
 use crate::journal::{Changes, End, Entry, FileEntry, Journal};
 use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId};
@@ -45,8 +47,8 @@ struct Group {
     /// The folders that the files lie in.
     staged: Vec<PathBuf>,
     names: Names,
-    /// The output's first line, if this group has brought it.
-    header: Option<String>,
+    /// What the output begins with, if this group has brought it.
+    header: Option<Top>,
     /// Workers that ended in order, if they left anything.
     done: Vec<WorkerId>,
     notes: Vec<(String, Option<String>)>,
@@ -107,7 +109,7 @@ impl Store {
         self.point("parts-synced");
         let mut notes = group.notes;
         notes.extend(group.done.iter().map(|w| (format!("{DONE}{}", w.0), Some(String::new()))));
-        let replaced = self.prepare_header(group.header.as_deref(), &mut notes)?;
+        let replaced = self.prepare_header(group.header.as_ref(), &mut notes)?;
         let changes =
             Changes { entries: group.entries, files: group.files, notes, ..Changes::default() };
         self.journal.commit(&changes).map_err(|e| e.to_string())?;
@@ -127,11 +129,11 @@ impl Store {
     /// A header that comes when there are rows already needs another output file.
     fn prepare_header(
         &mut self,
-        header: Option<&str>,
+        header: Option<&Top>,
         notes: &mut Vec<(String, Option<String>)>,
     ) -> Result<bool, String> {
         let (Some(header), Some(rows)) = (header, &mut self.rows) else { return Ok(false) };
-        notes.push((HEADER.to_owned(), Some(header.to_owned())));
+        notes.push((HEADER.to_owned(), Some(header.note())));
         if rows.appender.is_empty() {
             return Ok(false);
         }
@@ -139,23 +141,23 @@ impl Store {
         let name = self.target.output_file.as_deref().unwrap_or_default();
         let path = replacement.place(&self.target.output, name);
         rows.confirm()?;
-        copy_below(header, &rows.appender, &path)?;
+        copy_below(&header.bytes, &rows.appender, &path)?;
         self.point("replacement-synced");
         notes.push(replacement.note()?);
         notes.push((SYNCED.to_owned(), None));
         Ok(true)
     }
 
-    fn write_header(&mut self, header: Option<String>, replaced: bool) -> Result<(), String> {
-        let (Some(line), Some(rows)) = (header, &mut self.rows) else { return Ok(()) };
+    fn write_header(&mut self, header: Option<Top>, replaced: bool) -> Result<(), String> {
+        let (Some(header), Some(rows)) = (header, &mut self.rows) else { return Ok(()) };
         if replaced {
             carry_out(&mut self.journal, &self.target.output)?;
             rows.appender = Appender::open(rows.path()).map_err(|e| e.to_string())?;
         } else {
-            rows.appender.put(line.as_bytes(), 0).map_err(|e| e.to_string())?;
-            rows.unconfirmed.add_header(&line);
+            rows.appender.put(&header.bytes, 0).map_err(|e| e.to_string())?;
+            rows.unconfirmed.add_header(&header.bytes);
         }
-        rows.header = Some(line);
+        rows.header = Some(header);
         Ok(())
     }
 
@@ -176,9 +178,13 @@ impl Store {
         Ok(())
     }
 
-    /// Completes the output and notes the job's end. An error is for people; where it is the fault
+    /// Completes the output and notes the job's end. `told` hears now and then that something moves. An error is for people; where it is the fault
     /// of what `init` or `shutdown` wrote, the job's end is noted as failed.
-    pub(super) fn finish(&mut self, mut status: JobStatus) -> Result<(), String> {
+    pub(super) fn finish(
+        &mut self,
+        mut status: JobStatus,
+        told: &mut dyn FnMut(u64),
+    ) -> Result<(), String> {
         let mut result = Ok(());
         if status == JobStatus::Completed {
             result = done::publish(&mut self.files, &self.target, &mut self.journal);
@@ -199,6 +205,9 @@ impl Store {
                 notes.push(mark);
             }
         }
+        if status == JobStatus::Completed {
+            finish::make(self, told)?;
+        }
         if self.files.published {
             // One call for all folders that files were moved into.
             sync_around(&self.target.output)?;
@@ -208,6 +217,9 @@ impl Store {
         self.point("all-synced");
         self.journal.finish(status, notes).map_err(|e| e.to_string())?;
         self.point("finished");
+        if status == JobStatus::Completed {
+            finish::clean_up(&self.target);
+        }
         result
     }
 
@@ -233,23 +245,17 @@ impl Store {
         Ok(())
     }
 
-    /// The header line, if it is the first one.
-    fn check_header(&self, success: &Success, group: &Group) -> Result<Option<String>, Refusal> {
+    /// The header, if it is the first one.
+    fn check_header(&self, success: &Success, group: &Group) -> Result<Option<Top>, Refusal> {
         let Some(rows) = self.rows.as_ref().filter(|_| self.target.header_wanted) else {
             return Ok(None);
         };
-        let Some(line) = header_line(success.header.as_deref()) else { return Ok(None) };
+        let Some(top) = Top::of(success.header.as_ref()) else { return Ok(None) };
         match rows.header.as_ref().or(group.header.as_ref()) {
-            None => Ok(Some(line)),
-            Some(first) if *first == line => Ok(None),
+            None => Ok(Some(top)),
+            Some(first) if first.fits(&top) => Ok(None),
             Some(first) => {
-                let text = format!(
-                    "the mini-batch's table has the columns {:?}, but the output file begins with \
-                     {:?}: return the same columns, in the same order, from every call of run, or \
-                     do without the header line",
-                    line.trim_end(),
-                    first.trim_end()
-                );
+                let text = top.unfit(first, self.target.finish.is_none());
                 Err(Refusal::Reject(Failure::new(FailureKind::BadResults, text)))
             }
         }
@@ -293,13 +299,13 @@ impl Store {
 }
 
 /// Writes a new file: the header, then all that is in the output. It is on the disk then.
-fn copy_below(header: &str, output: &Appender, path: &Path) -> Result<(), String> {
+fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<(), String> {
     let length = output.len();
     let checksum = checksum(output.file(), 0, length).map_err(|e| e.to_string())?;
     let all = Segment { offset: 0, length, checksum, rows: 0 };
     let write = || {
         let mut new = Appender::create(path)?;
-        new.put(header.as_bytes(), 0)?;
+        new.put(header, 0)?;
         new.append(output.file(), &all)?;
         new.sync()?;
         Ok(new)

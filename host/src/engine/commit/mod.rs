@@ -7,6 +7,7 @@
 //! | `group` | one group, step by step; the job's end |
 //! | `parts`, `rows` | part files; the output file, its order, its header line |
 //! | `confirm` | whether the output file holds what was committed |
+//! | `finish`, `header` | the output file that is made at the end; what it begins with |
 //! | `files`, `done` | files of mini-batches; files of `init` and `shutdown` |
 //! | `recover`, `settle`, `recover_files` | taking a job up |
 //! | `replace`, `disk` | new files for old ones; the disk |
@@ -16,7 +17,9 @@ mod confirm;
 mod disk;
 mod done;
 mod files;
+mod finish;
 mod group;
+mod header;
 mod parts;
 mod queue;
 mod recover;
@@ -28,5 +31,6 @@ mod settle;
 #[cfg(any(test, fuzzing))]
 pub use committer::fuzzing::recovery as fuzz_recovery;
 pub(super) use committer::{
-    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Success, last_reply,
+    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, StillWriting,
+    Success, last_reply,
 };

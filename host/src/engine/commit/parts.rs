@@ -20,6 +20,8 @@ const OPEN: usize = 128;
 #[derive(Debug)]
 pub(super) struct Parts {
     job_dir: JobDir,
+    /// Whether rows are lines of text, as they are.
+    is_plain: bool,
     open: HashMap<WorkerId, Part>,
     /// Workers that write no more.
     gone: HashSet<WorkerId>,
@@ -38,11 +40,11 @@ struct Part {
 }
 
 impl Parts {
-    pub(super) fn new(job_dir: JobDir) -> Self {
-        Self { job_dir, open: HashMap::new(), gone: HashSet::new() }
+    pub(super) fn new(job_dir: JobDir, is_plain: bool) -> Self {
+        Self { job_dir, is_plain, open: HashMap::new(), gone: HashSet::new() }
     }
 
-    /// Looks at the segment's place and its last byte, never at what it holds.
+    /// Looks at the segment's place and, of lines, its last byte; never at what it holds.
     pub(super) fn check(&mut self, success: &Success) -> Result<(), Refusal> {
         let Success { worker, segment, .. } = *success;
         let reject = |what: String| {
@@ -78,6 +80,12 @@ impl Parts {
         if segment.offset < part.end {
             let (Segment { offset, .. }, taken) = (segment, part.end);
             return Err(reject(format!("those at {offset} are rows of another attempt ({taken})")));
+        }
+        if !self.is_plain {
+            return match segment.rows {
+                0 => Err(reject(format!("no rows in {} bytes", segment.length))),
+                _ => Ok(()),
+            };
         }
         let mut last = [0];
         part.file.read_exact_at(&mut last, end - 1).map_err(|e| match e.kind() {

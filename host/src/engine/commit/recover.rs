@@ -9,10 +9,13 @@
 //!    their files: they run again.
 //! 4. The output is put in order: in place where every row that is only there stays where it is, by
 //!    a new file else.
+//!    Where the output file is made at the job's end, and was, all that it was made of is gone: then
+//!    there is nothing to do.
 //! 5. What workers of earlier runs left behind, and nothing refers to, is removed.
 
 use super::committer::CommitTarget;
 use super::files::{DONE, Files};
+use super::finish;
 use super::group::Store;
 use super::parts::Parts;
 use super::recover_files as files;
@@ -48,7 +51,7 @@ pub(super) fn recover(
     mut journal: Journal,
     retry_failed: bool,
 ) -> Result<(Store, Restored), String> {
-    let mut parts = Parts::new(target.job_dir.clone());
+    let mut parts = Parts::new(target.job_dir.clone(), target.is_plain);
     if journal.is_new() {
         let rows = match &target.output_file {
             Some(name) => {
@@ -62,6 +65,8 @@ pub(super) fn recover(
         return Ok((store, Restored::default()));
     }
     carry_out(&mut journal, &target.output)?;
+    let ended = journal.finished().map_err(|e| e.to_string())?;
+    let target = finish::taken_up(target, ended == Some(JobStatus::Completed))?;
     let items = read(&journal, target.ordered)?;
     let mut files = Files::new(done(&journal)?);
     files::publish(&target, &journal, &mut files, &items)?;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const REPLACE: &str = "store.replace";
 
 /// How the new files' names begin. No guest's file is published under such a name.
-const NEW: &str = ".sandmill-new-";
+pub(super) const NEW: &str = ".sandmill-new-";
 
 /// Files that are about to take the places of others.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! The output file: its order, its header line, and how much of it is on the disk.
 
 use super::confirm::Unconfirmed;
+use super::header::Top;
 use super::parts::Parts;
 use crate::fail_point::{self, Unsynced};
 use crate::journal::Entry;
@@ -18,7 +19,7 @@ const CHECKPOINT: (u64, Duration) = (256 << 20, Duration::from_secs(5));
 /// The journal's note of what [`Rows::mark`] says.
 pub(super) const SYNCED: &str = "store.synced";
 
-/// The journal's note of the header line.
+/// The journal's note of the header: see [`Top::note`].
 pub(super) const HEADER: &str = "store.header";
 
 /// Where rows are: none for a mini-batch without any.
@@ -28,8 +29,8 @@ pub(super) type Place = Option<(WorkerId, Segment)>;
 #[derive(Debug)]
 pub(super) struct Rows {
     pub(super) appender: Appender,
-    /// The first line, with its end, if the journal has one.
-    pub(super) header: Option<String>,
+    /// What the file begins with, if the journal has that.
+    pub(super) header: Option<Top>,
     /// For rows that stand in the order of mini-batches.
     pub(super) held: Option<Held>,
     /// What was appended and not read back yet.
@@ -48,7 +49,7 @@ pub(super) struct Held {
 }
 
 impl Rows {
-    pub(super) fn new(appender: Appender, header: Option<String>, held: Option<Held>) -> Self {
+    pub(super) fn new(appender: Appender, header: Option<Top>, held: Option<Held>) -> Self {
         let (checkpoint, last_checkpoint) = (CHECKPOINT, Instant::now());
         let unconfirmed = Unconfirmed::default();
         Self { appender, header, held, unconfirmed, checkpoint, last_checkpoint }
@@ -158,13 +159,6 @@ pub(super) fn vouched(mark: Option<&str>, appender: &Appender) -> u64 {
     // Another file than the one that was put on the disk: restored from a copy, say.
     let same = appender.file().metadata().is_ok_and(|metadata| metadata.ino() == inode);
     if same { length.min(appender.len()) } else { 0 }
-}
-
-/// A header line as it is written; none if there is nothing to write.
-pub(super) fn header_line(header: Option<&str>) -> Option<String> {
-    let text = header?;
-    let text = text.strip_suffix('\n').unwrap_or(text);
-    if text.is_empty() { None } else { Some(format!("{text}\n")) }
 }
 
 fn place(entry: &Entry) -> Place {

@@ -3,6 +3,7 @@
 use super::committer::CommitTarget;
 use super::confirm::hold;
 use super::disk::{machine, sync_folder};
+use super::header::Top;
 use super::parts::Parts;
 use super::recover::Item;
 use super::recover_files as files;
@@ -68,11 +69,11 @@ pub(super) fn settle(
     let open = || Appender::open(&path).map_err(|e| e.to_string());
     let mut appender = open()?;
     let noted = |key| journal.noted(key).map_err(|e| e.to_string());
-    let header = noted(HEADER)?;
+    let header = noted(HEADER)?.map(|note| Top::noted(note, target.is_plain)).transpose()?;
     let trusted = vouched(noted(SYNCED)?.as_deref(), &appender);
-    let start = header.as_ref().map_or(0, |line| line.len() as u64);
+    let start = header.as_ref().map_or(0, |top| top.bytes.len() as u64);
     let Finding { stay, held, gone, total } = settling.find(&appender, start, trusted, parts)?;
-    let header_there = header.as_ref().is_none_or(|line| begins_with(&appender, line));
+    let header_there = header.as_ref().is_none_or(|top| begins_with(&appender, &top.bytes));
     let whole = header_there && stay.iter().all(|rows| rows.there && rows.old == rows.new);
     let mut changes = Changes { removed: gone.iter().copied().collect(), ..Changes::default() };
     let mut replacement = Replacement::default();
@@ -80,7 +81,7 @@ pub(super) fn settle(
     let anew = stay.iter().any(|rows| rows.there && rows.old != rows.new);
     if anew {
         let new = replacement.place(&target.output, name);
-        write_anew(&new, header.as_deref(), &stay, &appender, parts)?;
+        write_anew(&new, header.as_ref(), &stay, &appender, parts)?;
     }
     if !whole || appender.len() != total || trusted > total {
         changes.notes.push((SYNCED.to_owned(), None));
@@ -97,7 +98,7 @@ pub(super) fn settle(
     if anew {
         appender = open()?;
     } else {
-        mend(&mut appender, header.as_deref(), &stay, parts)?;
+        mend(&mut appender, header.as_ref(), &stay, parts)?;
     }
     confirm(&appender, stay.iter().filter(|rows| anew || !rows.there))?;
     let held = target.ordered.then_some(held);
@@ -167,7 +168,7 @@ impl Settling<'_> {
 /// Writes the rows that stay to a new file, which is on the disk then.
 fn write_anew(
     path: &Path,
-    header: Option<&str>,
+    header: Option<&Top>,
     stay: &[Stay],
     old: &Appender,
     parts: &mut Parts,
@@ -175,7 +176,7 @@ fn write_anew(
     let text = |e: OutputError| e.to_string();
     let mut new = Appender::create(path).map_err(text)?;
     if let Some(header) = header {
-        new.put(header.as_bytes(), 0).map_err(text)?;
+        new.put(&header.bytes, 0).map_err(text)?;
     }
     let origin = |rows: &Stay| (!rows.there).then_some(rows.worker);
     for same in stay.chunk_by(|a, b| origin(a) == origin(b)) {
@@ -196,12 +197,12 @@ fn write_anew(
 /// Writes what is missing to where it belongs.
 fn mend(
     appender: &mut Appender,
-    header: Option<&str>,
+    header: Option<&Top>,
     stay: &[Stay],
     parts: &mut Parts,
 ) -> Result<(), String> {
-    if let Some(header) = header.filter(|line| !begins_with(appender, line)) {
-        appender.put(header.as_bytes(), 0).map_err(|e| e.to_string())?;
+    if let Some(header) = header.filter(|top| !begins_with(appender, &top.bytes)) {
+        appender.put(&header.bytes, 0).map_err(|e| e.to_string())?;
     }
     for rows in stay.iter().filter(|rows| !rows.there) {
         let part = parts.get(rows.worker)?;
@@ -243,7 +244,7 @@ fn close(
     journal.commit(&changes).map_err(|e| e.to_string())
 }
 
-fn begins_with(appender: &Appender, line: &str) -> bool {
-    let mut found = vec![0; line.len()];
-    appender.file().read_exact_at(&mut found, 0).is_ok() && found == line.as_bytes()
+fn begins_with(appender: &Appender, bytes: &[u8]) -> bool {
+    let mut found = vec![0; bytes.len()];
+    appender.file().read_exact_at(&mut found, 0).is_ok() && found == bytes
 }

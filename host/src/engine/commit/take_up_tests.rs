@@ -134,7 +134,7 @@ fn the_first_header_is_the_first_line_and_another_one_is_refused() {
     bench.restart_as(target, false).unwrap();
     for (id, header) in [(0, None), (1, Some("")), (2, Some("a b")), (3, Some("a b\n"))] {
         let success = bench.success(0, id, &format!("{id}\n"));
-        bench.submit(&Success { header: header.map(str::to_owned), ..success });
+        bench.submit(&Success { header: header.map(Into::into), ..success });
         bench.committer().flush();
         bench.reply();
     }

@@ -23,6 +23,8 @@ pub(super) fn target(job: &JobDir, output_file: Option<&str>) -> CommitTarget {
         ordered: false,
         on_conflict: OnConflict::Error,
         header_wanted: false,
+        is_plain: true,
+        finish: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The keys of the groups: what stands below a key of the top level.
 
 use super::key::{BOOL_EXPECTED, Key, Kind, NAME_EXPECTED, key};
+use crate::model::{Compression, OutputKind};
 
 /// Below `limits`.
 pub(in crate::spec) const LIMITS: &[Key] = &[
@@ -195,10 +196,17 @@ pub(in crate::spec) const SIDE_INPUT: &[Key] = &[
 pub(in crate::spec) const OUTPUT_FORMAT: &[Key] = &[
     key(
         "type",
-        Kind::Choice(|| vec!["text", "csv", "jsonl"]),
-        "text, csv or jsonl",
+        Kind::Choice(|| OutputKind::ALL.map(OutputKind::name).to_vec()),
+        "text, csv, jsonl, parquet or arrow",
         "csv",
-        "text: rows as they are, tables with a space between fields. csv: comma-separated values with a header. jsonl: one JSON value a line. text unless given.",
+        "text: rows as they are, tables with a space between fields. csv: comma-separated values with a header. jsonl: one JSON value a line. parquet, arrow: a file of tables with their types, made at the end of the job. text unless given.",
+    ),
+    key(
+        "compression",
+        Kind::Choice(|| Compression::ALL.map(Compression::name).to_vec()),
+        "none, gzip or zstd for lines of text; none, snappy, zstd, gzip or lz4 for parquet",
+        "gzip",
+        "How the output file is compressed. Lines of text: none unless given. Parquet, inside of the file: snappy unless given. Arrow: none.",
     ),
     key(
         "delimiter",

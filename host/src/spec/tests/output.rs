@@ -1,5 +1,5 @@
 use super::{Fixture, LEAST, errors, job, job_with};
-use crate::model::{OnConflict, OutputFormat, OutputKind, Quoting};
+use crate::model::{Compression, OnConflict, OutputFormat, OutputKind, Quoting};
 use std::fs;
 
 const SETTINGS: &str = "parallel_run_step.settings.json";
@@ -15,6 +15,7 @@ fn formats_have_their_own_defaults() {
         format("{type: csv, delimiter: \";\", header: false, quoting: all, null_value: NA}"),
         OutputFormat {
             kind: OutputKind::Csv,
+            compression: Compression::None,
             delimiter: b';',
             header: false,
             quoting: Quoting::All,
@@ -25,6 +26,36 @@ fn formats_have_their_own_defaults() {
     let spec = job_with(LEAST, &[("ordered", "true"), ("output_files", "append")]);
     assert!(spec.ordered);
     assert_eq!(spec.output_files, OnConflict::Append);
+}
+
+#[test]
+fn compressions_and_the_names_of_files() {
+    let name = |text: &str| job(&format!("{LEAST}output_format: {text}\n")).append_row_file_name;
+    let names = [
+        "{type: parquet}",
+        "{type: arrow}",
+        "{type: csv, compression: gzip}",
+        "{compression: ZSTD}",
+    ];
+    insta::assert_snapshot!(names.map(name).join("\n"), @"
+    parallel_run_step.parquet
+    parallel_run_step.arrow
+    parallel_run_step.txt.gz
+    parallel_run_step.txt.zst
+    ");
+    let spec =
+        job(&format!("{LEAST}append_row_file_name: mine\noutput_format: {{type: parquet}}\n"));
+    assert_eq!(spec.append_row_file_name, "mine");
+    assert_eq!(spec.output_format.compression, Compression::Snappy);
+    insta::assert_snapshot!(errors(&format!(
+        "{LEAST}output_format: {{type: jsonl, compression: snappy}}\n"
+    )), @"job.yaml:3: output_format.compression: found snappy, and output_format.type is jsonl, which takes none, gzip, zstd");
+    insta::assert_snapshot!(errors(&format!(
+        "{LEAST}output_format: {{type: arrow, compression: lz4, header: true}}\n"
+    )), @"
+    job.yaml:3: output_format.compression: found lz4, and output_format.type is arrow, which takes none
+    job.yaml:3: output_format.header: is for text and csv only, and output_format.type is arrow; remove it
+    ");
 }
 
 /// A9: the header by ParallelRunStep's name, which must not contradict ours.
@@ -50,7 +81,7 @@ fn formats_that_do_not_fit() {
     job.yaml:3: output_format.null_value: is for text and csv only, and output_format.type is jsonl; remove it
     ");
     insta::assert_snapshot!(errors(&format!("{LEAST}output_format: {{null_value: \"a\\nb\", colour: x}}\n")), @"
-    job.yaml:3: output_format.colour: unknown key; the known ones are type, delimiter, header, quoting, null_value
+    job.yaml:3: output_format.colour: unknown key; the known ones are type, compression, delimiter, header, quoting, null_value
     job.yaml:3: output_format.null_value: found a line end or a NUL in it; each row is one line
     ");
     let spec = job(&format!(
@@ -78,6 +109,7 @@ fn settings_beside_the_entry_script() {
         spec.output_format,
         OutputFormat {
             kind: OutputKind::Text,
+            compression: Compression::None,
             delimiter: b',',
             header: true,
             quoting: Quoting::Nonnumeric,

@@ -1,0 +1,67 @@
+//! The output file that is made at a job's end: of what was appended, under another name, renamed when it
+//! is whole and on the disk. Cut short anywhere, it is made anew by the next start; only when the journal
+//! has the end is what it was made of removed.
+
+use super::committer::{CommitTarget, Finish};
+use super::disk::{machine, open_part, sync_folder};
+use super::group::Store;
+use super::replace::NEW;
+use crate::fail_point;
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
+
+/// Makes it, if the job has such an output. An error is for people.
+pub(super) fn make(store: &Store, told: &mut dyn FnMut(u64)) -> Result<(), String> {
+    let (Some(rows), Some(Finish { name, make })) = (&store.rows, &store.target.finish) else {
+        return Ok(());
+    };
+    let output = &store.target.output;
+    let (path, new) = (output.join(name), output.join(format!("{NEW}output")));
+    let failed = |action: &str, error: std::io::Error| machine(action, &new, &error);
+    // Left over from another end, which failed.
+    let _ = fs::remove_file(&new);
+    let target = OpenOptions::new().read(true).write(true).create_new(true).open(&new);
+    let target = target.map_err(|e| failed("make", e))?;
+    // For reading alone, and from its beginning.
+    let source = open_part(rows.path()).map_err(|e| machine("open", rows.path(), &e.into()))?;
+    let made = make(&source, &target, store.journal.counts().rows, told);
+    if let Err(why) = made {
+        // Should it stay, the next start removes it.
+        let _ = fs::remove_file(&new);
+        return Err(format!(
+            "the output file {} could not be made: {why}. The rows are kept in {}: see to that, then take \
+             the job up again",
+            path.display(),
+            rows.path().display()
+        ));
+    }
+    target.sync_all().map_err(|e| failed("write to disk", e))?;
+    fail_point::pass("output-made");
+    fs::rename(&new, &path).map_err(|e| machine("rename a new file to", &path, &e))?;
+    fail_point::pass("output-named");
+    sync_folder(output)
+}
+
+/// Removes what the output was made of.
+pub(super) fn clean_up(target: &CommitTarget) {
+    if let (Some(name), Some(_)) = (&target.output_file, &target.finish) {
+        // Should it stay, nothing is wrong with the output beside it.
+        let _ = fs::remove_file(target.output.join(name));
+        fail_point::pass("appended-removed");
+    }
+}
+
+/// The target for a job that is taken up. One whose output was made, and of which nothing else is left,
+/// has no rows to care for any more. Of one that is not done, an output that was made is removed.
+pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTarget, String> {
+    let Some(finish) = &target.finish else { return Ok(target) };
+    let path = target.output.join(&finish.name);
+    let is_gone = |name: &String| target.output.join(name).symlink_metadata().is_err();
+    if completed && target.output_file.as_ref().is_some_and(is_gone) && path.is_file() {
+        return Ok(CommitTarget { output_file: None, finish: None, ..target });
+    }
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(machine("remove", &path, &error)),
+        _ => Ok(target),
+    }
+}

@@ -1,0 +1,133 @@
+//! What stands at the top of the output file, and how the journal notes it.
+
+use crate::model::{Header, hex};
+
+/// The columns of the output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Top {
+    /// In words; of plain lines, the first one with its end.
+    text: String,
+    /// As it is written.
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Top {
+    /// What an attempt brings; none if there is nothing to write.
+    pub(super) fn of(header: Option<&Header>) -> Option<Self> {
+        let Header { text, bytes } = header?;
+        if let Some(bytes) = bytes {
+            return Some(Self { text: text.clone(), bytes: bytes.clone() });
+        }
+        let line = text.strip_suffix('\n').unwrap_or(text);
+        (!line.is_empty()).then(|| Self::line(format!("{line}\n")))
+    }
+
+    fn line(text: String) -> Self {
+        Self { bytes: text.clone().into_bytes(), text }
+    }
+
+    /// For the journal: the line, or bytes and words.
+    pub(super) fn note(&self) -> String {
+        if self.text.as_bytes() == self.bytes {
+            return self.text.clone();
+        }
+        format!("{}\n{}", hex(&self.bytes), self.text)
+    }
+
+    /// What the journal has. `is_plain`: whether the output is lines of text, as they are.
+    ///
+    /// # Errors
+    /// In words: it is no such note.
+    pub(super) fn noted(note: String, is_plain: bool) -> Result<Self, String> {
+        if is_plain {
+            return Ok(Self::line(note));
+        }
+        let parsed = note.split_once('\n').and_then(|(bytes, text)| {
+            Some(Self { text: text.to_owned(), bytes: from_hex(bytes)? })
+        });
+        parsed.ok_or_else(|| "the journal's note of the output's header is damaged".to_owned())
+    }
+
+    /// Whether rows of the same columns follow.
+    pub(super) fn fits(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+
+    /// Why rows of these columns cannot follow those of `first`. `is_lines`: whether the header is a line.
+    pub(super) fn unfit(&self, first: &Self, is_lines: bool) -> String {
+        let (is, was) = (self.text.trim_end(), first.text.trim_end());
+        if is_lines {
+            return format!(
+                "the mini-batch's table has the columns {is:?}, but the output file begins with {was:?}: \
+                 return the same columns, in the same order, from every call of run, or do without the \
+                 header line"
+            );
+        }
+        let (mut is, mut was) = (is.lines(), was.lines());
+        let mut column = 0;
+        let difference = loop {
+            column += 1;
+            match (is.next(), was.next()) {
+                (Some(is), Some(was)) if is == was => {}
+                (Some(is), Some(was)) => break format!("column {column} is {is}, and was {was}"),
+                (Some(is), None) => break format!("column {column}, {is}, was not there"),
+                (None, Some(was)) => break format!("column {column}, {was}, is not there"),
+                (None, None) => break String::new(),
+            }
+        };
+        format!(
+            "the mini-batch's rows have other columns than the first ones of the job: {difference}. \
+             Return the same columns, with the same types and in the same order, from every call of run"
+        )
+    }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes =
+        pairs.iter().map(|[high, low]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok());
+    if rest.is_empty() { bytes.collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coded(text: &str) -> Top {
+        Top::of(Some(&Header { text: text.to_owned(), bytes: Some(vec![0, 255, 10]) })).unwrap()
+    }
+
+    #[test]
+    fn the_journal_keeps_a_header_whatever_its_form() {
+        let line = Top::of(Some(&"a b".into())).unwrap();
+        assert_eq!((line.note().as_str(), line.bytes.as_slice()), ("a b\n", &b"a b\n"[..]));
+        assert_eq!(Top::noted(line.note(), true), Ok(line));
+        assert_eq!(Top::of(Some(&"\n".into())), None);
+        let top = coded("\"a\" Int64\n\"b\" Utf8");
+        assert_eq!(Top::noted(top.note(), false), Ok(top));
+        for damaged in ["", "00", "0\nx", "0g\nx"] {
+            assert!(Top::noted(damaged.to_owned(), false).is_err(), "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn other_columns_are_named() {
+        let first = coded("\"a\" Int64\n\"b\" Utf8");
+        let told = |text: &str| {
+            assert!(!coded(text).fits(&first));
+            let told = coded(text).unfit(&first, false);
+            told.split(": ").nth(1).unwrap().split(". ").next().unwrap().to_owned()
+        };
+        let all = [
+            told("\"a\" Int64\n\"b\" LargeUtf8"),
+            told("\"a\" Int64"),
+            told("\"a\" Int64\n\"b\" Utf8\n\"c\" Date32"),
+        ];
+        insta::assert_snapshot!(all.join("\n"), @r#"
+        column 2 is "b" LargeUtf8, and was "b" Utf8
+        column 2, "b" Utf8, is not there
+        column 3, "c" Date32, was not there
+        "#);
+    }
+}

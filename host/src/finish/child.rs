@@ -1,0 +1,108 @@
+//! The process itself: standard input is what was appended, standard output the file that is made,
+//! standard error takes one message for people.
+
+use crate::model::{Compression, OsSandbox, OutputFormat, OutputKind};
+use crate::output::finish;
+use crate::wall::{self, Bounds, Occupant, Wall};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+/// The hidden subcommand that must end in [`serve_finish`].
+pub const FINISH_COMMAND: &str = "finish-output";
+
+/// Bytes of memory that it may write to: a row group, and the dictionaries of a whole file.
+pub(super) const MEMORY_BYTES: u64 = 8 << 30;
+/// CPU seconds. Far more than a file takes; the leader ends one that reads no further.
+pub(super) const CPU_SECONDS: u64 = 6 * 60 * 60;
+/// Bytes of the file that is made.
+pub(super) const FILE_BYTES: u64 = 1 << 40;
+/// Files open at once.
+const OPEN_FILES: u64 = 64;
+/// Bytes of a message.
+const MESSAGE_BYTES: usize = 16 << 10;
+
+/// What to make.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Task {
+    pub(super) mode: OsSandbox,
+    pub(super) kind: OutputKind,
+    pub(super) compression: Compression,
+    /// Rows that there must be.
+    pub(super) rows: u64,
+}
+
+impl Task {
+    /// As the arguments of [`FINISH_COMMAND`].
+    pub(super) fn words(&self) -> [String; 4] {
+        let Self { mode, kind, compression, rows } = self;
+        [mode.name(), kind.name(), compression.name(), &rows.to_string()].map(str::to_owned)
+    }
+
+    fn parse(words: &[String]) -> Option<Self> {
+        let [mode, kind, compression, rows] = words else { return None };
+        Some(Self {
+            mode: OsSandbox::ALL.into_iter().find(|known| known.name() == mode)?,
+            kind: OutputKind::ALL.into_iter().find(|known| known.name() == kind)?,
+            compression: Compression::ALL.into_iter().find(|known| known.name() == compression)?,
+            rows: rows.parse().ok()?,
+        })
+    }
+}
+
+/// The body of `sandmill finish-output`.
+pub fn serve_finish(arguments: &[String]) -> ExitCode {
+    match serve(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            // There is nobody left to tell if this fails.
+            let _ = writeln!(io::stderr(), "{}", &text[..text.floor_char_boundary(MESSAGE_BYTES)]);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(arguments: &[String]) -> Result<(), String> {
+    let task = Task::parse(arguments).ok_or("this command is run by sandmill itself")?;
+    wall::enter().map_err(|error| error.to_string())?;
+    let file = |fd: io::Result<_>| fd.map(File::from).map_err(|error| error.to_string());
+    let source = file(io::stdin().as_fd().try_clone_to_owned())?;
+    let target = file(io::stdout().as_fd().try_clone_to_owned())?;
+    let bounds = Bounds {
+        memory: Some(MEMORY_BYTES),
+        cpu_seconds: Some(CPU_SECONDS),
+        largest_file: FILE_BYTES,
+        open_files: OPEN_FILES,
+    };
+    let occupant = Occupant::Finisher;
+    let wall = Wall { occupant, mode: task.mode, folders: Vec::new(), bounds };
+    wall.build().map_err(|error| error.to_string())?;
+    let format = OutputFormat { compression: task.compression, ..OutputFormat::of(task.kind) };
+    finish(source, target, &format, task.rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_words_of_the_command_line() {
+        for (kind, compression) in
+            [(OutputKind::Parquet, Compression::Zstd), (OutputKind::Arrow, Compression::None)]
+        {
+            for mode in OsSandbox::ALL {
+                let words = Task { mode, kind, compression, rows: 7 }.words();
+                let task = Task { mode, kind, compression, rows: 7 };
+                assert_eq!(Task::parse(&words), Some(task));
+                assert_eq!(Task::parse(&words[..3]), None);
+            }
+        }
+        for wrong in
+            ["off parquet zip 1", "off odt none 1", "none arrow none 1", "off arrow none -1"]
+        {
+            let words: Vec<_> = wrong.split(' ').map(str::to_owned).collect();
+            assert_eq!(Task::parse(&words), None, "{wrong}");
+        }
+    }
+}

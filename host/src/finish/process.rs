@@ -1,0 +1,155 @@
+//! The parent's side: starts the process, watches how far it is, and puts its end into words.
+
+use super::child::{CPU_SECONDS, FILE_BYTES, FINISH_COMMAND, MEMORY_BYTES, Task};
+use crate::model::{ByteSize, Compression, OsSandbox, OutputFormat, OutputKind, printable};
+use crate::wall::{self, death};
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// How often it is told how far the process is.
+const TICK: Duration = Duration::from_millis(500);
+/// Bytes of its message.
+const MESSAGE_BYTES: u64 = 64 << 10;
+
+/// Has output files made in child processes.
+#[derive(Clone, Debug)]
+pub struct Finisher {
+    program: PathBuf,
+    os_sandbox: OsSandbox,
+    kind: OutputKind,
+    compression: Compression,
+}
+
+impl Finisher {
+    /// `program` is the sandmill binary, `os_sandbox` how much of the wall must stand.
+    pub fn new(program: &Path, os_sandbox: OsSandbox, format: &OutputFormat) -> Self {
+        // Children get a working folder of their own.
+        let program = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
+        let &OutputFormat { kind, compression, .. } = format;
+        Self { program, os_sandbox, kind, compression }
+    }
+
+    /// Makes `target` of what was appended to `source`, which holds so many rows; both begin where they
+    /// are read and written. Tells now and then how many bytes were read. The process ends with this
+    /// thread.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn run(
+        &self,
+        mut source: &File,
+        target: &File,
+        rows: u64,
+        told: &mut dyn FnMut(u64),
+    ) -> Result<(), String> {
+        let cannot = |error: io::Error| {
+            format!("{} cannot be run to make it: {error}", self.program.display())
+        };
+        let &Self { os_sandbox: mode, kind, compression, .. } = self;
+        let mut command = Command::new(&self.program);
+        command.arg(FINISH_COMMAND).args(Task { mode, kind, compression, rows }.words());
+        command.env_clear().current_dir("/");
+        wall::keep_apart(&mut command);
+        let mut child = command
+            .stdin(source.try_clone().map_err(cannot)?)
+            .stdout(target.try_clone().map_err(cannot)?)
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(cannot)?;
+        let (sender, message) = mpsc::channel();
+        if let Some(pipe) = child.stderr.take() {
+            thread::spawn(move || {
+                let mut bytes = Vec::new();
+                // What was read before an error is all there is to tell.
+                let _ = pipe.take(MESSAGE_BYTES).read_to_end(&mut bytes);
+                // Nobody may be waiting any more.
+                let _ = sender.send(bytes);
+            });
+        }
+        let message = loop {
+            match message.recv_timeout(TICK) {
+                Ok(message) => break message,
+                Err(RecvTimeoutError::Disconnected) => break Vec::new(),
+                // The child reads by the same open file.
+                Err(RecvTimeoutError::Timeout) => told(source.stream_position().unwrap_or(0)),
+            }
+        };
+        // It has nothing more to say. If it is ending by itself, its status is not changed by this.
+        let _ = child.kill();
+        let status = child.wait().map_err(cannot)?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(failure(status, &printable(String::from_utf8_lossy(&message).trim())))
+    }
+}
+
+/// Why it failed, for people.
+fn failure(status: ExitStatus, message: &str) -> String {
+    let how = match (status.code(), status.signal()) {
+        // It said why.
+        (Some(1), _) if !message.is_empty() => return message.to_owned(),
+        (_, Some(libc::SIGXCPU)) => {
+            format!("it was not done after {CPU_SECONDS} seconds of processor time")
+        }
+        (_, Some(libc::SIGXFSZ)) => format!("it would be larger than {}", ByteSize(FILE_BYTES)),
+        (_, Some(libc::SIGABRT)) => format!(
+            "the process that makes it gave up, probably because it needed more than {} of memory",
+            ByteSize(MEMORY_BYTES)
+        ),
+        _ => format!("the process that makes it {}", death(status)),
+    };
+    if message.is_empty() { how } else { format!("{how}; what it said: {message}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn says_how_the_process_ended() {
+        let told = |raw, text: &str| failure(ExitStatus::from_raw(raw), text);
+        assert_eq!(told(1 << 8, "it is full"), "it is full");
+        assert!(told(libc::SIGXCPU, "").contains("21600 seconds"));
+        assert!(told(libc::SIGXFSZ, "").contains("larger than 1024 GB"));
+        assert!(told(libc::SIGABRT, "").contains("more than 8 GB of memory"));
+        assert!(told(libc::SIGSYS, "").contains("system-call filter"));
+        let panicked = told(101 << 8, "panic");
+        assert_eq!(
+            panicked,
+            "the process that makes it ended with exit code 101; what it said: panic"
+        );
+    }
+
+    #[test]
+    fn whatever_the_child_does_it_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, target) = (folder.path().join("program"), folder.path().join("made"));
+        let run = |text: &str| {
+            fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+            let format = OutputFormat::of(OutputKind::Parquet);
+            let finisher = Finisher::new(&path, OsSandbox::Off, &format);
+            let (source, target) = (File::open(&path).unwrap(), File::create(&target).unwrap());
+            let mut ticks = Vec::new();
+            let result = finisher.run(&source, &target, 3, &mut |bytes| ticks.push(bytes));
+            (result, ticks)
+        };
+        assert_eq!(run("echo $*; cat").0, Ok(()));
+        let made = fs::read_to_string(&target).unwrap();
+        assert!(made.starts_with("finish-output off parquet snappy 3\n#!/bin/sh"), "{made}");
+        assert_eq!(run("printf 'a\\033b' >&2; exit 1").0, Err("a\u{fffd}b".to_owned()));
+        assert!(run("exec 2>&-; exec sleep 30").0.unwrap_err().contains("killed"));
+        let (result, ticks) = run("read line; sleep 1.2; exit 1");
+        assert!(result.unwrap_err().contains("exit code 1"));
+        assert!(!ticks.is_empty() && ticks[0] > 0, "{ticks:?}");
+    }
+}

@@ -1,0 +1,222 @@
+//! What a guest returns, for an output with types: messages of an Arrow IPC stream, without its
+//! beginning and end. The beginning, the schema, is the output's header; so what is appended is a
+//! stream that whoever knows Arrow can read, after every commit.
+
+use super::columns::{fit, size, words, written};
+use super::finish::finish;
+use super::json;
+use crate::model::{Header, OutputFormat};
+use arrow::array::{ArrayBuilder, ArrayRef, RecordBatch, StringArray, StringBuilder};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::ipc::writer::StreamWriter;
+use std::fmt;
+use std::io::{self, Cursor};
+use std::sync::Arc;
+
+/// The column that rows of text become.
+pub(super) const VALUE: &str = "value";
+/// Bytes of the end of a stream.
+const END: usize = 8;
+/// Bytes of text that are put into one batch: its places are numbers of 31 bits.
+const TEXT: usize = 1 << 30;
+/// Bytes of a header, in words and as it is written.
+const HEADER: usize = 1 << 20;
+
+/// Why a table is not taken.
+pub(super) enum Refused {
+    /// It is none.
+    Invalid(ArrowError),
+    /// In words.
+    Unfit(String),
+    /// It would be more than this many bytes.
+    TooLarge,
+}
+
+impl From<ArrowError> for Refused {
+    fn from(error: ArrowError) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+/// Collects the rows of one attempt.
+pub(super) struct Batches {
+    format: OutputFormat,
+    limit: u64,
+    /// Bytes that the rows would make, each written out.
+    size: u64,
+    texts: StringBuilder,
+    /// The columns of the tables that came last, which as a rule are those of the next.
+    known: Option<Known>,
+    /// Those of this attempt.
+    stream: Option<StreamWriter<Vec<u8>>>,
+    sealed: Vec<u8>,
+    /// Where in `sealed` the rows begin.
+    start: usize,
+}
+
+/// Columns that were seen before.
+#[derive(Debug)]
+struct Known {
+    given: SchemaRef,
+    written: SchemaRef,
+    header: Header,
+    /// Whether the output can hold rows of them.
+    tried: bool,
+}
+
+impl fmt::Debug for Batches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batches").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+impl Batches {
+    /// `limit`: how many bytes one attempt may make.
+    pub(super) fn new(format: &OutputFormat, limit: u64) -> Self {
+        Self {
+            format: format.clone(),
+            limit,
+            size: 0,
+            texts: StringBuilder::new(),
+            known: None,
+            stream: None,
+            sealed: Vec::new(),
+            start: 0,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        (self.size, self.start, self.stream) = (0, 0, None);
+        self.texts = StringBuilder::new();
+        self.sealed.clear();
+    }
+
+    /// The messages, after [`seal`](Self::seal).
+    pub(super) fn sealed(&self) -> &[u8] {
+        &self.sealed[self.start..]
+    }
+
+    /// Takes a row of text.
+    pub(super) fn text(&mut self, row: &str) -> Result<(), Refused> {
+        self.grow(row.len() as u64 + 1)?;
+        if self.texts.values_slice().len().saturating_add(row.len()) > TEXT {
+            self.flush_texts()?;
+        }
+        self.texts.append_value(row);
+        Ok(())
+    }
+
+    fn flush_texts(&mut self) -> Result<(), Refused> {
+        let texts: StringArray = self.texts.finish();
+        let schema = Arc::new(values_schema());
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(texts) as ArrayRef])?;
+        self.open(&schema)?;
+        self.write(&batch)
+    }
+
+    /// Takes the rows of a table.
+    pub(super) fn batch(&mut self, batch: &RecordBatch) -> Result<(), Refused> {
+        let sizes = batch.columns().iter().map(|column| size(column));
+        self.grow(sizes.fold(0, u64::saturating_add))?;
+        self.open(batch.schema_ref())?;
+        self.write(batch)
+    }
+
+    fn grow(&mut self, bytes: u64) -> Result<(), Refused> {
+        self.size = self.size.saturating_add(bytes);
+        if self.size > self.limit { Err(Refused::TooLarge) } else { Ok(()) }
+    }
+
+    /// Takes note of a table's columns; also of one without rows.
+    pub(super) fn open(&mut self, given: &SchemaRef) -> Result<(), Refused> {
+        if self.known.as_ref().is_none_or(|known| known.given != *given) {
+            self.known = Some(known(given)?);
+            self.stream = None;
+        }
+        if let (None, Some(known)) = (&self.stream, &self.known) {
+            let buffer = std::mem::take(&mut self.sealed);
+            self.stream = Some(StreamWriter::try_new(buffer, &known.written)?);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), Refused> {
+        let (Some(known), Some(stream)) = (&mut self.known, &mut self.stream) else {
+            return Ok(());
+        };
+        let batch = fit(batch, &known.written)?;
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        if !known.tried {
+            attempt(&batch.slice(0, 1), &self.format).map_err(Refused::Unfit)?;
+            known.tried = true;
+        }
+        Ok(stream.write(&batch)?)
+    }
+
+    /// Ends the attempt: the output's header, if it had rows or a table.
+    pub(super) fn seal(&mut self) -> Result<Option<Header>, Refused> {
+        if self.texts.len() > 0 {
+            self.flush_texts()?;
+        }
+        let (Some(known), Some(stream)) = (&self.known, self.stream.take()) else {
+            return Ok(None);
+        };
+        self.sealed = stream.into_inner()?;
+        self.sealed.truncate(self.sealed.len().saturating_sub(END));
+        self.start = known.header.bytes.as_ref().map_or(0, Vec::len);
+        if (self.sealed.len() - self.start) as u64 > self.limit {
+            return Err(Refused::TooLarge);
+        }
+        Ok(Some(known.header.clone()))
+    }
+}
+
+/// The columns of rows of text.
+pub(super) fn values_schema() -> Schema {
+    Schema::new(vec![Field::new(VALUE, DataType::Utf8, true)])
+}
+
+fn known(given: &SchemaRef) -> Result<Known, Refused> {
+    if given.fields().is_empty() {
+        return Err(Refused::Unfit("the returned table has no columns".to_owned()));
+    }
+    if let Some(name) = json::twice(given.fields()) {
+        return Err(Refused::Unfit(format!(
+            "two columns of the returned table are called {name:?}: give them different names"
+        )));
+    }
+    let written = written(given).map_err(Refused::Unfit)?;
+    let mut bytes = StreamWriter::try_new(Vec::new(), &written)?.into_inner()?;
+    bytes.truncate(bytes.len().saturating_sub(END));
+    let text = words(&written);
+    if text.len().max(bytes.len()) > HEADER {
+        return Err(Refused::Unfit(
+            "the returned table has too many columns, or too long names: their description takes more \
+             than 1 MB"
+                .to_owned(),
+        ));
+    }
+    let header = Header { text, bytes: Some(bytes) };
+    Ok(Known { given: Arc::clone(given), written, header, tried: false })
+}
+
+/// Whether the output can hold such a row: makes one of it. It would be too late at the job's end.
+fn attempt(row: &RecordBatch, format: &OutputFormat) -> Result<(), String> {
+    let refused = |why: String| {
+        format!("the returned table cannot be written as {}: {why}", format.kind.name())
+    };
+    let stream = || -> Result<Vec<u8>, ArrowError> {
+        let mut stream = StreamWriter::try_new(Vec::new(), row.schema_ref())?;
+        stream.write(row)?;
+        stream.into_inner()
+    };
+    let stream = stream().map_err(|error| refused(error.to_string()))?;
+    finish(Cursor::new(stream), io::sink(), format, 1).map_err(refused)
+}
+
+#[cfg(test)]
+#[path = "batches_tests.rs"]
+mod tests;

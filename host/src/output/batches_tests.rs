@@ -1,0 +1,302 @@
+//! Outputs with types: what a worker makes of tables and rows, and the file that it becomes.
+
+use crate::model::{Compression, FailureKind, OutputFormat, OutputKind};
+use crate::output::{RowWriter, finish};
+use arrow::array::*;
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, Int8Type, Int32Type, Schema};
+use arrow::ipc::reader::{FileReader, StreamReader};
+use arrow::ipc::writer::StreamWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+const LIMIT: u64 = 1 << 20;
+const KINDS: [OutputKind; 2] = [OutputKind::Parquet, OutputKind::Arrow];
+
+fn ipc(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
+    stream(&RecordBatch::try_from_iter(columns).unwrap())
+}
+
+fn stream(batch: &RecordBatch) -> Vec<u8> {
+    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+    writer.write(batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+fn writer(kind: OutputKind) -> RowWriter {
+    RowWriter::new(LIMIT, true, &OutputFormat::of(kind))
+}
+
+/// What is appended of attempts, each of a worker of its own.
+fn appended(kind: OutputKind, tables: &[Vec<u8>]) -> (Vec<u8>, u64) {
+    let (mut bytes, mut text, mut rows) = (Vec::new(), None, 0);
+    for table in tables {
+        let mut writer = writer(kind);
+        writer.table(table).unwrap();
+        writer.seal().unwrap();
+        let header = writer.take_header().unwrap();
+        match &text {
+            None => {
+                bytes = header.bytes.unwrap();
+                text = Some(header.text);
+            }
+            Some(text) => assert_eq!(*text, header.text),
+        }
+        bytes.extend_from_slice(writer.segment());
+        rows += writer.rows();
+    }
+    (bytes, rows)
+}
+
+fn made(bytes: &[u8], rows: u64, format: &OutputFormat) -> Result<Vec<u8>, String> {
+    let mut file = tempfile::tempfile().unwrap();
+    finish(Cursor::new(bytes), &file, format, rows)?;
+    let mut made = Vec::new();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.read_to_end(&mut made).unwrap();
+    Ok(made)
+}
+
+/// The rows of the file, as one batch.
+fn read(made: Vec<u8>, kind: OutputKind) -> RecordBatch {
+    let (schema, batches): (_, Vec<RecordBatch>) = if kind == OutputKind::Arrow {
+        let reader = FileReader::try_new(Cursor::new(made), None).unwrap();
+        (reader.schema(), reader.map(Result::unwrap).collect())
+    } else {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(made)).unwrap();
+        (builder.schema().clone(), builder.build().unwrap().map(Result::unwrap).collect())
+    };
+    arrow::compute::concat_batches(&schema, &batches).unwrap()
+}
+
+fn finished(kind: OutputKind, tables: &[Vec<u8>]) -> RecordBatch {
+    let (bytes, rows) = appended(kind, tables);
+    read(made(&bytes, rows, &OutputFormat::of(kind)).unwrap(), kind)
+}
+
+fn texts(array: &dyn Array) -> Vec<Option<String>> {
+    let array = arrow::compute::cast(array, &DataType::Utf8).unwrap();
+    array.as_string::<i32>().iter().map(|text| text.map(str::to_owned)).collect()
+}
+
+#[test]
+fn rows_of_text_are_a_column() {
+    for kind in KINDS {
+        let mut writer = writer(kind);
+        for row in ["a", "", "two\nlines\n"] {
+            writer.row(row);
+        }
+        assert_eq!(writer.problem(), None);
+        writer.seal().unwrap();
+        let header = writer.take_header().unwrap();
+        assert_eq!(header.text, "\"value\" Utf8");
+        let bytes = [header.bytes.unwrap(), writer.segment().to_vec()].concat();
+        let batch = read(made(&bytes, 3, &OutputFormat::of(kind)).unwrap(), kind);
+        let expected = ["a", "", "two\nlines"].map(|text| Some(text.to_owned()));
+        assert_eq!(texts(batch.column_by_name("value").unwrap()), expected);
+        // The next attempt has none of it.
+        writer.clear();
+        writer.seal().unwrap();
+        assert_eq!(writer.take_header(), None);
+        assert_eq!(writer.segment(), b"");
+    }
+}
+
+/// What was appended is a stream that others can read, after every attempt.
+#[test]
+fn what_is_appended_is_a_stream_itself() {
+    let table = |ids: Vec<i64>| ipc(vec![("id", Arc::new(Int64Array::from(ids)))]);
+    let tables = [table(vec![1, 2]), table(vec![]), table(vec![3])];
+    for count in 1..=3 {
+        let (bytes, rows) = appended(OutputKind::Arrow, &tables[..count]);
+        let read = StreamReader::try_new(Cursor::new(bytes), None).unwrap();
+        assert_eq!(read.map(|batch| batch.unwrap().num_rows() as u64).sum::<u64>(), rows);
+    }
+    // A table without rows says what columns there are.
+    let batch = finished(OutputKind::Parquet, &tables[1..2]);
+    assert_eq!((batch.num_rows(), batch.schema().field(0).data_type()), (0, &DataType::Int64));
+    // Nobody said it.
+    for kind in KINDS {
+        let batch = read(made(b"", 0, &OutputFormat::of(kind)).unwrap(), kind);
+        assert_eq!((batch.num_rows(), batch.schema().field(0).name().as_str()), (0, "value"));
+    }
+}
+
+#[test]
+fn every_compression_of_parquet_can_be_read() {
+    let (bytes, rows) = appended(
+        OutputKind::Parquet,
+        &[ipc(vec![("id", Arc::new(Int64Array::from(vec![7; 999])))])],
+    );
+    for compression in OutputKind::Parquet.compressions() {
+        let format =
+            OutputFormat { compression: *compression, ..OutputFormat::of(OutputKind::Parquet) };
+        let batch = read(made(&bytes, rows, &format).unwrap(), OutputKind::Parquet);
+        assert_eq!(batch.num_rows(), 999, "{compression:?}");
+    }
+    assert_eq!(OutputFormat::of(OutputKind::Parquet).compression, Compression::Snappy);
+}
+
+/// A dictionary, with keys of whatever width.
+fn words<K: arrow::datatypes::ArrowDictionaryKeyType>(words: &[Option<&str>]) -> ArrayRef {
+    Arc::new(words.iter().copied().collect::<DictionaryArray<K>>())
+}
+
+/// Whether a column has nulls, which keys its dictionary has and what it holds differ from table to
+/// table.
+#[test]
+fn tables_differ_in_what_does_not_matter() {
+    let one = ipc(vec![
+        ("n", Arc::new(Int64Array::from(vec![Some(1), None]))),
+        ("w", words::<Int8Type>(&[Some("red"), Some("blue")])),
+    ]);
+    let two = ipc(vec![
+        ("n", Arc::new(Int64Array::from(vec![3]))),
+        ("w", words::<Int32Type>(&[Some("green")])),
+    ]);
+    let three = ipc(vec![
+        ("n", Arc::new(Int64Array::from(vec![4, 5]))),
+        ("w", words::<Int32Type>(&[None, Some("blue")])),
+    ]);
+    for kind in KINDS {
+        let batch = finished(kind, &[one.clone(), two.clone(), three.clone()]);
+        let w = batch.column_by_name("w").unwrap();
+        assert_eq!(w.data_type().to_string(), "Dictionary(Int32, Utf8)");
+        let all = [Some("red"), Some("blue"), Some("green"), None, Some("blue")];
+        assert_eq!(texts(w), all.map(|word| word.map(str::to_owned)), "{kind:?}");
+        let n = batch.column_by_name("n").unwrap().as_primitive::<arrow::datatypes::Int64Type>();
+        assert_eq!(n.iter().collect::<Vec<_>>(), [Some(1), None, Some(3), Some(4), Some(5)]);
+        if kind == OutputKind::Arrow {
+            assert_eq!(w.as_any_dictionary().values().len(), 3, "one dictionary for all");
+        }
+    }
+}
+
+/// Dictionaries in lists and structures.
+#[test]
+fn nested_dictionaries_become_one() {
+    let list = |values: &[Option<&str>]| -> ArrayRef {
+        let field = Arc::new(Field::new("item", DataType::new_dictionary(), true));
+        let offsets = OffsetBuffer::from_lengths([1, values.len() - 1]);
+        Arc::new(ListArray::new(field, offsets, words::<Int32Type>(values), None))
+    };
+    let table = |values: &[Option<&str>]| {
+        let list = list(values);
+        let field = Arc::new(Field::new("l", list.data_type().clone(), true));
+        let inside: ArrayRef = Arc::new(StructArray::from(vec![(field, Arc::clone(&list))]));
+        ipc(vec![("l", list), ("s", inside)])
+    };
+    let tables = [table(&[Some("a"), Some("b"), None]), table(&[Some("c"), Some("b"), Some("d")])];
+    for kind in KINDS {
+        let batch = finished(kind, &tables);
+        let inside = batch.column(1).as_struct().column(0).clone();
+        for list in [batch.column(0), &inside] {
+            let values = texts(list.as_list::<i32>().values());
+            let all = [Some("a"), Some("b"), None, Some("c"), Some("b"), Some("d")];
+            assert_eq!(values, all.map(|word| word.map(str::to_owned)), "{kind:?}");
+        }
+    }
+}
+
+trait NewDictionary {
+    fn new_dictionary() -> DataType;
+}
+
+impl NewDictionary for DataType {
+    fn new_dictionary() -> DataType {
+        DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+    }
+}
+
+#[track_caller]
+fn refused(kind: OutputKind, table: &[u8]) -> String {
+    let mut writer = writer(kind);
+    let failure = writer.table(table).and_then(|()| writer.seal()).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::BadResults);
+    failure.message
+}
+
+#[test]
+fn what_cannot_be_written_fails_its_attempt() {
+    let runs = RunArray::<Int32Type>::try_new(
+        &Int32Array::from(vec![2]),
+        &StringArray::from(vec!["again"]),
+    );
+    let runs = ipc(vec![("r", Arc::new(runs.unwrap()))]);
+    insta::assert_snapshot!(refused(OutputKind::Arrow, &runs), @r#"the column "r" of the returned table has the type RunEndEncoded(non-null Int32, Utf8), which an output of this type cannot hold: return another one, or set output_format.type to jsonl"#);
+    let interval =
+        IntervalMonthDayNanoArray::from(vec![arrow::datatypes::IntervalMonthDayNano::new(1, 2, 3)]);
+    let interval = ipc(vec![("i", Arc::new(interval))]);
+    let message = refused(OutputKind::Parquet, &interval);
+    assert!(message.starts_with("the returned table cannot be written as parquet: "), "{message}");
+    assert_eq!(finished(OutputKind::Arrow, &[interval]).num_rows(), 1);
+    let twice = RecordBatch::try_new(
+        Arc::new(Schema::new(vec![Field::new("a", DataType::Int8, true); 2])),
+        vec![Arc::new(Int8Array::from(vec![1])) as ArrayRef; 2],
+    );
+    insta::assert_snapshot!(refused(OutputKind::Parquet, &stream(&twice.unwrap())), @r#"two columns of the returned table are called "a": give them different names"#);
+}
+
+/// Few bytes that stand for very many.
+#[test]
+fn bombs_are_too_large() {
+    let long = "v".repeat(1 << 16);
+    let keyed = words::<Int8Type>(&[Some(long.as_str()); 100]);
+    let views = StringViewArray::from_iter_values(std::iter::repeat_n(&long, 1));
+    let views = arrow::compute::take(&views, &UInt32Array::from(vec![0; 100]), None).unwrap();
+    let nulls = Arc::new(NullArray::new(1 << 40));
+    let many = Arc::new(Field::new("item", DataType::Null, true));
+    let list = FixedSizeListArray::new(many, 1 << 22, Arc::new(NullArray::new(1 << 22)), None);
+    for (what, column) in
+        [("keys", keyed), ("views", views), ("nulls", nulls as ArrayRef), ("list", Arc::new(list))]
+    {
+        let message = refused(OutputKind::Parquet, &ipc(vec![("c", column)]));
+        assert!(
+            message.contains("more bytes than limits.results allows (1 MB)"),
+            "{what}: {message}"
+        );
+    }
+    let mut writer = writer(OutputKind::Arrow);
+    writer.row(&"x".repeat(1 << 20));
+    assert!(writer.problem().unwrap().message.contains("limits.results"));
+}
+
+#[test]
+fn what_was_damaged_is_not_made() {
+    let table = || ipc(vec![("id", Arc::new(Int64Array::from(vec![1, 2, 3])))]);
+    let (bytes, rows) = appended(OutputKind::Arrow, &[table(), table()]);
+    let format = OutputFormat::of(OutputKind::Arrow);
+    let wrong = |bytes: &[u8], rows| made(bytes, rows, &format).unwrap_err();
+    insta::assert_snapshot!(wrong(&bytes, rows + 1), @"what was appended cannot be read: it holds 6 rows, and 7 were committed");
+    let half = appended(OutputKind::Arrow, &[table()]).0.len();
+    insta::assert_snapshot!(wrong(&bytes[..half], rows), @"what was appended cannot be read: it holds 3 rows, and 6 were committed");
+    assert!(wrong(&bytes[..half + 40], rows).starts_with("what was appended cannot be read: "));
+    assert!(wrong(b"no table", 1).starts_with("what was appended cannot be read: "));
+}
+
+proptest::proptest! {
+    /// A table with some bytes changed is refused, or taken and made into a file.
+    #[test]
+    fn damaged_tables_are_an_error_or_rows(
+        places in proptest::collection::vec((proptest::prelude::any::<u16>(), proptest::prelude::any::<u8>()), 1..4),
+        arrow in proptest::prelude::any::<bool>(),
+    ) {
+        let kind = KINDS[usize::from(arrow)];
+        let mut bytes = ipc(vec![
+            ("n", Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]))),
+            ("w", words::<Int32Type>(&[Some("red"), Some("blue"), None])),
+        ]);
+        for (at, byte) in places {
+            let at = usize::from(at) % bytes.len();
+            bytes[at] = byte;
+        }
+        let mut writer = writer(kind);
+        if writer.table(&bytes).and_then(|()| writer.seal()).is_ok() {
+            let header = writer.take_header().unwrap();
+            let all = [header.bytes.unwrap(), writer.segment().to_vec()].concat();
+            let made = made(&all, writer.rows(), &OutputFormat::of(kind));
+            proptest::prop_assert!(made.is_ok(), "{:?}", made);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Making the output file of what was appended while the job ran, an Arrow IPC stream. Nobody vouches
+//! for what stands in it: whoever calls this at a job's end is behind the process wall.
+
+use super::batches::values_schema;
+use super::dictionaries::Dictionaries;
+use crate::model::{Compression, OutputFormat, OutputKind};
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::FileWriter;
+use parquet::arrow::ArrowWriter;
+use parquet::basic;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Bytes that are read and written at once.
+const BUFFER: usize = 1 << 20;
+/// Rows and bytes of a row group, which is in memory until it is written.
+const ROW_GROUP: (usize, usize) = (1 << 20, 64 << 20);
+/// Rows and bytes that make a record batch of an Arrow file: those of mini-batches may be tiny.
+const BATCH: (usize, usize) = (1 << 16, 16 << 20);
+
+/// Writes the output file. `rows` is how many there must be: a stream that was cut may look whole.
+///
+/// # Errors
+/// In words: what cannot be read, or not written.
+pub fn finish<S: Read + Seek, T: Write + Send>(
+    source: S,
+    target: T,
+    format: &OutputFormat,
+    rows: u64,
+) -> Result<(), String> {
+    let make = AssertUnwindSafe(|| Finishing::new(source, format, rows)?.write(target));
+    // As with a guest's table: these bytes may come from a worker that was taken over.
+    let made = catch_unwind(make);
+    made.unwrap_or_else(|_| Err(Trouble::Read("its bytes contradict each other".to_owned())))
+        .map_err(|trouble| match trouble {
+            Trouble::Read(why) => format!("what was appended cannot be read: {why}"),
+            Trouble::Write(why) => format!("it cannot be written: {why}"),
+        })
+}
+
+enum Trouble {
+    Read(String),
+    Write(String),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error.to_string())
+    }
+}
+
+impl From<ParquetError> for Trouble {
+    fn from(error: ParquetError) -> Self {
+        match error {
+            ParquetError::External(error) => Self::Write(error.to_string()),
+            other => Self::Write(other.to_string()),
+        }
+    }
+}
+
+fn unreadable(error: &ArrowError) -> Trouble {
+    Trouble::Read(error.to_string())
+}
+
+fn unwritable(error: ArrowError) -> Trouble {
+    match error {
+        ArrowError::IoError(_, error) => Trouble::Write(error.to_string()),
+        other => Trouble::Write(other.to_string()),
+    }
+}
+
+struct Finishing<'a, S> {
+    source: S,
+    format: &'a OutputFormat,
+    rows: u64,
+    schema: SchemaRef,
+    /// No attempt had any columns.
+    is_empty: bool,
+}
+
+impl<'a, S: Read + Seek> Finishing<'a, S> {
+    fn new(mut source: S, format: &'a OutputFormat, rows: u64) -> Result<Self, Trouble> {
+        let read = |e: io::Error| Trouble::Read(e.to_string());
+        let is_empty = source.seek(SeekFrom::End(0)).map_err(read)? == 0;
+        let schema = Arc::new(values_schema());
+        let mut all = Self { source, format, rows, schema, is_empty };
+        if !is_empty {
+            all.schema = all.stream()?.schema();
+        }
+        Ok(all)
+    }
+
+    /// The stream from its beginning.
+    fn stream(&mut self) -> Result<StreamReader<BufReader<&mut S>>, Trouble> {
+        self.source.rewind().map_err(|e| Trouble::Read(e.to_string()))?;
+        let source = BufReader::with_capacity(BUFFER, &mut self.source);
+        StreamReader::try_new(source, None).map_err(|e| unreadable(&e))
+    }
+
+    /// Hands over the rows, batch by batch.
+    fn each(
+        &mut self,
+        mut take: impl FnMut(RecordBatch) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let mut found = 0;
+        if !self.is_empty {
+            for batch in self.stream()? {
+                let batch = batch.map_err(|e| unreadable(&e))?;
+                found += batch.num_rows() as u64;
+                take(batch)?;
+            }
+        }
+        if found == self.rows {
+            return Ok(());
+        }
+        let expected = self.rows;
+        Err(Trouble::Read(format!("it holds {found} rows, and {expected} were committed")))
+    }
+
+    fn write<T: Write + Send>(mut self, target: T) -> Result<(), Trouble> {
+        let target = BufWriter::with_capacity(BUFFER, target);
+        if self.format.kind == OutputKind::Parquet {
+            return self.parquet(target);
+        }
+        let mut dictionaries = Dictionaries::default();
+        if Dictionaries::in_any(&self.schema) {
+            self.each(|batch| dictionaries.collect(&batch).map_err(|e| unreadable(&e)))?;
+            dictionaries.close().map_err(unwritable)?;
+        }
+        let schema = Arc::clone(&self.schema);
+        let mut file = Whole::new(target, &schema)?;
+        self.each(|batch| {
+            let batch = dictionaries.unify(&batch).map_err(|e| unreadable(&e))?;
+            file.add(batch).map_err(unwritable)
+        })?;
+        file.finish().map_err(unwritable)
+    }
+
+    fn parquet(&mut self, target: impl Write + Send) -> Result<(), Trouble> {
+        let (rows, bytes) = ROW_GROUP;
+        let properties = WriterProperties::builder()
+            .set_compression(compression(self.format.compression))
+            .set_max_row_group_row_count(Some(rows))
+            .set_max_row_group_bytes(Some(bytes))
+            .build();
+        let schema = Arc::clone(&self.schema);
+        let mut writer = ArrowWriter::try_new(target, schema, Some(properties))?;
+        self.each(|batch| Ok(writer.write(&batch)?))?;
+        writer.into_inner()?.flush()?;
+        Ok(())
+    }
+}
+
+fn compression(compression: Compression) -> basic::Compression {
+    match compression {
+        Compression::None => basic::Compression::UNCOMPRESSED,
+        Compression::Snappy => basic::Compression::SNAPPY,
+        Compression::Gzip => basic::Compression::GZIP(basic::GzipLevel::default()),
+        Compression::Zstd => basic::Compression::ZSTD(basic::ZstdLevel::default()),
+        Compression::Lz4 => basic::Compression::LZ4_RAW,
+    }
+}
+
+/// An Arrow IPC file of batches that are not tiny.
+struct Whole<T: Write> {
+    writer: FileWriter<T>,
+    schema: SchemaRef,
+    waiting: Vec<RecordBatch>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl<T: Write> Whole<T> {
+    fn new(target: T, schema: &Schema) -> Result<Self, Trouble> {
+        let writer = FileWriter::try_new(target, schema).map_err(unwritable)?;
+        let schema = Arc::new(schema.clone());
+        Ok(Self { writer, schema, waiting: Vec::new(), rows: 0, bytes: 0 })
+    }
+
+    fn add(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
+        let (rows, bytes) = (batch.num_rows(), batch.get_array_memory_size());
+        if self.rows + rows > BATCH.0 || self.bytes.saturating_add(bytes) > BATCH.1 {
+            self.flush()?;
+        }
+        self.rows += rows;
+        self.bytes += bytes;
+        self.waiting.push(batch);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), ArrowError> {
+        let batch = match self.waiting.as_slice() {
+            [] => return Ok(()),
+            [one] => one.clone(),
+            several => concat_batches(&self.schema, several)?,
+        };
+        self.waiting.clear();
+        (self.rows, self.bytes) = (0, 0);
+        self.writer.write(&batch)
+    }
+
+    fn finish(mut self) -> Result<(), ArrowError> {
+        self.flush()?;
+        self.writer.finish()?;
+        self.writer.flush()
+    }
+}

@@ -1,0 +1,88 @@
+//! Outputs of lines that are compressed: complete after every commit, whatever ends the job.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest, python};
+use std::process::Command;
+
+/// What pandas and pyarrow read of a file: both see the same.
+#[track_caller]
+fn read(ran: &Ran, file: &str, compression: &str) -> String {
+    let code = "import sys, io, pandas as pd, pyarrow as pa\n\
+                path, compression = sys.argv[1:]\n\
+                text = pa.input_stream(path, compression=compression).read().decode()\n\
+                if compression == 'gzip':\n\
+                \x20   import gzip\n\
+                \x20   assert gzip.open(path, 'rt', newline='').read() == text\n\
+                \x20   assert text[0] == '{' or len(pd.read_csv(path, compression='gzip')) == text.count('\\n') - 1, text\n\
+                print(text, end='')";
+    let path = ran.dir().join(file);
+    let output =
+        Command::new(python()).args(["-c", code]).arg(path).arg(compression).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}\n{ran}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A job whose entry script returns the table it gets: three mini-batches of one row.
+fn job(settings: &str) -> Job {
+    let job = Job::new(&guest("echo_table")).yaml(&format!(
+        "inputs: {{rows: {{path: in, format: csv}}}}\nprocess_count_per_node: 1\n\
+         append_row_file_name: rows\n{settings}"
+    ));
+    ["1,red", "2,\"dark, green\"", "3,"].iter().enumerate().fold(job, |job, (number, row)| {
+        job.file(&format!("in/{number}.csv"), format!("id,colour\n{row}\n"))
+    })
+}
+
+#[test]
+fn lines_are_compressed_whole() {
+    let text = |kind: &str, compression: &str| {
+        let format = format!("output_format: {{type: {kind}, compression: {compression}}}");
+        let ran = job(&format!("{format}\nordered: true")).run(&[]);
+        ran.exits_with(0);
+        read(&ran, "job/output/rows", compression)
+    };
+    let csv = text("csv", "gzip");
+    assert_snapshot!(csv, @r#"
+    id,colour
+    1,red
+    2,"dark, green"
+    3,
+    "#);
+    assert_eq!(text("csv", "zstd"), csv);
+    let json = text("jsonl", "zstd");
+    assert_snapshot!(json, @r#"
+    {"id":1,"colour":"red"}
+    {"id":2,"colour":"dark, green"}
+    {"id":3,"colour":null}
+    "#);
+    assert_eq!(text("jsonl", "gzip"), json);
+}
+
+/// Whenever the leader ends, what is there can be read, and with the next run all of it is there once.
+#[test]
+fn the_file_is_whole_after_every_commit() {
+    for number in 1.. {
+        let csv = "output_format: {type: csv, compression: gzip}";
+        let point = format!("rows-appended:{number}");
+        let ran = job(csv).env("SANDMILL_FAIL_POINT", &point).run(&[]);
+        if ran.code == -9 && std::fs::metadata(ran.dir().join("job/output/rows")).unwrap().len() > 0
+        {
+            assert!(read(&ran, "job/output/rows", "gzip").starts_with("id,colour\n"), "{ran}");
+        }
+        let crashed = ran.code == -9;
+        let ran =
+            if crashed { ran.into_job().env("SANDMILL_FAIL_POINT", "").run(&[]) } else { ran };
+        ran.exits_with(0);
+        let text = read(&ran, "job/output/rows", "gzip");
+        let mut rows: Vec<_> = text.lines().skip(1).collect();
+        rows.sort_unstable();
+        assert_eq!(rows, ["1,red", "2,\"dark, green\"", "3,"], "{ran}");
+        if !crashed {
+            return;
+        }
+    }
+}

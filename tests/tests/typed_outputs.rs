@@ -1,0 +1,215 @@
+//! Outputs with types: Parquet and Arrow files, made at the end of a job.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest, python, root};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs the reference script.
+#[track_caller]
+fn reference(arguments: &[&str]) -> String {
+    let script = root().join("tests/src/reference_tables.py");
+    let output = Command::new(python()).arg(script).args(arguments).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {told}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Runs some Python that has pyarrow, pandas and the path of a file; what it printed.
+#[track_caller]
+fn told_by_python(ran: &Ran, file: &str, code: &str) -> String {
+    let code = format!(
+        "import sys, pandas as pd, pyarrow as pa, pyarrow.parquet as pq\npath = sys.argv[1]\n{code}"
+    );
+    let path = ran.dir().join(file);
+    let output = Command::new(python()).arg("-c").arg(code).arg(path).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}\n{ran}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// A job whose entry script returns the tables that the reference made, one for each mini-batch.
+fn tables(count: usize, settings: &str) -> (Job, String) {
+    let job = Job::new(&guest("hostile_returns_file"))
+        .yaml(&format!("inputs: {{tables: in}}\nmini_batch_size: 1\n{settings}"));
+    fs::create_dir_all(job.path("in")).unwrap();
+    let folder = job.path("in").display().to_string();
+    let kind = if settings.contains("parquet") { "parquet" } else { "" };
+    reference(&["make", &folder, &count.to_string(), kind]);
+    (job, folder)
+}
+
+fn rows(settings: &str) -> Ran {
+    Job::new(&guest("outcomes"))
+        .yaml(&format!("inputs: {{texts: in}}\nprocess_count_per_node: 1\n{settings}"))
+        .yaml("error_threshold: -1")
+        .file("in/a.txt", "1")
+        .file("in/bad.txt", "22")
+        .file("in/c.txt", "333")
+        .run(&[])
+}
+
+#[track_caller]
+fn is_right(ran: &Ran, file: &str, folder: &str) -> String {
+    assert!(!ran.has(&format!("{file}.part")), "what it was made of is left\n{ran}");
+    reference(&["check", &ran.dir().join(file).display().to_string(), folder])
+}
+
+#[test]
+fn parquet_keeps_types_values_and_nulls() {
+    for compression in ["none", "snappy", "zstd"] {
+        let settings = format!("output_format: {{type: parquet, compression: {compression}}}");
+        let (job, folder) = tables(7, &settings);
+        let ran = job.run(&[]);
+        ran.exits_with(0).says("job/output/parallel_run_step.parquet");
+        let found = is_right(&ran, "job/output/parallel_run_step.parquet", &folder);
+        assert_eq!(found, "35 rows, 24 columns", "{compression}");
+        let code = "print(pq.ParquetFile(path).metadata.row_group(0).column(0).compression)";
+        let said = told_by_python(&ran, "job/output/parallel_run_step.parquet", code);
+        let name = if compression == "none" { "UNCOMPRESSED" } else { compression };
+        assert_eq!(said.to_lowercase(), name.to_lowercase());
+    }
+}
+
+#[test]
+fn arrow_keeps_types_values_and_nulls() {
+    let settings = "output_format: {type: arrow}\nappend_row_file_name: all.feather\nordered: true";
+    let (job, folder) = tables(7, settings);
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    let found = is_right(&ran, "job/output/all.feather", &folder);
+    assert_eq!(found, "35 rows, 25 columns");
+    // In the order of the input.
+    let code = "print(list(pd.read_feather(path).id) == list(range(35)))";
+    assert_eq!(told_by_python(&ran, "job/output/all.feather", code), "True");
+}
+
+#[test]
+fn rows_of_text_are_a_column() {
+    let show = "print(pd.read_parquet(path).to_csv(index=False))";
+    let ran = rows("output_format: {type: parquet}");
+    ran.exits_with(0);
+    assert_snapshot!(told_by_python(&ran, "job/output/parallel_run_step.parquet", show), @"
+    value
+    a.txt: 1
+    c.txt: 3
+    ");
+    let ran = rows("output_format: {type: arrow}");
+    ran.exits_with(0);
+    let show = "print(pd.read_feather(path).to_csv(index=False))";
+    assert_snapshot!(told_by_python(&ran, "job/output/parallel_run_step.arrow", show), @"
+    value
+    a.txt: 1
+    c.txt: 3
+    ");
+}
+
+/// Other columns than those of the first table fail an attempt, and the columns are named.
+#[test]
+fn all_tables_have_the_same_columns() {
+    let (job, folder) = tables(3, "output_format: {type: parquet}");
+    let other = "import pyarrow as pa, sys\nt = pa.table({'id': pa.array([1], pa.int32())})\n\
+                 with pa.ipc.new_stream(sys.argv[1], t.schema) as s: s.write_table(t)";
+    let file = Path::new(&folder).join("900.txt");
+    assert!(Command::new(python()).args(["-c", other]).arg(&file).status().unwrap().success());
+    let job = job.file("in/901-good.txt", "");
+    let ran =
+        job.run(&["--set", "run_max_try=1", "--set", "error_threshold=-1", "--process-count", "1"]);
+    ran.exits_with(0);
+    let reasons = ran.reasons();
+    let reasons: Vec<_> = reasons.iter().map(|(id, why)| format!("{id}: {why}")).collect();
+    assert_snapshot!(reasons.join("\n"), @r#"
+    3: "the whole mini-batch (1 item): the mini-batch's rows have other columns than the first ones of the job: column 1 is ""id"" Int32, and was ""id"" Int64. Return the same columns, with the same types and in the same order, from every call of run"
+    4: "the whole mini-batch (1 item): the mini-batch's rows have other columns than the first ones of the job: column 1 is ""value"" Utf8, and was ""id"" Int64. Return the same columns, with the same types and in the same order, from every call of run"
+    "#);
+    fs::remove_file(file).unwrap();
+    fs::remove_file(Path::new(&folder).join("901-good.txt")).unwrap();
+    is_right(&ran, "job/output/parallel_run_step.parquet", &folder);
+}
+
+/// A job that failed keeps what was committed, as a stream; with `resume` it becomes the output.
+#[test]
+fn a_job_that_fails_keeps_its_rows() {
+    let (job, folder) = tables(4, "output_format: {type: parquet}");
+    let bad = Path::new(&folder).join("100.txt");
+    fs::write(&bad, "no table").unwrap();
+    let ran = job.run(&["--set", "run_max_try=1"]);
+    ran.exits_with(42);
+    assert!(!ran.has("job/output/parallel_run_step.parquet"), "{ran}");
+    let code = "print(pa.ipc.open_stream(path).read_all().num_rows % 5)";
+    let said = told_by_python(&ran, "job/output/parallel_run_step.parquet.part", code);
+    assert_eq!(said, "0");
+    let job = ran.into_job();
+    let other = Path::new(&folder).join("000.txt");
+    fs::copy(other, &bad).unwrap();
+    let ran = job.run(&["--overwrite"]);
+    ran.exits_with(0);
+    assert!(!ran.has("job/output/parallel_run_step.parquet.part"), "{ran}");
+}
+
+const POINT: &str = "SANDMILL_FAIL_POINT";
+
+/// A leader that ends at any point around making the output, and is taken up.
+#[test]
+fn a_leader_may_end_while_the_output_is_made() {
+    for point in [
+        "rows-appended",
+        "output-made",
+        "output-named:1:cut",
+        "finished",
+        "appended-removed",
+        "leftovers-removed",
+    ] {
+        let (job, folder) = tables(3, "output_format: {type: arrow}");
+        let ran = job.env(POINT, point).run(&[]);
+        assert_eq!(ran.code, -9, "{point}\n{ran}");
+        let ran = ran.into_job().env(POINT, "").run(&[]);
+        ran.exits_with(0);
+        is_right(&ran, "job/output/parallel_run_step.arrow", &folder);
+        let files = fs::read_dir(ran.dir().join("job/output")).unwrap().count();
+        assert_eq!(files, 1, "{point}\n{ran}");
+        assert!(!ran.has("job/parts"), "{point}\n{ran}");
+    }
+}
+
+/// The disk is full when the output is made; with room again the job is taken up.
+#[test]
+fn no_room_for_the_output() {
+    let job = Job::new(&guest("hostile_files")).yaml(
+        "inputs: { texts: input }\narguments: [--do, huge-rows]\nmini_batch_size: 1\n\
+         process_count_per_node: 1\noutput: results\n\
+         output_format: {type: parquet, compression: none}",
+    );
+    let job = (0..2).fold(job, |job, n| job.file(&format!("input/f{n}.txt"), "x"));
+    let place = job.path("results");
+    fs::create_dir_all(&place).unwrap();
+    let mount = |options: &str| {
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&place);
+        command.status().is_ok_and(|status| status.success())
+    };
+    // Room for what is appended, two rows of 64 MB, and not for the file beside it.
+    if !mount("size=140m") {
+        eprintln!("skipped: no file system can be mounted here");
+        return;
+    }
+    let ran = job.run(&[]);
+    let grown = mount("remount,size=400m");
+    let text = ran.told();
+    let ran = if ran.code == 42 && grown { ran.into_job().resume(&[]) } else { ran };
+    let rows = (ran.code == 0).then(|| {
+        told_by_python(
+            &ran,
+            "results/parallel_run_step.parquet",
+            "print(sorted(len(v) for v in pq.read_table(path)['value'].to_pylist()))",
+        )
+    });
+    let _ = Command::new("umount").arg("-l").arg(&place).status();
+    let first = text.lines().find(|line| line.starts_with("Job test")).unwrap_or_default();
+    assert_snapshot!(first, @"Job test failed after [TIME]: the output file [DIR]/results/parallel_run_step.parquet could not be made: it cannot be written: No space left on device (os error 28). The rows are kept in [DIR]/results/parallel_run_step.parquet.part: see to that, then take the job up again");
+    assert_eq!(rows.as_deref(), Some("[67108864, 67108864]"), "{ran}");
+}
