@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench fuzz lint fmt setup python-env python-guest test-guests clean
+.PHONY: help demo test bench fuzz lint fmt setup python-env node-env python-guest test-guests clean
 
 # Guests share one folder of build outputs, wherever they lie and whoever builds them.
 guest_target := $(CURDIR)/target/guests
@@ -19,7 +19,7 @@ demo: setup ## Run two examples on real data and compare them with scikit-learn.
 # The workspace is built once, in the shape in which the tests want it, binary included.
 test: setup ## Run all tests.
 	cargo build --locked --workspace --all-targets
-	@$(MAKE) --no-print-directory test-guests python-env python-guest
+	@$(MAKE) --no-print-directory test-guests python-env node-env python-guest
 ifneq ($(nextest),)
 	cargo nextest run --locked --workspace --no-fail-fast
 else
@@ -37,6 +37,10 @@ test-guests:
 # ONNX Runtime, which tests compute with.
 python-env:
 	@scripts/python-env.sh
+
+# Azurite, a store of Azure's kind.
+node-env:
+	@scripts/node-env.sh
 
 python-guest: $(python_guest)
 

@@ -37,7 +37,7 @@
 //! 0. `model`
 //! 1. `event`, `fail_point`, `gpu`, `protocol`, `turns`, `wall`
 //! 2. `spec`, `dataset`
-//! 3. `plan`, `journal`, `output`, `compile`, `inference`, `perf`
+//! 3. `plan`, `journal`, `output`, `compile`, `inference`, `perf`, `store`
 //! 4. `sandbox`, `finish`
 //! 5. `worker`, `pool`
 //! 6. `engine`, `report`
@@ -79,6 +79,8 @@ pub mod report;
 pub mod sandbox;
 pub mod spec;
 #[doc(hidden)]
+pub mod store;
+#[doc(hidden)]
 pub mod turns;
 #[doc(hidden)]
 pub mod wall;
@@ -90,4 +92,4 @@ pub use engine::{
 };
 pub use event::{Event, EventKind};
 pub use model::{JobResult, JobStatus};
-pub use spec::{JobSpec, OperatorPolicy, SpecErrors, load, load_under};
+pub use spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors, load, load_under};

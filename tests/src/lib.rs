@@ -31,6 +31,7 @@ mod onnx;
 mod python;
 mod ran;
 mod redact;
+mod servers;
 mod wat;
 
 pub use guests::{guest, guests, python_guest};
@@ -41,6 +42,7 @@ pub use onnx::{onnx_model, onnx_model_of};
 pub use python::{onnxruntime, python};
 pub use ran::Ran;
 pub use redact::{cut_denials, redact};
+pub use servers::Server;
 pub use wat::{add_world, good_row, wat_guest, wat_module};
 
 use std::fs;

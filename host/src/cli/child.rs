@@ -1,7 +1,7 @@
 //! The hidden commands: what this program is when it started itself.
 
 use super::trial;
-use crate::{compile, finish, inference, plan, sandbox, worker};
+use crate::{compile, finish, inference, plan, sandbox, store, worker};
 use std::ffi::OsStr;
 use std::io;
 use std::process::ExitCode;
@@ -18,6 +18,7 @@ pub(super) fn serve() -> Option<ExitCode> {
     match command.to_str()? {
         WORKER_COMMAND => Some(worker::serve()),
         PLAN_COMMAND => Some(served("the planner", plan::serve())),
+        store::FETCH_COMMAND => Some(served("the process that fetches", store::serve())),
         plan::SHUFFLE_COMMAND => Some(served("a process that groups rows", plan::serve_shuffle())),
         inference::KERNELS_COMMAND => {
             let made = inference::serve_kernels().map_err(io::Error::other);

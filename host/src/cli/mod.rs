@@ -6,6 +6,7 @@
 mod build;
 mod check;
 mod child;
+mod datastores;
 mod doctor;
 mod exit;
 mod history;

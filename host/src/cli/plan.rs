@@ -2,8 +2,9 @@
 
 use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
-use super::run::{Counts, JobArguments, this_program};
+use super::run::{Counts, JobArguments, not_prepared, this_program};
 use super::{refused, say, signals};
+use crate::engine::Options;
 use crate::model::{MiniBatch, Source, Work, visible};
 use crate::protocol::{FrameError, FromPlanner, PlanRequest, encode, read_frame};
 use crate::wall::{self, death};
@@ -36,7 +37,13 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
     for notice in &spec.notices {
         say(&format!("note: {notice}"));
     }
-    let sources = dataset::resolve(&spec.inputs).map_err(Problem::usage)?;
+    let mut options = Options::new(PathBuf::new(), this_program()?);
+    options.policy = policy.clone();
+    options.datastores = arguments.job.datastores.load()?;
+    // What is fetched stays for `run`.
+    let (inputs, _objects) =
+        engine::stage_inputs(&spec, &options, &mut say).map_err(not_prepared)?;
+    let sources = dataset::resolve(&inputs).map_err(Problem::usage)?;
     policy.check(&spec, &sources, None).map_err(refused)?;
     let mut planner = Planner::new(spill_folder(&spec.partition_keys));
     let request = engine::plan_request(&spec, &sources, planner.spill.clone());

@@ -1,5 +1,6 @@
 //! `sandmill resume`: `sandmill run` with what the job directory remembers.
 
+use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::run::{BackendArguments, Counts, Setting, prepare_and_run, setting, this_program};
@@ -26,6 +27,8 @@ pub(super) struct Arguments {
     backends: BackendArguments,
     #[command(flatten)]
     policy: PolicyArgument,
+    #[command(flatten)]
+    datastores: DatastoresArgument,
 }
 
 /// Takes a job up from where it was interrupted, failed or cancelled.
@@ -48,6 +51,7 @@ pub(super) fn resume(arguments: &Arguments) -> Result<Exit, Problem> {
     options.cache_dir.clone_from(&arguments.cache_dir);
     options.onnxruntime = arguments.backends.onnxruntime();
     options.policy = policy;
+    options.datastores = arguments.datastores.load()?;
     options.job_file = Some(job_file);
     prepare_and_run(spec, &options)
 }

@@ -2,6 +2,7 @@
 //!
 //! Where the job was run before, it is taken up from where it was, or its result is reused.
 
+use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::{refused, say, signals};
@@ -28,6 +29,8 @@ pub(super) struct JobArguments {
     picked: Option<String>,
     #[command(flatten)]
     policy: PolicyArgument,
+    #[command(flatten)]
+    pub(super) datastores: DatastoresArgument,
 }
 
 /// A key of the job file and its value.
@@ -133,6 +136,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Problem> {
     let mut options = Options::new(here()?.join(named), this_program()?);
     options.cache_dir.clone_from(&arguments.cache_dir);
     options.policy = policy;
+    options.datastores = arguments.job.datastores.load()?;
     options.onnxruntime = arguments.backends.onnxruntime();
     options.overwrite = arguments.overwrite;
     options.reuse = !arguments.no_reuse;
@@ -189,7 +193,7 @@ pub(super) fn prepare_and_run(spec: JobSpec, options: &Options) -> Result<Exit, 
     }
 }
 
-fn not_prepared(error: PrepareError) -> Problem {
+pub(super) fn not_prepared(error: PrepareError) -> Problem {
     match error {
         PrepareError::Policy(errors) => refused(errors),
         error => Problem::usage(error),

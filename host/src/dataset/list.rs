@@ -2,7 +2,7 @@
 
 use super::pattern::Pattern;
 use super::{DatasetError, fail};
-use crate::model::Source;
+use crate::model::{BadFile, Source};
 use std::fs::{self, FileType};
 use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -23,7 +23,12 @@ pub struct Listing {
     levels: Vec<Level>,
     found: bool,
     notices: Vec<String>,
+    unfetched: Vec<BadFile>,
 }
+
+/// How the target of a link begins that stands for an object of a store which could not be fetched; the
+/// reason follows.
+pub const UNFETCHED: &str = "/not-fetched: ";
 
 /// One folder on the way.
 #[derive(Debug)]
@@ -85,6 +90,7 @@ impl Listing {
             levels: Vec::new(),
             found: false,
             notices: Vec::new(),
+            unfetched: Vec::new(),
         };
         listing.start()?;
         Ok(listing)
@@ -113,6 +119,12 @@ impl Listing {
     /// What was left out since the last call and should be told, one line each.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
+    }
+
+    /// Files since the last call that belong to the input and are not there, as they could not be fetched
+    /// from their store.
+    pub fn take_unfetched(&mut self) -> Vec<BadFile> {
+        std::mem::take(&mut self.unfetched)
     }
 
     fn start(&mut self) -> Result<(), DatasetError> {
@@ -197,6 +209,11 @@ impl Listing {
             Ok(target) => target,
             Err(_) if !self.pattern.takes(path) => return Ok(false),
             Err(error) if error.kind() == ErrorKind::NotFound => {
+                if let Some(bad) = unfetched(&link, path) {
+                    self.unfetched.push(bad);
+                    self.found = true;
+                    return Ok(false);
+                }
                 return fail!(
                     "{}: {} is a link to something that is not there; remove it or mend it",
                     self.input,
@@ -266,6 +283,13 @@ impl Listing {
             _ => format!("{}: {} matches no file; check the path", self.input, self.shown),
         }
     }
+}
+
+/// What a link that leads nowhere says, if it stands for an object.
+fn unfetched(link: &Path, path: &[u8]) -> Option<BadFile> {
+    let target = fs::read_link(link).ok()?;
+    let reason = target.to_str()?.strip_prefix(UNFETCHED)?.to_owned();
+    Some(BadFile { file: String::from_utf8(path.to_vec()).ok()?, reason })
 }
 
 #[cfg(test)]

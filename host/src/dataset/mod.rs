@@ -16,7 +16,8 @@ mod resolve;
 
 pub use csv::{LoadedTable, RowLines, TablePart, TableReader};
 pub use found::{Found, Root, content_stamp, short};
-pub use list::Listing;
+pub use list::{Listing, UNFETCHED};
+pub use pattern::Pattern;
 pub use resolve::{reaches, resolve};
 
 /// An input that cannot be used, in words for people.

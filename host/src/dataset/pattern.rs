@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Which files of a folder belong to an input.
 #[derive(Debug)]
-pub(super) enum Pattern {
+pub enum Pattern {
     /// All.
     Everything,
     /// Those with these paths, sorted.
@@ -29,7 +29,7 @@ pub(super) enum Pattern {
 
 impl Pattern {
     /// Reads the pattern of a source. Fails on a glob that is not one.
-    pub(super) fn new(pattern: Option<&str>) -> Result<Self, DatasetError> {
+    pub fn new(pattern: Option<&str>) -> Result<Self, DatasetError> {
         let Some(text) = pattern else { return Ok(Self::Everything) };
         if let Some(paths) = list(text) {
             return Ok(Self::List(paths.into_iter().collect()));
@@ -46,7 +46,7 @@ impl Pattern {
     }
 
     /// Whether the file belongs to the input.
-    pub(super) fn takes(&self, path: &[u8]) -> bool {
+    pub fn takes(&self, path: &[u8]) -> bool {
         match self {
             Self::Everything => true,
             Self::List(paths) => {
@@ -58,7 +58,7 @@ impl Pattern {
 
     /// Whether the folder `name`, so deep below the root (0 for the root's own folders), may hold
     /// files of the input; the folders above it may.
-    pub(super) fn enters(&self, name: &[u8], depth: usize) -> bool {
+    pub fn enters(&self, name: &[u8], depth: usize) -> bool {
         match self {
             Self::Everything => true,
             Self::List(_) => false,

@@ -1,5 +1,6 @@
 //! From what a job file names to folders and patterns.
 
+use super::list::UNFETCHED;
 use super::pattern::{Pattern, is_glob, of_names};
 use super::{DatasetError, fail};
 use crate::model::{GUEST_INPUTS, Input, Source};
@@ -114,7 +115,12 @@ fn find(path: &str) -> Result<Place, DatasetError> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if is_missing(&error) && is_glob(path) => return find_glob(path),
-        Err(error) => return fail!("{}", explain(path, &error)),
+        Err(error) => {
+            return match unfetched(path) {
+                Some(place) => Ok(place),
+                None => fail!("{}", explain(path, &error)),
+            };
+        }
     };
     if metadata.is_dir() {
         let root = real(path)?;
@@ -139,6 +145,14 @@ fn find(path: &str) -> Result<Place, DatasetError> {
         }
         _ => fail!("{path} has no usable file name"),
     }
+}
+
+/// The mark of an object that could not be fetched from its store: the planner makes a failed item of it.
+fn unfetched(path: &str) -> Option<Place> {
+    let target = fs::read_link(path).ok()?;
+    target.to_str().filter(|target| target.starts_with(UNFETCHED))?;
+    let (folder, name) = path.rsplit_once('/')?;
+    Some(Place::Files(real(folder).ok()?, BTreeSet::from([name.to_owned()])))
 }
 
 /// Takes the part before the first folder or name with a wildcard for the root.

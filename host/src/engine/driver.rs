@@ -21,6 +21,7 @@ use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{FromPlanner, FromWorker, ToWorker};
+use crate::store::Slot;
 use jiff::Timestamp;
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -66,6 +67,8 @@ struct Driver<'a> {
     /// How to read the tables; known as soon as the planner has looked.
     tables: Option<Vec<TableFormat>>,
     sources: usize,
+    /// Nobody else changes the inputs' objects until the job's end.
+    _objects: Vec<Slot>,
     planned: u64,
     /// Of what is planned so far; none once it is complete.
     plan_digest: Option<PlanDigest>,
@@ -122,6 +125,7 @@ impl<'a> Driver<'a> {
             job_dir: job.job_dir,
             tables: None,
             sources: job.sources.len(),
+            _objects: job.objects,
             planned: 0,
             plan_digest: Some(PlanDigest::default()),
             patience: policy.progress_timeout,

@@ -9,13 +9,15 @@ use super::job::Job;
 use super::job_state::JobFile;
 use super::models::{self, ModelError};
 use super::setup;
+use super::staging::stage_inputs;
 use super::taking_up::{Ready, Reused};
 use crate::compile::{Cache, CompileError, Compiler, Instrumentation, build_guest_crate};
 use crate::dataset::{self, DatasetError};
 use crate::inference::NamedLibrary;
 use crate::journal::JournalError;
 use crate::model::{JobDir, OutputAction, Source};
-use crate::spec::{JobSpec, OperatorPolicy, SpecErrors};
+use crate::spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors};
+use crate::store::StoreError;
 use crate::turns::{Turns, TurnsError};
 use crate::wall::{self, WallError};
 use std::path::{Path, PathBuf};
@@ -41,6 +43,8 @@ pub struct Options {
     pub onnxruntime: Option<NamedLibrary>,
     /// Ends the preparation as well as the job; to be given to [`run`](super::run), too.
     pub cancel: Cancel,
+    /// The stores that inputs may name, with what leads into them.
+    pub datastores: Datastores,
     /// What the operator of this machine lets jobs do; all unless given. The job file is to be loaded
     /// [under it](crate::spec::load_under), too, so that defaults keep to it.
     pub policy: OperatorPolicy,
@@ -62,6 +66,7 @@ impl Options {
             job_file,
             onnxruntime,
             cancel,
+            datastores: Datastores::default(),
             policy,
         }
     }
@@ -83,6 +88,9 @@ pub enum PrepareError {
     /// An input is not there, or is not what it should be.
     #[error(transparent)]
     Input(#[from] DatasetError),
+    /// An input lies in a store, and cannot be had from there.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The operator's policy does not allow it.
     #[error(transparent)]
     Policy(#[from] SpecErrors),
@@ -162,12 +170,13 @@ pub fn prepare(
     options: &Options,
     say: &mut dyn FnMut(&str),
 ) -> Result<Prepared, PrepareError> {
-    let sources = dataset::resolve(&spec.inputs)?;
+    // Before any input is fetched, as the process that does is behind the wall, too.
+    wall::check(spec.os_sandbox)?;
+    let (inputs, objects) = stage_inputs(&spec, options, say)?;
+    let sources = dataset::resolve(&inputs)?;
     let root = absolute(&options.job_dir);
     options.policy.check(&spec, &sources, Some(&JobDir::new(&root)))?;
     refuse_overlap(&spec, &sources, &root)?;
-    // Before anybody looks into what a stranger may have made.
-    wall::check(spec.os_sandbox)?;
     let cancel = options.cancel.clone();
     let compiler = Compiler::new(&options.program, spec.os_sandbox)
         .stopping(move || cancel.reason().is_some());
@@ -194,7 +203,7 @@ pub fn prepare(
         .then_some(spec.append_row_file_name.as_str());
     let wanted = Wanted { name: &spec.name, output: spec.output.as_deref(), output_file };
     let held = hold(&job_dir, wanted)?;
-    let ready = Ready { spec, sources, component, models, job_dir, turns };
+    let ready = Ready { spec, sources, objects, component, models, job_dir, turns };
     match held.earlier().cloned() {
         Some(earlier) if !options.overwrite => ready.go_on(held, &earlier, options, say),
         _ => ready.begin(held, options, say),

@@ -15,6 +15,7 @@ use crate::journal::{JobIdentity, Journal, JournalError};
 use crate::model::{JobDir, JobResult, JobStatus, Source};
 use crate::output::remove_tree;
 use crate::spec::JobSpec;
+use crate::store::Slot;
 use crate::turns::Turns;
 use jiff::Timestamp;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,7 @@ pub(super) struct TakenUp {
 pub(super) struct Ready {
     pub(super) spec: JobSpec,
     pub(super) sources: Vec<Source>,
+    pub(super) objects: Vec<Slot>,
     pub(super) component: Compiled,
     pub(super) models: Vec<Seen>,
     pub(super) job_dir: JobDir,
@@ -77,11 +79,12 @@ impl Ready {
         let mut gpus = Gpus::take(&mut self.spec, &options.policy.machine())?;
         gpus.make_ready(&mut self.spec, options, say);
         let claim = claim()?;
-        let Self { spec, sources, component, models, job_dir, turns } = self;
+        let Self { spec, sources, objects, component, models, job_dir, turns } = self;
         let program = options.program.clone();
         let job = Job {
             spec,
             sources,
+            objects,
             component,
             program,
             claim,

@@ -7,11 +7,22 @@ use serde::{Deserialize, Serialize};
 pub struct Input {
     /// Its name; part of the guest's paths.
     pub name: String,
-    /// Files, folders or globs. Absolute: the job file's folder is already put before them.
+    /// Files, folders or globs. Absolute: the job file's folder is already put before them. Or all of them
+    /// addresses of stores (see [`super::Address`]).
     pub paths: Vec<String>,
     /// Names the parts of the files' paths below `paths`, as in `{user}/{season}/{genre}.wav`
     /// (prs-semantics M4); none unless given.
     pub partition_format: Option<String>,
+}
+
+impl Input {
+    /// The places in stores that it names; none if all of it lies on this machine.
+    pub fn addresses(&self) -> impl Iterator<Item = super::Address> {
+        self.paths
+            .iter()
+            .filter(|path| super::Address::looks_like_one(path))
+            .flat_map(|it| it.parse())
+    }
 }
 
 /// What all inputs of a job are made of.

@@ -1,6 +1,7 @@
 //! The words of Sandmill: ids, mini-batch descriptors, outcomes, policies, limits, statistics and
 //! the paths of a job directory. Plain data, no I/O. Everyone may import this; it imports nothing.
 
+mod address;
 mod failure;
 mod few;
 mod file_stamp;
@@ -23,6 +24,7 @@ mod table;
 mod text;
 mod wall;
 
+pub use address::{Address, ParseAddressError, StoreKind, StorePlace};
 pub use failure::{Failure, FailureKind};
 pub use file_stamp::FileStamp;
 pub use guest_paths::{

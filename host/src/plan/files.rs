@@ -26,6 +26,7 @@ pub(super) fn plan_files(
             for notice in listing.take_notices() {
                 sender.notice(notice)?;
             }
+            send_unfetched(&mut listing, index, sender)?;
             let ended = file.is_none();
             group.extend(file);
             if group.len() as u64 >= count || (ended && !group.is_empty()) {
@@ -36,6 +37,18 @@ pub(super) fn plan_files(
                 break;
             }
         }
+    }
+    Ok(())
+}
+
+/// A mini-batch for each object that could not be fetched from its store, which fails with the reason.
+pub(super) fn send_unfetched(
+    listing: &mut Listing,
+    source: u32,
+    sender: &mut Sender<'_>,
+) -> Result<(), PlanError> {
+    for bad in listing.take_unfetched() {
+        sender.add(source, Work::Unreadable(bad), Stamp::new())?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Mini-batches by partition keys that stand in the files' paths. All names of an input are held,
 //! as in a listing: a group is known when the last file has been seen.
 
+use super::files::send_unfetched;
 use super::sender::Sender;
 use super::stamp::Stamp;
 use super::{PlanError, refuse};
@@ -87,6 +88,7 @@ fn plan_input(
             for notice in listing.take_notices() {
                 sender.notice(notice)?;
             }
+            send_unfetched(&mut listing, index, sender)?;
             let Some(file) = file else { break };
             let Some(values) = format.values(&file) else {
                 return refuse!(

@@ -1,5 +1,6 @@
 //! Slices of text files.
 
+use super::files::send_unfetched;
 use super::sender::Sender;
 use super::stamp::Stamp;
 use super::tables::Input;
@@ -37,6 +38,7 @@ pub(super) fn each_file<'s>(
             for notice in listing.take_notices() {
                 sender.notice(notice)?;
             }
+            send_unfetched(&mut listing, index, sender)?;
             let Some(file) = file else { break };
             match &input.path {
                 Some(path) if path.folder_values(&file).is_none() && input.is_hive => {

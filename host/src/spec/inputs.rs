@@ -7,7 +7,9 @@ use super::keys;
 use super::partition;
 use super::raw::{Format, RawInput, RawJob, SchemaInference};
 use super::scope::At;
-use crate::model::{ByteSize, CsvFormat, Input, InputKind, SliceSize, TableInput, TableKind};
+use crate::model::{
+    Address, ByteSize, CsvFormat, Input, InputKind, SliceSize, TableInput, TableKind,
+};
 
 /// Files in a mini-batch unless the job file says otherwise (prs-semantics C7).
 const DEFAULT_FILES: u64 = 10;
@@ -105,11 +107,9 @@ fn has_bad_format(input: &RawInput, report: &Report) -> bool {
 }
 
 fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
-    let paths = input
-        .paths
-        .iter()
-        .filter_map(|path| check_path(&input.name.value, path, place, report))
-        .collect();
+    let paths =
+        input.paths.iter().filter_map(|path| check_path(input, path, place, report)).collect();
+    one_side(input, report);
     if !has_bad_format(input, report) {
         check_keys(input, report);
     }
@@ -190,7 +190,31 @@ fn check_columns(input: &RawInput, report: &Report) {
     }
 }
 
-fn check_path(name: &str, path: &At<String>, place: &Place, report: &Report) -> Option<String> {
+/// What lies in stores is fetched, and what lies here is not: an input is one or the other.
+fn one_side(input: &RawInput, report: &Report) {
+    let is_remote = |path: &At<String>| Address::looks_like_one(&path.value);
+    let remote = input.paths.iter().filter(|path| is_remote(path)).count();
+    if let Some(datastore) = &input.datastore {
+        if let Some(path) = input.paths.iter().find(|path| is_remote(path)) {
+            path.blame(report, "found an address beside datastore; write a path in that datastore");
+        }
+        if datastore.value.trim().is_empty() || datastore.value.contains(['/', '@']) {
+            let message = format!("found {:?}; expected the name of a datastore", datastore.value);
+            datastore.blame(report, message);
+        }
+    } else if remote > 0 && remote < input.paths.len() {
+        let message = "has paths of this machine beside addresses of stores; make two inputs of it";
+        report.error(&input.name.origin, &input.key, message);
+    }
+}
+
+fn check_path(
+    input: &RawInput,
+    path: &At<String>,
+    place: &Place,
+    report: &Report,
+) -> Option<String> {
+    let (name, datastore) = (&input.name.value, &input.datastore);
     let text = path.value.as_str();
     if text.trim().is_empty() || text.contains('\0') {
         path.blame(report, format!("found {text:?}; expected a file, a folder or a glob"));
@@ -212,13 +236,18 @@ fn check_path(name: &str, path: &At<String>, place: &Place, report: &Report) -> 
         path.blame(report, message);
         return None;
     }
-    if text.contains("://") {
-        let message = format!(
-            "found the address {text:?}; inputs are files on this machine: fetch it first, and \
-             name the file, a folder or a glob"
-        );
-        path.blame(report, message);
-        return None;
+    if Address::looks_like_one(text) {
+        return match text.parse::<Address>() {
+            Ok(address) => Some(address.to_string()),
+            Err(error) => {
+                path.blame(report, error.to_string());
+                None
+            }
+        };
+    }
+    if let Some(datastore) = datastore {
+        let name = datastore.value.trim();
+        return Some(format!("datastore://{name}/{}", text.trim_start_matches('/')));
     }
     // The folder is text, as `Place` made sure, and so is what was joined to it.
     Some(place.resolve(text).to_string_lossy().into_owned())

@@ -9,11 +9,13 @@
 //! - `defaults`: what holds where the file says nothing;
 //! - `models`: the models of a job, all the way;
 //! - `check` and the rest: typed settings to a [`JobSpec`];
+//! - `datastores`: the file of datastores, which lies outside of job files;
 //! - `policy`: what the operator of the machine lets a job ask for.
 
 mod arguments;
 mod azure;
 mod check;
+mod datastores;
 mod defaults;
 mod error;
 mod inputs;
@@ -41,6 +43,7 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
+pub use datastores::{Datastore, Datastores};
 pub use error::{Origin, SpecError, SpecErrors};
 pub use job::{JobSpec, ModelSpec, Parent};
 #[cfg(any(test, fuzzing))]

@@ -96,6 +96,7 @@ pub(super) struct RawInput {
     pub(super) key: String,
     pub(super) name: At<String>,
     pub(super) paths: Vec<At<String>>,
+    pub(super) datastore: Option<At<String>>,
     pub(super) partition_format: Option<At<String>>,
     pub(super) format: Option<At<Format>>,
     pub(super) delimiter: Option<At<u8>>,
@@ -301,6 +302,7 @@ fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawI
     let raw = RawInput {
         key: input.path.clone(),
         paths: paths(&mut input, report),
+        datastore: input.text("datastore"),
         partition_format: input.text("partition_format"),
         format: input.parsed_by("format", |_, text| choice(text, &Format::ALL)),
         delimiter: input.parsed_by("delimiter", |_, text| delimiter(text)),

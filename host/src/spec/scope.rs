@@ -62,6 +62,11 @@ impl<'r> Scope<'r> {
         Self { path, origin, keys: keys::POLICY, entries, report, is_job: false }
     }
 
+    /// The top level of a file of datastores.
+    pub(super) fn of_datastores(entries: Vec<Entry>, report: &'r Report) -> Self {
+        Self { keys: keys::DATASTORES, ..Self::of_policy(entries, report) }
+    }
+
     /// Takes a key's value out. Null counts as wrong: nobody can tell what it is to mean.
     fn take(&mut self, name: &str) -> Option<(&'static Key, At<Value>)> {
         let key = self.keys.iter().find(|key| key.name == name)?;

@@ -19,17 +19,20 @@ pub enum Occupant {
     Compiler,
     /// Whoever makes an output file with types.
     Finisher,
+    /// Whoever fetches objects from stores, and alone may use the network.
+    Fetcher,
 }
 
 #[cfg(test)]
 impl Occupant {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Worker,
         Self::GpuWorker,
         Self::Planner,
         Self::Shuffler,
         Self::Compiler,
         Self::Finisher,
+        Self::Fetcher,
     ];
 }
 
@@ -105,7 +108,7 @@ impl Wall {
         standing.always(layer::SESSION, start::has_own_session)?;
         standing.always(layer::LIMITS, || limits::apply(&self.bounds, self.occupant))?;
         standing.always(layer::PRIVILEGES, powers::no_new_privileges)?;
-        standing.unless_off(layer::LANDLOCK, || files::confine(&self.folders))?;
+        standing.unless_off(layer::LANDLOCK, || files::confine(&self.folders, self.occupant))?;
         standing.unless_off(layer::CAPABILITIES, || powers::drop_capabilities(self.occupant))?;
         // The last one, because it forbids what makes the others.
         standing.unless_off(layer::SECCOMP, || filter::install(self.occupant))?;

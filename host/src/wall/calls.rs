@@ -135,6 +135,44 @@ const GPU: &[c_long] = &[
 /// Waiting for the helpers that it started before.
 const PLANNER: &[c_long] = &[SYS_wait4, SYS_waitid];
 
+/// The network, and waiting for it.
+const FETCHER: &[c_long] = &[
+    SYS_bind,
+    SYS_connect,
+    SYS_dup,
+    SYS_epoll_create1,
+    SYS_epoll_ctl,
+    SYS_epoll_pwait,
+    SYS_eventfd2,
+    SYS_getegid,
+    SYS_geteuid,
+    SYS_getgid,
+    SYS_getpeername,
+    SYS_getsockname,
+    SYS_getsockopt,
+    SYS_getuid,
+    SYS_ioctl,
+    SYS_recvfrom,
+    SYS_recvmmsg,
+    SYS_recvmsg,
+    SYS_renameat,
+    SYS_renameat2,
+    SYS_sendmmsg,
+    SYS_sendmsg,
+    SYS_sendto,
+    SYS_setsockopt,
+    SYS_shutdown,
+    SYS_symlinkat,
+    SYS_sysinfo,
+    SYS_uname,
+];
+
+/// Their older names.
+#[cfg(target_arch = "x86_64")]
+const FETCHER_OLD: &[c_long] = &[SYS_epoll_wait, SYS_rename, SYS_symlink];
+#[cfg(not(target_arch = "x86_64"))]
+const FETCHER_OLD: &[c_long] = &[];
+
 /// The calls that no occupant makes and whoever breaks out would: the process ends at the first of them.
 const KILL: &[c_long] = &[
     // Other programs and processes.
@@ -232,6 +270,10 @@ const GPU_SPARED: &[c_long] = &[SYS_socket, SYS_connect, SYS_memfd_create];
 /// The standard library may try to end a helper.
 const PLANNER_SPARED: &[c_long] = &[SYS_kill, SYS_pidfd_send_signal];
 
+/// What the network is used by.
+const FETCHER_SPARED: &[c_long] =
+    &[SYS_bind, SYS_connect, SYS_recvmmsg, SYS_recvmsg, SYS_sendmmsg, SYS_sendmsg, SYS_socket];
+
 /// Calls that are allowed whatever their arguments.
 pub(super) fn allowed(occupant: Occupant) -> Vec<c_long> {
     let parts: &[&[c_long]] = match occupant {
@@ -244,6 +286,9 @@ pub(super) fn allowed(occupant: Occupant) -> Vec<c_long> {
         Occupant::Planner => &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, PLANNER],
         Occupant::Shuffler => &[BASE, BASE_OLD, OPEN, OPEN_OLD],
         Occupant::Compiler | Occupant::Finisher => &[BASE, BASE_OLD],
+        Occupant::Fetcher => {
+            &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, FETCHER, FETCHER_OLD]
+        }
     };
     parts.concat()
 }
@@ -253,6 +298,7 @@ pub(super) fn killing(occupant: Occupant) -> impl Iterator<Item = c_long> {
     let spared: &[c_long] = match occupant {
         Occupant::GpuWorker => GPU_SPARED,
         Occupant::Planner => PLANNER_SPARED,
+        Occupant::Fetcher => FETCHER_SPARED,
         Occupant::Worker | Occupant::Shuffler | Occupant::Compiler | Occupant::Finisher => &[],
     };
     KILL.iter().chain(KILL_OLD).copied().filter(|call| !spared.contains(call))

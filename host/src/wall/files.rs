@@ -1,6 +1,6 @@
 //! Landlock: which files and folders may be used, and that no socket or process outside is reached.
 
-use super::build::{Built, Folder, Rights};
+use super::build::{Built, Folder, Occupant, Rights};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
     PathBeneath, PathFd, PathFdError, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
@@ -15,8 +15,8 @@ const NEEDED: ABI = ABI::V3;
 pub(super) const NEEDED_ABI: i32 = 3;
 
 /// Confines this process to the folders.
-pub(super) fn confine(folders: &[Folder]) -> Built {
-    let status = restrict(folders)?;
+pub(super) fn confine(folders: &[Folder], occupant: Occupant) -> Built {
+    let status = restrict(folders, occupant)?;
     if status.ruleset == RulesetStatus::NotEnforced {
         return Err("the kernel did not take the rules".to_owned());
     }
@@ -33,7 +33,7 @@ pub(super) fn words(abi: i32) -> String {
     format!("{} (ABI {abi})", super::layer::LANDLOCK)
 }
 
-fn restrict(folders: &[Folder]) -> Result<RestrictionStatus, String> {
+fn restrict(folders: &[Folder], occupant: Occupant) -> Result<RestrictionStatus, String> {
     let text = |error: RulesetError| error.to_string();
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -41,7 +41,11 @@ fn restrict(folders: &[Folder]) -> Result<RestrictionStatus, String> {
         // What newer kernels add is taken where it is there.
         .map(|rules| rules.set_compatibility(CompatLevel::BestEffort))
         .and_then(|rules| rules.handle_access(AccessFs::from_all(ABI::V5)))
-        .and_then(|rules| rules.handle_access(AccessNet::from_all(ABI::V4)))
+        .and_then(|rules| match occupant {
+            // What is not ruled is allowed: a store may listen at any port.
+            Occupant::Fetcher => rules.handle_access(AccessNet::BindTcp),
+            _ => rules.handle_access(AccessNet::from_all(ABI::V4)),
+        })
         .and_then(|rules| rules.scope(Scope::from_all(ABI::V6)))
         .and_then(Ruleset::create)
         // A guest must not be able to flood the machine's audit log.

@@ -83,6 +83,13 @@ fn allowed(occupant: Occupant) -> Result<Rules, BackendError> {
             // Over the socket that is connected, to nobody else.
             check(libc::SYS_sendto, vec![pointer(4, 0)?]);
         }
+        // Times of an open file, as above; and no sockets but for the network and to ask for names.
+        Occupant::Fetcher => {
+            check(libc::SYS_utimensat, vec![pointer(1, 0)?]);
+            let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+            let families = families.into_iter().map(|family| number(0, family));
+            check(libc::SYS_socket, families.collect::<Result<_, _>>()?);
+        }
         Occupant::Planner | Occupant::Shuffler | Occupant::Compiler | Occupant::Finisher => {}
     }
     match occupant {
@@ -94,7 +101,11 @@ fn allowed(occupant: Occupant) -> Result<Rules, BackendError> {
                 check(call, vec![flags(2, libc::PROT_EXEC, 0)?, flags(2, libc::PROT_WRITE, 0)?]);
             }
         }
-        Occupant::Worker | Occupant::Planner | Occupant::Shuffler | Occupant::Finisher => {
+        Occupant::Worker
+        | Occupant::Planner
+        | Occupant::Shuffler
+        | Occupant::Finisher
+        | Occupant::Fetcher => {
             for call in [libc::SYS_mmap, libc::SYS_mprotect] {
                 check(call, vec![flags(2, libc::PROT_EXEC, 0)?]);
             }

@@ -17,7 +17,7 @@ pub(super) fn drop_capabilities(occupant: Occupant) -> Built {
             CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE
         }
         Occupant::Planner | Occupant::Shuffler => CapabilitySet::DAC_READ_SEARCH,
-        Occupant::Compiler | Occupant::Finisher => CapabilitySet::empty(),
+        Occupant::Compiler | Occupant::Finisher | Occupant::Fetcher => CapabilitySet::empty(),
     };
     let had = capabilities(None).map_err(|errno| errno.to_string())?;
     let kept = had.effective & had.permitted & wanted;

@@ -106,7 +106,7 @@ pub(in crate::spec) const INPUT: &[Key] = &[
         Kind::Text,
         "a file, a folder or a glob (e.g. data/*.png)",
         "data",
-        "A file, a folder or a glob.",
+        "A file, a folder or a glob; here, or in a store, as in s3://bucket/folder/*.csv.",
     ),
     key(
         "paths",
@@ -114,6 +114,13 @@ pub(in crate::spec) const INPUT: &[Key] = &[
         "a list of files, folders and globs",
         "[data/*.csv, more]",
         "Several files, folders or globs.",
+    ),
+    key(
+        "datastore",
+        Kind::Name,
+        NAME_EXPECTED,
+        "nightly",
+        "The store of the file of datastores in which path or paths lie.",
     ),
     key(
         "partition_format",

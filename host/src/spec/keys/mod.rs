@@ -4,8 +4,9 @@
 //! - `key`: what a key is;
 //! - `job`: those of the top level; `groups` and `models`: those below them;
 //! - `names`: what other descriptions of such a job call things;
-//! - `policy`: the keys of the operator's policy file.
+//! - `policy`: the keys of the operator's policy file; `datastores`: those of the file of datastores.
 
+mod datastores;
 mod groups;
 mod job;
 mod key;
@@ -13,6 +14,7 @@ mod models;
 mod names;
 mod policy;
 
+pub(super) use datastores::DATASTORES;
 #[cfg(test)]
 pub(super) use groups::{INPUT, LIMITS, OUTPUT_FORMAT, SIDE_INPUT};
 pub(super) use job::JOB;

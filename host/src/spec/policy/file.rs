@@ -30,6 +30,8 @@ pub(super) struct Settings {
     pub(super) entry_script_modules: Option<At<bool>>,
     /// Names of the models that a job may have.
     pub(super) models: Option<At<Vec<String>>>,
+    /// Names of the datastores that a job may name.
+    pub(super) datastores: Option<At<Vec<String>>>,
     /// Whether an entry script may bring models of its own.
     pub(super) guest_models: Option<At<bool>>,
     pub(super) machine: MachineCaps,
@@ -122,9 +124,7 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
         raw::choice(text, &OsSandbox::ALL.map(|mode| (mode.name(), mode)))
     });
     let models = names(&mut scope, "models", is_name, report);
-    // A job file can name none yet, so that all of them are kept out. What is listed is looked at all
-    // the same, for a policy file that is right today to be right when it can.
-    let _ = names(&mut scope, "datastores", |_| true, report);
+    let datastores = names(&mut scope, "datastores", |_| true, report);
     let guest_models = scope.bool("guest_models");
     let roots = scope.group("roots").map(|group| Roots::read(group, report));
     let entry_script_crates = scope.bool("entry_script_crates");
@@ -139,6 +139,7 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
         entry_script_crates,
         entry_script_modules,
         models,
+        datastores,
         guest_models,
         machine,
         machine_workers,

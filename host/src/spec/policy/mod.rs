@@ -5,7 +5,8 @@
 //! - `amounts`: the settings that have ceilings;
 //! - `apply`: a job's settings against the ceilings;
 //! - `models`: the names of models, and models of the entry script's own;
-//! - `places`: what a job names against the roots; `real`: a path without links.
+//! - `places`: what a job names against the roots; `real`: a path without links;
+//! - `stores`: the stores that a job may read.
 
 mod amounts;
 mod apply;
@@ -13,6 +14,7 @@ mod file;
 mod models;
 mod places;
 mod real;
+mod stores;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::file::Settings;
 use super::real::real_path;
-use crate::model::Source;
+use crate::model::{Address, Source};
 use crate::spec::error::{Origin, Report};
 use crate::spec::raw::{RawInput, RawJob, RawSideInput};
 use crate::spec::scope::{At, Scope};
@@ -155,6 +155,9 @@ impl Settings {
         let given: &[RawInput] = raw.inputs.as_ref().map_or(&[], |given| &given.value);
         for (input, raw) in spec.inputs.iter().zip(given) {
             for path in &input.paths {
+                if Address::looks_like_one(path) {
+                    continue;
+                }
                 // Paths that were wrong as such are left out of the input; the input's line is told.
                 let one = raw.paths.iter().find(|at| path.ends_with(at.value.trim()));
                 let (key, origin) = match one {
@@ -183,7 +186,11 @@ impl Settings {
             self.place(Place::SideInputs, &key, &mount.host, None, report);
         }
         self.places_of_models(&spec.models, report);
-        for source in sources {
+        let fetched = |source: &&Source| {
+            let mut inputs = spec.inputs.iter();
+            inputs.any(|it| it.name == source.dataset && it.addresses().next().is_some())
+        };
+        for source in sources.iter().filter(|source| !fetched(source)) {
             let key = format!("input '{}'", source.dataset);
             self.place(Place::Inputs, &key, &source.root, None, report);
         }

@@ -156,7 +156,7 @@ inputs:
 entry_script: script.wasm
 mini_batch_size: 1 MB
 inputs:
-  - {name: a, path: "https://example.org/a.csv"}
+  - {name: a, path: "ftp://example.org/a.csv"}
   - {name: a, path: ""}
   - {path: data}
   - data

@@ -1,0 +1,30 @@
+//! Where the file of datastores comes from.
+
+use super::exit::Problem;
+use crate::spec::Datastores;
+use std::path::PathBuf;
+
+/// The variable that names the file.
+const VARIABLE: &str = "SANDMILL_DATASTORES";
+
+/// Which stores jobs may name.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct DatastoresArgument {
+    /// The stores that inputs may name, and what leads into them; its owner alone may read it [default:
+    /// $SANDMILL_DATASTORES].
+    #[arg(long, value_name = "FILE")]
+    datastores: Option<PathBuf>,
+}
+
+impl DatastoresArgument {
+    /// Reads the file; without one there are no datastores.
+    pub(super) fn load(&self) -> Result<Datastores, Problem> {
+        let variable = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
+        match self.datastores.clone().or_else(|| variable.map(PathBuf::from)) {
+            Some(file) => {
+                Datastores::load(&file).map_err(|errors| Problem::each_line(&errors.to_string()))
+            }
+            None => Ok(Datastores::default()),
+        }
+    }
+}

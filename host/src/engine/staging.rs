@@ -1,0 +1,50 @@
+//! What a job reads from stores, brought to this machine before anybody plans.
+
+use super::prepare::{Options, PrepareError};
+use crate::compile::Cache;
+use crate::model::Input;
+use crate::spec::JobSpec;
+use crate::store::{Slot, Stager, StoreError};
+
+/// The folder for objects, below that for compiled code.
+const OBJECTS: &str = "objects";
+
+/// The inputs of a job as paths of this machine, and what must be kept for as long as anybody reads there.
+/// Asks the operator's policy first. `say` gets lines for people.
+///
+/// # Errors
+/// If the policy does not allow a store, or what the job names cannot be listed or does not fit.
+pub fn stage_inputs(
+    spec: &JobSpec,
+    options: &Options,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Vec<Input>, Vec<Slot>), PrepareError> {
+    if spec.inputs.iter().all(|input| input.addresses().next().is_none()) {
+        return Ok((spec.inputs.clone(), Vec::new()));
+    }
+    options.policy.check_stores(&spec.inputs)?;
+    let named = options.datastores.cache_folder().map(ToOwned::to_owned);
+    let usual = || options.cache_dir.clone().or_else(Cache::default_folder);
+    let cache = named.or_else(|| Some(usual()?.join(OBJECTS))).ok_or_else(|| {
+        StoreError(
+            "there is no place for objects of stores: none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and \
+             HOME is set. Set SANDMILL_CACHE_DIR to a folder of yours"
+                .to_owned(),
+        )
+    })?;
+    let stager = Stager {
+        program: &options.program,
+        cache: &cache,
+        os_sandbox: spec.os_sandbox,
+        datastores: &options.datastores,
+        tenant: &spec.tenant,
+    };
+    let (mut inputs, mut slots) = (Vec::new(), Vec::new());
+    for input in &spec.inputs {
+        let stop = || options.cancel.reason().is_some();
+        let (staged, more) = stager.stage(input, &stop, say)?;
+        inputs.push(staged);
+        slots.extend(more);
+    }
+    Ok((inputs, slots))
+}

@@ -1,0 +1,247 @@
+//! Addresses: places in stores, as a job file names them.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Which language a store speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StoreKind {
+    /// Amazon's S3, and all that speak like it.
+    S3,
+    /// Azure's Blob Storage.
+    Azure,
+    /// Google's Cloud Storage.
+    Gcs,
+    /// A web server: single objects, no listing.
+    Http,
+}
+
+impl StoreKind {
+    /// All, in the order of the docs.
+    pub const ALL: [Self; 4] = [Self::S3, Self::Azure, Self::Gcs, Self::Http];
+
+    /// The word of the file of datastores.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Azure => "azure",
+            Self::Gcs => "gcs",
+            Self::Http => "http",
+        }
+    }
+}
+
+/// A store, without what leads into it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StorePlace {
+    /// One of the file of datastores.
+    Datastore(String),
+    /// A bucket of S3.
+    S3(String),
+    /// A container of Azure, and the account where the address names it.
+    Azure(String, Option<String>),
+    /// A bucket of Google's.
+    Gcs(String),
+    /// A web server, as `https://host:port`.
+    Http(String),
+}
+
+/// A place in a store: one object, a folder of objects, or a glob over them. Holds no secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The store.
+    pub place: StorePlace,
+    /// What is meant in it, without a `/` in front. Ends with one if it is certainly a folder, and is
+    /// empty for all that there is.
+    pub key: String,
+}
+
+/// A text is no address; for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ParseAddressError(String);
+
+/// What is allowed, for the end of a sentence.
+const EXPECTED: &str = "s3://bucket/path, az://container/path, gs://bucket/path, \
+                        https://server/path or datastore://NAME/path";
+/// Where Azure keeps blobs.
+const BLOB: &str = ".blob.core.windows.net";
+/// Its other name for the same.
+const DFS: &str = ".dfs.core.windows.net";
+
+impl Address {
+    /// Whether a path of a job file is an address instead.
+    pub fn looks_like_one(path: &str) -> bool {
+        path.contains("://")
+    }
+
+    /// The folder above the last part without wildcards, as a key with a `/` at its end or empty; and
+    /// what is meant below it.
+    pub fn split(&self) -> (&str, &str) {
+        let wild = self.key.find(['*', '?', '[', '{']).unwrap_or(self.key.len());
+        let end = self.key[..wild].rfind('/').map_or(0, |slash| slash + 1);
+        self.key.split_at(end)
+    }
+
+    /// Whether several objects may be meant by a glob.
+    pub fn is_glob(&self) -> bool {
+        self.key.contains(['*', '?', '[', '{'])
+    }
+}
+
+impl FromStr for Address {
+    type Err = ParseAddressError;
+
+    /// Whatever might be a secret is refused, and is not in the error.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = |message: String| Err(ParseAddressError(message));
+        let Some((scheme, rest)) = text.trim().split_once("://") else {
+            return wrong(format!("found no address; expected {EXPECTED}"));
+        };
+        let (host, key) = rest.split_once('/').unwrap_or((rest, ""));
+        let scheme = scheme.to_ascii_lowercase();
+        if let "http" | "https" = scheme.as_str() {
+            return web(&scheme, host, key);
+        }
+        let named = |what: &str| match host.is_empty() || host.contains('@') {
+            true => Err(ParseAddressError(format!(
+                "found an address of {scheme} without {what}; expected {EXPECTED}"
+            ))),
+            false => Ok(host.to_owned()),
+        };
+        let place = match scheme.as_str() {
+            "s3" | "s3a" => StorePlace::S3(named("a bucket")?),
+            "gs" => StorePlace::Gcs(named("a bucket")?),
+            "az" | "azure" => StorePlace::Azure(named("a container")?, None),
+            "abfs" | "abfss" => match host.split_once('@') {
+                Some((container, server)) if !container.is_empty() => {
+                    let account = server.strip_suffix(DFS).or(server.strip_suffix(BLOB));
+                    let Some(account) = account.filter(|account| !account.is_empty()) else {
+                        return wrong(format!(
+                            "found an address of {scheme} whose server is not ACCOUNT{DFS}"
+                        ));
+                    };
+                    StorePlace::Azure(container.to_owned(), Some(account.to_owned()))
+                }
+                _ => StorePlace::Azure(named("a container")?, None),
+            },
+            "datastore" => StorePlace::Datastore(named("a name")?),
+            _ => return wrong(format!("found an address of {scheme:?}; expected {EXPECTED}")),
+        };
+        Ok(Self { place, key: key.trim_start_matches('/').to_owned() })
+    }
+}
+
+/// An address of the web, which may be one of Azure's.
+fn web(scheme: &str, host: &str, key: &str) -> Result<Address, ParseAddressError> {
+    let wrong = |message: String| Err(ParseAddressError(message));
+    if host.contains('@') || key.contains(['?', '#']) || host.contains(['?', '#']) {
+        return wrong(
+            "found an address with a user, a query (?...) or a fragment; job files are kept and \
+             shown, so secrets such as signatures belong into the file of datastores: name one there, \
+             and write datastore: NAME here"
+                .to_owned(),
+        );
+    }
+    if host.is_empty() {
+        return wrong(format!("found an address without a server; expected {EXPECTED}"));
+    }
+    if let Some(account) = host.strip_suffix(BLOB) {
+        let (container, key) = key.split_once('/').unwrap_or((key, ""));
+        if container.is_empty() {
+            return wrong(format!("found {scheme}://{host} without a container behind it"));
+        }
+        let place = StorePlace::Azure(container.to_owned(), Some(account.to_owned()));
+        return Ok(Address { place, key: key.to_owned() });
+    }
+    let address =
+        Address { place: StorePlace::Http(format!("{scheme}://{host}")), key: key.into() };
+    if key.is_empty() || key.ends_with('/') || address.is_glob() {
+        return wrong(format!(
+            "found {address}; a web server does not list its folders: name each object, by paths: \
+             [{scheme}://{host}/a.csv, ...]"
+        ));
+    }
+    Ok(address)
+}
+
+impl fmt::Display for StorePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Datastore(name) => write!(f, "datastore://{name}"),
+            Self::S3(bucket) => write!(f, "s3://{bucket}"),
+            Self::Azure(container, None) => write!(f, "az://{container}"),
+            Self::Azure(container, Some(account)) => {
+                write!(f, "https://{account}{BLOB}/{container}")
+            }
+            Self::Gcs(bucket) => write!(f, "gs://{bucket}"),
+            Self::Http(server) => f.write_str(server),
+        }
+    }
+}
+
+/// Prints the address as a job file has it.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.place, self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Address {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn addresses_are_read_and_printed() {
+        for (text, printed) in [
+            ("s3://b/a/*.csv", "s3://b/a/*.csv"),
+            ("S3A://b", "s3://b/"),
+            ("gs://b//x", "gs://b/x"),
+            ("az://c/a/", "az://c/a/"),
+            ("abfss://c@acc.dfs.core.windows.net/a", "https://acc.blob.core.windows.net/c/a"),
+            ("https://acc.blob.core.windows.net/c", "https://acc.blob.core.windows.net/c/"),
+            ("http://localhost:80/a/b.csv", "http://localhost:80/a/b.csv"),
+            ("datastore://nightly/a/b", "datastore://nightly/a/b"),
+        ] {
+            assert_eq!(parse(text).to_string(), printed);
+            assert_eq!(parse(printed), parse(text), "what is printed is read");
+        }
+    }
+
+    #[test]
+    fn the_folder_is_what_is_certain() {
+        let split = |text: &str| {
+            let address = parse(text);
+            let (folder, rest) = address.split();
+            (folder.to_owned(), rest.to_owned())
+        };
+        let pair = |folder: &str, rest: &str| (folder.to_owned(), rest.to_owned());
+        assert_eq!(split("s3://b/a/b/"), pair("a/b/", ""));
+        assert_eq!(split("s3://b/a/b"), pair("a/", "b"));
+        assert_eq!(split("s3://b"), pair("", ""));
+        assert_eq!(split("s3://b/a/x-*/b/*.csv"), pair("a/", "x-*/b/*.csv"));
+    }
+
+    #[test]
+    fn secrets_are_refused_and_not_repeated() {
+        for text in [
+            "https://acc.blob.core.windows.net/c/a?sv=1&sig=hushhush",
+            "https://me:hushhush@example.org/a",
+            "https://example.org?hushhush",
+            "s3://AKIA:hushhush@b/x",
+            "ftp://me:hushhush@host/x",
+        ] {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(!error.contains("hushhush"), "{error}");
+        }
+        let error = "https://example.org/folder/".parse::<Address>().unwrap_err();
+        insta::assert_snapshot!(error, @"found https://example.org/folder/; a web server does not list its folders: name each object, by paths: [https://example.org/a.csv, ...]");
+        let error = "ftp://host/x".parse::<Address>().unwrap_err();
+        insta::assert_snapshot!(error, @r#"found an address of "ftp"; expected s3://bucket/path, az://container/path, gs://bucket/path, https://server/path or datastore://NAME/path"#);
+    }
+}

@@ -1,0 +1,400 @@
+//! The file of datastores: stores by name, with what leads into them. It lies outside of job files, and its
+//! owner alone can read it.
+
+use super::error::{Origin, Report, SpecErrors};
+use super::load::read;
+use super::raw::{at_least, choice};
+use super::scope::{At, Scope};
+use super::tree::{self, Value};
+use crate::model::{ByteSize, StoreKind};
+use std::fmt;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What the cache holds unless the file says otherwise.
+const CACHE_SIZE: ByteSize = ByteSize(10 << 30);
+
+/// What a file of datastores says; the default says nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Datastores {
+    file: Option<PathBuf>,
+    stores: Vec<Datastore>,
+    cache_folder: Option<PathBuf>,
+    cache_size: Option<ByteSize>,
+}
+
+/// A store by name.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Datastore {
+    /// Its name.
+    pub name: String,
+    /// Which language it speaks.
+    pub kind: StoreKind,
+    /// The bucket, the container, or the address of a web server's folder.
+    pub container: String,
+    /// What stands before every path: empty, or with a `/` at its end.
+    pub prefix: String,
+    /// What leads into it, by the names that the library of stores has for it. Secret.
+    pub options: Vec<(String, String)>,
+    tenants: Option<Vec<String>>,
+}
+
+/// Names what leads into the store, never shows it.
+impl fmt::Debug for Datastore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options: Vec<_> = self.options.iter().map(|(name, _)| name).collect();
+        let Self { name, kind, container, prefix, .. } = self;
+        write!(f, "Datastore({name}, {kind:?}, {container}, {prefix}, {options:?})")
+    }
+}
+
+impl Datastores {
+    /// Reads a file of datastores.
+    ///
+    /// # Errors
+    /// All that is wrong with it, at once; also if others than its owner may read or write it.
+    pub fn load(path: &Path) -> Result<Self, SpecErrors> {
+        let report = Report::default();
+        let made = match fs::metadata(path).map_err(|e| e.to_string()).and_then(|m| private(&m)) {
+            Ok(()) => read(path, "file of datastores"),
+            Err(message) => Err(message),
+        };
+        let datastores = match made {
+            Ok(text) => parse(path, &text, &report),
+            Err(message) => {
+                report.error(&Origin::File, "", message);
+                None
+            }
+        };
+        match datastores {
+            Some(datastores) if report.is_clean() => Ok(datastores),
+            _ => Err(report.into_errors(&path.display().to_string())),
+        }
+    }
+
+    /// The store of that name, for a tenant's job. An error says what there is instead.
+    pub fn get(&self, name: &str, tenant: &str) -> Result<&Datastore, String> {
+        let Some(file) = &self.file else {
+            return Err(format!(
+                "there is no datastore {name:?}, as no file of datastores is named: name one by \
+                 --datastores FILE or SANDMILL_DATASTORES"
+            ));
+        };
+        let open = |store: &&Datastore| {
+            store.tenants.as_ref().is_none_or(|tenants| tenants.iter().any(|name| name == tenant))
+        };
+        let found = self.stores.iter().filter(open).find(|store| store.name == name);
+        found.ok_or_else(|| {
+            let names: Vec<_> =
+                self.stores.iter().filter(open).map(|it| it.name.as_str()).collect();
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            format!(
+                "{} has no datastore {name:?} for tenant {tenant}; there: {names}",
+                file.display()
+            )
+        })
+    }
+
+    /// Where objects lie while jobs work on them, if the file says it.
+    pub fn cache_folder(&self) -> Option<&Path> {
+        self.cache_folder.as_deref()
+    }
+
+    /// The most that lies there.
+    pub fn cache_size(&self) -> ByteSize {
+        self.cache_size.unwrap_or(CACHE_SIZE)
+    }
+}
+
+/// Whether the file is its owner's alone.
+fn private(metadata: &Metadata) -> Result<(), String> {
+    let user = rustix::process::geteuid().as_raw();
+    if metadata.is_file() && (metadata.mode() & 0o077 != 0 || ![user, 0].contains(&metadata.uid()))
+    {
+        return Err(format!(
+            "holds what leads into stores, and others can read or change it (mode {:03o}, user {}); \
+             make it yours alone: chmod 600",
+            metadata.mode() & 0o777,
+            metadata.uid()
+        ));
+    }
+    Ok(())
+}
+
+fn parse(path: &Path, text: &str, report: &Report) -> Option<Datastores> {
+    let root = tree::parse(text, report)?;
+    let Value::Map(entries) = root.value else {
+        let message = "expected a map with datastores (e.g. datastores: {nightly: {type: s3, \
+                       bucket: scans}})";
+        report.error(&root.origin, "", message);
+        return None;
+    };
+    let mut scope = Scope::of_datastores(entries, report);
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut stores: Vec<Datastore> = Vec::new();
+    for (name, scope) in scope.named("datastores").map(|at| at.value).unwrap_or_default() {
+        if stores.iter().any(|store| store.name == name.value) {
+            name.blame(report, "is there a second time; names must differ");
+        }
+        stores.extend(datastore(&name, scope, folder, report));
+    }
+    let (mut cache_folder, mut cache_size) = (None, None);
+    if let Some(mut cache) = scope.group("cache") {
+        cache_folder = cache.text("folder");
+        cache_size = cache.parsed_by("size", at_least(1 << 20)).map(|at| at.value);
+        cache.finish();
+    }
+    if let Some(at) = cache_folder.as_ref().filter(|at| !Path::new(&at.value).is_absolute()) {
+        at.blame(report, format!("found {:?}; expected an absolute path to a folder", at.value));
+    }
+    scope.finish();
+    Some(Datastores {
+        file: Some(path.to_owned()),
+        stores,
+        cache_folder: cache_folder.map(|at| at.value.into()),
+        cache_size,
+    })
+}
+
+/// What each way into a store of a kind takes: the keys of the file, all of one way together.
+fn ways(kind: StoreKind) -> &'static [&'static [&'static str]] {
+    match kind {
+        StoreKind::S3 => &[
+            &["access_key_id", "secret_access_key"],
+            &["role_arn", "token_file"],
+            &["managed_identity"],
+            &["anonymous"],
+        ],
+        StoreKind::Azure => &[
+            &["account_key"],
+            &["sas_token"],
+            &["tenant_id", "client_id", "client_secret"],
+            &["tenant_id", "client_id", "token_file"],
+            &["managed_identity"],
+            &["bearer_token"],
+            &["anonymous"],
+        ],
+        StoreKind::Gcs => &[&["service_account"], &["managed_identity"], &["anonymous"]],
+        StoreKind::Http => &[&["username", "password"], &["bearer_token"], &["anonymous"]],
+    }
+}
+
+/// Keys that may stand beside a way.
+fn beside(kind: StoreKind) -> &'static [&'static str] {
+    match kind {
+        StoreKind::S3 => &["bucket", "endpoint", "region", "session_token"],
+        StoreKind::Azure => &["container", "account", "endpoint", "authority_host", "client_id"],
+        StoreKind::Gcs => &["bucket", "endpoint"],
+        StoreKind::Http => &["url"],
+    }
+}
+
+/// Keys with texts, and what the library calls them.
+const TEXTS: [(&str, &str); 23] = [
+    ("bucket", ""),
+    ("container", ""),
+    ("url", ""),
+    ("account", "account_name"),
+    ("endpoint", "endpoint"),
+    ("region", "region"),
+    ("access_key_id", "access_key_id"),
+    ("secret_access_key", "secret_access_key"),
+    ("session_token", "session_token"),
+    ("role_arn", "role_arn"),
+    ("account_key", "account_key"),
+    ("sas_token", "sas_token"),
+    ("tenant_id", "tenant_id"),
+    ("client_id", "client_id"),
+    ("client_secret", "client_secret"),
+    ("authority_host", "authority_host"),
+    ("token_file", "token_file"),
+    ("service_account", "service_account"),
+    ("username", "username"),
+    ("password", "password"),
+    ("bearer_token", "bearer_token"),
+    ("managed_identity", "managed_identity"),
+    ("anonymous", "skip_signature"),
+];
+
+fn datastore(
+    name: &At<String>,
+    mut scope: Scope<'_>,
+    folder: &Path,
+    report: &Report,
+) -> Option<Datastore> {
+    let (origin, path) = (scope.origin.clone(), scope.path.clone());
+    let kind = scope
+        .parsed_by("type", |_, text| choice(text, &StoreKind::ALL.map(|kind| (kind.name(), kind))));
+    let prefix = scope.text("prefix").map_or_else(String::new, |at| at.value);
+    let tenants = scope.texts("tenants");
+    let given: Vec<(&str, &str, At<String>)> = TEXTS
+        .iter()
+        .filter_map(|&(key, option)| {
+            let value = match key {
+                "managed_identity" | "anonymous" => {
+                    scope.bool(key).filter(|at| at.value).map(|at| at.map(|_| "true".to_owned()))
+                }
+                _ => scope.text(key),
+            };
+            Some((key, option, value?))
+        })
+        .collect();
+    scope.finish();
+    let Some(kind) = kind else {
+        if !report.blames(&path) {
+            report.error(&origin, &path, "has no type; write type: s3, azure, gcs or http");
+        }
+        return None;
+    };
+    let kind = kind.value;
+    check_way(kind, &given, &origin, &path, report);
+    let container = match kind {
+        StoreKind::S3 | StoreKind::Gcs => "bucket",
+        StoreKind::Azure => "container",
+        StoreKind::Http => "url",
+    };
+    let value = |wanted: &str| {
+        let found = given.iter().find(|(key, ..)| *key == wanted);
+        found.map(|(.., at)| at.value.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    let needed = [container].into_iter().chain((kind == StoreKind::Azure).then_some("account"));
+    for key in needed.filter(|key| value(key).is_none()) {
+        report.error(
+            &origin,
+            &path,
+            format!("has no {key}; a store of type {} needs one", kind.name()),
+        );
+    }
+    let option = |(key, option, at): &(&str, &str, At<String>)| {
+        let text = match *key {
+            // Files lie beside this one.
+            "token_file" | "service_account" => {
+                folder.join(at.value.trim()).to_string_lossy().into_owned()
+            }
+            _ => at.value.trim().to_owned(),
+        };
+        (!option.is_empty()).then(|| ((*option).to_owned(), text))
+    };
+    let prefix = prefix.trim().trim_matches('/');
+    Some(Datastore {
+        name: name.value.clone(),
+        kind,
+        container: value(container).unwrap_or_default(),
+        prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
+        options: given.iter().filter_map(option).collect(),
+        tenants: tenants.map(|at| at.value.into_iter().map(|name| name.value).collect()),
+    })
+}
+
+/// Exactly one way must lead into a store, so that nobody has to guess which one did.
+fn check_way(
+    kind: StoreKind,
+    given: &[(&str, &str, At<String>)],
+    origin: &Origin,
+    path: &str,
+    report: &Report,
+) {
+    let all = ways(kind);
+    let known = |key: &str| beside(kind).contains(&key) || all.iter().any(|way| way.contains(&key));
+    let mut keys: Vec<&str> = Vec::new();
+    for (key, _, at) in given {
+        if !known(key) {
+            at.blame(report, format!("is not for a store of type {}; remove it", kind.name()));
+        } else if all.iter().any(|way| way.contains(key)) {
+            keys.push(key);
+        }
+    }
+    // A managed identity may be one of several, named by client_id.
+    if keys.contains(&"managed_identity") {
+        keys.retain(|key| *key != "client_id");
+    }
+    let is = |way: &&&[&str]| way.len() == keys.len() && keys.iter().all(|key| way.contains(key));
+    if !report.blames(path) && !all.iter().any(|way| is(&way)) {
+        let ways: Vec<_> = all.iter().map(|way| way.join(" with ")).collect();
+        let found = if keys.is_empty() { "none".to_owned() } else { keys.join(", ") };
+        let message = format!(
+            "needs exactly one way into the store, found {found}; write one of: {}",
+            ways.join("; ")
+        );
+        report.error(origin, path, message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insta::assert_snapshot;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn load(text: &str, mode: u32) -> Result<Datastores, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("stores.yaml");
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let base = dir.path().display().to_string();
+        Datastores::load(&file).map_err(|errors| errors.to_string().replace(&base, "/d"))
+    }
+
+    const GOOD: &str = "
+cache: {folder: /var/cache/x, size: 1 GB}
+datastores:
+  scans: {type: s3, bucket: b, prefix: /a/b/, access_key_id: AK, secret_access_key: hushhush}
+  blobs:
+    type: azure
+    account: acc
+    container: c
+    tenant_id: t
+    client_id: i
+    client_secret: hushhush
+    tenants: [radiology]
+  web: {type: http, url: https://example.org/data, anonymous: true}
+";
+
+    #[test]
+    fn stores_are_read() {
+        let stores = load(GOOD, 0o600).unwrap();
+        assert_eq!(stores.cache_size(), ByteSize(1 << 30));
+        assert_eq!(stores.cache_folder(), Some(Path::new("/var/cache/x")));
+        let scans = stores.get("scans", "default").unwrap();
+        assert_eq!((scans.container.as_str(), scans.prefix.as_str()), ("b", "a/b/"));
+        let key = ("secret_access_key".to_owned(), "hushhush".to_owned());
+        assert!(scans.options.contains(&key));
+        assert!(!format!("{stores:?}").contains("hushhush"), "{stores:?}");
+        assert_eq!(stores.get("blobs", "radiology").unwrap().kind, StoreKind::Azure);
+        let error = stores.get("blobs", "default").unwrap_err();
+        assert!(error.ends_with("for tenant default; there: scans, web"), "{error}");
+        let none = Datastores::default().get("x", "default").unwrap_err();
+        assert_snapshot!(none, @r#"there is no datastore "x", as no file of datastores is named: name one by --datastores FILE or SANDMILL_DATASTORES"#);
+    }
+
+    #[test]
+    fn what_others_can_read_is_refused() {
+        let error = load(GOOD, 0o640).unwrap_err();
+        assert!(error.starts_with("/d/stores.yaml: holds what leads into stores"), "{error}");
+        assert!(error.contains("(mode 640, user "), "{error}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_without_secrets() {
+        let error = load(
+            "
+datastores:
+  a: {type: s3, bucket: b, access_key_id: AK}
+  b: {type: s3, bucket: b, account_key: hushhush}
+  c: {type: azure, container: c, account: d, sas_token: hushhush, account_key: hushhush}
+  d: {bucket: x}
+  e: {type: http, anonymous: true, pasword: hushhush}
+",
+            0o600,
+        );
+        assert_snapshot!(error.unwrap_err(), @"
+        /d/stores.yaml:3: datastores.a: needs exactly one way into the store, found access_key_id; write one of: access_key_id with secret_access_key; role_arn with token_file; managed_identity; anonymous
+        /d/stores.yaml:4: datastores.b.account_key: is not for a store of type s3; remove it
+        /d/stores.yaml:5: datastores.c: needs exactly one way into the store, found account_key, sas_token; write one of: account_key; sas_token; tenant_id with client_id with client_secret; tenant_id with client_id with token_file; managed_identity; bearer_token; anonymous
+        /d/stores.yaml:6: datastores.d: has no type; write type: s3, azure, gcs or http
+        /d/stores.yaml:7: datastores.e.pasword: unknown key; did you mean password?
+        /d/stores.yaml:7: datastores.e: has no url; a store of type http needs one
+        ");
+    }
+}

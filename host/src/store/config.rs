@@ -1,0 +1,102 @@
+//! From an address to what opens its store.
+
+use super::message::StoreConfig;
+use crate::model::{Address, StoreKind, StorePlace};
+use crate::spec::Datastores;
+use std::ffi::OsString;
+
+/// The store of an address, and what stands before its keys there. An error is for people.
+pub(super) fn configure(
+    address: &Address,
+    datastores: &Datastores,
+    tenant: &str,
+    environment: impl Iterator<Item = (OsString, OsString)>,
+) -> Result<(StoreConfig, String), String> {
+    let (kind, container, more) = match &address.place {
+        StorePlace::Datastore(name) => {
+            let store = datastores.get(name, tenant)?;
+            let config = StoreConfig {
+                kind: store.kind,
+                container: store.container.clone(),
+                options: store.options.clone(),
+                credentials: format!("what the datastore {name} has"),
+            };
+            return Ok((config, store.prefix.clone()));
+        }
+        StorePlace::S3(bucket) => (StoreKind::S3, bucket, None),
+        StorePlace::Azure(container, account) => {
+            let account = account.clone().map(|account| ("account_name".to_owned(), account));
+            (StoreKind::Azure, container, account)
+        }
+        StorePlace::Gcs(bucket) => (StoreKind::Gcs, bucket, None),
+        StorePlace::Http(server) => (StoreKind::Http, server, None),
+    };
+    let mut options = from_environment(kind, environment);
+    options.extend(more);
+    let has = |name: &str| options.iter().any(|(key, _)| key.ends_with(name));
+    if kind == StoreKind::Azure && !has("account_name") {
+        return Err(format!(
+            "{address} names no storage account: write \
+             https://ACCOUNT.blob.core.windows.net/{container}/..., or set AZURE_STORAGE_ACCOUNT_NAME"
+        ));
+    }
+    let credentials = match (kind, options.is_empty()) {
+        (StoreKind::Http, _) => "nothing, as addresses of the web are open to all".to_owned(),
+        (_, true) => format!(
+            "what this machine is, as its environment has no variables that begin with {}",
+            variables(kind)[0]
+        ),
+        (_, false) => format!("the environment's variables that begin with {}", variables(kind)[0]),
+    };
+    Ok((StoreConfig { kind, container: container.clone(), options, credentials }, String::new()))
+}
+
+/// How the names begin of the variables that lead into stores of a kind, wherever these are usual.
+fn variables(kind: StoreKind) -> &'static [&'static str] {
+    match kind {
+        StoreKind::S3 => &["AWS_"],
+        StoreKind::Azure => &["AZURE_", "IDENTITY_ENDPOINT", "MSI_ENDPOINT"],
+        StoreKind::Gcs => &["GOOGLE_"],
+        StoreKind::Http => &[],
+    }
+}
+
+/// The variables of the environment, by the names of the library.
+fn from_environment(
+    kind: StoreKind,
+    environment: impl Iterator<Item = (OsString, OsString)>,
+) -> Vec<(String, String)> {
+    let mut options: Vec<_> = environment
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, value)| {
+            !value.is_empty() && variables(kind).iter().any(|start| name.starts_with(start))
+        })
+        .map(|(name, value)| (name.to_ascii_lowercase(), value))
+        .collect();
+    options.sort();
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configured(address: &str, environment: &[(&str, &str)]) -> Result<StoreConfig, String> {
+        let address = address.parse::<Address>().unwrap();
+        let environment = environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        configure(&address, &Datastores::default(), "default", environment).map(|(it, _)| it)
+    }
+
+    #[test]
+    fn the_environment_leads_into_stores_of_its_kind_alone() {
+        let variables = [("AWS_ACCESS_KEY_ID", "ak"), ("AZURE_CLIENT_ID", "c"), ("HOME", "/")];
+        let s3 = configured("s3://b/x", &variables).unwrap();
+        assert_eq!(s3.options, [("aws_access_key_id".to_owned(), "ak".to_owned())]);
+        assert!(!format!("{s3:?}").contains("\"ak\""), "{s3:?}");
+        let web = configured("https://example.org/x", &variables).unwrap();
+        assert_eq!(web.options, []);
+        let named = configured("https://acc.blob.core.windows.net/c/x", &variables).unwrap();
+        assert_eq!(named.options.len(), 2);
+        insta::assert_snapshot!(configured("az://c/x", &variables).unwrap_err(), @"az://c/x names no storage account: write https://ACCOUNT.blob.core.windows.net/c/..., or set AZURE_STORAGE_ACCOUNT_NAME");
+    }
+}

@@ -1,0 +1,240 @@
+//! Brings one object.
+
+use super::message::StoreConfig;
+use super::open::Store;
+use super::words::failed;
+use crate::dataset::UNFETCHED;
+use object_store::path::Path as Key;
+use object_store::{Error, GetOptions, GetResultPayload, ObjectMeta};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File, Metadata};
+use std::future::poll_fn;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Attempts at one object, each of which tries again by itself what a store refuses for now.
+const ATTEMPTS: u32 = 4;
+/// The pause after the first.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Bytes of a reason, which a link must hold.
+const REASON: usize = 1000;
+
+/// The time that a file gets which is such an object: seconds since 1970 of its last change, and
+/// nanoseconds that stand for its version (the ETag), so that another version of the same second is another
+/// file for whoever compares files.
+pub(super) fn time_of(object: &ObjectMeta) -> (i64, u32) {
+    let version = format!(
+        "{}\n{}\n{}",
+        object.e_tag.as_deref().map(bare).unwrap_or_default(),
+        object.version.as_deref().unwrap_or_default(),
+        object.last_modified.timestamp_subsec_nanos()
+    );
+    let digest = Sha256::digest(version.as_bytes());
+    let number = digest.iter().take(4).fold(0_u32, |number, &byte| number << 8 | u32::from(byte));
+    (object.last_modified.timestamp(), number % 1_000_000_000)
+}
+
+/// A version without what stands around it: Azure lists it without quotes, and answers with some.
+fn bare(e_tag: &str) -> &str {
+    e_tag.trim_start_matches("W/").trim_matches('"')
+}
+
+/// Whether a file is the object.
+pub(super) fn is_current(file: &Metadata, object: &ObjectMeta) -> bool {
+    let found = (file.mtime(), u32::try_from(file.mtime_nsec()).unwrap_or(u32::MAX));
+    file.is_file() && file.len() == object.size && found == time_of(object)
+}
+
+/// A path below the folder for objects. An error says why there can be none.
+pub(super) fn place(data: &Path, name: &str) -> Result<PathBuf, String> {
+    let path = Path::new(name);
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if name.is_empty() || !plain || name.ends_with('/') || name.contains('\0') {
+        return Err(format!("the key {name:?} is no path of a file"));
+    }
+    if let Some(part) = name.split('/').find(|part| part.len() > 255) {
+        return Err(format!("a part of its key has {} bytes, and a file's name 255", part.len()));
+    }
+    Ok(data.join(path))
+}
+
+/// Where one object goes.
+pub(super) struct Target {
+    /// Its final name, which it gets when all of it is there.
+    pub(super) file: PathBuf,
+    /// Where it lies until then.
+    pub(super) part: PathBuf,
+}
+
+/// Why an object is not there; for people.
+#[derive(Debug)]
+pub(super) enum Miss {
+    /// It cannot be fetched.
+    Object(String),
+    /// Nothing can be written.
+    Disk(String),
+}
+
+/// Fetches an object. `known`: what the list says of it. Returns its bytes.
+pub(super) async fn fetch(
+    store: &Store,
+    config: &StoreConfig,
+    key: &Key,
+    known: Option<&ObjectMeta>,
+    target: &Target,
+) -> Result<u64, Miss> {
+    let mut pause = PAUSE;
+    for attempt in 1.. {
+        let error = match bring(store, key, known, target).await {
+            Ok(bytes) => return Ok(bytes),
+            Err(error) => error,
+        };
+        // Nobody needs half of it.
+        let _ = fs::remove_file(&target.part);
+        let (text, is_final) = match error {
+            // What is refused for now was asked for again already.
+            Trouble::Refused(error) => (failed(&error, "reading it", config), true),
+            Trouble::Broken(error) => (failed(&error, "reading it", config), false),
+            Trouble::Short(found, wanted) => {
+                (format!("reading it ended after {found} of {wanted} bytes"), false)
+            }
+            Trouble::Disk(error) => {
+                let file = target.file.display();
+                return Err(Miss::Disk(format!("{file} cannot be written: {error}")));
+            }
+        };
+        if is_final || attempt == ATTEMPTS {
+            return Err(Miss::Object(text));
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    Err(Miss::Object("it was not tried".to_owned()))
+}
+
+enum Trouble {
+    /// No answer.
+    Refused(Error),
+    /// An answer that broke off.
+    Broken(Error),
+    Short(u64, u64),
+    Disk(std::io::Error),
+}
+
+impl From<std::io::Error> for Trouble {
+    fn from(error: std::io::Error) -> Self {
+        Self::Disk(error)
+    }
+}
+
+/// One attempt. The file gets its name only if it is whole, and the version that was listed.
+async fn bring(
+    store: &Store,
+    key: &Key,
+    known: Option<&ObjectMeta>,
+    target: &Target,
+) -> Result<u64, Trouble> {
+    // One that is weak matches nothing.
+    let e_tag = known.and_then(|known| known.e_tag.as_deref()).filter(|tag| !tag.starts_with("W/"));
+    let if_match = e_tag.map(|tag| format!("\"{}\"", bare(tag)));
+    let options = GetOptions { if_match, ..Default::default() };
+    let answer = store.objects().get_opts(key, options).await.map_err(Trouble::Refused)?;
+    let meta = known.unwrap_or(&answer.meta).clone();
+    let (listed, found) = (meta.e_tag.as_deref(), answer.meta.e_tag.as_deref());
+    if let (Some(listed), Some(found)) = (listed, found)
+        && bare(listed) != bare(found)
+    {
+        let source = "another version".into();
+        return Err(Trouble::Refused(Error::Precondition { path: key.to_string(), source }));
+    }
+    let GetResultPayload::Stream(mut stream) = answer.payload;
+    let mut file = File::create(&target.part)?;
+    let mut written = 0;
+    while let Some(bytes) = poll_fn(|context| stream.as_mut().poll_next(context)).await {
+        let bytes = bytes.map_err(Trouble::Broken)?;
+        written += bytes.len() as u64;
+        if written > meta.size {
+            break;
+        }
+        file.write_all(&bytes)?;
+    }
+    if written != meta.size {
+        return Err(Trouble::Short(written, meta.size));
+    }
+    let (seconds, nanos) = time_of(&meta);
+    let since = Duration::new(seconds.max(0).cast_unsigned(), nanos);
+    file.set_modified(UNIX_EPOCH + since)?;
+    drop(file);
+    put(&target.part, &target.file)?;
+    Ok(written)
+}
+
+/// Gives a file its final name, whatever stands there.
+fn put(part: &Path, file: &Path) -> std::io::Result<()> {
+    if let Some(parent) = file.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match fs::rename(part, file) {
+        // What was a folder once is an object now.
+        Err(_) if file.symlink_metadata().is_ok_and(|there| there.is_dir()) => {
+            fs::remove_dir_all(file)?;
+            fs::rename(part, file)
+        }
+        done => done,
+    }
+}
+
+/// Leaves a mark in place of an object that could not be fetched: the planner makes a failed item of it.
+pub(super) fn mark(target: &Target, reason: &str) -> std::io::Result<()> {
+    let reason = reason.replace('\0', " ");
+    let _ = fs::remove_file(&target.part);
+    let text = format!("{UNFETCHED}{}", &reason[..reason.floor_char_boundary(REASON)]);
+    std::os::unix::fs::symlink(text, &target.part)?;
+    put(&target.part, &target.file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(e_tag: Option<&str>, size: u64, nanos: i64) -> ObjectMeta {
+        let location = Key::from("a");
+        let last_modified = (UNIX_EPOCH + Duration::from_nanos(nanos.cast_unsigned())).into();
+        ObjectMeta { location, last_modified, size, e_tag: e_tag.map(str::to_owned), version: None }
+    }
+
+    #[test]
+    fn another_version_is_another_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let was = object(Some("one"), 3, 5_000_000_007);
+        let (seconds, nanos) = time_of(&was);
+        assert_eq!(seconds, 5);
+        fs::write(&path, "abc").unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::new(5, nanos)).unwrap();
+        let found = path.metadata().unwrap();
+        assert!(is_current(&found, &was));
+        assert!(is_current(&found, &object(Some("\"one\""), 3, 5_000_000_007)), "as Azure has it");
+        for other in [
+            object(Some("two"), 3, 5_000_000_007),
+            object(None, 3, 5_000_000_007),
+            object(Some("one"), 4, 5_000_000_007),
+            object(Some("one"), 3, 6_000_000_007),
+        ] {
+            assert!(!is_current(&found, &other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn keys_that_are_no_paths_have_no_place() {
+        let data = Path::new("/data");
+        assert_eq!(place(data, "a/b c.csv"), Ok("/data/a/b c.csv".into()));
+        for wrong in ["", "../a", "a/../../b", "/etc/passwd", "a/", "a\0b"] {
+            assert!(place(data, wrong).is_err(), "{wrong:?}");
+        }
+        assert!(place(data, &"x".repeat(256)).is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! What is said to the process that fetches, and what it says.
+
+use crate::model::{OsSandbox, StoreKind};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+
+/// What opens a store.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StoreConfig {
+    pub(super) kind: StoreKind,
+    /// The bucket, the container, or the address of a web server's folder.
+    pub(super) container: String,
+    /// What leads into it, by the names of the library. Secret.
+    pub(super) options: Vec<(String, String)>,
+    /// Where the options come from, for people.
+    pub(super) credentials: String,
+}
+
+/// Names what leads into the store, never shows it.
+impl fmt::Debug for StoreConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.options.iter().map(|(name, _)| name).collect();
+        write!(f, "StoreConfig({:?}, {}, {names:?})", self.kind, self.container)
+    }
+}
+
+/// Which objects are wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Wanted {
+    /// All.
+    All,
+    /// Those whose paths match.
+    Glob(String),
+    /// These, each an object or a folder of objects.
+    Named(Vec<String>),
+}
+
+/// The request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FetchRequest {
+    pub(super) protocol: u32,
+    pub(super) os_sandbox: OsSandbox,
+    pub(super) store: StoreConfig,
+    /// Stands before all keys: empty, or with a `/` at its end.
+    pub(super) prefix: String,
+    /// Below the prefix.
+    pub(super) wanted: Wanted,
+    /// The address, for people.
+    pub(super) shown: String,
+    /// The slot.
+    pub(super) folder: PathBuf,
+    /// The most bytes that all objects may have together.
+    pub(super) most: u64,
+}
+
+/// What came of it so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Fetched {
+    /// Objects that are wanted.
+    pub(super) objects: u64,
+    /// Their bytes.
+    pub(super) bytes: u64,
+    /// Objects of these that were not there already.
+    pub(super) fetched: u64,
+    /// Objects of these that could not be fetched.
+    pub(super) failed: u64,
+}
+
+/// What the process says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum FromFetcher {
+    Progress(Fetched),
+    Done(Fetched),
+    /// In words, without secrets.
+    Failed(String),
+}

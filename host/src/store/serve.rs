@@ -1,0 +1,98 @@
+//! The process that fetches: the only one of Sandmill's that uses the network.
+
+use super::list::fill;
+use super::message::{FetchRequest, FromFetcher};
+use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
+use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
+use std::io::{self, ErrorKind, Write};
+use std::net::ToSocketAddrs;
+use std::path::PathBuf;
+
+/// The hidden subcommand that must end in [`serve`].
+pub const FETCH_COMMAND: &str = "fetch-worker";
+
+/// Bytes of memory that it may write to.
+const MEMORY_BYTES: u64 = 4 << 30;
+/// Bytes of the largest object.
+const LARGEST_FILE: u64 = 1 << 40;
+/// Files and connections open at once.
+const OPEN_FILES: u64 = 1024;
+
+/// What the network needs: names, and whom to trust.
+const NEEDED: [&str; 12] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/nsswitch.conf",
+    "/etc/services",
+    "/etc/ssl",
+    "/etc/pki",
+    "/etc/ca-certificates",
+    "/usr/lib/ssl",
+    "/usr/share/ca-certificates",
+    "/run/systemd/resolve",
+];
+
+/// A request on standard input, messages to standard output. Fails if there is no request that it
+/// understands, if the wall cannot be built, or if the leader stops listening.
+pub fn serve() -> io::Result<()> {
+    wall::enter()?;
+    let request: Option<FetchRequest> =
+        read_frame(&mut io::stdin().lock(), &mut Vec::new()).map_err(io::Error::other)?;
+    let Some(request) = request else {
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, "nothing is to be fetched"));
+    };
+    if request.protocol != PROTOCOL_VERSION {
+        return Err(io::Error::other("the program was replaced while a job began; start it again"));
+    }
+    // Loads what looks names up: behind the wall no library can be.
+    let _ = "localhost:1".to_socket_addrs();
+    // Fails if there is one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    // It makes a pair of sockets, which nobody behind the wall can. It has no thread of its own.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    lock_down(&request)?;
+    let mut out = io::stdout().lock();
+    let result = runtime.block_on(Box::pin(fill(&request, &mut |so_far| {
+        say(&mut out, &FromFetcher::Progress(so_far)).map_err(|error| error.to_string())
+    })));
+    say(&mut out, &result.map_or_else(FromFetcher::Failed, FromFetcher::Done))
+}
+
+fn say(out: &mut impl Write, message: &FromFetcher) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    encode(message, &mut bytes).map_err(io::Error::other)?;
+    out.write_all(&bytes)?;
+    out.flush()
+}
+
+fn lock_down(request: &FetchRequest) -> io::Result<()> {
+    let rule = |path: PathBuf, rights| Folder { path, rights };
+    let mut folders = vec![rule(request.folder.clone(), Rights::Write)];
+    folders.extend(NEEDED.iter().map(|path| rule(path.into(), Rights::Read)));
+    let certificates = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(std::env::var_os);
+    folders.extend(certificates.map(|path| rule(path.into(), Rights::Read)));
+    // Files of tokens and keys are read again when one has ended.
+    let files = request.store.options.iter().filter(|(name, _)| is_file(name));
+    folders.extend(files.map(|(_, path)| rule(path.into(), Rights::Read)));
+    folders.retain(|folder| folder.path.exists());
+    let bounds = Bounds {
+        memory: Some(MEMORY_BYTES),
+        cpu_seconds: None,
+        largest_file: LARGEST_FILE,
+        open_files: OPEN_FILES,
+    };
+    Wall { occupant: Occupant::Fetcher, mode: request.os_sandbox, folders, bounds }
+        .build()
+        .map(drop)
+        .map_err(io::Error::other)
+}
+
+/// Whether an option's value is the path of a file.
+fn is_file(option: &str) -> bool {
+    option.ends_with("_file")
+        || option.ends_with("service_account")
+        || option.ends_with("service_account_path")
+        || option.ends_with("application_credentials")
+}

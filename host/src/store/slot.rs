@@ -1,0 +1,179 @@
+//! The folders that objects lie in.
+//!
+//! `CACHE/DIGEST-N/data` holds the objects of one place in a store, as files under the names that they have
+//! there; N counts the jobs that use the same place at the same time, each with a copy of its own, as an
+//! object may change between them. Who uses one holds a lock on `lock`; `used` says by its time when
+//! that was.
+
+use crate::model::hex;
+use rustix::fs::{FlockOperation, flock};
+use sha2::{Digest, Sha256};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use walkdir::WalkDir;
+
+/// More jobs than this do not read one place at the same time.
+const COPIES: usize = 1000;
+
+/// A folder for objects that is this process's alone until it is dropped.
+#[derive(Debug)]
+pub struct Slot {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl Slot {
+    /// The first folder that nobody else uses. `place` says of which objects; it may be long.
+    pub(super) fn take(cache: &Path, place: &str) -> io::Result<Self> {
+        make_private(cache)?;
+        let digest = hex(Sha256::digest(place.as_bytes()));
+        for copy in 0..COPIES {
+            let folder = cache.join(format!("{}-{copy}", &digest[..24]));
+            match DirBuilder::new().mode(0o700).create(&folder) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            let Some(lock) = hold(&folder)? else { continue };
+            for below in ["data", "part"] {
+                fs::create_dir_all(folder.join(below))?;
+            }
+            File::create(folder.join("used"))?;
+            return Ok(Self { folder: folder.canonicalize()?, _lock: lock });
+        }
+        Err(io::Error::other(format!("{COPIES} jobs use it already")))
+    }
+
+    /// The folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where the objects lie.
+    pub fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+}
+
+/// A lock on a folder; none if somebody else has one.
+fn hold(folder: &Path) -> io::Result<Option<File>> {
+    let path = folder.join("lock");
+    let mut options = OpenOptions::new();
+    let lock =
+        options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(lock)),
+        Err(errno) if errno == rustix::io::Errno::WOULDBLOCK => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Nobody else may put objects where they are taken for a store's.
+fn make_private(folder: &Path) -> io::Result<()> {
+    if let Some(parent) = folder.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let metadata = fs::metadata(folder)?;
+    let user = rustix::process::geteuid().as_raw();
+    if metadata.uid() != user || metadata.mode() & 0o022 != 0 {
+        return Err(io::Error::other(format!(
+            "it belongs to user {} with mode {:03o}, and must be this user's, and writable for nobody \
+             else (chmod 700)",
+            metadata.uid(),
+            metadata.mode() & 0o777
+        )));
+    }
+    Ok(())
+}
+
+/// Removes folders that nobody uses, the one that was not used for the longest time first, until those that
+/// nobody uses hold no more than so many bytes together. Whatever cannot be removed stays.
+pub(super) fn prune(cache: &Path, most: u64) {
+    let mut idle: Vec<(SystemTime, u64, PathBuf, File)> = fs::read_dir(cache)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let folder = entry.path();
+            let used = folder.join("used").metadata().ok()?.modified().ok()?;
+            let lock = hold(&folder).ok()??;
+            Some((used, size(&folder), folder, lock))
+        })
+        .collect();
+    idle.sort_by_key(|(used, ..)| *used);
+    let mut all: u64 = idle.iter().map(|(_, bytes, ..)| bytes).sum();
+    for (_, bytes, folder, _lock) in &idle {
+        if all <= most {
+            break;
+        }
+        // The lock's file last: whoever waits for it finds no folder, and makes one.
+        if fs::remove_dir_all(folder.join("data")).is_ok() && fs::remove_dir_all(folder).is_ok() {
+            all -= bytes;
+        }
+    }
+}
+
+fn size(folder: &Path) -> u64 {
+    let entries = WalkDir::new(folder.join("data")).into_iter().flatten();
+    entries
+        .filter_map(|entry| entry.metadata().ok())
+        .filter(|it| it.is_file())
+        .map(|it| it.len())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_at_the_same_time_have_folders_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("a/stores");
+        let one = Slot::take(&cache, "s3://b/x").unwrap();
+        let two = Slot::take(&cache, "s3://b/x").unwrap();
+        let other = Slot::take(&cache, "s3://b/y").unwrap();
+        assert_ne!(one.folder(), two.folder());
+        assert_ne!(one.folder(), other.folder());
+        let was = one.folder().to_owned();
+        drop(one);
+        assert_eq!(Slot::take(&cache, "s3://b/x").unwrap().folder(), was);
+    }
+
+    #[test]
+    fn a_folder_of_others_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("stores");
+        fs::create_dir(&cache).unwrap();
+        fs::set_permissions(&cache, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let error = Slot::take(&cache, "x").unwrap_err().to_string();
+        assert!(error.contains("with mode 777"), "{error}");
+    }
+
+    #[test]
+    fn what_was_not_used_for_long_goes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("stores");
+        let fill = |place: &str, age: u64| {
+            let slot = Slot::take(&cache, place).unwrap();
+            fs::write(slot.data().join("object"), [0; 100]).unwrap();
+            let used = File::options().write(true).open(slot.folder().join("used")).unwrap();
+            used.set_modified(SystemTime::now() - std::time::Duration::from_secs(age)).unwrap();
+            slot
+        };
+        let (old, new) = (fill("old", 20), fill("new", 10));
+        let busy = fill("busy", 30);
+        let (old_folder, new_folder) = (old.folder().to_owned(), new.folder().to_owned());
+        drop((old, new));
+        prune(&cache, 100);
+        assert!(!old_folder.exists() && new_folder.exists() && busy.folder().exists());
+        prune(&cache, 0);
+        assert!(!new_folder.exists() && busy.data().join("object").exists());
+    }
+}

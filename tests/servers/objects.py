@@ -1,0 +1,161 @@
+"""A server of objects for tests: a web server with ranges and ETags, one that fails in the ways in which
+servers fail, a token endpoint and Azure's blobs behind it, and a long list of S3's. It prints its port.
+
+Paths: /any/NAME, /any/FAULT.NAME and /any/never.FAULT.NAME; a fault befalls the first two requests for a
+name, or with never all of them. /guarded/NAME wants the bearer token that POST /TENANT/oauth2/v2.0/token gives
+for the right secret; /acc/blobs is a container of Azure's that wants it, too. /many/ is a bucket of S3's with
+COUNT objects. /requests tells how many requests came for each path.
+"""
+
+import collections
+import hashlib
+import http.server
+import json
+import re
+import socket
+import struct
+import sys
+import time
+import urllib.parse
+
+FAULTS = ("error", "throttle", "busy", "denied", "reset", "short", "slow")
+SECRET, TOKEN = "hushhush-client-secret", "hushhush-token"
+seen = collections.Counter()
+count = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+
+
+def content(name):
+    number = re.search(r"-(\d+)", name)
+    lines = int(number[1]) if number else 3
+    return "".join(f"{name} {i}\n" for i in range(lines)).encode()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body, headers=()):
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        form = urllib.parse.parse_qs(body)
+        if form.get("client_secret") != [SECRET]:
+            return self.answer(401, b'{"error": "invalid_client"}')
+        token = {"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"}
+        self.answer(200, json.dumps(token).encode(), [("Content-Type", "application/json")])
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        url = urllib.parse.urlsplit(self.path)
+        query = urllib.parse.parse_qs(url.query)
+        parts = urllib.parse.unquote(url.path).strip("/").split("/")
+        if parts == ["requests"]:
+            return self.answer(200, json.dumps(seen).encode())
+        seen[f"{self.command} {url.path}"] += 1
+        seen[url.path] += 1
+        if parts[0] == "many":
+            return self.many(query)
+        if parts[0] in ("guarded", "acc") and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return self.answer(401, b"<Error><Code>NoAuthenticationInformation</Code></Error>")
+        if parts[0] == "acc" and query.get("comp") == ["list"]:
+            return self.blobs(query)
+        if parts[0] == "acc":
+            return self.object(parts[-1])
+        words = parts[-1].split(".")
+        never = words[0] == "never"
+        fault = words[1 if never else 0]
+        if fault in FAULTS and (never or seen[url.path] <= 3):
+            return self.fail(fault, parts[-1])
+        self.object(parts[-1])
+
+    def object(self, name):
+        if name.startswith("gone"):
+            return self.answer(404, b"no such thing")
+        body = content(name)
+        tag = '"' + hashlib.sha256(body).hexdigest()[:16] + '"'
+        headers = [("ETag", tag), ("Last-Modified", "Wed, 01 Jan 2025 00:00:00 GMT")]
+        wanted = self.headers.get("If-Match")
+        if wanted and wanted != tag:
+            return self.answer(412, b"")
+        if self.headers.get("Range"):
+            first, last = self.headers["Range"].removeprefix("bytes=").split("-")
+            first, last = int(first), int(last or len(body) - 1)
+            headers.append(("Content-Range", f"bytes {first}-{last}/{len(body)}"))
+            return self.answer(206, body[first : last + 1], headers)
+        self.answer(200, body, headers)
+
+    def fail(self, fault, name):
+        if self.command == "HEAD" and fault != "denied":
+            return self.object(name)
+        self.close_connection = True
+        body = content(name)
+        if fault == "error":
+            return self.answer(500, b"it broke")
+        if fault == "throttle":
+            return self.answer(503, b"SlowDown")
+        if fault == "busy":
+            return self.answer(429, b"later")
+        if fault == "denied":
+            return self.answer(403, f"no: {self.headers.get('Authorization')}".encode())
+        if fault == "reset":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+            return None
+        # "short" and "slow": half of it now.
+        tag = '"' + hashlib.sha256(body).hexdigest()[:16] + '"'
+        self.send_response(200)
+        self.send_header("ETag", tag)
+        self.send_header("Last-Modified", "Wed, 01 Jan 2025 00:00:00 GMT")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2])
+        self.wfile.flush()
+        if fault == "slow":
+            time.sleep(1)
+            self.wfile.write(body[len(body) // 2 :])
+        return None
+
+    def blobs(self, query):
+        names = ["in/a-1.txt", "in/b-2.txt", "in/c-3.csv", "other/d-1.txt"]
+        names = [name for name in names if name.startswith(query.get("prefix", [""])[0])]
+        blobs = ""
+        for name in names:
+            body = content(name.split("/")[-1])
+            tag = hashlib.sha256(body).hexdigest()[:16]
+            blobs += f"<Blob><Name>{name}</Name><Properties><Last-Modified>Wed, 01 Jan 2025 00:00:00 GMT</Last-Modified><Etag>&quot;{tag}&quot;</Etag><Content-Length>{len(body)}</Content-Length><Content-Type>text/plain</Content-Type></Properties></Blob>"
+        text = f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>{blobs}</Blobs><NextMarker/></EnumerationResults>'
+        self.answer(200, text.encode(), [("Content-Type", "application/xml")])
+
+    def many(self, query):
+        start = int(query.get("continuation-token", ["0"])[0])
+        end = min(start + 1000, count)
+        items = "".join(
+            f"<Contents><Key>in/{i // 1000:04}/{i:07}.txt</Key><LastModified>2025-01-01T00:00:00.000Z</LastModified><ETag>&quot;{i}&quot;</ETag><Size>10</Size></Contents>"
+            for i in range(start, end)
+        )
+        more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{end}</NextContinuationToken>" if end < count else "<IsTruncated>false</IsTruncated>"
+        self.answer(200, f"<ListBucketResult>{more}{items}</ListBucketResult>".encode())
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, *_):
+        pass
+
+
+server = Server(("127.0.0.1", 0), Handler)
+print(server.server_address[1], flush=True)
+server.serve_forever()

@@ -1,0 +1,265 @@
+//! Inputs that lie in stores: S3 by moto's server, web servers with faults, Azure's blobs behind a service
+//! principal.
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, Server, guest, python, root};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// What may stand nowhere.
+const SECRET: &str = "hushhush";
+
+/// A job over files with the objects' folder in its own.
+fn job(inputs: &str) -> Job {
+    let job = Job::new(&guest("echo_files")).yaml(&format!(
+        "inputs: {inputs}\nmini_batch_size: 2\nprocess_count_per_node: 2\nerror_threshold: -1"
+    ));
+    datastores(job, "")
+}
+
+/// Writes the file of datastores, for its owner alone.
+fn datastores(job: Job, stores: &str) -> Job {
+    let cache = job.path("objects").display().to_string();
+    let text = format!(
+        "cache: {{folder: {cache}, size: 1 MB}}\ndatastores:\n  x: {{type: http, url: http://x, anonymous: true}}\n{stores}"
+    );
+    let job = job.file("stores.yaml", text).env("SANDMILL_DATASTORES", "stores.yaml");
+    fs::set_permissions(job.path("stores.yaml"), fs::Permissions::from_mode(0o600)).unwrap();
+    job
+}
+
+/// With what leads into moto's server.
+fn with_moto(job: Job, server: &Server) -> Job {
+    job.env("AWS_ENDPOINT_URL", &server.url())
+        .env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+        .env("AWS_SECRET_ACCESS_KEY", "hushhush-key")
+        .env("AWS_REGION", "us-east-1")
+}
+
+/// No file of the job and nothing that was said holds a secret.
+fn keeps_secrets(ran: &Ran) {
+    assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{ran}");
+    fn look(folder: &Path) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                look(&path);
+            } else if let Ok(bytes) = fs::read(&path) {
+                let found = bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
+                assert!(!found, "{} holds a secret", path.display());
+            }
+        }
+    }
+    look(&ran.dir().join("job"));
+    look(&ran.dir().join("objects"));
+}
+
+#[test]
+fn a_folder_of_s3_is_an_input() {
+    let moto = Server::moto();
+    moto.put("/scans", "");
+    for (name, content) in [("a.txt", "1"), ("b.txt", "22"), ("deep/c.txt", "333"), ("x.csv", "4")]
+    {
+        moto.put(&format!("/scans/in/{name}"), content);
+    }
+    moto.put("/scans/elsewhere/d.txt", "55555");
+    let ran = with_moto(job("{texts: 's3://scans/in/'}"), &moto).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3", "x.csv: 1"]);
+    ran.says("4 objects, 7 bytes; 4 fetched in ");
+    keeps_secrets(&ran);
+
+    // Nothing is fetched again, and the result holds; until an object is another, of the same length.
+    let ran = ran.into_job().run(&[]);
+    ran.exits_with(0);
+    ran.says("4 objects, 7 bytes; 0 fetched in ").says("nothing has changed");
+    moto.put("/scans/in/b.txt", "23");
+    moto.delete("/scans/in/x.csv");
+    let ran = ran.into_job().run(&[]);
+    ran.exits_with(2);
+    ran.says("3 objects, 6 bytes; 1 fetched in ");
+    let ran = ran.into_job().run(&["--overwrite"]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3"]);
+}
+
+#[test]
+fn globs_single_objects_and_tables_of_s3() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    for (name, content) in [("a.csv", "n\n1\n2\n"), ("deep/b.csv", "n\n3\n"), ("c.txt", "x")] {
+        moto.put(&format!("/box/{name}"), content);
+    }
+    let plan = |inputs: &str| {
+        let ran = with_moto(job(inputs), &moto).command(&["plan", "job.yaml"]);
+        ran.exits_with(0);
+        ran.stdout
+    };
+    assert_snapshot!(plan("{t: 's3://box/**/*.csv'}"), @"
+    mini-batch  input      items  where
+             0  t              2  a.csv .. deep/b.csv
+    ");
+    assert_snapshot!(plan("{t: s3://box/c.txt}"), @"
+    mini-batch  input      items  where
+             0  t              1  c.txt
+    ");
+    assert_snapshot!(plan("{t: {paths: [s3://box/a.csv, s3://box/c.txt, s3://box/deep]}}"), @"
+    mini-batch  input      items  where
+             0  t              2  a.csv .. c.txt
+             1  t              1  b.csv
+    ");
+    let table = Job::new(&guest("echo_table"))
+        .yaml("inputs: {t: {path: 's3://box/**/*.csv', format: csv}}");
+    let ran = with_moto(datastores(table, ""), &moto).run(&[]);
+    ran.exits_with(0);
+}
+
+#[test]
+fn what_is_not_there_fails_the_job() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    let refused = |inputs: &str| {
+        let ran = with_moto(job(inputs), &moto).run(&[]);
+        ran.exits_with(2);
+        assert!(!ran.has("job"), "{ran}");
+        keeps_secrets(&ran);
+        ran.stderr.replace(&moto.url(), "[server]")
+    };
+    assert_snapshot!(refused("{t: s3://nowhere/in/}"), @"
+    input 't': fetching s3://nowhere/in/
+    error: input 't': listing s3://nowhere/in/: there is no such thing; check the address (404 Not Found, NoSuchBucket: The specified bucket does not exist)
+    ");
+    assert_snapshot!(refused("{t: s3://box/in/}"), @"
+    input 't': fetching s3://box/in/
+    error: input 't': s3://box/in/ holds no object; check the address
+    ");
+    assert_snapshot!(refused("{t: s3://box/one.txt}"), @"
+    input 't': fetching s3://box/
+    error: input 't': reading one.txt of s3://box/: there is no such thing; check the address (404 Not Found)
+    ");
+    assert_snapshot!(refused("{t: {path: in, datastore: nightly}}"), @r#"error: input 't': stores.yaml has no datastore "nightly" for tenant default; there: x"#);
+    moto.put("/box/large/x", vec![b'x'; 2 << 20]);
+    assert_snapshot!(refused("{t: s3://box/large/}"), @"
+    input 't': fetching s3://box/large/
+    error: input 't': the objects of s3://box/large/ take more than 1 MB, the size of the cache: raise cache.size in the file of datastores, or name fewer of them
+    ");
+}
+
+#[test]
+fn faults_pass_or_fail_their_own_items() {
+    let server = Server::objects(0);
+    let url = server.url();
+    let fetch = |names: &[&str]| {
+        let paths: Vec<_> = names.iter().map(|name| format!("{url}/in/{name}")).collect();
+        let ran = job(&format!("{{t: {{paths: [{}]}}}}", paths.join(", "))).run(&[]);
+        ran.exits_with(0);
+        ran
+    };
+    let names =
+        ["a-1", "error.b-1", "throttle.c-1", "busy.d-1", "reset.e-1", "short.f-9", "slow.g-9"];
+    let ran = fetch(&names);
+    assert_snapshot!(ran.sorted_output().join(" "), @"a-1: 6 busy.d-1: 11 error.b-1: 12 reset.e-1: 12 short.f-9: 108 slow.g-9: 99 throttle.c-1: 15");
+    assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
+
+    let never = ["never.error.a-1", "never.short.b-9", "never.denied.c-1", "never.reset.d-1"];
+    let ran = fetch(&[&["a-1", "gone"], &never[..]].concat());
+    assert_eq!(ran.sorted_output(), ["a-1: 6"]);
+    // Each with its own reason, in whatever order they failed.
+    let failed = ran.failed_items();
+    assert_eq!(failed.lines().count(), 1 + 5, "{failed}");
+    for (name, reason) in [
+        ("gone", "there is no such thing; check the address (404 Not Found)"),
+        ("never.error.a-1", "(500 Internal Server Error: it broke)"),
+        ("never.short.b-9", "reading it failed"),
+        ("never.denied.c-1", "was refused, asked for with nothing"),
+        ("never.reset.d-1", "reading it failed"),
+    ] {
+        let mut lines = failed.lines();
+        let found =
+            lines.any(|line| line.contains(&format!("/inputs/t/{name},")) && line.contains(reason));
+        assert!(found, "{name}: {reason}\n{failed}");
+    }
+}
+
+/// The store of Azure's kind that `tests/servers/objects.py` plays.
+fn blobs(server: &Server, secret: &str) -> String {
+    let url = server.url();
+    format!(
+        "  blobs:\n    type: azure\n    account: acc\n    container: blobs\n    endpoint: {url}/acc\n    \
+         prefix: in\n    tenant_id: tenant\n    client_id: me\n    client_secret: {secret}\n    \
+         authority_host: {url}\n"
+    )
+}
+
+#[test]
+fn a_service_principal_leads_into_azure() {
+    let server = Server::objects(0);
+    let stores = blobs(&server, "hushhush-client-secret");
+    let ran = datastores(job("{t: {path: '*.txt', datastore: blobs}}"), &stores).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a-1.txt: 10", "b-2.txt: 20"]);
+    keeps_secrets(&ran);
+
+    let stores = blobs(&server, "hushhush-of-another");
+    let ran = datastores(job("{t: {path: /, datastore: blobs}}"), &stores).run(&[]);
+    ran.exits_with(2);
+    keeps_secrets(&ran);
+    assert_snapshot!(ran.stderr.replace(&server.url(), "[server]"), @r#"
+    input 't': fetching datastore://blobs/
+    error: input 't': listing datastore://blobs/ was refused, asked for with what the datastore blobs has: see that it may list and read there (401 Unauthorized: {"error": "invalid_client"})
+    "#);
+}
+
+#[test]
+fn blobs_of_azurite_are_an_input() {
+    // A key is a number in letters; these are one, too.
+    let key = "hushhushhushhushhushhush";
+    let azurite = Server::azurite(key);
+    let endpoint = format!("{}/acc", azurite.url());
+    for (name, content) in [("in/a.txt", "1"), ("in/deep/b.txt", "22"), ("out/c.txt", "333")] {
+        let script = root().join("tests/servers/put_blob.py");
+        let mut command = Command::new(python());
+        command.arg(script).args([&endpoint, "acc", key, "scans", name, content]);
+        let put = command.output().unwrap();
+        assert!(put.status.success(), "{}", String::from_utf8_lossy(&put.stderr));
+    }
+    let stores = |key: &str| {
+        format!(
+            "  blobs: {{type: azure, account: acc, container: scans, endpoint: '{endpoint}', \
+             account_key: {key}}}\n"
+        )
+    };
+    let inputs = "{t: {path: in/, datastore: blobs}}";
+    let ran = datastores(job(inputs), &stores(key)).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2"]);
+    keeps_secrets(&ran);
+
+    let ran = datastores(job(inputs), &stores("hushhushHUSHHUSHhushhush")).run(&[]);
+    ran.exits_with(2);
+    ran.says(
+        "listing datastore://blobs/in/ was refused, asked for with what the datastore blobs has",
+    );
+    keeps_secrets(&ran);
+}
+
+#[test]
+fn a_policy_allows_datastores_by_name() {
+    let server = Server::objects(0);
+    let policy = |names: &str, inputs: &str| {
+        let job = datastores(job(inputs), &blobs(&server, "hushhush-client-secret"));
+        let job = job.file("policy.yaml", format!("datastores: {names}\n"));
+        job.run(&["--policy", "policy.yaml"])
+    };
+    policy("[blobs]", "{t: {path: a-1.txt, datastore: blobs}}").exits_with(0);
+    let ran = policy("[others]", "{t: {path: a-1.txt, datastore: blobs}}");
+    ran.exits_with(2);
+    let folder = ran.dir().display().to_string();
+    assert_snapshot!(ran.stderr.replace(&folder, "[job]"), @"error: job.yaml:3: inputs.t.path: found datastore://blobs/a-1.txt; the operator's policy allows only the datastores others (datastores, [job]/policy.yaml:1)");
+    let address = format!("{{t: {}/in/a-1}}", server.url());
+    let ran = policy("[blobs]", &address);
+    ran.exits_with(2);
+    ran.says("the operator's policy allows only the datastores blobs");
+}
