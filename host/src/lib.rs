@@ -37,7 +37,7 @@
 //! 0. `model`
 //! 1. `event`, `fail_point`, `gpu`, `protocol`, `turns`, `wall`
 //! 2. `spec`, `dataset`
-//! 3. `plan`, `journal`, `output`, `compile`, `inference`, `perf`, `store`
+//! 3. `plan`, `journal`, `output`, `compile`, `inference`, `perf`, `store`, `registry`
 //! 4. `sandbox`, `finish`
 //! 5. `worker`, `pool`
 //! 6. `engine`, `report`
@@ -74,6 +74,8 @@ pub mod plan;
 pub mod pool;
 #[doc(hidden)]
 pub mod protocol;
+#[doc(hidden)]
+pub mod registry;
 pub mod report;
 #[doc(hidden)]
 pub mod sandbox;

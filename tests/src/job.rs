@@ -123,6 +123,8 @@ impl Job {
             .current_dir(self.dir())
             .env("SANDMILL_CACHE_DIR", cache)
             .env("CARGO_TARGET_DIR", crate::root().join("target/guests"))
+            // Nobody's own.
+            .env("SANDMILL_REGISTRY", self.path("registry/registry.db"))
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -14,6 +14,7 @@ mod inspect;
 mod new;
 mod plan;
 mod policy;
+mod registry;
 mod resume;
 mod run;
 mod signals;
@@ -62,6 +63,16 @@ enum Command {
         /// The job directory.
         #[arg(value_name = "JOB_DIR")]
         dir: PathBuf,
+    },
+    /// Gives names to data that jobs read, with versions.
+    Dataset {
+        #[command(subcommand)]
+        command: registry::DatasetCommand,
+    },
+    /// Gives names to models that jobs compute with, with versions.
+    Model {
+        #[command(subcommand)]
+        command: registry::ModelCommand,
     },
     /// Makes a component from a guest crate or a core module, and prints its path.
     Build {
@@ -123,6 +134,8 @@ pub fn main() -> ExitCode {
         Command::Status { dir, json } => history::status(&dir, json),
         Command::Logs(arguments) => history::logs(&arguments),
         Command::Explain { dir } => history::explain(&dir),
+        Command::Dataset { command } => registry::dataset(&command),
+        Command::Model { command } => registry::model(&command),
         Command::Build { path, examples, wall, policy } => {
             build_and_print(&path, examples, &wall, &policy)
         }

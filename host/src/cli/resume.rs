@@ -3,6 +3,7 @@
 use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
+use super::registry::Names;
 use super::run::{BackendArguments, Counts, Setting, prepare_and_run, setting, this_program};
 use crate::engine::{ClaimError, JobFile, JobState, Options};
 use crate::model::JobDir;
@@ -38,15 +39,17 @@ pub(super) fn resume(arguments: &Arguments) -> Result<Exit, Problem> {
     let Some(state) = JobState::read(&job_dir).map_err(Problem::usage)? else {
         return refused(ClaimError::NoJob(arguments.job_dir.clone()));
     };
-    let Some(JobFile { path, overrides }) = state.job_file else {
+    let Some(JobFile { path, overrides, latest }) = state.job_file else {
         let dir = arguments.job_dir.clone();
         return refused(ClaimError::NoJobFile { dir, name: state.name });
     };
     let later = arguments.counts.behind(&arguments.sets);
-    let job_file = JobFile::new(&path, &[overrides, later].concat());
+    let mut job_file = JobFile::new(&path, &[overrides, later].concat());
     let policy = arguments.policy.load()?;
-    let spec = spec::load_under(&job_file.path, &job_file.overrides, &policy)
+    let names = Names::with(latest);
+    let spec = spec::load_with(&job_file.path, &job_file.overrides, &policy, &names)
         .map_err(|errors| Problem::each_line(&errors.to_string()))?;
+    job_file.latest.clone_from(&spec.latest);
     let mut options = Options::new(&arguments.job_dir, this_program()?);
     options.cache_dir.clone_from(&arguments.cache_dir);
     options.onnxruntime = arguments.backends.onnxruntime();

@@ -5,6 +5,7 @@
 use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
+use super::registry::Names;
 use super::{refused, say, signals};
 use crate::engine::{self, Cancel, Job, JobFile, Options, PrepareError, Prepared, Reused};
 use crate::inference::NamedLibrary;
@@ -46,7 +47,9 @@ impl JobArguments {
     /// Reads the job file, under the operator's policy, which comes with it.
     pub(super) fn load(&self, counts: &Counts) -> Result<(JobSpec, OperatorPolicy), Problem> {
         let policy = self.policy.load()?;
-        let spec = spec::load_under(&self.job, &self.all_sets(counts), &policy).map_err(refused)?;
+        let sets = self.all_sets(counts);
+        let spec = spec::load_with(&self.job, &sets, &policy, &Names::default());
+        let spec = spec.map_err(refused)?;
         Ok((spec, policy))
     }
 }
@@ -140,7 +143,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Problem> {
     options.onnxruntime = arguments.backends.onnxruntime();
     options.overwrite = arguments.overwrite;
     options.reuse = !arguments.no_reuse;
-    options.job_file = Some(JobFile::new(&arguments.job.job, &sets));
+    let mut job_file = JobFile::new(&arguments.job.job, &sets);
+    job_file.latest.clone_from(&spec.latest);
+    options.job_file = Some(job_file);
     prepare_and_run(spec, &options)
 }
 

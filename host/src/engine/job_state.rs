@@ -2,7 +2,7 @@
 //! know to take it up.
 
 use super::ClaimError;
-use crate::model::{JobDir, JobResult, JobStatus};
+use crate::model::{JobDir, JobResult, JobStatus, Latest};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, Permissions};
@@ -56,6 +56,9 @@ pub struct JobFile {
     pub path: PathBuf,
     /// Settings that were given beside it, as [`load`](crate::spec::load) takes them.
     pub overrides: Vec<(String, String)>,
+    /// What the latest versions of registered datasets and models were.
+    #[serde(default)]
+    pub latest: Vec<Latest>,
 }
 
 impl JobFile {
@@ -66,6 +69,7 @@ impl JobFile {
         Self {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             overrides: kept.map(|(_, pair)| pair.clone()).collect(),
+            latest: Vec::new(),
         }
     }
 }

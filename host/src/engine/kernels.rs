@@ -82,6 +82,7 @@ mod tests {
             folder: None,
             bytes: 1,
             digest: None,
+            registered: None,
             backend,
             device,
             fallback: false,

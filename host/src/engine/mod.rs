@@ -3,7 +3,8 @@
 //!
 //! `prepare` makes a job ready to run, `claim` decides who owns a job directory and `taking_up` what
 //! becomes of a job that was run before: `identity` compares its settings, `verify` its inputs.
-//! `staging` brings what lies in stores; `models` looks at the job's models, and puts single files where workers find them; `gpus` takes the
+//! `staging` brings what lies in stores; `models` looks at the job's models (`model_digests` at all that they
+//! are made of), and puts single files where workers find them; `gpus` takes the
 //! GPUs that no other job has, and `kernels` makes them ready for models. `driver` runs a `job`, on what `start` starts; `commit` is the thread that
 //! commits what workers finished.
 
@@ -19,6 +20,7 @@ mod job;
 mod job_state;
 mod kernels;
 pub mod machine;
+mod model_digests;
 mod models;
 mod prepare;
 mod processor_time;
@@ -37,6 +39,7 @@ pub use commit::fuzz_recovery;
 pub use driver::run;
 pub use job::Job;
 pub use job_state::{JobFile, JobState, OutputSize, Standing};
+pub use model_digests::{ModelDigests, model_digests};
 pub use models::{ModelError, give_models};
 pub use prepare::{Options, PrepareError, Prepared, prepare};
 pub use setup::plan_request;

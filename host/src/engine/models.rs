@@ -4,6 +4,7 @@
 //! folder of its own in the job directory, as another name of the same file where the file system can
 //! do that, else as a copy.
 
+use super::model_digests;
 use crate::compile::hash_to_end;
 use crate::model::{ByteSize, FileStamp, JobDir, Model, hex};
 use crate::output::remove_tree;
@@ -44,6 +45,24 @@ pub enum ModelError {
         /// What the job file says.
         expected: String,
     },
+    /// It is not what was registered.
+    #[error(
+        "model {name}: {} is not what was registered as {title}: its SHA-256 was {expected}, and is \
+         {found}; put back what was registered, or register what is there as a new version",
+        path.display()
+    )]
+    NotAsRegistered {
+        /// The model.
+        name: String,
+        /// `NAME@VERSION`.
+        title: String,
+        /// Its file or its folder.
+        path: PathBuf,
+        /// What it has.
+        found: String,
+        /// What it had.
+        expected: String,
+    },
     /// It is larger than a worker may load.
     #[error("model {name}: {why}")]
     TooLarge {
@@ -79,7 +98,7 @@ pub(super) fn look(models: &[ModelSpec], limit: ByteSize) -> Result<Vec<Seen>, M
     models.iter().map(|model| look_at(model, limit)).collect()
 }
 
-fn look_at(model: &ModelSpec, limit: ByteSize) -> Result<Seen, ModelError> {
+pub(super) fn look_at(model: &ModelSpec, limit: ByteSize) -> Result<Seen, ModelError> {
     let failed = |e| io_error(model, "cannot be read", &model.file, e);
     let mut file = open(&model.file).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
@@ -90,14 +109,29 @@ fn look_at(model: &ModelSpec, limit: ByteSize) -> Result<Seen, ModelError> {
         return Err(ModelError::TooLarge { name: model.name.clone(), why });
     }
     let sha256 = hash_to_end(&mut file).map(hex).map_err(failed)?;
-    match &model.digest {
-        Some(expected) if *expected != sha256 => Err(ModelError::Digest {
-            name: model.name.clone(),
-            path: model.file.clone(),
-            found: sha256,
-            expected: expected.clone(),
-        }),
-        _ => Ok(Seen { sha256, stamp: FileStamp::of(&metadata) }),
+    if let Some(expected) = model.digest.as_ref().filter(|expected| **expected != sha256) {
+        return Err(other(model, &model.file, sha256, expected));
+    }
+    if let Some(folder) = &model.folder
+        && let Some(expected) = model.registered.as_ref().and_then(|of| of.folder_digest.as_ref())
+    {
+        let (found, ..) = model_digests::of_folder(model, folder)?;
+        if found != *expected {
+            return Err(other(model, folder, found, expected));
+        }
+    }
+    Ok(Seen { sha256, stamp: FileStamp::of(&metadata) })
+}
+
+/// A digest is not the one that is meant.
+fn other(model: &ModelSpec, path: &Path, found: String, expected: &str) -> ModelError {
+    let (name, path, expected) = (model.name.clone(), path.to_owned(), expected.to_owned());
+    match &model.registered {
+        None => ModelError::Digest { name, path, found, expected },
+        Some(registered) => {
+            let title = registered.title.clone();
+            ModelError::NotAsRegistered { name, title, path, found, expected }
+        }
     }
 }
 
@@ -158,7 +192,12 @@ fn give_folder(model: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
     })
 }
 
-fn io_error(model: &ModelSpec, what: &'static str, path: &Path, source: io::Error) -> ModelError {
+pub(super) fn io_error(
+    model: &ModelSpec,
+    what: &'static str,
+    path: &Path,
+    source: io::Error,
+) -> ModelError {
     ModelError::Io { name: model.name.clone(), what, path: path.to_owned(), source }
 }
 
@@ -202,6 +241,7 @@ mod tests {
             folder: None,
             bytes: text.len() as u64,
             digest: None,
+            registered: None,
             backend: Backend::Auto,
             device: DeviceChoice::Auto,
             fallback: false,

@@ -17,6 +17,7 @@ mod partition_format;
 mod paths;
 mod percent;
 mod policy;
+mod registered;
 mod report;
 mod restored;
 mod size;
@@ -44,6 +45,10 @@ pub use partition_format::{ParsePartitionFormatError, PartitionFormat};
 pub use paths::{JobDir, rotated};
 pub use percent::{AllowedPercent, ParsePercentError};
 pub use policy::{ErrorThreshold, LoggingLevel, OutputAction, ParsePolicyError};
+pub use registered::{
+    Held, Latest, ParseRegisteredNameError, REGISTERED_NAME_EXPECTED, Registered, RegisteredKind,
+    RegisteredName, is_registered_name,
+};
 pub use report::{
     AttemptReport, CallStats, EndedBy, FailedItem, FirstFailure, Header, ItemCounts, JobResult,
     JobStatus, Segment,

@@ -121,6 +121,7 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
         limits,
         os_sandbox: defaults.of(raw, |raw| &raw.os_sandbox),
         deterministic: defaults.of(raw, |raw| &raw.deterministic),
+        latest: Vec::new(),
         notices: Vec::new(),
     };
     if defaults.of(raw, |raw| &raw.pass_settings) {

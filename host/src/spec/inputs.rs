@@ -6,9 +6,11 @@ use super::error::{Origin, Report};
 use super::keys;
 use super::partition;
 use super::raw::{Format, RawInput, RawJob, SchemaInference};
+use super::registered::or_register;
 use super::scope::At;
 use crate::model::{
-    Address, ByteSize, CsvFormat, Input, InputKind, SliceSize, TableInput, TableKind,
+    Address, ByteSize, CsvFormat, Input, InputKind, RegisteredKind, SliceSize, TableInput,
+    TableKind,
 };
 
 /// Files in a mini-batch unless the job file says otherwise (prs-semantics C7).
@@ -229,9 +231,13 @@ fn check_path(
         return None;
     }
     if text.starts_with("azureml:") {
+        if report.blames(&path.key) {
+            return None;
+        }
         let message = format!(
             "found {text:?}, which lies in Azure; fetch it first, and name the files here by --set \
-             inputs.{name}.path=..."
+             inputs.{name}.path=...{}",
+            or_register(RegisteredKind::Dataset, text)
         );
         path.blame(report, message);
         return None;

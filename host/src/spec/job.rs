@@ -1,9 +1,10 @@
 //! A job as the rest of the program sees it: checked, resolved, with defaults filled in.
 
+use super::registered::RegisteredModel;
 use crate::model::{
     AllowedPercent, Backend, ByteSize, DeviceChoice, ErrorThreshold, GUEST_MODELS,
-    InferenceSettings, Input, InputKind, Limits, LoggingLevel, Mount, OnConflict, OsSandbox,
-    OutputAction, OutputFormat,
+    InferenceSettings, Input, InputKind, Latest, Limits, LoggingLevel, Mount, OnConflict,
+    OsSandbox, OutputAction, OutputFormat,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -103,6 +104,8 @@ pub struct JobSpec {
     pub os_sandbox: OsSandbox,
     /// Whether the same mini-batch gives the same bytes, as far as clocks and random numbers go.
     pub deterministic: bool,
+    /// What the latest versions of registered datasets and models were, where the job names no version.
+    pub latest: Vec<Latest>,
     /// What the user should know about how the job file was read, one line each.
     pub notices: Vec<String>,
 }
@@ -121,6 +124,8 @@ pub struct ModelSpec {
     pub bytes: u64,
     /// The SHA-256 that the ONNX file must have, in hexadecimal.
     pub digest: Option<String>,
+    /// What it was when it was registered, if the job names it so.
+    pub registered: Option<RegisteredModel>,
     /// What runs it.
     pub backend: Backend,
     /// Where it is to run.

@@ -5,8 +5,9 @@ use super::defaults::Dialect;
 use super::error::{Origin, Report, SpecErrors};
 use super::job::JobSpec;
 use super::policy::OperatorPolicy;
+use super::registered::{NoRegistry, Registrations};
 use super::tree::{self, Node};
-use super::{azure, options, overrides, parent, raw};
+use super::{azure, options, overrides, parent, raw, registered};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -41,9 +42,22 @@ pub fn load_under(
     overrides: &[(String, String)],
     policy: &OperatorPolicy,
 ) -> Result<JobSpec, SpecErrors> {
+    load_with(path, overrides, policy, &NoRegistry)
+}
+
+/// The same where names of registered datasets and models are known.
+///
+/// # Errors
+/// As for [`load`], or if a name leads to nothing.
+pub fn load_with(
+    path: &Path,
+    overrides: &[(String, String)],
+    policy: &OperatorPolicy,
+    registrations: &dyn Registrations,
+) -> Result<JobSpec, SpecErrors> {
     let report = Report::default();
     let spec = match read(path, "job file") {
-        Ok(text) => make(path, &text, (overrides, policy), &report),
+        Ok(text) => make(path, &text, (overrides, policy, registrations), &report),
         Err(message) => {
             report.error(&Origin::File, "", message);
             None
@@ -60,7 +74,7 @@ pub(crate) fn load_text(
     overrides: &[(String, String)],
 ) -> Result<JobSpec, SpecErrors> {
     let report = Report::default();
-    let spec = make(path, text, (overrides, &OperatorPolicy::default()), &report);
+    let spec = make(path, text, (overrides, &OperatorPolicy::default(), &NoRegistry), &report);
     finish(path, spec, report)
 }
 
@@ -99,7 +113,7 @@ fn unreadable(path: &Path, what: &str, error: &io::Error) -> String {
 fn make(
     path: &Path,
     text: &str,
-    (overrides, policy): (&[(String, String)], &OperatorPolicy),
+    (overrides, policy, registrations): (&[(String, String)], &OperatorPolicy, &dyn Registrations),
     report: &Report,
 ) -> Option<JobSpec> {
     let place = match Place::of(path, policy) {
@@ -134,8 +148,10 @@ fn make(
     if let Some(pipeline) = pipeline {
         parent::of_pipeline(&mut root, &pipeline, report);
     }
-    let raw = raw::read(root, report)?;
+    let mut raw = raw::read(root, report)?;
+    let latest = registered::resolve(&mut raw, registrations, report);
     let mut spec = check::check(&raw, dialect, &place, report);
+    spec.latest = latest;
     policy.apply(&mut spec, &raw, report);
     Some(spec)
 }

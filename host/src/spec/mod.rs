@@ -7,6 +7,7 @@
 //! - `keys`: the one table of all keys, which drives suggestions and the JSON schema;
 //! - `scope`, `raw`: the tree to typed, optional settings;
 //! - `defaults`: what holds where the file says nothing;
+//! - `registered`: names of registered datasets and models to what they stand for;
 //! - `models`: the models of a job, all the way;
 //! - `check` and the rest: typed settings to a [`JobSpec`];
 //! - `datastores`: the file of datastores, which lies outside of job files;
@@ -32,6 +33,7 @@ mod partition;
 mod passed;
 mod policy;
 mod raw;
+mod registered;
 mod schema;
 mod scope;
 mod settings_file;
@@ -48,7 +50,8 @@ pub use error::{Origin, SpecError, SpecErrors};
 pub use job::{JobSpec, ModelSpec, Parent};
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::load_text;
-pub use load::{DEFAULT_JOB, load, load_under};
+pub use load::{DEFAULT_JOB, load, load_under, load_with};
 pub use policy::OperatorPolicy;
+pub use registered::{NotRegistered, RegisteredModel, Registrations};
 pub use schema::schema;
 pub use times::default_progress_timeout;

@@ -3,9 +3,10 @@
 use super::check::{Place, missing};
 use super::error::Report;
 use super::raw::RawSideInput;
+use super::registered::or_register;
 use super::scope::At;
 use crate::model::{
-    GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE, Mount,
+    GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE, Mount, RegisteredKind,
 };
 use std::path::PathBuf;
 
@@ -47,11 +48,15 @@ fn folder(path: &At<String>, place: &Place, report: &Report) -> PathBuf {
         path.blame(report, "found an empty text; expected a path to a folder");
         return host;
     }
+    if report.blames(&path.key) {
+        return host;
+    }
     if text.starts_with("azureml:") || text.contains("${{") || text.contains("://") {
         let message = format!(
             "found {text:?}, which does not lie on this machine; fetch it first, and name the \
-             folder here by --set {}=...",
-            path.key
+             folder here by --set {}=...{}",
+            path.key,
+            or_register(RegisteredKind::Dataset, text)
         );
         path.blame(report, message);
         return host;

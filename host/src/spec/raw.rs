@@ -97,6 +97,8 @@ pub(super) struct RawInput {
     pub(super) name: At<String>,
     pub(super) paths: Vec<At<String>>,
     pub(super) datastore: Option<At<String>>,
+    /// A registered name, in the place of paths.
+    pub(super) dataset: Option<At<String>>,
     pub(super) partition_format: Option<At<String>>,
     pub(super) format: Option<At<Format>>,
     pub(super) delimiter: Option<At<u8>>,
@@ -303,6 +305,7 @@ fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawI
         key: input.path.clone(),
         paths: paths(&mut input, report),
         datastore: input.text("datastore"),
+        dataset: input.text("dataset"),
         partition_format: input.text("partition_format"),
         format: input.parsed_by("format", |_, text| choice(text, &Format::ALL)),
         delimiter: input.parsed_by("delimiter", |_, text| delimiter(text)),
@@ -320,14 +323,19 @@ fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawI
 }
 
 fn paths(input: &mut Scope<'_>, report: &Report) -> Vec<At<String>> {
-    let (has_path, has_paths) = (input.has("path"), input.has("paths"));
-    if has_path == has_paths {
-        let message = if has_path {
-            "found path and paths; write one of them"
-        } else {
-            "has no path; write path: with a file, a folder or a glob"
-        };
-        report.error(&input.origin, &input.path, message);
+    let found: Vec<&str> =
+        ["path", "paths", "dataset"].into_iter().filter(|key| input.has(key)).collect();
+    match found[..] {
+        [] => {
+            let message = "has no path; write path: with a file, a folder or a glob, or dataset: \
+                           with a registered name";
+            report.error(&input.origin, &input.path, message);
+        }
+        [_] => {}
+        _ => {
+            let message = format!("found {}; write one of them", found.join(" and "));
+            report.error(&input.origin, &input.path, message);
+        }
     }
     let one = input.text("path");
     let many = input.scalars("paths");

@@ -123,6 +123,13 @@ pub(in crate::spec) const INPUT: &[Key] = &[
         "The store of the file of datastores in which path or paths lie.",
     ),
     key(
+        "dataset",
+        Kind::Text,
+        "a registered name, and perhaps a version (e.g. images@3)",
+        "images@3",
+        "A dataset of the registry (sandmill dataset register) in the place of paths: NAME@VERSION, or NAME for the latest version.",
+    ),
+    key(
         "partition_format",
         Kind::Text,
         "a template of paths (e.g. {user}/{season}/{genre}.wav)",

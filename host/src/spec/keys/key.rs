@@ -1,6 +1,6 @@
 //! What a key of a job file is.
 
-use crate::model::ColumnType;
+use crate::model::{ColumnType, REGISTERED_NAME_EXPECTED};
 
 /// A key of a job file.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub(in crate::spec) enum Kind {
 pub(in crate::spec) const NAME_EXPECTED: &str = "1 to 64 of a-z, 0-9, _ and -, starting with a letter or a \
                                         digit (e.g. nightly-digits)";
 
-pub(in crate::spec) const MODEL_NAME_EXPECTED: &str = "1 to 64 letters of a-z and A-Z, digits, _, - and ., starting with a letter or a digit (e.g. digits)";
+pub(in crate::spec) const MODEL_NAME_EXPECTED: &str = REGISTERED_NAME_EXPECTED;
 
 pub(super) const BOOL_EXPECTED: &str = "true or false";
 

@@ -20,6 +20,13 @@ pub(in crate::spec) const MODEL: &[Key] = &[
         "An ONNX file; or a folder with model.onnx or with one ONNX file of any name; or a folder with a folder for each version, as 1 and 2, that holds such a file.",
     ),
     key(
+        "model",
+        Kind::Text,
+        "a registered name, and perhaps a version (e.g. digits@2)",
+        "digits@2",
+        "A model of the registry (sandmill model register) in the place of a path: NAME@VERSION, or NAME for the latest version.",
+    ),
+    key(
         "version",
         Kind::Integer { min: 1, max: i64::MAX },
         "a whole number of at least 1",

@@ -1,8 +1,11 @@
 //! From settings to models of a job.
 
 use super::find::{Found, find};
-use super::raw::{RawModel, is_name};
-use crate::model::{Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Mount};
+use super::raw::RawModel;
+use crate::model::{
+    Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Mount, RegisteredKind,
+    is_registered_name,
+};
 use crate::spec::check::Place;
 use crate::spec::defaults::Defaults;
 use crate::spec::error::Report;
@@ -10,6 +13,7 @@ use crate::spec::job::ModelSpec;
 use crate::spec::keys;
 use crate::spec::mounts::overlap;
 use crate::spec::raw::{RawJob, RawSideInput};
+use crate::spec::registered::or_register;
 use std::path::Path;
 
 /// The models, in the order of the job file. One that is not found is left out.
@@ -39,6 +43,7 @@ pub(in crate::spec) fn check(
             folder,
             bytes,
             digest: model.digest.as_ref().map(|digest| digest.value.clone()),
+            registered: model.registered.clone(),
             backend: model.backend.as_ref().map(|backend| backend.value).unwrap_or_default(),
             device: device(model),
             fallback: model.fallback.is_some(),
@@ -57,7 +62,7 @@ impl ModelSpec {
     /// # Errors
     /// In words, if the name is none, or no ONNX file is found there.
     pub fn at(name: &str, path: &Path) -> Result<Self, String> {
-        if !is_name(name) {
+        if !is_registered_name(name) {
             let expected = keys::MODEL_NAME_EXPECTED;
             return Err(format!("found the name {name:?}; expected {expected}"));
         }
@@ -69,6 +74,7 @@ impl ModelSpec {
             folder,
             bytes,
             digest: None,
+            registered: None,
             backend: Backend::default(),
             device: DeviceChoice::default(),
             fallback: false,
@@ -114,11 +120,15 @@ fn found(model: &RawModel, place: &Place, report: &Report) -> Option<Found> {
         path.blame(report, "found an empty text; name an ONNX file, or a folder with one");
         return None;
     }
+    if report.blames(&path.key) {
+        return None;
+    }
     if text.starts_with("azureml:") || text.contains("${{") || text.contains("://") {
         let message = format!(
             "found {text:?}, which does not lie on this machine; fetch it first, and name it here \
-             by --set {}=...",
-            path.key
+             by --set {}=...{}",
+            path.key,
+            or_register(RegisteredKind::Model, text)
         );
         path.blame(report, message);
         return None;

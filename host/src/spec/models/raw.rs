@@ -1,16 +1,22 @@
 //! `models` and `inference` as written.
 
-use crate::model::{Backend, ByteSize, DeviceChoice};
+use crate::model::{Backend, ByteSize, DeviceChoice, is_registered_name};
 use crate::spec::error::Report;
 use crate::spec::keys;
 use crate::spec::raw::{at_least, choice, digest};
+use crate::spec::registered::RegisteredModel;
 use crate::spec::scope::{At, Scope};
 
 /// A model, with a name that is one.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::spec) struct RawModel {
     pub(in crate::spec) name: At<String>,
+    /// Empty where `model` is given, until that is looked up.
     pub(in crate::spec) path: At<String>,
+    /// A registered name, in the place of a path.
+    pub(in crate::spec) model: Option<At<String>>,
+    /// What it was when it was registered.
+    pub(in crate::spec) registered: Option<RegisteredModel>,
     pub(in crate::spec) version: Option<At<u64>>,
     pub(in crate::spec) digest: Option<At<String>>,
     pub(in crate::spec) backend: Option<At<Backend>>,
@@ -35,11 +41,17 @@ pub(in crate::spec) fn read(job: &mut Scope<'_>, report: &Report) -> Option<At<V
 }
 
 fn model(name: At<String>, mut scope: Scope<'_>, report: &Report) -> Option<RawModel> {
-    if !scope.has("path") {
-        let message = "has no path; write path: with an ONNX file or a folder with one";
+    if scope.has("path") == scope.has("model") {
+        let message = if scope.has("path") {
+            "found path and model; write one of them"
+        } else {
+            "has no path; write path: with an ONNX file or a folder with one, or model: with a \
+             registered name"
+        };
         report.error(&scope.origin, &scope.path, message);
     }
     let path = scope.text("path");
+    let model = scope.text("model");
     let version = scope.parsed("version");
     let digest = scope.parsed_by("digest", digest);
     let backend = scope.parsed_by("backend", |_, text| {
@@ -50,13 +62,24 @@ fn model(name: At<String>, mut scope: Scope<'_>, report: &Report) -> Option<RawM
     });
     let fallback = scope.parsed_by("fallback", |_, text| choice(text, &[("cpu", ())]));
     scope.finish();
-    let name_fits = is_name(&name.value);
+    let name_fits = is_registered_name(&name.value);
     if !name_fits {
         let expected = keys::MODEL_NAME_EXPECTED;
         name.blame(report, format!("found the name {:?}; expected {expected}", name.value));
     }
-    let path = path?;
-    name_fits.then_some(RawModel { name, path, version, digest, backend, device, fallback })
+    let path = path.or_else(|| model.clone().map(|model| model.map(|_| String::new())))?;
+    let registered = None;
+    name_fits.then_some(RawModel {
+        name,
+        path,
+        model,
+        registered,
+        version,
+        digest,
+        backend,
+        device,
+        fallback,
+    })
 }
 
 /// Reads `inference`.
@@ -69,12 +92,4 @@ pub(in crate::spec) fn read_inference(job: &mut Scope<'_>) -> RawInference {
     };
     group.finish();
     raw
-}
-
-/// Whether a text is fit for a model's name, which is also a folder's: see
-/// [`keys::MODEL_NAME_EXPECTED`].
-pub(in crate::spec) fn is_name(text: &str) -> bool {
-    (1..=64).contains(&text.len())
-        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }

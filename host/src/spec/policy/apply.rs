@@ -2,8 +2,8 @@
 
 use super::amounts::{self, Slot};
 use super::file::{OperatorPolicy, Settings};
-use super::places::Place;
-use crate::model::{Input, JobDir, Limits, OsSandbox, Source};
+use super::places::{Place, fixed_part};
+use crate::model::{Input, JobDir, Limits, OsSandbox, RegisteredKind, Source};
 use crate::spec::error::{Origin, Report, SpecErrors};
 use crate::spec::raw::RawJob;
 use crate::spec::{JobSpec, ModelSpec};
@@ -93,6 +93,27 @@ impl OperatorPolicy {
         let report = Report::default();
         settings.models(models, None, &report);
         settings.places_of_models(models, &report);
+        settings.done(report)
+    }
+
+    /// Whether what is to be registered may lie there.
+    ///
+    /// # Errors
+    /// All that the policy does not allow.
+    pub fn check_registered<'a>(
+        &self,
+        kind: RegisteredKind,
+        paths: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = Report::default();
+        for path in paths {
+            let (place, path) = match kind {
+                RegisteredKind::Dataset => (Place::Inputs, fixed_part(path)),
+                RegisteredKind::Model => (Place::Models, Path::new(path)),
+            };
+            settings.place(place, "path", path, None, &report);
+        }
         settings.done(report)
     }
 

@@ -2,11 +2,10 @@
 
 use super::amounts::{self, Amount};
 use super::places::Roots;
-use crate::model::{MachineCaps, OsSandbox};
+use crate::model::{MachineCaps, OsSandbox, is_registered_name};
 use crate::spec::error::{Origin, Report, SpecErrors};
 use crate::spec::keys;
 use crate::spec::load::read;
-use crate::spec::models::is_name;
 use crate::spec::raw::{self, RawJob};
 use crate::spec::scope::{At, Scope};
 use crate::spec::tree::{self, Value};
@@ -123,7 +122,7 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
     let os_sandbox = scope.parsed_by("os_sandbox", |_, text| {
         raw::choice(text, &OsSandbox::ALL.map(|mode| (mode.name(), mode)))
     });
-    let models = names(&mut scope, "models", is_name, report);
+    let models = names(&mut scope, "models", is_registered_name, report);
     let datastores = names(&mut scope, "datastores", |_| true, report);
     let guest_models = scope.bool("guest_models");
     let roots = scope.group("roots").map(|group| Roots::read(group, report));

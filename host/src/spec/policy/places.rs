@@ -241,7 +241,7 @@ impl Settings {
 }
 
 /// A path of an input up to its first wildcard, if it has one and is not there as it stands.
-fn fixed_part(path: &str) -> &Path {
+pub(super) fn fixed_part(path: &str) -> &Path {
     if Path::new(path).symlink_metadata().is_ok() {
         return Path::new(path);
     }

@@ -35,7 +35,7 @@ entry_script_digest: abc
     job.yaml:7: inputs.images.paht: unknown key; did you mean path?
     job.yaml:8: inputs.Rows: found the name "Rows"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
     job.yaml:9: inputs.both: found path and paths; write one of them
-    job.yaml:10: inputs.none: has no path; write path: with a file, a folder or a glob
+    job.yaml:10: inputs.none: has no path; write path: with a file, a folder or a glob, or dataset: with a registered name
     job.yaml:11: side_inputs: found "weights"; expected a map of names to folders (e.g. model: weights)
     job.yaml:13: limits.memory: found "10kbmb"; expected a size of at least 64 KB (e.g. 512 MB)
     job.yaml:14: limits.disk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors
@@ -360,7 +360,7 @@ fn set_says_where_it_is_wrong() {
         ],
     ), @r#"
     --set arguments: not valid YAML (column 1): while parsing a flow sequence, expected ',' or ']'
-    --set inputs.more.pth: inputs.more: has no path; write path: with a file, a folder or a glob
+    --set inputs.more.pth: inputs.more: has no path; write path: with a file, a folder or a glob, or dataset: with a registered name
     --set inputs.more.pth: unknown key; did you mean path?
     --set inputs[0].path: inputs is a map and has no [0]; write inputs.NAME
     --set limits: limits.memory: found "1x"; expected a size of at least 64 KB (e.g. 512 MB)

@@ -55,6 +55,7 @@ fn least() -> JobSpec {
         allow_reuse: true,
         parent: None,
         metrics_name_prefix: String::new(),
+        latest: Vec::new(),
         notices: Vec::new(),
     }
 }

@@ -9,6 +9,7 @@ mod options;
 mod output;
 mod partition;
 mod pipeline;
+mod registered;
 mod settings;
 mod table;
 mod version2;

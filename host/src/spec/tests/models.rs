@@ -12,6 +12,7 @@ fn plain(name: &str) -> ModelSpec {
         folder: None,
         bytes: 0,
         digest: None,
+        registered: None,
         backend: Backend::Auto,
         device: DeviceChoice::Auto,
         fallback: false,
@@ -97,8 +98,8 @@ arguments: [--m, '${{{{models.other}}}}']
     job.yaml:5: models..hidden: found the name ".hidden"; expected 1 to 64 letters of a-z and A-Z, digits, _, - and ., starting with a letter or a digit (e.g. digits)
     job.yaml:6: models.nowhere.path: there is no [dir]/nowhere.onnx; name an ONNX file, or a folder with one
     job.yaml:7: models.empty.path: [dir]/empty holds neither an ONNX file (.onnx) nor a folder of a version, as 1 or 2; name an ONNX file, or a folder with one
-    job.yaml:8: models.no_path: has no path; write path: with an ONNX file or a folder with one
-    job.yaml:9: models.remote.path: found "azureml:digits:1", which does not lie on this machine; fetch it first, and name it here by --set models.remote.path=...
+    job.yaml:8: models.no_path: has no path; write path: with an ONNX file or a folder with one, or model: with a registered name
+    job.yaml:9: models.remote.path: found "azureml:digits:1", which does not lie on this machine; fetch it first, and name it here by --set models.remote.path=...; or register it here as digits@1 (sandmill model register)
     job.yaml:10: models.versioned.version: [dir]/digits.onnx is no folder with a folder for each version; remove version
     job.yaml:13: models.many.pth: unknown key; did you mean path?
     job.yaml:14: models.many.version: found 0; expected a whole number of at least 1

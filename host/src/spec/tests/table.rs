@@ -68,7 +68,8 @@ fn every_key_of_the_table_is_accepted_with_its_example() {
         let text = format!("limits: {{{}: {}}}\n", key.name, key.example);
         files.push((key.name, with("limits", &text)));
     }
-    for key in INPUT {
+    // What is registered is tried in `registered`.
+    for key in INPUT.iter().filter(|key| key.name != "dataset") {
         let path = if key.name.starts_with("path") { "" } else { "path: data, " };
         let format = if key.name == "format" { "" } else { "format: csv, " };
         let name = if key.name == "name" { "" } else { "name: x, " };
@@ -87,7 +88,7 @@ fn every_key_of_the_table_is_accepted_with_its_example() {
     for file in ["models/digits.onnx", "versions/2/model.onnx"] {
         fs::write(fixture.0.path().join(file), b"").expect("a file");
     }
-    for key in MODEL {
+    for key in MODEL.iter().filter(|key| key.name != "model") {
         let path = match key.name {
             "path" => "",
             "version" => "path: versions, ",

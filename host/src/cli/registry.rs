@@ -1,0 +1,349 @@
+//! `sandmill dataset` and `sandmill model`: names, with versions, for what jobs read.
+
+use super::exit::{Exit, Problem};
+use super::policy::PolicyArgument;
+use super::{print, refused, say};
+use crate::dataset::{self, Listing};
+use crate::engine;
+use crate::model::{
+    Held, Input, Latest, REGISTERED_NAME_EXPECTED, Registered, RegisteredKind, RegisteredName,
+    counted, is_registered_name, printable,
+};
+use crate::registry::{NewVersion, Registry, RegistryError, default_file};
+use crate::spec::{ModelSpec, NotRegistered, Registrations};
+use anyhow::{Context, anyhow};
+use clap::Subcommand;
+use jiff::Timestamp;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum DatasetCommand {
+    /// Gives files, folders and globs a name, for inputs: `dataset: NAME@VERSION`.
+    Register {
+        #[command(flatten)]
+        new: New,
+        /// Files, folders or globs; in a datastore, paths as it has them.
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<String>,
+        /// The datastore that the paths lie in; they are not looked at then.
+        #[arg(long, value_name = "NAME")]
+        datastore: Option<String>,
+    },
+    /// Lists what is registered, each in its latest version.
+    List(List),
+    /// Says what a registered dataset is.
+    Show(Show),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ModelCommand {
+    /// Gives a model a name, for models: `model: NAME@VERSION`. Its SHA-256 is kept, and a job does
+    /// not start if it is another by then.
+    Register {
+        #[command(flatten)]
+        new: New,
+        /// An ONNX file; a folder with one; or a folder with a folder for each version, of which the
+        /// highest is meant.
+        #[arg(value_name = "PATH")]
+        path: String,
+    },
+    /// Lists what is registered, each in its latest version.
+    List(List),
+    /// Says what a registered model is.
+    Show(Show),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct New {
+    /// The name.
+    #[arg(value_parser = name)]
+    name: String,
+    /// Adds a version where the name is there already.
+    #[arg(long)]
+    new_version: bool,
+    /// For people.
+    #[arg(long, value_name = "TEXT", value_parser = description)]
+    description: Option<String>,
+    #[command(flatten)]
+    policy: PolicyArgument,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct List {
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Show {
+    /// NAME@VERSION, or NAME for the latest version.
+    #[arg(value_name = "NAME[@VERSION]")]
+    name: RegisteredName,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+}
+
+fn name(text: &str) -> Result<String, String> {
+    match is_registered_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("expected {REGISTERED_NAME_EXPECTED}")),
+    }
+}
+
+/// More is no description, but a document.
+const LONGEST_DESCRIPTION: usize = 4096;
+
+fn description(text: &str) -> Result<String, String> {
+    match text.len() <= LONGEST_DESCRIPTION {
+        true => Ok(text.to_owned()),
+        false => Err(format!("expected at most {LONGEST_DESCRIPTION} bytes")),
+    }
+}
+
+/// What names of a job file stand for: what the registry says, and for a job that is taken up what was
+/// the latest version when it was begun.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    latest: Vec<Latest>,
+}
+
+impl Names {
+    pub(super) fn with(latest: Vec<Latest>) -> Self {
+        Self { latest }
+    }
+}
+
+impl Registrations for Names {
+    fn find(
+        &self,
+        kind: RegisteredKind,
+        wanted: &RegisteredName,
+    ) -> Result<Registered, NotRegistered> {
+        let was = |known: &&Latest| known.kind == kind && known.name == wanted.name;
+        let known = self.latest.iter().find(was).map(|known| known.version);
+        let version = wanted.version.or(known);
+        let wanted = RegisteredName { name: wanted.name.clone(), version };
+        find(kind, &wanted).map_err(|error| match error {
+            RegistryError::NoName { .. } | RegistryError::NoVersion { .. } => {
+                NotRegistered::Unknown(error.to_string())
+            }
+            error => NotRegistered::Failed(error.to_string()),
+        })
+    }
+}
+
+fn find(kind: RegisteredKind, wanted: &RegisteredName) -> Result<Registered, RegistryError> {
+    match Registry::open(&file()?)? {
+        Some(registry) => registry.find(kind, wanted),
+        None => {
+            let nearest = Vec::new();
+            Err(RegistryError::NoName { kind, wanted: wanted.clone(), nearest })
+        }
+    }
+}
+
+fn file() -> Result<PathBuf, RegistryError> {
+    default_file().ok_or(RegistryError::NoPlace)
+}
+
+/// Runs `sandmill dataset`.
+pub(super) fn dataset(command: &DatasetCommand) -> Result<Exit, Problem> {
+    let kind = RegisteredKind::Dataset;
+    match command {
+        DatasetCommand::Register { new, paths, datastore } => {
+            let (paths, held) = match datastore {
+                // Looked at when a job reads it.
+                Some(datastore) => {
+                    name(datastore).map_err(|why| {
+                        Problem::usage(anyhow!("--datastore: found {datastore:?}; {why}"))
+                    })?;
+                    (paths.clone(), None)
+                }
+                None => {
+                    let paths = paths.iter().map(|path| absolute(path));
+                    let paths = paths.collect::<Result<Vec<String>, Problem>>()?;
+                    let policy = new.policy.load()?;
+                    policy
+                        .check_registered(kind, paths.iter().map(String::as_str))
+                        .map_err(refused)?;
+                    let held = held(&new.name, &paths)?;
+                    (paths, Some(held))
+                }
+            };
+            let datastore = datastore.clone();
+            register(kind, new, NewVersion { paths, datastore, held, ..NewVersion::default() })
+        }
+        DatasetCommand::List(list) => self::list(kind, list),
+        DatasetCommand::Show(show) => self::show(kind, show),
+    }
+}
+
+/// Runs `sandmill model`.
+pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
+    let kind = RegisteredKind::Model;
+    match command {
+        ModelCommand::Register { new, path } => {
+            let policy = new.policy.load()?;
+            let allowed = |path: &str| policy.check_registered(kind, [path]).map_err(refused);
+            let path = absolute(path)?;
+            allowed(&path)?;
+            let model = ModelSpec::at(&new.name, path.as_ref());
+            let model = model.map_err(|why| Problem::usage(anyhow!(why)))?;
+            // Again, as a version may be a link.
+            allowed(&text(&model.file)?)?;
+            let digests = engine::model_digests(&model).map_err(Problem::usage)?;
+            let paths = vec![text(model.folder.as_ref().unwrap_or(&model.file))?];
+            let held = Some(Held { files: digests.files, bytes: digests.bytes, newest: None });
+            let (digest, folder_digest) = (Some(digests.file), digests.folder);
+            let new_version =
+                NewVersion { paths, digest, folder_digest, held, ..NewVersion::default() };
+            register(kind, new, new_version)
+        }
+        ModelCommand::List(list) => self::list(kind, list),
+        ModelCommand::Show(show) => self::show(kind, show),
+    }
+}
+
+/// Prints what was registered: `NAME@VERSION` on standard output.
+fn register(kind: RegisteredKind, new: &New, version: NewVersion) -> Result<Exit, Problem> {
+    let version =
+        NewVersion { name: new.name.clone(), description: new.description.clone(), ..version };
+    let mut registry =
+        file().and_then(|file| Registry::open_or_make(&file)).map_err(Problem::usage)?;
+    let registered = registry.register(kind, version, new.new_version).map_err(Problem::usage)?;
+    let title = registered.title();
+    let what = registered.held.map_or_else(String::new, |held| format!(", {}", amount(&held)));
+    let word = kind.word();
+    say(&format!("registered; for a job file: {word}: {title}{what}"));
+    print(&format!("{title}\n"))?;
+    Ok(Exit::Completed)
+}
+
+fn absolute(path: &str) -> Result<String, Problem> {
+    let absolute = std::path::absolute(path)
+        .with_context(|| format!("found {path:?}; expected a file, a folder or a glob"))
+        .map_err(Problem::usage)?;
+    text(&absolute)
+}
+
+fn text(path: &Path) -> Result<String, Problem> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| {
+        Problem::usage(anyhow!("the path {path:?} is not text in UTF-8; rename the folder"))
+    })
+}
+
+/// What is there now, listed as a job would.
+fn held(name: &str, paths: &[String]) -> Result<Held, Problem> {
+    let input = Input { name: name.to_owned(), paths: paths.to_vec(), partition_format: None };
+    let mut held = Held::default();
+    for source in dataset::resolve(&[input]).map_err(Problem::usage)? {
+        let mut files = Listing::new(&source).map_err(Problem::usage)?;
+        while let Some(file) = files.next_file().map_err(Problem::usage)? {
+            let path = source.root.join(file);
+            let metadata = path.metadata().with_context(|| path.display().to_string());
+            let metadata = metadata.map_err(Problem::usage)?;
+            held.files += 1;
+            held.bytes = held.bytes.saturating_add(metadata.len());
+            let changed = metadata.modified().ok().and_then(|time| Timestamp::try_from(time).ok());
+            held.newest = held.newest.max(changed);
+        }
+    }
+    Ok(held)
+}
+
+fn list(kind: RegisteredKind, list: &List) -> Result<Exit, Problem> {
+    let file = file().map_err(Problem::usage)?;
+    let registry = Registry::open(&file).map_err(Problem::usage)?;
+    let all = match &registry {
+        Some(registry) => registry.all(kind).map_err(Problem::usage)?,
+        None => Vec::new(),
+    };
+    if list.json {
+        return print(&json(&all)).map(|()| Exit::Completed);
+    }
+    let word = kind.word();
+    if all.is_empty() {
+        say(&format!(
+            "no {word} is registered in {}; `sandmill {word} register NAME PATH` adds one",
+            file.display()
+        ));
+    }
+    let titles: Vec<String> = all.iter().map(Registered::title).collect();
+    let width = titles.iter().map(String::len).max().unwrap_or(0);
+    let mut text = String::new();
+    for (title, one) in titles.iter().zip(&all) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{title:width$}  {}  {}", when(one.registered), place(one));
+    }
+    print(&text)?;
+    Ok(Exit::Completed)
+}
+
+fn show(kind: RegisteredKind, show: &Show) -> Result<Exit, Problem> {
+    let found = find(kind, &show.name).map_err(Problem::usage)?;
+    if show.json {
+        return print(&json(&found)).map(|()| Exit::Completed);
+    }
+    print(&description_of(kind, &found))?;
+    Ok(Exit::Completed)
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    // Plain data always serialises.
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn description_of(kind: RegisteredKind, one: &Registered) -> String {
+    let mut text = format!("{} {}\n", kind.word(), one.title());
+    let mut line = |what: &str, value: &str| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {what:<12}{}", printable(value));
+    };
+    if let Some(description) = &one.description {
+        line("description", description);
+    }
+    line("registered", &format!("{} by {}", when(one.registered), one.by));
+    if let Some(datastore) = &one.datastore {
+        line("datastore", datastore);
+    }
+    for (index, path) in one.paths.iter().enumerate() {
+        line(if index == 0 { "path" } else { "" }, path);
+    }
+    if let Some(held) = &one.held {
+        line("then", &amount(held));
+        if let Some(newest) = held.newest {
+            line("newest", &when(newest));
+        }
+    }
+    if let Some(digest) = &one.digest {
+        line("sha256", digest);
+    }
+    if let Some(digest) = &one.folder_digest {
+        line("of folder", digest);
+    }
+    text
+}
+
+fn amount(held: &Held) -> String {
+    format!("{} with {}", counted(held.files, "file"), counted(held.bytes, "byte"))
+}
+
+fn when(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
+/// Where it lies, in short.
+fn place(one: &Registered) -> String {
+    let more = match one.paths.len() {
+        0 | 1 => String::new(),
+        paths => format!(" and {}", counted(paths as u64 - 1, "more path")),
+    };
+    let datastore = one.datastore.as_ref().map_or_else(String::new, |name| format!("{name}: "));
+    printable(&format!("{datastore}{}{more}", one.paths.first().map_or("", String::as_str)))
+}

@@ -1,0 +1,208 @@
+//! Registered datasets and models: names, with versions, for what jobs read.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What can be registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RegisteredKind {
+    /// Paths of an input.
+    Dataset,
+    /// An ONNX file, or the folder that belongs to it.
+    Model,
+}
+
+impl RegisteredKind {
+    /// The word for it, in job files and for people.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Dataset => "dataset",
+            Self::Model => "model",
+        }
+    }
+}
+
+/// What is allowed as the name of a dataset or a model, for the end of a sentence that starts with
+/// "expected".
+pub const REGISTERED_NAME_EXPECTED: &str = "1 to 64 letters of a-z and A-Z, digits, _, - and ., \
+                                            starting with a letter or a digit (e.g. digits)";
+
+/// Whether a text is fit for the name of a dataset or a model: see [`REGISTERED_NAME_EXPECTED`].
+pub fn is_registered_name(text: &str) -> bool {
+    (1..=64).contains(&text.len())
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// A registered name and which of its versions: `NAME@3`; `NAME` or `NAME@latest` for the latest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisteredName {
+    /// The name.
+    pub name: String,
+    /// The version, from 1; none for the latest.
+    pub version: Option<u64>,
+}
+
+/// A text is not the name of a registered dataset or model.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "found {0:?}; expected a registered name, and perhaps a version behind it: digits@3, digits or \
+     digits@latest"
+)]
+pub struct ParseRegisteredNameError(String);
+
+impl FromStr for RegisteredName {
+    type Err = ParseRegisteredNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || ParseRegisteredNameError(text.to_owned());
+        let (name, version) = match text.trim().split_once('@') {
+            None => (text.trim(), None),
+            Some((name, "latest")) => (name, None),
+            Some((name, version)) => (name, Some(number(version).ok_or_else(wrong)?)),
+        };
+        if !is_registered_name(name) {
+            return Err(wrong());
+        }
+        Ok(Self { name: name.to_owned(), version })
+    }
+}
+
+/// A version: digits alone, as `parse` would take a sign, too. SQLite holds no larger ones.
+fn number(text: &str) -> Option<u64> {
+    let number: u64 = text.parse().ok()?;
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    (is_plain && (1..=i64::MAX as u64).contains(&number)).then_some(number)
+}
+
+impl RegisteredName {
+    /// What a path of Azure's means: `azureml:NAME:3`, `azureml:NAME@latest`. None if the text is no
+    /// such path, or names something that no registry has.
+    pub fn of_azure(text: &str) -> Option<Self> {
+        let named = text.trim().strip_prefix("azureml:")?;
+        match named.rsplit_once(':') {
+            Some((name, version)) => format!("{name}@{version}").parse().ok(),
+            // Azure wants a version or a label: a name alone is a slip.
+            None if named.contains('@') => named.parse().ok(),
+            None => None,
+        }
+    }
+}
+
+impl fmt::Display for RegisteredName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.version {
+            Some(version) => write!(f, "{}@{version}", self.name),
+            None => write!(f, "{}@latest", self.name),
+        }
+    }
+}
+
+/// One version of a registered dataset or model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Registered {
+    /// Its name.
+    pub name: String,
+    /// From 1 up, without gaps.
+    pub version: u64,
+    /// Absolute, on this machine; or in the datastore. A model has one.
+    pub paths: Vec<String>,
+    /// Where the paths lie, if not on this machine.
+    pub datastore: Option<String>,
+    /// Of a model: the SHA-256 of its ONNX file, in hexadecimal.
+    pub digest: Option<String>,
+    /// Of a model that is a folder: the SHA-256 over all that it holds.
+    pub folder_digest: Option<String>,
+    /// For people.
+    pub description: Option<String>,
+    /// When it was registered.
+    pub registered: Timestamp,
+    /// By whom: a user's name, or number.
+    pub by: String,
+    /// What was there then; none for what lies in a datastore.
+    pub held: Option<Held>,
+}
+
+impl Registered {
+    /// `NAME@VERSION`.
+    pub fn title(&self) -> String {
+        format!("{}@{}", self.name, self.version)
+    }
+}
+
+/// What files came to when they were registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// How many.
+    pub files: u64,
+    /// In all of them.
+    pub bytes: u64,
+    /// The latest change of one of them; none without files.
+    pub newest: Option<Timestamp>,
+}
+
+/// Which version was the latest when a job was begun: it is taken up with the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latest {
+    /// A dataset or a model.
+    pub kind: RegisteredKind,
+    /// Its name.
+    pub name: String,
+    /// The version.
+    pub version: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_versions_are_read() {
+        let name = |text: &str| text.parse::<RegisteredName>();
+        for (text, shown) in [
+            ("digits", "digits@latest"),
+            (" Res.Net_18-x@latest ", "Res.Net_18-x@latest"),
+            ("a@3", "a@3"),
+            ("a@007", "a@7"),
+        ] {
+            assert_eq!(name(text).unwrap().to_string(), shown);
+        }
+        let long = "x".repeat(65);
+        for text in [
+            "",
+            "@3",
+            "a@",
+            "a@0",
+            "a@+1",
+            "a@-1",
+            "a@1.0",
+            "a@9223372036854775808",
+            "a b",
+            "../a",
+            &long,
+        ] {
+            assert!(name(text).is_err(), "{text}");
+        }
+        insta::assert_snapshot!(name("a@Latest").unwrap_err(), @r#"found "a@Latest"; expected a registered name, and perhaps a version behind it: digits@3, digits or digits@latest"#);
+    }
+
+    #[test]
+    fn azures_names_are_read() {
+        let name = |text: &str| RegisteredName::of_azure(text).map(|name| name.to_string());
+        assert_eq!(name("azureml:images:3").as_deref(), Some("images@3"));
+        assert_eq!(name("azureml:images@latest").as_deref(), Some("images@latest"));
+        for other in [
+            "images:3",
+            "azureml:images",
+            "azureml:images:2024-01-01",
+            "azureml://datastores/a/paths/b",
+            "azureml://registries/r/data/images/versions/3",
+            "azureml:a:b:3",
+        ] {
+            assert_eq!(name(other), None, "{other}");
+        }
+    }
+}

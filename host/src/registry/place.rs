@@ -1,0 +1,107 @@
+//! Where the registry lies, and who may write to it.
+
+use super::RegistryError;
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The variable that names the registry's file.
+pub(super) const VARIABLE: &str = "SANDMILL_REGISTRY";
+
+/// The registry's file: `$SANDMILL_REGISTRY`, else `sandmill/registry.db` in the user's data folder.
+/// None if no variable of the environment says where that is.
+pub fn default_file() -> Option<PathBuf> {
+    file(|name| std::env::var_os(name))
+}
+
+fn file(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let data = || {
+        let home = || set("HOME").map(|home| home.join(".local/share"));
+        Some(set("XDG_DATA_HOME").or_else(home)?.join("sandmill/registry.db"))
+    };
+    set(VARIABLE).or_else(data)
+}
+
+/// Makes the folder that the registry is to lie in, for its owner alone.
+pub(super) fn make_folder(file: &Path) -> io::Result<()> {
+    let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    if folder.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// The file without links, and whether it is there. A link that leads nowhere is not followed: what is
+/// made there is not what somebody else wanted.
+pub(super) fn real(file: &Path) -> io::Result<(PathBuf, bool)> {
+    match file.canonicalize() {
+        Ok(real) => Ok((real, true)),
+        Err(error) if error.kind() == ErrorKind::NotFound && file.symlink_metadata().is_err() => {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new(".")).canonicalize()?;
+            let name = file.file_name().ok_or(ErrorKind::InvalidInput)?;
+            Ok((folder.join(name), false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses what others could write to: they would decide what jobs read.
+pub(super) fn check_private(path: &Path) -> Result<(), RegistryError> {
+    let failed = |source| RegistryError::Io { path: path.to_owned(), source };
+    let metadata = fs::metadata(path).map_err(failed)?;
+    let user = rustix::process::geteuid().as_raw();
+    let why = if metadata.uid() != user && metadata.uid() != 0 {
+        format!("belongs to user {}, neither to you (user {user}) nor to root", metadata.uid())
+    } else if metadata.mode() & 0o022 != 0 {
+        format!("can be written by others (mode {:03o})", metadata.mode() & 0o777)
+    } else {
+        return Ok(());
+    };
+    Err(RegistryError::Open { path: path.to_owned(), why })
+}
+
+/// Who registers: the user's name, or the number where it has none.
+pub(super) fn user() -> String {
+    let user = rustix::process::geteuid().as_raw();
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    name_of(user, &users).unwrap_or_else(|| user.to_string())
+}
+
+fn name_of(user: u32, users: &str) -> Option<String> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        (number.parse() == Ok(user)).then(|| name.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_registry_lies_where_the_environment_says() {
+        let from = |set: &[(&str, &str)]| {
+            file(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+        };
+        assert_eq!(from(&[]), None);
+        let home = ("HOME", "/h");
+        assert_eq!(from(&[home]), Some("/h/.local/share/sandmill/registry.db".into()));
+        let data = ("XDG_DATA_HOME", "/x");
+        assert_eq!(from(&[home, data]), Some("/x/sandmill/registry.db".into()));
+        assert_eq!(from(&[home, data, (VARIABLE, "/r.db")]), Some("/r.db".into()));
+        assert_eq!(from(&[home, ("XDG_DATA_HOME", ""), (VARIABLE, "")]), from(&[home]));
+    }
+
+    #[test]
+    fn users_have_names() {
+        let users = "root:x:0:0:root:/root:/bin/sh\n\nbroken\nada:x:1000:1000::/home/ada:\n";
+        assert_eq!(name_of(1000, users).as_deref(), Some("ada"));
+        assert_eq!(name_of(7, users), None);
+    }
+}

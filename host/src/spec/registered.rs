@@ -1,0 +1,243 @@
+//! Registered names in a job file become the paths that they stand for, before anything else is looked
+//! at: so all that holds for paths holds for them, the operator's policy too.
+
+use super::error::Report;
+use super::models::RawModel;
+use super::raw::{RawInput, RawJob, RawSideInput};
+use super::scope::At;
+use crate::model::{Latest, Registered, RegisteredKind, RegisteredName};
+
+/// Who knows what registered names stand for.
+pub trait Registrations {
+    /// The version that a name means.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be found out.
+    fn find(
+        &self,
+        kind: RegisteredKind,
+        wanted: &RegisteredName,
+    ) -> Result<Registered, NotRegistered>;
+}
+
+/// Why a registered name leads to nothing, in words for people.
+#[derive(Debug)]
+pub enum NotRegistered {
+    /// Nothing has that name, or not in that version.
+    Unknown(String),
+    /// The registry cannot be used.
+    Failed(String),
+}
+
+/// No registry: no name is known.
+#[derive(Debug)]
+pub(super) struct NoRegistry;
+
+impl Registrations for NoRegistry {
+    fn find(&self, kind: RegisteredKind, _: &RegisteredName) -> Result<Registered, NotRegistered> {
+        let message = format!("there is no registry of {}s here; write path: instead", kind.word());
+        Err(NotRegistered::Unknown(message))
+    }
+}
+
+/// What a model was when it was registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisteredModel {
+    /// `NAME@VERSION`.
+    pub title: String,
+    /// The SHA-256 over its folder, in hexadecimal; none if it is a file alone.
+    pub folder_digest: Option<String>,
+}
+
+/// Puts paths in the place of registered names. Returns what "the latest" came to.
+pub(super) fn resolve(
+    raw: &mut RawJob,
+    registrations: &dyn Registrations,
+    report: &Report,
+) -> Vec<Latest> {
+    let mut names = Names { registrations, report, latest: Vec::new() };
+    for input in raw.inputs.iter_mut().flat_map(|inputs| &mut inputs.value) {
+        names.input(input);
+    }
+    for side in raw.side_inputs.iter_mut().flat_map(|sides| &mut sides.value) {
+        names.side_input(side);
+    }
+    if let Some(models) = &mut raw.models {
+        models.value.retain_mut(|model| names.model(model));
+    }
+    names.latest
+}
+
+/// What else can be done about a path that names something in Azure, for the end of a sentence.
+pub(super) fn or_register(kind: RegisteredKind, path: &str) -> String {
+    let Some(wanted) = RegisteredName::of_azure(path) else { return String::new() };
+    let word = kind.word();
+    format!("; or register it here as {wanted} (sandmill {word} register)")
+}
+
+struct Names<'a> {
+    registrations: &'a dyn Registrations,
+    report: &'a Report,
+    latest: Vec<Latest>,
+}
+
+impl Names<'_> {
+    /// `dataset: NAME`, or a path of Azure's.
+    fn input(&mut self, input: &mut RawInput) {
+        if let Some(dataset) = input.dataset.take() {
+            let found = self.named(RegisteredKind::Dataset, &dataset);
+            input.paths = found.map_or_else(Vec::new, |found| self.paths(&found, &dataset));
+            return;
+        }
+        let given = std::mem::take(&mut input.paths);
+        for path in given {
+            match self.of_azure(RegisteredKind::Dataset, &path) {
+                Some(found) => input.paths.extend(self.paths(&found, &path)),
+                None => input.paths.push(path),
+            }
+        }
+    }
+
+    /// A path of Azure's: a dataset of one folder, or a model, which is a side input in Azure.
+    fn side_input(&mut self, side: &mut RawSideInput) {
+        let kinds = [RegisteredKind::Dataset, RegisteredKind::Model];
+        let Some(found) = kinds.into_iter().find_map(|kind| self.of_azure(kind, &side.path)) else {
+            return;
+        };
+        match &self.paths(&found, &side.path)[..] {
+            [] => {}
+            [one] => side.path.value.clone_from(&one.value),
+            more => {
+                let message = format!(
+                    "{} has {} paths, and a side input is one folder; register that by itself",
+                    found.title(),
+                    more.len()
+                );
+                side.path.blame(self.report, message);
+            }
+        }
+    }
+
+    /// `model: NAME`, or a path of Azure's. Returns whether there is a model.
+    fn model(&mut self, model: &mut RawModel) -> bool {
+        let found = match model.model.take() {
+            Some(name) => {
+                model.path = name.clone();
+                self.named(RegisteredKind::Model, &name)
+            }
+            None => match self.of_azure(RegisteredKind::Model, &model.path) {
+                Some(found) => Some(found),
+                // Told where models' paths are looked at, if it is one of Azure's.
+                None => return true,
+            },
+        };
+        let Some(found) = found else { return false };
+        let [path] = &self.paths(&found, &model.path)[..] else { return false };
+        let title = found.title();
+        if let Some(version) = model.version.take() {
+            let message = format!(
+                "is for a path to a folder with versions; {title} is one of them already: remove it"
+            );
+            version.blame(self.report, message);
+        }
+        if let (Some(given), Some(digest)) = (&model.digest, &found.digest)
+            && given.value != *digest
+        {
+            let message =
+                format!("found {}, but {title} was registered with {digest}", given.value);
+            given.blame(self.report, message);
+        }
+        model.digest = found.digest.map(|digest| path.clone().map(|_| digest));
+        model.registered = Some(RegisteredModel { title, folder_digest: found.folder_digest });
+        model.path.value.clone_from(&path.value);
+        true
+    }
+
+    /// A name that the job file gives as such.
+    fn named(&mut self, kind: RegisteredKind, given: &At<String>) -> Option<Registered> {
+        let wanted = match given.value.parse::<RegisteredName>() {
+            Ok(wanted) => wanted,
+            Err(error) => {
+                given.blame(self.report, error.to_string());
+                return None;
+            }
+        };
+        match self.find(kind, &wanted) {
+            Ok(found) => {
+                self.tell(kind, given, &wanted, &found);
+                Some(found)
+            }
+            Err(NotRegistered::Unknown(message) | NotRegistered::Failed(message)) => {
+                given.blame(self.report, message);
+                None
+            }
+        }
+    }
+
+    /// A path that names something in Azure, if the registry has it, too. That it has not is told by
+    /// whoever can use no such path.
+    fn of_azure(&mut self, kind: RegisteredKind, path: &At<String>) -> Option<Registered> {
+        let wanted = RegisteredName::of_azure(&path.value)?;
+        match self.find(kind, &wanted) {
+            Ok(found) => {
+                self.tell(kind, path, &wanted, &found);
+                Some(found)
+            }
+            Err(NotRegistered::Unknown(_)) => None,
+            Err(NotRegistered::Failed(message)) => {
+                if !self.report.blames(&path.key) {
+                    path.blame(self.report, message);
+                }
+                None
+            }
+        }
+    }
+
+    /// The same version wherever a job says "the latest".
+    fn find(
+        &mut self,
+        kind: RegisteredKind,
+        wanted: &RegisteredName,
+    ) -> Result<Registered, NotRegistered> {
+        if wanted.version.is_some() {
+            return self.registrations.find(kind, wanted);
+        }
+        let same = |known: &&Latest| known.kind == kind && known.name == wanted.name;
+        if let Some(known) = self.latest.iter().find(same) {
+            let version = Some(known.version);
+            let wanted = RegisteredName { name: wanted.name.clone(), version };
+            return self.registrations.find(kind, &wanted);
+        }
+        let found = self.registrations.find(kind, wanted)?;
+        let (name, version) = (found.name.clone(), found.version);
+        self.latest.push(Latest { kind, name, version });
+        Ok(found)
+    }
+
+    fn tell(
+        &self,
+        kind: RegisteredKind,
+        at: &At<String>,
+        wanted: &RegisteredName,
+        found: &Registered,
+    ) {
+        let latest = if wanted.version.is_none() { " (the latest)" } else { "" };
+        self.report.notice(format!(
+            "{}: {} {}{latest}, registered by {} at {}",
+            at.key,
+            kind.word(),
+            found.title(),
+            found.by,
+            found.registered.strftime("%Y-%m-%d %H:%M:%SZ")
+        ));
+    }
+
+    /// What the version stands for, as if it were written in the place of its name.
+    fn paths(&self, found: &Registered, at: &At<String>) -> Vec<At<String>> {
+        let place = |path: &String| match &found.datastore {
+            Some(datastore) => format!("datastore://{datastore}/{}", path.trim_start_matches('/')),
+            None => path.clone(),
+        };
+        found.paths.iter().map(|path| at.clone().map(|_| place(path))).collect()
+    }
+}

@@ -1,0 +1,258 @@
+//! Registered datasets and models: names with versions in a registry of the user's, and jobs that name
+//! them.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+const FILE: &str = "registry/registry.db";
+
+/// Data in two folders, and a model.
+fn place() -> Job {
+    Job::new(&guest("reads_outside"))
+        .yaml("process_count_per_node: 1\nmini_batch_size: 1")
+        .file("one/a.txt", "1")
+        .file("two/b.txt", "22")
+        .file("two/c.txt", "333")
+        .file("net/model.onnx", "4444")
+        .file("net/weights.bin", "55555")
+}
+
+fn register(job: Job, arguments: &[&str]) -> Job {
+    let ran = job.command(arguments);
+    ran.exits_with(0);
+    ran.into_job()
+}
+
+/// `images` in two versions, and the model `net`.
+fn registered() -> Job {
+    let job = register(place(), &["dataset", "register", "images", "one"]);
+    let second = ["dataset", "register", "images", "two/*.txt", "one/a.txt", "--new-version"];
+    let job = register(job, &[&second[..], &["--description", "with \u{1b}[2J two"]].concat());
+    register(job, &["model", "register", "net", "net"])
+}
+
+/// What was said or printed, without who it was.
+fn told(text: &str) -> String {
+    let by = regex::Regex::new(r" by [^ ]+ at").unwrap();
+    let alone = regex::Regex::new(r"(?m) by [^ ]+$").unwrap();
+    let text = by.replace_all(text, " by [WHO] at");
+    alone.replace_all(&text, " by [WHO]").into_owned()
+}
+
+/// Notes of a job on what its names stand for.
+fn notes(ran: &Ran) -> String {
+    let text = told(&ran.redacted());
+    text.lines().filter(|line| line.contains("registered by")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn names_are_registered_listed_and_shown() {
+    let ran = place().command(&["dataset", "list"]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.redacted(), @"no dataset is registered in [DIR]/registry/registry.db; `sandmill dataset register NAME PATH` adds one");
+    let ran = ran.into_job().command(&["dataset", "register", "images", "one"]);
+    assert_eq!(ran.stdout, "images@1\n");
+    assert_snapshot!(ran.redacted(), @"registered; for a job file: dataset: images@1, 1 file with 1 byte");
+    let again = ran.into_job().command(&["dataset", "register", "images", "two"]);
+    again.exits_with(2);
+    assert_snapshot!(told(&again.redacted()), @"error: dataset images@1 is registered already, by [WHO] at [WHEN]: [DIR]/one; add --new-version to register it as version 2, or take another name");
+    let job = registered();
+    let ran = job.command(&["dataset", "list"]);
+    assert_snapshot!(told(&ran.redacted_stdout()), @"images@2  [WHEN]  [DIR]/two/*.txt and 1 more path");
+    let ran = ran.into_job().command(&["dataset", "show", "images"]);
+    assert_snapshot!(told(&ran.redacted_stdout()), @"
+    dataset images@2
+      description with �[2J two
+      registered  [WHEN] by [WHO]
+      path        [DIR]/two/*.txt
+                  [DIR]/one/a.txt
+      then        3 files with 6 bytes
+      newest      [WHEN]
+    ");
+    let ran = ran.into_job().command(&["dataset", "show", "images@1", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&shown["version"], &shown["held"]["bytes"]), (&1.into(), &1.into()));
+    let ran = ran.into_job().command(&["model", "show", "net"]);
+    assert_snapshot!(told(&ran.redacted_stdout()), @"
+    model net@1
+      registered  [WHEN] by [WHO]
+      path        [DIR]/net
+      then        2 files with 9 bytes
+      sha256      [SHA256]
+      of folder   [SHA256]
+    ");
+    let ran = ran.into_job().command(&["model", "list", "--json"]);
+    let all: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((all.as_array().unwrap().len(), &all[0]["name"]), (1, &"net".into()));
+    let ran = ran.into_job().command(&["model", "show", "nte@2"]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.redacted(), @r#"error: there is no registered model "nte"; did you mean net?"#);
+    let ran = ran.into_job().command(&["dataset", "register", "gone", "nowhere"]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.redacted(), @"error: input 'gone': [DIR]/nowhere is not there; check the path");
+    let ran = ran.into_job().command(&["dataset", "register", "../x", "one"]);
+    ran.exits_with(2).says("expected 1 to 64 letters");
+}
+
+/// C1, C22: a job names what is registered, and what "the latest" is, is settled when it begins.
+#[test]
+fn jobs_read_what_is_registered() {
+    let inputs = "inputs: {all: {dataset: images@2}}\nmodels: {m: {model: net}}";
+    let list = "arguments: [--list, /models/m]";
+    let ran = registered().yaml(inputs).yaml(list).run(&[]);
+    ran.exits_with(0);
+    assert_snapshot!(notes(&ran), @"
+    note: inputs.all.dataset: dataset images@2, registered by [WHO] at [WHEN]
+    note: models.m.model: model net@1 (the latest), registered by [WHO] at [WHEN]
+    ");
+    ran.says("items         3");
+    assert!(ran.output().contains(r#"GOT IT: ["model.onnx", "weights.bin"]"#), "{ran}");
+    let report = ran.log("sys/job_report/processed_mini-batches.csv");
+    for file in ["/b.txt", "/c.txt", "/a.txt"] {
+        assert!(report.contains(file), "{ran}");
+    }
+
+    let job = registered().yaml("inputs: {all: {dataset: images}}");
+    let cut = job.env("SANDMILL_FAIL_POINT", "journal-made").run(&[]);
+    cut.exits_with(-9);
+    let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
+    let job = register(job, &["dataset", "register", "images", "one", "--new-version"]);
+    let other = job.run(&[]);
+    other.exits_with(2).says("inputs.all.path: was ");
+    let done = other.into_job().resume(&[]);
+    done.exits_with(0);
+    assert_snapshot!(notes(&done), @"note: inputs.all.dataset: dataset images@2 (the latest), registered by [WHO] at [WHEN]");
+    done.says("items         3");
+    let wrong =
+        done.into_job().command(&["plan", "job.yaml", "--set", "inputs.all.dataset=imags@2"]);
+    wrong.exits_with(2);
+    assert_snapshot!(wrong.redacted(), @r#"error: --set inputs.all.dataset: there is no registered dataset "imags"; did you mean images?"#);
+}
+
+#[test]
+fn a_model_that_is_not_what_was_registered_is_refused() {
+    let job = registered().yaml("inputs: {all: {dataset: images@1}}\nmodels: {m: {model: net@1}}");
+    let weights = job.file("net/weights.bin", "5555x").run(&[]);
+    weights.exits_with(2);
+    assert!(!weights.has("job"), "{weights}");
+    assert_snapshot!(weights.redacted().lines().last().unwrap(), @"error: model m: [DIR]/net is not what was registered as net@1: its SHA-256 was [SHA256], and is [SHA256]; put back what was registered, or register what is there as a new version");
+    let job = weights.into_job().file("net/weights.bin", "55555");
+    let model = job.file("net/model.onnx", "444x").run(&[]);
+    model.exits_with(2);
+    assert_snapshot!(model.redacted().lines().last().unwrap(), @"error: model m: [DIR]/net/model.onnx is not what was registered as net@1: its SHA-256 was [SHA256], and is [SHA256]; put back what was registered, or register what is there as a new version");
+    model.into_job().file("net/model.onnx", "4444").run(&[]).exits_with(0);
+}
+
+/// A registered name is no way around what the operator allows.
+#[test]
+fn the_operators_policy_holds() {
+    let job = registered().yaml("inputs: {all: {dataset: images@1}}\nmodels: {m: {model: net}}");
+    let (dir, scripts) = (job.dir().display(), guest("reads_outside"));
+    let policy = format!(
+        "roots: {{inputs: ['{dir}/two'], side_inputs: ['{dir}/two'], entry_scripts: ['{}'], \
+         outputs: [], job_directories: ['{dir}']}}\nmodels: [m]",
+        scripts.parent().unwrap().display()
+    );
+    let job = job.file("policy.yaml", policy).env("SANDMILL_POLICY", "policy.yaml");
+    let ran = job.run(&[]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.redacted(), @"
+    error: job.yaml:5: inputs.all.dataset: found [DIR]/one; the operator's policy allows inputs only below [DIR]/two ([DIR]/policy.yaml:1)
+    error: job.yaml:6: models.m.model: found [DIR]/net; the operator's policy allows models only below [DIR]/two ([DIR]/policy.yaml:1)
+    ");
+    for (kind, path) in [("dataset", "one"), ("dataset", "/etc/*.conf"), ("model", "net")] {
+        let ran = rerun(&ran).command(&[kind, "register", "other", path]);
+        ran.exits_with(2).says("the operator's policy allows");
+    }
+    let ran = rerun(&ran).command(&["dataset", "register", "other", "two"]);
+    ran.exits_with(0);
+}
+
+/// The same folder's files in a new one.
+fn rerun(ran: &Ran) -> Job {
+    let text = ran.text("policy.yaml");
+    let job = place();
+    let text = text.replace(&ran.dir().display().to_string(), &job.dir().display().to_string());
+    job.file("policy.yaml", text).env("SANDMILL_POLICY", "policy.yaml")
+}
+
+#[test]
+fn processes_that_register_at_once_get_versions_of_their_own() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let file = elsewhere.path().join("new/registry.db");
+    let start = || {
+        let job = place().env("SANDMILL_REGISTRY", file.to_str().unwrap());
+        job.spawn(&["dataset", "register", "images", "one", "--new-version"])
+    };
+    let running: Vec<_> = (0..6).map(|_| start()).collect();
+    let mut versions = Vec::new();
+    for one in running {
+        let ran = one.wait();
+        ran.exits_with(0);
+        versions.push(ran.stdout.trim().to_owned());
+    }
+    versions.sort();
+    let all: Vec<String> = (1..=6).map(|version| format!("images@{version}")).collect();
+    assert_eq!(versions, all);
+}
+
+/// Killed between the writing and the commit: as if nothing had been said.
+#[test]
+fn a_registration_that_is_cut_off_leaves_nothing() {
+    let job = registered().env("SANDMILL_FAIL_POINT", "registry-written");
+    let cut = job.command(&["dataset", "register", "images", "one", "--new-version"]);
+    cut.exits_with(-9);
+    let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
+    let ran = job.command(&["dataset", "show", "images"]);
+    ran.exits_with(0);
+    assert!(ran.stdout.starts_with("dataset images@2\n"), "{ran}");
+    let ran = ran.into_job().command(&["dataset", "register", "images", "one", "--new-version"]);
+    assert_eq!(ran.stdout, "images@3\n");
+    // The very first one.
+    let job = place().env("SANDMILL_FAIL_POINT", "registry-written");
+    let cut = job.command(&["dataset", "register", "images", "one"]);
+    cut.exits_with(-9);
+    let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
+    let ran = job.command(&["dataset", "register", "images", "one"]);
+    assert_eq!(ran.stdout, "images@1\n", "{ran}");
+}
+
+#[test]
+fn a_registry_that_cannot_be_used_is_told() {
+    let show = |job: Job| job.command(&["dataset", "show", "images"]);
+    let length = fs::metadata(registered().path(FILE)).unwrap().len();
+    assert!(length > 4096);
+    let damaged = show(registered().file(FILE, "no database".repeat(1000)));
+    damaged.exits_with(2);
+    assert_snapshot!(damaged.redacted(), @"error: the registry [DIR]/registry/registry.db is damaged (file is not a database): put a copy in its place that is not, or move it away and register anew");
+    // A job that names nothing registered does not care.
+    let job = damaged.into_job();
+    job.run(&["--set", "inputs.all=one"]).exits_with(0);
+
+    let newer = registered();
+    let database = rusqlite::Connection::open(newer.path(FILE)).unwrap();
+    database.pragma_update(None, "user_version", 2).unwrap();
+    let newer = show(newer);
+    newer.exits_with(2);
+    assert_snapshot!(newer.redacted(), @"error: the registry [DIR]/registry/registry.db has format 2, and this version of sandmill knows 1: use a newer one, or name another file in SANDMILL_REGISTRY");
+
+    let nowhere = place().env("SANDMILL_REGISTRY", "/proc/registry.db");
+    let nowhere = nowhere.command(&["dataset", "register", "images", "one"]);
+    nowhere.exits_with(2);
+    assert_snapshot!(nowhere.redacted(), @"error: the registry /proc/registry.db cannot be written: check the rights to it and to its folder, or name another file in SANDMILL_REGISTRY");
+
+    let open = registered();
+    fs::set_permissions(open.path(FILE), Permissions::from_mode(0o666)).unwrap();
+    let open = open.yaml("inputs: {all: {dataset: images}}").run(&[]);
+    open.exits_with(2).says("can be written by others (mode 666)");
+
+    // Reading needs no right to write.
+    let read_only = registered();
+    fs::set_permissions(read_only.path(FILE), Permissions::from_mode(0o444)).unwrap();
+    fs::set_permissions(read_only.path("registry"), Permissions::from_mode(0o555)).unwrap();
+    show(read_only).exits_with(0);
+}
