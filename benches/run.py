@@ -7,8 +7,8 @@ once, from a fixed seed. `make bench` builds the release binary and runs this.
 
     benches/run.py              everything, with the table of ten times the size (2 GB)
     benches/run.py --quick      three rounds and no table of ten times the size
-    benches/run.py tiny table   only these of: tiny, start, files, table, fuel, memory, books, noise,
-                                inference
+    benches/run.py tiny table   only these of: tiny, start, files, table, parquet, jsonl, perceptron, fuel,
+                                memory, books, noise, inference
 """
 
 import argparse
@@ -32,6 +32,8 @@ NATIVE = BUILDS / "release" / "bench-native"
 WORKERS = 2
 FILES = 20_000
 ROWS = 2_000_000
+# Of the job that computes much for each row.
+HEAVY_ROWS = 1_000_000
 TINY_FILES = 8
 MANY = 100_000
 # Mini-batches that are left to do when the leader is killed, at most.
@@ -53,7 +55,7 @@ def main():
     options.add_argument("--quick", action="store_true", help="three rounds, no tenfold table")
     options.add_argument("--rounds", type=int, help="rounds of each, 5 unless given")
     options = options.parse_args()
-    parts = (tiny, start, files, table, fuel, memory, books, noise, inference)
+    parts = (tiny, start, files, table, parquet, jsonl, perceptron, fuel, memory, books, noise, inference)
     known = {part.__name__: part for part in parts}
     if unknown := [part for part in options.parts if part not in known]:
         sys.exit(f"bench: no part {unknown[0]}; there are {', '.join(known)}")
@@ -163,20 +165,48 @@ def files(options):
 
 def table(options):
     """A logistic regression over a CSV file."""
+    return scored(options, "logistic", "csv", ROWS, 0.6)
+
+
+def parquet(options):
+    """The same over the same rows in Parquet."""
+    return scored(options, "logistic", "parquet", ROWS, 1.1)
+
+
+def jsonl(options):
+    """The same over the same rows as JSON lines."""
+    return scored(options, "logistic", "jsonl", ROWS, 1.1)
+
+
+def perceptron(options):
+    """Heavy arithmetic in the guest."""
+    return scored(options, "perceptron", "parquet", HEAVY_ROWS, 2.6)
+
+
+def scored(options, guest, form, rows, goal):
+    """A job that computes one number for each row of a file."""
     data = table_data("table.csv", ROWS)
-    component = build_guest("logistic")
-    output = WORK / "logistic-native.txt"
+    if form != "csv":
+        csv = data
+        data = made(f"table-{rows}.{form}", lambda path: ["convert", csv, path, rows])
+    component = build_guest(guest)
+    name = f"{guest}-{form}"
+    output = WORK / f"{name}-native.txt"
+    run = table_job(name, component, data, form=form)
     taken = rounds_of(
-        {
-            "native": lambda: measure([NATIVE, "logistic", data, output, WORKERS]),
-            "sandmill": table_job("logistic", component, data),
-        },
+        {"native": lambda: measure([NATIVE, guest, data, output, WORKERS]), "sandmill": run},
         options.rounds,
     )
-    same_rows(output, job_output("logistic"), numbers)
+    same_rows(output, job_output(name), numbers)
+    watched = run(watch_memory=True)
+    what = f"{guest} regression" if guest == "logistic" else guest
     return [
-        native_line(f"W1 {ROWS:,} CSV rows, native", taken["native"]),
-        *ratio_lines("W1 CSV", taken["sandmill"], taken["native"], 1.2),
+        native_line(f"{rows:,} rows, {what}, {form}: native", taken["native"]),
+        line("   CPU", taken["native"].cpu * 1000, "ms"),
+        *ratio_lines("   Sandmill", taken["sandmill"], taken["native"], goal),
+        line("   CPU", taken["sandmill"].cpu * 1000, "ms"),
+        line("   leader's peak memory", watched.peak, "MB", 60),
+        line("   a worker's peak memory", watched.children, "MB"),
     ]
 
 
@@ -462,8 +492,8 @@ def job(name, component, inputs, arguments, mini_batch_size, workers, more=""):
     return run
 
 
-def table_job(name, component, data, more=""):
-    inputs = f"  rows:\n    path: {data}\n    format: csv"
+def table_job(name, component, data, more="", form="csv"):
+    inputs = f"  rows:\n    path: {data}\n    format: {form}"
     return job(name, component, inputs, "[]", "1 MB", WORKERS, more)
 
 
@@ -484,7 +514,7 @@ def made(name, command, program=NATIVE):
     path = WORK / name
     if not path.exists():
         print(f"making {path.relative_to(ROOT)} ...", file=sys.stderr)
-        part = WORK / f"{name}.part"
+        part = WORK / f"part-{name}"
         shutil.rmtree(part, ignore_errors=True)
         subprocess.run([program, *map(str, command(part))], check=True)
         part.rename(path)
@@ -530,10 +560,11 @@ def build_guest(name, where=ROOT / "benches" / "guests"):
 
 
 class Taken:
-    """What one run took: seconds of wall time and of CPU, the leader's peak memory in MB."""
+    """What one run took: seconds of wall time and of CPU, and peak memory in MB: the leader's, and that of
+    the largest of the processes that it started."""
 
-    def __init__(self, wall, cpu, peak):
-        self.wall, self.cpu, self.peak = wall, cpu, peak
+    def __init__(self, wall, cpu, peak, children=None):
+        self.wall, self.cpu, self.peak, self.children = wall, cpu, peak, children
 
 
 def measure(command, watch_memory=False):
@@ -554,34 +585,44 @@ def measure(command, watch_memory=False):
         text = log.read_text(errors="replace")
         words = " ".join(str(word) for word in command)
         sys.exit(f"bench: `{words}` ended with {process.returncode}:\n{text}")
-    return Taken(wall, usage.ru_utime + usage.ru_stime, peak)
+    return Taken(wall, usage.ru_utime + usage.ru_stime, *(peak or (None, None)))
 
 
 class Watcher:
-    """Reads the peak memory of one process, without its children, until it ends. Memory is watched
-    in runs of its own, since looking takes time."""
+    """Reads the peak memory of a process, and the largest one of its children, until it ends. Memory is
+    watched in runs of its own, since looking takes time."""
 
     def __init__(self, pid):
-        self.status = Path(f"/proc/{pid}/status")
-        self.peak = 0
+        self.process = Path(f"/proc/{pid}")
+        self.peak = self.children = 0
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self.watch)
         self.thread.start()
 
     def watch(self):
         while not self.stop.wait(0.002):
+            self.peak = max(self.peak, peak_of(self.process))
+            lists = self.process.glob("task/*/children")
             try:
-                lines = self.status.read_text().splitlines()
+                pids = [pid for each in lists for pid in each.read_text().split()]
             except OSError:
-                return
-            for text in lines:
-                if text.startswith("VmHWM:"):
-                    self.peak = max(self.peak, int(text.split()[1]) / 1024)
+                continue
+            for pid in pids:
+                self.children = max(self.children, peak_of(Path(f"/proc/{pid}")))
 
     def finish(self):
         self.stop.set()
         self.thread.join()
-        return self.peak
+        return self.peak, self.children
+
+
+def peak_of(process):
+    """A process' peak memory in MB, 0 if it is gone."""
+    try:
+        lines = (process / "status").read_text().splitlines()
+    except OSError:
+        return 0
+    return max((int(text.split()[1]) / 1024 for text in lines if text.startswith("VmHWM:")), default=0)
 
 
 def in_turns(sides, rounds):

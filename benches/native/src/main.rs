@@ -4,14 +4,18 @@
 //!     bench-native make-files FOLDER COUNT
 //!     bench-native make-table FILE ROWS
 //!     bench-native tally FOLDER OUTPUT THREADS
-//!     bench-native logistic FILE OUTPUT THREADS
+//!     bench-native convert FROM.csv TO.jsonl|TO.parquet ROWS
+//!     bench-native logistic|perceptron FILE OUTPUT THREADS
 //!     bench-native infer LIBRARY MODEL IMAGES BATCH,BATCH.. cpu|gpu
 
+mod convert;
 mod generate;
 mod infer;
-mod logistic;
 #[path = "../../kernels/logistic.rs"]
 mod logistic_kernel;
+#[path = "../../kernels/perceptron.rs"]
+mod perceptron_kernel;
+mod table;
 mod tally;
 #[path = "../../kernels/tally.rs"]
 mod tally_kernel;
@@ -21,6 +25,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Mutex;
+use table::Model;
 
 fn main() -> Result<(), Box<dyn Error>> {
     keep_memory();
@@ -32,8 +37,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["tally", folder, output, threads] => {
             tally::run(Path::new(folder), &Output::create(output)?, threads.parse()?)?;
         }
+        ["convert", from, to, rows] => {
+            convert::convert(Path::new(from), Path::new(to), rows.parse()?)?;
+        }
         ["logistic", file, output, threads] => {
-            logistic::run(Path::new(file), &Output::create(output)?, threads.parse()?)?;
+            let output = Output::create(output)?;
+            table::run(Path::new(file), &output, threads.parse()?, Model::Logistic)?;
+        }
+        ["perceptron", file, output, threads] => {
+            let output = Output::create(output)?;
+            table::run(Path::new(file), &output, threads.parse()?, Model::Perceptron)?;
         }
         ["infer", library, model, images, batches, device] => {
             infer::run(library, model, images.parse()?, batches, device == "gpu")?;

@@ -16,6 +16,7 @@ use arrow::datatypes::{
     ArrowNativeType, ArrowPrimitiveType, Date32Type, Float64Type, Int64Type, SchemaRef,
     TimestampMicrosecondType,
 };
+use memchr::memchr;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -119,7 +120,7 @@ impl<'a> Records<'a> {
         Some(())
     }
 
-    /// The text of a field, the outer None of a null. None if there are quotes where arrow-csv sees
+    /// The text of a field, the inner None of a null. None if there are quotes where arrow-csv sees
     /// other fields.
     #[inline]
     fn field(&self, start: usize, end: usize) -> Option<Option<Cow<'a, str>>> {
@@ -128,15 +129,31 @@ impl<'a> Records<'a> {
         let is_null = text.is_empty() || self.nulls.iter().any(|null| *null == text);
         Some((!is_null).then_some(text))
     }
+
+    /// The value of a field, the inner None of a null. None if `parse` gives that, or as [`Self::field`].
+    /// Not inlined, so that loops over short fields are not burdened with it.
+    #[inline(never)]
+    fn parsed<T>(
+        &self,
+        start: usize,
+        end: usize,
+        parse: &impl Fn(&str) -> Option<T>,
+    ) -> Option<Option<T>> {
+        match self.field(start, end)? {
+            Some(text) => parse(&text).map(Some),
+            None => Some(None),
+        }
+    }
 }
 
 /// A field without its quotes. None if they are not as they should be.
 fn unquoted(raw: &str) -> Option<Cow<'_, str>> {
+    let has_quotes = |text: &str| memchr(b'"', text.as_bytes()).is_some();
     let Some(rest) = raw.strip_prefix('"') else {
-        return (!raw.contains('"')).then_some(Cow::Borrowed(raw));
+        return (!has_quotes(raw)).then_some(Cow::Borrowed(raw));
     };
     let inner = rest.strip_suffix('"')?;
-    if !inner.contains('"') {
+    if !has_quotes(inner) {
         return Some(Cow::Borrowed(inner));
     }
     let text = inner.replace("\"\"", "\"");
@@ -231,18 +248,16 @@ impl<T: Copy + Default> Values<T> {
     ) -> Option<()> {
         let mut row = self.all.len();
         self.all.resize(row + records.count, T::default());
+        let (all, nulls) = (self.all.as_mut_slice(), &mut self.nulls);
         records.each(column, |start, end| {
             let value = match short(start, end) {
                 Some(value) => value,
-                None => match records.field(start, end)? {
-                    Some(text) => long(&text)?,
-                    None => {
-                        self.nulls.push(row);
-                        T::default()
-                    }
-                },
+                None => records.parsed(start, end, &long)?.unwrap_or_else(|| {
+                    nulls.push(row);
+                    T::default()
+                }),
             };
-            *self.all.get_mut(row)? = value;
+            *all.get_mut(row)? = value;
             row += 1;
             Some(())
         })

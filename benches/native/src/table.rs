@@ -1,0 +1,201 @@
+//! The table jobs: text or Parquet in, one line of an id and a number a row out.
+
+use crate::tally::panicked;
+use crate::{Output, logistic_kernel, perceptron_kernel};
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::{csv, json};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Bytes in a mini-batch.
+const MINI_BATCH: u64 = 1 << 20;
+
+/// Rows decoded at once: those of one mini-batch of the benchmark's lines, or a little more.
+const ROWS: usize = 12 * 1024;
+
+/// More bytes than any line has.
+const LONGEST_LINE: usize = 4096;
+
+/// What is computed of a row.
+#[derive(Clone, Copy)]
+pub(crate) enum Model {
+    Logistic,
+    Perceptron,
+}
+
+/// Scores all rows of `file`, whose name ends in `csv`, `jsonl` or `parquet`.
+pub(crate) fn run(file: &Path, output: &Output, threads: usize, model: Model) -> io::Result<()> {
+    let kind = file.extension().and_then(|end| end.to_str()).unwrap_or_default();
+    let opened = File::open(file)?;
+    if kind == "parquet" {
+        let metadata = ArrowReaderMetadata::load(&opened, ArrowReaderOptions::new())?;
+        let groups = metadata.metadata().num_row_groups();
+        return on_threads(threads, groups, |group, scorer| {
+            // Threads must not share a place in the file.
+            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(
+                File::open(file)?,
+                metadata.clone(),
+            );
+            let reader = reader.with_row_groups(vec![group]).with_batch_size(ROWS).build()?;
+            for table in reader {
+                scorer.score(&table.map_err(io::Error::other)?, model);
+            }
+            scorer.append(output)
+        });
+    }
+    let mini_batches = cut(&opened)?;
+    let schema = schema();
+    on_threads(threads, mini_batches.len(), |at, scorer| {
+        let range = &mini_batches[at];
+        let mut bytes = std::mem::take(&mut scorer.bytes);
+        bytes.resize((range.end - range.start) as usize, 0);
+        opened.read_exact_at(&mut bytes, range.start)?;
+        let decoded = match kind {
+            "jsonl" => scorer.decode_json(&schema, &bytes, model),
+            _ => scorer.decode_csv(&schema, at == 0, &bytes, model),
+        };
+        scorer.bytes = bytes;
+        decoded.map_err(io::Error::other)?;
+        scorer.append(output)
+    })
+}
+
+/// An id and ten floats.
+pub(crate) fn schema() -> SchemaRef {
+    let mut fields = vec![Field::new("id", DataType::Int64, true)];
+    fields.extend((0..10).map(|n| Field::new(format!("f{n}"), DataType::Float64, true)));
+    Arc::new(Schema::new(fields))
+}
+
+/// Has threads do mini-batches 0 to `count`, each as soon as it has done one.
+fn on_threads(
+    threads: usize,
+    count: usize,
+    work: impl Fn(usize, &mut Scorer) -> io::Result<()> + Sync,
+) -> io::Result<()> {
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let each = || -> io::Result<()> {
+            let mut scorer = Scorer::default();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= count {
+                    return Ok(());
+                }
+                work(at, &mut scorer)?;
+            }
+        };
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(each)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(panicked())))
+    })
+}
+
+/// The buffers of a thread.
+#[derive(Default)]
+struct Scorer {
+    bytes: Vec<u8>,
+    numbers: Vec<f64>,
+    rows: Vec<u8>,
+}
+
+impl Scorer {
+    fn decode_csv(
+        &mut self,
+        schema: &SchemaRef,
+        header: bool,
+        mut bytes: &[u8],
+        model: Model,
+    ) -> Result<(), ArrowError> {
+        let mut decoder = csv::ReaderBuilder::new(Arc::clone(schema))
+            .with_header(header)
+            .with_batch_size(ROWS)
+            .build_decoder();
+        loop {
+            let used = decoder.decode(bytes)?;
+            bytes = &bytes[used..];
+            if used == 0 || decoder.capacity() == 0 {
+                let Some(table) = decoder.flush()? else { return Ok(()) };
+                self.score(&table, model);
+            }
+        }
+    }
+
+    fn decode_json(
+        &mut self,
+        schema: &SchemaRef,
+        mut bytes: &[u8],
+        model: Model,
+    ) -> Result<(), ArrowError> {
+        let builder = json::ReaderBuilder::new(Arc::clone(schema)).with_batch_size(ROWS);
+        let mut decoder = builder.build_decoder()?;
+        while !bytes.is_empty() {
+            // Less than all where a batch is full.
+            let used = decoder.decode(bytes)?;
+            bytes = &bytes[used..];
+            if let Some(table) = decoder.flush()? {
+                self.score(&table, model);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds lines of id and number to the rows.
+    fn score(&mut self, table: &RecordBatch, model: Model) {
+        let columns = table.columns()[1..].iter();
+        let columns = columns.map(|column| &**column.as_primitive::<Float64Type>().values());
+        match model {
+            Model::Logistic => {
+                logistic_kernel::logistic(columns, table.num_rows(), &mut self.numbers);
+            }
+            Model::Perceptron => {
+                let columns: Vec<_> = columns.collect();
+                perceptron_kernel::perceptron(&columns, table.num_rows(), &mut self.numbers);
+            }
+        }
+        let ids = table.column(0).as_primitive::<Int64Type>().values();
+        let (mut integer, mut float) = (itoa::Buffer::new(), ryu::Buffer::new());
+        for (id, number) in ids.iter().zip(&self.numbers) {
+            self.rows.extend_from_slice(integer.format(*id).as_bytes());
+            self.rows.push(b' ');
+            self.rows.extend_from_slice(float.format(*number).as_bytes());
+            self.rows.push(b'\n');
+        }
+    }
+
+    fn append(&mut self, output: &Output) -> io::Result<()> {
+        output.append(&self.rows)?;
+        self.rows.clear();
+        Ok(())
+    }
+}
+
+/// Ranges of whole lines near multiples of the mini-batch size.
+fn cut(file: &File) -> io::Result<Vec<Range<u64>>> {
+    let size = file.metadata()?.len();
+    let (mut ranges, mut start) = (Vec::new(), 0);
+    let mut window = [0; LONGEST_LINE];
+    while start < size {
+        let target = start + MINI_BATCH;
+        let mut end = size;
+        if target < size {
+            let count = file.read_at(&mut window, target)?;
+            if let Some(newline) = window[..count].iter().position(|byte| *byte == b'\n') {
+                end = target + newline as u64 + 1;
+            }
+        }
+        ranges.push(start..end);
+        start = end;
+    }
+    Ok(ranges)
+}

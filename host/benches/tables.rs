@@ -1,0 +1,163 @@
+//! The inner parts that table jobs spend their time in, each beside what it replaces. `cargo bench
+//! --package sandmill` runs them; whole jobs are measured by `benches/run.py`.
+
+use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
+use arrow::csv::ReaderBuilder;
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::ipc::writer::StreamWriter;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use sandmill::dataset::TableReader;
+use sandmill::dataset::csv::Cutter;
+use sandmill::model::{
+    ByteSize, Column, ColumnType, CsvFormat, OutputFormat, SliceSize, TableFormat, TextSlice,
+};
+use sandmill::output::RowWriter;
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Rows of a mini-batch of about 1 MB.
+const ROWS: usize = 10_000;
+
+/// The n-th of some numbers without a pattern, in millionths below 2.
+fn random(n: usize) -> u64 {
+    let mixed = (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40 & 0x1f_ffff
+}
+
+/// An id and ten floats.
+fn numbers() -> String {
+    let mut text = String::new();
+    for row in 0..ROWS {
+        let _ = write!(text, "{row}");
+        for column in 0..10 {
+            let millionths = random(row * 10 + column);
+            let sign = if millionths & 1 == 0 { "-" } else { "" };
+            let (whole, rest) = (millionths / 1_000_000, millionths % 1_000_000);
+            let _ = write!(text, ",{sign}{whole}.{rest:06}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// An id, a name that may be quoted, a day and a float with many digits.
+fn mixed() -> String {
+    let mut text = String::new();
+    for row in 0..ROWS * 2 {
+        let number = random(row);
+        let name = if number.is_multiple_of(3) { "\"Mill, Sand\"" } else { "Sandmill" };
+        let day = 1 + number % 28;
+        let _ = writeln!(text, "{row},{name},2026-11-{day:02},{}", number as f64 / 7.0);
+    }
+    text
+}
+
+fn columns(kinds: &[ColumnType]) -> Vec<Column> {
+    let columns = kinds.iter().enumerate();
+    columns.map(|(n, &kind)| Column { name: format!("c{n}"), kind }).collect()
+}
+
+fn slice(text: &str) -> TextSlice {
+    TextSlice {
+        file: "table.csv".to_owned(),
+        offset: 0,
+        length: text.len() as u64,
+        first_line: 1,
+        rows: text.lines().count() as u64,
+        unpacked: None,
+    }
+}
+
+/// Reading and decoding a mini-batch into Arrow IPC, against arrow-csv's decoding alone.
+fn decode(criterion: &mut Criterion) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (csv, few) = (CsvFormat { header: false, ..CsvFormat::default() }, DataType::Utf8);
+    let wide: Vec<_> =
+        std::iter::once(ColumnType::Int64).chain([ColumnType::Float64; 10]).collect();
+    let narrow = [ColumnType::Int64, ColumnType::String, ColumnType::Date, ColumnType::Float64];
+    let arrow = |kind: &ColumnType| match kind {
+        ColumnType::Int64 => DataType::Int64,
+        ColumnType::Float64 => DataType::Float64,
+        ColumnType::Date => DataType::Date32,
+        _ => few.clone(),
+    };
+    let mut group = criterion.benchmark_group("decode CSV");
+    for (name, text, kinds) in [("numbers", numbers(), &wide[..]), ("mixed", mixed(), &narrow)] {
+        std::fs::write(folder.path().join("table.csv"), &text).expect("a file");
+        let (columns, slice) = (columns(kinds), slice(&text));
+        let format = TableFormat { csv: csv.clone(), columns, ..TableFormat::default() };
+        let mut reader = TableReader::new(&format).expect("a reader");
+        group.throughput(Throughput::Bytes(text.len() as u64));
+        group.bench_function(format!("{name}, sandmill, file to IPC"), |bench| {
+            bench.iter(|| {
+                let table = reader.read(folder.path(), &slice, "table.csv").expect("a table");
+                black_box(table.ipc.len())
+            });
+        });
+        let fields: Vec<_> = kinds.iter().map(|kind| Field::new("c", arrow(kind), true)).collect();
+        let mut decoder = ReaderBuilder::new(Arc::new(Schema::new(fields)))
+            .with_batch_size(slice.rows as usize + 1)
+            .build_decoder();
+        group.bench_function(format!("{name}, arrow-csv, text to batch"), |bench| {
+            bench.iter(|| {
+                let mut rest = text.as_bytes();
+                while !rest.is_empty() {
+                    rest = &rest[decoder.decode(rest).expect("proper CSV")..];
+                }
+                black_box(decoder.flush().expect("proper CSV"))
+            });
+        });
+    }
+}
+
+/// Finding record ends, as the planner does.
+fn scan(criterion: &mut Criterion) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut group = criterion.benchmark_group("boundary scan");
+    for (name, text) in [("numbers", numbers()), ("quotes", mixed())] {
+        let text = text.repeat(32);
+        std::fs::write(folder.path().join("table.csv"), &text).expect("a file");
+        let format = CsvFormat { header: false, ..CsvFormat::default() };
+        let mut cutter = Cutter::new(&format, SliceSize::Bytes(1 << 20));
+        group.throughput(Throughput::Bytes(text.len() as u64));
+        group.bench_function(format!("{name}, reading included"), |bench| {
+            bench.iter(|| {
+                let file = cutter.open(Path::new(folder.path()), "table.csv".to_owned());
+                let mut file = file.expect("a file");
+                while let Some(slice) = file.next_slice().expect("proper CSV") {
+                    black_box(slice.rows);
+                }
+            });
+        });
+    }
+}
+
+/// Printing a table that a guest returned.
+fn format(criterion: &mut Criterion) {
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS as i64));
+    let floats = (0..ROWS).map(|n| 1.0 / (1.0 + random(n) as f64));
+    let floats: ArrayRef = Arc::new(Float64Array::from_iter_values(floats));
+    let batch = RecordBatch::try_from_iter([("id", ids), ("probability", floats)]);
+    let batch = batch.expect("columns of one length");
+    let mut ipc = Vec::new();
+    let mut writer = StreamWriter::try_new(&mut ipc, &batch.schema()).expect("a writer");
+    writer.write(&batch).expect("a vector takes everything");
+    writer.finish().expect("a vector takes everything");
+    drop(writer);
+    let mut rows =
+        RowWriter::new(u64::MAX, true, &OutputFormat::default()).with_row_limit(ByteSize(1 << 20));
+    let mut group = criterion.benchmark_group("format");
+    group.throughput(Throughput::Elements(ROWS as u64));
+    group.bench_function("IPC to lines of an id and a float", |bench| {
+        bench.iter(|| {
+            rows.clear();
+            rows.table(&ipc).expect("a table");
+            black_box(rows.lines().len())
+        });
+    });
+}
+
+criterion_group!(tables, decode, scan, format);
+criterion_main!(tables);
