@@ -107,14 +107,14 @@ def start(options):
         run()
         times.append(spawn_to_ready(WORK / "jobs" / "start"))
     return [
-        line(f"A worker from its spawn to ready, {component.stat().st_size / 1e6:.1f} MB",
+        line(f"The first worker, from the plan to ready, {component.stat().st_size / 1e6:.1f} MB",
              statistics.median(times[1:]) * 1000, "ms", 5),
         line("   private memory while idle", idle_memory(), "MB", 12),
     ]
 
 
 def spawn_to_ready(job_dir):
-    """Seconds from the event before the first worker's start to its being ready."""
+    """Seconds from the plan, before which the first worker's process starts, to its being ready."""
     before = None
     for text in (job_dir / "logs" / "sys" / "events.jsonl").read_text().splitlines():
         event = json.loads(text)

@@ -72,18 +72,25 @@ pub(in crate::spec) const INFERENCE: &[Key] = &[
         "true",
         "Whether the entry script may load models of its own from bytes. false unless given.",
     ),
-    key(
-        "threads",
-        Kind::Integer { min: 1, max: 64 },
-        "a whole number of threads from 1 to 64",
-        "2",
-        "Threads of each worker that compute with a model on the CPU. Unless given, workers share the machine's cores evenly.",
-    ),
-    key(
-        "gpu_memory",
-        Kind::Size,
-        "a size of at least 1 MB (e.g. 4 GB)",
-        "4 GB",
-        "Bytes of a GPU's memory that one worker's models may take, where the backend can hold them to it. Not limited unless given.",
-    ),
+    THREADS,
+    GPU_MEMORY,
 ];
+
+/// Below `inference` of a policy.
+pub(super) const CEILINGS_OF_INFERENCE: &[Key] = &[THREADS, GPU_MEMORY];
+
+const THREADS: Key = key(
+    "threads",
+    Kind::Integer { min: 1, max: 64 },
+    "a whole number of threads from 1 to 64",
+    "2",
+    "Threads of each worker that compute with a model on the CPU. Unless given, workers share the machine's cores evenly.",
+);
+
+const GPU_MEMORY: Key = key(
+    "gpu_memory",
+    Kind::Size,
+    "a size of at least 1 MB (e.g. 4 GB)",
+    "4 GB",
+    "Bytes of a GPU's memory that one worker's models may take, where the backend can hold them to it. Not limited unless given.",
+);

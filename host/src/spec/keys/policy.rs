@@ -2,6 +2,7 @@
 
 use super::groups::LIMITS;
 use super::key::{BOOL_EXPECTED, COUNT, Key, Kind, MAX_PROCESSES, MAX_TIMEOUT, key};
+use super::models::CEILINGS_OF_INFERENCE;
 use crate::model::OsSandbox;
 
 /// Of the top level. A key that has a job's name is a ceiling for that key.
@@ -12,6 +13,13 @@ pub(in crate::spec) const POLICY: &[Key] = &[
         "a map of limits (e.g. {memory: 1 GB})",
         "{memory: 1 GB}",
         "The highest that a job may ask for, key by key as in a job file.",
+    ),
+    key(
+        "inference",
+        Kind::Group(CEILINGS_OF_INFERENCE),
+        "a map of settings (e.g. {threads: 2})",
+        "{threads: 2}",
+        "The highest that a job may ask for, as in a job file.",
     ),
     key(
         "process_count_per_node",

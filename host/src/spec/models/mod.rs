@@ -10,4 +10,4 @@ mod find;
 mod raw;
 
 pub(super) use check::{check, settings};
-pub(super) use raw::{RawInference, RawModel, read, read_inference};
+pub(super) use raw::{RawInference, RawModel, read, read_ceilings, read_inference};

@@ -85,8 +85,18 @@ fn model(name: At<String>, mut scope: Scope<'_>, report: &Report) -> Option<RawM
 /// Reads `inference`.
 pub(in crate::spec) fn read_inference(job: &mut Scope<'_>) -> RawInference {
     let Some(mut group) = job.group("inference") else { return RawInference::default() };
+    let allow_guest_models = group.bool("allow_guest_models");
+    RawInference { allow_guest_models, ..amounts(group) }
+}
+
+/// Reads `inference` of a policy.
+pub(in crate::spec) fn read_ceilings(policy: &mut Scope<'_>) -> RawInference {
+    policy.group("inference").map(amounts).unwrap_or_default()
+}
+
+fn amounts(mut group: Scope<'_>) -> RawInference {
     let raw = RawInference {
-        allow_guest_models: group.bool("allow_guest_models"),
+        allow_guest_models: None,
         threads: group.parsed("threads"),
         gpu_memory: group.parsed_by("gpu_memory", at_least(1 << 20)),
     };

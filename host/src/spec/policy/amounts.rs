@@ -6,6 +6,8 @@ use crate::spec::error::Origin;
 use crate::spec::raw::{RawJob, RawLimits};
 use crate::spec::scope::At;
 use std::fmt;
+use std::num::NonZero;
+use std::thread;
 use std::time::Duration;
 
 /// How much of something. Only amounts of one kind are compared.
@@ -36,6 +38,10 @@ pub(super) enum Slot<'a> {
     Time(&'a mut Duration),
     /// None means not measured, which is above every ceiling.
     Fuel(&'a mut Option<u64>),
+    /// None means not limited.
+    Memory(&'a mut Option<ByteSize>),
+    /// None means as many as this.
+    Threads(&'a mut Option<u32>, u32),
 }
 
 impl Slot<'_> {
@@ -47,6 +53,8 @@ impl Slot<'_> {
             Self::Small(count) => Amount::Count(u64::from(**count)),
             Self::Time(time) => Amount::Time(**time),
             Self::Fuel(fuel) => Amount::Count((**fuel)?),
+            Self::Memory(size) => Amount::Size((**size)?),
+            Self::Threads(threads, share) => Amount::Count(u64::from(threads.unwrap_or(*share))),
         })
     }
 
@@ -59,14 +67,20 @@ impl Slot<'_> {
             }
             (Self::Time(slot), Amount::Time(time)) => **slot = time,
             (Self::Fuel(slot), Amount::Count(count)) => **slot = Some(count),
+            (Self::Memory(slot), Amount::Size(size)) => **slot = Some(size),
+            (Self::Threads(slot, _), Amount::Count(count)) => **slot = u32::try_from(count).ok(),
             // Both come from the tables below, key by key.
             _ => {}
         }
     }
 }
 
-/// All of a job's settings that have ceilings, by key.
+/// All of a job's settings that have ceilings, by key. Those of inference only where the job has any.
 pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
+    let computes = !spec.models.is_empty() || spec.inference.allow_guest_models;
+    let has_gpus = spec.gpus > 0;
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let share = u32::try_from(cores).unwrap_or(u32::MAX) / spec.process_count.max(1);
     let mut slots = of_limits(&mut spec.limits);
     slots.extend([
         ("process_count_per_node", Slot::Small(&mut spec.process_count)),
@@ -77,6 +91,13 @@ pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
         ("progress_update_timeout", Slot::Time(&mut spec.progress_update_timeout)),
         ("first_task_creation_timeout", Slot::Time(&mut spec.first_task_creation_timeout)),
     ]);
+    let inference = &mut spec.inference;
+    if computes {
+        slots.push(("inference.threads", Slot::Threads(&mut inference.threads, share)));
+    }
+    if computes && has_gpus {
+        slots.push(("inference.gpu_memory", Slot::Memory(&mut inference.gpu_memory)));
+    }
     slots
 }
 
@@ -154,6 +175,8 @@ pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, Origin)> {
         of("limits.transfer", transfer, Amount::Size),
         of("limits.models", models, Amount::Size),
         of("limits.tensors", tensors, Amount::Size),
+        of("inference.threads", &raw.inference.threads, small),
+        of("inference.gpu_memory", &raw.inference.gpu_memory, Amount::Size),
         of("process_count_per_node", &raw.process_count_per_node, small),
         of("gpus", &raw.gpus, small),
         of("run_max_try", &raw.run_max_try, small),

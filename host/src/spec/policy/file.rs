@@ -6,6 +6,7 @@ use crate::model::{MachineCaps, OsSandbox, is_registered_name};
 use crate::spec::error::{Origin, Report, SpecErrors};
 use crate::spec::keys;
 use crate::spec::load::read;
+use crate::spec::models::read_ceilings;
 use crate::spec::raw::{self, RawJob};
 use crate::spec::scope::{At, Scope};
 use crate::spec::tree::{self, Value};
@@ -106,6 +107,7 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
     let mut scope = Scope::of_policy(entries, report);
     let bounds = RawJob {
         limits: raw::limits(&mut scope),
+        inference: read_ceilings(&mut scope),
         process_count_per_node: scope.parsed("process_count_per_node"),
         gpus: scope.parsed("gpus"),
         run_max_try: scope.parsed("run_max_try"),

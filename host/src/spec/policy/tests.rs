@@ -232,7 +232,7 @@ fn a_policy_file_that_is_wrong_is_refused() {
     assert_snapshot!(wrong("limits: {memory: lots, memroy: 1}\nenvironment: x\nos_sandbox: strong\nmodels: [1, '', 'digits*']\nmachine: {workers: 0, directory: here}\nname: x\n"), @r#"
     policy.yaml:1: limits.memory: found "lots"; expected a size of at least 64 KB (e.g. 512 MB)
     policy.yaml:1: limits.memroy: unknown key; did you mean memory?
-    policy.yaml:2: environment: unknown key; the known ones are limits, process_count_per_node, gpus, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, os_sandbox, roots, entry_script_crates, entry_script_modules, models, guest_models, datastores, machine
+    policy.yaml:2: environment: unknown key; the known ones are limits, inference, process_count_per_node, gpus, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, os_sandbox, roots, entry_script_crates, entry_script_modules, models, guest_models, datastores, machine
     policy.yaml:3: os_sandbox: found "strong"; expected required, best-effort or off
     policy.yaml:4: models[0]: found 1; expected a text (a number or a truth value in quotes)
     policy.yaml:4: models[1]: found an empty text; expected a name
@@ -321,6 +321,20 @@ fn models_are_those_that_the_policy_names() {
     "#);
     let good = "models: [a, b, c]\nguest_models: true\n";
     let spec = fixture.job(good, &format!("{JOB}{models}"), &[]).unwrap();
+    let policy = format!("{good}inference: {{threads: 1, gpu_memory: 1 GB}}\n");
+    let asking = models.replace("models: true", "models: true, threads: 2, gpu_memory: 2 GB");
+    let gpu = [("gpus", "1"), ("process_count_per_node", "1")];
+    let above = fixture.job(&policy, &format!("{JOB}{asking}"), &gpu).unwrap_err();
+    assert_snapshot!(above, @r"
+    job.yaml:5: inference.threads: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:3)
+    job.yaml:5: inference.gpu_memory: found 2 GB, more than the operator's policy allows; ask for at most 1 GB (policy.yaml:3)
+    ");
+    let lowered = fixture.job(&policy, &format!("{JOB}{models}"), &gpu).unwrap().inference;
+    assert_eq!(lowered.gpu_memory, Some(ByteSize(1 << 30)));
+    // Where there is one core, it is not above the ceiling.
+    assert!(lowered.threads.is_none_or(|threads| threads == 1));
+    let none = fixture.job("inference: {threads: 1}\n", JOB, &[]).unwrap();
+    assert_eq!(none.inference.threads, None);
     // A job that was loaded under no policy, or under another one.
     let policy = fixture.policy(&format!("{ROOTS}models: [a]\n")).unwrap();
     let error = policy.check(&spec, &[], None).unwrap_err().to_string();
