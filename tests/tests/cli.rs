@@ -31,6 +31,8 @@ fn version_and_help() {
       status   Says how a job stands
       logs     Prints what the entry script said, of all workers, of one, or about one mini-batch
       explain  Says what went wrong in a job or made it slow, what to read, and what to change
+      dataset  Gives names to data that jobs read, with versions
+      model    Gives names to models that jobs compute with, with versions
       build    Makes a component from a guest crate or a core module, and prints its path
       check    Says whether a component keeps the contract, and what it would need
       doctor   Says what this machine has for running strangers' entry scripts, and what is missing
