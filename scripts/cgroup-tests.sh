@@ -47,7 +47,7 @@ cp -r wit "$work/disk$root"
 cat >"$work/disk/test.sh" <<END
 export PATH=/bin HOME=/tmp
 $root/target/debug/sandmill doctor
-$tests --test-threads 1 --nocapture && echo the tests passed
+$tests --nocapture && echo the tests passed
 echo left: /sys/fs/cgroup/sandmill-*
 END
 truncate -s 3G "$work/disk.img"

@@ -7,12 +7,13 @@
 use sandmill_tests::{Job, Ran, good_row, root, sandmill, wat_module};
 use serde_json::Value;
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where a leader that is started as the tests are makes cgroups; none, with the reason printed, if it
-/// makes none.
-fn folder() -> Option<PathBuf> {
+/// Where a leader that is started as the tests are makes cgroups, for one test at a time: what one makes
+/// there is in the others' way. None, with the reason printed, if it makes none.
+fn folder() -> Option<Folder> {
     let output = Command::new(sandmill()).args(["doctor", "--json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let Some(words) = found["cgroup_v2"]["found"].as_str() else {
@@ -20,7 +21,24 @@ fn folder() -> Option<PathBuf> {
         return None;
     };
     let (_, at) = words.split_once(" below ").unwrap();
-    Some(at.split_once(", with ").unwrap().0.into())
+    // Threads and processes alike wait for each other.
+    let lock = fs::File::create(root().join("target/cgroup-tests.lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    Some(Folder { path: at.split_once(", with ").unwrap().0.into(), _lock: lock })
+}
+
+/// The folder of cgroups, and the lock on it.
+struct Folder {
+    path: PathBuf,
+    _lock: fs::File,
+}
+
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
 }
 
 /// The cgroups that leaders have made, by name.

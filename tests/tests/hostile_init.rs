@@ -69,6 +69,25 @@ fn an_init_that_always_fails_ends_the_job() {
     ");
 }
 
+/// I3: without fuel, too. Takes its time, as the rule gives `init` at least 30 seconds.
+#[test]
+fn an_init_that_never_ends_ends_the_job() {
+    let ran = job("--do, loop").yaml("run_invocation_timeout: 0.1").run(&[]);
+    ran.exits_with(42).left_nothing();
+    assert_eq!(ran.output(), "", "{ran}");
+    assert_snapshot!(ran.told(), @"
+    job test: 1 worker
+    Job test failed after [TIME]: no progress: every worker has been inside init for more than [TIME] (3 x run_invocation_timeout + 30 s); see what init waits for, do less in it, or raise run_invocation_timeout
+      first cause   init had not ended after [TIME]
+      where         [WORKER]
+      mini-batches  0 of 3
+      items         0
+      read next     job/logs/sys/error/0/_main.txt
+      what to do    find out what init waits for; if it is only slow, raise run_invocation_timeout
+      next command  sandmill explain job
+    ");
+}
+
 #[test]
 fn too_little_memory_to_start() {
     let ran = job("--do, nothing").yaml("limits: { memory: 64 KB }").run(&[]);

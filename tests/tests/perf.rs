@@ -121,6 +121,20 @@ fn profiles_show_what_guests_did() {
     assert!(!without.has("job/logs/sys/node/0/process000.profile.json"), "{without}");
 }
 
+/// Profiles that a leader did not live to put among the logs are put there when the job is taken up.
+#[test]
+fn profiles_outlive_the_leader() {
+    let job = stuck_job().yaml("profiling_module: guest");
+    let mut running = job.start(&["--set", "run_invocation_timeout=30"]);
+    let written = "job/work/process000/profile/process000.profile.json";
+    running.until("a profile is written", |running| running.dir().join(written).exists());
+    running.kill_leader();
+    let job = running.wait().into_job();
+    let ran = job.resume(&["--set", "run_invocation_timeout=1"]);
+    ran.exits_with(0);
+    assert!(ran.has("job/logs/sys/node/0/process000.profile.json"), "{ran}");
+}
+
 /// W6, T4:
 /// a worker whose host side holds too much is killed and told apart from other deaths; another
 /// worker takes the other mini-batches.

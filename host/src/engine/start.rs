@@ -2,7 +2,7 @@
 
 use super::EngineError;
 use super::commit::{
-    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Success,
+    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Success, worker_of,
 };
 use super::job::Job;
 use super::machine::Settled;
@@ -13,10 +13,10 @@ use crate::event::Resumed;
 use crate::fail_point;
 use crate::finish::Finisher;
 use crate::journal::{JobIdentity, Journal};
-use crate::model::{OutputAction, Restored};
+use crate::model::{JobDir, OutputAction, Restored};
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
-use crate::pool::{Pool, PoolEvent};
+use crate::pool::{self, Pool, PoolEvent};
 use crate::protocol::FromPlanner;
 use std::fs::File;
 use std::sync::Arc;
@@ -75,7 +75,10 @@ fn start_committer(
     replies: mpsc::UnboundedSender<CommitReply>,
 ) -> Result<(Committer, Restored), EngineError> {
     let (journal, retry_failed) = match job.taken_up.take() {
-        Some(TakenUp { journal, retry_failed }) => (journal, retry_failed),
+        Some(TakenUp { journal, retry_failed }) => {
+            settle_workers(&job.job_dir);
+            (journal, retry_failed)
+        }
         None => {
             let journal = Journal::create(&job.job_dir.journal(), &identity(job));
             fail_point::pass("journal-made");
@@ -84,6 +87,16 @@ fn start_committer(
     };
     Committer::start(commit_target(job), journal, retry_failed, replies)
         .map_err(|e| EngineError(e.to_string()))
+}
+
+/// Does for the workers of a leader that was killed what it would have done at their ends, before their
+/// folders are removed. What cannot be looked into holds no logs.
+fn settle_workers(job_dir: &JobDir) {
+    for entry in std::fs::read_dir(job_dir.work()).into_iter().flatten().flatten() {
+        if let Some(worker) = entry.file_name().to_str().and_then(worker_of) {
+            pool::settle(job_dir, worker);
+        }
+    }
 }
 
 /// What the journal says of the job.

@@ -120,7 +120,8 @@ pub struct AttemptReport {
     pub items: ItemCounts,
     /// The rows written, or why the attempt failed.
     pub outcome: Result<Segment, Failure>,
-    /// Items that failed in an attempt that succeeded as a whole, with the reason. At most
+    /// Items that failed in an attempt that succeeded as a whole, with the reason; in the event of a
+    /// mini-batch of files that failed for good, these, without one. At most
     /// [`AttemptReport::MAX_FAILED_ITEMS`]; the counts are exact in any case.
     #[serde(deserialize_with = "few::<_, _, { AttemptReport::MAX_FAILED_ITEMS }>")]
     pub failed_items: Vec<FailedItem>,

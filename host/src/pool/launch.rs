@@ -134,7 +134,7 @@ fn make_folders(dir: &JobDir, setup: &Setup) -> io::Result<()> {
 
 /// Puts a worker's files in order once it has ended, and removes those for what its guest says that
 /// nothing came into. Nothing of this is worth a job.
-pub(super) fn settle(dir: &JobDir, worker: WorkerId) {
+pub fn settle(dir: &JobDir, worker: WorkerId) {
     let length = |path: &Path| {
         let found = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
         found.map(|found| found.len())

@@ -20,4 +20,5 @@ mod tests;
 
 pub use environment::gpu_environment;
 pub use event::{PoolEvent, WorkerExit};
+pub use launch::settle;
 pub use processes::Pool;

@@ -10,6 +10,9 @@ use std::io;
 
 const HEADER: &str = "mini_batch,item,file,line,row,attempt,worker,reason";
 
+/// Bytes of a reason where it stands for the second time and later.
+const REPEATED: usize = 300;
+
 /// Writes the list. The file is there only if something failed.
 pub(super) struct FailedItems {
     file: LogFile,
@@ -54,7 +57,19 @@ impl FailedItems {
     }
 
     fn attempt(&mut self, report: &AttemptReport, worker: &str, location: &str) -> io::Result<()> {
-        for FailedItem { item, line, row, reason } in &report.failed_items {
+        let all = counted(report.items.failed, "item");
+        let whole = report.outcome.as_ref().err();
+        let whole =
+            whole.map(|failure| format!("the whole mini-batch ({all}): {}", failure.message));
+        for (index, FailedItem { item, line, row, reason }) in
+            report.failed_items.iter().enumerate()
+        {
+            // Told in full once, as a message may be long and the files many.
+            let reason = match &whole {
+                Some(whole) if index > 0 => &whole[..whole.floor_char_boundary(REPEATED)],
+                Some(whole) => whole,
+                None => reason,
+            };
             let name = match (line, row) {
                 (Some(line), _) => &format!("{item}, line {line}"),
                 (None, Some(row)) => &format!("{item}, row {row} of the mini-batch"),
@@ -63,21 +78,25 @@ impl FailedItems {
             self.row(report, worker, name, (item, *line, *row), reason)?;
         }
         let unnamed = report.items.failed.saturating_sub(report.failed_items.len() as u64);
-        let items = counted(unnamed, "item");
         let place = (path_of(location), None, None);
-        match &report.outcome {
-            Err(failure) => {
-                let reason = format!("the whole mini-batch ({items}): {}", failure.message);
+        match whole {
+            Some(reason) if report.failed_items.is_empty() => {
                 self.row(report, worker, location, place, &reason)
             }
-            Ok(_) if unnamed > 0 => {
+            Some(reason) if unnamed > 0 => {
+                let end = reason.floor_char_boundary(REPEATED);
+                let reason = format!("{} of {}", counted(unnamed, "more item"), &reason[..end]);
+                self.row(report, worker, location, place, &reason)
+            }
+            None if unnamed > 0 => {
+                let items = counted(unnamed, "item");
                 let reason = format!(
                     "run returned fewer rows than items, so that {items} of this mini-batch failed; \
                      which, is not known"
                 );
                 self.row(report, worker, location, place, &reason)
             }
-            Ok(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 }
@@ -151,6 +170,41 @@ mod tests {
         mini_batch,item,file,line,row,attempt,worker,reason
         4,"/inputs/iris/a.csv, line 7",/inputs/iris/a.csv,7,,2,process001,"5 fields, 4 expected"
         4,"/inputs/iris/a.csv, row 3 of the mini-batch",/inputs/iris/a.csv,,3,2,process001,no such species
+        "#);
+    }
+
+    /// Each file of a mini-batch that failed as a whole has a line, and those that are not named have one
+    /// together.
+    #[test]
+    fn files_of_a_whole_mini_batch_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let mut list = FailedItems::new(&dir);
+        let failed = samples::job().into_iter().find_map(|event| match event.kind {
+            kind @ EventKind::AttemptFinished { will_retry: false, .. } => match &kind {
+                EventKind::AttemptFinished { report, .. } if report.outcome.is_err() => Some(kind),
+                _ => None,
+            },
+            _ => None,
+        });
+        let mut failed = failed.unwrap();
+        if let EventKind::AttemptFinished { report, .. } = &mut failed {
+            let item = |name: &str| FailedItem {
+                item: format!("/inputs/images/{name}.png"),
+                line: None,
+                row: None,
+                reason: String::new(),
+            };
+            report.failed_items = vec![item("a"), item("b")];
+        }
+        list.on_event(&samples::event(0, failed)).unwrap();
+        list.file.flush().unwrap();
+        let text = std::fs::read_to_string(dir.failed_items()).unwrap();
+        insta::assert_snapshot!(text, @r#"
+        mini_batch,item,file,line,row,attempt,worker,reason
+        2,/inputs/images/a.png,/inputs/images/a.png,,,2,process001,"the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected"
+        2,/inputs/images/b.png,/inputs/images/b.png,,,2,process001,"the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected"
+        2,/inputs/images/img_0020.png and 9 more,/inputs/images/img_0020.png,,,2,process001,"8 more items of the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected"
         "#);
     }
 

@@ -128,7 +128,8 @@ fn print_mini_batch(dir: &JobDir, id: MiniBatchId, out: &mut dyn Write) -> io::R
                 writeln!(out, "  {line}")?;
             }
         }
-        for item in &report.failed_items {
+        // Those of a mini-batch that failed as a whole have no reasons of their own.
+        for item in report.failed_items.iter().filter(|_| report.outcome.is_ok()) {
             writeln!(out, "  {}: {}", printable(&item.item), printable(&item.reason))?;
         }
         let seconds = SignedDuration::try_from_secs_f64(report.elapsed_seconds).unwrap_or_default();

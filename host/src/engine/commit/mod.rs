@@ -34,3 +34,4 @@ pub(super) use committer::{
     CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, StillWriting,
     Success, last_reply,
 };
+pub(super) use recover_files::worker_of;

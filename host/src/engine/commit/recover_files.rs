@@ -197,7 +197,7 @@ pub(super) fn workers(journal: &Journal) -> Result<Vec<WorkerId>, String> {
 const NO_WORKER: u32 = 1 << 31;
 
 /// The worker that a folder or part file is named after.
-pub(super) fn worker_of(name: &str) -> Option<WorkerId> {
+pub(in crate::engine) fn worker_of(name: &str) -> Option<WorkerId> {
     let name = name.strip_suffix(".part").unwrap_or(name);
     let worker = WorkerId(name.strip_prefix("process")?.parse().ok()?);
     (worker.0 < NO_WORKER && worker.to_string() == name).then_some(worker)

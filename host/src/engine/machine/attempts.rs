@@ -4,8 +4,8 @@ use super::types::{Activity, Committing, Pending};
 use super::{Action, Machine, Settled};
 use crate::event::EventKind;
 use crate::model::{
-    AttemptReport, CallStats, Failure, FailureKind, FirstFailure, ItemCounts, MiniBatchId, Work,
-    WorkerId,
+    AttemptReport, CallStats, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts, MiniBatch,
+    MiniBatchId, Work, WorkerId,
 };
 use std::time::Duration;
 
@@ -159,9 +159,13 @@ impl Machine {
         worker: WorkerId,
         pending: &Pending,
         started: Duration,
-        report: AttemptReport,
+        mut report: AttemptReport,
         will_retry: bool,
     ) {
+        if report.outcome.is_err() {
+            let named = if will_retry { Vec::new() } else { self.files_of(&pending.mini_batch) };
+            report.failed_items = named;
+        }
         self.warn_of_fallback(worker, report.inference.fell_back);
         self.inference += report.inference;
         self.emit(EventKind::AttemptFinished {
@@ -171,6 +175,17 @@ impl Machine {
             started: self.timestamp(started),
             will_retry,
         });
+    }
+
+    /// The files of a mini-batch that failed as a whole, as many as a report names; rows have no names.
+    fn files_of(&self, batch: &MiniBatch) -> Vec<FailedItem> {
+        let name = |(source, file): (u32, &str)| {
+            let source = self.sources.get(source as usize);
+            let folder = source.map_or("", |source| source.guest.as_str());
+            let (item, reason) = (format!("{folder}/{file}"), String::new());
+            FailedItem { item, line: None, row: None, reason }
+        };
+        batch.files().take(AttemptReport::MAX_FAILED_ITEMS).map(name).collect()
     }
 
     /// A model that is meant for a GPU may run on the CPU if the job allows it, and never in silence.
