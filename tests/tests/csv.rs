@@ -210,10 +210,21 @@ fn a_file_with_other_columns_is_told() {
         .file("in/a.csv", "id,x\n1,1\n")
         .file("in/b.csv", "x,id\n2,2\n")
         .run(&[]);
-    ran.exits_with(2);
-    assert_snapshot!(ran.redacted(), @r"
+    ran.exits_with(42);
+    assert_snapshot!(ran.told(), @"
     job test: 1 worker
-    Job test did not begin: [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of jobs of their own
+    note: columns of input rows: id int64, x int64
+    note: a file cannot be read, and fails: [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of jobs of their own
+    mini-batch 1, attempt 1 ([WORKER]): [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of jobs of their own
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+      first cause   [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of jobs of their own
+      where         mini-batch 1, [WORKER]
+      mini-batches  2, 1 failed
+      items         2, of which 1 failed (see job/logs/failed_items.csv)
+      kept          1 row, in job/output/parallel_run_step.txt
+      read next     job/logs/failed_items.csv
+      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      next command  sandmill explain job
     ");
 }
 

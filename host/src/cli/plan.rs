@@ -5,7 +5,7 @@ use super::exit::{Exit, Problem};
 use super::run::{Counts, JobArguments, not_prepared, this_program};
 use super::{refused, say, signals};
 use crate::engine::Options;
-use crate::model::{MiniBatch, Source, Work, visible};
+use crate::model::{InputKind, MiniBatch, Source, Work, visible};
 use crate::protocol::{FrameError, FromPlanner, PlanRequest, encode, read_frame};
 use crate::wall::{self, death};
 use crate::{dataset, engine};
@@ -45,7 +45,7 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
         engine::stage_inputs(&spec, &options, &mut say).map_err(not_prepared)?;
     let sources = dataset::resolve(&inputs).map_err(Problem::usage)?;
     policy.check(&spec, &sources, None).map_err(refused)?;
-    let mut planner = Planner::new(spill_folder(&spec.partition_keys));
+    let mut planner = Planner::new(spill_folder(&spec.input_kind));
     let request = engine::plan_request(&spec, &sources, planner.spill.clone());
     // As long as when a job is taken up.
     planner.patience = spec.first_task_creation_timeout.max(spec.progress_update_timeout);
@@ -71,9 +71,9 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Where rows are grouped by key; an empty path where no keys are given.
-fn spill_folder(keys: &[String]) -> PathBuf {
-    if keys.is_empty() {
+/// Where rows are grouped by key and texts are unpacked; an empty path where there are no tables.
+fn spill_folder(kind: &InputKind) -> PathBuf {
+    if !matches!(kind, InputKind::Tables { .. }) {
         return PathBuf::new();
     }
     std::env::temp_dir().join(format!("sandmill-plan-{}", std::process::id()))

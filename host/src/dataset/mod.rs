@@ -1,5 +1,5 @@
-//! Inputs: what belongs to them ([`resolve()`], [`Listing`]), how tables are cut ([`csv`]; the
-//! planner process uses both), how a worker reads its part ([`TableReader`]) and what tells a file from
+//! Inputs: what belongs to them ([`resolve()`], [`Listing`]), how tables are cut ([`csv`], and [`json`]
+//! for JSON lines, with [`Unpacker`] for packed files; the planner process uses all of them), how a worker reads its part ([`TableReader`]) and what tells a file from
 //! what it was before ([`Found`]). Imports `model`
 //! only.
 //!
@@ -10,15 +10,20 @@
 
 pub mod csv;
 mod found;
+pub mod json;
 mod list;
+mod packed;
 mod pattern;
 mod resolve;
+mod schema;
 
 pub use csv::{LoadedTable, RowLines, TablePart, TableReader};
 pub use found::{Found, Root, content_stamp, short};
 pub use list::{Listing, UNFETCHED};
+pub use packed::{OpenError, Unpacker};
 pub use pattern::Pattern;
 pub use resolve::{reaches, resolve};
+pub use schema::{schema_bytes, schema_of};
 
 /// An input that cannot be used, in words for people.
 #[derive(Debug, thiserror::Error)]

@@ -103,6 +103,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         partition_keys: spec.partition_keys.clone(),
         spill,
         processes: spec.process_count,
+        memory: spec.limits.memory.0,
     }
 }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// work/process000/staged/     files of attempts that await their commit
 /// work/process000/profile/    a profile that is being written, if one is wanted
 /// work/models/NAME/           a model that is a single file
-/// spill/                      rows on their way from files into groups by key
+/// spill/                      rows on their way from files into groups by key, and unpacked texts
 /// output/                     results, unless the job file names another place
 /// logs/                       the log tree
 /// ```

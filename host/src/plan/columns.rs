@@ -1,6 +1,8 @@
 //! Tells people what was inferred of an input's columns, and what of it may not be meant.
 
 use crate::dataset::csv::Inferred;
+use crate::dataset::json::InferredJson;
+use arrow::datatypes::{DataType, Schema};
 
 /// Columns that are told whatever their type.
 const SHOWN: usize = 20;
@@ -21,6 +23,41 @@ pub(super) fn known(unknown: &str, names: &[&str]) -> String {
     };
     let shown: Vec<_> = names.iter().take(SHOWN).copied().collect();
     format!("its columns are: {}{more}{hint}", shown.join(", "))
+}
+
+/// One line about the columns of JSON lines, and one for each that may not be meant.
+pub(super) fn json_notices(input: &str, inferred: &InferredJson) -> Vec<String> {
+    let mut notices = vec![format!("columns of input {input}: {}", listed(&inferred.schema))];
+    let doubts = inferred.doubts.iter();
+    notices.extend(doubts.map(|doubt| format!("input {input}: {doubt}; lines that differ fail")));
+    notices
+}
+
+/// Columns with their types.
+pub(super) fn listed(schema: &Schema) -> String {
+    let fields = schema.fields();
+    let told = fields.iter().take(SHOWN);
+    let told: Vec<_> = told.map(|f| format!("{} {}", f.name(), kind(f.data_type()))).collect();
+    let more = match fields.len() - told.len() {
+        _ if fields.is_empty() => "none was found".to_owned(),
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", told.join(", "))
+}
+
+/// What people call a type.
+fn kind(kind: &DataType) -> String {
+    match kind {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "string".to_owned(),
+        DataType::List(item) | DataType::LargeList(item) => {
+            format!("list of {}", self::kind(item.data_type()))
+        }
+        DataType::Struct(_) => "object".to_owned(),
+        DataType::Date32 => "date".to_owned(),
+        DataType::Timestamp(..) => "timestamp".to_owned(),
+        other => other.to_string().to_lowercase(),
+    }
 }
 
 /// One line about the columns, and one more if the delimiter seems to be another.

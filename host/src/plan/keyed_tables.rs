@@ -3,13 +3,14 @@
 
 use super::groups::{Groups, named, positions};
 use super::sender::Sender;
-use super::shuffle::{Idle, Shuffle, Tools, empty_spill};
+use super::shuffle::{Idle, Shuffle, Tools};
 use super::stamp::Stamp;
 use super::tables::Input;
 use super::text::each_slice;
 use super::{PlanError, refuse};
+use crate::dataset::Unpacker;
 use crate::dataset::csv::MAX_SLICE;
-use crate::model::{ByteSize, SliceSize, TableFormat, TextSlice, Work};
+use crate::model::{ByteSize, SliceSize, TableFormat, TableKind, TextSlice, Work};
 
 /// One mini-batch for each combination of keys' values that an input has; each input is divided on
 /// its own.
@@ -17,24 +18,33 @@ pub(super) fn plan(
     inputs: &[Input<'_>],
     formats: &[TableFormat],
     tools: Tools<'_>,
+    unpacker: &Unpacker,
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
     let keys = &tools.request.partition_keys;
     // All are looked at before the first is read.
     for (input, format) in inputs.iter().zip(formats) {
-        columns(input, format, keys)?;
+        let in_path = |path| positions(path, keys).is_ok();
+        if !input.path.as_ref().is_some_and(in_path) {
+            columns(input, format, keys)?;
+        }
     }
-    let mut spill_is_empty = false;
     let idle = Idle::default();
     for (number, (input, format)) in (0..).zip(inputs.iter().zip(formats)) {
         match input.path.as_ref().map(|path| positions(path, keys)) {
-            Some(Ok(positions)) => plan_folders(input, format, keys, &positions, sender)?,
+            Some(Ok(positions)) => {
+                plan_folders(input, format, keys, &positions, unpacker, sender)?;
+            }
             _ => {
                 let columns = columns(input, format, keys)?;
-                if !std::mem::replace(&mut spill_is_empty, true) {
-                    empty_spill(&tools.request.spill)?;
+                if tools.request.spill.as_os_str().is_empty() {
+                    return refuse!(
+                        "rows cannot be grouped by key: there is no folder for them on their way"
+                    );
                 }
-                Shuffle { input, format, columns, number, tools, idle: &idle }.run(sender)?;
+                let shuffle =
+                    Shuffle { input, format, columns, number, tools, unpacker, idle: &idle };
+                shuffle.run(sender)?;
             }
         }
     }
@@ -47,6 +57,14 @@ fn columns(
     format: &TableFormat,
     keys: &[String],
 ) -> Result<Vec<usize>, PlanError> {
+    if format.kind != TableKind::Csv {
+        return refuse!(
+            "input '{}' is of format {}, and partition_keys names columns of its files, which is for \
+             CSV only; name columns of the path, or leave partition_keys out",
+            input.name(),
+            format.kind.name(),
+        );
+    }
     let known = &format.columns;
     let mut found = Vec::with_capacity(keys.len());
     for key in keys {
@@ -70,6 +88,7 @@ fn plan_folders(
     format: &TableFormat,
     keys: &[String],
     positions: &[usize],
+    unpacker: &Unpacker,
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
     struct Group {
@@ -79,7 +98,7 @@ fn plan_folders(
     }
     let Some(path) = &input.path else { return Ok(()) };
     let mut groups: Groups<Group> = Groups::new();
-    each_slice(input, format, SliceSize::Bytes(MAX_SLICE), sender, &mut |_, found| {
+    each_slice(input, format, SliceSize::Bytes(MAX_SLICE), unpacker, sender, &mut |_, found| {
         let values = path.folder_values(&found.slice.file).unwrap_or_default();
         let values = positions.iter().filter_map(|&at| values.get(at));
         let values: Vec<_> = values.map(|value| value.clone().into_owned()).collect();

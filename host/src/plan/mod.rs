@@ -49,7 +49,7 @@ fn plan_with(
     tools: Tools<'_>,
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
-    match plan_all(tools, &mut Sender::new(emit)) {
+    match plan_all(tools, &mut Sender::new(emit, tools.request.memory)) {
         Ok(()) => emit(FromPlanner::Finished),
         Err(PlanError::Input(error)) => emit(FromPlanner::Failed(error.to_string())),
         Err(PlanError::Output(error)) => Err(error),

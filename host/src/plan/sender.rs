@@ -2,7 +2,7 @@
 
 use super::stamp::Stamp;
 use super::{PlanError, refuse};
-use crate::model::{BadFile, MiniBatch, MiniBatchId, Work};
+use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, Work};
 use crate::protocol::FromPlanner;
 use std::io;
 use std::time::{Duration, Instant};
@@ -28,11 +28,14 @@ pub(super) struct Sender<'a> {
     pending_bytes: usize,
     sent_at: Option<Instant>,
     notices: u64,
+    /// Bytes of memory that the entry script has.
+    memory: u64,
 }
 
 impl<'a> Sender<'a> {
-    pub(super) fn new(emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>) -> Self {
-        Self { emit, next_id: 0, pending: Vec::new(), pending_bytes: 0, sent_at: None, notices: 0 }
+    pub(super) fn new(emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>, memory: u64) -> Self {
+        let (next_id, pending) = (0, Vec::new());
+        Self { emit, next_id, pending, pending_bytes: 0, sent_at: None, notices: 0, memory }
     }
 
     /// Sends a message that is no mini-batch.
@@ -97,6 +100,7 @@ impl<'a> Sender<'a> {
                  worker; {remedy}"
             );
         }
+        self.tell_size(&mini_batch)?;
         if self.pending_bytes + bytes > MINI_BATCH_BYTES {
             self.flush()?;
         }
@@ -108,6 +112,32 @@ impl<'a> Sender<'a> {
             self.flush()?;
         }
         Ok(())
+    }
+
+    /// Names a mini-batch that the entry script has hardly the memory for.
+    fn tell_size(&mut self, mini_batch: &MiniBatch) -> io::Result<()> {
+        let bytes = match &mini_batch.work {
+            Work::Text(slice) => slice.length,
+            Work::Table(slice) => slice.bytes,
+            Work::TextGroup(slices) => slices.iter().map(|(_, slice)| slice.length).sum(),
+            Work::Rows(rows) => rows.text.length,
+            Work::Files(_) | Work::FileGroup(_) | Work::Unreadable(_) | Work::Void => 0,
+        };
+        if bytes <= self.memory {
+            return Ok(());
+        }
+        let place = match &mini_batch.work {
+            Work::Text(slice) => format!("{}, line {}", slice.file, slice.first_line),
+            Work::Table(slice) => format!("{}, row {}", slice.file, slice.first_row + 1),
+            _ => mini_batch.keys(),
+        };
+        self.notice(format!(
+            "mini-batch {} ({place}) holds {}, and the entry script has {} of memory (limits.memory): it \
+             may not be able to take it; choose smaller mini-batches, or raise that limit",
+            mini_batch.id,
+            ByteSize(bytes),
+            ByteSize(self.memory),
+        ))
     }
 
     /// Sends the mini-batches that wait.

@@ -48,13 +48,16 @@ pub fn serve() -> io::Result<()> {
     serve_request(tools, &mut io::stdout().lock())
 }
 
-/// The processes that group rows, if rows are to be grouped, and those that replace them.
+/// The processes that group rows, if rows are to be grouped, and those that replace them. Makes the
+/// folder for rows and texts on their way, which must be there before the wall.
 fn helpers(request: &PlanRequest) -> io::Result<Vec<Hand>> {
+    if matches!(request.cut, Cut::Tables { .. }) && !request.spill.as_os_str().is_empty() {
+        // What is wrong with the folder is told when it is written to.
+        let _ = std::fs::create_dir_all(&request.spill);
+    }
     if !is_shuffled(request) {
         return Ok(Vec::new());
     }
-    // What is wrong with the folder is told when it is written to.
-    let _ = std::fs::create_dir_all(&request.spill);
     shuffle::start_processes(request)
 }
 

@@ -3,17 +3,20 @@
 use super::columns;
 use super::groups::format_of;
 use super::sender::Sender;
-use super::shuffle::Tools;
+use super::shuffle::{Tools, empty_spill};
 use super::stamp::Stamp;
 use super::text::each_slice;
 use super::{PlanError, keyed_tables, refuse};
-use crate::dataset::Listing;
-use crate::dataset::csv::{MAX_SLICE, infer_format};
+use crate::dataset::csv::{MAX_SLICE, arrow_type, infer_format};
+use crate::dataset::json::infer_json;
+use crate::dataset::{Listing, Unpacker, schema_bytes};
 use crate::model::{
     ByteSize, Column, ColumnType, CsvFormat, PartitionFormat, SliceSize, Source, TableFormat,
     TableInput, TableKind, Work,
 };
 use crate::protocol::FromPlanner;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use std::sync::Arc;
 
 /// One input: its sources with the number of the first, and what the job file says of its tables.
 pub(super) struct Input<'a> {
@@ -101,10 +104,15 @@ pub(super) fn plan_tables(
     if matches!(size, SliceSize::Bytes(0) | SliceSize::Rows(0)) {
         return refuse!("mini_batch_size must be at least 1 byte or row");
     }
+    let spill = &tools.request.spill;
+    if !spill.as_os_str().is_empty() {
+        empty_spill(spill)?;
+    }
+    let unpacker = Unpacker::new(spill);
     let mut notices = Vec::new();
     let formats: Vec<TableFormat> = inputs
         .iter()
-        .map(|input| format(input, full_inference, &mut notices))
+        .map(|input| format(input, full_inference, &unpacker, &mut notices))
         .collect::<Result<_, PlanError>>()?;
     let per_source = inputs.iter().zip(&formats);
     let per_source =
@@ -112,7 +120,7 @@ pub(super) fn plan_tables(
     sender.send(FromPlanner::Tables(per_source.collect()))?;
     notices.into_iter().try_for_each(|notice| sender.send(FromPlanner::Notice(notice)))?;
     if !tools.request.partition_keys.is_empty() {
-        return keyed_tables::plan(inputs, &formats, tools, sender);
+        return keyed_tables::plan(inputs, &formats, tools, &unpacker, sender);
     }
     if let SliceSize::Bytes(bytes) = size
         && bytes > MAX_SLICE
@@ -125,7 +133,7 @@ pub(super) fn plan_tables(
         ))?;
     }
     for (input, format) in inputs.iter().zip(&formats) {
-        each_slice(input, format, size, sender, &mut |sender, found| {
+        each_slice(input, format, size, &unpacker, sender, &mut |sender, found| {
             let mut stamp = Stamp::new();
             stamp.add_file(found.metadata.into());
             sender.add(found.source, Work::Text(found.slice), stamp)
@@ -139,11 +147,13 @@ pub(super) fn plan_tables(
 fn format(
     input: &Input<'_>,
     full_inference: bool,
+    unpacker: &Unpacker,
     notices: &mut Vec<String>,
 ) -> Result<TableFormat, PlanError> {
     let format = match input.table.kind {
-        TableKind::Csv => csv_format(input, full_inference, notices)?,
-        kind @ (TableKind::Jsonl | TableKind::Parquet | TableKind::Arrow) => {
+        TableKind::Csv => csv_format(input, full_inference, unpacker, notices)?,
+        TableKind::Jsonl => json_format(input, full_inference, unpacker, notices)?,
+        kind @ (TableKind::Parquet | TableKind::Arrow) => {
             return refuse!("input '{}': format {} cannot be read", input.name(), kind.name());
         }
     };
@@ -163,6 +173,7 @@ fn format(
 fn csv_format(
     input: &Input<'_>,
     full_inference: bool,
+    unpacker: &Unpacker,
     notices: &mut Vec<String>,
 ) -> Result<TableFormat, PlanError> {
     let mut format = match &input.table.schema {
@@ -172,7 +183,7 @@ fn csv_format(
             ..TableFormat::default()
         },
         None => {
-            let inferred = infer_format(input.sources, input.csv(), full_inference)?;
+            let inferred = infer_format(input.sources, input.csv(), full_inference, unpacker)?;
             notices.extend(columns::notices(input.name(), &inferred));
             inferred.format
         }
@@ -189,6 +200,49 @@ fn csv_format(
     format.columns.extend(keys);
     format.path = input.path.clone();
     Ok(format)
+}
+
+/// The format of an input of JSON lines.
+fn json_format(
+    input: &Input<'_>,
+    full_inference: bool,
+    unpacker: &Unpacker,
+    notices: &mut Vec<String>,
+) -> Result<TableFormat, PlanError> {
+    let schema = match &input.table.schema {
+        Some(columns) => {
+            let field = |column: &Column| Field::new(&column.name, arrow_type(column.kind), true);
+            Schema::new(columns.iter().map(field).collect::<Vec<_>>())
+        }
+        None => {
+            let inferred = infer_json(input.sources, full_inference, unpacker)?;
+            notices.extend(columns::json_notices(input.name(), &inferred));
+            inferred.schema
+        }
+    };
+    let schema = guest_schema(input, &schema)?;
+    Ok(TableFormat {
+        kind: TableKind::Jsonl,
+        schema: schema_bytes(&schema)?,
+        path: input.path.clone(),
+        ..TableFormat::default()
+    })
+}
+
+/// What the guest gets of files with these columns: those that the job file asks for, and behind them
+/// those of the path.
+pub(super) fn guest_schema(input: &Input<'_>, in_files: &Schema) -> Result<Schema, PlanError> {
+    let names: Vec<_> = in_files.fields().iter().map(|field| field.name().as_str()).collect();
+    check_keys(input, &names)?;
+    let mut fields: Vec<FieldRef> = match pick(input, &names)? {
+        None => in_files.fields().iter().cloned().collect(),
+        Some(picked) => {
+            picked.into_iter().map(|index| Arc::clone(&in_files.fields()[index])).collect()
+        }
+    };
+    let keys = input.path.iter().flat_map(PartitionFormat::keys);
+    fields.extend(keys.map(|key| Arc::new(Field::new(key, DataType::Utf8, true))));
+    Ok(Schema::new(fields))
 }
 
 /// Refuses an input whose files have a column that their paths give, too. `names` are the columns

@@ -226,18 +226,30 @@ fn many_notices_are_counted() {
 #[test]
 fn headers_must_agree() {
     let tree = Tree::new(&[("a/1.csv", "x,y\n1,2\n"), ("a/2.csv", "y,x\n1,2\n")]);
-    let error = tables(vec![tree.source("one", "a")], 100, None).unwrap_err();
-    assert_snapshot!(tree.clean(&error), @"/d/a/2.csv: the header does not fit /d/a/1.csv; expected 2 columns: x, y; found 2 columns: y, x: give them the same columns in the same order, or make them inputs of jobs of their own");
+    // A file with another header is a mini-batch that fails.
+    let bad = |plan: &Plan| -> String {
+        let bad = plan.mini_batches.iter().filter_map(|batch| match &batch.work {
+            Work::Unreadable(bad) => Some(bad.reason.clone()),
+            _ => None,
+        });
+        tree.clean(&bad.collect::<Vec<_>>().join("\n"))
+    };
+    let plan = tables(vec![tree.source("one", "a")], 100, None).unwrap();
+    assert_eq!(plan.mini_batches.len(), 2);
+    assert_snapshot!(bad(&plan), @"/d/a/2.csv: the header does not fit /d/a/1.csv; expected 2 columns: x, y; found 2 columns: y, x: give them the same columns in the same order, or make them inputs of jobs of their own");
     let given = |names: [&str; 2]| {
         let names = names.iter();
         let columns =
             names.map(|name| Column { name: (*name).to_owned(), kind: ColumnType::String });
         tables(vec![tree.source("one", "a")], 100, Some(columns.collect()))
     };
-    assert_snapshot!(tree.clean(&given(["x", "z"]).unwrap_err()), @"/d/a/1.csv: the header does not fit the schema in the job file; expected 2 columns: x, z; found 2 columns: x, y: give them the same columns in the same order, or make them inputs of jobs of their own");
-    assert!(given(["x", "y"]).unwrap_err().contains("2.csv"));
-    fs::remove_file(tree.root().join("a/2.csv")).unwrap();
-    assert_eq!(given(["x", "y"]).unwrap().tables[0].columns[0].kind, ColumnType::String);
+    assert_snapshot!(bad(&given(["x", "z"]).unwrap()), @"
+    /d/a/1.csv: the header does not fit the schema in the job file; expected 2 columns: x, z; found 2 columns: x, y: give them the same columns in the same order, or make them inputs of jobs of their own
+    /d/a/2.csv: the header does not fit the schema in the job file; expected 2 columns: x, z; found 2 columns: y, x: give them the same columns in the same order, or make them inputs of jobs of their own
+    ");
+    let plan = given(["x", "y"]).unwrap();
+    assert!(bad(&plan).starts_with("/d/a/2.csv"));
+    assert_eq!(plan.tables[0].columns[0].kind, ColumnType::String);
 }
 
 #[test]
@@ -287,7 +299,7 @@ fn a_leader_that_stops_listening_ends_planning() {
 #[test]
 fn names_that_no_message_could_hold_are_refused() {
     let mut emit = |_| Ok(());
-    let mut sender = Sender::new(&mut emit);
+    let mut sender = Sender::new(&mut emit, u64::MAX);
     let files = vec!["x".repeat(200); 70_000];
     let error = sender.add(0, Work::Files(files), stamp::Stamp::new()).unwrap_err();
     assert_snapshot!(error, @"mini_batch_size is too large: the names of one mini-batch's files take 14560000 bytes, and at most 12582912 can be sent to a worker; choose fewer files");
@@ -426,4 +438,45 @@ fn columns_are_chosen() {
     let columns = Some(vec!["id".to_owned()]);
     let table = TableInput { columns, schema: Some(schema.to_vec()), ..TableInput::default() };
     assert_snapshot!(texts(&tree, &one_table(&tree, table).unwrap()).join("\n"), @"id k: 1 v, 2 v");
+}
+
+#[test]
+fn large_mini_batches_are_named() {
+    let tree = Tree::new(&[("in/1.csv", "x\n1\n22\n333\n")]);
+    let start = || Err(io::Error::other("nothing is to be grouped"));
+    let cut = Cut::Tables {
+        size: SliceSize::Rows(2),
+        inputs: vec![TableInput::default()],
+        full_inference: false,
+    };
+    let request =
+        PlanRequest { memory: 4, ..PlanRequest::new(vec![tree.source("one", "in")], cut) };
+    let plan = planned_with(Tools { request: &request, start: &start, bounds: Bounds::default() });
+    assert_snapshot!(plan.unwrap().notices.join("\n"), @"mini-batch 0 (1.csv, line 2) holds 5 bytes, and the entry script has 4 bytes of memory (limits.memory): it may not be able to take it; choose smaller mini-batches, or raise that limit");
+}
+
+#[test]
+fn packed_files_and_bad_ones() {
+    let tree =
+        Tree::new(&[("in/2.jsonl", "{\"a\": 1, \"b\": [true]}\n{\"b\": []}\n"), ("in/3.gz", "no")]);
+    let packed = zstd::encode_all(&b"{\"a\": 2}\n"[..], 1).unwrap();
+    fs::write(tree.root().join("in/1.jsonl.zst"), packed).unwrap();
+    let table = TableInput { kind: crate::model::TableKind::Jsonl, ..TableInput::default() };
+    let cut =
+        Cut::Tables { size: SliceSize::Bytes(100), inputs: vec![table], full_inference: false };
+    let start = || Err(io::Error::other("nothing is to be grouped"));
+    let spill = tree.root().join("spill");
+    let request = PlanRequest { spill, ..PlanRequest::new(vec![tree.source("one", "in")], cut) };
+    let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+    let plan = planned_with(tools).unwrap();
+    assert_snapshot!(tree.clean(&plan.columns.join("\n")), @"columns of input one: a int64, b list of boolean");
+    let files = plan.mini_batches.iter().map(|batch| match &batch.work {
+        Work::Text(slice) => (slice.file.as_str(), slice.rows, slice.unpacked.is_some()),
+        Work::Unreadable(bad) => (bad.file.as_str(), 1, false),
+        work => panic!("{work:?}"),
+    });
+    let expected = [("1.jsonl.zst", 1, true), ("2.jsonl", 2, false), ("3.gz", 1, false)];
+    assert!(files.eq(expected), "{:?}", plan.mini_batches);
+    // Another plan of the same files is the same.
+    assert_eq!(planned_with(tools).unwrap().mini_batches, plan.mini_batches);
 }

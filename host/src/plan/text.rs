@@ -6,8 +6,8 @@ use super::stamp::Stamp;
 use super::tables::Input;
 use super::{PlanError, refuse};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
-use crate::dataset::{DatasetError, Listing};
-use crate::model::{Column, SliceSize, TableFormat, TextSlice};
+use crate::dataset::{DatasetError, Listing, OpenError, Unpacker};
+use crate::model::{Column, SliceSize, TableFormat, TableKind, TextSlice};
 use std::fs::Metadata;
 
 /// A slice that was found.
@@ -64,32 +64,53 @@ pub(super) fn each_file<'s>(
     Ok(())
 }
 
-/// Hands all slices of an input to `take`, of that `size` each, in the order of the files. Fails
-/// if a file cannot be read, has another header than the input, or lies at a path that does not
-/// match the input's template.
+/// Hands all slices of an input to `take`, of that `size` each, in the order of the files. A file that
+/// cannot be read, or has another header than the input, becomes a mini-batch that fails, as does what
+/// is left of one that cannot be read to its end. Fails as [`each_file`] does, and if there is no room to
+/// unpack texts.
 pub(super) fn each_slice<'s>(
     input: &Input<'_>,
     format: &TableFormat,
     size: SliceSize,
+    unpacker: &Unpacker,
     sender: &mut Sender<'s>,
     take: &mut Take<'_, 's>,
 ) -> Result<(), PlanError> {
-    let mut cutter = Cutter::new(input.csv(), size);
+    let mut cutter = match input.table.kind {
+        TableKind::Csv => Cutter::new(input.csv(), size),
+        _ => Cutter::of_lines(size),
+    };
     let mut headers = Headers::new(input, format);
     each_file(input, sender, &mut |sender, index, file| {
-        let source = &input.sources[(index - input.first) as usize];
-        let mut cut = cutter.open(&source.root, file)?;
-        if !headers.check(&cut)? {
+        let root = &input.sources[(index - input.first) as usize].root;
+        let opened = unpacker.open(&mut cutter, root, file.clone());
+        let opened = opened.and_then(|cut| Ok((headers.check(&cut)?, cut.metadata()?, cut)));
+        let (has_header, metadata, mut cut) = match opened {
+            Ok(opened) => opened,
+            Err(OpenError::File(error)) => {
+                return sender.add_bad(index, file, error.0, Stamp::new());
+            }
+            Err(error @ OpenError::Room { .. }) => return Err(DatasetError::from(error).into()),
+        };
+        if !has_header {
             sender.notice(format!("{} is empty and gives no mini-batch", cut.path().display()))?;
             return Ok(());
         }
-        let metadata = cut.metadata()?;
         let mut rows = 0;
-        while let Some(slice) = cut.next_slice()? {
-            rows += slice.rows;
-            take(sender, Found { source: index, slice, metadata: &metadata })?;
+        loop {
+            match cut.next_slice() {
+                Ok(Some(slice)) => {
+                    rows += slice.rows;
+                    take(sender, Found { source: index, slice, metadata: &metadata })?;
+                }
+                Ok(None) => return notice_end(&cut, rows, headers.header, sender),
+                Err(error) => {
+                    let mut stamp = Stamp::new();
+                    stamp.add_file((&metadata).into());
+                    return sender.add_bad(index, file, error.0, stamp);
+                }
+            }
         }
-        notice_end(&cut, rows, input.csv().header, sender)
     })
 }
 
@@ -130,8 +151,9 @@ impl<'a> Headers<'a> {
         let given = "the schema in the job file".to_owned();
         let origin = input.table.schema.is_some().then_some(given);
         let keys = input.path.as_ref().map_or(0, |path| path.keys().count());
-        let columns = &format.columns[..format.columns.len() - keys];
-        Self { header: input.csv().header, columns, good: None, origin }
+        let columns = &format.columns[..format.columns.len().saturating_sub(keys)];
+        let header = input.table.kind == TableKind::Csv && input.csv().header;
+        Self { header, columns, good: None, origin }
     }
 
     /// Whether the file has a header, where it should have one. Fails if it is another than the

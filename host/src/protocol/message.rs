@@ -124,6 +124,8 @@ pub struct PlanRequest {
     pub processes: u32,
     /// How much of the process wall must stand around the planner and its helpers.
     pub os_sandbox: OsSandbox,
+    /// Bytes of memory that an instance of the entry script has, which holds a whole mini-batch.
+    pub memory: u64,
 }
 
 impl PlanRequest {
@@ -139,6 +141,7 @@ impl PlanRequest {
             spill,
             processes: 1,
             os_sandbox,
+            memory: u64::MAX,
         }
     }
 }

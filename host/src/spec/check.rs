@@ -78,6 +78,7 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
     let run_max_try = defaults.told("run_max_try", raw, |raw| &raw.run_max_try);
     let times = times::check(raw, run_max_try, defaults, report);
     let limits = limits(raw, defaults);
+    inputs::check_memory(raw, &input_kind, &limits, report);
     let models = models::check(raw, &script.side_inputs, limits.models, place, report);
     let text = |given: &Option<At<String>>| given.as_ref().map(|at| at.value.clone());
     let mut spec = JobSpec {

@@ -9,7 +9,7 @@ use super::raw::{Format, RawInput, RawJob, SchemaInference};
 use super::registered::or_register;
 use super::scope::At;
 use crate::model::{
-    Address, ByteSize, CsvFormat, Input, InputKind, RegisteredKind, SliceSize, TableInput,
+    Address, ByteSize, CsvFormat, Input, InputKind, Limits, RegisteredKind, SliceSize, TableInput,
     TableKind,
 };
 
@@ -51,6 +51,22 @@ pub(super) fn check(
         files_kind(raw, given, defaults, report)
     };
     (inputs, kind, partition::check(raw, given, report))
+}
+
+/// Refuses mini-batches that no instance of the entry script could hold.
+pub(super) fn check_memory(raw: &RawJob, kind: &InputKind, limits: &Limits, report: &Report) {
+    let InputKind::Tables { mini_batch_size: SliceSize::Bytes(bytes), .. } = kind else { return };
+    if let Some(size) = &raw.mini_batch_size
+        && *bytes > limits.memory.0
+    {
+        let message = format!(
+            "found {}, and the entry script, which holds a whole mini-batch, has {} of memory \
+             (limits.memory); choose a smaller size, or raise that limit",
+            ByteSize(*bytes),
+            limits.memory,
+        );
+        size.blame(report, message);
+    }
 }
 
 fn no_inputs(given: Option<&At<Vec<RawInput>>>, dialect: Dialect, report: &Report) {

@@ -164,7 +164,11 @@ impl Loader {
     ) -> Result<(PathBuf, &'a TextSlice, String), Failure> {
         checked(&slice.file)?;
         let source = &self.input(source)?.source;
-        Ok((source.root.clone(), slice, format!("{}/{}", source.guest, slice.file)))
+        let root = match &slice.unpacked {
+            Some(unpacked) => checked(unpacked).map(|_| &self.spill)?,
+            None => &source.root,
+        };
+        Ok((root.clone(), slice, format!("{}/{}", source.guest, slice.file)))
     }
 
     /// Files of one or more sources of the input that `source` belongs to.

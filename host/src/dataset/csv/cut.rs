@@ -24,7 +24,8 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 /// Cuts files into slices, one file after the other. Keeps its buffer in between.
 #[derive(Debug)]
 pub struct Cutter {
-    delimiter: u8,
+    /// None for lines, which hold no fields.
+    delimiter: Option<u8>,
     header: bool,
     size: SliceSize,
     /// [`MAX_REST`] and [`MAX_SLICE`]; less in tests, which would take long.
@@ -40,6 +41,7 @@ pub struct CutFile<'a> {
     file: File,
     path: PathBuf,
     name: String,
+    unpacked: Option<String>,
     scan: Scan,
     /// The part of the block that holds bytes not yet scanned.
     at: usize,
@@ -53,13 +55,19 @@ impl Cutter {
     /// Makes slices of that size, which is at least 1.
     pub fn new(format: &CsvFormat, size: SliceSize) -> Self {
         Self {
-            delimiter: format.delimiter,
+            delimiter: Some(format.delimiter),
             header: format.header,
             size,
             max_rest: MAX_REST,
             max_slice: MAX_SLICE,
             block: Vec::new(),
         }
+    }
+
+    /// Makes slices of that size of text where each line is a record, and none is a header.
+    pub fn of_lines(size: SliceSize) -> Self {
+        let format = CsvFormat { header: false, ..CsvFormat::default() };
+        Self { delimiter: None, ..Self::new(&format, size) }
     }
 
     /// Cuts otherwise from now on, with the buffer that is there.
@@ -74,13 +82,26 @@ impl Cutter {
     pub fn open(&mut self, root: &Path, name: String) -> Result<CutFile<'_>, DatasetError> {
         let path = root.join(&name);
         let file = open_file(&path)?;
+        self.open_text(file, path, name, None)
+    }
+
+    /// As [`Self::open`], of an opened text; `path` and `name` are those of the file that it is, or
+    /// that it was `unpacked` from, to a file of that name.
+    pub(in crate::dataset) fn open_text(
+        &mut self,
+        file: File,
+        path: PathBuf,
+        name: String,
+        unpacked: Option<String>,
+    ) -> Result<CutFile<'_>, DatasetError> {
         self.block.resize(BLOCK, 0);
-        let scan = Scan::new(self.delimiter);
+        let scan = self.delimiter.map_or_else(Scan::of_lines, Scan::new);
         let mut opened = CutFile {
             cutter: self,
             file,
             path,
             name,
+            unpacked,
             scan,
             at: 0,
             filled: 0,
@@ -97,7 +118,7 @@ impl Cutter {
 
 /// Opens a file to read it. Something else that has taken the file's name since it was listed, a
 /// fifo say, does not block.
-pub(super) fn open_file(path: &Path) -> Result<File, DatasetError> {
+pub fn open_file(path: &Path) -> Result<File, DatasetError> {
     match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
         Ok(file) => Ok(file),
         Err(error) => fail!("cannot open {}: {error}", path.display()),
@@ -113,7 +134,7 @@ impl CutFile<'_> {
     /// The header's names: one for each column, `column_N` (from 0) for an empty one. Fails on
     /// names that occur twice.
     pub fn names(&self) -> Result<Vec<String>, DatasetError> {
-        read_names(&self.header, self.cutter.delimiter, &self.path)
+        read_names(&self.header, self.cutter.delimiter.unwrap_or(b','), &self.path)
     }
 
     /// The file's path on the host.
@@ -121,9 +142,13 @@ impl CutFile<'_> {
         &self.path
     }
 
-    /// What the file system says of the file that was opened.
+    /// What the file system says of the file that was opened, as it lies in the input.
     pub fn metadata(&self) -> Result<Metadata, DatasetError> {
-        match self.file.metadata() {
+        let metadata = match self.unpacked {
+            Some(_) => std::fs::metadata(&self.path),
+            None => self.file.metadata(),
+        };
+        match metadata {
             Ok(metadata) => Ok(metadata),
             Err(error) => fail!("cannot look at {}: {error}", self.path.display()),
         }
@@ -149,7 +174,7 @@ impl CutFile<'_> {
             length,
             first_line,
             rows,
-            unpacked: None,
+            unpacked: self.unpacked.clone(),
         }))
     }
 

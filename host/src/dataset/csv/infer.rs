@@ -7,7 +7,7 @@ use super::reader::read_slice;
 use super::records::Records;
 use super::scan::{count_lines, is_terminator};
 use super::types::{fits, guess, is_null, join};
-use crate::dataset::{DatasetError, Listing};
+use crate::dataset::{DatasetError, Listing, Unpacker};
 use crate::model::{Column, ColumnType, CsvFormat, SliceSize, Source, TableFormat, TextSlice};
 
 /// How much of an input decides the types.
@@ -29,20 +29,23 @@ pub struct Inferred {
 
 /// The format of one input, given its sources. Types come from the first megabyte of rows, in at
 /// most 100 files, or with `full` from all files. A column without values is text; an input without
-/// rows has text columns as named by its first header, if any. Fails if a file cannot be read or
-/// has another header than the first.
+/// rows has text columns as named by its first header, if any. What cannot be read, or has another
+/// header than the first, teaches nothing. Fails if a folder cannot be listed.
 pub fn infer_format(
     sources: &[Source],
     csv: &CsvFormat,
     full: bool,
+    unpacker: &Unpacker,
 ) -> Result<Inferred, DatasetError> {
-    let mut inference = Inference { csv, columns: Vec::new(), first_file: String::new() };
+    let mut inference = Inference { csv, unpacker, columns: Vec::new(), first_file: String::new() };
     let mut left = SAMPLE;
     let mut files = 0;
     'sources: for source in sources {
         let mut listing = Listing::new(source)?;
         while let Some(file) = listing.next_file()? {
-            let learned = inference.take_file(source, file, (!full).then_some(left))?;
+            // A file that cannot be read teaches nothing; it is told when it is cut.
+            let learned = inference.take_file(source, file, (!full).then_some(left));
+            let learned = learned.unwrap_or_default();
             left = left.saturating_sub(learned);
             files += u32::from(learned > 0);
             if !full && (left == 0 || files == SAMPLE_FILES) {
@@ -63,6 +66,7 @@ pub fn infer_format(
 
 struct Inference<'a> {
     csv: &'a CsvFormat,
+    unpacker: &'a Unpacker,
     /// Names, and what is known of the values.
     columns: Vec<(String, Found)>,
     /// The file that gave the names.
@@ -123,7 +127,7 @@ impl Inference<'_> {
         most: Option<u64>,
     ) -> Result<u64, DatasetError> {
         let mut cutter = Cutter::new(self.csv, SliceSize::Bytes(most.unwrap_or(SAMPLE)));
-        let mut cut = cutter.open(&source.root, file)?;
+        let mut cut = self.unpacker.open(&mut cutter, &source.root, file)?;
         if self.csv.header {
             let names = cut.names()?;
             if names.is_empty() {
@@ -141,7 +145,8 @@ impl Inference<'_> {
         let mut learned = 0;
         while let Some(slice) = cut.next_slice()? {
             learned += slice.length;
-            self.take_text(read_slice(&source.root, &slice, &mut text)?, &slice);
+            let root = self.unpacker.root_of(&slice, &source.root);
+            self.take_text(read_slice(root, &slice, &mut text)?, &slice);
             if most.is_some() {
                 break;
             }

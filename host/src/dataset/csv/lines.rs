@@ -5,14 +5,19 @@ use super::origins::Origins;
 use super::reader::read_slice;
 use super::records::Records;
 use super::scan::{count_lines, is_terminator};
+use crate::dataset::json::{JsonDecoder, Lines};
 use crate::model::{SpilledRows, TableFormat, TextSlice};
+use arrow::datatypes::SchemaRef;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a table was read from, to find its rows there. Looking costs about as much as reading did,
 /// so it is done only for rows that failed.
 #[derive(Debug)]
 pub struct RowLines<'a> {
     pub(super) format: &'a TableFormat,
+    /// The columns in the files, for JSON lines.
+    pub(super) json: Option<SchemaRef>,
     pub(super) origin: Origin,
     /// What the table's files are called together.
     pub(super) label: String,
@@ -89,6 +94,20 @@ impl RowLines<'_> {
     /// Calls `found` for each of the rows with the number of its record and its first byte.
     fn each(&self, text: &[u8], all_fit: bool, rows: &[usize], mut found: impl FnMut(u64, usize)) {
         let mut wanted = rows.iter().copied().peekable();
+        if let Some(schema) = &self.json {
+            let mut json = JsonDecoder::new(Arc::clone(schema));
+            let lines = (0..).zip(Lines::new(text));
+            let lines = lines.filter(|(_, (_, line))| all_fit || json.misfit(line).is_none());
+            for (row, (number, (start, _))) in lines.enumerate() {
+                if wanted.next_if_eq(&row).is_some() {
+                    found(number, start);
+                }
+                if wanted.peek().is_none() {
+                    break;
+                }
+            }
+            return;
+        }
         let mut records = Records::new(text, self.format.csv.delimiter);
         let (mut row, mut number) = (0, 0);
         while wanted.peek().is_some()

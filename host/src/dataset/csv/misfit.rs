@@ -21,6 +21,32 @@ pub(super) struct Misfits {
 }
 
 impl Misfits {
+    /// Adds the record that begins at byte `start` of the text. The places' line is that of byte
+    /// `counted`, which only moves forward.
+    pub(super) fn refuse(
+        &mut self,
+        text: &[u8],
+        start: usize,
+        reason: String,
+        places: &mut Places<'_>,
+        counted: &mut usize,
+    ) {
+        self.count += 1;
+        if self.named.len() == AttemptReport::MAX_FAILED_ITEMS {
+            return;
+        }
+        let (item, line) = match places {
+            Places::Files(origins) => origins.of_record(self.kept + self.count - 1),
+            Places::File { item, first_line } => {
+                let before = if *counted == 0 { b'\n' } else { text[*counted - 1] };
+                *first_line += count_lines(&text[*counted..start], before);
+                *counted = start;
+                ((*item).to_owned(), Some(*first_line))
+            }
+        };
+        self.named.push(FailedItem { item, line, row: None, reason });
+    }
+
     /// Adds those of another part of the mini-batch.
     pub(super) fn append(&mut self, other: Self) {
         self.count += other.count;
@@ -53,7 +79,6 @@ pub(super) fn sort_out(
 ) -> Misfits {
     kept.clear();
     let mut misfits = Misfits::default();
-    // `first_line` is that of byte `counted`, which only moves forward.
     let mut counted = 0;
     let mut records = Records::new(text, format.csv.delimiter);
     while let Some(record) = records.next_record() {
@@ -62,23 +87,8 @@ pub(super) fn sort_out(
             misfits.kept += 1;
             continue;
         };
-        misfits.count += 1;
-        if misfits.named.len() == AttemptReport::MAX_FAILED_ITEMS {
-            continue;
-        }
-        let (item, line) = match places {
-            Places::Files(origins) => origins.of_record(misfits.kept + misfits.count - 1),
-            Places::File { item, first_line } => {
-                let blank =
-                    text[record.start..].iter().take_while(|&&byte| is_terminator(byte)).count();
-                let start = record.start + blank;
-                let before = if counted == 0 { b'\n' } else { text[counted - 1] };
-                *first_line += count_lines(&text[counted..start], before);
-                counted = start;
-                ((*item).to_owned(), Some(*first_line))
-            }
-        };
-        misfits.named.push(FailedItem { item, line, row: None, reason });
+        let blank = text[record.start..].iter().take_while(|&&byte| is_terminator(byte)).count();
+        misfits.refuse(text, record.start + blank, reason, places, &mut counted);
     }
     misfits
 }
@@ -102,7 +112,8 @@ pub(super) fn reason(record: &Record<'_>, format: &TableFormat) -> Option<String
     None
 }
 
-pub(super) fn shortened(text: &str) -> String {
+/// The beginning of a text, for messages.
+pub fn shortened(text: &str) -> String {
     match text.char_indices().nth(TEXT_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -6,13 +6,16 @@ use super::misfit::{Misfits, Places, sort_out};
 use super::origins::Origins;
 use super::plain::PlainDecoder;
 use super::types::arrow_type;
-use crate::dataset::{DatasetError, fail};
-use crate::model::{ColumnType, FailedItem, PartitionFormat, SpilledRows, TableFormat, TextSlice};
+use crate::dataset::json::{JsonDecoder, Lines};
+use crate::dataset::{DatasetError, fail, schema_of};
+use crate::model::{
+    ColumnType, FailedItem, PartitionFormat, SpilledRows, TableFormat, TableKind, TextSlice,
+};
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
 use arrow::csv::ReaderBuilder;
 use arrow::csv::reader::Decoder;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use regex::Regex;
@@ -39,6 +42,8 @@ pub struct TableReader {
     schema: SchemaRef,
     /// What means null, where that is more than the empty field.
     nulls: Option<Regex>,
+    /// For JSON lines; all else about decoding is for CSV.
+    json: Option<JsonDecoder>,
     /// For slices of simple text.
     plain: Option<PlainDecoder>,
     /// A decoder that stands at the start of a record, and the records it takes at once.
@@ -102,10 +107,14 @@ impl TableReader {
             let others = columns.iter_mut().zip(is_picked).filter(|(_, is_picked)| !is_picked);
             others.for_each(|(column, _)| column.kind = ColumnType::String);
         }
-        let fields: Vec<_> = columns
-            .iter()
-            .map(|column| Field::new(&column.name, arrow_type(column.kind), true))
-            .collect();
+        let is_json = format.kind == TableKind::Jsonl;
+        let fields: Vec<FieldRef> = match is_json {
+            true => schema_of(&format.schema)?.fields().iter().cloned().collect(),
+            false => columns
+                .iter()
+                .map(|column| Field::new(&column.name, arrow_type(column.kind), true).into())
+                .collect(),
+        };
         let keys = path.as_ref().map_or(0, |path| path.keys().count());
         let Some(in_files) = fields.len().checked_sub(keys) else {
             return fail!("the table has {} columns and {keys} keys in its path", fields.len());
@@ -122,6 +131,7 @@ impl TableReader {
             },
         };
         Ok(Self {
+            json: is_json.then(|| JsonDecoder::new(Arc::clone(&data_schema))),
             plain: PlainDecoder::new(&format, &data_schema),
             nulls: null_pattern(&format.csv.null_values)?,
             format,
@@ -217,7 +227,12 @@ impl TableReader {
                 rows,
                 rejected_count: misfits.count,
                 rejected: misfits.named,
-                lines: RowLines { format: &self.format, origin, label: label.to_owned() },
+                lines: RowLines {
+                    format: &self.format,
+                    json: self.json.as_ref().map(JsonDecoder::schema),
+                    origin,
+                    label: label.to_owned(),
+                },
             }),
             Err(error) => fail!("{label}: cannot be written as Arrow data: {error}"),
         }
@@ -260,7 +275,7 @@ impl TableReader {
         places: Places<'_>,
     ) -> Result<(RecordBatch, Misfits), DatasetError> {
         let TablePart { root, slice, item } = part;
-        if self.format.columns.is_empty() {
+        if self.format.columns.is_empty() && self.json.is_none() {
             return fail!("{item}: the table has no columns");
         }
         let mut text = std::mem::take(&mut self.text);
@@ -288,6 +303,9 @@ impl TableReader {
         item: &str,
         mut places: Places<'_>,
     ) -> Result<(RecordBatch, Misfits), DatasetError> {
+        if self.json.is_some() {
+            return self.decode_json(text, rows, item, places);
+        }
         // arrow-csv checks all fields at once, so that two halves of a character in neighbouring
         // fields would pass for text; bytes that are text with their delimiters are so without.
         if self.may_fit(text, rows)
@@ -306,6 +324,39 @@ impl TableReader {
         match batch {
             Ok(batch) => Ok((batch, misfits)),
             Err(error) => fail!("{item}: cannot be decoded: {error}"),
+        }
+    }
+
+    fn decode_json(
+        &mut self,
+        text: &[u8],
+        rows: u64,
+        item: &str,
+        mut places: Places<'_>,
+    ) -> Result<(RecordBatch, Misfits), DatasetError> {
+        let Some(json) = &mut self.json else { return fail!("{item}: is no JSON") };
+        json.check_size(text, rows, item)?;
+        if let Some(batch) = json.decode(text, rows) {
+            return Ok((batch, Misfits::default()));
+        }
+        let (mut misfits, mut counted) = (Misfits::default(), 0);
+        self.kept.clear();
+        for (start, line) in Lines::new(text) {
+            match json.misfit(line) {
+                Some(reason) => misfits.refuse(text, start, reason, &mut places, &mut counted),
+                None => {
+                    self.kept.extend_from_slice(line);
+                    self.kept.push(b'\n');
+                    misfits.kept += 1;
+                }
+            }
+        }
+        if misfits.kept == 0 {
+            return Ok((RecordBatch::new_empty(Arc::clone(&self.data_schema)), misfits));
+        }
+        match json.decode(&self.kept, misfits.kept) {
+            Some(batch) => Ok((batch, misfits)),
+            None => fail!("{item}: its lines can be decoded one by one, and not together"),
         }
     }
 
@@ -360,14 +411,15 @@ impl TableReader {
     }
 }
 
-/// Reads the bytes of a slice into `buffer`, which only grows. Fails if the file is not there, is
+/// Reads the bytes of a slice of a file below `root` into `buffer`, which only grows; of an unpacked
+/// text, `root` is the spill folder. Fails if the file is not there, is
 /// no file or is shorter than planned.
-pub(super) fn read_slice<'a>(
+pub fn read_slice<'a>(
     root: &Path,
     slice: &TextSlice,
     buffer: &'a mut Vec<u8>,
 ) -> Result<&'a [u8], DatasetError> {
-    let path = root.join(&slice.file);
+    let path = root.join(slice.unpacked.as_deref().unwrap_or(&slice.file));
     if slice.length > 2 * MAX_SLICE - 1 {
         return fail!("{}: a part of {} bytes is too long", path.display(), slice.length);
     }

@@ -1,6 +1,6 @@
 //! Finds record ends in a stream of CSV bytes, at memory speed where nothing is quoted.
 
-use memchr::{memchr, memchr3};
+use memchr::{memchr, memchr2, memchr3};
 
 const QUOTE: u8 = b'"';
 
@@ -28,6 +28,8 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Scan {
     delimiter: u8,
+    /// Whether quotes mean anything.
+    has_quotes: bool,
     state: State,
     /// The byte before the next one.
     before: u8,
@@ -43,7 +45,12 @@ impl Scan {
     /// A scan that stands at the start of a record.
     pub(super) fn new(delimiter: u8) -> Self {
         let (state, before) = (State::Plain, b'\n');
-        Self { delimiter, state, before, records: 0, lines: 0, left_open: false }
+        Self { delimiter, has_quotes: true, state, before, records: 0, lines: 0, left_open: false }
+    }
+
+    /// The same for text where each line that is not empty is a record.
+    pub(super) fn of_lines() -> Self {
+        Self { has_quotes: false, ..Self::new(0) }
     }
 
     /// Whether the next byte is the first of a record (or of a blank line). Behind a CR it may
@@ -69,6 +76,9 @@ impl Scan {
 
     /// Passes all of `bytes`.
     pub(super) fn advance(&mut self, bytes: &[u8]) {
+        if !self.has_quotes {
+            return self.pass_plain(bytes);
+        }
         for chunk in bytes.chunks(CHUNK) {
             if self.state == State::QuoteSeen || memchr(QUOTE, chunk).is_some() {
                 let (blocks, rest) = chunk.as_chunks::<BLOCK>();
@@ -140,7 +150,11 @@ impl Scan {
                 at = bytes.len() - self.advance_quoted(&bytes[at..]).len();
                 continue;
             }
-            let Some(found) = memchr3(QUOTE, b'\n', b'\r', &bytes[at..]) else {
+            let found = match self.has_quotes {
+                true => memchr3(QUOTE, b'\n', b'\r', &bytes[at..]),
+                false => memchr2(b'\n', b'\r', &bytes[at..]),
+            };
+            let Some(found) = found else {
                 self.before = bytes[bytes.len() - 1];
                 return None;
             };
@@ -149,7 +163,7 @@ impl Scan {
             }
             at += found + 1;
             let byte = bytes[at - 1];
-            if byte == QUOTE {
+            if byte == QUOTE && self.has_quotes {
                 self.pass_quote();
                 continue;
             }
@@ -164,7 +178,7 @@ impl Scan {
         None
     }
 
-    /// Passes bytes outside of quotes that hold no quote.
+    /// Passes bytes outside of quotes that hold no quote, or none that means anything.
     fn pass_plain(&mut self, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
         let (first, rest) = (bytes[0], &bytes[1..]);

@@ -3,6 +3,7 @@
 use super::cut::Cutter;
 use super::infer::infer_format;
 use super::reader::TableReader;
+use crate::dataset::Unpacker;
 use crate::model::{
     Column, ColumnType, CsvFormat, FailedItem, SliceSize, Source, TableFormat, TextSlice,
 };
@@ -50,7 +51,7 @@ impl Files {
     }
 
     fn infer(&self, csv: &CsvFormat, full: bool) -> Result<Vec<(String, ColumnType)>, String> {
-        let format = infer_format(&[self.source()], csv, full)
+        let format = infer_format(&[self.source()], csv, full, &Unpacker::new(&self.root()))
             .map_err(|error| error.to_string().replace(self.root().to_str().unwrap(), "/d"))?;
         Ok(format.format.columns.into_iter().map(|column| (column.name, column.kind)).collect())
     }
@@ -365,8 +366,15 @@ fn the_first_part_decides_unless_all_is_asked_for() {
     let files = Files::new(&[("a.csv", b""), ("b.csv", b"n\n"), ("t.csv", &text)]);
     assert_eq!(files.infer(&csv(true), false).unwrap()[0].1, ColumnType::Int64);
     assert_eq!(files.infer(&csv(true), true).unwrap()[0].1, ColumnType::Float64);
-    let files = Files::new(&[("a.csv", b""), ("b.csv", b"n\n"), ("c.csv", b"m\n1\n")]);
-    assert_snapshot!(files.infer(&csv(true), false).unwrap_err(), @"/d/c.csv: the header does not fit /d/b.csv; expected 1 column: n; found 1 column: m: give them the same columns in the same order, or make them inputs of jobs of their own");
+    // What cannot be read, or has another header, teaches nothing.
+    let files = Files::new(&[
+        ("a.csv", b"\0\n1\n"),
+        ("b.csv", b"n\n"),
+        ("c.csv", b"m\nx\n"),
+        ("d.csv", b"n\n1\n"),
+    ]);
+    let expected = [("n".to_owned(), ColumnType::Int64)];
+    assert_eq!(files.infer(&csv(true), false).unwrap(), expected);
     let files = Files::new(&[("a.csv", b""), ("b.csv", b"n,m\n")]);
     assert_eq!(files.infer(&csv(true), false).unwrap().len(), 2);
 }

@@ -12,7 +12,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 pub(super) const UTC: &str = "+00:00";
 
 /// What a column of this kind is in Arrow.
-pub(super) fn arrow_type(kind: ColumnType) -> DataType {
+pub fn arrow_type(kind: ColumnType) -> DataType {
     match kind {
         ColumnType::Boolean => DataType::Boolean,
         ColumnType::Int64 => DataType::Int64,
@@ -29,7 +29,7 @@ pub(super) fn is_null(text: &str, format: &CsvFormat) -> bool {
 }
 
 /// Whether a column of this kind accepts the text.
-pub(super) fn fits(kind: ColumnType, text: &str) -> bool {
+pub fn fits(kind: ColumnType, text: &str) -> bool {
     match kind {
         ColumnType::Boolean => boolean(text).is_some(),
         ColumnType::Int64 => Int64Type::parse(text).is_some(),

@@ -57,6 +57,8 @@ pub(super) struct Setup {
     pub(super) path: Option<PartitionFormat>,
     /// The folders of the input's sources.
     pub(super) roots: Vec<PathBuf>,
+    /// Where texts lie that were unpacked.
+    pub(super) spill: PathBuf,
     /// Where spill files go.
     pub(super) folder: PathBuf,
     /// Bounds.

@@ -5,16 +5,16 @@ use super::crew::{Crew, Hand, Idle, at_once};
 use super::index::Groups;
 use super::message::{BUCKETS, Bounds, NAMES, Setup, Slice, Task, origins_name, text_name};
 use super::runs::spill_error;
-use crate::dataset::DatasetError;
 use crate::dataset::csv::Names;
+use crate::dataset::{DatasetError, Unpacker};
 use crate::model::{SliceSize, SpilledRows, TableFormat, TextSlice, Work};
+use crate::plan::PlanError;
 use crate::plan::groups::named;
 use crate::plan::keyed_tables::check_size;
 use crate::plan::sender::Sender;
 use crate::plan::stamp::Stamp;
 use crate::plan::tables::Input;
 use crate::plan::text::{Found, each_slice};
-use crate::plan::{PlanError, refuse};
 use crate::protocol::PlanRequest;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -42,6 +42,8 @@ pub(in crate::plan) struct Shuffle<'a> {
     /// The input's number, which names its folder below the spill folder.
     pub(in crate::plan) number: u32,
     pub(in crate::plan) tools: Tools<'a>,
+    /// Opens the input's files.
+    pub(in crate::plan) unpacker: &'a Unpacker,
     /// Processes from one step to the next.
     pub(in crate::plan) idle: &'a Idle,
 }
@@ -49,9 +51,6 @@ pub(in crate::plan) struct Shuffle<'a> {
 /// Makes the spill folder, or takes away what an earlier plan left in it. The folder itself stays: the
 /// wall around this process lets it write to that one, not to another of its name.
 pub(in crate::plan) fn empty_spill(folder: &Path) -> Result<(), PlanError> {
-    if folder.as_os_str().is_empty() {
-        return refuse!("rows cannot be grouped by key: there is no folder for them on their way");
-    }
     Ok(empty(folder).map_err(|error| spill_error(folder, &error))?)
 }
 
@@ -107,6 +106,7 @@ impl Shuffle<'_> {
             keys: self.columns.clone(),
             path: self.input.path.clone(),
             roots: self.input.sources.iter().map(|source| source.root.clone()).collect(),
+            spill: self.tools.request.spill.clone(),
             folder: self.tools.request.spill.join(self.number.to_string()),
             bounds: self.tools.bounds,
         }
@@ -132,7 +132,7 @@ impl Shuffle<'_> {
             give(Task::Scatter { number: *pieces - 1, slices: std::mem::take(slices) })
         };
         let size = SliceSize::Bytes(bounds.task);
-        each_slice(self.input, self.format, size, sender, &mut |_, found| {
+        each_slice(self.input, self.format, size, self.unpacker, sender, &mut |_, found| {
             let Found { source, slice, .. } = found;
             let file = match &last {
                 Some((file, at, name)) if *at == source && *name == slice.file => *file,

@@ -61,7 +61,8 @@ impl<'a> Scatterer<'a> {
             more.push(csv.delimiter);
             quote_field(value, csv.delimiter, &mut more);
         }
-        each_row(root, slice, csv.delimiter, buffer, |row| {
+        let place = if slice.unpacked.is_some() { &setup.spill } else { root };
+        each_row(place, slice, csv.delimiter, buffer, |row| {
             key.clear();
             for &column in &setup.keys {
                 match column.checked_sub(setup.columns) {

@@ -229,6 +229,13 @@ inputs: {a: {path: data, columns: [x], hive: true}}
 }
 
 #[test]
+fn mini_batches_fit_the_memory() {
+    let text = "entry_script: script.wasm\nmini_batch_size: 600 MB\nlimits: {memory: 512 MB}\n\
+                inputs: {a: {path: d, format: csv}}";
+    insta::assert_snapshot!(errors(text), @"job.yaml:2: mini_batch_size: found 600 MB, and the entry script, which holds a whole mini-batch, has 512 MB of memory (limits.memory); choose a smaller size, or raise that limit");
+}
+
+#[test]
 fn small_csv_mini_batches_are_mentioned() {
     let text =
         "entry_script: script.wasm\nmini_batch_size: 10\ninputs: {a: {path: d, format: csv}}";

@@ -1,0 +1,304 @@
+//! Texts that are packed with gzip or zstd. The planner unpacks each of them once, into a file that
+//! slices can be read from at any place.
+
+use super::csv::{CutFile, Cutter, open_file};
+use super::{DatasetError, fail};
+use crate::model::{ByteSize, TextSlice};
+use flate2::bufread::MultiGzDecoder;
+use sha2::{Digest, Sha256};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Texts up to here may be packed however tightly.
+const SMALL: u64 = 256 << 20;
+/// How many times its packed size a larger text may take. Text of people packs 3 to 30 times, the same
+/// line over and over about 1000 times with gzip: more is a file made to fill disks.
+const MOST: u64 = 200;
+/// Bytes unpacked at once.
+const BLOCK: usize = 256 << 10;
+/// The folder of texts below the spill folder.
+const FOLDER: &str = "unpacked";
+
+/// How a file is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packing {
+    Gzip,
+    Zstd,
+}
+
+impl Packing {
+    const ALL: [Self; 2] = [Self::Gzip, Self::Zstd];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Gzip => ".gz",
+            Self::Zstd => ".zst",
+        }
+    }
+
+    /// What such files begin with.
+    fn magic(self) -> &'static [u8] {
+        match self {
+            Self::Gzip => b"\x1F\x8B",
+            Self::Zstd => b"\x28\xB5\x2F\xFD",
+        }
+    }
+}
+
+/// Why a text cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file is to blame, and no other.
+    #[error(transparent)]
+    File(#[from] DatasetError),
+    /// There is no room for what was unpacked.
+    #[error("cannot write {}, where texts are unpacked: {error}; make room there", path.display())]
+    Room {
+        /// The unpacked text.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+impl From<OpenError> for DatasetError {
+    fn from(error: OpenError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Opens texts, packed or not.
+#[derive(Debug)]
+pub struct Unpacker {
+    spill: PathBuf,
+    /// The texts that are there.
+    whole: RefCell<HashSet<String>>,
+}
+
+impl Unpacker {
+    /// Unpacks into a folder below `spill`, which need not be there if no file is packed.
+    pub fn new(spill: &Path) -> Self {
+        Self { spill: spill.to_owned(), whole: RefCell::default() }
+    }
+
+    /// Opens the file `file` below `root` to cut it; a packed one is unpacked first, unless it was
+    /// before. Fails if it cannot be read, is no longer text when it is unpacked, or would fill the disk.
+    pub fn open<'c>(
+        &self,
+        cutter: &'c mut Cutter,
+        root: &Path,
+        file: String,
+    ) -> Result<CutFile<'c>, OpenError> {
+        let path = root.join(&file);
+        let Some((packed, packing)) = look(&path, &file)? else {
+            return Ok(cutter.open(root, file)?);
+        };
+        let name = self.unpack(packed, packing, &path)?;
+        let text = open_file(&self.spill.join(&name))?;
+        Ok(cutter.open_text(text, path, file, Some(name))?)
+    }
+
+    /// The folder that the slice's bytes lie below, if its file lies below `root`.
+    pub fn root_of<'r>(&'r self, slice: &TextSlice, root: &'r Path) -> &'r Path {
+        if slice.unpacked.is_some() { &self.spill } else { root }
+    }
+
+    /// The unpacked text's path below the spill folder.
+    fn unpack(&self, packed: File, packing: Packing, path: &Path) -> Result<String, OpenError> {
+        let digest = Sha256::digest(path.as_os_str().as_bytes());
+        let name = format!("{FOLDER}/{}", crate::model::hex(&digest[..12]));
+        let target = self.spill.join(&name);
+        if self.whole.borrow().contains(&name) {
+            return Ok(name);
+        }
+        let room = |error| OpenError::Room { path: target.clone(), error };
+        fs::create_dir_all(self.spill.join(FOLDER)).map_err(room)?;
+        let mut out = File::create(&target).map_err(room)?;
+        let copied = copy(packed, packing, path, &mut out, &target);
+        if copied.is_err() {
+            // Nobody reads it; it only takes room.
+            let _ = out.set_len(0).and_then(|()| fs::remove_file(&target));
+        }
+        copied?;
+        self.whole.borrow_mut().insert(name.clone());
+        Ok(name)
+    }
+}
+
+/// The opened file and how it is packed; none if it is not. Fails if its name says that it is, and it
+/// is not.
+fn look(path: &Path, name: &str) -> Result<Option<(File, Packing)>, DatasetError> {
+    let file = open_file(path)?;
+    let mut start = Vec::new();
+    if let Err(error) = (&file).take(4).read_to_end(&mut start) {
+        return fail!("cannot read {}: {error}", path.display());
+    }
+    let packing = Packing::ALL.into_iter().find(|packing| start.starts_with(packing.magic()));
+    let by_name = Packing::ALL.into_iter().find(|packing| name.ends_with(packing.ending()));
+    match (packing, by_name) {
+        (None, Some(named)) if !start.is_empty() => fail!(
+            "{} is not packed with {}, as its name says; give it another name, or pack it again",
+            path.display(),
+            named.name(),
+        ),
+        (None, _) => Ok(None),
+        (Some(packing), _) => {
+            // Whoever unpacks it begins at its start.
+            match io::Seek::rewind(&mut &file) {
+                Ok(()) => Ok(Some((file, packing))),
+                Err(error) => fail!("cannot read {}: {error}", path.display()),
+            }
+        }
+    }
+}
+
+fn copy(
+    packed: File,
+    packing: Packing,
+    path: &Path,
+    out: &mut File,
+    target: &Path,
+) -> Result<(), OpenError> {
+    let length = match packed.metadata() {
+        Ok(metadata) => metadata.len(),
+        Err(error) => Err(DatasetError(format!("cannot look at {}: {error}", path.display())))?,
+    };
+    let broken = |error: &io::Error| {
+        let what = match error.kind() {
+            ErrorKind::UnexpectedEof => "it ends too early".to_owned(),
+            _ => error.to_string(),
+        };
+        let name = packing.name();
+        DatasetError(format!("{} cannot be unpacked with {name}: {what}", path.display()))
+    };
+    let packed = BufReader::with_capacity(BLOCK, packed);
+    let mut text: Box<dyn BufRead> = match packing {
+        Packing::Gzip => Box::new(BufReader::with_capacity(BLOCK, MultiGzDecoder::new(packed))),
+        Packing::Zstd => {
+            let text = zstd::stream::read::Decoder::with_buffer(packed).map_err(|e| broken(&e))?;
+            Box::new(BufReader::with_capacity(BLOCK, text))
+        }
+    };
+    let most = SMALL.max(length.saturating_mul(MOST));
+    let mut total = 0;
+    loop {
+        let block = match text.fill_buf() {
+            Ok([]) => break,
+            Ok(block) => block,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(broken(&error).into()),
+        };
+        total += block.len() as u64;
+        if total > most {
+            Err(DatasetError(format!(
+                "{} holds {} and unpacks to more than {}, which is more than {MOST} times as much: it \
+                 may be made to fill the disk; unpack it yourself if it is meant",
+                path.display(),
+                ByteSize(length),
+                ByteSize(most),
+            )))?;
+        }
+        let count = block.len();
+        let room = |error| OpenError::Room { path: target.to_owned(), error };
+        out.write_all(block).map_err(room)?;
+        text.consume(count);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{CsvFormat, SliceSize};
+    use flate2::{Compression, write::GzEncoder};
+
+    const TEXT: &str = "a,b\n1,x\n2,\"y\nz\"\n";
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zstd(text: &[u8]) -> Vec<u8> {
+        zstd::encode_all(text, 1).unwrap()
+    }
+
+    /// The rows of each slice, or why there are none.
+    fn rows(name: &str, content: &[u8]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, spill) = (folder.path().join("in"), folder.path().join("spill"));
+        for folder in [&root, &spill] {
+            fs::create_dir(folder).unwrap();
+        }
+        fs::write(root.join(name), content).unwrap();
+        let unpacker = Unpacker::new(&spill);
+        let mut cutter = Cutter::new(&CsvFormat::default(), SliceSize::Bytes(1));
+        // The second time it is there already.
+        for _ in 0..2 {
+            let mut cut = match unpacker.open(&mut cutter, &root, name.to_owned()) {
+                Ok(cut) => cut,
+                Err(error) => {
+                    let left = fs::read_dir(spill.join(FOLDER)).map_or(0, Iterator::count);
+                    assert_eq!(left, 0, "nothing is left");
+                    return error.to_string().replace(folder.path().to_str().unwrap(), "/d");
+                }
+            };
+            let mut lines = Vec::new();
+            while let Some(slice) = cut.next_slice().unwrap() {
+                assert_eq!(slice.file, name);
+                let root = unpacker.root_of(&slice, &root);
+                let mut buffer = Vec::new();
+                let text = super::super::csv::read_slice(root, &slice, &mut buffer).unwrap();
+                lines.push(format!("{}: {:?}", slice.first_line, str::from_utf8(text).unwrap()));
+            }
+            assert_eq!(lines, ["2: \"1,x\\n\"", "3: \"2,\\\"y\\nz\\\"\\n\""]);
+        }
+        "good".to_owned()
+    }
+
+    #[test]
+    fn packed_texts_are_read() {
+        let text = TEXT.as_bytes();
+        assert_eq!(rows("t.csv", text), "good");
+        assert_eq!(rows("t.csv.gz", &gzip(text)), "good");
+        assert_eq!(rows("t.csv.zst", &zstd(text)), "good");
+        assert_eq!(rows("t.csv", &gzip(text)), "good", "by its content");
+        let two = |pack: fn(&[u8]) -> Vec<u8>| [pack(&text[..9]), pack(&text[9..])].concat();
+        assert_eq!(rows("t.gz", &two(gzip)), "good", "one behind the other");
+        assert_eq!(rows("t.zst", &two(zstd)), "good", "one behind the other");
+    }
+
+    #[test]
+    fn what_is_broken_is_told() {
+        let bomb = zstd(&vec![b'\n'; SMALL as usize + 1]);
+        let length = ByteSize(bomb.len() as u64).to_string();
+        let told = [
+            rows("t.gz", TEXT.as_bytes()),
+            rows("t.gz", &gzip(TEXT.as_bytes())[..20]),
+            rows("t.gz", &[&gzip(TEXT.as_bytes()), &b"more"[..]].concat()),
+            rows("t.zst", &zstd(TEXT.as_bytes())[..20]),
+            rows("t.zst", &[&zstd(TEXT.as_bytes()), &b"more"[..]].concat()),
+            rows("t.csv", &bomb).replace(&length, "N"),
+        ];
+        insta::assert_snapshot!(told.join("\n"), @"
+        /d/in/t.gz is not packed with gzip, as its name says; give it another name, or pack it again
+        /d/in/t.gz cannot be unpacked with gzip: it ends too early
+        /d/in/t.gz cannot be unpacked with gzip: it ends too early
+        /d/in/t.zst cannot be unpacked with zstd: it ends too early
+        /d/in/t.zst cannot be unpacked with zstd: Unknown frame descriptor
+        /d/in/t.csv holds N and unpacks to more than 256 MB, which is more than 200 times as much: it may be made to fill the disk; unpack it yourself if it is meant
+        ");
+    }
+}

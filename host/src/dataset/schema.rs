@@ -1,0 +1,24 @@
+//! Schemas on their way from the planner to the workers.
+
+use super::{DatasetError, fail};
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+
+/// The schema as an Arrow IPC stream without batches.
+pub fn schema_bytes(schema: &Schema) -> Result<Vec<u8>, DatasetError> {
+    let mut bytes = Vec::new();
+    let written = StreamWriter::try_new(&mut bytes, schema).and_then(|mut writer| writer.finish());
+    match written {
+        Ok(()) => Ok(bytes),
+        Err(error) => fail!("the columns cannot be written as an Arrow schema: {error}"),
+    }
+}
+
+/// What [`schema_bytes`] wrote.
+pub fn schema_of(bytes: &[u8]) -> Result<SchemaRef, DatasetError> {
+    match StreamReader::try_new(bytes, None) {
+        Ok(reader) => Ok(reader.schema()),
+        Err(error) => fail!("the columns cannot be read from an Arrow schema: {error}"),
+    }
+}
