@@ -2,6 +2,8 @@
 
 #[path = "../../host/src/worker/load.rs"]
 mod load;
+#[path = "../../host/src/worker/loaded.rs"]
+mod loaded;
 #[path = "../../host/src/worker/process.rs"]
 mod process;
 #[path = "../../host/src/worker/report.rs"]

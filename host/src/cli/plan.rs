@@ -280,7 +280,12 @@ fn place(work: &Work) -> String {
         Work::Table(slice) => {
             format!("{}, from row {}, about {} bytes", slice.file, slice.first_row + 1, slice.bytes)
         }
-        Work::Unreadable(bad) => format!("{}: {}", bad.file, bad.reason),
+        Work::TableGroup(slices) => {
+            let bytes = slices.iter().fold(0_u64, |sum, (_, it)| sum.saturating_add(it.bytes));
+            let mut files = slices.iter().map(|(_, slice)| &slice.file);
+            format!("{}, about {bytes} bytes", ends(files.next(), files.next_back()))
+        }
+        Work::Unreadable(bad) => bad.reason.clone(),
         Work::Void => "-".to_owned(),
     }
 }

@@ -1,13 +1,14 @@
-//! Inputs: what belongs to them ([`resolve()`], [`Listing`]), how tables are cut ([`csv`], and [`json`]
-//! for JSON lines, with [`Unpacker`] for packed files; the planner process uses all of them), how a worker reads its part ([`TableReader`]) and what tells a file from
-//! what it was before ([`Found`]). Imports `model`
-//! only.
+//! Inputs: what belongs to them ([`resolve()`], [`Listing`]), how tables are cut ([`csv`], [`json`] for
+//! JSON lines, with [`Unpacker`] for packed files, and [`columnar`]; the planner process uses all of
+//! them), how a worker reads its part ([`TableReader`], [`RowReader`]) and what tells a file from what it
+//! was before ([`Found`]). Imports `model` only.
 //!
 //! What belongs to an input is decided once, while listing: names are UTF-8, hidden files count,
 //! links are followed to files inside the input's folder and refused where they lead out of it,
 //! linked folders are skipped with a notice, and anything that is neither file, folder nor link is
 //! an error.
 
+pub mod columnar;
 pub mod csv;
 mod found;
 pub mod json;
@@ -17,6 +18,7 @@ mod pattern;
 mod resolve;
 mod schema;
 
+pub use columnar::{LoadedRows, RowPart, RowReader};
 pub use csv::{LoadedTable, RowLines, TablePart, TableReader};
 pub use found::{Found, Root, content_stamp, short};
 pub use list::{Listing, UNFETCHED};

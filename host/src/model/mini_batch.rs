@@ -37,6 +37,9 @@ impl MiniBatch {
             }
             Work::Rows(rows) => rows.text.rows,
             Work::Table(slice) => slice.rows,
+            Work::TableGroup(slices) => {
+                slices.iter().fold(0, |sum, (_, slice)| sum.saturating_add(slice.rows))
+            }
             Work::Unreadable(_) => 1,
             Work::Void => 0,
         }
@@ -51,6 +54,7 @@ impl MiniBatch {
             | Work::TextGroup(_)
             | Work::Rows(_)
             | Work::Table(_)
+            | Work::TableGroup(_)
             | Work::Unreadable(_)
             | Work::Void => (&[], &[]),
         };
@@ -80,6 +84,9 @@ impl MiniBatch {
                 slices.iter().map(|(_, it)| it.file.len() + size_of::<(u32, TextSlice)>()).sum()
             }
             Work::Table(slice) => slice.file.len(),
+            Work::TableGroup(slices) => {
+                slices.iter().map(|(_, it)| it.file.len() + size_of::<(u32, TableSlice)>()).sum()
+            }
             Work::Unreadable(bad) => bad.file.len() + bad.reason.len(),
             Work::Rows(rows) => rows.text.file.len() + rows.origins.len() + rows.names.len(),
             Work::Void => 0,
@@ -116,7 +123,9 @@ impl MiniBatch {
             ),
             Work::Table(slice) => format!("{folder}/{}, {} rows", slice.file, slice.rows),
             Work::Unreadable(bad) => format!("{folder}/{}", bad.file),
-            Work::FileGroup(_) | Work::TextGroup(_) | Work::Rows(_) => folder.to_owned(),
+            Work::FileGroup(_) | Work::TextGroup(_) | Work::TableGroup(_) | Work::Rows(_) => {
+                folder.to_owned()
+            }
             Work::Void => "no input".to_owned(),
         }
     }
@@ -141,6 +150,9 @@ pub enum Work {
     Void,
     /// Rows of one Parquet or Arrow file.
     Table(TableSlice),
+    /// The rows of the Parquet or Arrow files of one group by partition keys: a source of the input, and
+    /// the slice.
+    TableGroup(Vec<(u32, TableSlice)>),
     /// A file that planning could not read: a mini-batch of one item, which fails.
     Unreadable(BadFile),
 }

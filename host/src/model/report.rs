@@ -53,7 +53,7 @@ pub struct FailedItem {
     pub item: String,
     /// The line in the file, from 1, for a record of a table.
     pub line: Option<u64>,
-    /// The row of the mini-batch's table, from 1, where the line is not known.
+    /// The row in a file without lines, from 1; or in the mini-batch's table, where the line is not known.
     pub row: Option<u64>,
     /// Why it failed.
     pub reason: String,

@@ -7,7 +7,7 @@ use super::shuffle::{Idle, Shuffle, Tools};
 use super::stamp::Stamp;
 use super::tables::Input;
 use super::text::each_slice;
-use super::{PlanError, refuse};
+use super::{PlanError, columnar, refuse};
 use crate::dataset::Unpacker;
 use crate::dataset::csv::MAX_SLICE;
 use crate::model::{ByteSize, SliceSize, TableFormat, TableKind, TextSlice, Work};
@@ -25,12 +25,18 @@ pub(super) fn plan(
     // All are looked at before the first is read.
     for (input, format) in inputs.iter().zip(formats) {
         let in_path = |path| positions(path, keys).is_ok();
-        if !input.path.as_ref().is_some_and(in_path) {
-            columns(input, format, keys)?;
+        match format.kind {
+            TableKind::Parquet | TableKind::Arrow => drop(columnar::keys_of_paths(input, keys)?),
+            TableKind::Csv | TableKind::Jsonl if input.path.as_ref().is_some_and(in_path) => {}
+            TableKind::Csv | TableKind::Jsonl => drop(columns(input, format, keys)?),
         }
     }
     let idle = Idle::default();
     for (number, (input, format)) in (0..).zip(inputs.iter().zip(formats)) {
+        if matches!(format.kind, TableKind::Parquet | TableKind::Arrow) {
+            columnar::plan_groups(input, format, keys, sender)?;
+            continue;
+        }
         match input.path.as_ref().map(|path| positions(path, keys)) {
             Some(Ok(positions)) => {
                 plan_folders(input, format, keys, &positions, unpacker, sender)?;

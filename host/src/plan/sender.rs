@@ -171,6 +171,7 @@ fn wire_size(mini_batch: &MiniBatch) -> usize {
         Work::TextGroup(slices) => slices.iter().map(|(_, slice)| slice.file.len() + 40).sum(),
         Work::Rows(rows) => rows.text.file.len() + rows.origins.len() + rows.names.len() + 80,
         Work::Table(slice) => slice.file.len() + 40,
+        Work::TableGroup(slices) => slices.iter().map(|(_, slice)| slice.file.len() + 48).sum(),
         Work::Unreadable(bad) => bad.file.len() + bad.reason.len() + 16,
         Work::Void => 1,
     };

@@ -6,7 +6,7 @@ use super::sender::Sender;
 use super::shuffle::{Tools, empty_spill};
 use super::stamp::Stamp;
 use super::text::each_slice;
-use super::{PlanError, keyed_tables, refuse};
+use super::{PlanError, columnar, keyed_tables, refuse};
 use crate::dataset::csv::{MAX_SLICE, arrow_type, infer_format};
 use crate::dataset::json::infer_json;
 use crate::dataset::{Listing, Unpacker, schema_bytes};
@@ -133,6 +133,10 @@ pub(super) fn plan_tables(
         ))?;
     }
     for (input, format) in inputs.iter().zip(&formats) {
+        if matches!(format.kind, TableKind::Parquet | TableKind::Arrow) {
+            columnar::plan(input, format, size, sender)?;
+            continue;
+        }
         each_slice(input, format, size, &unpacker, sender, &mut |sender, found| {
             let mut stamp = Stamp::new();
             stamp.add_file(found.metadata.into());
@@ -153,9 +157,7 @@ fn format(
     let format = match input.table.kind {
         TableKind::Csv => csv_format(input, full_inference, unpacker, notices)?,
         TableKind::Jsonl => json_format(input, full_inference, unpacker, notices)?,
-        kind @ (TableKind::Parquet | TableKind::Arrow) => {
-            return refuse!("input '{}': format {} cannot be read", input.name(), kind.name());
-        }
+        TableKind::Parquet | TableKind::Arrow => columnar::format(input, full_inference, notices)?,
     };
     if let Some(path) = input.path.as_ref().filter(|_| input.is_hive) {
         let keys: Vec<_> = path.keys().collect();

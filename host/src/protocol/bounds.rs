@@ -109,6 +109,7 @@ fn mini_batch(batch: &MiniBatch) -> Checked {
             hold(stays_below(&rows.origins) && stays_below(&rows.names), "a file outside")
         }
         Work::Table(of) => table_slice(of),
+        Work::TableGroup(slices) => slices.iter().try_for_each(|(_, of)| table_slice(of)),
         Work::Unreadable(bad) => hold(
             stays_below(&bad.file) && bad.reason.len() <= DETAIL,
             "a file outside of its input, or a long text",

@@ -176,7 +176,7 @@ fn item_place(item: &str, line: Option<u64>, row: Option<u64>) -> String {
     let item = printable(item);
     match (line, row) {
         (Some(line), _) => format!("{item}, line {line}"),
-        (None, Some(row)) => format!("{item}, row {row} of the mini-batch"),
+        (None, Some(row)) => format!("{item}, row {row}"),
         (None, None) => item,
     }
 }

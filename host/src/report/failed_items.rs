@@ -72,7 +72,7 @@ impl FailedItems {
             };
             let name = match (line, row) {
                 (Some(line), _) => &format!("{item}, line {line}"),
-                (None, Some(row)) => &format!("{item}, row {row} of the mini-batch"),
+                (None, Some(row)) => &format!("{item}, row {row}"),
                 (None, None) => item,
             };
             self.row(report, worker, name, (item, *line, *row), reason)?;
@@ -169,7 +169,7 @@ mod tests {
         insta::assert_snapshot!(text, @r#"
         mini_batch,item,file,line,row,attempt,worker,reason
         4,"/inputs/iris/a.csv, line 7",/inputs/iris/a.csv,7,,2,process001,"5 fields, 4 expected"
-        4,"/inputs/iris/a.csv, row 3 of the mini-batch",/inputs/iris/a.csv,,3,2,process001,no such species
+        4,"/inputs/iris/a.csv, row 3",/inputs/iris/a.csv,,3,2,process001,no such species
         "#);
     }
 

@@ -260,7 +260,7 @@ fn first_cause(text: &mut Text, first: &FirstFailure) {
     if let Some(item) = &first.item {
         let place = match (item.line, item.row) {
             (Some(line), _) => format!(", line {line}"),
-            (None, Some(row)) => format!(", row {row} of the mini-batch"),
+            (None, Some(row)) => format!(", row {row}"),
             (None, None) => String::new(),
         };
         text.line("item", &format!("{}{place}", item.item));

@@ -27,6 +27,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
         rejected,
         table_file: "/t.csv".to_owned(),
         lines: None,
+        file_rows: Vec::new(),
     };
     let total = given + loaded.rejected_count;
     let mut sink = Sink::new(rows, strict);

@@ -1,12 +1,13 @@
 //! From a mini-batch's descriptor to what the guest is given.
 
+use super::loaded::{FileRows, Loaded};
 use super::report::host_fault;
 use super::stage::{Stage, checked};
 use crate::dataset::{
-    DatasetError, Found, LoadedTable, Root, RowLines, TablePart, TableReader, content_stamp,
+    DatasetError, Found, Root, RowPart, RowReader, TablePart, TableReader, content_stamp,
 };
 use crate::model::{
-    FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, Source, SpilledRows, TableFormat,
+    Failure, FailureKind, JobDir, MiniBatch, Mount, Source, SpilledRows, TableFormat, TableSlice,
     TextSlice, Work, WorkerId,
 };
 use crate::sandbox::MiniBatchData;
@@ -38,25 +39,8 @@ struct Input {
     reader: Option<TableReader>,
     /// The same for rows that were gathered.
     rows_reader: Option<TableReader>,
-}
-
-/// A mini-batch, ready for the guest.
-#[derive(Debug)]
-pub(super) struct Loaded<'a> {
-    /// What `run` gets.
-    pub(super) data: MiniBatchData<'a>,
-    /// The input's name.
-    pub(super) dataset: &'a str,
-    /// Items in `data`.
-    pub(super) items: u64,
-    /// Records that are no part of `data` because they do not fit the schema.
-    pub(super) rejected_count: u64,
-    /// The first of them.
-    pub(super) rejected: Vec<FailedItem>,
-    /// The file that a table comes from, as items are called in reports.
-    pub(super) table_file: String,
-    /// Where a table's rows stand in their files.
-    pub(super) lines: Option<RowLines<'a>>,
+    /// The same for rows of Parquet and Arrow files.
+    file_reader: Option<RowReader>,
 }
 
 impl Loader {
@@ -77,7 +61,14 @@ impl Loader {
                 None
             };
             let (source, root) = (source.clone(), Root::open(&source.root));
-            inputs.push(Input { source, root, stage, reader: None, rows_reader: None });
+            inputs.push(Input {
+                source,
+                root,
+                stage,
+                reader: None,
+                rows_reader: None,
+                file_reader: None,
+            });
         }
         let spill = job_dir.spill();
         Ok(Self { inputs, tables: tables.to_vec(), spill, paths: Vec::new(), loaded: (0, 0) })
@@ -101,7 +92,11 @@ impl Loader {
         };
         match &mini_batch.work {
             Work::Void => false,
-            Work::Text(_) | Work::TextGroup(_) | Work::Rows(_) | Work::Table(_) => true,
+            Work::Text(_)
+            | Work::TextGroup(_)
+            | Work::Rows(_)
+            | Work::Table(_)
+            | Work::TableGroup(_) => true,
             Work::Unreadable(_) => false,
             Work::Files(_) => is_staged(mini_batch.source),
             Work::FileGroup(parts) => parts.iter().any(|(source, _)| is_staged(*source)),
@@ -137,7 +132,15 @@ impl Loader {
                 let parts = parts.collect::<Result<Vec<_>, _>>()?;
                 self.inputs[index].load_tables(&parts, self.tables.get(index), label)
             }
-            Work::Table(slice) => Err(failed(format!("{}: is no text", slice.file))),
+            Work::Table(slice) => {
+                let part = self.table_part(mini_batch.source, slice)?;
+                self.inputs[index].load_rows_of(&[part], self.tables.get(index))
+            }
+            Work::TableGroup(slices) => {
+                let parts = slices.iter().map(|(source, slice)| self.table_part(*source, slice));
+                let parts = parts.collect::<Result<Vec<_>, _>>()?;
+                self.inputs[index].load_rows_of(&parts, self.tables.get(index))
+            }
             Work::Unreadable(bad) => Err(failed(bad.reason.clone())),
             Work::Rows(rows) => {
                 self.inputs[index].load_rows(&self.spill, rows, self.tables.get(index), label)
@@ -169,6 +172,17 @@ impl Loader {
             None => &source.root,
         };
         Ok((root.clone(), slice, format!("{}/{}", source.guest, slice.file)))
+    }
+
+    /// Rows of a file, with the folder of its source and the name of the file.
+    fn table_part<'a>(
+        &self,
+        source: u32,
+        slice: &'a TableSlice,
+    ) -> Result<(PathBuf, &'a TableSlice, String), Failure> {
+        checked(&slice.file)?;
+        let source = &self.input(source)?.source;
+        Ok((source.root.clone(), slice, format!("{}/{}", source.guest, slice.file)))
     }
 
     /// Files of one or more sources of the input that `source` belongs to.
@@ -260,6 +274,33 @@ impl Input {
         let table = reader.read_rows(spill, rows, &label).map_err(|e| failed(e.to_string()))?;
         Ok(Loaded::table(table, &self.source.dataset, label))
     }
+
+    /// Rows of the input's Parquet or Arrow files.
+    fn load_rows_of(
+        &mut self,
+        parts: &[(PathBuf, &TableSlice, String)],
+        format: Option<&TableFormat>,
+    ) -> Result<Loaded<'_>, Failure> {
+        let reader = match self.file_reader.take() {
+            Some(reader) => reader,
+            None => {
+                let unknown = || failed("no table format is known for the input".to_owned());
+                RowReader::new(format.ok_or_else(unknown)?).map_err(|e| failed(e.to_string()))?
+            }
+        };
+        let reader = self.file_reader.insert(reader);
+        let slices = parts.iter().map(|(root, slice, item)| RowPart { root, slice, item });
+        let table = reader.read(slices).map_err(|e| failed(e.to_string()))?;
+        let file_rows = |(_, slice, item): &(PathBuf, &TableSlice, String)| FileRows {
+            item: item.clone(),
+            first: slice.first_row,
+            count: slice.rows,
+        };
+        Ok(Loaded {
+            file_rows: parts.iter().map(file_rows).collect(),
+            ..Loaded::new(MiniBatchData::Table(table.ipc), &self.source.dataset, table.rows)
+        })
+    }
 }
 
 fn failed(message: String) -> Failure {
@@ -281,33 +322,6 @@ fn made<'a>(
         }
     };
     Ok(reader.insert(made))
-}
-
-impl<'a> Loaded<'a> {
-    fn new(data: MiniBatchData<'a>, dataset: &'a str, items: u64) -> Self {
-        let (rejected, table_file) = (Vec::new(), String::new());
-        Self { data, dataset, items, rejected_count: 0, rejected, table_file, lines: None }
-    }
-
-    fn table(table: LoadedTable<'a>, dataset: &'a str, table_file: String) -> Self {
-        Self {
-            data: MiniBatchData::Table(table.ipc),
-            dataset,
-            items: table.rows,
-            rejected_count: table.rejected_count,
-            rejected: table.rejected,
-            table_file,
-            lines: Some(table.lines),
-        }
-    }
-
-    /// What an item is called in reports.
-    pub(super) fn item_name(&self, index: usize) -> &str {
-        match self.data {
-            MiniBatchData::Files(paths) => paths.get(index).map_or("", String::as_str),
-            _ => &self.table_file,
-        }
-    }
 }
 
 #[cfg(test)]

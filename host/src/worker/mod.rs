@@ -4,7 +4,7 @@
 //! - `serve`: from the process's start to its exit code; `lockdown` and `process` are its parts.
 //! - `session`: the conversation with the leader; `attempt`: one mini-batch, from descriptor to
 //!   report.
-//! - `load`, `stage`: what the guest is given; `sink`, `folder`: what it gives back; `report`: what
+//! - `load`, `loaded`, `stage`: what the guest is given; `sink`, `folder`: what it gives back; `report`: what
 //!   the leader is told of it.
 //! - `guest`: the instance and its replacement; `link`: the socket.
 
@@ -13,6 +13,7 @@ mod folder;
 mod guest;
 mod link;
 mod load;
+mod loaded;
 mod lockdown;
 mod process;
 mod report;

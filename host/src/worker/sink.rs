@@ -1,6 +1,6 @@
 //! Takes what a call of `run` returns and judges it.
 
-use super::load::Loaded;
+use super::loaded::Loaded;
 use crate::model::{AttemptReport, FailedItem, Failure, FailureKind, Header, ItemCounts};
 use crate::output::RowWriter;
 use crate::sandbox::{MiniBatchData, ResultSink};
@@ -89,7 +89,7 @@ fn failed_items(failed: &[(usize, String)], loaded: &Loaded<'_>) -> Vec<FailedIt
     let item = |(index, reason): &(usize, String)| {
         let place = places.next();
         let (item, line) = place.unwrap_or_else(|| (loaded.item_name(*index).to_owned(), None));
-        let row = (is_table && line.is_none()).then_some(*index as u64 + 1);
+        let row = (is_table && line.is_none()).then(|| loaded.row_number(*index));
         FailedItem { item, line, row, reason: reason.clone() }
     };
     failed.iter().map(item).collect()
@@ -149,6 +149,7 @@ mod tests {
             rejected: Vec::new(),
             table_file: String::new(),
             lines: None,
+            file_rows: Vec::new(),
         }
     }
 

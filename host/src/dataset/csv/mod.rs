@@ -31,6 +31,7 @@ pub use infer::{Inferred, infer_format};
 pub use lines::RowLines;
 pub use misfit::shortened;
 pub use origins::{Names, put_number, take_number};
+pub(super) use reader::write_ipc;
 pub use reader::{LoadedTable, TablePart, TableReader, read_slice};
 pub use rows::{RawRow, each_row, quote_field};
 pub use types::{arrow_type, fits};

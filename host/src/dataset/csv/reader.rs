@@ -452,7 +452,12 @@ fn null_pattern(values: &[String]) -> Result<Option<Regex>, DatasetError> {
     }
 }
 
-fn write_ipc(batch: &RecordBatch, schema: &Schema, out: &mut Vec<u8>) -> Result<(), ArrowError> {
+/// Writes a stream with one batch.
+pub(in crate::dataset) fn write_ipc(
+    batch: &RecordBatch,
+    schema: &Schema,
+    out: &mut Vec<u8>,
+) -> Result<(), ArrowError> {
     out.clear();
     let mut writer = StreamWriter::try_new(out, schema)?;
     writer.write(batch)?;

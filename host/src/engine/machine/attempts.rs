@@ -4,8 +4,8 @@ use super::types::{Activity, Committing, Pending};
 use super::{Action, Machine, Settled};
 use crate::event::EventKind;
 use crate::model::{
-    AttemptReport, CallStats, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts, MiniBatch,
-    MiniBatchId, Work, WorkerId,
+    AttemptReport, CallStats, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
+    MiniBatch, MiniBatchId, Work, WorkerId,
 };
 use std::time::Duration;
 

@@ -335,7 +335,7 @@ pub(in crate::spec) const JOB: &[Key] = &[
         Kind::Choice(|| vec!["first", "full"]),
         "first or full",
         "full",
-        "Whether types of CSV columns are inferred from the first part of the input or from all of it.",
+        "Whether columns of tables are inferred from the first part of the input or from all of it.",
     ),
     key(
         "rank_mini_batch_count",

@@ -1,0 +1,160 @@
+//! A file that is read at places.
+
+use crate::dataset::csv::open_file;
+use crate::dataset::{DatasetError, Found, fail};
+use bytes::Bytes;
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::reader::{ChunkReader, Length};
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes that are read at once where little is wanted: most headers of pages are shorter.
+const PEEK: usize = 1 << 10;
+/// Ranges that lie closer together are read as one, in bytes.
+const GAP: u64 = 64 << 10;
+
+/// An open file. Nobody shares its place, so readers of it do not disturb each other.
+#[derive(Clone, Debug)]
+pub(super) struct At {
+    file: Arc<File>,
+    length: u64,
+    /// Parts that are in memory, by the place where each begins.
+    held: Arc<Vec<(u64, Bytes)>>,
+}
+
+impl At {
+    /// Opens a file, and tells what it is like. Fails if it cannot be opened.
+    pub(super) fn open(path: &Path) -> Result<(Self, Found), DatasetError> {
+        let file = open_file(path)?;
+        let metadata = match file.metadata() {
+            Ok(metadata) if metadata.is_file() => metadata,
+            Ok(_) => return fail!("{} is no file", path.display()),
+            Err(error) => return fail!("cannot read {}: {error}", path.display()),
+        };
+        let at = Self { file: Arc::new(file), length: metadata.len(), held: Arc::default() };
+        Ok((at, Found::from(&metadata)))
+    }
+
+    /// What the file is like now; none if nobody can say.
+    pub(super) fn found(&self) -> Option<Found> {
+        self.file.metadata().ok().map(|metadata| Found::from(&metadata))
+    }
+
+    /// Its length, in bytes, when it was opened.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The same file with these ranges in memory, which lie within it.
+    pub(super) fn holding(&self, mut ranges: Vec<Range<u64>>) -> Result<Self, DatasetError> {
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            match joined.last_mut() {
+                Some(last) if range.start <= last.end.saturating_add(GAP) => {
+                    last.end = last.end.max(range.end);
+                }
+                _ => joined.push(range),
+            }
+        }
+        let read = |range: Range<u64>| {
+            let bytes = self.bytes(range.start, range.end.saturating_sub(range.start))?;
+            Ok((range.start, bytes.into()))
+        };
+        let held = joined.into_iter().map(read).collect::<Result<Vec<_>, DatasetError>>()?;
+        Ok(Self { held: Arc::new(held), ..self.clone() })
+    }
+
+    /// So many bytes from a place on. Fails if the file is shorter.
+    pub(super) fn bytes(&self, start: u64, length: u64) -> Result<Vec<u8>, DatasetError> {
+        let end = start.checked_add(length);
+        if end.is_none_or(|end| end > self.length) {
+            return fail!(
+                "is cut off or broken: {length} bytes are to be at {start}, and it ends at {}",
+                self.length,
+            );
+        }
+        // As the length of a file, it is at least one that a file system gives.
+        let mut bytes = vec![0; length as usize];
+        match self.file.read_exact_at(&mut bytes, start) {
+            Ok(()) => Ok(bytes),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                fail!(
+                    "became shorter while it was read; run the job on files that nobody writes to"
+                )
+            }
+            Err(error) => fail!("cannot be read: {error}"),
+        }
+    }
+
+    /// Up to so many bytes from a place on; fewer where the file ends.
+    pub(super) fn peek(&self, start: u64, length: u64) -> Result<Vec<u8>, DatasetError> {
+        self.bytes(start, length.min(self.length.saturating_sub(start)))
+    }
+
+    fn held(&self, start: u64) -> Option<Bytes> {
+        let after = self.held.partition_point(|(first, _)| *first <= start);
+        let (first, bytes) = self.held.get(after.checked_sub(1)?)?;
+        let from = usize::try_from(start - first).ok()?;
+        (from < bytes.len()).then(|| bytes.slice(from..))
+    }
+}
+
+impl Length for At {
+    fn len(&self) -> u64 {
+        self.length
+    }
+}
+
+impl ChunkReader for At {
+    type T = BufReader<From>;
+
+    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
+        let reader = match self.held(start) {
+            Some(bytes) => From::Memory(bytes),
+            None => From::File { file: Arc::clone(&self.file), at: start },
+        };
+        Ok(BufReader::with_capacity(PEEK, reader))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        if let Some(held) = self.held(start)
+            && length <= held.len()
+        {
+            return Ok(held.slice(..length));
+        }
+        match self.bytes(start, length as u64) {
+            Ok(bytes) => Ok(bytes.into()),
+            Err(error) => Err(ParquetError::General(error.to_string())),
+        }
+    }
+}
+
+/// Reads on from a place.
+#[derive(Debug)]
+pub(super) enum From {
+    Memory(Bytes),
+    File { file: Arc<File>, at: u64 },
+}
+
+impl Read for From {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Memory(bytes) => {
+                let count = buffer.len().min(bytes.len());
+                let taken = bytes.split_to(count);
+                buffer[..count].copy_from_slice(&taken);
+                Ok(count)
+            }
+            Self::File { file, at } => {
+                let count = file.read_at(buffer, *at)?;
+                *at += count as u64;
+                Ok(count)
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Cuts what a file holds into slices.
+
+use crate::dataset::csv::MAX_SLICE;
+use crate::model::{SliceSize, TableSlice};
+
+/// The most rows of a slice: Arrow counts with 32 bits.
+const MAX_ROWS: u64 = 1 << 30;
+
+/// A row group or a record batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Rows.
+    pub rows: u64,
+    /// Bytes that they take in memory, about.
+    pub bytes: u64,
+}
+
+/// The slices of one file, in order: together they hold each of its rows once.
+///
+/// By bytes, small parts that follow each other share a slice up to the size, and a larger part is cut
+/// into slices of about equally many rows. By rows, all slices but the last have that many, wherever parts
+/// end.
+#[derive(Debug)]
+pub struct Cuts {
+    file: String,
+    parts: Vec<Part>,
+    size: SliceSize,
+    /// Where the next slice begins: the part, and rows of it that were cut.
+    part: usize,
+    skip: u64,
+    first_row: u64,
+}
+
+impl Cuts {
+    /// Cuts the file of that name.
+    pub fn new(file: String, parts: Vec<Part>, size: SliceSize) -> Self {
+        let size = match size {
+            SliceSize::Bytes(bytes) => SliceSize::Bytes(bytes.clamp(1, MAX_SLICE)),
+            SliceSize::Rows(rows) => {
+                let per_row = parts.iter().filter(|part| part.rows > 0);
+                let per_row = per_row.map(|part| part.bytes.div_ceil(part.rows)).max();
+                let most = MAX_SLICE / per_row.unwrap_or(1).clamp(1, MAX_SLICE);
+                SliceSize::Rows(rows.clamp(1, most.min(MAX_ROWS)))
+            }
+        };
+        Self { file, parts, size, part: 0, skip: 0, first_row: 0 }
+    }
+
+    /// The rows of the next slice, from the place where it begins.
+    fn next_rows(&self) -> u64 {
+        let mut rest = self.parts[self.part..].iter();
+        let first = rest.next().map_or(0, |part| part.rows - self.skip);
+        match self.size {
+            SliceSize::Rows(wanted) => {
+                let mut rows = first;
+                while rows < wanted
+                    && let Some(part) = rest.next()
+                {
+                    rows = rows.saturating_add(part.rows);
+                }
+                rows.min(wanted)
+            }
+            SliceSize::Bytes(size) => {
+                let Part { rows, bytes } = self.parts[self.part];
+                if bytes > size || rows > MAX_ROWS {
+                    let count = bytes.div_ceil(size).max(rows.div_ceil(MAX_ROWS)).min(rows);
+                    return rows.div_ceil(count).min(first);
+                }
+                let (mut rows, mut bytes) = (rows, bytes);
+                for part in rest {
+                    bytes = bytes.saturating_add(part.bytes);
+                    if bytes > size || rows.saturating_add(part.rows) > MAX_ROWS {
+                        break;
+                    }
+                    rows += part.rows;
+                }
+                rows
+            }
+        }
+    }
+}
+
+impl Iterator for Cuts {
+    type Item = TableSlice;
+
+    fn next(&mut self) -> Option<TableSlice> {
+        while self.parts.get(self.part)?.rows == self.skip {
+            self.part += 1;
+            self.skip = 0;
+        }
+        let rows = self.next_rows();
+        let mut slice = TableSlice {
+            file: self.file.clone(),
+            part: self.part as u64,
+            skip: self.skip,
+            first_row: self.first_row,
+            rows,
+            bytes: 0,
+        };
+        let mut left = rows;
+        while left > 0 {
+            let part = self.parts[self.part];
+            let taken = left.min(part.rows - self.skip);
+            let share = u128::from(part.bytes) * u128::from(taken) / u128::from(part.rows.max(1));
+            slice.bytes = slice.bytes.saturating_add(share as u64);
+            self.skip += taken;
+            left -= taken;
+            if left > 0 {
+                self.part += 1;
+                self.skip = 0;
+            }
+        }
+        self.first_row = self.first_row.saturating_add(rows);
+        Some(slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn cut(parts: &[(u64, u64)], size: SliceSize) -> Vec<(u64, u64, u64, u64)> {
+        let parts = parts.iter().map(|&(rows, bytes)| Part { rows, bytes }).collect();
+        let cuts = Cuts::new("f".to_owned(), parts, size);
+        cuts.map(|slice| (slice.part, slice.skip, slice.rows, slice.bytes)).collect()
+    }
+
+    #[test]
+    fn small_parts_share_and_large_parts_are_cut_evenly() {
+        let parts = [(10, 40), (10, 40), (0, 0), (10, 40), (100, 1000), (5, 20)];
+        assert_eq!(
+            cut(&parts, SliceSize::Bytes(100)),
+            [(0, 0, 20, 80), (3, 0, 10, 40), (4, 0, 10, 100)]
+                .into_iter()
+                .chain((1..10).map(|piece| (4, piece * 10, 10, 100)))
+                .chain([(5, 0, 5, 20)])
+                .collect::<Vec<_>>()
+        );
+        // Not 100, 100, 100 and a rest of 3.
+        let pieces = cut(&[(303, 303)], SliceSize::Bytes(100));
+        assert_eq!(pieces, [(0, 0, 76, 76), (0, 76, 76, 76), (0, 152, 76, 76), (0, 228, 75, 75)]);
+        // A row is never cut.
+        assert_eq!(cut(&[(2, 500)], SliceSize::Bytes(100)), [(0, 0, 1, 250), (0, 1, 1, 250)]);
+    }
+
+    #[test]
+    fn by_rows_the_ends_of_parts_do_not_matter() {
+        let cuts = cut(&[(10, 10), (3, 3), (0, 0), (4, 4)], SliceSize::Rows(6));
+        assert_eq!(cuts, [(0, 0, 6, 6), (0, 6, 6, 6), (1, 2, 5, 5)]);
+        // But no slice is larger than a worker can hold.
+        let huge = cut(&[(10, 10 * MAX_SLICE)], SliceSize::Rows(6));
+        assert_eq!(huge.len(), 10);
+    }
+
+    #[test]
+    fn a_file_without_rows_has_no_slice() {
+        assert!(cut(&[], SliceSize::Rows(1)).is_empty());
+        assert!(cut(&[(0, 0), (0, 7)], SliceSize::Bytes(1)).is_empty());
+    }
+
+    #[test]
+    fn claims_beyond_reason_end() {
+        let mut cuts = Cuts::new(
+            "f".to_owned(),
+            vec![Part { rows: u64::MAX / 2, bytes: u64::MAX }, Part { rows: 1, bytes: u64::MAX }],
+            SliceSize::Bytes(u64::MAX),
+        );
+        assert!(cuts.next().is_some_and(|slice| slice.rows <= MAX_ROWS));
+    }
+
+    proptest! {
+        #[test]
+        fn each_row_is_in_one_slice(
+            parts in prop::collection::vec((0_u64..50, 0_u64..500), 0..12),
+            size in prop_oneof![
+                (1_u64..300).prop_map(SliceSize::Bytes),
+                (1_u64..70).prop_map(SliceSize::Rows),
+            ],
+        ) {
+            let made: Vec<_> = parts.iter().map(|&(rows, bytes)| Part { rows, bytes }).collect();
+            let mut row = 0;
+            for slice in Cuts::new("f".to_owned(), made.clone(), size) {
+                prop_assert!(slice.rows > 0);
+                prop_assert_eq!(slice.first_row, row);
+                let before: u64 = parts[..slice.part as usize].iter().map(|(rows, _)| rows).sum();
+                prop_assert_eq!(before + slice.skip, row);
+                if let SliceSize::Rows(rows) = size {
+                    prop_assert!(slice.rows <= rows);
+                }
+                row += slice.rows;
+            }
+            prop_assert_eq!(row, parts.iter().map(|(rows, _)| rows).sum::<u64>());
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The pages of a row group that is cut into several slices. Slices come in order, so the page that one
+//! ends in is kept for the next: it is unpacked once, and those before it are not looked at again.
+
+use super::at::At;
+use parquet::arrow::arrow_reader::RowGroups;
+use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::reader::SerializedPageReader;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The most bytes of pages that are kept.
+const MAX_KEPT: usize = 32 << 20;
+
+/// The column chunks of one row group, without those that hold lists: how many rows their pages have is
+/// not known before they are decoded.
+pub(super) struct Chunks {
+    group: usize,
+    chunks: HashMap<usize, Arc<Mutex<Chunk>>>,
+}
+
+impl fmt::Debug for Chunks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chunks").field("group", &self.group).finish_non_exhaustive()
+    }
+}
+
+/// A column chunk that has been read up to somewhere.
+struct Chunk {
+    reader: SerializedPageReader<At>,
+    dictionary: Option<Page>,
+    /// The page that was read last.
+    page: Option<Page>,
+    /// Rows before that page.
+    before: usize,
+}
+
+impl Chunks {
+    /// At the begin of some leaf columns of a row group. Fails if a column's codec is not known.
+    pub(super) fn new(
+        at: &At,
+        metadata: &ParquetMetaData,
+        group: usize,
+        leaves: impl Iterator<Item = usize>,
+    ) -> Result<Self> {
+        let row_group = metadata.row_group(group);
+        let rows = usize::try_from(row_group.num_rows()).unwrap_or(0);
+        let at = Arc::new(at.clone());
+        let chunk = |leaf| {
+            let column = row_group.column(leaf);
+            let reader = SerializedPageReader::new(Arc::clone(&at), column, rows, None)?;
+            let chunk = Chunk { reader, dictionary: None, page: None, before: 0 };
+            Ok((leaf, Arc::new(Mutex::new(chunk))))
+        };
+        Ok(Self { group, chunks: leaves.map(chunk).collect::<Result<_>>()? })
+    }
+
+    /// Whether rows of this row group and these leaf columns can be read from row `first` on.
+    pub(super) fn can_go_on(
+        &self,
+        group: usize,
+        leaves: impl ExactSizeIterator<Item = usize>,
+        first: usize,
+    ) -> bool {
+        let begins = |chunk: &Arc<Mutex<Chunk>>| locked(chunk).before <= first;
+        self.group == group && self.chunks.len() == leaves.len() && { leaves }
+            .all(|leaf| self.chunks.get(&leaf).is_some_and(begins))
+    }
+
+    /// Whether what is kept is so little that it may stay.
+    pub(super) fn may_stay(&self) -> bool {
+        let bytes = |chunk: &Arc<Mutex<Chunk>>| {
+            let chunk = locked(chunk);
+            let pages = [&chunk.page, &chunk.dictionary];
+            pages.into_iter().flatten().map(|page| page.buffer().len()).sum::<usize>()
+        };
+        self.chunks.values().map(bytes).sum::<usize>() <= MAX_KEPT
+    }
+
+    /// The row group, as the decoder takes it.
+    pub(super) fn of<'a>(&'a self, metadata: &'a ParquetMetaData) -> Group<'a> {
+        Group { metadata, chunks: self }
+    }
+}
+
+fn locked(chunk: &Arc<Mutex<Chunk>>) -> MutexGuard<'_, Chunk> {
+    chunk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A row group whose chunks have been read up to somewhere.
+pub(super) struct Group<'a> {
+    metadata: &'a ParquetMetaData,
+    chunks: &'a Chunks,
+}
+
+impl RowGroups for Group<'_> {
+    fn num_rows(&self) -> usize {
+        usize::try_from(self.metadata.row_group(self.chunks.group).num_rows()).unwrap_or(0)
+    }
+
+    fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>> {
+        match self.chunks.chunks.get(&leaf) {
+            Some(chunk) => {
+                let pages = Pages { chunk: Arc::clone(chunk), stage: Stage::Dictionary };
+                Ok(Box::new(Once(Some(pages))))
+            }
+            None => Err(ParquetError::General(format!("column {leaf} was not asked for"))),
+        }
+    }
+
+    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
+        Box::new(std::iter::once(self.metadata.row_group(self.chunks.group)))
+    }
+
+    fn metadata(&self) -> &ParquetMetaData {
+        self.metadata
+    }
+}
+
+/// The chunks of one column in one row group: one.
+struct Once(Option<Pages>);
+
+impl Iterator for Once {
+    type Item = Result<Box<dyn PageReader>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pages = self.0.take()?;
+        Some(Ok(Box::new(pages)))
+    }
+}
+
+impl PageIterator for Once {}
+
+impl Chunk {
+    /// The next page, from the file.
+    fn next(&mut self) -> Result<Option<Page>> {
+        let page = self.reader.get_next_page()?;
+        match &page {
+            Some(page) if page.is_dictionary_page() => self.dictionary = Some(page.clone()),
+            Some(next) => {
+                self.pass();
+                self.page = Some(next.clone());
+            }
+            None => {}
+        }
+        Ok(page)
+    }
+
+    /// Leaves the page behind that was read last.
+    fn pass(&mut self) {
+        if let Some(page) = self.page.take() {
+            self.before += page.num_values() as usize;
+        }
+    }
+
+    /// Leaves the next page of the file behind.
+    fn skip(&mut self) -> Result<()> {
+        match self.reader.peek_next_page()? {
+            None => Ok(()),
+            Some(PageMetadata { is_dict: true, .. }) => self.next().map(drop),
+            Some(PageMetadata { num_rows, num_levels, .. }) => {
+                self.pass();
+                self.before += num_rows.or(num_levels).unwrap_or(0);
+                self.reader.skip_next_page()
+            }
+        }
+    }
+}
+
+/// What a decoder is shown of a chunk: it begins as if at the first row.
+struct Pages {
+    chunk: Arc<Mutex<Chunk>>,
+    stage: Stage,
+}
+
+/// What comes next.
+#[derive(Clone, Copy)]
+enum Stage {
+    Dictionary,
+    /// The rows that are behind, as one page that can only be skipped.
+    Behind,
+    /// The page that was read last.
+    Kept,
+    /// What is in the file.
+    Rest,
+}
+
+impl Pages {
+    /// The next stage that has a page, with what the page is. `Rest` may have none.
+    fn next_stage(&mut self, chunk: &Chunk) -> (Stage, Option<PageMetadata>) {
+        let rows = |rows: usize| PageMetadata {
+            num_rows: Some(rows),
+            num_levels: Some(rows),
+            is_dict: false,
+        };
+        loop {
+            let (next, found) = match self.stage {
+                Stage::Dictionary => {
+                    let dictionary =
+                        PageMetadata { num_rows: None, num_levels: None, is_dict: true };
+                    (Stage::Behind, chunk.dictionary.is_some().then_some(dictionary))
+                }
+                Stage::Behind => (Stage::Kept, (chunk.before > 0).then(|| rows(chunk.before))),
+                Stage::Kept => {
+                    (Stage::Rest, chunk.page.as_ref().map(|page| rows(page.num_values() as usize)))
+                }
+                Stage::Rest => return (Stage::Rest, None),
+            };
+            if found.is_some() {
+                return (self.stage, found);
+            }
+            self.stage = next;
+        }
+    }
+}
+
+impl PageReader for Pages {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        let chunk = Arc::clone(&self.chunk);
+        let mut chunk = locked(&chunk);
+        match self.next_stage(&chunk).0 {
+            Stage::Dictionary => {
+                self.stage = Stage::Behind;
+                Ok(chunk.dictionary.clone())
+            }
+            Stage::Behind => {
+                Err(ParquetError::General("rows are asked for that are behind".to_owned()))
+            }
+            Stage::Kept => {
+                self.stage = Stage::Rest;
+                Ok(chunk.page.clone())
+            }
+            Stage::Rest => chunk.next(),
+        }
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        let chunk = Arc::clone(&self.chunk);
+        let mut chunk = locked(&chunk);
+        match self.next_stage(&chunk) {
+            (Stage::Rest, _) => chunk.reader.peek_next_page(),
+            (_, page) => Ok(page),
+        }
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        let chunk = Arc::clone(&self.chunk);
+        let mut chunk = locked(&chunk);
+        self.stage = match self.next_stage(&chunk).0 {
+            Stage::Dictionary => Stage::Behind,
+            Stage::Behind => Stage::Kept,
+            Stage::Kept => {
+                chunk.pass();
+                Stage::Rest
+            }
+            Stage::Rest => {
+                chunk.skip()?;
+                Stage::Rest
+            }
+        };
+        Ok(())
+    }
+}
+
+impl Iterator for Pages {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}

@@ -1,0 +1,383 @@
+//! Parquet: footers, and rows of row groups.
+
+use super::at::At;
+use super::cut::Part;
+use super::nesting::check_nesting;
+use super::pages::Chunks;
+use super::width::least;
+use crate::dataset::{DatasetError, fail};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, SchemaRef};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
+};
+use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
+use parquet::basic::{Compression, Type};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{
+    ColumnChunkMask, ColumnChunkMetaData, PageIndexPolicy, RowGroupMetaData,
+};
+use parquet::file::statistics::Statistics;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// What a file begins and ends with.
+const MAGIC: &[u8] = b"PAR1";
+/// The same where the footer is encrypted.
+const ENCRYPTED: &[u8] = b"PARE";
+/// The longest footer, in bytes: in memory it takes several times that.
+const MAX_FOOTER: u64 = 64 << 20;
+/// The most rows of a row group: Arrow counts with 32 bits.
+const MAX_ROWS: i64 = i32::MAX as i64;
+/// Up to so many bytes of columns are read at once; of more, page by page.
+const MAX_HELD: u64 = 16 << 20;
+
+/// An open file whose footer has been read.
+#[derive(Debug)]
+pub(super) struct ParquetFile {
+    at: At,
+    footer: ArrowReaderMetadata,
+    /// Whether the footer was read again with where pages lie.
+    has_index: bool,
+    /// Pages of the row group that was read last, if the next slice may go on there.
+    chunks: Option<Chunks>,
+}
+
+impl ParquetFile {
+    /// Reads the footer. Fails if there is none, if it cannot be right, or if it is encrypted.
+    pub(super) fn open(at: At) -> Result<Self, DatasetError> {
+        check_ends(&at)?;
+        let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Skip);
+        let footer = match ArrowReaderMetadata::load(&at, options) {
+            Ok(footer) => footer,
+            Err(error) => return fail!("has a footer that cannot be read: {}", words(&error)),
+        };
+        let length = at.length();
+        for (number, group) in footer.metadata().row_groups().iter().enumerate() {
+            check_group(group, length).map_err(|DatasetError(what)| {
+                DatasetError(format!("is cut off or broken: row group {number} {what}"))
+            })?;
+        }
+        Ok(Self { at, footer, has_index: false, chunks: None })
+    }
+
+    /// All columns.
+    pub(super) fn schema(&self) -> &SchemaRef {
+        self.footer.schema()
+    }
+
+    /// The row groups, as large as some of their columns are. Fails if one of these is in a form that
+    /// cannot be read.
+    pub(super) fn parts(&self, columns: &[usize]) -> Result<Vec<Part>, DatasetError> {
+        let leaves = self.leaves(columns);
+        let metadata = self.footer.metadata();
+        let mut parts = Vec::with_capacity(metadata.num_row_groups());
+        for group in metadata.row_groups() {
+            let rows = u64::try_from(group.num_rows()).unwrap_or(0);
+            let mut bytes = 0_u64;
+            for &(leaf, root) in &leaves {
+                let column = group.column(leaf);
+                if column.compression() == Compression::LZO {
+                    return fail!(
+                        "column '{}' is compressed with LZO, which cannot be read; use snappy, gzip, \
+                         brotli, zstd, lz4 or no compression, or leave the column out with columns",
+                        column.column_path().string(),
+                    );
+                }
+                let is_key =
+                    matches!(self.schema().field(root).data_type(), DataType::Dictionary(..));
+                bytes = bytes.saturating_add(size(column, is_key));
+            }
+            let fields = columns.iter().map(|&at| least(self.schema().field(at), rows));
+            bytes = bytes.max(fields.fold(0, u64::saturating_add));
+            parts.push(Part { rows, bytes });
+        }
+        Ok(parts)
+    }
+
+    /// The leaf columns below some columns, each with the one that it is below.
+    fn leaves(&self, columns: &[usize]) -> Vec<(usize, usize)> {
+        let wanted: BTreeSet<usize> = columns.iter().copied().collect();
+        let schema = self.footer.parquet_schema();
+        let leaf = |leaf| (leaf, schema.get_column_root_idx(leaf));
+        let leaves = (0..schema.num_columns()).map(leaf);
+        leaves.filter(|(_, root)| wanted.contains(root)).collect()
+    }
+
+    /// Rows from the row group `part` on, after so many of it, with some of the columns. Fails if they
+    /// cannot be decoded, or if the file has fewer.
+    pub(super) fn read(
+        &mut self,
+        part: usize,
+        skip: usize,
+        rows: usize,
+        columns: &[usize],
+    ) -> Result<Vec<RecordBatch>, DatasetError> {
+        let groups = self.footer.metadata().row_groups();
+        let mut end = part;
+        let mut there = 0;
+        while there < skip.saturating_add(rows)
+            && let Some(group) = groups.get(end)
+        {
+            there = there.saturating_add(usize::try_from(group.num_rows()).unwrap_or(0));
+            end += 1;
+        }
+        if there < skip.saturating_add(rows) {
+            return fail!("has fewer rows than when it was planned");
+        }
+        let is_small = rows < there / 2;
+        if is_small && end == part + 1 {
+            let chunks = self.chunks.take();
+            if let Some(batches) = self.read_on(chunks, part, skip, rows, columns) {
+                return Ok(batches);
+            }
+            self.index(columns);
+        }
+        let ranges = self.ranges(part..end, columns);
+        let at = if is_small { self.at.clone() } else { self.at.holding(ranges)? };
+        let mask = ProjectionMask::roots(self.footer.parquet_schema(), columns.iter().copied());
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(at, self.footer.clone())
+            .with_row_groups((part..end).collect())
+            .with_projection(mask)
+            .with_batch_size(rows)
+            .with_offset(skip)
+            .with_limit(rows)
+            .build();
+        let batches = reader.map(|reader| reader.collect::<Result<Vec<_>, _>>());
+        match batches {
+            Ok(Ok(batches)) => Ok(batches),
+            Ok(Err(error)) => fail!("cannot be decoded: {error}"),
+            Err(error) => fail!("cannot be decoded: {}", words(&error)),
+        }
+    }
+
+    /// Rows of one row group, by the pages that are kept of it. None if that cannot be, or goes wrong: then
+    /// reading from the row group's begin tells why.
+    fn read_on(
+        &mut self,
+        chunks: Option<Chunks>,
+        group: usize,
+        skip: usize,
+        rows: usize,
+        columns: &[usize],
+    ) -> Option<Vec<RecordBatch>> {
+        let leaves: Vec<usize> = self.leaves(columns).into_iter().map(|(leaf, _)| leaf).collect();
+        let metadata = self.footer.metadata();
+        let schema = self.footer.parquet_schema();
+        if leaves.iter().any(|&leaf| schema.column(leaf).max_rep_level() > 0) {
+            return None;
+        }
+        let all = || leaves.iter().copied();
+        let chunks = match chunks.filter(|chunks| chunks.can_go_on(group, all(), skip)) {
+            Some(chunks) => chunks,
+            None => Chunks::new(&self.at, metadata, group, all()).ok()?,
+        };
+        let mask = ProjectionMask::roots(schema, columns.iter().copied());
+        let fields = Some(self.footer.schema().fields());
+        let levels = parquet_to_arrow_field_levels(schema, mask, fields).ok()?;
+        let selection: RowSelection =
+            vec![RowSelector::skip(skip), RowSelector::select(rows)].into();
+        let row_group = chunks.of(metadata);
+        let reader = ParquetRecordBatchReader::try_new_with_row_groups(
+            &levels,
+            &row_group,
+            rows,
+            Some(selection),
+        );
+        let batches = reader.ok()?.collect::<Result<Vec<_>, _>>().ok()?;
+        self.chunks = chunks.may_stay().then_some(chunks);
+        Some(batches)
+    }
+
+    /// Learns where pages lie, if the file says so: then those before the first row need not be looked at.
+    fn index(&mut self, columns: &[usize]) {
+        if std::mem::replace(&mut self.has_index, true) {
+            return;
+        }
+        let leaves = self.leaves(columns).into_iter().map(|(leaf, _)| leaf);
+        let options = ArrowReaderOptions::new()
+            .with_column_index_policy(PageIndexPolicy::Skip)
+            .with_offset_index_policy(PageIndexPolicy::Optional)
+            .with_offset_index_mask(ColumnChunkMask::columns(leaves));
+        // Without it, or with a broken one, the pages themselves tell.
+        if let Ok(footer) = ArrowReaderMetadata::load(&self.at, options) {
+            self.footer = footer;
+        }
+    }
+
+    /// Where the columns of row groups lie; nothing if they are too long to be held at once.
+    fn ranges(&self, groups: Range<usize>, columns: &[usize]) -> Vec<Range<u64>> {
+        let leaves = self.leaves(columns);
+        let groups = self.footer.metadata().row_groups().get(groups).unwrap_or_default();
+        let ranges = groups.iter().flat_map(|group| {
+            leaves.iter().map(|&(leaf, _)| {
+                let (start, length) = group.column(leaf).byte_range();
+                start..start.saturating_add(length)
+            })
+        });
+        let ranges: Vec<_> = ranges.collect();
+        let bytes =
+            ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.end - range.start));
+        if bytes <= MAX_HELD { ranges } else { Vec::new() }
+    }
+}
+
+/// Fails if the file does not begin and end as it should.
+fn check_ends(at: &At) -> Result<(), DatasetError> {
+    let begin = at.peek(0, 4)?;
+    let end = at.peek(at.length().saturating_sub(8), 8)?;
+    let (tail, magic) = end.split_at(end.len().saturating_sub(4));
+    if begin == ENCRYPTED || magic == ENCRYPTED {
+        return fail!("has an encrypted footer, which cannot be read; write it without encryption");
+    }
+    if begin != MAGIC {
+        return fail!(
+            "is no Parquet file: it does not begin with PAR1; correct format, or leave the file out \
+             by a glob"
+        );
+    }
+    if magic != MAGIC || tail.len() < 4 || at.length() < 12 {
+        return fail!("is cut off or broken: a Parquet file ends with PAR1, and it does not");
+    }
+    let footer = tail.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    if footer.saturating_add(12) > at.length() {
+        return fail!(
+            "is cut off or broken: its footer is to take {footer} bytes, and the file has {}",
+            at.length(),
+        );
+    }
+    if footer > MAX_FOOTER {
+        return fail!(
+            "has a footer of {footer} bytes, and at most {MAX_FOOTER} are read; write it with larger \
+             row groups, or in several files"
+        );
+    }
+    check_nesting(&at.bytes(at.length() - 8 - footer, footer)?)
+}
+
+/// Fails, with the row group's fault, if its rows or places cannot be.
+fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError> {
+    let rows = group.num_rows();
+    if !(0..=MAX_ROWS).contains(&rows) {
+        return fail!("is to have {rows} rows, and at most {MAX_ROWS} can be read");
+    }
+    for column in group.columns() {
+        let name = || column.column_path().string();
+        if let Some(file) = column.file_path() {
+            return fail!(
+                "keeps column '{}' in another file ({file:?}); name the files with the rows",
+                name(),
+            );
+        }
+        let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+        let end = start.checked_add(column.compressed_size());
+        let end = end.and_then(|end| u64::try_from(end).ok());
+        if start < 0 || column.compressed_size() < 0 || end.is_none_or(|end| end > length) {
+            return fail!(
+                "is to have column '{}' at {start}, of {} bytes, and the file has {length}",
+                name(),
+                column.compressed_size(),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that the values of a column chunk take in memory, about. Text that repeats takes little room in
+/// the file.
+fn size(column: &ColumnChunkMetaData, is_key: bool) -> u64 {
+    let known = |number: i64| u64::try_from(number).unwrap_or(0);
+    let (values, stored) = (known(column.num_values()), known(column.uncompressed_size()));
+    let one = match column.column_type() {
+        Type::BOOLEAN => return values / 8,
+        Type::INT32 | Type::FLOAT => 4,
+        Type::INT64 | Type::DOUBLE | Type::INT96 => 8,
+        Type::FIXED_LEN_BYTE_ARRAY => known(i64::from(column.column_descr().type_length())),
+        Type::BYTE_ARRAY if is_key => return stored.saturating_add(values.saturating_mul(4)),
+        Type::BYTE_ARRAY => {
+            if let Some(bytes) = column.unencoded_byte_array_data_bytes() {
+                return known(bytes).saturating_add(values.saturating_mul(4));
+            }
+            let length = column.statistics().map_or(0, length_of_texts);
+            return stored.max(values.saturating_mul(length.saturating_add(4)));
+        }
+    };
+    values.saturating_mul(one)
+}
+
+/// How long the texts of a column may be, by the first and the last of them.
+fn length_of_texts(statistics: &Statistics) -> u64 {
+    let length = |bytes: Option<&[u8]>| bytes.map_or(0, |bytes| bytes.len() as u64);
+    (length(statistics.min_bytes_opt()) + length(statistics.max_bytes_opt())) / 2
+}
+
+/// What an error says, without the kind that it begins with.
+fn words(error: &ParquetError) -> String {
+    match error {
+        ParquetError::General(text)
+        | ParquetError::NYI(text)
+        | ParquetError::EOF(text)
+        | ParquetError::ArrowError(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
+    use arrow::compute::concat_batches;
+    use arrow::datatypes::Int64Type;
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::properties::WriterProperties;
+    use std::sync::Arc;
+
+    /// 400 rows in one row group, with pages of 30 rows, and of 70 in another column.
+    fn file(folder: &tempfile::TempDir) -> ParquetFile {
+        let numbers: ArrayRef =
+            Arc::new((0..400).map(|n| (n % 5 > 0).then_some(n)).collect::<Int64Array>());
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values(
+            (0..400).map(|n| format!("a text of some length, {}", n % 60)),
+        ));
+        let table = RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).unwrap();
+        let properties = WriterProperties::builder()
+            .set_data_page_row_count_limit(30)
+            .set_write_batch_size(10)
+            .set_column_data_page_size_limit("t".into(), 50)
+            .build();
+        let path = folder.path().join("t");
+        let out = std::fs::File::create(&path).unwrap();
+        let mut writer = ArrowWriter::try_new(out, table.schema(), Some(properties)).unwrap();
+        writer.write(&table).unwrap();
+        writer.close().unwrap();
+        ParquetFile::open(At::open(&path).unwrap().0).unwrap()
+    }
+
+    #[test]
+    fn pages_are_kept_for_the_next_slice() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = file(&folder);
+        let mut read = |skip: usize, rows: usize, columns: &[usize]| {
+            let batches = file.read(0, skip, rows, columns).unwrap();
+            let batch = concat_batches(&batches[0].schema(), &batches).unwrap();
+            let (skip, rows) = (skip as i64, rows as i64);
+            let numbers = (skip..skip + rows).map(|n| (n % 5 > 0).then_some(n));
+            assert_eq!(batch.column(0).as_primitive::<Int64Type>(), &numbers.collect());
+            if columns.len() > 1 {
+                let text = |n: i64| format!("a text of some length, {}", n % 60);
+                let texts = StringArray::from_iter_values((skip..skip + rows).map(text));
+                assert_eq!(batch.column(1).as_string::<i32>(), &texts);
+            }
+            file.chunks.is_some()
+        };
+        // One after the other, then with gaps as where other workers have slices, then back.
+        for start in (0..98).step_by(7).chain([100, 131, 171, 199, 398, 0, 30, 29, 60]) {
+            assert!(read(start, if start == 398 { 2 } else { 7 }, &[0, 1]), "{start}");
+        }
+        assert!(read(70, 5, &[0]), "other columns");
+        assert!(read(90, 120, &[0, 1]));
+        // Most of the row group is read at once.
+        read(3, 390, &[0, 1]);
+    }
+}

@@ -1,0 +1,35 @@
+//! Columns as a message: so they go from the planner to the workers.
+
+use crate::dataset::{DatasetError, fail};
+use arrow::datatypes::Schema;
+use arrow::ipc::convert::try_schema_from_flatbuffer_bytes;
+use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
+
+/// The longest message, in bytes: it goes to each worker, and to the guest with each mini-batch.
+const MAX_MESSAGE: usize = 1 << 20;
+
+/// The schema message of an Arrow IPC stream with these columns. Fails if it would be too long.
+pub fn to_message(schema: &Schema) -> Result<Vec<u8>, DatasetError> {
+    let mut dictionaries = DictionaryTracker::new(false);
+    let options = IpcWriteOptions::default();
+    let message = IpcDataGenerator::default()
+        .schema_to_bytes_with_dictionary_tracker(schema, &mut dictionaries, &options)
+        .ipc_message;
+    if message.len() > MAX_MESSAGE {
+        return fail!(
+            "has {} columns, whose names and types take {} bytes, and at most {MAX_MESSAGE} can be \
+             given to an entry script; name those that it needs with columns",
+            schema.fields().len(),
+            message.len(),
+        );
+    }
+    Ok(message)
+}
+
+/// The columns of such a message. Fails if it is none.
+pub fn from_message(message: &[u8]) -> Result<Schema, DatasetError> {
+    match try_schema_from_flatbuffer_bytes(message) {
+        Ok(schema) => Ok(schema),
+        Err(error) => fail!("the columns of the table cannot be read: {error}"),
+    }
+}

@@ -1,0 +1,420 @@
+//! Cutting and reading together, over files that are written here, whole and broken.
+
+use super::columns::{Columns, check};
+use super::file::TableFile;
+use super::reader::{RowPart, RowReader};
+use super::schema::{from_message, to_message};
+use crate::dataset::DatasetError;
+use crate::model::{SliceSize, TableFormat, TableKind, TableSlice};
+use arrow::array::types::{Int8Type, Int32Type};
+use arrow::array::*;
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use arrow::ipc::CompressionType;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
+use bytes::Bytes;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::metadata::{
+    ColumnChunkMetaDataBuilder, ParquetMetaDataReader, ParquetMetaDataWriter,
+    RowGroupMetaDataBuilder,
+};
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use proptest::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("t")
+    }
+
+    fn put(&self, bytes: &[u8]) {
+        std::fs::write(self.path(), bytes).unwrap();
+    }
+
+    fn open(&self, kind: TableKind) -> Result<TableFile, DatasetError> {
+        TableFile::open(kind, &self.path())
+    }
+
+    /// Slices of the file, read one after the other, each row once.
+    fn read(
+        &self,
+        kind: TableKind,
+        wanted: Option<&[String]>,
+        size: SliceSize,
+    ) -> Result<(RecordBatch, Vec<TableSlice>), DatasetError> {
+        let file = self.open(kind)?;
+        let mut columns = Columns::new(wanted);
+        columns.learn(file.schema(), "t")?;
+        let schema = columns.schema();
+        check(file.schema(), &schema, wanted.is_none(), "t")?;
+        let slices: Vec<_> = file.cut(&schema, size, "t".to_owned())?.take(2000).collect();
+        let format = TableFormat { kind, schema: to_message(&schema)?, ..TableFormat::default() };
+        let mut reader = RowReader::new(&format)?;
+        let mut batches = Vec::new();
+        for slice in &slices {
+            let loaded = {
+                let part = RowPart { root: self.0.path(), slice, item: "/inputs/a/t" };
+                reader.read(std::iter::once(part))?
+            };
+            assert_eq!(loaded.rows, slice.rows);
+            let mut stream = StreamReader::try_new(loaded.ipc, None).unwrap();
+            batches.push(stream.next().unwrap().unwrap());
+            assert!(stream.next().is_none(), "one batch");
+        }
+        let schema = Arc::new(from_message(&format.schema)?);
+        Ok((concat_batches(&schema, &batches).unwrap(), slices))
+    }
+}
+
+/// A table of many types, from a few numbers.
+fn table(values: &[Option<i16>]) -> RecordBatch {
+    let texts = || values.iter().map(|v| v.map(|v| "ä".repeat((v % 20).unsigned_abs().into())));
+    let mut list = ListBuilder::new(Int64Builder::new());
+    for value in values {
+        list.append_option(
+            value.map(|v| (0..v % 4).map(|item| (item != 2).then_some(item.into()))),
+        );
+    }
+    let inner: ArrayRef =
+        Arc::new(values.iter().map(|v| v.map(f64::from)).collect::<Float64Array>());
+    let name: ArrayRef = Arc::new(texts().collect::<LargeStringArray>());
+    let fields = vec![
+        Field::new("x", DataType::Float64, true),
+        Field::new("name", DataType::LargeUtf8, true),
+    ];
+    let nulls = values.iter().map(|v| v.is_none_or(|v| v % 3 != 0)).collect::<Vec<_>>().into();
+    let numbers = || values.iter().map(|v| v.map(i64::from));
+    let decimals = numbers().map(|v| v.map(i128::from)).collect::<Decimal128Array>();
+    let bytes = values.iter().map(|v| v.map(|v| v.to_le_bytes()));
+    let bytes = FixedSizeBinaryArray::try_from_sparse_iter_with_size(bytes, 2).unwrap();
+    let keys: DictionaryArray<Int32Type> = texts()
+        .map(|text| text.map(|text| text.len().to_string()))
+        .collect::<Vec<_>>()
+        .iter()
+        .map(Option::as_deref)
+        .collect();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new((0..values.len() as i64).collect::<Int64Array>())),
+        ("small", Arc::new(values.iter().map(|v| v.map(|v| v as i8)).collect::<Int8Array>())),
+        ("flag", Arc::new(values.iter().map(|v| v.map(|v| v > 0)).collect::<BooleanArray>())),
+        ("text", Arc::new(texts().collect::<StringArray>())),
+        ("view", Arc::new(texts().collect::<StringViewArray>())),
+        ("key", Arc::new(keys)),
+        ("list", Arc::new(list.finish())),
+        ("pair", Arc::new(StructArray::new(fields.into(), vec![inner, name], Some(nulls)))),
+        (
+            "at",
+            Arc::new(numbers().collect::<TimestampMicrosecondArray>().with_timezone("Europe/Oslo")),
+        ),
+        ("day", Arc::new(values.iter().map(|v| v.map(i32::from)).collect::<Date32Array>())),
+        ("cost", Arc::new(decimals.with_precision_and_scale(20, 3).unwrap())),
+        ("raw", Arc::new(bytes)),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| {
+        let nullable = name != "id";
+        (name, array, nullable)
+    }))
+    .unwrap()
+}
+
+fn parquet(table: &RecordBatch, group: usize, page: usize, version: WriterVersion) -> Vec<u8> {
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(group))
+        .set_data_page_row_count_limit(page)
+        .set_write_batch_size(page)
+        .set_writer_version(version)
+        .set_compression(Compression::SNAPPY)
+        .build();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, table.schema(), Some(properties)).unwrap();
+    writer.write(table).unwrap();
+    writer.close().unwrap();
+    bytes
+}
+
+fn arrow(
+    table: &RecordBatch,
+    batch: usize,
+    stream: bool,
+    packed: Option<CompressionType>,
+) -> Vec<u8> {
+    let options = IpcWriteOptions::default().try_with_compression(packed).unwrap();
+    let starts = (0..table.num_rows()).step_by(batch);
+    let batches = starts.map(|start| table.slice(start, batch.min(table.num_rows() - start)));
+    let schema = table.schema();
+    if stream {
+        let mut writer = StreamWriter::try_new_with_options(Vec::new(), &schema, options).unwrap();
+        batches.for_each(|batch| writer.write(&batch).unwrap());
+        writer.into_inner().unwrap()
+    } else {
+        let mut writer = FileWriter::try_new_with_options(Vec::new(), &schema, options).unwrap();
+        batches.for_each(|batch| writer.write(&batch).unwrap());
+        writer.into_inner().unwrap()
+    }
+}
+
+fn sizes() -> impl Strategy<Value = SliceSize> {
+    prop_oneof![(1_u64..4000).prop_map(SliceSize::Bytes), (1_u64..150).prop_map(SliceSize::Rows),]
+}
+
+fn same(read: &RecordBatch, table: &RecordBatch) {
+    assert_eq!(read.num_rows(), table.num_rows());
+    for (index, field) in table.schema().fields().iter().enumerate() {
+        assert_eq!(read.column(index), table.column(index), "{}", field.name());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn all_rows_of_parquet_come_once(
+        values in prop::collection::vec(prop::option::of(any::<i16>()), 1..200),
+        (group, page) in (1_usize..90, 1_usize..40),
+        (second, flat) in (any::<bool>(), any::<bool>()),
+        size in sizes(),
+    ) {
+        let (folder, table) = (Folder::new(), table(&values));
+        let version = if second { WriterVersion::PARQUET_2_0 } else { WriterVersion::PARQUET_1_0 };
+        folder.put(&parquet(&table, group, page, version));
+        // Lists are read otherwise.
+        let columns: Vec<usize> = (0..table.num_columns()).filter(|at| !flat || *at != 6).collect();
+        let table = table.project(&columns).unwrap();
+        let wanted: Vec<String> =
+            table.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let (read, slices) = folder.read(TableKind::Parquet, Some(&wanted), size).unwrap();
+        same(&read, &table);
+        if let SliceSize::Rows(rows) = size {
+            prop_assert_eq!(slices.len() as u64, (values.len() as u64).div_ceil(rows));
+        }
+    }
+
+    #[test]
+    fn all_rows_of_arrow_come_once(
+        values in prop::collection::vec(prop::option::of(any::<i16>()), 1..200),
+        batch in 1_usize..90,
+        stream in any::<bool>(),
+        packed in prop::option::of(any::<bool>()),
+        size in sizes(),
+    ) {
+        let (folder, table) = (Folder::new(), table(&values));
+        let codec = |zstd| if zstd { CompressionType::ZSTD } else { CompressionType::LZ4_FRAME };
+        // A file has one dictionary for all its batches, as the writer wants it.
+        let whole = if stream { batch } else { values.len() };
+        folder.put(&arrow(&table, whole, stream, packed.map(codec)));
+        let (read, _) = folder.read(TableKind::Arrow, None, size).unwrap();
+        same(&read, &table);
+    }
+}
+
+#[test]
+fn columns_come_in_the_order_in_which_they_are_asked_for() {
+    let (folder, table) = (Folder::new(), table(&[Some(1), None, Some(-7), Some(40)]));
+    let wanted = ["pair", "id", "key"].map(str::to_owned);
+    let size = SliceSize::Rows(3);
+    folder.put(&parquet(&table, 2, 1, WriterVersion::PARQUET_2_0));
+    let from_parquet = folder.read(TableKind::Parquet, Some(&wanted), size).unwrap().0;
+    same(&from_parquet, &table.project(&[7, 0, 5]).unwrap());
+    for stream in [true, false] {
+        folder.put(&arrow(&table, 4, stream, None));
+        let from_arrow = folder.read(TableKind::Arrow, Some(&wanted), size).unwrap().0;
+        same(&from_arrow, &table.project(&[7, 0, 5]).unwrap());
+    }
+    // What is not asked for is not counted.
+    let count = |wanted: Option<&[String]>| {
+        folder.read(TableKind::Arrow, wanted, SliceSize::Bytes(64)).unwrap().1.len()
+    };
+    assert!(count(None) > count(Some(&wanted[1..2])));
+}
+
+#[test]
+fn files_become_one_table() {
+    let folder = Folder::new();
+    let narrow: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+    let file = RecordBatch::try_from_iter([("b", text), ("a", narrow)]).unwrap();
+    folder.put(&parquet(&file, 10, 10, WriterVersion::PARQUET_1_0));
+    let field = |name, data_type| Field::new(name, data_type, true);
+    let key = DataType::Dictionary(DataType::Int8.into(), DataType::Utf8.into());
+    let wide = Schema::new(vec![
+        field("a", DataType::Int64),
+        field("c", DataType::Timestamp(TimeUnit::Second, None)),
+        field("b", key),
+    ]);
+    let schema = to_message(&wide).unwrap();
+    let kind = TableKind::Parquet;
+    let mut reader =
+        RowReader::new(&TableFormat { kind, schema, ..TableFormat::default() }).unwrap();
+    let cut = folder.open(kind).unwrap().cut(&wide, SliceSize::Rows(10), "t".to_owned()).unwrap();
+    let slice = cut.last().unwrap();
+    let loaded = {
+        let part = RowPart { root: folder.0.path(), slice: &slice, item: "t" };
+        reader.read(std::iter::once(part)).unwrap()
+    };
+    let batch = StreamReader::try_new(loaded.ipc, None).unwrap().next().unwrap().unwrap();
+    assert_eq!(batch.column(0).as_ref(), &Int64Array::from(vec![1, 2]));
+    assert_eq!(batch.column(1).null_count(), 2);
+    let keys: DictionaryArray<Int8Type> = ["a", "b"].into_iter().collect();
+    assert_eq!(batch.column(2).as_ref(), &keys);
+}
+
+fn said(folder: &Folder, kind: TableKind) -> String {
+    folder.read(kind, None, SliceSize::Rows(7)).expect_err("an error").to_string()
+}
+
+#[test]
+fn what_is_no_table_is_told() {
+    let folder = Folder::new();
+    let mut told = String::new();
+    let good = parquet(&table(&[Some(1); 50]), 20, 10, WriterVersion::PARQUET_2_0);
+    let stream = arrow(&table(&[Some(1); 50]), 20, true, None);
+    let file = arrow(&table(&[Some(1); 50]), 50, false, None);
+    let mut long_footer = good.clone();
+    let end = good.len() - 8;
+    long_footer[end..end + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    let mut encrypted = good.clone();
+    encrypted[end + 4..].copy_from_slice(b"PARE");
+    let mut no_footer = good.clone();
+    no_footer[end..end + 4].copy_from_slice(&0_u32.to_le_bytes());
+    let parquet = TableKind::Parquet;
+    for (kind, bytes) in [
+        (parquet, b"".as_slice()),
+        (parquet, b"a,b\n1,2\n"),
+        (parquet, b"PAR1"),
+        (parquet, &good[..good.len() / 2]),
+        (parquet, &long_footer),
+        (parquet, &encrypted),
+        (parquet, &no_footer),
+        (parquet, &file),
+        (TableKind::Arrow, b"a,b\n1,2\n"),
+        (TableKind::Arrow, &[0; 64]),
+        (TableKind::Arrow, &good),
+        (TableKind::Arrow, &stream[..stream.len() / 2]),
+        (TableKind::Arrow, &file[..file.len() / 2]),
+    ] {
+        folder.put(bytes);
+        let text = said(&folder, kind);
+        told.push_str(&text.split(" is to take").next().unwrap_or_default().to_owned());
+        told.push('\n');
+    }
+    insta::assert_snapshot!(told, @"
+    is empty, without as much as a schema; remove it, or write it anew
+    is no Parquet file: it does not begin with PAR1; correct format, or leave the file out by a glob
+    is cut off or broken: a Parquet file ends with PAR1, and it does not
+    is cut off or broken: a Parquet file ends with PAR1, and it does not
+    is cut off or broken: its footer
+    has an encrypted footer, which cannot be read; write it without encryption
+    has a footer that cannot be read
+    is no Parquet file: it does not begin with PAR1; correct format, or leave the file out by a glob
+    is no Arrow file or stream; correct format, or leave the file out by a glob
+    is no Arrow file or stream; correct format, or leave the file out by a glob
+    is no Arrow file or stream; correct format, or leave the file out by a glob
+    is cut off or broken: a message at 4544
+    is cut off or broken: an Arrow file ends with ARROW1, and it does not
+    ");
+}
+
+/// A file whose footer says something else of its first row group, or of the first column there.
+fn lying(
+    good: &[u8],
+    group: Option<i64>,
+    column: fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder,
+) -> Vec<u8> {
+    let metadata =
+        ParquetMetaDataReader::new().parse_and_finish(&Bytes::copy_from_slice(good)).unwrap();
+    let mut footer = metadata.into_builder();
+    let mut groups = footer.take_row_groups();
+    let mut first = groups.remove(0).into_builder();
+    let mut columns = first.take_columns();
+    let lie = column(columns.remove(0).into_builder()).build().unwrap();
+    columns.insert(0, lie);
+    let first = first.set_column_metadata(columns);
+    let first = group.into_iter().fold(first, RowGroupMetaDataBuilder::set_num_rows);
+    groups.insert(0, first.build().unwrap());
+    let mut bytes = good.to_vec();
+    let footer = footer.set_row_groups(groups).build();
+    ParquetMetaDataWriter::new(&mut bytes, &footer).finish().unwrap();
+    bytes
+}
+
+#[test]
+fn what_a_footer_claims_is_not_believed() {
+    let folder = Folder::new();
+    let good = parquet(&table(&[Some(1); 5]), 20, 10, WriterVersion::PARQUET_2_0);
+    let mut told = String::new();
+    let lies: [(Option<i64>, fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder); 8] = [
+        (Some(1 << 60), |column| column),
+        (Some(-1), |column| column),
+        (Some(i64::from(i32::MAX)), |column| column),
+        (None, |column| column.set_dictionary_page_offset(None).set_data_page_offset(1 << 50)),
+        (None, |column| column.set_dictionary_page_offset(Some(-9))),
+        (None, |column| column.set_total_compressed_size(-1)),
+        (None, |column| column.set_file_path("../secret".to_owned())),
+        (None, |column| column.set_compression(Compression::LZO)),
+    ];
+    for (rows, column) in lies {
+        folder.put(&lying(&good, rows, column));
+        let text = said(&folder, TableKind::Parquet);
+        let length = std::fs::metadata(folder.path()).unwrap().len();
+        told.push_str(&text.replace(&length.to_string(), "[LENGTH]"));
+        told.push('\n');
+    }
+    insta::assert_snapshot!(told, @r#"
+    is cut off or broken: row group 0 is to have 1152921504606846976 rows, and at most 2147483647 can be read
+    is cut off or broken: row group 0 is to have -1 rows, and at most 2147483647 can be read
+    /inputs/a/t cannot be decoded: Parquet argument error: Parquet error: insufficient rows read from array reader - expected 7, got 5
+    is cut off or broken: row group 0 is to have column 'id' at 1125899906842624, of 71 bytes, and the file has [LENGTH]
+    is cut off or broken: row group 0 is to have column 'id' at -9, of 71 bytes, and the file has [LENGTH]
+    is cut off or broken: row group 0 is to have column 'id' at 4, of -1 bytes, and the file has [LENGTH]
+    is cut off or broken: row group 0 keeps column 'id' in another file ("../secret"); name the files with the rows
+    column 'id' is compressed with LZO, which cannot be read; use snappy, gzip, brotli, zstd, lz4 or no compression, or leave the column out with columns
+    "#);
+}
+
+/// Whatever is in a file, it is read or refused.
+fn survives(folder: &Folder, kind: TableKind, bytes: &[u8]) {
+    folder.put(bytes);
+    let _ = folder.read(kind, None, SliceSize::Rows(7));
+}
+
+#[test]
+fn broken_files_are_survived() {
+    let folder = Folder::new();
+    let table = table(&[Some(1), None, Some(300), Some(-5), Some(77)]);
+    let kinds = [
+        (TableKind::Parquet, parquet(&table, 2, 1, WriterVersion::PARQUET_1_0)),
+        (TableKind::Parquet, parquet(&table, 3, 2, WriterVersion::PARQUET_2_0)),
+        (TableKind::Arrow, arrow(&table, 2, true, Some(CompressionType::ZSTD))),
+        (TableKind::Arrow, arrow(&table, 5, false, Some(CompressionType::LZ4_FRAME))),
+        (TableKind::Arrow, arrow(&table, 5, false, None)),
+    ];
+    let silent = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    for (kind, bytes) in kinds {
+        for end in (0..bytes.len()).step_by(bytes.len() / 60 + 1) {
+            survives(&folder, kind, &bytes[..end]);
+        }
+        // Bytes here and there, in a sequence that is the same each time.
+        let mut state = 7_u64;
+        for _ in 0..150 {
+            let mut broken = bytes.clone();
+            for _ in 0..3 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = (state >> 33) as usize % broken.len();
+                broken[at] = (state >> 20) as u8;
+            }
+            survives(&folder, kind, &broken);
+        }
+    }
+    std::panic::set_hook(silent);
+}

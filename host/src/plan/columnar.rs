@@ -1,0 +1,194 @@
+//! Mini-batches of Parquet and Arrow tables: by size, and by keys that stand in the files' paths.
+
+use super::groups::{Groups, named, positions};
+use super::keyed_tables::check_size;
+use super::sender::Sender;
+use super::stamp::Stamp;
+use super::tables::{Input, check_keys, pick};
+use super::text::each_file;
+use super::{PlanError, refuse};
+use crate::dataset::columnar::{Columns, TableFile, check, from_message, to_message};
+use crate::dataset::csv::MAX_SLICE;
+use crate::dataset::{Found, Listing};
+use crate::model::{PartitionFormat, SliceSize, TableFormat, TableSlice, Work};
+use arrow::datatypes::{DataType, Field, Schema};
+use std::path::Path;
+
+/// Columns that are told.
+const SHOWN: usize = 20;
+
+/// The columns in the input's files, of the first that can be read or with `full` of all of them, then
+/// those of their paths. Fails if a column that the job file names is not there, or if a column would be
+/// there twice.
+pub(super) fn format(
+    input: &Input<'_>,
+    full: bool,
+    notices: &mut Vec<String>,
+) -> Result<TableFormat, PlanError> {
+    let kind = input.table.kind;
+    let mut columns = Columns::new(input.table.columns.as_deref());
+    'sources: for source in input.sources {
+        let mut listing = Listing::new(source)?;
+        while let Some(file) = listing.next_file()? {
+            let path = source.root.join(&file);
+            // What is wrong with a file is told when it is cut.
+            let learned = TableFile::open(kind, &path)
+                .and_then(|file| columns.learn(file.schema(), &path.display().to_string()));
+            if learned.is_ok() && !full {
+                break 'sources;
+            }
+        }
+    }
+    let names: Vec<_> = columns.names().collect();
+    check_keys(input, &names)?;
+    if columns.are_known() {
+        pick(input, &names)?;
+    }
+    let schema = columns.schema();
+    if columns.are_known() {
+        notices.push(notice(input.name(), &schema));
+    }
+    let keys = input.path.iter().flat_map(PartitionFormat::keys);
+    let keys = keys.map(|key| Field::new(key, DataType::Utf8, true).into());
+    let fields: Vec<_> = schema.fields().iter().cloned().chain(keys).collect();
+    let schema = to_message(&Schema::new(fields))?;
+    Ok(TableFormat { kind, schema, path: input.path.clone(), ..TableFormat::default() })
+}
+
+fn notice(input: &str, schema: &Schema) -> String {
+    let fields = schema.fields().iter().take(SHOWN);
+    let told: Vec<_> =
+        fields.map(|field| format!("{} {}", field.name(), field.data_type())).collect();
+    let more = match schema.fields().len() - told.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("columns of input {input}: {}{more}", told.join(", "))
+}
+
+/// The mini-batches of one input, of that size.
+pub(super) fn plan(
+    input: &Input<'_>,
+    format: &TableFormat,
+    size: SliceSize,
+    sender: &mut Sender<'_>,
+) -> Result<(), PlanError> {
+    each_slice(input, format, size, sender, &mut |sender, source, slice, found| {
+        let mut stamp = Stamp::new();
+        stamp.add_file(found);
+        sender.add(source, Work::Table(slice), stamp)
+    })
+}
+
+/// One mini-batch for each combination of keys' values that the input's paths have. Fails if a key is
+/// not in the paths, or if a group is larger than a worker can hold.
+pub(super) fn plan_groups(
+    input: &Input<'_>,
+    format: &TableFormat,
+    keys: &[String],
+    sender: &mut Sender<'_>,
+) -> Result<(), PlanError> {
+    struct Group {
+        slices: Vec<(u32, TableSlice)>,
+        bytes: u64,
+        stamp: Stamp,
+    }
+    let (path, positions) = keys_of_paths(input, keys)?;
+    let mut groups: Groups<Group> = Groups::new();
+    let size = SliceSize::Bytes(MAX_SLICE);
+    each_slice(input, format, size, sender, &mut |_, source, slice, found| {
+        let values = path.folder_values(&slice.file).unwrap_or_default();
+        let values = positions.iter().filter_map(|&at| values.get(at));
+        let values: Vec<_> = values.map(|value| value.clone().into_owned()).collect();
+        let new = || Group { slices: Vec::new(), bytes: 0, stamp: Stamp::new() };
+        let group = groups.entry(values.clone()).or_insert_with(new);
+        group.bytes = group.bytes.saturating_add(slice.bytes);
+        check_size(input.name(), keys, &values, group.bytes)?;
+        group.stamp.add_file(found);
+        group.slices.push((source, slice));
+        Ok(())
+    })?;
+    for (values, group) in groups {
+        let work = Work::TableGroup(group.slices);
+        sender.add_group(input.first, work, named(keys, values), group.stamp)?;
+    }
+    Ok(())
+}
+
+/// The template of an input's paths, and where in it the keys are. Fails if one of them is not.
+pub(super) fn keys_of_paths<'a>(
+    input: &'a Input<'_>,
+    keys: &[String],
+) -> Result<(&'a PartitionFormat, Vec<usize>), PlanError> {
+    let found = input.path.as_ref().map(|path| (path, positions(path, keys)));
+    let missing = match found {
+        Some((path, Ok(positions))) => return Ok((path, positions)),
+        Some((_, Err(key))) => Some(key),
+        None => keys.first().map(String::as_str),
+    };
+    let kind = input.table.kind.name();
+    refuse!(
+        "input '{}': partition_keys names '{}', which is in no folder's name, and {kind} files are \
+         grouped by their folders only; put them into folders as {}=…/, or name the levels of their \
+         folders with partition_format, or use format: csv, whose rows are grouped by any column",
+        input.name(),
+        missing.unwrap_or_default(),
+        missing.unwrap_or("key"),
+    )
+}
+
+type Take<'t, 's> =
+    dyn FnMut(&mut Sender<'s>, u32, TableSlice, Found) -> Result<(), PlanError> + 't;
+
+/// Hands all slices of an input to `take`, of that `size` each, in the order of the files, with the index
+/// of the source. A file that cannot be read, or cannot become the table, becomes a mini-batch that fails.
+fn each_slice<'s>(
+    input: &Input<'_>,
+    format: &TableFormat,
+    size: SliceSize,
+    sender: &mut Sender<'s>,
+    take: &mut Take<'_, 's>,
+) -> Result<(), PlanError> {
+    let all = from_message(&format.schema)?;
+    let keys = format.path.as_ref().map_or(0, |path| path.keys().count());
+    let in_files = all.fields().len().saturating_sub(keys);
+    let table = Schema::new(all.fields()[..in_files].to_vec());
+    // Whose columns they are, for messages.
+    let mut origin: Option<String> = None;
+    each_file(input, sender, &mut |sender, index, file| {
+        let path = input.sources[(index - input.first) as usize].root.join(&file);
+        if is_marker(&path) {
+            return Ok(
+                sender.notice(format!("{} is empty and gives no mini-batch", path.display()))?
+            );
+        }
+        let cut = TableFile::open(format.kind, &path).and_then(|opened| {
+            let takes_all = input.table.columns.is_none();
+            check(opened.schema(), &table, takes_all, origin.as_deref().unwrap_or("the table"))?;
+            Ok((opened.found(), opened.cut(&table, size, file.clone())?))
+        });
+        let (found, slices) = match cut {
+            Ok(cut) => cut,
+            Err(error) => {
+                let reason = format!("{} {error}", path.display());
+                return sender.add_bad(index, file, reason, Stamp::new());
+            }
+        };
+        origin.get_or_insert_with(|| path.display().to_string());
+        let mut rows = 0;
+        for slice in slices {
+            rows += slice.rows;
+            take(sender, index, slice, found)?;
+        }
+        if rows == 0 {
+            sender.notice(format!("{} holds no rows and gives no mini-batch", path.display()))?;
+        }
+        Ok(())
+    })
+}
+
+/// Whether it is a mark that writers of many files leave beside them, such as `_SUCCESS`.
+fn is_marker(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    name.starts_with(b"_") && path.metadata().is_ok_and(|metadata| metadata.len() == 0)
+}

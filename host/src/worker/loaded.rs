@@ -1,0 +1,93 @@
+//! What a guest is given, with what reports say of it.
+
+use crate::dataset::{LoadedTable, RowLines};
+use crate::model::FailedItem;
+use crate::sandbox::MiniBatchData;
+
+/// A mini-batch, ready for the guest.
+#[derive(Debug)]
+pub(super) struct Loaded<'a> {
+    /// What `run` gets.
+    pub(super) data: MiniBatchData<'a>,
+    /// The input's name.
+    pub(super) dataset: &'a str,
+    /// Items in `data`.
+    pub(super) items: u64,
+    /// Records that are no part of `data` because they do not fit the schema.
+    pub(super) rejected_count: u64,
+    /// The first of them.
+    pub(super) rejected: Vec<FailedItem>,
+    /// The file that a table comes from, as items are called in reports.
+    pub(super) table_file: String,
+    /// Where a text table's rows stand in their files.
+    pub(super) lines: Option<RowLines<'a>>,
+    /// What the rows of another table are in their files, one behind the other.
+    pub(super) file_rows: Vec<FileRows>,
+}
+
+/// Rows of a file that are a part of a table.
+#[derive(Debug)]
+pub(super) struct FileRows {
+    /// The file, as items are called in reports.
+    pub(super) item: String,
+    /// The number of the first of them in the file, from 0.
+    pub(super) first: u64,
+    /// How many.
+    pub(super) count: u64,
+}
+
+impl<'a> Loaded<'a> {
+    /// Without rejected records.
+    pub(super) fn new(data: MiniBatchData<'a>, dataset: &'a str, items: u64) -> Self {
+        let (rejected, table_file) = (Vec::new(), String::new());
+        let file_rows = Vec::new();
+        Self {
+            data,
+            dataset,
+            items,
+            rejected_count: 0,
+            rejected,
+            table_file,
+            lines: None,
+            file_rows,
+        }
+    }
+
+    /// From a text table.
+    pub(super) fn table(table: LoadedTable<'a>, dataset: &'a str, table_file: String) -> Self {
+        Self {
+            data: MiniBatchData::Table(table.ipc),
+            dataset,
+            items: table.rows,
+            rejected_count: table.rejected_count,
+            rejected: table.rejected,
+            table_file,
+            lines: Some(table.lines),
+            file_rows: Vec::new(),
+        }
+    }
+
+    /// What an item is called in reports.
+    pub(super) fn item_name(&self, index: usize) -> &str {
+        match self.data {
+            MiniBatchData::Files(paths) => paths.get(index).map_or("", String::as_str),
+            _ => self.file_row(index).map_or(&self.table_file, |(item, _)| item),
+        }
+    }
+
+    /// The number of a table's row, from 1: in its file, where that has no lines, or else in the table.
+    pub(super) fn row_number(&self, index: usize) -> u64 {
+        self.file_row(index).map_or(index as u64, |(_, row)| row).saturating_add(1)
+    }
+
+    fn file_row(&self, index: usize) -> Option<(&str, u64)> {
+        let mut rest = index as u64;
+        for part in &self.file_rows {
+            if rest < part.count {
+                return Some((&part.item, part.first.saturating_add(rest)));
+            }
+            rest -= part.count;
+        }
+        None
+    }
+}

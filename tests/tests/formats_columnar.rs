@@ -1,0 +1,189 @@
+//! Parquet and Arrow inputs: what comes to a guest, against what pyarrow reads, and what becomes of files
+//! that cannot be read.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest, python, root};
+use std::fmt::Write as _;
+use std::fs;
+use std::process::{Command, Output};
+
+fn columnar(arguments: &[&str]) -> Output {
+    let script = root().join("tests/formats/columnar.py");
+    Command::new(python()).arg(script).args(arguments).output().unwrap()
+}
+
+/// Writes the files below `data` in the job's folder; the job's inputs, one for each.
+fn made(job: &Job) -> String {
+    let output = columnar(&["make", job.path("data").to_str().unwrap()]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "columnar.py failed:\n{errors}");
+    let mut inputs = "inputs:\n".to_owned();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let (name, kind) = line.split_once(' ').unwrap();
+        let _ = writeln!(inputs, "  {name}: {{path: data/{name}, format: {kind}}}");
+    }
+    inputs
+}
+
+#[test]
+fn a_guest_gets_what_pyarrow_reads() {
+    let job = Job::new(&guest("dumps_table"));
+    let inputs = made(&job);
+    let cases = inputs.lines().count() - 1;
+    let ran = job.yaml(&inputs).yaml("process_count_per_node: 2\nmini_batch_size: 20 KB").run(&[]);
+    ran.exits_with(0);
+    let (data, dumped) = (ran.dir().join("data"), ran.dir().join("job/output"));
+    let output = columnar(&["compare", data.to_str().unwrap(), dumped.to_str().unwrap()]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}{errors}");
+    assert_eq!(told.lines().filter(|line| line.ends_with(": same")).count(), cases, "{told}");
+    println!("{told}");
+}
+
+/// A file of a guest's own data, `rows` rows of a number, in groups.
+fn numbers(job: &Job, file: &str, code: &str) {
+    let path = job.path(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let head = "import sys, pyarrow as pa, pyarrow.parquet as pq\npath = sys.argv[1]\n";
+    let output =
+        Command::new(python()).args(["-c", &format!("{head}{code}")]).arg(&path).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+const NUMBERS: &str = "pq.write_table(pa.table({'n': range(20)}), path, row_group_size=8)";
+
+/// A job whose mini-batches are made by keys, unless more is said.
+fn keyed() -> Job {
+    Job::new(&guest("echo_table")).yaml(
+        "inputs: {rows: {path: in, format: parquet}}\nprocess_count_per_node: 1\narguments: [--rows]",
+    )
+}
+
+fn table() -> Job {
+    keyed().yaml("mini_batch_size: 6 rows")
+}
+
+fn rows(ran: &Ran) -> String {
+    ran.output().lines().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_plan_shows_rows_and_bytes() {
+    let job = table();
+    numbers(&job, "in/a.parquet", NUMBERS);
+    let ran = job.command(&["plan", "job.yaml"]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.redacted_stdout(), @"
+    mini-batch  input      items  where
+             0  rows           6  a.parquet, from row 1, about 48 bytes
+             1  rows           6  a.parquet, from row 7, about 48 bytes
+             2  rows           6  a.parquet, from row 13, about 48 bytes
+             3  rows           2  a.parquet, from row 19, about 16 bytes
+    ");
+}
+
+#[test]
+fn files_that_cannot_be_read_fail_alone() {
+    let job = table();
+    numbers(&job, "in/b.parquet", NUMBERS);
+    let good = fs::read(job.path("in/b.parquet")).unwrap();
+    let cut = good[..good.len() / 2].to_vec();
+    // A page that is not what its header says: found when it is decoded.
+    let mut page = good.clone();
+    page[4..60].fill(0x5a);
+    let job = job
+        .file("in/a.parquet", "id,text\n1,one\n")
+        .file("in/c.parquet", cut)
+        .file("in/d.parquet", "")
+        .file("in/e.parquet", page)
+        .file("in/_SUCCESS", "");
+    numbers(&job, "in/f.parquet", "pq.write_table(pa.table({'n': ['text']}), path)");
+    numbers(&job, "in/g.parquet", "pq.write_table(pa.table({'n': [1], 'more': [2]}), path)");
+    numbers(
+        &job,
+        "in/h.parquet",
+        "pq.write_table(pa.table({'n': pa.array([7], pa.int8())}), path)",
+    );
+    let ran = job.run(&["--set", "error_threshold=20", "--set", "run_max_try=1"]);
+    ran.exits_with(0);
+    // Of the file with a broken page, the rows behind the first row group.
+    let expected: Vec<_> = (0..20).chain(12..20).chain([7]).map(|n: i32| n.to_string()).collect();
+    assert_eq!(rows(&ran), expected.join(" "), "{ran}");
+    let failed = ran.failed_items().replace(&ran.dir().display().to_string(), "[DIR]");
+    assert_snapshot!(failed, @r#"
+    mini_batch,item,file,line,row,attempt,worker,reason
+    0,/inputs/rows/a.parquet,/inputs/rows/a.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/a.parquet is no Parquet file: it does not begin with PAR1; correct format, or leave the file out by a glob"
+    5,/inputs/rows/c.parquet,/inputs/rows/c.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/c.parquet is cut off or broken: a Parquet file ends with PAR1, and it does not"
+    6,/inputs/rows/d.parquet,/inputs/rows/d.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/d.parquet is empty, without as much as a schema; remove it, or write it anew"
+    7,"/inputs/rows/e.parquet, 6 rows","/inputs/rows/e.parquet, 6 rows",,,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded: Parquet argument error: Parquet error: Unexpected list/set element type 0
+    8,"/inputs/rows/e.parquet, 6 rows","/inputs/rows/e.parquet, 6 rows",,,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded: Parquet argument error: Parquet error: Unexpected list/set element type 0
+    11,/inputs/rows/f.parquet,/inputs/rows/f.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/f.parquet column 'n' is Utf8, and Int64 in [DIR]/in/b.parquet; set schema_inference: full, which takes the wider type, or write the files with one type"
+    12,/inputs/rows/g.parquet,/inputs/rows/g.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/g.parquet has a column 'more' (Int64), which [DIR]/in/b.parquet has not; set schema_inference: full, which takes the columns of all files, or name those that are wanted with columns"
+    "#);
+}
+
+#[test]
+fn the_union_of_all_files() {
+    let job = table();
+    numbers(
+        &job,
+        "in/a.parquet",
+        "pq.write_table(pa.table({'n': pa.array([1], pa.int8())}), path)",
+    );
+    numbers(&job, "in/b.parquet", "pq.write_table(pa.table({'t': ['x'], 'n': [1 << 40]}), path)");
+    numbers(&job, "in/c.parquet", "pq.write_table(pa.table({'t': ['y']}), path)");
+    let ran = job.run(&["--set", "schema_inference=full"]);
+    ran.exits_with(0);
+    assert_eq!(rows(&ran), "1,- 1099511627776,x -,y");
+}
+
+#[test]
+fn columns_are_chosen() {
+    let job = table();
+    numbers(
+        &job,
+        "in/a.parquet",
+        "pq.write_table(pa.table({'a': [1], 'b': ['x'], 'c': [2]}), path)",
+    );
+    let ran = job.run(&["--set", "inputs.rows.columns=[c, a]"]);
+    ran.exits_with(0);
+    assert_eq!(rows(&ran), "2,1");
+}
+
+#[test]
+fn failed_rows_have_their_number_in_the_file() {
+    let job = table();
+    numbers(&job, "in/a.parquet", NUMBERS);
+    let ran = job.run(&["--set", "arguments=[--fail, '13']", "--set", "error_threshold=1"]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.failed_items(), @r#"
+    mini_batch,item,file,line,row,attempt,worker,reason
+    2,"/inputs/rows/a.parquet, row 14",/inputs/rows/a.parquet,,14,1,[WORKER],"""13"" is not wanted"
+    "#);
+}
+
+#[test]
+fn folders_make_columns_and_groups() {
+    let job = keyed();
+    numbers(&job, "in/k=a/1.parquet", NUMBERS);
+    numbers(&job, "in/k=b/1.parquet", "pq.write_table(pa.table({'n': [1, 2]}), path)");
+    numbers(&job, "in/k=a/2.parquet", "pq.write_table(pa.table({'n': [100]}), path)");
+    let ran = job.run(&["--set", "partition_keys=[k]"]);
+    ran.exits_with(0);
+    let mut expected: Vec<_> = (0..20).chain([100]).map(|n| format!("{n},a")).collect();
+    expected.extend(["1,b".to_owned(), "2,b".to_owned()]);
+    assert_eq!(rows(&ran), expected.join(" "));
+    assert_eq!(ran.attempts("RUN_DONE").len(), 2, "{ran}");
+    let ran = ran.into_job().command(&["plan", "job.yaml", "--set", "partition_keys=[n]"]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.redacted(), @"
+    note: columns of input rows: n Int64
+    note: input rows: its folders' names make the last columns: k; set hive to false where they should not
+    error: input 'rows': partition_keys names 'n', which is in no folder's name, and parquet files are grouped by their folders only; put them into folders as n=…/, or name the levels of their folders with partition_format, or use format: csv, whose rows are grouped by any column
+    ");
+}
