@@ -94,7 +94,7 @@ fn files_that_cannot_be_read_fail_alone() {
     let good = fs::read(job.path("in/b.parquet")).unwrap();
     let cut = good[..good.len() / 2].to_vec();
     // A page that is not what its header says: found when it is decoded.
-    let mut page = good.clone();
+    let mut page = good;
     page[4..60].fill(0x5a);
     let job = job
         .file("in/a.parquet", "id,text\n1,one\n")

@@ -180,7 +180,7 @@ mod tests {
         ) {
             let made: Vec<_> = parts.iter().map(|&(rows, bytes)| Part { rows, bytes }).collect();
             let mut row = 0;
-            for slice in Cuts::new("f".to_owned(), made.clone(), size) {
+            for slice in Cuts::new("f".to_owned(), made, size) {
                 prop_assert!(slice.rows > 0);
                 prop_assert_eq!(slice.first_row, row);
                 let before: u64 = parts[..slice.part as usize].iter().map(|(rows, _)| rows).sum();

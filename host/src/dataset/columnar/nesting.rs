@@ -114,7 +114,7 @@ impl Scan<'_> {
             match (id, kind) {
                 // Zigzag: an odd number is below zero, and as good as none.
                 (5, I32) => {
-                    children = Some(self.varint()?).filter(|it| it % 2 == 0).unwrap_or(0) / 2
+                    children = Some(self.varint()?).filter(|it| it % 2 == 0).unwrap_or(0) / 2;
                 }
                 _ => self.skip(kind, MAX_DEPTH)?,
             }

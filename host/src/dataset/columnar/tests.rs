@@ -304,7 +304,7 @@ fn what_is_no_table_is_told() {
     ] {
         folder.put(bytes);
         let text = said(&folder, kind);
-        told.push_str(&text.split(" is to take").next().unwrap_or_default().to_owned());
+        told.push_str(text.split(" is to take").next().unwrap_or_default());
         told.push('\n');
     }
     insta::assert_snapshot!(told, @"
@@ -324,12 +324,10 @@ fn what_is_no_table_is_told() {
     ");
 }
 
+type Lie = fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder;
+
 /// A file whose footer says something else of its first row group, or of the first column there.
-fn lying(
-    good: &[u8],
-    group: Option<i64>,
-    column: fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder,
-) -> Vec<u8> {
+fn lying(good: &[u8], group: Option<i64>, column: Lie) -> Vec<u8> {
     let metadata =
         ParquetMetaDataReader::new().parse_and_finish(&Bytes::copy_from_slice(good)).unwrap();
     let mut footer = metadata.into_builder();
@@ -352,7 +350,7 @@ fn what_a_footer_claims_is_not_believed() {
     let folder = Folder::new();
     let good = parquet(&table(&[Some(1); 5]), 20, 10, WriterVersion::PARQUET_2_0);
     let mut told = String::new();
-    let lies: [(Option<i64>, fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder); 8] = [
+    let lies: [(Option<i64>, Lie); 8] = [
         (Some(1 << 60), |column| column),
         (Some(-1), |column| column),
         (Some(i64::from(i32::MAX)), |column| column),
