@@ -66,6 +66,9 @@ pub(super) fn settings(
         told["compression"] = json!(format.compression);
     }
     settings.put("output_format", &told);
+    if format.join.is_some() {
+        settings.put("join", &format.join);
+    }
     settings.put("ordered", &spec.ordered);
     settings.put("output_files", &spec.output_files);
     settings.put("strict_cardinality", &spec.strict_cardinality);

@@ -40,7 +40,9 @@ pub use input::{Input, InputKind};
 pub use limits::Limits;
 pub use machine_caps::MachineCaps;
 pub use mini_batch::{BadFile, MiniBatch, Mount, Source, SpilledRows, TableSlice, TextSlice, Work};
-pub use output_format::{Compression, OnConflict, OutputFormat, OutputKind, Quoting, unfinished};
+pub use output_format::{
+    Compression, Join, OnConflict, OutputFormat, OutputKind, Quoting, unfinished,
+};
 pub use partition_format::{ParsePartitionFormatError, PartitionFormat};
 pub use paths::{JobDir, rotated};
 pub use percent::{AllowedPercent, ParsePercentError};

@@ -97,6 +97,21 @@ pub enum Quoting {
     None,
 }
 
+/// The input's columns that stand in front of each row's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Join {
+    /// All of them.
+    Input,
+    /// These, in this order.
+    Columns(Vec<String>),
+}
+
+impl Join {
+    /// The column of a mini-batch of files: the path of each, as the guest sees it.
+    pub const FILE: &str = "file";
+}
+
 /// How the output file is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputFormat {
@@ -114,6 +129,8 @@ pub struct OutputFormat {
     pub null: String,
     /// Whether each row of a table begins with its number within the mini-batch, as pandas' index.
     pub index: bool,
+    /// What stands in front of the rows' own columns, if anything does.
+    pub join: Option<Join>,
 }
 
 impl OutputFormat {
@@ -130,6 +147,7 @@ impl OutputFormat {
             quoting: Quoting::Minimal,
             null: String::new(),
             index: false,
+            join: None,
         }
     }
 

@@ -1,15 +1,18 @@
 //! What a guest returns, as lines of the output file or as what an output with types is made of.
 
-use super::batches::{Batches, Refused};
+use super::batches::Batches;
 use super::cells::{Column, Kind};
+use super::join::Joined;
 use super::json;
 use super::members::member;
+use super::refusal::{Refusal, Unfit, unquotable};
 use super::style::{NeedsQuotes, Style};
-use crate::model::{ByteSize, Compression, Failure, FailureKind, Header, OutputFormat, OutputKind};
+use crate::model::{
+    ByteSize, Compression, Failure, FailureKind, Header, Join, OutputFormat, OutputKind,
+};
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
-use arrow::datatypes::Schema;
-use arrow::error::ArrowError;
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::reader::StreamDecoder;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -49,6 +52,9 @@ pub struct RowWriter {
     style: Style,
     /// For outputs with types, in the place of lines.
     batches: Option<Batches>,
+    /// What of the input is put in front, and that of this attempt.
+    join: Option<Join>,
+    joined: Option<Joined>,
     compression: Compression,
     /// The lines, compressed.
     member: Vec<u8>,
@@ -77,6 +83,8 @@ impl RowWriter {
                 Compression::None
             },
             member: Vec::new(),
+            join: format.join.clone(),
+            joined: None,
             found_header: None,
             problem: None,
         }
@@ -99,6 +107,7 @@ impl RowWriter {
             batches.clear();
         }
         self.member.clear();
+        self.joined = None;
         self.found_header = None;
         self.problem = None;
     }
@@ -118,9 +127,36 @@ impl RowWriter {
         self.found_header.take()
     }
 
+    /// The input of the attempt: a table, as the guest gets it. Does nothing where rows are not joined.
+    ///
+    /// # Errors
+    /// The job joins columns that the table does not have.
+    pub fn join_table(&mut self, ipc: &[u8]) -> Result<(), Failure> {
+        let Some(join) = &self.join else { return Ok(()) };
+        let joined = Joined::table(ipc, join);
+        self.joined = Some(joined.map_err(|why| Failure::new(FailureKind::BadResults, why))?);
+        Ok(())
+    }
+
+    /// The same for files, by their names.
+    pub fn join_files(&mut self, names: &[String]) {
+        self.joined = self.join.as_ref().map(|_| Joined::files(names));
+    }
+
+    /// There is an outcome for each item: the next [`row`](Self::row) is that of the first one.
+    pub fn outcomes(&mut self) {
+        self.joined.iter_mut().for_each(Joined::outcomes);
+    }
+
+    /// The item at `index` has no row; the next row is that of the one behind it.
+    pub fn failed(&mut self, index: usize) {
+        self.joined.iter_mut().for_each(|joined| joined.failed(index));
+    }
+
     /// Makes of the rows what the part file is to have: [`segment`](Self::segment). To be called once,
     /// after the last row.
     pub fn seal(&mut self) -> Result<(), Failure> {
+        self.write_joined().map_err(|refusal| self.refusal(refusal))?;
         if let Some(batches) = &mut self.batches {
             let sealed = batches.seal();
             self.found_header = sealed.map_err(|refused| self.refusal(refused.into()))?;
@@ -169,6 +205,12 @@ impl RowWriter {
         let number = self.rows;
         self.rows += 1;
         if !self.keep || self.problem.is_some() {
+            return;
+        }
+        if let Some(joined) = &mut self.joined {
+            if joined.text(row) > self.limit {
+                self.problem = Some(self.too_large());
+            }
             return;
         }
         if let Some(batches) = &mut self.batches {
@@ -254,18 +296,34 @@ impl RowWriter {
             return invalid("it ends without an end-of-stream mark");
         }
         match decoder.schema() {
-            None => return invalid("it holds no schema"),
-            Some(schema) if self.batches.is_some() => {
-                if let Some(batches) = &mut self.batches {
-                    batches.open(&schema)?;
-                }
+            None => invalid("it holds no schema"),
+            Some(schema) if self.keep => {
+                let Some(joined) = &self.joined else { return self.begin(&schema) };
+                joined.finish_table()?;
+                let schema = joined.schema(&schema)?;
+                self.begin(&schema)
             }
-            Some(schema) if self.header && self.keep => {
-                self.found_header = Some(self.header_line(&schema)?.as_str().into());
-            }
-            Some(_) => {}
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Takes note of the columns.
+    fn begin(&mut self, schema: &SchemaRef) -> Result<(), Refusal> {
+        if let Some(batches) = &mut self.batches {
+            batches.open(schema)?;
+        } else if self.header {
+            self.found_header = Some(self.header_line(schema)?.as_str().into());
         }
         Ok(())
+    }
+
+    /// Rows of text that are joined are known at the end.
+    fn write_joined(&mut self) -> Result<(), Refusal> {
+        let Some(mut joined) = self.joined.take() else { return Ok(()) };
+        let Some(batch) = joined.finish_texts()? else { return Ok(()) };
+        self.begin(batch.schema_ref())?;
+        self.rows = 0;
+        self.batch(&batch)
     }
 
     fn header_line(&mut self, schema: &Schema) -> Result<String, Refusal> {
@@ -314,6 +372,8 @@ impl RowWriter {
         if !self.keep {
             return Ok(());
         }
+        let beside = self.joined.as_mut().map(|joined| joined.batch(batch)).transpose()?;
+        let batch = beside.as_ref().unwrap_or(batch);
         if let Some(batches) = &mut self.batches {
             return Ok(batches.batch(batch)?);
         }
@@ -409,67 +469,6 @@ impl RowWriter {
              smaller mini-batches, or raise the limit"
         )
     }
-}
-
-/// Why a table is not taken.
-enum Refusal {
-    Invalid(String),
-    TooLarge,
-    /// Beyond `limits.row`.
-    LongRow(String),
-    /// It is a table, but not one that the job's output format takes.
-    Unfit(String),
-}
-
-/// Why a row of a table is not written.
-enum Unfit {
-    Arrow(ArrowError),
-    /// The field in this column would need quotes.
-    Quotes(Option<usize>),
-}
-
-impl From<ArrowError> for Unfit {
-    fn from(error: ArrowError) -> Self {
-        Self::Arrow(error)
-    }
-}
-
-fn unquotable(row: u64, column: Option<&str>) -> String {
-    let column = column.map(|name| format!(", column {name:?},")).unwrap_or_default();
-    format!(
-        "row {row} (counted from 0){column} of the results cannot be written without quotes, and \
-         output_format.quoting is none: choose another quoting or delimiter, or another value"
-    )
-}
-
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Invalid(error) => error.into(),
-            Refused::Unfit(why) => Self::Unfit(why),
-            Refused::TooLarge => Self::TooLarge,
-        }
-    }
-}
-
-impl From<ArrowError> for Refusal {
-    fn from(error: ArrowError) -> Self {
-        Self::Invalid(match error {
-            ArrowError::IpcError(text)
-            | ArrowError::ParseError(text)
-            | ArrowError::InvalidArgumentError(text)
-            | ArrowError::SchemaError(text) => without_structs(text),
-            other => other.to_string(),
-        })
-    }
-}
-
-/// Arrow's words without the values that it prints as a program would: `Unaligned { position: ..`.
-fn without_structs(mut text: String) -> String {
-    if let Some(at) = text.find(" { ") {
-        text.truncate(at);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::policy::OperatorPolicy;
 use super::raw::RawJob;
 use super::scope::At;
 use super::{inputs, models, mounts, output, parent, passed, settings_file, times, workers};
-use crate::model::{Limits, Mount};
+use crate::model::{Limits, Mount, OutputAction, OutputFormat};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -74,6 +74,8 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
     });
     let rows = output::rows(raw, script_folder.as_deref(), defaults, report);
     let (inputs, input_kind, partition_keys) = inputs::check(raw, defaults, place, report);
+    let join =
+        output::join(raw, &input_kind, report).filter(|_| rows.action == OutputAction::AppendRow);
     let (process_count, gpus) = workers::check(raw, defaults, report);
     let run_max_try = defaults.told("run_max_try", raw, |raw| &raw.run_max_try);
     let times = times::check(raw, run_max_try, defaults, report);
@@ -112,7 +114,7 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
         profile: raw.profiling_module.is_some(),
         gpus,
         partition_keys,
-        output_format: rows.format,
+        output_format: OutputFormat { join, ..rows.format },
         ordered: defaults.of(raw, |raw| &raw.ordered),
         output_files: defaults.of(raw, |raw| &raw.output_files),
         allow_reuse: defaults.of(raw, |raw| &raw.allow_reuse),

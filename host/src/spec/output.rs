@@ -7,7 +7,7 @@ use super::raw::RawJob;
 use super::scope::At;
 use super::settings_file::{self, TableSettings};
 use super::tree;
-use crate::model::{Compression, OutputAction, OutputFormat, OutputKind, Quoting};
+use crate::model::{Compression, InputKind, Join, OutputAction, OutputFormat, OutputKind, Quoting};
 use std::path::{Path, PathBuf};
 
 /// The folder for results.
@@ -176,11 +176,40 @@ fn say_unused(raw: &RawJob, report: &Report) {
             raw.append_row_dataframe_header.as_ref().is_some_and(|at| at.value),
         ),
         ("ordered", raw.ordered.as_ref().is_some_and(|at| at.value)),
+        ("join", raw.join.is_some()),
     ] {
         if given {
             report.notice(format!("{name} has no effect: output_action is summary_only"));
         }
     }
+}
+
+/// What of the input is put in front of rows.
+pub(super) fn join(raw: &RawJob, inputs: &InputKind, report: &Report) -> Option<Join> {
+    let given = raw.join.as_ref()?;
+    let (names, is_one) = &given.value;
+    let blame = |message: &str| given.blame(report, message);
+    let listed: Vec<&str> = names.iter().map(String::as_str).collect();
+    match (inputs, listed.as_slice()) {
+        (_, ["input"]) if *is_one => {}
+        (_, _) if *is_one => {
+            blame("expected input, for all columns of the input, or a list of columns (e.g. [id])");
+        }
+        (_, []) => blame("found an empty list; name at least one column, or leave the key out"),
+        (InputKind::Files { .. }, [Join::FILE]) => {}
+        (InputKind::Files { .. }, _) => {
+            blame("an input of files has the column file alone; write join: input");
+        }
+        _ => {}
+    }
+    let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+    if let Some((_, name)) = twice {
+        given.blame(report, format!("names {name:?} twice"));
+    }
+    if matches!(inputs, InputKind::Void { .. }) {
+        blame("there is no input to join; remove it");
+    }
+    Some(if *is_one { Join::Input } else { Join::Columns(names.clone()) })
 }
 
 fn compression(

@@ -41,6 +41,8 @@ pub(super) struct RawJob {
     pub(super) output_format: RawOutputFormat,
     pub(super) append_row_dataframe_header: Option<At<bool>>,
     pub(super) ordered: Option<At<bool>>,
+    /// Names, and whether there is one that stands alone.
+    pub(super) join: Option<At<(Vec<String>, bool)>>,
     pub(super) output_files: Option<At<OnConflict>>,
     pub(super) allow_reuse: Option<At<bool>>,
     pub(super) allowed_failed_count: Option<At<ErrorThreshold>>,
@@ -203,6 +205,7 @@ pub(super) fn read(root: Node, report: &Report) -> Option<RawJob> {
         output_format: output_format(&mut job),
         append_row_dataframe_header: job.bool("append_row_dataframe_header"),
         ordered: job.bool("ordered"),
+        join: job.scalars_or_one("join"),
         output_files: job.parsed_by("output_files", |_, text| {
             choice(text, &OnConflict::ALL.map(|way| (way.name(), way)))
         }),

@@ -108,6 +108,9 @@ fn kind(kind: Kind, default: Option<&Node>) -> Json {
         Kind::Choice(names) => choice(&names()),
         Kind::Bool => json!({ "type": "boolean" }),
         Kind::Scalars => json!({ "type": "array", "items": text_or_number }),
+        Kind::ScalarsOrOne => json!({
+            "anyOf": [text_or_number.clone(), { "type": "array", "items": text_or_number }]
+        }),
         Kind::Texts => {
             json!({ "type": "array", "minItems": 1, "items": { "type": "string", "minLength": 1 } })
         }

@@ -151,6 +151,17 @@ impl<'r> Scope<'r> {
         self.list(name, |_| true, "a text or a number")
     }
 
+    /// A list of scalars, as written; or one scalar, and true.
+    pub(super) fn scalars_or_one(&mut self, name: &str) -> Option<At<(Vec<String>, bool)>> {
+        let is_one =
+            |entry: &Entry| entry.key == name && matches!(entry.node.value, Value::Scalar { .. });
+        if self.entries.iter().any(is_one) {
+            return Some(self.text(name)?.map(|text| (vec![text], true)));
+        }
+        let list = self.scalars(name)?;
+        Some(list.map(|list| (list.into_iter().map(|at| at.value).collect(), false)))
+    }
+
     /// A list of texts.
     pub(super) fn texts(&mut self, name: &str) -> Option<At<Vec<At<String>>>> {
         self.list(name, |is_text| is_text, "a text (a number or a truth value in quotes)")

@@ -80,6 +80,9 @@ impl Bench {
         if loaded.items == 0 && loaded.rejected_count > 0 {
             return Ok((CallStats::default(), Ok(Tally::of_rejected(loaded)), planned));
         }
+        if let Err(failure) = sink.join(&loaded) {
+            return Ok((CallStats::default(), Err(failure), planned));
+        }
         if guest.is_deterministic() {
             // Its `init` counts as a part of loading, and its failure is this attempt's.
             link.flush()?;

@@ -34,6 +34,16 @@ impl<'a> Sink<'a> {
         Self { rows, failed: Vec::new(), outcomes: None, strict }
     }
 
+    /// Notes the input that rows are joined with, where the job wants that.
+    pub(super) fn join(&mut self, loaded: &Loaded<'_>) -> Result<(), Failure> {
+        match loaded.data {
+            MiniBatchData::Table(ipc) => self.rows.join_table(ipc)?,
+            MiniBatchData::Files(paths) => self.rows.join_files(paths),
+            MiniBatchData::Void => {}
+        }
+        Ok(())
+    }
+
     /// The tally of a call that returned. Fails where the results cannot be right.
     pub(super) fn finish(self, loaded: Loaded<'_>) -> Result<Tally, Failure> {
         if let Some(failure) = self.rows.problem() {
@@ -115,9 +125,11 @@ impl ResultSink for Sink<'_> {
 
     fn outcomes(&mut self, count: usize) {
         self.outcomes = Some(count as u64);
+        self.rows.outcomes();
     }
 
     fn failed(&mut self, index: usize, reason: &str) {
+        self.rows.failed(index);
         if self.failed.len() < AttemptReport::MAX_FAILED_ITEMS {
             self.failed.push((index, super::report::cut(reason, super::report::MAX_REASON)));
         }

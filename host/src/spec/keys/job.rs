@@ -184,6 +184,13 @@ pub(in crate::spec) const JOB: &[Key] = &[
         "Whether the rows of the output file stand in the order of the input. false unless given: in the order in which mini-batches end.",
     ),
     key(
+        "join",
+        Kind::ScalarsOrOne,
+        "input, or a list of columns of the input (e.g. [id])",
+        "input",
+        "Puts the input's columns, or those that are named, in front of each row's own: of tables their columns, of files a column file. Every item must have a row, or an outcome.",
+    ),
+    key(
         "output_files",
         Kind::Choice(on_conflict),
         "error, append or overwrite",

@@ -42,6 +42,8 @@ pub(in crate::spec) enum Kind {
     Bool,
     /// A list of scalars, kept as written.
     Scalars,
+    /// The same, or one in the place of a list.
+    ScalarsOrOne,
     /// A list of texts.
     Texts,
     /// A map of scalars, kept as written.

@@ -1,5 +1,5 @@
 use super::{Fixture, LEAST, errors, job, job_with};
-use crate::model::{Compression, OnConflict, OutputFormat, OutputKind, Quoting};
+use crate::model::{Compression, Join, OnConflict, OutputFormat, OutputKind, Quoting};
 use std::fs;
 
 const SETTINGS: &str = "parallel_run_step.settings.json";
@@ -21,11 +21,29 @@ fn formats_have_their_own_defaults() {
             quoting: Quoting::All,
             null: "NA".into(),
             index: false,
+            join: None,
         }
     );
     let spec = job_with(LEAST, &[("ordered", "true"), ("output_files", "append")]);
     assert!(spec.ordered);
     assert_eq!(spec.output_files, OnConflict::Append);
+}
+
+#[test]
+fn what_of_the_input_is_joined() {
+    let join = |text: &str| job(&format!("{LEAST}join: {text}\n")).output_format.join;
+    assert_eq!(join("input"), Some(Join::Input));
+    assert_eq!(join("[file]"), Some(Join::Columns(vec!["file".to_owned()])));
+    assert_eq!(job(LEAST).output_format.join, None);
+    for (text, message) in [
+        ("all", "join: expected input, for all columns of the input, or a list of columns"),
+        ("[]", "join: found an empty list; name at least one column, or leave the key out"),
+        ("[id]", "join: an input of files has the column file alone; write join: input"),
+        ("{a: b}", "expected input, or a list of columns of the input (e.g. [id])"),
+    ] {
+        let told = errors(&format!("{LEAST}join: {text}\n"));
+        assert!(told.contains(message), "{told}");
+    }
 }
 
 #[test]
@@ -115,6 +133,7 @@ fn settings_beside_the_entry_script() {
             quoting: Quoting::Nonnumeric,
             null: "NA".into(),
             index: true,
+            join: None,
         }
     );
     insta::assert_snapshot!(fixture.redact(&spec.notices.join("\n")), @r#"[dir]/parallel_run_step.settings.json is used: header true, index true, na_rep "NA", quoting 2, sep ",""#);

@@ -1,0 +1,274 @@
+//! The input's columns beside what a guest returned for its rows.
+
+use super::batches::VALUE;
+use super::json;
+use crate::model::Join;
+use arrow::array::{ArrayRef, RecordBatch, StringArray, StringBuilder, UInt64Array};
+use arrow::compute::{concat_batches, take};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::ipc::reader::StreamReader;
+use std::io::Cursor;
+use std::sync::Arc;
+
+/// The input of one attempt, and which of its rows have results.
+#[derive(Debug)]
+pub(super) struct Joined {
+    /// The columns that are put in front, with all rows.
+    input: RecordBatch,
+    /// Whether there is an outcome for each item.
+    has_outcomes: bool,
+    /// The item that the next row of text is for.
+    next: usize,
+    texts: StringBuilder,
+    /// The items that the texts are for.
+    items: Vec<u64>,
+    /// Rows of tables so far.
+    rows: usize,
+}
+
+impl Joined {
+    /// Of a mini-batch of files.
+    pub(super) fn files(names: &[String]) -> Self {
+        let names = StringArray::from_iter_values(names);
+        let schema = Arc::new(Schema::new(vec![Field::new(Join::FILE, DataType::Utf8, true)]));
+        // One column of one type: that always fits.
+        let input = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(names)]);
+        Self::of(input.unwrap_or_else(|_| RecordBatch::new_empty(schema)))
+    }
+
+    /// Of a table, as the guest got it.
+    ///
+    /// # Errors
+    /// In words: there is no such column.
+    pub(super) fn table(ipc: &[u8], wanted: &Join) -> Result<Self, String> {
+        let read = || -> Result<RecordBatch, ArrowError> {
+            let reader = StreamReader::try_new(Cursor::new(ipc), None)?;
+            let schema = reader.schema();
+            let batches = reader.collect::<Result<Vec<_>, _>>()?;
+            concat_batches(&schema, &batches)
+        };
+        let input = read().map_err(|e| format!("the input cannot be read again: {e}"))?;
+        let Join::Columns(names) = wanted else { return Ok(Self::of(input)) };
+        let schema = input.schema();
+        let places = names.iter().map(|name| {
+            schema.index_of(name).map_err(|_| {
+                let known: Vec<_> =
+                    schema.fields().iter().take(20).map(|f| format!("{:?}", f.name())).collect();
+                let more = if schema.fields().len() > known.len() { ", ..." } else { "" };
+                format!(
+                    "join names the column {name:?}, which the input does not have; it has {}{more}",
+                    known.join(", ")
+                )
+            })
+        });
+        let places = places.collect::<Result<Vec<_>, _>>()?;
+        input.project(&places).map(Self::of).map_err(|error| error.to_string())
+    }
+
+    fn of(input: RecordBatch) -> Self {
+        let (texts, items) = (StringBuilder::new(), Vec::new());
+        Self { input, has_outcomes: false, next: 0, texts, items, rows: 0 }
+    }
+
+    /// There is an outcome for each item.
+    pub(super) fn outcomes(&mut self) {
+        self.has_outcomes = true;
+    }
+
+    /// A row of text for the next item. Returns how many bytes there are.
+    pub(super) fn text(&mut self, row: &str) -> u64 {
+        let size = self.texts.values_slice().len().saturating_add(row.len());
+        // Its places are numbers of 31 bits.
+        if i32::try_from(size).is_err() {
+            return u64::MAX;
+        }
+        self.texts.append_value(row);
+        self.items.push(self.next as u64);
+        self.next += 1;
+        size as u64
+    }
+
+    /// The item has failed: it has no row.
+    pub(super) fn failed(&mut self, index: usize) {
+        self.next = index + 1;
+    }
+
+    /// All rows of text, joined; none if there were none.
+    pub(super) fn finish_texts(&mut self) -> Result<Option<RecordBatch>, Unjoined> {
+        if self.items.is_empty() {
+            return Ok(None);
+        }
+        let items = self.input.num_rows();
+        if self.next > items || (!self.has_outcomes && self.items.len() != items) {
+            return Err(self.miscounted(self.items.len()));
+        }
+        let rows = UInt64Array::from(std::mem::take(&mut self.items));
+        let columns = self.input.columns().iter().map(|column| take(column, &rows, None));
+        let input = RecordBatch::try_new(self.input.schema(), columns.collect::<Result<_, _>>()?)?;
+        let texts: ArrayRef = Arc::new(self.texts.finish());
+        let value = Schema::new(vec![Field::new(VALUE, DataType::Utf8, true)]);
+        self.beside(&input, &RecordBatch::try_new(Arc::new(value), vec![texts])?).map(Some)
+    }
+
+    /// The next rows of a table, joined.
+    pub(super) fn batch(&mut self, batch: &RecordBatch) -> Result<RecordBatch, Unjoined> {
+        let (from, count) = (self.rows, batch.num_rows());
+        self.rows += count;
+        if self.rows > self.input.num_rows() {
+            return Err(self.miscounted(self.rows));
+        }
+        self.beside(&self.input.slice(from, count), batch)
+    }
+
+    /// A table has ended: it has as many rows as the input, or none of them can be told apart.
+    pub(super) fn finish_table(&self) -> Result<(), Unjoined> {
+        if self.rows == self.input.num_rows() { Ok(()) } else { Err(self.miscounted(self.rows)) }
+    }
+
+    /// The columns of a table, joined.
+    pub(super) fn schema(&self, table: &Schema) -> Result<SchemaRef, Unjoined> {
+        let fields = self.input.schema_ref().fields().iter().chain(table.fields());
+        let schema = Schema::new(fields.cloned().collect::<Vec<_>>());
+        if let Some(name) = json::twice(schema.fields()) {
+            return Err(Unjoined::Words(format!(
+                "the returned rows have a column {name:?}, and join puts the input's column of that name \
+                 before them: give it another name, or name the columns to join, without this one"
+            )));
+        }
+        Ok(Arc::new(schema))
+    }
+
+    fn beside(&self, input: &RecordBatch, batch: &RecordBatch) -> Result<RecordBatch, Unjoined> {
+        let columns = input.columns().iter().chain(batch.columns()).cloned().collect();
+        Ok(RecordBatch::try_new(self.schema(batch.schema_ref())?, columns)?)
+    }
+
+    fn miscounted(&self, rows: usize) -> Unjoined {
+        let items = self.input.num_rows();
+        let (row, item) =
+            (if rows == 1 { "row" } else { "rows" }, if items == 1 { "item" } else { "items" });
+        Unjoined::Words(format!(
+            "run returned {rows} {row} for {items} {item}, and join puts the input's columns beside them: \
+             return one row for each item, or outcomes, which say which items have none, or leave join out"
+        ))
+    }
+}
+
+/// Why rows are not joined.
+pub(super) enum Unjoined {
+    /// In words.
+    Words(String),
+    /// The rows are no table.
+    Arrow(ArrowError),
+}
+
+impl From<ArrowError> for Unjoined {
+    fn from(error: ArrowError) -> Self {
+        Self::Arrow(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::{Header, Join, OutputFormat, OutputKind};
+    use crate::output::RowWriter;
+    use arrow::array::{Int64Array, RecordBatch, StringArray};
+    use arrow::ipc::writer::StreamWriter;
+    use std::sync::Arc;
+
+    fn stream(batches: &[RecordBatch]) -> Vec<u8> {
+        let mut writer = StreamWriter::try_new(Vec::new(), &batches[0].schema()).unwrap();
+        batches.iter().for_each(|batch| writer.write(batch).unwrap());
+        writer.into_inner().unwrap()
+    }
+
+    fn input() -> Vec<u8> {
+        let ids = Arc::new(Int64Array::from(vec![7, 8, 9]));
+        let names = Arc::new(StringArray::from(vec![Some("a"), None, Some("c, d")]));
+        stream(&[RecordBatch::try_from_iter([("id", ids as _), ("name", names as _)]).unwrap()])
+    }
+
+    fn scores(name: &str, values: Vec<i64>) -> RecordBatch {
+        let values = Arc::new(Int64Array::from(values));
+        RecordBatch::try_from_iter([(name, values as _)]).unwrap()
+    }
+
+    /// Header and lines, or what was wrong.
+    fn csv(join: Join, fill: impl FnOnce(&mut RowWriter) -> String) -> String {
+        let format = OutputFormat { join: Some(join), ..OutputFormat::of(OutputKind::Csv) };
+        let mut writer = RowWriter::new(1000, true, &format);
+        if let Err(failure) = writer.join_table(&input()) {
+            return failure.message;
+        }
+        let refused = fill(&mut writer);
+        if !refused.is_empty() {
+            return refused;
+        }
+        if let Some(failure) = writer.problem() {
+            return failure.message;
+        }
+        if let Err(failure) = writer.seal() {
+            return failure.message;
+        }
+        let header = writer.take_header().map_or(String::new(), |Header { text, .. }| text + "\n");
+        assert_eq!(
+            writer.segment().iter().filter(|byte| **byte == b'\n').count() as u64,
+            writer.rows()
+        );
+        header + std::str::from_utf8(writer.segment()).unwrap()
+    }
+
+    fn table(writer: &mut RowWriter, batches: &[RecordBatch]) -> String {
+        writer.table(&stream(batches)).err().map(|failure| failure.message).unwrap_or_default()
+    }
+
+    fn texts(writer: &mut RowWriter, rows: &[&str]) -> String {
+        rows.iter().for_each(|row| writer.row(row));
+        String::new()
+    }
+
+    #[test]
+    fn the_input_stands_in_front() {
+        let both = [scores("score", vec![1]), scores("score", vec![2, 3])];
+        insta::assert_snapshot!(csv(Join::Input, |writer| table(writer, &both)), @r#"
+        id,name,score
+        7,a,1
+        8,,2
+        9,"c, d",3
+        "#);
+        let ids = Join::Columns(vec!["id".to_owned()]);
+        insta::assert_snapshot!(csv(ids, |writer| texts(writer, &["x", "y\n", "z z"])), @"
+        id,value
+        7,x
+        8,y
+        9,z z
+        ");
+        let some = csv(Join::Input, |writer| {
+            writer.outcomes();
+            writer.failed(0);
+            writer.row("of b");
+            writer.failed(2);
+            String::new()
+        });
+        insta::assert_snapshot!(some, @"
+        id,name,value
+        8,,of b
+        ");
+        assert_eq!(csv(Join::Input, |_| String::new()), "");
+    }
+
+    #[test]
+    fn what_cannot_be_joined_is_told() {
+        let short = csv(Join::Input, |writer| texts(writer, &["x"]));
+        insta::assert_snapshot!(short, @"run returned 1 row for 3 items, and join puts the input's columns beside them: return one row for each item, or outcomes, which say which items have none, or leave join out");
+        for values in [vec![1, 2], vec![1, 2, 3, 4]] {
+            let said = csv(Join::Input, |writer| table(writer, &[scores("score", values)]));
+            assert!(said.contains(" for 3 items, and join puts"), "{said}");
+        }
+        let said = csv(Join::Input, |writer| table(writer, &[scores("id", vec![1, 2, 3])]));
+        insta::assert_snapshot!(said, @r#"the returned rows have a column "id", and join puts the input's column of that name before them: give it another name, or name the columns to join, without this one"#);
+        let missing = Join::Columns(vec!["key".to_owned()]);
+        insta::assert_snapshot!(csv(missing, |_| String::new()), @r#"join names the column "key", which the input does not have; it has "id", "name""#);
+    }
+}

@@ -1,0 +1,62 @@
+//! `join`: the input's columns in front of each row's own.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest, python};
+use std::process::Command;
+
+/// A job of three files, the second of which fails.
+fn files(settings: &str) -> Ran {
+    Job::new(&guest("outcomes"))
+        .yaml(&format!("inputs: {{texts: in}}\njoin: input\nerror_threshold: -1\n{settings}"))
+        .file("in/a.txt", "1")
+        .file("in/bad.txt", "22")
+        .file("in/c, d.txt", "333")
+        .run(&[])
+}
+
+#[test]
+fn files_stand_beside_their_rows() {
+    let ran = files("output_format: {type: csv}");
+    ran.exits_with(0);
+    assert_snapshot!(ran.output(), @r#"
+    file,value
+    /inputs/texts/a.txt,a.txt: 1
+    "/inputs/texts/c, d.txt","c, d.txt: 3"
+    "#);
+    let ran = files("output_format: {type: jsonl}");
+    ran.exits_with(0);
+    assert_snapshot!(ran.output(), @r#"
+    {"file":"/inputs/texts/a.txt","value":"a.txt: 1"}
+    {"file":"/inputs/texts/c, d.txt","value":"c, d.txt: 3"}
+    "#);
+    let ran = files("output_format: {type: parquet}");
+    ran.exits_with(0);
+    let code = "import sys, pandas as pd; print(pd.read_parquet(sys.argv[1]).to_csv(index=False))";
+    let file = ran.dir().join("job/output/parallel_run_step.parquet");
+    let output = Command::new(python()).args(["-c", code]).arg(file).output().unwrap();
+    assert_snapshot!(String::from_utf8_lossy(&output.stdout), @r#"
+    file,value
+    /inputs/texts/a.txt,a.txt: 1
+    "/inputs/texts/c, d.txt","c, d.txt: 3"
+    "#);
+}
+
+/// A job whose entry script returns the table it gets.
+fn tables(join: &str) -> Ran {
+    Job::new(&guest("echo_table"))
+        .yaml("inputs: {rows: {path: in.csv, format: csv}}\nrun_max_try: 1\nerror_threshold: -1")
+        .yaml(&format!("output_format: {{type: csv}}\njoin: {join}"))
+        .file("in.csv", "id,colour\n1,red\n2,blue\n")
+        .run(&[])
+}
+
+#[test]
+fn a_column_that_is_there_twice_is_told() {
+    let ran = tables("[id]");
+    ran.exits_with(42)
+        .says("the returned rows have a column \"id\", and join puts the input's column");
+    let ran = tables("[key]");
+    ran.exits_with(42).says("join names the column \"key\", which the input does not have; it has");
+}
