@@ -246,6 +246,33 @@ fn blobs_of_azurite_are_an_input() {
 }
 
 #[test]
+fn results_go_to_a_store() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    let run = |output: &str| {
+        let job = job("{t: in}").file("in/a.txt", "1").file("in/b.txt", "22");
+        with_moto(job.yaml(&format!("output: {output}\nordered: true")), &moto).run(&[])
+    };
+    let ran = run("s3://box/results");
+    ran.exits_with(0);
+    ran.says("1 object, 18 bytes");
+    assert_eq!(moto.get("/box/results/parallel_run_step.txt"), "a.txt: 1\nb.txt: 2\n");
+    keeps_secrets(&ran);
+    // The job is not run again, and its results are put anew.
+    moto.delete("/box/results/parallel_run_step.txt");
+    let ran = ran.into_job().run(&[]);
+    ran.exits_with(0);
+    ran.says("nothing has changed");
+    assert_eq!(moto.get("/box/results/parallel_run_step.txt"), "a.txt: 1\nb.txt: 2\n");
+
+    let ran = run("s3://nowhere/results");
+    ran.exits_with(42);
+    ran.says("there is no such thing; check the address (404 Not Found, NoSuchBucket");
+    ran.says("run the job again to write them to the store");
+    assert_eq!(ran.output(), "a.txt: 1\nb.txt: 2\n");
+}
+
+#[test]
 fn a_policy_allows_datastores_by_name() {
     let server = Server::objects(0);
     let policy = |names: &str, inputs: &str| {

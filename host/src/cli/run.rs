@@ -171,6 +171,11 @@ pub(super) fn prepare_and_run(spec: JobSpec, options: &Options) -> Result<Exit, 
     };
     let told = signals::watch(options.cancel.clone());
     let told = told.map_err(|e| say(&format!("warning: Ctrl-C will not wind down: {e}"))).ok();
+    let named = spec.clone();
+    let put = |output: &Path, exit: Exit| match exit {
+        Exit::Completed => put_results(&named, options, output).map(|()| exit),
+        other => Ok(other),
+    };
     let prepared = match engine::prepare(spec, options, &mut say) {
         Ok(prepared) => prepared,
         // What Ctrl-C ended may look like a failure, too: a compiler has got the signal as well.
@@ -187,15 +192,27 @@ pub(super) fn prepare_and_run(spec: JobSpec, options: &Options) -> Result<Exit, 
     match prepared {
         Prepared::Job(job) => {
             let places = places(&job.spec, &job.job_dir, job.claim.output());
-            start(*job, &places, &options.cancel, told.as_ref())
+            let output = job.claim.output().to_owned();
+            let exit = start(*job, &places, &options.cancel, told.as_ref())?;
+            put(&output, exit)
         }
         Prepared::Reused(earlier) => {
             let Reused { spec, result, ended, output, job_dir } = &*earlier;
             let places = places(spec, job_dir, output);
             say(reused_text(result, *ended, &places).trim_end());
-            Ok(Exit::Completed)
+            put(output, Exit::Completed)
         }
     }
+}
+
+/// Takes the results where the job file says, if that is a store.
+fn put_results(spec: &JobSpec, options: &Options, output: &Path) -> Result<(), Problem> {
+    engine::put_results(spec, options, output, &mut say).map_err(|error| {
+        Problem::failed(anyhow::anyhow!(
+            "{error}. The results lie in {}; run the job again to write them to the store",
+            output.display()
+        ))
+    })
 }
 
 pub(super) fn not_prepared(error: PrepareError) -> Problem {

@@ -3,8 +3,8 @@
 //!
 //! `prepare` makes a job ready to run, `claim` decides who owns a job directory and `taking_up` what
 //! becomes of a job that was run before: `identity` compares its settings, `verify` its inputs.
-//! `staging` brings what lies in stores; `models` looks at the job's models (`model_digests` at all that they
-//! are made of), and puts single files where workers find them; `gpus` takes the
+//! `staging` brings what lies in stores, and takes results there; `models` looks at the job's models
+//! (`model_digests` at all that they are made of), and puts single files where workers find them; `gpus` takes the
 //! GPUs that no other job has, and `kernels` makes them ready for models. `driver` runs a `job`, on what `start` starts; `commit` is the thread that
 //! commits what workers finished.
 
@@ -43,7 +43,7 @@ pub use model_digests::{ModelDigests, model_digests};
 pub use models::{ModelError, give_models};
 pub use prepare::{Options, PrepareError, Prepared, prepare};
 pub use setup::plan_request;
-pub use staging::stage_inputs;
+pub use staging::{put_results, stage_inputs};
 pub use taking_up::Reused;
 
 /// A job that could not be begun, or whose end could not be written down; for people, complete.

@@ -95,6 +95,7 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
         models,
         inference: models::settings(raw, defaults),
         output: raw.output.as_ref().and_then(|output| output::folder(output, place, report)),
+        upload: raw.output.as_ref().and_then(|output| output::address(output, report)),
         own_arguments: script.arguments.len(),
         arguments: script.arguments,
         environment_variables: script.environment_variables,

@@ -2,7 +2,7 @@
 
 use super::registered::RegisteredModel;
 use crate::model::{
-    AllowedPercent, Backend, ByteSize, DeviceChoice, ErrorThreshold, GUEST_MODELS,
+    Address, AllowedPercent, Backend, ByteSize, DeviceChoice, ErrorThreshold, GUEST_MODELS,
     InferenceSettings, Input, InputKind, Latest, Limits, LoggingLevel, Mount, OnConflict,
     OsSandbox, OutputAction, OutputFormat,
 };
@@ -45,6 +45,8 @@ pub struct JobSpec {
     pub inference: InferenceSettings,
     /// The folder for results; none means the job directory's own.
     pub output: Option<PathBuf>,
+    /// The place in a store that the output folder's files are put into when the job is completed.
+    pub upload: Option<Address>,
     /// The program's arguments, references replaced by guest paths.
     pub arguments: Vec<String>,
     /// How many of them, from the first, the job file gives; the rest are settings that are passed on
@@ -152,5 +154,15 @@ impl ModelSpec {
                 bytes.div_ceil(1 << 20)
             )
         })
+    }
+}
+
+impl JobSpec {
+    /// The places in stores that the job names, each with the key that does.
+    pub fn addresses(&self) -> Vec<(String, Address)> {
+        let key = |input: &Input| format!("inputs.{}.path", input.name);
+        let inputs = self.inputs.iter();
+        let inputs = inputs.flat_map(|input| input.addresses().map(move |at| (key(input), at)));
+        inputs.chain(self.upload.iter().map(|at| ("output".to_owned(), at.clone()))).collect()
     }
 }

@@ -7,7 +7,9 @@ use super::raw::RawJob;
 use super::scope::At;
 use super::settings_file::{self, TableSettings};
 use super::tree;
-use crate::model::{Compression, InputKind, Join, OutputAction, OutputFormat, OutputKind, Quoting};
+use crate::model::{
+    Address, Compression, InputKind, Join, OutputAction, OutputFormat, OutputKind, Quoting,
+};
 use std::path::{Path, PathBuf};
 
 /// The folder for results.
@@ -17,11 +19,34 @@ pub(super) fn folder(given: &At<String>, place: &Place, report: &Report) -> Opti
         given.blame(report, "found an empty text; name a folder, or leave the key out");
         return None;
     }
+    if Address::looks_like_one(text) {
+        return None;
+    }
     let path = place.resolve(text);
     if path.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
         given.blame(report, format!("{} is a file; name a folder", path.display()));
     }
     Some(path)
+}
+
+/// The place in a store that takes results; none if they stay on this machine.
+pub(super) fn address(given: &At<String>, report: &Report) -> Option<Address> {
+    let text = given.value.trim();
+    if !Address::looks_like_one(text) {
+        return None;
+    }
+    let parsed = text.parse::<Address>().map_err(|error| error.to_string());
+    let is_fit = |address: Address| match address.is_glob() {
+        true => Err(format!("found {address}; expected a folder of a store, without wildcards")),
+        false => Ok(address),
+    };
+    match parsed.and_then(is_fit) {
+        Ok(address) => Some(address),
+        Err(message) => {
+            given.blame(report, message);
+            None
+        }
+    }
 }
 
 /// What becomes of rows.

@@ -26,12 +26,15 @@ const TELL: Duration = Duration::from_secs(2);
 /// Fills the slot of a request. An error is for people.
 pub(super) async fn fill(
     request: &FetchRequest,
+    wanted: &Wanted,
+    most: u64,
     tell: &mut dyn FnMut(Fetched) -> Result<(), String>,
 ) -> Result<Fetched, String> {
     let config = Arc::new(request.store.clone());
     let store = Store::open(&config).map_err(|error| failed(&error, &request.shown, &config))?;
     let mut round = Round {
         request,
+        most,
         store: Arc::new(store),
         config,
         data: request.folder.join("data"),
@@ -43,7 +46,7 @@ pub(super) async fn fill(
         told: Instant::now(),
         tell,
     };
-    match &request.wanted {
+    match wanted {
         Wanted::All => round.list(&request.prefix, &Pattern::Everything).await?,
         Wanted::Glob(glob) => {
             let pattern = Pattern::new(Some(glob)).map_err(|error| error.to_string())?;
@@ -63,6 +66,7 @@ pub(super) async fn fill(
 
 struct Round<'a> {
     request: &'a FetchRequest,
+    most: u64,
     store: Arc<Store>,
     config: Arc<StoreConfig>,
     data: PathBuf,
@@ -151,12 +155,12 @@ impl Round<'_> {
     async fn want(&mut self, name: &str, known: Option<ObjectMeta>) -> Result<(), String> {
         self.so_far.objects += 1;
         self.so_far.bytes += known.as_ref().map_or(0, |known| known.size);
-        if self.so_far.bytes > self.request.most {
+        if self.so_far.bytes > self.most {
             return Err(format!(
                 "the objects of {} take more than {}, the size of the cache: raise cache.size in the \
                  file of datastores, or name fewer of them",
                 self.request.shown,
-                ByteSize(self.request.most)
+                ByteSize(self.most)
             ));
         }
         self.seen.insert(self.hasher.hash_one(name));

@@ -44,17 +44,28 @@ pub(super) struct FetchRequest {
     pub(super) store: StoreConfig,
     /// Stands before all keys: empty, or with a `/` at its end.
     pub(super) prefix: String,
-    /// Below the prefix.
-    pub(super) wanted: Wanted,
+    pub(super) task: Task,
     /// The address, for people.
     pub(super) shown: String,
-    /// The slot.
+    /// The slot, or the folder with what is put.
     pub(super) folder: PathBuf,
-    /// The most bytes that all objects may have together.
-    pub(super) most: u64,
 }
 
-/// What came of it so far.
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Task {
+    /// Fetch objects.
+    Fetch {
+        /// Below the prefix.
+        wanted: Wanted,
+        /// The most bytes that they may have together.
+        most: u64,
+    },
+    /// Put all files of the folder.
+    Put,
+}
+
+/// What came of it so far, or of what is put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Fetched {
     /// Objects that are wanted.

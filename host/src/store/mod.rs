@@ -5,7 +5,7 @@
 //!   environment has; `message`: what is said to the process that fetches, and what it says;
 //! - `slot`: the folders that objects lie in; `stager`: who fills them for a job, by way of that process;
 //! - `serve`: that process, the only one of Sandmill's that uses the network: behind a wall, with nothing to
-//!   write to but its folder. `open` opens the store, `list` finds objects, `fetch` brings one; `words` says
+//!   write to but its folder. `open` opens the store, `list` finds objects, `fetch` brings one, `put` takes results there; `words` says
 //!   what went wrong, without secrets.
 
 mod config;
@@ -13,6 +13,7 @@ mod fetch;
 mod list;
 mod message;
 mod open;
+mod put;
 mod serve;
 mod slot;
 mod stager;

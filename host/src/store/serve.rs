@@ -1,7 +1,8 @@
 //! The process that fetches: the only one of Sandmill's that uses the network.
 
 use super::list::fill;
-use super::message::{FetchRequest, FromFetcher};
+use super::message::{FetchRequest, FromFetcher, Task};
+use super::put::put_all;
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
 use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
 use std::io::{self, ErrorKind, Write};
@@ -54,9 +55,16 @@ pub fn serve() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     lock_down(&request)?;
     let mut out = io::stdout().lock();
-    let result = runtime.block_on(Box::pin(fill(&request, &mut |so_far| {
-        say(&mut out, &FromFetcher::Progress(so_far)).map_err(|error| error.to_string())
-    })));
+    let mut tell =
+        |so_far| say(&mut out, &FromFetcher::Progress(so_far)).map_err(|error| error.to_string());
+    let result = runtime.block_on(async {
+        match &request.task {
+            Task::Fetch { wanted, most } => {
+                Box::pin(fill(&request, wanted, *most, &mut tell)).await
+            }
+            Task::Put => Box::pin(put_all(&request, &mut tell)).await,
+        }
+    });
     say(&mut out, &result.map_or_else(FromFetcher::Failed, FromFetcher::Done))
 }
 
@@ -69,7 +77,11 @@ fn say(out: &mut impl Write, message: &FromFetcher) -> io::Result<()> {
 
 fn lock_down(request: &FetchRequest) -> io::Result<()> {
     let rule = |path: PathBuf, rights| Folder { path, rights };
-    let mut folders = vec![rule(request.folder.clone(), Rights::Write)];
+    let rights = match request.task {
+        Task::Fetch { .. } => Rights::Write,
+        Task::Put => Rights::Read,
+    };
+    let mut folders = vec![rule(request.folder.clone(), rights)];
     folders.extend(NEEDED.iter().map(|path| rule(path.into(), Rights::Read)));
     let certificates = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(std::env::var_os);
     folders.extend(certificates.map(|path| rule(path.into(), Rights::Read)));

@@ -1,7 +1,7 @@
 //! Brings what a job reads from stores to this machine, by way of a process that fetches.
 
 use super::config::configure;
-use super::message::{FetchRequest, Fetched, FromFetcher, StoreConfig, Wanted};
+use super::message::{FetchRequest, Fetched, FromFetcher, StoreConfig, Task, Wanted};
 use super::serve::FETCH_COMMAND;
 use super::slot::{self, Slot};
 use crate::model::{Address, ByteSize, Input, OsSandbox, StoreKind};
@@ -146,18 +146,61 @@ impl Stager<'_> {
         stop: &dyn Fn() -> bool,
         say: &mut dyn FnMut(&str),
     ) -> Result<Fetched, String> {
+        let task =
+            Task::Fetch { wanted: part.wanted.clone(), most: self.datastores.cache_size().0 };
         let request = FetchRequest {
             protocol: PROTOCOL_VERSION,
             os_sandbox: self.os_sandbox,
             store: part.store.clone(),
             prefix: part.prefix.clone(),
-            wanted: part.wanted.clone(),
+            task,
             shown: part.shown.clone(),
             folder: slot.folder().to_owned(),
-            most: self.datastores.cache_size().0,
         };
+        self.ask(&request, stop, say)
+    }
+
+    /// Puts all files of a folder to an address.
+    ///
+    /// # Errors
+    /// If one of them did not arrive. Those that did stay there.
+    pub fn put(
+        &self,
+        folder: &Path,
+        address: &Address,
+        stop: &dyn Fn() -> bool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), StoreError> {
+        let environment = std::env::vars_os();
+        let (store, before) =
+            configure(address, self.datastores, self.tenant, environment).map_err(StoreError)?;
+        let below = address.key.trim_end_matches('/');
+        let below = if below.is_empty() { String::new() } else { format!("{below}/") };
+        let request = FetchRequest {
+            protocol: PROTOCOL_VERSION,
+            os_sandbox: self.os_sandbox,
+            store,
+            prefix: format!("{before}{below}"),
+            task: Task::Put,
+            shown: address.to_string(),
+            folder: folder.to_owned(),
+        };
+        say(&format!("writing the results to {address}"));
+        let so_far = self.ask(&request, stop, say).map_err(StoreError)?;
+        let noun = if so_far.objects == 1 { "object" } else { "objects" };
+        say(&format!("{} {noun}, {}", so_far.objects, ByteSize(so_far.bytes).rounded()));
+        Ok(())
+    }
+
+    /// Has a process do it.
+    fn ask(
+        &self,
+        request: &FetchRequest,
+        stop: &dyn Fn() -> bool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Fetched, String> {
         let mut frame = Vec::new();
-        encode(&request, &mut frame).map_err(|error| format!("too much is named: {error}"))?;
+        encode(request, &mut frame).map_err(|error| format!("too much is named: {error}"))?;
         let broken =
             |error: io::Error| format!("the process that fetches cannot be started: {error}");
         let mut command = Command::new(self.program);
@@ -183,7 +226,7 @@ impl Stager<'_> {
         // It has closed its output, so that it is ending.
         let status = child.0.wait().map_err(broken)?;
         let said = complaint.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
-        Err(broke_down(status, &said, &part.store))
+        Err(broke_down(status, &said, &request.store))
     }
 }
 

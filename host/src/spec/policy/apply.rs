@@ -3,7 +3,7 @@
 use super::amounts::{self, Slot};
 use super::file::{OperatorPolicy, Settings};
 use super::places::{Place, fixed_part};
-use crate::model::{Input, JobDir, Limits, OsSandbox, RegisteredKind, Source};
+use crate::model::{JobDir, Limits, OsSandbox, RegisteredKind, Source};
 use crate::spec::error::{Origin, Report, SpecErrors};
 use crate::spec::raw::RawJob;
 use crate::spec::{JobSpec, ModelSpec};
@@ -20,7 +20,7 @@ impl OperatorPolicy {
         settings.places_of_file(spec, raw, report);
         settings.models(&spec.models, Some(raw), report);
         settings.guest_models(&spec.inference, Some(raw), report);
-        settings.stores(&spec.inputs, Some(raw), report);
+        settings.stores(spec, Some(raw), report);
         spec.notices.extend(report.take_notices());
     }
 
@@ -42,7 +42,7 @@ impl OperatorPolicy {
         settings.places_of_job(spec, sources, &report);
         settings.models(&spec.models, None, &report);
         settings.guest_models(&spec.inference, None, &report);
-        settings.stores(&spec.inputs, None, &report);
+        settings.stores(spec, None, &report);
         if let Some(job_dir) = job_dir {
             settings.place(Place::JobDirectories, "--job-dir", job_dir.root(), None, &report);
         }
@@ -72,15 +72,14 @@ impl OperatorPolicy {
         settings.done(report)
     }
 
-    /// Whether a job's inputs may lie in the stores that they name; to be asked before anything is fetched
-    /// from there.
+    /// Whether a job may use the stores that it names; to be asked before anybody looks there.
     ///
     /// # Errors
     /// All that the policy does not allow.
-    pub fn check_stores(&self, inputs: &[Input]) -> Result<(), SpecErrors> {
+    pub fn check_stores(&self, spec: &JobSpec) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
         let report = Report::default();
-        settings.stores(inputs, None, &report);
+        settings.stores(spec, None, &report);
         settings.done(report)
     }
 

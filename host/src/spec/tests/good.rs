@@ -25,6 +25,7 @@ fn least() -> JobSpec {
         models: Vec::new(),
         inference: crate::model::InferenceSettings::default(),
         output: None,
+        upload: None,
         arguments: Vec::new(),
         own_arguments: 0,
         environment_variables: Vec::new(),

@@ -1,0 +1,128 @@
+//! Puts the files of a folder into a store. Each gets its name there when all of it has arrived.
+
+use super::message::{FetchRequest, Fetched};
+use super::open::Store;
+use super::words::failed;
+use object_store::path::Path as Key;
+use object_store::{Error, PutOptions, WriteMultipart};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use walkdir::WalkDir;
+
+/// Bytes that are sent at once.
+const CHUNK: u64 = 8 << 20;
+/// Parts that stores make one object of, at most (S3 takes 10,000).
+const PARTS: u64 = 9000;
+/// Parts on their way at the same time.
+const AT_ONCE: usize = 4;
+
+/// Why a file is not there.
+enum Trouble {
+    Store(Error),
+    Disk(io::Error),
+    Leader(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Disk(error)
+    }
+}
+
+/// Puts all files of the request's folder. An error is for people.
+pub(super) async fn put_all(
+    request: &FetchRequest,
+    tell: &mut dyn FnMut(Fetched) -> Result<(), String>,
+) -> Result<Fetched, String> {
+    let (config, shown) = (&request.store, &request.shown);
+    let store = Store::open(config).map_err(|error| failed(&error, shown, config))?;
+    if matches!(store, Store::Http(_)) {
+        return Err(format!("{shown} is a web server, which takes no results; name another store"));
+    }
+    let mut so_far = Fetched::default();
+    for entry in WalkDir::new(&request.folder).sort_by_file_name() {
+        let entry = entry.map_err(|error| format!("the results cannot be listed: {error}"))?;
+        if !entry.file_type().is_file() {
+            continue;
+        }
+        let path = entry.path();
+        let name = path.strip_prefix(&request.folder).ok().and_then(Path::to_str);
+        let key = name.and_then(|name| Key::parse(format!("{}{name}", request.prefix)).ok());
+        let Some(key) = key else {
+            return Err(format!("{} has a name that no object can have", path.display()));
+        };
+        so_far.objects += 1;
+        put(&store, &key, path, &mut so_far, tell).await.map_err(|trouble| match trouble {
+            Trouble::Store(error) => failed(&error, &format!("writing {key} to {shown}"), config),
+            Trouble::Disk(error) => format!("{} cannot be read: {error}", path.display()),
+            Trouble::Leader(text) => text,
+        })?;
+        so_far.fetched += 1;
+        tell(so_far)?;
+    }
+    Ok(so_far)
+}
+
+async fn put(
+    store: &Store,
+    key: &Key,
+    path: &Path,
+    so_far: &mut Fetched,
+    tell: &mut dyn FnMut(Fetched) -> Result<(), String>,
+) -> Result<(), Trouble> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    if length <= CHUNK {
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        store.objects().put_opts(key, bytes.into(), PutOptions::default()).await?;
+        so_far.bytes += length;
+        return Ok(());
+    }
+    let chunk = usize::try_from(CHUNK.max(length / PARTS)).unwrap_or(usize::MAX);
+    let parts = store.objects().put_multipart_opts(key, Default::default()).await?;
+    let mut upload = WriteMultipart::new_with_chunk_size(parts, chunk);
+    let sent = send(&mut file, chunk, &mut upload, so_far, tell).await;
+    match sent {
+        Ok(()) => upload.finish().await.map(drop)?,
+        Err(trouble) => {
+            // What is there of it belongs to nobody; the store removes it sooner or later.
+            let _ = upload.abort().await;
+            return Err(trouble);
+        }
+    }
+    Ok(())
+}
+
+async fn send(
+    file: &mut File,
+    chunk: usize,
+    upload: &mut WriteMultipart,
+    so_far: &mut Fetched,
+    tell: &mut dyn FnMut(Fetched) -> Result<(), String>,
+) -> Result<(), Trouble> {
+    let mut buffer = vec![0; chunk];
+    loop {
+        let mut read = 0;
+        while let Some(rest @ [_, ..]) = buffer.get_mut(read..) {
+            match file.read(rest)? {
+                0 => break,
+                more => read += more,
+            }
+        }
+        if read == 0 {
+            return Ok(());
+        }
+        upload.wait_for_capacity(AT_ONCE).await?;
+        upload.write(buffer.get(..read).unwrap_or_default());
+        so_far.bytes += read as u64;
+        tell(*so_far).map_err(Trouble::Leader)?;
+    }
+}
