@@ -65,6 +65,8 @@ fn version_and_help() {
           --job <NAME>          Which parallel job of a pipeline file is meant, where there are several
           --policy <FILE>       What the operator of this machine lets jobs ask for [default:
                                 $SANDMILL_POLICY, else /etc/sandmill/policy.yaml if it is there]
+          --datastores <FILE>   The stores that inputs may name, and what leads into them; its owner
+                                alone may read it [default: $SANDMILL_DATASTORES]
           --job-dir <DIR>       Where the job keeps its state, logs and output [default: jobs/<the job's
                                 name>]
           --process-count <N>   Number of workers; the same as --set process_count_per_node=N

@@ -26,7 +26,8 @@ fn datastores(job: Job, stores: &str) -> Job {
         "cache: {{folder: {cache}, size: 1 MB}}\ndatastores:\n  x: {{type: http, url: http://x, anonymous: true}}\n{stores}"
     );
     let job = job.file("stores.yaml", text).env("SANDMILL_DATASTORES", "stores.yaml");
-    fs::set_permissions(job.path("stores.yaml"), fs::Permissions::from_mode(0o600)).unwrap();
+    let closed = fs::set_permissions(job.path("stores.yaml"), fs::Permissions::from_mode(0o600));
+    closed.expect("the file was just written");
     job
 }
 
