@@ -1,7 +1,5 @@
 //! `join`: the input's columns in front of each row's own.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
-
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, python};
 use std::process::Command;

@@ -161,12 +161,10 @@ impl<'a> Driver<'a> {
     /// Starts the process of the first worker while the planner looks at the input, unless the machine may
     /// be full, or it is to have a GPU. A job that is taken up may need none.
     fn begin_worker(&mut self, gpus: u32) {
-        if gpus > 0 || self.room.is_capped() || self.claim.has_earlier_run() {
-            return;
+        if gpus == 0 && !self.room.is_capped() && !self.claim.has_earlier_run() {
+            // What is wrong is told when it is spawned.
+            let _ = self.pool.begin(&self.template.for_worker(WorkerId(0), None, &[]));
         }
-        let setup = self.template.for_worker(WorkerId(0), None, &[]);
-        // What is wrong is told when it is spawned.
-        let _ = self.pool.begin(&setup);
     }
 
     async fn drive(mut self) -> Result<JobResult, EngineError> {

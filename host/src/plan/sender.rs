@@ -120,6 +120,7 @@ impl<'a> Sender<'a> {
             Work::Text(slice) => slice.length,
             Work::Table(slice) => slice.bytes,
             Work::TextGroup(slices) => slices.iter().map(|(_, slice)| slice.length).sum(),
+            Work::TableGroup(slices) => slices.iter().map(|(_, slice)| slice.bytes).sum(),
             Work::Rows(rows) => rows.text.length,
             Work::Files(_) | Work::FileGroup(_) | Work::Unreadable(_) | Work::Void => 0,
         };

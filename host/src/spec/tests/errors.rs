@@ -46,7 +46,7 @@ entry_script_digest: abc
     job.yaml:19: node_count: found 4; only 1 is supported for now: the job runs on this machine, with process_count_per_node workers
     job.yaml:20: process_count_per_node: found 2.5; expected a whole number of workers from 1 to 1000 (e.g. 4)
     job.yaml:21: output_action: found a list; expected append_row or summary_only
-    job.yaml:22: colour: unknown key; the known ones are name, description, tenant, entry_script, entry_script_digest, source_directory, inputs, side_inputs, models, inference, output, arguments, pass_settings, environment_variables, mini_batch_size, partition_keys, process_count_per_node, gpus, node_count, output_action, append_row_file_name, output_format, append_row_dataframe_header, ordered, output_files, allow_reuse, error_threshold, allowed_failed_count, allowed_failed_percent, strict_cardinality, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, logging_level, resource_monitor_interval, profiling_module, parent, copy_logs_to_parent, push_metrics_to_parent, metrics_name_prefix, limits, os_sandbox, deterministic, schema_inference, rank_mini_batch_count
+    job.yaml:22: colour: unknown key; the known ones are name, description, tenant, entry_script, entry_script_digest, source_directory, inputs, side_inputs, models, inference, output, arguments, pass_settings, environment_variables, mini_batch_size, partition_keys, process_count_per_node, gpus, node_count, output_action, append_row_file_name, output_format, append_row_dataframe_header, ordered, join, output_files, allow_reuse, error_threshold, allowed_failed_count, allowed_failed_percent, strict_cardinality, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, logging_level, resource_monitor_interval, profiling_module, parent, copy_logs_to_parent, push_metrics_to_parent, metrics_name_prefix, limits, os_sandbox, deterministic, schema_inference, rank_mini_batch_count
     job.yaml:23: description: found nothing; expected a text, or leave the key out
     job.yaml:24: entry_script_digest: found "abc"; expected sha256: and 64 hexadecimal digits
     "#);
@@ -165,7 +165,7 @@ inputs:
   - {name: d, path: x, header: maybe, delimiter: "\"", null_values: NA, schema: []}
 "#), @r#"
     job.yaml:3: mini_batch_size: found "1 MB"; expected a whole number of files of at least 1 (e.g. 10); sizes are for tables, as of format csv
-    job.yaml:5: inputs[0].path: found the address "https://example.org/a.csv"; inputs are files on this machine: fetch it first, and name the file, a folder or a glob
+    job.yaml:5: inputs[0].path: found an address of "ftp"; expected s3://bucket/path, az://container/path, gs://bucket/path, https://server/path or datastore://NAME/path
     job.yaml:6: inputs[1].name: found "a" a second time; names must differ
     job.yaml:6: inputs[1].path: found ""; expected a file, a folder or a glob
     job.yaml:7: inputs[2].name: missing; each element of the list needs a name
