@@ -3,7 +3,7 @@
 //!
 //! - [`RowWriter`] turns what a guest returned into lines, or for an output with types into messages of
 //!   an Arrow IPC stream (`batches`, `columns`); [`PartFile`] appends them to the worker's part file.
-//! - [`finish`] makes a Parquet or Arrow file of such a stream.
+//! - [`finish()`] makes a Parquet or Arrow file of such a stream.
 //! - [`Appender`] copies committed segments of part files into the output file, by offset; it never
 //!   looks at what they hold.
 //! - [`collect_files`] and [`clear_files`] empty the folder that a guest writes into, around what
