@@ -108,7 +108,7 @@ def start(options):
         times.append(spawn_to_ready(WORK / "jobs" / "start"))
     return [
         line(f"The first worker, from the plan to ready, {component.stat().st_size / 1e6:.1f} MB",
-             statistics.median(times[1:]) * 1000, "ms", 5),
+             statistics.median(times[1:]) * 1000, "ms"),
         line("   private memory while idle", idle_memory(), "MB", 12),
     ]
 
