@@ -86,6 +86,28 @@ fn a_folder_of_s3_is_an_input() {
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3"]);
 }
 
+/// Empty objects that stand for folders are no items; where an object and a folder have one name, nothing
+/// vanishes. The environment's own bucket is not the job's.
+#[test]
+fn folders_and_objects_of_one_name() {
+    let moto = Server::moto();
+    moto.put("/scans", "");
+    let objects = [("", ""), ("b.txt", "22"), ("c", "333"), ("c/d.txt", "4444"), ("none/", "")];
+    for (name, content) in objects.into_iter().chain([("sub/", ""), ("sub/a.txt", "1")]) {
+        moto.put(&format!("/scans/in/{name}"), content);
+    }
+    let job = with_moto(job("{texts: 's3://scans/in/'}"), &moto).env("AWS_BUCKET", "other");
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c: 3"]);
+    let failed = fs::read_to_string(ran.dir().join("job/logs/failed_items.csv")).unwrap();
+    assert!(failed.contains("/inputs/texts/c%2Fd.txt"), "{failed}");
+    // The same when it is there already.
+    let ran = ran.into_job().run(&["--overwrite"]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c: 3"]);
+}
+
 #[test]
 fn globs_single_objects_and_tables_of_s3() {
     let moto = Server::moto();

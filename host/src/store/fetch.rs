@@ -4,6 +4,7 @@ use super::message::StoreConfig;
 use super::open::Store;
 use super::words::failed;
 use crate::dataset::UNFETCHED;
+use crate::model::ByteSize;
 use object_store::path::Path as Key;
 use object_store::{Error, GetOptions, GetResultPayload, ObjectMeta};
 use sha2::{Digest, Sha256};
@@ -66,6 +67,8 @@ pub(super) struct Target {
     pub(super) file: PathBuf,
     /// Where it lies until then.
     pub(super) part: PathBuf,
+    /// The most bytes that it may have.
+    pub(super) most: u64,
 }
 
 /// Why an object is not there; for people.
@@ -73,6 +76,8 @@ pub(super) struct Target {
 pub(super) enum Miss {
     /// It cannot be fetched.
     Object(String),
+    /// It is no object, but stands for a folder.
+    Folder,
     /// Nothing can be written.
     Disk(String),
 }
@@ -95,10 +100,19 @@ pub(super) async fn fetch(
         let _ = fs::remove_file(&target.part);
         let (text, is_final) = match error {
             // What is refused for now was asked for again already.
+            Trouble::Refused(Error::NotFound { .. })
+                if known.is_some_and(|known| known.size == 0) =>
+            {
+                return Err(Miss::Folder);
+            }
             Trouble::Refused(error) => (failed(&error, "reading it", config), true),
             Trouble::Broken(error) => (failed(&error, "reading it", config), false),
             Trouble::Short(found, wanted) => {
                 (format!("reading it ended after {found} of {wanted} bytes"), false)
+            }
+            Trouble::Large(bytes) => {
+                let (bytes, most) = (ByteSize(bytes), ByteSize(target.most));
+                (format!("it has {bytes}, and {most} are left of the cache (cache.size)"), true)
             }
             Trouble::Disk(error) => {
                 let file = target.file.display();
@@ -120,6 +134,8 @@ enum Trouble {
     /// An answer that broke off.
     Broken(Error),
     Short(u64, u64),
+    /// More bytes than may be written.
+    Large(u64),
     Disk(std::io::Error),
 }
 
@@ -149,6 +165,9 @@ async fn bring(
         let source = "another version".into();
         return Err(Trouble::Refused(Error::Precondition { path: key.to_string(), source }));
     }
+    if meta.size > target.most {
+        return Err(Trouble::Large(meta.size));
+    }
     let GetResultPayload::Stream(mut stream) = answer.payload;
     let mut file = File::create(&target.part)?;
     let mut written = 0;
@@ -177,7 +196,7 @@ fn put(part: &Path, file: &Path) -> std::io::Result<()> {
         fs::create_dir_all(parent)?;
     }
     match fs::rename(part, file) {
-        // What was a folder once is an object now.
+        // What was a folder in an earlier job is an object now: nothing that is wanted lies below.
         Err(_) if file.symlink_metadata().is_ok_and(|there| there.is_dir()) => {
             fs::remove_dir_all(file)?;
             fs::rename(part, file)

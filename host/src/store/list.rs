@@ -40,6 +40,8 @@ pub(super) async fn fill(
         data: request.folder.join("data"),
         hasher: RandomState::new(),
         seen: HashSet::new(),
+        folders: HashSet::new(),
+        empty: HashSet::new(),
         tasks: JoinSet::new(),
         parts: 0,
         so_far: Fetched::default(),
@@ -73,11 +75,24 @@ struct Round<'a> {
     hasher: RandomState,
     /// Hashes of the names of all that is wanted.
     seen: HashSet<u64>,
-    tasks: JoinSet<Result<bool, String>>,
+    /// Hashes of the names of all folders of these.
+    folders: HashSet<u64>,
+    /// Hashes of the names of those without content: some stores have one for each folder.
+    empty: HashSet<u64>,
+    tasks: JoinSet<Result<Arrived, String>>,
     parts: u64,
     so_far: Fetched,
     told: Instant,
     tell: &'a mut dyn FnMut(Fetched) -> Result<(), String>,
+}
+
+/// What became of an object.
+enum Arrived {
+    Whole,
+    /// It could not be fetched, and a mark says so.
+    Marked,
+    /// It stood for a folder.
+    Folder,
 }
 
 impl Round<'_> {
@@ -100,6 +115,7 @@ impl Round<'_> {
                     self.want(&name, Some(object)).await?;
                 }
             }
+            self.maybe_tell()?;
             token = page.page_token;
             if token.is_none() {
                 return Ok(());
@@ -153,6 +169,9 @@ impl Round<'_> {
 
     /// An object that is wanted: brings it, if it is not there.
     async fn want(&mut self, name: &str, known: Option<ObjectMeta>) -> Result<(), String> {
+        if self.clashes(name, known.as_ref())? {
+            return Ok(());
+        }
         self.so_far.objects += 1;
         self.so_far.bytes += known.as_ref().map_or(0, |known| known.size);
         if self.so_far.bytes > self.most {
@@ -182,18 +201,45 @@ impl Round<'_> {
             Some(known) => known.location.clone(),
             None => self.key(name)?,
         };
-        let target = self.target(file);
+        let mut target = self.target(file);
+        target.most = known.as_ref().map_or(target.most, |known| known.size);
         self.tasks.spawn(async move {
             match fetch(&store, &config, &key, known.as_ref(), &target).await {
-                Ok(_) => Ok(true),
+                Ok(_) => Ok(Arrived::Whole),
+                Err(Miss::Folder) => Ok(Arrived::Folder),
                 Err(Miss::Disk(text)) => Err(text),
                 Err(Miss::Object(reason)) => match mark(&target, &reason) {
-                    Ok(()) => Ok(false),
+                    Ok(()) => Ok(Arrived::Marked),
                     Err(error) => Err(format!("{} cannot be made: {error}", target.file.display())),
                 },
             }
         });
         self.maybe_tell()
+    }
+
+    /// Whether an object has the name of another one's folder, or the other way round: a file system
+    /// cannot hold both. The one that comes later becomes a failed item of another name, unless it just
+    /// stands for the folder.
+    fn clashes(&mut self, name: &str, known: Option<&ObjectMeta>) -> Result<bool, String> {
+        let folders = name.match_indices('/').map(|(at, _)| self.hasher.hash_one(&name[..at]));
+        let folders: Vec<u64> = folders.collect();
+        let is_below = |folder: &u64| self.seen.contains(folder) && !self.empty.contains(folder);
+        let own = self.hasher.hash_one(name);
+        let is_empty = known.is_some_and(|known| known.size == 0);
+        if self.folders.contains(&own) && is_empty {
+            return Ok(true);
+        }
+        if self.folders.contains(&own) || folders.iter().any(is_below) {
+            let reason = "the store has an object and a folder of one name, which files cannot have: \
+                          name the objects otherwise, or leave one out by a glob";
+            self.missing(&name.replace('/', "%2F"), reason)?;
+            return Ok(true);
+        }
+        self.folders.extend(folders);
+        if is_empty {
+            self.empty.insert(own);
+        }
+        Ok(false)
     }
 
     /// An object that the job file names and that is not there.
@@ -209,13 +255,26 @@ impl Round<'_> {
 
     fn target(&mut self, file: PathBuf) -> Target {
         self.parts += 1;
-        Target { file, part: self.request.folder.join("part").join(self.parts.to_string()) }
+        let part = self.request.folder.join("part").join(self.parts.to_string());
+        Target { file, part, most: self.most.saturating_sub(self.so_far.bytes) }
     }
 
     /// Waits for one of those that are on their way.
     async fn one_less(&mut self) -> Result<(), String> {
-        match self.tasks.join_next().await {
-            Some(Ok(Ok(arrived))) => self.so_far.failed += u64::from(!arrived),
+        // A large object takes long; whoever listens must not take that for the end.
+        let next = loop {
+            match tokio::time::timeout(TELL, self.tasks.join_next()).await {
+                Ok(next) => break next,
+                Err(_) => self.maybe_tell()?,
+            }
+        };
+        match next {
+            Some(Ok(Ok(Arrived::Whole))) => {}
+            Some(Ok(Ok(Arrived::Marked))) => self.so_far.failed += 1,
+            Some(Ok(Ok(Arrived::Folder))) => {
+                self.so_far.objects -= 1;
+                self.so_far.fetched -= 1;
+            }
             Some(Ok(Err(text))) => return Err(text),
             Some(Err(error)) => return Err(format!("fetching broke down: {error}")),
             None => {}

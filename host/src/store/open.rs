@@ -28,41 +28,40 @@ const SILENCE: Duration = Duration::from_secs(30);
 impl Store {
     /// Fails if what leads into the store cannot be right; asks nobody.
     pub(super) fn open(config: &StoreConfig) -> Result<Self, Error> {
-        let endpoint = config.options.iter().filter(|(name, _)| name.contains("endpoint"));
+        // Where identities come from is another matter.
+        let endpoint = config.options.iter().filter(|(name, _)| {
+            name.contains("endpoint") && !["identity", "msi"].iter().any(|it| name.contains(it))
+        });
         let is_plain = endpoint.into_iter().any(|(_, url)| url.starts_with("http://"))
             || config.container.starts_with("http://");
         let client = client(is_plain);
         let container = config.container.as_str();
         Ok(match config.kind {
             StoreKind::S3 => {
-                let mut builder = AmazonS3Builder::new()
-                    .with_bucket_name(container)
-                    .with_client_options(client)
-                    .with_retry(retry());
+                let mut builder =
+                    AmazonS3Builder::new().with_client_options(client).with_retry(retry());
                 for (name, value) in &config.options {
                     let name = if name == "token_file" { "web_identity_token_file" } else { name };
                     if let Ok(key) = name.parse() {
                         builder = builder.with_config(key, value);
                     }
                 }
-                Self::S3(builder.build()?)
+                // Last: the environment has names for buckets, too.
+                Self::S3(builder.with_bucket_name(container).build()?)
             }
             StoreKind::Azure => {
-                let mut builder = MicrosoftAzureBuilder::new()
-                    .with_container_name(container)
-                    .with_client_options(client)
-                    .with_retry(retry());
+                let mut builder =
+                    MicrosoftAzureBuilder::new().with_client_options(client).with_retry(retry());
                 for (name, value) in &config.options {
                     let name = if name == "token_file" { "federated_token_file" } else { name };
                     if let Ok(key) = name.parse() {
                         builder = builder.with_config(key, value);
                     }
                 }
-                Self::Azure(builder.build()?)
+                Self::Azure(builder.with_container_name(container).build()?)
             }
             StoreKind::Gcs => {
                 let mut builder = GoogleCloudStorageBuilder::new()
-                    .with_bucket_name(container)
                     .with_client_options(client)
                     .with_retry(retry());
                 for (name, value) in &config.options {
@@ -71,7 +70,7 @@ impl Store {
                         builder = builder.with_config(key, value);
                     }
                 }
-                Self::Gcs(builder.build()?)
+                Self::Gcs(builder.with_bucket_name(container).build()?)
             }
             StoreKind::Http => {
                 let client = match authorization(&config.options) {

@@ -20,15 +20,17 @@ const LARGEST_FILE: u64 = 1 << 40;
 const OPEN_FILES: u64 = 1024;
 
 /// What the network needs: names, and whom to trust.
-const NEEDED: [&str; 12] = [
+const NEEDED: [&str; 14] = [
     "/etc/resolv.conf",
     "/etc/hosts",
     "/etc/host.conf",
     "/etc/gai.conf",
     "/etc/nsswitch.conf",
     "/etc/services",
-    "/etc/ssl",
-    "/etc/pki",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust",
     "/etc/ca-certificates",
     "/usr/lib/ssl",
     "/usr/share/ca-certificates",
