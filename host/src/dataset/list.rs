@@ -22,6 +22,9 @@ pub struct Listing {
     prefix: Vec<u8>,
     levels: Vec<Level>,
     found: bool,
+    /// Whether files are left out that other programs keep beside rows.
+    rows_only: bool,
+    left_out: bool,
     notices: Vec<String>,
     unfetched: Vec<BadFile>,
 }
@@ -89,11 +92,38 @@ impl Listing {
             prefix: Vec::new(),
             levels: Vec::new(),
             found: false,
+            rows_only: false,
+            left_out: false,
             notices: Vec::new(),
             unfetched: Vec::new(),
         };
         listing.start()?;
         Ok(listing)
+    }
+
+    /// The files of an input of rows. As Spark and Hive have it, a folder's files and folders whose names
+    /// begin with `_` or `.` hold none (`_SUCCESS`, `_metadata`, `.part-0.crc`), unless they are named, or
+    /// have a value of a key.
+    pub fn of_rows(source: &Source) -> Result<Self, DatasetError> {
+        let mut listing = Self::new(source)?;
+        listing.rows_only = source.pattern.is_none();
+        Ok(listing)
+    }
+
+    /// Whether the file is one that is left out; says so of the first.
+    fn leaves_out(&mut self, file: &str) -> bool {
+        let is_other = |part: &str| part.starts_with(['_', '.']) && !part.contains('=');
+        if !self.rows_only || !file.split('/').any(is_other) {
+            return false;
+        }
+        if !std::mem::replace(&mut self.left_out, true) {
+            self.notices.push(format!(
+                "{}: files and folders whose names begin with _ or . hold no rows and are left out, as is \
+                 {file}; name such a file, or use a glob, to read it",
+                self.input
+            ));
+        }
+        true
     }
 
     /// The next file's path below the root, or `None` at the end. Fails if a folder cannot be read,
@@ -110,7 +140,9 @@ impl Listing {
             self.prefix.truncate(level.prefix);
             if let Some(file) = self.take(&entry, depth - 1)? {
                 self.found = true;
-                return Ok(Some(file));
+                if !self.leaves_out(&file) {
+                    return Ok(Some(file));
+                }
             }
         }
         if self.found { Ok(None) } else { fail!("{}", self.nothing()) }
@@ -320,6 +352,14 @@ mod tests {
         }
 
         fn try_list(&self, pattern: Option<&str>) -> Result<(Vec<String>, Vec<String>), String> {
+            self.list_by(Listing::new, pattern)
+        }
+
+        fn list_by(
+            &self,
+            new: fn(&Source) -> Result<Listing, DatasetError>,
+            pattern: Option<&str>,
+        ) -> Result<(Vec<String>, Vec<String>), String> {
             let source = Source {
                 dataset: "data".to_owned(),
                 root: self.root(),
@@ -332,7 +372,7 @@ mod tests {
                 text.replace(base.parent().unwrap().to_str().unwrap(), "/d")
             };
             let error = |error: DatasetError| clean(error.to_string());
-            let mut listing = Listing::new(&source).map_err(error)?;
+            let mut listing = new(&source).map_err(error)?;
             let mut files = Vec::new();
             while let Some(file) = listing.next_file().map_err(error)? {
                 files.push(file);
@@ -359,6 +399,17 @@ mod tests {
         let mut sorted = files.clone();
         sorted.sort();
         assert_eq!(files, sorted);
+    }
+
+    #[test]
+    fn what_others_keep_beside_rows_is_left_out() {
+        let names = ["_SUCCESS", "_k=1/a.csv", "_old/b.csv", "k=1/.a.csv.crc", "k=1/a.csv"];
+        let tree = Tree::new(&names);
+        let (files, notices) = tree.list_by(Listing::of_rows, None).unwrap();
+        assert_eq!(files, ["_k=1/a.csv", "k=1/a.csv"]);
+        assert_snapshot!(notices.join("\n"), @"input 'data': files and folders whose names begin with _ or . hold no rows and are left out, as is _SUCCESS; name such a file, or use a glob, to read it");
+        let (files, notices) = tree.list_by(Listing::of_rows, Some("_*")).unwrap();
+        assert_eq!((files, notices.len()), (vec!["_SUCCESS".to_owned()], 0));
     }
 
     #[test]

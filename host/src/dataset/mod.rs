@@ -3,7 +3,7 @@
 //! them), how a worker reads its part ([`TableReader`], [`RowReader`]) and what tells a file from what it
 //! was before ([`Found`]). Imports `model` only.
 //!
-//! What belongs to an input is decided once, while listing: names are UTF-8, hidden files count,
+//! What belongs to an input is decided once, while listing: names are UTF-8, hidden files count (but for rows),
 //! links are followed to files inside the input's folder and refused where they lead out of it,
 //! linked folders are skipped with a notice, and anything that is neither file, folder nor link is
 //! an error.

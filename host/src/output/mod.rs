@@ -29,6 +29,7 @@ mod remove;
 mod rows;
 mod style;
 mod transfer;
+mod zones;
 
 pub use appender::{Appender, Checker, checksum, verify};
 pub use collect::{Kept, clear_files, collect_files};

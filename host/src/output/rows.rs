@@ -7,6 +7,7 @@ use super::json;
 use super::members::member;
 use super::refusal::{Refusal, Unfit, unquotable};
 use super::style::{NeedsQuotes, Style};
+use super::zones;
 use crate::model::{
     ByteSize, Compression, Failure, FailureKind, Header, Join, OutputFormat, OutputKind,
 };
@@ -377,6 +378,8 @@ impl RowWriter {
         if let Some(batches) = &mut self.batches {
             return Ok(batches.batch(batch)?);
         }
+        let told = zones::in_utc(batch)?;
+        let batch = told.as_ref().unwrap_or(batch);
         if self.kind == OutputKind::Jsonl {
             return self.objects(batch, before);
         }

@@ -28,7 +28,7 @@ pub(super) fn format(
     let kind = input.table.kind;
     let mut columns = Columns::new(input.table.columns.as_deref());
     'sources: for source in input.sources {
-        let mut listing = Listing::new(source)?;
+        let mut listing = Listing::of_rows(source)?;
         while let Some(file) = listing.next_file()? {
             let path = source.root.join(&file);
             // What is wrong with a file is told when it is cut.

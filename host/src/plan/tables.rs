@@ -79,7 +79,7 @@ fn hive(source: &Source, wanted: Option<bool>) -> Result<Option<PartitionFormat>
     if wanted == Some(false) {
         return Ok(None);
     }
-    let first = Listing::new(source)?.next_file()?.unwrap_or_default();
+    let first = Listing::of_rows(source)?.next_file()?.unwrap_or_default();
     let found = PartitionFormat::hive(&first);
     if found.is_none() && wanted == Some(true) {
         return refuse!(

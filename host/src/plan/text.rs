@@ -32,7 +32,7 @@ pub(super) fn each_file<'s>(
     take: &mut dyn FnMut(&mut Sender<'s>, u32, String) -> Result<(), PlanError>,
 ) -> Result<(), PlanError> {
     for (index, source) in (input.first..).zip(input.sources) {
-        let mut listing = Listing::new(source)?;
+        let mut listing = Listing::of_rows(source)?;
         loop {
             let file = listing.next_file()?;
             for notice in listing.take_notices() {

@@ -46,7 +46,11 @@ pub(super) fn real(file: &Path) -> io::Result<(PathBuf, bool)> {
             let name = file.file_name().ok_or(ErrorKind::InvalidInput)?;
             Ok((folder.join(name), false))
         }
-        Err(error) => Err(error),
+        // Another process made it in between.
+        Err(error) => match file.symlink_metadata() {
+            Ok(there) if !there.is_symlink() => Ok((file.canonicalize()?, true)),
+            _ => Err(error),
+        },
     }
 }
 

@@ -81,7 +81,8 @@ impl Registry {
             connection.busy_timeout(PATIENCE)?;
             // Nothing that the file itself says is run.
             connection.pragma_update(None, "trusted_schema", false)?;
-            let format = Format::of(&connection)?;
+            // All of it at one moment: another process may be about to make the registry.
+            let format = Format::of(&*connection.unchecked_transaction()?)?;
             Ok((connection, format))
         };
         let (connection, format) = connect().map_err(|e| RegistryError::of(&path, e))?;

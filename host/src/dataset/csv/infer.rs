@@ -41,7 +41,7 @@ pub fn infer_format(
     let mut left = SAMPLE;
     let mut files = 0;
     'sources: for source in sources {
-        let mut listing = Listing::new(source)?;
+        let mut listing = Listing::of_rows(source)?;
         while let Some(file) = listing.next_file()? {
             // A file that cannot be read teaches nothing; it is told when it is cut.
             let learned = inference.take_file(source, file, (!full).then_some(left));

@@ -41,7 +41,7 @@ pub fn infer_json(
     let mut learned = Learned { fields: Fields::default(), notes: Notes::default() };
     let (mut left, mut files) = (SAMPLE, 0);
     'sources: for source in sources {
-        let mut listing = Listing::new(source)?;
+        let mut listing = Listing::of_rows(source)?;
         while let Some(file) = listing.next_file()? {
             let most = if full { u64::MAX } else { left };
             // A file that cannot be read is told when it is cut.
