@@ -22,11 +22,7 @@ pub(super) fn plan_files(
         let mut listing = Listing::new(source)?;
         let mut group = Vec::new();
         loop {
-            let file = listing.next_file()?;
-            for notice in listing.take_notices() {
-                sender.notice(notice)?;
-            }
-            send_unfetched(&mut listing, index, sender)?;
+            let file = next_file(&mut listing, index, sender)?;
             let ended = file.is_none();
             group.extend(file);
             if group.len() as u64 >= count || (ended && !group.is_empty()) {
@@ -41,16 +37,21 @@ pub(super) fn plan_files(
     Ok(())
 }
 
-/// A mini-batch for each object that could not be fetched from its store, which fails with the reason.
-pub(super) fn send_unfetched(
+/// The listing's next file, after notices of what was left out on the way to it, and a mini-batch for each
+/// object there that could not be fetched from its store, which fails with the reason.
+pub(super) fn next_file(
     listing: &mut Listing,
     source: u32,
     sender: &mut Sender<'_>,
-) -> Result<(), PlanError> {
+) -> Result<Option<String>, PlanError> {
+    let file = listing.next_file()?;
+    for notice in listing.take_notices() {
+        sender.notice(notice)?;
+    }
     for bad in listing.take_unfetched() {
         sender.add(source, Work::Unreadable(bad), Stamp::new())?;
     }
-    Ok(())
+    Ok(file)
 }
 
 /// `count` mini-batches without data.

@@ -1,7 +1,7 @@
 //! Mini-batches by partition keys that stand in the files' paths. All names of an input are held,
 //! as in a listing: a group is known when the last file has been seen.
 
-use super::files::send_unfetched;
+use super::files::next_file;
 use super::sender::Sender;
 use super::stamp::Stamp;
 use super::{PlanError, refuse};
@@ -83,13 +83,7 @@ fn plan_input(
             }
         };
         let mut listing = Listing::new(source)?;
-        loop {
-            let file = listing.next_file()?;
-            for notice in listing.take_notices() {
-                sender.notice(notice)?;
-            }
-            send_unfetched(&mut listing, index, sender)?;
-            let Some(file) = file else { break };
+        while let Some(file) = next_file(&mut listing, index, sender)? {
             let Some(values) = format.values(&file) else {
                 return refuse!(
                     "input '{}': the path {file} does not match partition_format '{format}'; move \

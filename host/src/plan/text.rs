@@ -1,6 +1,6 @@
 //! Slices of text files.
 
-use super::files::send_unfetched;
+use super::files::next_file;
 use super::sender::Sender;
 use super::stamp::Stamp;
 use super::tables::Input;
@@ -33,13 +33,7 @@ pub(super) fn each_file<'s>(
 ) -> Result<(), PlanError> {
     for (index, source) in (input.first..).zip(input.sources) {
         let mut listing = Listing::of_rows(source)?;
-        loop {
-            let file = listing.next_file()?;
-            for notice in listing.take_notices() {
-                sender.notice(notice)?;
-            }
-            send_unfetched(&mut listing, index, sender)?;
-            let Some(file) = file else { break };
+        while let Some(file) = next_file(&mut listing, index, sender)? {
             match &input.path {
                 Some(path) if path.folder_values(&file).is_none() && input.is_hive => {
                     let reason = format!(

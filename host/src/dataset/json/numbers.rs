@@ -1,8 +1,8 @@
 //! Numbers exactly: arrow-json cuts off the fraction of a number in a column of whole numbers, and
 //! takes text for numbers.
 
-use arrow::array::{ArrayRef, Float64Builder, Int64Builder};
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::array::{ArrayRef, PrimitiveBuilder};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float64Type, Int64Type};
 use arrow::error::ArrowError;
 use arrow::json::reader::{ArrayDecoder, DecoderContext, DecoderFactory, Tape, TapeElement};
 use std::sync::Arc;
@@ -22,49 +22,36 @@ impl DecoderFactory for Exact {
         _: bool,
     ) -> Result<Option<Box<dyn ArrayDecoder>>, ArrowError> {
         Ok(match field.data_type() {
-            DataType::Int64 => Some(Box::new(Int64s)),
-            DataType::Float64 => Some(Box::new(Float64s)),
+            DataType::Int64 => {
+                Some(Box::new(Numbers::<Int64Type> { parse: integer, name: "int64" }))
+            }
+            DataType::Float64 => {
+                Some(Box::new(Numbers::<Float64Type> { parse: float, name: "float64" }))
+            }
             _ => None,
         })
     }
 }
 
-struct Int64s;
-
-impl ArrayDecoder for Int64s {
-    fn decode(&mut self, tape: &Tape<'_>, pos: &[u32]) -> Result<ArrayRef, ArrowError> {
-        let mut builder = Int64Builder::with_capacity(pos.len());
-        for &at in pos {
-            let number = match tape.get(at) {
-                TapeElement::Null => None,
-                TapeElement::Number(index) => Some(integer(tape.get_string(index))),
-                _ => Some(None),
-            };
-            match number {
-                None => builder.append_null(),
-                Some(Some(number)) => builder.append_value(number),
-                Some(None) => return Err(tape.error(at, "int64")),
-            }
-        }
-        Ok(Arc::new(builder.finish()))
-    }
+/// A column of numbers, each read by `parse`.
+struct Numbers<T: ArrowPrimitiveType> {
+    parse: fn(&str) -> Option<T::Native>,
+    name: &'static str,
 }
 
-struct Float64s;
-
-impl ArrayDecoder for Float64s {
+impl<T: ArrowPrimitiveType> ArrayDecoder for Numbers<T> {
     fn decode(&mut self, tape: &Tape<'_>, pos: &[u32]) -> Result<ArrayRef, ArrowError> {
-        let mut builder = Float64Builder::with_capacity(pos.len());
+        let mut builder = PrimitiveBuilder::<T>::with_capacity(pos.len());
         for &at in pos {
             let number = match tape.get(at) {
                 TapeElement::Null => None,
-                TapeElement::Number(index) => Some(float(tape.get_string(index))),
+                TapeElement::Number(index) => Some((self.parse)(tape.get_string(index))),
                 _ => Some(None),
             };
             match number {
                 None => builder.append_null(),
                 Some(Some(number)) => builder.append_value(number),
-                Some(None) => return Err(tape.error(at, "float64")),
+                Some(None) => return Err(tape.error(at, self.name)),
             }
         }
         Ok(Arc::new(builder.finish()))
