@@ -138,18 +138,18 @@ fn integer(value: impl itoa::Integer, out: &mut Vec<u8>) {
 fn float64(value: f64, out: &mut Vec<u8>) {
     let size = value.abs();
     if size == 0.0 || (1e-4..1e16).contains(&size) {
-        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
     } else {
-        uncommon_float(ryu::Buffer::new().format(value), out);
+        uncommon_float(zmij::Buffer::new().format(value), out);
     }
 }
 
 fn float32(value: f32, out: &mut Vec<u8>) {
     let size = value.abs();
     if size == 0.0 || (1e-4..1e13).contains(&size) {
-        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
     } else {
-        uncommon_float(ryu::Buffer::new().format(value), out);
+        uncommon_float(zmij::Buffer::new().format(value), out);
     }
 }
 

@@ -5,8 +5,10 @@ use crate::dataset::{DatasetError, Found, fail};
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{ChunkReader, Length};
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 use std::fs::File;
-use std::io::{BufReader, ErrorKind, Read};
+use std::io::{BufReader, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -79,16 +81,22 @@ impl At {
             );
         }
         // As the length of a file, it is at least one that a file system gives.
-        let mut bytes = vec![0; length as usize];
-        match self.file.read_exact_at(&mut bytes, start) {
-            Ok(()) => Ok(bytes),
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                fail!(
-                    "became shorter while it was read; run the job on files that nobody writes to"
-                )
+        let mut bytes = Vec::with_capacity(length as usize);
+        while (bytes.len() as u64) < length {
+            let at = start + bytes.len() as u64;
+            match rustix::io::pread(&self.file, spare_capacity(&mut bytes), at) {
+                Ok(0) => {
+                    return fail!(
+                        "became shorter while it was read; run the job on files that nobody writes to"
+                    );
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return fail!("cannot be read: {}", std::io::Error::from(errno)),
             }
-            Err(error) => fail!("cannot be read: {error}"),
         }
+        // An allocation may have more room than was asked for.
+        bytes.truncate(length as usize);
+        Ok(bytes)
     }
 
     /// Up to so many bytes from a place on; fewer where the file ends.

@@ -17,8 +17,9 @@ pub struct Part {
 
 /// The slices of one file, in order: together they hold each of its rows once.
 ///
-/// By bytes, small parts that follow each other share a slice up to the size, and a larger part is cut
-/// into slices of about equally many rows. By rows, all slices but the last have that many, wherever parts
+/// By bytes, small parts that follow each other share a slice up to the size, and a part of more than one
+/// and a half times the size is cut into slices of about equally many rows, as near to the size as that
+/// gets: a part that is cut is read and decoded again in part for each slice. By rows, all slices but the last have that many, wherever parts
 /// end.
 #[derive(Debug)]
 pub struct Cuts {
@@ -63,7 +64,8 @@ impl Cuts {
             SliceSize::Bytes(size) => {
                 let Part { rows, bytes } = self.parts[self.part];
                 if bytes > size || rows > MAX_ROWS {
-                    let count = bytes.div_ceil(size).max(rows.div_ceil(MAX_ROWS)).min(rows);
+                    let count = bytes.saturating_add(size / 2) / size;
+                    let count = count.max(rows.div_ceil(MAX_ROWS)).min(rows);
                     return rows.div_ceil(count).min(first);
                 }
                 let (mut rows, mut bytes) = (rows, bytes);
@@ -139,7 +141,9 @@ mod tests {
         );
         // Not 100, 100, 100 and a rest of 3.
         let pieces = cut(&[(303, 303)], SliceSize::Bytes(100));
-        assert_eq!(pieces, [(0, 0, 76, 76), (0, 76, 76, 76), (0, 152, 76, 76), (0, 228, 75, 75)]);
+        assert_eq!(pieces, [(0, 0, 101, 101), (0, 101, 101, 101), (0, 202, 101, 101)]);
+        assert_eq!(cut(&[(149, 149)], SliceSize::Bytes(100)), [(0, 0, 149, 149)]);
+        assert_eq!(cut(&[(150, 150)], SliceSize::Bytes(100)), [(0, 0, 75, 75), (0, 75, 75, 75)]);
         // A row is never cut.
         assert_eq!(cut(&[(2, 500)], SliceSize::Bytes(100)), [(0, 0, 1, 250), (0, 1, 1, 250)]);
     }

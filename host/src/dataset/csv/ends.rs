@@ -9,7 +9,7 @@ const AT_ONCE: usize = 2048;
 
 /// A walk over text that finds the ends of its fields. Blank lines have none.
 #[derive(Debug)]
-pub(super) struct FieldEnds<'a> {
+pub(in crate::dataset) struct FieldEnds<'a> {
     text: &'a [u8],
     delimiter: u8,
     /// Whether there are any quotes in the text.
@@ -23,16 +23,16 @@ pub(super) struct FieldEnds<'a> {
 
 /// Ends that were found and not yet passed. Serves walk after walk.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(in crate::dataset) struct Found {
     /// The end before the first one, then the ends.
     slots: Vec<u32>,
     /// How many.
-    pub(super) count: usize,
+    pub(in crate::dataset) count: usize,
 }
 
 impl Found {
     /// Where the field before the first one ended (one before 0 where there is none), then the ends.
-    pub(super) fn ends(&self) -> &[u32] {
+    pub(in crate::dataset) fn ends(&self) -> &[u32] {
         self.slots.get(..=self.count).unwrap_or_default()
     }
 
@@ -44,7 +44,7 @@ impl Found {
     }
 
     /// Forgets the first `used` ends.
-    pub(super) fn pass(&mut self, used: usize) {
+    pub(in crate::dataset) fn pass(&mut self, used: usize) {
         self.slots.copy_within(used..=self.count, 0);
         self.count -= used;
     }
@@ -71,7 +71,7 @@ impl Found {
 impl<'a> FieldEnds<'a> {
     /// From the start of a record; `found` is emptied, and made to hold records of so many `fields`.
     /// None if the text is too long.
-    pub(super) fn new(
+    pub(in crate::dataset) fn new(
         text: &'a str,
         delimiter: u8,
         fields: usize,
@@ -89,7 +89,7 @@ impl<'a> FieldEnds<'a> {
     /// Finds more ends: those of one record at least, with the ones that are there. False at the end
     /// of the text. Where there are quotes, the ends are right only if each field with quotes begins
     /// and ends with one, and has pairs of them in between.
-    pub(super) fn more(&mut self, found: &mut Found) -> bool {
+    pub(in crate::dataset) fn more(&mut self, found: &mut Found) -> bool {
         while found.count + 1 + BLOCK < found.slots.len() {
             let rest = self.text.get(self.at..).unwrap_or_default();
             if let Some(block) = rest.first_chunk() {
@@ -106,7 +106,7 @@ impl<'a> FieldEnds<'a> {
     }
 
     /// Whether the walk stands inside quotes.
-    pub(super) fn is_inside(&self) -> bool {
+    pub(in crate::dataset) fn is_inside(&self) -> bool {
         self.inside != 0
     }
 

@@ -1,7 +1,8 @@
 //! CSV tables. `scan` finds where records end, fast and without looking at fields; `cut` makes
 //! slices of a file with it; `header` and `infer` find names and types of columns; `reader` turns a
 //! slice into Arrow with arrow-csv (or with [`json`](super::json), whose slices it reads the same way), or much
-//! faster with `plain` where the text is usual (`ends` finds where fields end, `numbers` reads them), and
+//! faster with `plain` where the text is usual (`ends` finds where fields end, `numbers` reads them, `fill` makes columns),
+//! and
 //! `misfit` sorts out the records that arrow-csv refuses; `lines` tells where a row stands in its file.
 //! `rows` gives single records with their fields, for those who group them, and `origins` keeps where
 //! such records came from. `records` is csv-core, arrow-csv's own parser, record by record.
@@ -12,6 +13,7 @@
 
 mod cut;
 mod ends;
+mod fill;
 mod header;
 mod infer;
 mod lines;
@@ -26,10 +28,13 @@ mod scan;
 mod types;
 
 pub use cut::{CutFile, Cutter, MAX_SLICE, open_file};
+pub(super) use ends::{FieldEnds, Found};
+pub(super) use fill::{Records, Values};
 pub use header::check_names;
 pub use infer::{Inferred, infer_format};
 pub use lines::RowLines;
 pub use misfit::shortened;
+pub(super) use numbers::{short_float, short_integer};
 pub use origins::{Names, put_number, take_number};
 pub(super) use reader::write_ipc;
 pub use reader::{LoadedTable, TablePart, TableReader, read_slice};

@@ -18,7 +18,7 @@ const ZEROS: u64 = ONES * b'0' as u64;
 /// The whole number that the bytes from `start` to `end` hold: a sign, if it is a minus, and 1 to 16
 /// digits. None for every other text, and also near the start of `bytes`.
 #[inline]
-pub(super) fn short_integer(bytes: &[u8], start: usize, end: usize) -> Option<i64> {
+pub(in crate::dataset) fn short_integer(bytes: &[u8], start: usize, end: usize) -> Option<i64> {
     let negative = *bytes.get(start)? == b'-';
     let length = end.wrapping_sub(start + usize::from(negative));
     let number = match length {
@@ -38,7 +38,7 @@ pub(super) fn short_integer(bytes: &[u8], start: usize, end: usize) -> Option<i6
 /// of digits with at most one point among them. The nearest there is, as from any good parser. None
 /// for every other text, and also near the start of `bytes` and where it takes more than one division.
 #[inline]
-pub(super) fn short_float(bytes: &[u8], start: usize, end: usize) -> Option<f64> {
+pub(in crate::dataset) fn short_float(bytes: &[u8], start: usize, end: usize) -> Option<f64> {
     let negative = *bytes.get(start)? == b'-';
     let length = end.wrapping_sub(start + usize::from(negative));
     let size = match length {

@@ -3,19 +3,13 @@
 //! arrow-csv's own parsers, so that both read the same from the same bytes.
 
 use super::ends::{FieldEnds, Found};
+use super::fill::{Records, Values};
 use super::numbers::{float, short_float, short_integer};
-use super::scan::is_terminator;
 use super::types::{UTC, boolean, microseconds};
 use crate::model::{ColumnType, TableFormat};
-use arrow::array::{
-    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, PrimitiveArray, RecordBatch, StringBuilder,
-};
-use arrow::buffer::NullBuffer;
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, StringBuilder};
 use arrow::compute::kernels::cast_utils::Parser;
-use arrow::datatypes::{
-    ArrowNativeType, ArrowPrimitiveType, Date32Type, Float64Type, Int64Type, SchemaRef,
-    TimestampMicrosecondType,
-};
+use arrow::datatypes::{Date32Type, Float64Type, Int64Type, SchemaRef, TimestampMicrosecondType};
 use memchr::memchr;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -53,19 +47,12 @@ impl PlainDecoder {
         let mut walk = FieldEnds::new(text, self.delimiter, fields, &mut self.found)?;
         loop {
             let more = walk.more(&mut self.found);
-            let records = Records {
-                text,
-                ends: self.found.ends(),
-                count: self.found.count / fields,
-                fields,
-                delimiter: self.delimiter,
-                quoted: walk.quoted,
-                nulls: &self.nulls,
-            };
+            let records = Records::new(text, &self.found, fields, self.delimiter);
+            let records = Fields { records, quoted: walk.quoted, nulls: &self.nulls };
             for (index, column) in columns.iter_mut().enumerate() {
                 column.take(&records, index)?;
             }
-            let passed = records.count * fields;
+            let passed = records.records.count * fields;
             self.found.pass(passed);
             if !more {
                 break;
@@ -83,51 +70,40 @@ impl PlainDecoder {
     }
 }
 
-/// Some records of the text, and where their fields end.
-struct Records<'a> {
-    text: &'a str,
-    /// The end before their first field, then the ends of all their fields, and maybe more.
-    ends: &'a [u32],
-    count: usize,
-    /// In each of them.
-    fields: usize,
-    delimiter: u8,
+/// The fields of some records.
+struct Fields<'a> {
+    records: Records<'a>,
     quoted: bool,
     nulls: &'a [String],
 }
 
-impl<'a> Records<'a> {
-    /// Calls `take` with the bounds of a column's fields. None if it gives that, or if a record has
-    /// more or fewer fields than it should.
-    #[inline(always)]
-    fn each(&self, column: usize, mut take: impl FnMut(usize, usize) -> Option<()>) -> Option<()> {
-        let text = self.text.as_bytes();
-        let is_last = column + 1 == self.fields;
-        let bounds = self.ends.get(column..).unwrap_or_default().windows(2);
-        for bounds in bounds.step_by(self.fields).take(self.count) {
-            let (mut start, end) = (bounds[0].wrapping_add(1) as usize, bounds[1] as usize);
-            // Every end is a delimiter's or a record's place.
-            if (text.get(end) == Some(&self.delimiter)) == is_last {
-                return None;
-            }
-            if column == 0 {
-                while text.get(start).is_some_and(|byte| is_terminator(*byte)) {
-                    start += 1;
-                }
-            }
-            take(start, end)?;
-        }
-        Some(())
-    }
-
+impl<'a> Fields<'a> {
     /// The text of a field, the inner None of a null. None if there are quotes where arrow-csv sees
     /// other fields.
     #[inline]
     fn field(&self, start: usize, end: usize) -> Option<Option<Cow<'a, str>>> {
-        let raw = self.text.get(start..end)?;
+        let raw = self.records.text.get(start..end)?;
         let text = if self.quoted { unquoted(raw)? } else { Cow::Borrowed(raw) };
         let is_null = text.is_empty() || self.nulls.iter().any(|null| *null == text);
         Some((!is_null).then_some(text))
+    }
+
+    /// Fills in the values of a column: by `short`, or by `long` what that does not know.
+    #[inline(always)]
+    fn fill<T: Copy + Default>(
+        &self,
+        values: &mut Values<T>,
+        column: usize,
+        short: impl Fn(usize, usize) -> Option<T>,
+        long: impl Fn(&str) -> Option<T>,
+    ) -> Option<()> {
+        let mut room = values.room(self.records.count);
+        self.records.each(column, |start, end| {
+            room.put(match short(start, end) {
+                Some(value) => Some(value),
+                None => self.parsed(start, end, &long)?,
+            })
+        })
     }
 
     /// The value of a field, the inner None of a null. None if `parse` gives that, or as [`Self::field`].
@@ -187,23 +163,23 @@ impl Column {
     }
 
     /// Takes its fields out of records. None if it does not accept one.
-    fn take(&mut self, records: &Records<'_>, column: usize) -> Option<()> {
-        let text = records.text.as_bytes();
+    fn take(&mut self, fields: &Fields<'_>, column: usize) -> Option<()> {
+        let text = fields.records.text.as_bytes();
         match self {
-            Self::Int64(values) => values.take(
-                records,
+            Self::Int64(values) => fields.fill(
+                values,
                 column,
                 |start, end| short_integer(text, start, end),
                 Int64Type::parse,
             ),
             Self::Float64(values) => {
-                values.take(records, column, |start, end| short_float(text, start, end), float)
+                fields.fill(values, column, |start, end| short_float(text, start, end), float)
             }
-            Self::Boolean(values) => values.take(records, column, |_, _| None, boolean),
-            Self::Date(values) => values.take(records, column, |_, _| None, Date32Type::parse),
-            Self::Timestamp(values) => values.take(records, column, |_, _| None, microseconds),
-            Self::String(values) => records.each(column, |start, end| {
-                values.append_option(records.field(start, end)?);
+            Self::Boolean(values) => fields.fill(values, column, |_, _| None, boolean),
+            Self::Date(values) => fields.fill(values, column, |_, _| None, Date32Type::parse),
+            Self::Timestamp(values) => fields.fill(values, column, |_, _| None, microseconds),
+            Self::String(values) => fields.records.each(column, |start, end| {
+                values.append_option(fields.field(start, end)?);
                 Some(())
             }),
         }
@@ -223,62 +199,6 @@ impl Column {
             }
             Self::String(mut values) => Arc::new(values.finish()),
         })
-    }
-}
-
-/// Values of one width, and the rows that have none.
-struct Values<T> {
-    all: Vec<T>,
-    nulls: Vec<usize>,
-}
-
-impl<T: Copy + Default> Values<T> {
-    fn new(rows: usize) -> Self {
-        Self { all: Vec::with_capacity(rows), nulls: Vec::new() }
-    }
-
-    /// Takes fields out of records: by `short`, or by `long` what that does not know.
-    #[inline(always)]
-    fn take(
-        &mut self,
-        records: &Records<'_>,
-        column: usize,
-        short: impl Fn(usize, usize) -> Option<T>,
-        long: impl Fn(&str) -> Option<T>,
-    ) -> Option<()> {
-        let mut row = self.all.len();
-        self.all.resize(row + records.count, T::default());
-        let (all, nulls) = (self.all.as_mut_slice(), &mut self.nulls);
-        records.each(column, |start, end| {
-            let value = match short(start, end) {
-                Some(value) => value,
-                None => records.parsed(start, end, &long)?.unwrap_or_else(|| {
-                    nulls.push(row);
-                    T::default()
-                }),
-            };
-            *all.get_mut(row)? = value;
-            row += 1;
-            Some(())
-        })
-    }
-
-    fn null_buffer(&self) -> Option<NullBuffer> {
-        if self.nulls.is_empty() {
-            return None;
-        }
-        let mut present = BooleanBufferBuilder::new(self.all.len());
-        present.append_n(self.all.len(), true);
-        self.nulls.iter().for_each(|&row| present.set_bit(row, false));
-        Some(NullBuffer::new(present.finish()))
-    }
-
-    fn array<A: ArrowPrimitiveType<Native = T>>(self) -> Option<PrimitiveArray<A>>
-    where
-        T: ArrowNativeType,
-    {
-        let nulls = self.null_buffer();
-        PrimitiveArray::try_new(self.all.into(), nulls).ok()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::lines::Lines;
 use super::misfit::reason;
 use super::numbers::Exact;
+use super::plain::PlainLines;
 use crate::dataset::{DatasetError, fail};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -19,6 +20,8 @@ const CELLS: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct JsonDecoder {
     schema: SchemaRef,
+    /// For lines that are all alike.
+    plain: Option<PlainLines>,
     /// A decoder that stands between two rows, and the rows it takes at once.
     decoder: Option<(Decoder, usize)>,
     /// The same for single lines.
@@ -28,7 +31,7 @@ pub struct JsonDecoder {
 impl JsonDecoder {
     /// A decoder of tables with these columns.
     pub fn new(schema: SchemaRef) -> Self {
-        Self { schema, decoder: None, checker: None }
+        Self { plain: PlainLines::new(&schema), schema, decoder: None, checker: None }
     }
 
     /// The columns of its tables.
@@ -42,6 +45,14 @@ impl JsonDecoder {
             return None;
         }
         let rows = usize::try_from(rows).unwrap_or(usize::MAX).min(text.len());
+        if let Some(batch) = self.plain.as_mut().and_then(|plain| plain.decode(text, rows)) {
+            return Some(batch);
+        }
+        self.decode_any(text, rows)
+    }
+
+    /// The same by arrow-json.
+    pub(super) fn decode_any(&mut self, text: &[u8], rows: usize) -> Option<RecordBatch> {
         let (mut decoder, capacity) = match self.decoder.take() {
             Some((decoder, capacity)) if capacity > rows => (decoder, capacity),
             _ => (self.build(rows + rows / 8 + 2).ok()?, rows + rows / 8 + 2),

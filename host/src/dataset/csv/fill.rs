@@ -1,0 +1,123 @@
+//! Columns that are filled from text whose fields' ends are known.
+
+use super::ends::Found;
+use super::scan::is_terminator;
+use arrow::array::{BooleanBufferBuilder, PrimitiveArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};
+
+/// Some records of a text, and where their fields end.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::dataset) struct Records<'a> {
+    pub(in crate::dataset) text: &'a str,
+    /// The end before their first field, then the ends of all their fields, and maybe more.
+    ends: &'a [u32],
+    pub(in crate::dataset) count: usize,
+    /// In each of them.
+    fields: usize,
+    delimiter: u8,
+}
+
+impl<'a> Records<'a> {
+    /// The whole records among what was found, which have so many fields each.
+    pub(in crate::dataset) fn new(
+        text: &'a str,
+        found: &'a Found,
+        fields: usize,
+        delimiter: u8,
+    ) -> Self {
+        Self { text, ends: found.ends(), count: found.count / fields, fields, delimiter }
+    }
+
+    /// Calls `take` with the bounds of a column's fields. None if it gives that, or if a record has
+    /// more or fewer fields than it should.
+    #[inline(always)]
+    pub(in crate::dataset) fn each(
+        &self,
+        column: usize,
+        mut take: impl FnMut(usize, usize) -> Option<()>,
+    ) -> Option<()> {
+        let text = self.text.as_bytes();
+        let is_last = column + 1 == self.fields;
+        let bounds = self.ends.get(column..).unwrap_or_default().windows(2);
+        for bounds in bounds.step_by(self.fields).take(self.count) {
+            let (mut start, end) = (bounds[0].wrapping_add(1) as usize, bounds[1] as usize);
+            // Every end is a delimiter's or a record's place.
+            if (text.get(end) == Some(&self.delimiter)) == is_last {
+                return None;
+            }
+            if column == 0 {
+                while text.get(start).is_some_and(|byte| is_terminator(*byte)) {
+                    start += 1;
+                }
+            }
+            take(start, end)?;
+        }
+        Some(())
+    }
+}
+
+/// Values of one width, and the rows that have none.
+#[derive(Debug)]
+pub(in crate::dataset) struct Values<T> {
+    pub(in crate::dataset) all: Vec<T>,
+    nulls: Vec<usize>,
+}
+
+impl<T: Copy + Default> Values<T> {
+    /// Room for so many.
+    pub(in crate::dataset) fn new(rows: usize) -> Self {
+        Self { all: Vec::with_capacity(rows), nulls: Vec::new() }
+    }
+
+    /// Places for so many more.
+    #[inline(always)]
+    pub(in crate::dataset) fn room(&mut self, count: usize) -> Room<'_, T> {
+        let row = self.all.len();
+        self.all.resize(row + count, T::default());
+        Room { all: &mut self.all, nulls: &mut self.nulls, row }
+    }
+
+    /// Which rows have values, if not all have.
+    pub(in crate::dataset) fn null_buffer(&self) -> Option<NullBuffer> {
+        if self.nulls.is_empty() {
+            return None;
+        }
+        let mut present = BooleanBufferBuilder::new(self.all.len());
+        present.append_n(self.all.len(), true);
+        self.nulls.iter().for_each(|&row| present.set_bit(row, false));
+        Some(NullBuffer::new(present.finish()))
+    }
+
+    /// The column.
+    pub(in crate::dataset) fn array<A: ArrowPrimitiveType<Native = T>>(
+        self,
+    ) -> Option<PrimitiveArray<A>>
+    where
+        T: ArrowNativeType,
+    {
+        let nulls = self.null_buffer();
+        PrimitiveArray::try_new(self.all.into(), nulls).ok()
+    }
+}
+
+/// Places for values that are filled in one after the other.
+#[derive(Debug)]
+pub(in crate::dataset) struct Room<'v, T> {
+    all: &'v mut [T],
+    nulls: &'v mut Vec<usize>,
+    row: usize,
+}
+
+impl<T> Room<'_, T> {
+    /// Fills in the next one; None stands for a null. None if there is no place left.
+    #[inline(always)]
+    pub(in crate::dataset) fn put(&mut self, value: Option<T>) -> Option<()> {
+        match value {
+            Some(value) => *self.all.get_mut(self.row)? = value,
+            None => self.nulls.push(self.row),
+        }
+        self.row += 1;
+        Some(())
+    }
+}

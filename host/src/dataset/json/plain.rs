@@ -1,0 +1,266 @@
+//! The common case at several times the speed of arrow-json: lines that all have the same keys in the
+//! same order, and no values but numbers, booleans, nulls and text without escapes. Such a line is as one
+//! of CSV whose fields begin with their keys, so CSV's walk finds where they end, and each column is filled
+//! in a loop of its own. What is otherwise is left to arrow-json.
+
+use super::numbers::{float, integer};
+use crate::dataset::csv::{FieldEnds, Found, Records, Values, short_float, short_integer};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringBuilder, new_null_array};
+use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef};
+use memchr::memchr;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Decodes texts with one schema. Keeps its buffers.
+#[derive(Debug)]
+pub(super) struct PlainLines {
+    schema: SchemaRef,
+    /// The place of each column.
+    names: HashMap<String, usize>,
+    found: Found,
+}
+
+/// What all lines have at one place.
+struct Key<'a> {
+    /// All bytes before the value: `{"id": `, or `"id": `.
+    before: &'a [u8],
+    /// The column of the schema, if it has one of this name.
+    column: Option<usize>,
+}
+
+impl PlainLines {
+    /// None if there are columns of other types.
+    pub(super) fn new(schema: &SchemaRef) -> Option<Self> {
+        use DataType::{Boolean, Float64, Int64, Utf8};
+        let mut kinds = schema.fields().iter().map(|field| field.data_type());
+        let plain = kinds.all(|kind| matches!(kind, Boolean | Float64 | Int64 | Utf8));
+        let names =
+            schema.fields().iter().enumerate().map(|(at, field)| (field.name().clone(), at));
+        let names: HashMap<_, _> = names.collect();
+        plain.then(|| Self { schema: Arc::clone(schema), names, found: Found::default() })
+    }
+
+    /// The table that arrow-json would make of a text of `rows` lines. None if this is not the common
+    /// case.
+    pub(super) fn decode(&mut self, text: &[u8], rows: usize) -> Option<RecordBatch> {
+        let text = std::str::from_utf8(text).ok()?;
+        if memchr(b'\\', text.as_bytes()).is_some() {
+            return None;
+        }
+        let keys = self.keys(text.trim_start_matches(['\r', '\n']).as_bytes())?;
+        let mut columns: Vec<Column> =
+            keys.iter().map(|key| Column::new(self.kind(key), rows)).collect();
+        let mut walk = FieldEnds::new(text, b',', keys.len(), &mut self.found)?;
+        let mut passed = 0;
+        loop {
+            let more = walk.more(&mut self.found);
+            let records = Records::new(text, &self.found, keys.len(), b',');
+            for (index, (column, key)) in columns.iter_mut().zip(&keys).enumerate() {
+                column.take(&Fields { records: &records, index, key, last: keys.len() - 1 })?;
+            }
+            let count = records.count;
+            passed += count;
+            self.found.pass(count * keys.len());
+            if !more {
+                break;
+            }
+        }
+        if self.found.count > 0 || walk.is_inside() || passed != rows {
+            return None;
+        }
+        let absent = |field: &Arc<arrow::datatypes::Field>| new_null_array(field.data_type(), rows);
+        let mut arrays: Vec<ArrayRef> = self.schema.fields().iter().map(absent).collect();
+        for (column, key) in columns.into_iter().zip(&keys) {
+            if let Some(at) = key.column {
+                *arrays.get_mut(at)? = column.finish()?;
+            }
+        }
+        RecordBatch::try_new(Arc::clone(&self.schema), arrays).ok()
+    }
+
+    fn kind(&self, key: &Key<'_>) -> Option<&DataType> {
+        key.column.map(|at| self.schema.field(at).data_type())
+    }
+
+    /// The keys of the first line. None if a key that the schema has is there twice.
+    fn keys<'a>(&self, text: &'a [u8]) -> Option<Vec<Key<'a>>> {
+        let skip = |at: usize| at + text[at..].iter().take_while(|&&b| b == b' ').count();
+        let mut keys: Vec<Key<'a>> = Vec::new();
+        let mut seen = vec![false; self.schema.fields().len()];
+        let (mut start, mut at) = (0, skip(usize::from(text.first() == Some(&b'{'))));
+        if at == 0 {
+            return None;
+        }
+        loop {
+            let name = text.get(at..)?.strip_prefix(b"\"")?;
+            let name = &name[..memchr(b'"', name)?];
+            at = skip(at + name.len() + 2);
+            if text.get(at) != Some(&b':') {
+                return None;
+            }
+            at = skip(at + 1);
+            let column = self.names.get(std::str::from_utf8(name).ok()?).copied();
+            if column.is_some_and(|column| std::mem::replace(&mut seen[column], true)) {
+                return None;
+            }
+            keys.push(Key { before: text.get(start..at)?, column });
+            let value = text.get(at..)?;
+            let length = match value.strip_prefix(b"\"") {
+                Some(inner) => memchr(b'"', inner)? + 2,
+                None => value.iter().position(|byte| matches!(byte, b',' | b'}'))?,
+            };
+            at += length;
+            if text.get(at) != Some(&b',') {
+                return Some(keys);
+            }
+            start = at + 1;
+            at = skip(start);
+        }
+    }
+}
+
+/// The fields of a column in some records.
+struct Fields<'a> {
+    records: &'a Records<'a>,
+    index: usize,
+    key: &'a Key<'a>,
+    last: usize,
+}
+
+impl<'a> Fields<'a> {
+    /// Calls `take` with the bounds of each value. None if it gives that, or if a key is another one.
+    #[inline(always)]
+    fn each(&self, mut take: impl FnMut(usize, usize) -> Option<()>) -> Option<()> {
+        let (text, before) = (self.records.text.as_bytes(), self.key.before);
+        let is_last = self.index == self.last;
+        self.records.each(self.index, |start, end| {
+            let from = start + before.len();
+            let end = end - usize::from(is_last);
+            let is_whole = !is_last || text.get(end) == Some(&b'}');
+            let is_same = is_whole && from < end && text.get(start..from)? == before;
+            is_same.then(|| take(from, end)).flatten()
+        })
+    }
+
+    /// Fills in the values of one width: by `short`, or by `long` what that does not know.
+    #[inline(always)]
+    fn fill<T: Copy + Default>(
+        &self,
+        values: &mut Values<T>,
+        short: impl Fn(usize, usize) -> Option<T>,
+        long: impl Fn(&'a str) -> Option<T>,
+    ) -> Option<()> {
+        let mut room = values.room(self.records.count);
+        self.each(|start, end| {
+            let value = match short(start, end) {
+                Some(value) => Some(value),
+                None => match self.records.text.get(start..end)? {
+                    "null" => None,
+                    text => Some(long(text)?),
+                },
+            };
+            room.put(value)
+        })
+    }
+}
+
+/// A column that is being filled.
+enum Column {
+    Boolean(Values<bool>),
+    Int64(Values<i64>),
+    Float64(Values<f64>),
+    Text(StringBuilder),
+    /// No column: only looked at.
+    Other,
+}
+
+impl Column {
+    fn new(kind: Option<&DataType>, rows: usize) -> Self {
+        match kind {
+            Some(DataType::Boolean) => Self::Boolean(Values::new(rows)),
+            Some(DataType::Int64) => Self::Int64(Values::new(rows)),
+            Some(DataType::Float64) => Self::Float64(Values::new(rows)),
+            Some(_) => Self::Text(StringBuilder::with_capacity(rows, rows.saturating_mul(8))),
+            None => Self::Other,
+        }
+    }
+
+    /// Takes its values. None if one is not in its plainest form, or of another type.
+    fn take(&mut self, fields: &Fields<'_>) -> Option<()> {
+        let text = fields.records.text.as_bytes();
+        match self {
+            Self::Int64(values) => fields.fill(
+                values,
+                |start, end| short_integer(text, start, end).filter(|_| is_plain(text, start, end)),
+                integer,
+            ),
+            Self::Float64(values) => fields.fill(
+                values,
+                |start, end| short_float(text, start, end).filter(|_| is_plain(text, start, end)),
+                float,
+            ),
+            Self::Boolean(values) => fields.fill(values, |_, _| None, boolean),
+            Self::Text(values) => fields.each(|start, end| {
+                match fields.records.text.get(start..end)? {
+                    "null" => values.append_null(),
+                    text => values.append_value(unquoted(text)?),
+                }
+                Some(())
+            }),
+            Self::Other => fields.each(|start, end| {
+                let text = fields.records.text.get(start..end)?;
+                let is_value = text == "null"
+                    || boolean(text).is_some()
+                    || float(text).is_some()
+                    || unquoted(text).is_some();
+                is_value.then_some(())
+            }),
+        }
+    }
+
+    fn finish(self) -> Option<ArrayRef> {
+        Some(match self {
+            Self::Boolean(values) => {
+                let nulls = values.null_buffer();
+                Arc::new(BooleanArray::new(values.all.into(), nulls))
+            }
+            Self::Int64(values) => Arc::new(values.array::<Int64Type>()?),
+            Self::Float64(values) => Arc::new(values.array::<Float64Type>()?),
+            Self::Text(mut values) => Arc::new(values.finish()),
+            Self::Other => return None,
+        })
+    }
+}
+
+/// Whether digits are as JSON has them: a first one that is no zero before others, and a last one that
+/// is no point.
+#[inline(always)]
+fn is_plain(text: &[u8], start: usize, end: usize) -> bool {
+    let at = |at: usize| text.get(at).copied().unwrap_or_default();
+    let first = start + usize::from(at(start) == b'-');
+    let (one, two) = (at(first), at(first + 1));
+    // Without branches: the digits follow no pattern.
+    one.is_ascii_digit()
+        & !((one == b'0') & two.is_ascii_digit() & (first + 1 < end))
+        & at(end.wrapping_sub(1)).is_ascii_digit()
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// Text without its quotes. None if they are not as they should be, or if there are characters that JSON
+/// writes otherwise; escapes there are none.
+fn unquoted(text: &str) -> Option<&str> {
+    let inner = text.strip_prefix('"')?.strip_suffix('"')?;
+    let odd = inner.bytes().fold(false, |odd, byte| odd | (byte < b' ') | (byte == b'"'));
+    (!odd).then_some(inner)
+}
+
+#[cfg(test)]
+#[path = "plain_tests.rs"]
+mod tests;

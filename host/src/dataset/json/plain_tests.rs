@@ -1,0 +1,123 @@
+//! The fast way and arrow-json give the same.
+
+use super::*;
+use crate::dataset::json::decode::JsonDecoder;
+use arrow::datatypes::{Field, Schema};
+use proptest::prelude::*;
+
+fn schema() -> SchemaRef {
+    let kinds = [
+        ("i", DataType::Int64),
+        ("f", DataType::Float64),
+        ("b", DataType::Boolean),
+        ("t", DataType::Utf8),
+    ];
+    let fields = kinds.map(|(name, kind)| Field::new(name, kind, true));
+    Arc::new(Schema::new(fields.to_vec()))
+}
+
+fn plain(text: &str) -> Option<RecordBatch> {
+    let rows = crate::dataset::json::Lines::new(text.as_bytes()).count();
+    PlainLines::new(&schema()).unwrap().decode(text.as_bytes(), rows)
+}
+
+fn by_arrow(text: &str) -> Option<RecordBatch> {
+    let rows = crate::dataset::json::Lines::new(text.as_bytes()).count();
+    JsonDecoder::new(schema()).decode_any(text.as_bytes(), rows)
+}
+
+#[test]
+fn lines_that_are_alike_are_read_fast() {
+    for text in [
+        "{\"i\":1,\"f\":0.5,\"b\":true,\"t\":\"x\"}\n{\"i\":-2,\"f\":1e300,\"b\":null,\"t\":\"\"}\n",
+        "{\"i\": 1, \"f\": -0.25}\r\n\r\n{\"i\": 9223372036854775807, \"f\": 12}",
+        "\n{ \"t\" : \"a, {b}: é\", \"i\":0}\r{ \"t\" : null, \"i\":null}",
+        "{\"x\":\"unknown\",\"f\":0,\"y\":null}\n{\"x\":17,\"f\":-0.0,\"y\":false}\n",
+        "{\"f\":1.7976931348623157}\n{\"f\":1234567890.123456789}\n{\"f\":3.0}\n",
+        "{\"i\":1.0}\n{\"i\":2e3}\n",
+        "{\"unknown\":1}\n",
+    ] {
+        let batch = plain(text).unwrap_or_else(|| panic!("{text:?} is plain"));
+        assert_eq!(Some(batch), by_arrow(text), "{text:?}");
+    }
+}
+
+#[test]
+fn all_else_is_left_to_arrow_json() {
+    for text in [
+        "",
+        "{}\n",
+        "[1]\n",
+        "{\"i\":1}\n{\"f\":1}\n",
+        "{\"i\":1}\n{\"i\":1,\"f\":1}\n",
+        "{\"i\":1,\"f\":1}\n{\"f\":1,\"i\":1}\n",
+        "{\"i\":1}\n{\"i\" :1}\n",
+        "{\"i\":1,\"i\":2}\n",
+        "{\"i\":01}\n",
+        "{\"f\":1.}\n",
+        "{\"f\":.5}\n",
+        "{\"f\":-}\n",
+        "{\"f\":}\n",
+        "{\"f\":1e999}\n",
+        "{\"i\":1.5}\n",
+        "{\"i\":\"1\"}\n",
+        "{\"b\":1}\n",
+        "{\"t\":1}\n",
+        "{\"t\":\"a\\n\"}\n",
+        "{\"t\":\"a\nb\"}\n",
+        "{\"t\":\"a\u{1}\"}\n",
+        "{\"t\":\"a\"b\"}\n",
+        "{\"t\":\"a\" \"b\"}\n",
+        "{\"t\":\"a}\n",
+        "{\"i\":1}}\n",
+        "{\"i\":1\n",
+        "{\"i\":1} \n",
+        " {\"i\":1}\n",
+        "{\"i\":1}{\"i\":2}\n",
+        "{\"i\":1},{\"i\":2}\n",
+        "{\"i\":1,}\n",
+        "{\"i\":1,\"x\":{}}\n",
+        "{\"i\":1,\"x\":[1,2]}\n",
+        "{\"i\":1,\"x\":nul}\n",
+        "{\"i\":1,\"x\":01}\n",
+        "{\"i\":1,\r\"f\":1}\n",
+    ] {
+        assert_eq!(plain(text), None, "{text:?}");
+    }
+    assert_eq!(PlainLines::new(&schema()).unwrap().decode(b"{\"t\":\"\xff\"}\n", 1), None);
+    let list = DataType::new_list(DataType::Int64, true);
+    let nested = Arc::new(Schema::new(vec![Field::new("l", list, true)]));
+    assert!(PlainLines::new(&nested).is_none());
+}
+
+const NUMBER: &str = "-?[01]{1,2}([.][05]{0,2})?(e[+-]?[0-9]{1,3})?|-?[1-9][0-9]{0,21}|[1-9][0-9]{0,17}[.][0-9]{1,18}|null";
+
+/// Values for the keys i, f, b, t and one that is unknown; few of them unfit.
+fn values() -> impl Strategy<Value = [String; 5]> {
+    let text = || "null|\"[a,}\u{1}é]{0,3}\"";
+    [NUMBER.boxed(), NUMBER.boxed(), "true|false|null|1".boxed(), text().boxed(), text().boxed()]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Whatever the fast way takes, it takes as arrow-json does.
+    #[test]
+    fn both_ways_agree(
+        keys in prop::sample::subsequence(vec![0_usize, 1, 2, 3, 4], 1..=5).prop_shuffle(),
+        lines in prop::collection::vec(values(), 1..4),
+        end in prop::sample::select(vec!["\n", "\r\n", "\r", "\n\n"]),
+        space in prop::sample::select(vec!["", " "]),
+    ) {
+        let mut text = String::new();
+        for line in &lines {
+            let names = ["i", "f", "b", "t", "u"];
+            let field = |&at: &usize| format!("\"{}\":{space}{}", names[at], line[at]);
+            let fields: Vec<_> = keys.iter().map(field).collect();
+            text += &format!("{{{}}}{end}", fields.join(&format!(",{space}")));
+        }
+        if let Some(batch) = plain(&text) {
+            prop_assert_eq!(Some(batch), by_arrow(&text), "{:?}", text);
+        }
+    }
+}
