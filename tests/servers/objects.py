@@ -4,7 +4,8 @@ servers fail, a token endpoint and Azure's blobs behind it, and a long list of S
 Paths: /any/NAME, /any/FAULT.NAME and /any/never.FAULT.NAME; a fault befalls the first two requests for a
 name, or with never all of them. /guarded/NAME wants the bearer token that POST /TENANT/oauth2/v2.0/token gives
 for the right secret; /acc/blobs is a container of Azure's that wants it, too. /many/ is a bucket of S3's with
-COUNT objects. /requests tells how many requests came for each path.
+COUNT objects. /requests tells how many requests came for each path. /any/held.NAME is not answered before
+somebody has posted to /release; /any/headless.NAME refuses HEAD.
 """
 
 import collections
@@ -15,12 +16,14 @@ import re
 import socket
 import struct
 import sys
+import threading
 import time
 import urllib.parse
 
 FAULTS = ("error", "throttle", "busy", "denied", "reset", "short", "slow")
 SECRET, TOKEN = "hushhush-client-secret", "hushhush-token"
 seen = collections.Counter()
+released = threading.Event()
 count = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 
 
@@ -46,6 +49,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def do_POST(self):
+        if self.path == "/release":
+            released.set()
+            return self.answer(200, b"")
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         form = urllib.parse.parse_qs(body)
         if form.get("client_secret") != [SECRET]:
@@ -73,6 +79,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if parts[0] == "acc":
             return self.object(parts[-1])
         words = parts[-1].split(".")
+        if words[0] == "held" and self.command == "GET":
+            released.wait()
+        if words[0] == "headless" and self.command == "HEAD":
+            return self.answer(405, b"")
         never = words[0] == "never"
         fault = words[1 if never else 0]
         if fault in FAULTS and (never or seen[url.path] <= 3):

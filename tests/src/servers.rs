@@ -76,6 +76,12 @@ impl Server {
         self.ask("DELETE", path, b"");
     }
 
+    /// Lets a server of `tests/servers/objects.py` answer what it held back.
+    pub fn release(&self) {
+        let (head, _) = self.ask("POST", "/release", b"");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    }
+
     /// What is there.
     pub fn get(&self, path: &str) -> String {
         let (head, body) = self.ask("GET", path, b"");

@@ -4,7 +4,7 @@
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Server, guest, python, root};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -69,18 +69,18 @@ fn a_folder_of_s3_is_an_input() {
     let ran = with_moto(job("{texts: 's3://scans/in/'}"), &moto).run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3", "x.csv: 1"]);
-    ran.says("4 objects, 7 bytes; 4 fetched in ");
+    ran.says("4 objects, 7 bytes; 4 to fetch\n");
     keeps_secrets(&ran);
 
     // Nothing is fetched again, and the result holds; until an object is another, of the same length.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0);
-    ran.says("4 objects, 7 bytes; 0 fetched in ").says("nothing has changed");
+    ran.says("4 objects, 7 bytes; 0 to fetch\n").says("nothing has changed");
     moto.put("/scans/in/b.txt", "23");
     moto.delete("/scans/in/x.csv");
     let ran = ran.into_job().run(&[]);
     ran.exits_with(2);
-    ran.says("3 objects, 6 bytes; 1 fetched in ");
+    ran.says("3 objects, 6 bytes; 1 to fetch\n");
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3"]);
@@ -139,6 +139,74 @@ fn globs_single_objects_and_tables_of_s3() {
     ran.exits_with(0);
 }
 
+/// Bytes of the objects that are here; what stands for others takes none.
+fn bytes_in(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| Some((entry.path(), fs::symlink_metadata(entry.path()).ok()?)))
+        .map(|(path, found)| match found.mode() & 0o7777 {
+            _ if found.is_dir() => bytes_in(&path),
+            0o1000 => 0,
+            _ => found.len(),
+        })
+        .sum()
+}
+
+/// Three times as much as the cache holds; nothing of it is there that no mini-batch needs.
+#[test]
+fn an_input_may_be_larger_than_the_cache() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    for index in 0..30 {
+        moto.put(&format!("/box/in/{index:02}/x"), vec![b'x'; 100 << 10]);
+    }
+    let job = with_moto(job("{t: s3://box/in/}"), &moto);
+    let objects = job.path("objects");
+    let mut running = job.start(&[]);
+    let mut most = 0;
+    running.until("the job ends", |_| {
+        most = most.max(bytes_in(&objects));
+        fs::read_to_string(objects.with_file_name("job/output/parallel_run_step.txt"))
+            .is_ok_and(|rows| rows.lines().count() == 30)
+    });
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["x: 102400"; 30]);
+    assert!((200 << 10..=1 << 20).contains(&most), "{most}");
+    // What is asked for again is the same, without having it here.
+    let ran = ran.into_job().run(&[]);
+    ran.exits_with(0);
+    ran.says("nothing has changed");
+
+    // One that cannot have room fails alone.
+    moto.put("/box/in/07/x", vec![b'x'; 2 << 20]);
+    let ran = ran.into_job().run(&["--overwrite"]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output().len(), 28);
+    let failed = ran.failed_items();
+    assert!(failed.contains("its mini-batch takes 2148 KB"), "{failed}");
+}
+
+/// The first mini-batch runs while the last object has not come, for files and for tables.
+#[test]
+fn the_first_mini_batch_waits_for_its_own_objects() {
+    let server = Server::objects(0);
+    let url = server.url();
+    let paths = format!("[{url}/in/a-1, {url}/in/b-2, {url}/in/held.c-3]");
+    let wait = |job: Job, what: &str| {
+        let mut running = job.start(&[]);
+        let rows = running.dir().join("job/output/parallel_run_step.txt");
+        running.until("a row", |_| fs::read_to_string(&rows).is_ok_and(|rows| rows.contains(what)));
+        running
+    };
+    let files = job(&format!("{{t: {{paths: {paths}}}}}"));
+    let running = wait(files, "a-1");
+    server.release();
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a-1: 6", "b-2: 12", "held.c-3: 33"]);
+}
+
 #[test]
 fn what_is_not_there_fails_the_job() {
     let moto = Server::moto();
@@ -151,22 +219,27 @@ fn what_is_not_there_fails_the_job() {
         ran.stderr.replace(&moto.url(), "[server]")
     };
     assert_snapshot!(refused("{t: s3://nowhere/in/}"), @"
-    input 't': fetching s3://nowhere/in/
+    input 't': looking at s3://nowhere/in/
     error: input 't': listing s3://nowhere/in/: there is no such thing; check the address (404 Not Found, NoSuchBucket: The specified bucket does not exist)
     ");
     assert_snapshot!(refused("{t: s3://box/in/}"), @"
-    input 't': fetching s3://box/in/
+    input 't': looking at s3://box/in/
     error: input 't': s3://box/in/ holds no object; check the address
     ");
     assert_snapshot!(refused("{t: s3://box/one.txt}"), @"
-    input 't': fetching s3://box/
+    input 't': looking at s3://box/
     error: input 't': reading one.txt of s3://box/: there is no such thing; check the address (404 Not Found)
     ");
     assert_snapshot!(refused("{t: {path: in, datastore: nightly}}"), @r#"error: input 't': stores.yaml has no datastore "nightly" for tenant default; there: x"#);
-    moto.put("/box/large/x", vec![b'x'; 2 << 20]);
-    assert_snapshot!(refused("{t: s3://box/large/}"), @"
-    input 't': fetching s3://box/large/
-    error: input 't': the objects of s3://box/large/ take more than 1 MB, the size of the cache: raise cache.size in the file of datastores, or name fewer of them
+    // Tables must fit.
+    moto.put("/box/large/x", vec![b'x'; 600 << 10]);
+    moto.put("/box/too/x", vec![b'x'; 600 << 10]);
+    let tables = "{t: {paths: ['s3://box/large/', 's3://box/too/'], format: csv}}";
+    assert_snapshot!(refused(tables), @"
+    input 't': looking at s3://box/large/
+    input 't': 1 object, 600 KB; 1 to fetch
+    input 't': looking at s3://box/too/
+    error: input 't': the objects of s3://box/too/ take more than 424 KB, which is what is left of the cache: raise cache.size in the file of datastores, or name fewer of them
     ");
 }
 
@@ -193,7 +266,7 @@ fn faults_pass_or_fail_their_own_items() {
     let failed = ran.failed_items();
     assert_eq!(failed.lines().count(), 1 + 5, "{failed}");
     for (name, reason) in [
-        ("gone", "there is no such thing; check the address (404 Not Found)"),
+        ("gone", "there is no such thing; check the address (404 Not Found"),
         ("never.error.a-1", "(500 Internal Server Error: it broke)"),
         ("never.short.b-9", "reading it failed"),
         ("never.denied.c-1", "was refused, asked for with nothing"),
@@ -230,7 +303,7 @@ fn a_service_principal_leads_into_azure() {
     ran.exits_with(2);
     keeps_secrets(&ran);
     assert_snapshot!(ran.stderr.replace(&server.url(), "[server]"), @r#"
-    input 't': fetching datastore://blobs/
+    input 't': looking at datastore://blobs/
     error: input 't': listing datastore://blobs/ was refused, asked for with what the datastore blobs has: see that it may list and read there (401 Unauthorized: {"error": "invalid_client"})
     "#);
 }

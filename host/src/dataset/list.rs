@@ -1,6 +1,7 @@
 //! The files of a source, one after the other, sorted by path.
 
 use super::pattern::Pattern;
+use super::stand_in::{unfetched, wait_for};
 use super::{DatasetError, fail};
 use crate::model::{BadFile, Source};
 use std::fs::{self, FileType};
@@ -25,13 +26,11 @@ pub struct Listing {
     /// Whether files are left out that other programs keep beside rows.
     rows_only: bool,
     left_out: bool,
+    /// Whether objects on their way are waited for.
+    waits: bool,
     notices: Vec<String>,
     unfetched: Vec<BadFile>,
 }
-
-/// How the target of a link begins that stands for an object of a store which could not be fetched; the
-/// reason follows.
-pub const UNFETCHED: &str = "/not-fetched: ";
 
 /// One folder on the way.
 #[derive(Debug)]
@@ -94,6 +93,7 @@ impl Listing {
             found: false,
             rows_only: false,
             left_out: false,
+            waits: false,
             notices: Vec::new(),
             unfetched: Vec::new(),
         };
@@ -103,10 +103,11 @@ impl Listing {
 
     /// The files of an input of rows. As Spark and Hive have it, a folder's files and folders whose names
     /// begin with `_` or `.` hold none (`_SUCCESS`, `_metadata`, `.part-0.crc`), unless they are named, or
-    /// have a value of a key.
+    /// have a value of a key. As somebody will look into them, objects on their way are waited for, one by one.
     pub fn of_rows(source: &Source) -> Result<Self, DatasetError> {
         let mut listing = Self::new(source)?;
         listing.rows_only = source.pattern.is_none();
+        listing.waits = true;
         Ok(listing)
     }
 
@@ -140,7 +141,7 @@ impl Listing {
             self.prefix.truncate(level.prefix);
             if let Some(file) = self.take(&entry, depth - 1)? {
                 self.found = true;
-                if !self.leaves_out(&file) {
+                if !self.leaves_out(&file) && self.is_here(&file) {
                     return Ok(Some(file));
                 }
             }
@@ -157,6 +158,14 @@ impl Listing {
     /// from their store.
     pub fn take_unfetched(&mut self) -> Vec<BadFile> {
         std::mem::take(&mut self.unfetched)
+    }
+
+    /// Whether there is a file to look into. If it is to be one, waits for it.
+    fn is_here(&mut self, file: &str) -> bool {
+        let bad = if self.waits { wait_for(&self.root.join(file), file) } else { None };
+        let is_here = bad.is_none();
+        self.unfetched.extend(bad);
+        is_here
     }
 
     fn start(&mut self) -> Result<(), DatasetError> {
@@ -315,13 +324,6 @@ impl Listing {
             _ => format!("{}: {} matches no file; check the path", self.input, self.shown),
         }
     }
-}
-
-/// What a link that leads nowhere says, if it stands for an object.
-fn unfetched(link: &Path, path: &[u8]) -> Option<BadFile> {
-    let target = fs::read_link(link).ok()?;
-    let reason = target.to_str()?.strip_prefix(UNFETCHED)?.to_owned();
-    Some(BadFile { file: String::from_utf8(path.to_vec()).ok()?, reason })
 }
 
 #[cfg(test)]

@@ -17,15 +17,17 @@ mod packed;
 mod pattern;
 mod resolve;
 mod schema;
+mod stand_in;
 
 pub use columnar::{LoadedRows, RowPart, RowReader};
 pub use csv::{LoadedTable, RowLines, TablePart, TableReader};
 pub use found::{Found, Root, content_stamp, short};
-pub use list::{Listing, UNFETCHED};
+pub use list::Listing;
 pub use packed::{OpenError, Unpacker};
 pub use pattern::Pattern;
 pub use resolve::{reaches, resolve};
 pub use schema::{schema_bytes, schema_of};
+pub use stand_in::{STAND_IN_MODE, UNFETCHED, is_stand_in};
 
 /// An input that cannot be used, in words for people.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! From what a job file names to folders and patterns.
 
-use super::list::UNFETCHED;
 use super::pattern::{Pattern, is_glob, of_names};
+use super::stand_in::{UNFETCHED, is_stand_in};
 use super::{DatasetError, fail};
 use crate::model::{GUEST_INPUTS, Input, Source};
 use std::collections::{BTreeSet, HashMap};
@@ -135,7 +135,10 @@ fn find(path: &str) -> Result<Place, DatasetError> {
              from files"
         );
     }
-    if let Err(error) = File::open(path) {
+    // Nobody can read an object that is on its way.
+    if !is_stand_in(&metadata)
+        && let Err(error) = File::open(path)
+    {
         return fail!("{}", explain(path, &error));
     }
     let file = real(path)?;

@@ -4,24 +4,22 @@
 use super::cancel::{Cancel, Request};
 use super::commit::{CommitReply, CommitRequest, Committer, StillWriting, last_reply};
 use super::gpus::Gpus;
+use super::intake::Intake;
 use super::job::Job;
 use super::machine::{Action, Machine, Message, Policy};
 use super::room::Room;
 use super::setup::{self, SetupTemplate};
 use super::start::{Started, commit_request, resumed, start};
-use super::verify::{PlanDigest, tables_note};
 use super::{Claim, EngineError};
 use crate::event::{Event, EventKind};
 use crate::fail_point;
 use crate::model::{
-    ByteSize, EndedBy, JobDir, JobResult, JobStatus, MiniBatch, OsSandbox, TableFormat, WallState,
-    WorkerId,
+    ByteSize, EndedBy, JobDir, JobResult, JobStatus, OsSandbox, WallState, WorkerId,
 };
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{FromPlanner, FromWorker, ToWorker};
-use crate::store::Slot;
 use jiff::Timestamp;
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -64,14 +62,7 @@ struct Driver<'a> {
     template: SetupTemplate,
     /// Those that are this job's until its end.
     gpus: Gpus,
-    /// How to read the tables; known as soon as the planner has looked.
-    tables: Option<Vec<TableFormat>>,
-    sources: usize,
-    /// Nobody else changes the inputs' objects until the job's end.
-    _objects: Vec<Slot>,
-    planned: u64,
-    /// Of what is planned so far; none once it is complete.
-    plan_digest: Option<PlanDigest>,
+    intake: Intake,
     /// The longest that the committer may say nothing at the job's end.
     patience: Duration,
     /// Whether a worker has said something since the last pause.
@@ -123,11 +114,7 @@ impl<'a> Driver<'a> {
             template: SetupTemplate::new(&job.spec, &job.sources, job.job_dir.root()),
             gpus: job.gpus,
             job_dir: job.job_dir,
-            tables: None,
-            sources: job.sources.len(),
-            _objects: job.objects,
-            planned: 0,
-            plan_digest: Some(PlanDigest::default()),
+            intake: Intake::new(&job.sources, job.objects),
             patience: policy.progress_timeout,
             heard: false,
             leaving: HashSet::new(),
@@ -192,7 +179,7 @@ impl<'a> Driver<'a> {
 
     async fn wait(&mut self) {
         let deadline = self.machine.next_deadline().unwrap_or(Duration::from_secs(3600));
-        let wants_plan = self.machine.wants_plan();
+        let wants_plan = self.machine.wants_plan() && !self.intake.is_full();
         tokio::select! {
             biased;
             Ok(()) = self.cancel.changed() => {
@@ -208,7 +195,13 @@ impl<'a> Driver<'a> {
                 PerfEvent::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
             },
             Some(event) = self.workers.recv() => self.on_pool_event(event),
-            Some(message) = self.planner.recv(), if wants_plan => self.on_plan(message),
+            arrival = self.intake.next_arrival() => {
+                self.intake.arrived(arrival).into_iter().for_each(|message| self.tell(message));
+            }
+            Some(message) = self.planner.recv(), if wants_plan => {
+                let messages = self.intake.take(message, &self.machine, &self.committer);
+                messages.into_iter().for_each(|message| self.tell(message));
+            }
             () = tokio::time::sleep_until((self.start + deadline).into()) => {}
         }
     }
@@ -292,6 +285,9 @@ impl<'a> Driver<'a> {
         if !matches!(reply, Some(CommitReply::Committed(_) | CommitReply::Rejected { .. })) {
             self.commits = None;
         }
+        if let Some(CommitReply::Committed(ids)) = &reply {
+            self.intake.settled(ids);
+        }
         self.tell(match reply {
             Some(CommitReply::Committed(ids)) => Message::Committed(ids),
             Some(CommitReply::Rejected { id, failure, .. }) => Message::Rejected(id, failure),
@@ -301,47 +297,6 @@ impl<'a> Driver<'a> {
                 Message::CommitFailed("the committer thread broke down".to_owned())
             }
         });
-    }
-
-    /// The planner looks inside untrusted files, so what it says is checked.
-    fn on_plan(&mut self, message: FromPlanner) {
-        let message = match message {
-            FromPlanner::Tables(tables) if self.tables.is_none() => {
-                if !tables.is_empty() {
-                    let (key, value) = tables_note(&tables);
-                    self.committer.submit(CommitRequest::Note { key, value });
-                }
-                self.tables = Some(tables);
-                return;
-            }
-            FromPlanner::MiniBatches(batches) if self.plausible(&batches) => {
-                self.planned += batches.len() as u64;
-                if let Some(digest) = &mut self.plan_digest {
-                    digest.add(&batches);
-                }
-                Message::Planned(batches)
-            }
-            FromPlanner::Notice(message) => Message::Notice(message),
-            FromPlanner::Finished => {
-                if let Some(digest) = self.plan_digest.take() {
-                    let (key, value) = digest.note();
-                    self.committer.submit(CommitRequest::Note { key, value });
-                }
-                Message::PlanFinished
-            }
-            FromPlanner::Failed(text) => Message::PlanFailed(text),
-            FromPlanner::Tables(_) | FromPlanner::MiniBatches(_) => {
-                Message::PlanFailed("the planner process spoke out of turn".to_owned())
-            }
-        };
-        self.tell(message);
-    }
-
-    fn plausible(&self, batches: &[MiniBatch]) -> bool {
-        self.tables.is_some()
-            && (self.planned..).zip(batches).all(|(id, batch)| {
-                batch.id.0 == id && (batch.source as usize) < self.sources.max(1)
-            })
     }
 
     fn tell(&mut self, message: Message) {
@@ -361,9 +316,8 @@ impl<'a> Driver<'a> {
         }
         match action {
             Action::Spawn(worker, gpu) => {
-                let tables = self.tables.as_deref().unwrap_or_default();
                 let lease = gpu.and_then(|gpu| self.gpus.lease(gpu));
-                let setup = self.template.for_worker(worker, lease, tables);
+                let setup = self.template.for_worker(worker, lease, self.intake.tables());
                 return Some(self.room.start(&mut self.pool, self.monitor.as_ref(), setup));
             }
             Action::Assign(worker, assignment) => {

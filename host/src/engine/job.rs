@@ -7,7 +7,7 @@ use super::taking_up::TakenUp;
 use crate::compile::Compiled;
 use crate::model::{JobDir, Source};
 use crate::spec::JobSpec;
-use crate::store::Slot;
+use crate::store::Objects;
 use crate::turns::Turns;
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ pub struct Job {
     /// The inputs' folders.
     pub sources: Vec<Source>,
     /// Where objects of stores lie that the inputs are made of.
-    pub(super) objects: Vec<Slot>,
+    pub(super) objects: Objects,
     /// The compiled entry script.
     pub component: Compiled,
     /// The `sandmill` binary, for child processes.

@@ -5,7 +5,7 @@
 //! becomes of a job that was run before: `identity` compares its settings, `verify` its inputs.
 //! `staging` brings what lies in stores, and takes results there; `models` looks at the job's models
 //! (`model_digests` at all that they are made of), and puts single files where workers find them; `gpus` takes the
-//! GPUs that no other job has, and `kernels` makes them ready for models. `driver` runs a `job`, on what `start` starts; `commit` is the thread that
+//! GPUs that no other job has, and `kernels` makes them ready for models. `driver` runs a `job`, on what `start` starts; `intake` takes the plan; `commit` is the thread that
 //! commits what workers finished.
 
 mod backends;
@@ -16,6 +16,7 @@ mod commit;
 mod driver;
 mod gpus;
 mod identity;
+mod intake;
 mod job;
 mod job_state;
 mod kernels;

@@ -9,7 +9,7 @@ use super::job::Job;
 use super::job_state::JobFile;
 use super::models::{self, ModelError};
 use super::setup;
-use super::staging::stage_inputs;
+use super::staging::{stage_inputs, wait_for};
 use super::taking_up::{Ready, Reused};
 use crate::compile::{Cache, CompileError, Compiler, Instrumentation, build_guest_crate};
 use crate::dataset::{self, DatasetError};
@@ -205,7 +205,10 @@ pub fn prepare(
     let held = hold(&job_dir, wanted)?;
     let ready = Ready { spec, sources, objects, component, models, job_dir, turns };
     match held.earlier().cloned() {
-        Some(earlier) if !options.overwrite => ready.go_on(held, &earlier, options, say),
+        Some(earlier) if !options.overwrite => {
+            wait_for(&ready.objects, options, say);
+            ready.go_on(held, &earlier, options, say)
+        }
         _ => ready.begin(held, options, say),
     }
 }

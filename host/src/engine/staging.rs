@@ -1,17 +1,23 @@
-//! What a job reads from stores, brought to this machine before anybody plans.
+//! What a job reads from stores, and who brings it to this machine.
 
 use super::prepare::{Options, PrepareError};
 use crate::compile::Cache;
-use crate::model::Input;
+use crate::model::{ByteSize, Input, InputKind};
 use crate::spec::JobSpec;
-use crate::store::{Slot, Stager, StoreError};
+use crate::store::{Objects, Stager, StoreError, Watch};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The folder for objects, below that for compiled code.
 const OBJECTS: &str = "objects";
+/// How often it is told how far it is.
+const TELL: Duration = Duration::from_secs(10);
 
 /// The inputs of a job as paths of this machine, and what must be kept for as long as anybody reads there.
 /// Asks the operator's policy first. `say` gets lines for people.
+///
+/// Files are handed over by name: they come when their mini-batches are near. Tables are looked into while the
+/// job is planned: all of them are on their way when this returns, and whoever looks waits for each.
 ///
 /// # Errors
 /// If the policy does not allow a store, or what the job names cannot be listed or does not fit.
@@ -19,21 +25,27 @@ pub fn stage_inputs(
     spec: &JobSpec,
     options: &Options,
     say: &mut dyn FnMut(&str),
-) -> Result<(Vec<Input>, Vec<Slot>), PrepareError> {
+) -> Result<(Vec<Input>, Objects), PrepareError> {
     if spec.inputs.iter().all(|input| input.addresses().next().is_none()) {
-        return Ok((spec.inputs.clone(), Vec::new()));
+        return Ok((spec.inputs.clone(), Objects::default()));
     }
     options.policy.check_stores(spec)?;
     let cache = cache(options)?;
-    let stager = stager(spec, options, &cache);
-    let (mut inputs, mut slots) = (Vec::new(), Vec::new());
-    for input in &spec.inputs {
-        let stop = || options.cancel.reason().is_some();
-        let (staged, more) = stager.stage(input, &stop, say)?;
-        inputs.push(staged);
-        slots.extend(more);
-    }
-    Ok((inputs, slots))
+    let on_demand = matches!(spec.input_kind, InputKind::Files { .. });
+    let stop = || options.cancel.reason().is_some();
+    let mut watch = Watch { stop: &stop, say };
+    Ok(stager(spec, options, &cache).stage(&spec.inputs, on_demand, &mut watch)?)
+}
+
+/// Waits for all objects that come unasked: a plan that is compared with an earlier one must not have to wait.
+pub(super) fn wait_for(objects: &Objects, options: &Options, say: &mut dyn FnMut(&str)) {
+    let mut told = Instant::now();
+    objects.wait(&|| options.cancel.reason().is_some(), &mut |objects, bytes| {
+        if told.elapsed() >= TELL {
+            told = Instant::now();
+            say(&format!("so far {objects} objects, {}", ByteSize(bytes).rounded()));
+        }
+    });
 }
 
 /// Puts the results of a completed job into the store that it names, if it does.
@@ -49,7 +61,8 @@ pub fn put_results(
     let Some(address) = &spec.upload else { return Ok(()) };
     options.policy.check_stores(spec)?;
     let stop = || options.cancel.reason().is_some();
-    Ok(stager(spec, options, Path::new("")).put(output, address, &stop, say)?)
+    let mut watch = Watch { stop: &stop, say };
+    Ok(stager(spec, options, Path::new("")).put(output, address, &mut watch)?)
 }
 
 fn stager<'a>(spec: &'a JobSpec, options: &'a Options, cache: &'a Path) -> Stager<'a> {

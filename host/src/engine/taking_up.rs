@@ -15,7 +15,7 @@ use crate::journal::{JobIdentity, Journal, JournalError};
 use crate::model::{JobDir, JobResult, JobStatus, Source};
 use crate::output::remove_tree;
 use crate::spec::JobSpec;
-use crate::store::Slot;
+use crate::store::Objects;
 use crate::turns::Turns;
 use jiff::Timestamp;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub(super) struct TakenUp {
 pub(super) struct Ready {
     pub(super) spec: JobSpec,
     pub(super) sources: Vec<Source>,
-    pub(super) objects: Vec<Slot>,
+    pub(super) objects: Objects,
     pub(super) component: Compiled,
     pub(super) models: Vec<Seen>,
     pub(super) job_dir: JobDir,

@@ -18,12 +18,42 @@ pub struct MiniBatch {
     /// A digest of the descriptor and, for tables, of what the planner knows of their files. See
     /// [`AttemptReport::stamp`](super::AttemptReport::stamp).
     pub stamp: u64,
+    /// Those of its files that could not be fetched from their store: the place among [`MiniBatch::files`], from
+    /// the first on, and why, for people. Only the leader knows.
+    pub unfetched: Vec<(u32, String)>,
 }
+
+/// Reasons that a descriptor has, each with so many bytes at most: it must fit into a message.
+const REASONS: usize = 200;
+const REASON: usize = 1000;
 
 impl MiniBatch {
     /// A mini-batch without keys or stamp.
     pub fn new(id: MiniBatchId, source: u32, work: Work) -> Self {
-        Self { id, source, work, partition: Vec::new(), stamp: 0 }
+        Self { id, source, work, partition: Vec::new(), stamp: 0, unfetched: Vec::new() }
+    }
+
+    /// Notes which of its files could not be fetched, in their order, and why.
+    pub fn set_unfetched(&mut self, mut unfetched: Vec<(u32, String)>) {
+        for (index, (_, reason)) in unfetched.iter_mut().enumerate() {
+            let most = if index < REASONS { REASON } else { 0 };
+            reason.truncate(reason.floor_char_boundary(most));
+            if reason.is_empty() {
+                "it could not be fetched".clone_into(reason);
+            }
+        }
+        self.unfetched = unfetched;
+    }
+
+    /// Why a file could not be fetched, by its place; none if it is here.
+    pub fn why_unfetched(&self, place: u32) -> Option<&str> {
+        let at = self.unfetched.binary_search_by_key(&place, |(place, _)| *place).ok()?;
+        self.unfetched.get(at).map(|(_, reason)| reason.as_str())
+    }
+
+    /// Whether it has files, and none of them could be fetched.
+    pub fn is_unfetched(&self) -> bool {
+        !self.unfetched.is_empty() && self.unfetched.len() >= self.files().count()
     }
 
     /// How many items the plan expects: files, or records counted while cutting.

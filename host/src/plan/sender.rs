@@ -82,7 +82,7 @@ impl<'a> Sender<'a> {
     ) -> Result<(), PlanError> {
         let stamp = stamp.finish(source, &work, &partition);
         let id = MiniBatchId(self.next_id);
-        let mini_batch = MiniBatch { id, source, work, partition, stamp };
+        let mini_batch = MiniBatch { partition, stamp, ..MiniBatch::new(id, source, work) };
         let bytes = wire_size(&mini_batch);
         if bytes > MINI_BATCH_BYTES {
             let (what, remedy) = match mini_batch.partition.is_empty() {

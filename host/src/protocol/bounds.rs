@@ -99,6 +99,7 @@ fn attempt(report: &AttemptReport, results: ByteSize) -> Checked {
 fn mini_batch(batch: &MiniBatch) -> Checked {
     let mut files = batch.files().map(|(_, file)| file);
     hold(files.all(stays_below), "a file outside of its input")?;
+    hold(batch.unfetched.is_empty(), "what only the leader knows")?;
     match &batch.work {
         Work::Text(of) => slice(of),
         Work::TextGroup(slices) => slices.iter().try_for_each(|(_, of)| slice(of)),

@@ -66,6 +66,8 @@ impl FailedItems {
         {
             // Told in full once, as a message may be long and the files many.
             let reason = match &whole {
+                // Each for a reason of its own.
+                Some(_) if !reason.is_empty() => reason,
                 Some(whole) if index > 0 => &whole[..whole.floor_char_boundary(REPEATED)],
                 Some(whole) => whole,
                 None => reason,

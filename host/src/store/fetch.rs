@@ -3,7 +3,7 @@
 use super::message::StoreConfig;
 use super::open::Store;
 use super::words::failed;
-use crate::dataset::UNFETCHED;
+use crate::dataset::{STAND_IN_MODE, UNFETCHED};
 use crate::model::ByteSize;
 use object_store::path::Path as Key;
 use object_store::{Error, GetOptions, GetResultPayload, ObjectMeta};
@@ -11,9 +11,9 @@ use sha2::{Digest, Sha256};
 use std::fs::{self, File, Metadata};
 use std::future::poll_fn;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Attempts at one object, each of which tries again by itself what a store refuses for now.
 const ATTEMPTS: u32 = 4;
@@ -22,19 +22,48 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of a reason, which a link must hold.
 const REASON: usize = 1000;
 
-/// The time that a file gets which is such an object: seconds since 1970 of its last change, and
-/// nanoseconds that stand for its version (the ETag), so that another version of the same second is another
-/// file for whoever compares files.
-pub(super) fn time_of(object: &ObjectMeta) -> (i64, u32) {
-    let version = format!(
-        "{}\n{}\n{}",
-        object.e_tag.as_deref().map(bare).unwrap_or_default(),
-        object.version.as_deref().unwrap_or_default(),
-        object.last_modified.timestamp_subsec_nanos()
-    );
-    let digest = Sha256::digest(version.as_bytes());
-    let number = digest.iter().take(4).fold(0_u32, |number, &byte| number << 8 | u32::from(byte));
-    (object.last_modified.timestamp(), number % 1_000_000_000)
+/// What a file is like that is an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    /// Bytes.
+    pub(super) size: u64,
+    /// The time of its last change in seconds since 1970, and nanoseconds that stand for its version (the
+    /// ETag; zero if it has none), so that another version of the same second is another file for whoever
+    /// compares files.
+    time: (i64, u32),
+}
+
+impl Known {
+    /// What stands for an object that was not there when it was looked for.
+    pub(super) const MISSING: Self = Self { size: 0, time: (0, 0) };
+
+    /// Whether an answer is about another version.
+    fn differs(&self, answer: &Self) -> bool {
+        let both_tell = self.time.1 != 0 && answer.time.1 != 0;
+        self.size != answer.size || (both_tell && self.time.1 != answer.time.1)
+    }
+
+    fn modified(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::new(self.time.0.max(0).cast_unsigned(), self.time.1)
+    }
+}
+
+impl From<&ObjectMeta> for Known {
+    fn from(object: &ObjectMeta) -> Self {
+        let nanos = object.e_tag.as_deref().map_or(0, |tag| {
+            let digest = Sha256::digest(bare(tag).as_bytes());
+            let number = digest.iter().take(4).fold(0_u32, |it, &byte| it << 8 | u32::from(byte));
+            number % 999_999_999 + 1
+        });
+        Self { size: object.size, time: (object.last_modified.timestamp().max(0), nanos) }
+    }
+}
+
+impl From<&Metadata> for Known {
+    fn from(file: &Metadata) -> Self {
+        let nanos = u32::try_from(file.mtime_nsec()).unwrap_or(0);
+        Self { size: file.len(), time: (file.mtime(), nanos) }
+    }
 }
 
 /// A version without what stands around it: Azure lists it without quotes, and answers with some.
@@ -42,17 +71,20 @@ fn bare(e_tag: &str) -> &str {
     e_tag.trim_start_matches("W/").trim_matches('"')
 }
 
-/// Whether a file is the object.
-pub(super) fn is_current(file: &Metadata, object: &ObjectMeta) -> bool {
-    let found = (file.mtime(), u32::try_from(file.mtime_nsec()).unwrap_or(u32::MAX));
-    file.is_file() && file.len() == object.size && found == time_of(object)
+/// Puts a stand-in at the place of a file, by way of `part`.
+pub(super) fn stand_in(known: Known, part: &Path, file: &Path) -> std::io::Result<()> {
+    let mut options = File::options();
+    let made = options.write(true).create_new(true).mode(STAND_IN_MODE).open(part)?;
+    made.set_len(known.size)?;
+    made.set_modified(known.modified())?;
+    put(part, file)
 }
 
 /// A path below the folder for objects. An error says why there can be none.
 pub(super) fn place(data: &Path, name: &str) -> Result<PathBuf, String> {
     let path = Path::new(name);
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-    if name.is_empty() || !plain || name.ends_with('/') || name.contains('\0') {
+    if !plain || name.split('/').any(str::is_empty) || name.contains('\0') {
         return Err(format!("the key {name:?} is no path of a file"));
     }
     if let Some(part) = name.split('/').find(|part| part.len() > 255) {
@@ -82,12 +114,12 @@ pub(super) enum Miss {
     Disk(String),
 }
 
-/// Fetches an object. `known`: what the list says of it. Returns its bytes.
+/// Fetches an object. `known`: what is known of it. Returns its bytes.
 pub(super) async fn fetch(
     store: &Store,
     config: &StoreConfig,
     key: &Key,
-    known: Option<&ObjectMeta>,
+    known: Option<Known>,
     target: &Target,
 ) -> Result<u64, Miss> {
     let mut pause = PAUSE;
@@ -101,7 +133,7 @@ pub(super) async fn fetch(
         let (text, is_final) = match error {
             // What is refused for now was asked for again already.
             Trouble::Refused(Error::NotFound { .. })
-                if known.is_some_and(|known| known.size == 0) =>
+                if known.is_some_and(|known| known.size == 0 && known != Known::MISSING) =>
             {
                 return Err(Miss::Folder);
             }
@@ -145,23 +177,18 @@ impl From<std::io::Error> for Trouble {
     }
 }
 
-/// One attempt. The file gets its name only if it is whole, and the version that was listed.
+/// One attempt. The file gets its name only if it is whole, and the version that is known.
 async fn bring(
     store: &Store,
     key: &Key,
-    known: Option<&ObjectMeta>,
+    known: Option<Known>,
     target: &Target,
 ) -> Result<u64, Trouble> {
-    // One that is weak matches nothing.
-    let e_tag = known.and_then(|known| known.e_tag.as_deref()).filter(|tag| !tag.starts_with("W/"));
-    let if_match = e_tag.map(|tag| format!("\"{}\"", bare(tag)));
-    let options = GetOptions { if_match, ..Default::default() };
+    let options = GetOptions::default();
     let answer = store.objects().get_opts(key, options).await.map_err(Trouble::Refused)?;
-    let meta = known.unwrap_or(&answer.meta).clone();
-    let (listed, found) = (meta.e_tag.as_deref(), answer.meta.e_tag.as_deref());
-    if let (Some(listed), Some(found)) = (listed, found)
-        && bare(listed) != bare(found)
-    {
+    let found = Known::from(&answer.meta);
+    let meta = known.unwrap_or(found);
+    if meta.differs(&found) {
         let source = "another version".into();
         return Err(Trouble::Refused(Error::Precondition { path: key.to_string(), source }));
     }
@@ -182,9 +209,7 @@ async fn bring(
     if written != meta.size {
         return Err(Trouble::Short(written, meta.size));
     }
-    let (seconds, nanos) = time_of(&meta);
-    let since = Duration::new(seconds.max(0).cast_unsigned(), nanos);
-    file.set_modified(UNIX_EPOCH + since)?;
+    file.set_modified(meta.modified())?;
     drop(file);
     put(&target.part, &target.file)?;
     Ok(written)
@@ -217,6 +242,7 @@ pub(super) fn mark(target: &Target, reason: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::is_stand_in;
 
     fn object(e_tag: Option<&str>, size: u64, nanos: i64) -> ObjectMeta {
         let location = Key::from("a");
@@ -227,31 +253,36 @@ mod tests {
     #[test]
     fn another_version_is_another_file() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a");
+        let (part, path) = (dir.path().join("part"), dir.path().join("below/a"));
         let was = object(Some("one"), 3, 5_000_000_007);
-        let (seconds, nanos) = time_of(&was);
-        assert_eq!(seconds, 5);
-        fs::write(&path, "abc").unwrap();
-        let file = File::options().write(true).open(&path).unwrap();
-        file.set_modified(UNIX_EPOCH + Duration::new(5, nanos)).unwrap();
-        let found = path.metadata().unwrap();
-        assert!(is_current(&found, &was));
-        assert!(is_current(&found, &object(Some("\"one\""), 3, 5_000_000_007)), "as Azure has it");
+        stand_in(Known::from(&was), &part, &path).unwrap();
+        let metadata = path.metadata().unwrap();
+        assert!(is_stand_in(&metadata));
+        let found = Known::from(&metadata);
+        assert_eq!(found, Known::from(&was));
+        let as_azure_has_it = object(Some("\"one\""), 3, 5_000_000_007);
+        assert_eq!(found, Known::from(&as_azure_has_it));
         for other in [
             object(Some("two"), 3, 5_000_000_007),
             object(None, 3, 5_000_000_007),
             object(Some("one"), 4, 5_000_000_007),
             object(Some("one"), 3, 6_000_000_007),
         ] {
-            assert!(!is_current(&found, &other), "{other:?}");
+            assert_ne!(found, Known::from(&other), "{other:?}");
         }
+        // What came, by what its list said: times may be told otherwise, and versions not at all.
+        let differs = |other: ObjectMeta| found.differs(&Known::from(&other));
+        assert!(!differs(object(Some("one"), 3, 6_000_000_007)));
+        assert!(!differs(object(None, 3, 5_000_000_007)));
+        assert!(differs(object(Some("two"), 3, 5_000_000_007)));
+        assert!(differs(object(Some("one"), 4, 5_000_000_007)));
     }
 
     #[test]
     fn keys_that_are_no_paths_have_no_place() {
         let data = Path::new("/data");
         assert_eq!(place(data, "a/b c.csv"), Ok("/data/a/b c.csv".into()));
-        for wrong in ["", "../a", "a/../../b", "/etc/passwd", "a/", "a\0b"] {
+        for wrong in ["", "../a", "a/../../b", "/etc/passwd", "a/", "a//b", "a\0b"] {
             assert!(place(data, wrong).is_err(), "{wrong:?}");
         }
         assert!(place(data, &"x".repeat(256)).is_err());

@@ -1,14 +1,15 @@
-//! Finds the objects that are wanted, and brings those that are not there yet: page by page, so that a list
-//! of any length takes little memory, a few objects at a time.
+//! Finds the objects that are wanted, page by page, so that a list of any length takes little memory, and puts
+//! stand-ins in the places of those that are not here yet.
 
-use super::fetch::{Miss, Target, fetch, is_current, mark, place};
+use super::fetch::{Known, Miss, Target, fetch, mark, place, stand_in};
 use super::message::{FetchRequest, Fetched, StoreConfig, Wanted};
 use super::open::Store;
-use super::words::failed;
-use crate::dataset::Pattern;
-use crate::model::ByteSize;
+use super::words::{failed, is_out_of_reach};
+use crate::dataset::{Pattern, is_stand_in};
+use crate::model::{ByteSize, hex};
 use object_store::path::Path as Key;
-use object_store::{Error, GetOptions, ObjectMeta};
+use object_store::{Error, GetOptions, GetRange, ObjectMeta};
+use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -18,23 +19,37 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use walkdir::WalkDir;
 
-/// Objects that are fetched at the same time.
-const AT_ONCE: usize = 16;
+/// Objects that are asked for at the same time.
+pub(super) const AT_ONCE: usize = 16;
 /// How often it is told how far it is.
-const TELL: Duration = Duration::from_secs(2);
+pub(super) const TELL: Duration = Duration::from_secs(2);
+/// Bytes of the name of what stands for an object whose own name is too long.
+const NAME: usize = 200;
 
-/// Fills the slot of a request. An error is for people.
-pub(super) async fn fill(
+/// Whom it is told how far it is.
+pub(super) type Tell<'a> = dyn FnMut(Fetched) -> Result<(), String> + 'a;
+
+/// What may be fetched, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// The most bytes.
+    pub(super) most: u64,
+    /// Whether all of it is fetched before anybody works on it.
+    pub(super) whole: bool,
+}
+
+/// Fills the slot of a request with stand-ins. An error is for people.
+pub(super) async fn list(
     request: &FetchRequest,
     wanted: &Wanted,
-    most: u64,
-    tell: &mut dyn FnMut(Fetched) -> Result<(), String>,
+    extent: Extent,
+    tell: &mut Tell<'_>,
 ) -> Result<Fetched, String> {
     let config = Arc::new(request.store.clone());
     let store = Store::open(&config).map_err(|error| failed(&error, &request.shown, &config))?;
     let mut round = Round {
         request,
-        most,
+        extent,
         store: Arc::new(store),
         config,
         data: request.folder.join("data"),
@@ -68,7 +83,7 @@ pub(super) async fn fill(
 
 struct Round<'a> {
     request: &'a FetchRequest,
-    most: u64,
+    extent: Extent,
     store: Arc<Store>,
     config: Arc<StoreConfig>,
     data: PathBuf,
@@ -83,17 +98,21 @@ struct Round<'a> {
     parts: u64,
     so_far: Fetched,
     told: Instant,
-    tell: &'a mut dyn FnMut(Fetched) -> Result<(), String>,
+    tell: &'a mut Tell<'a>,
 }
 
-/// What became of an object.
+/// What became of an object that was fetched at once.
 enum Arrived {
-    Whole,
+    /// All of it is here, and was not counted before.
+    Whole(u64),
     /// It could not be fetched, and a mark says so.
     Marked,
     /// It stood for a folder.
     Folder,
 }
+
+/// What a store says of a name.
+type Looked = Result<Option<ObjectMeta>, Error>;
 
 impl Round<'_> {
     /// All objects below a prefix whose names, below the request's prefix, match.
@@ -126,95 +145,109 @@ impl Round<'_> {
     /// Objects, or folders of objects, by name.
     async fn named(&mut self, names: &[String]) -> Result<(), String> {
         let mut missing = None;
-        for name in names {
-            let key = self.key(name)?;
-            let head = GetOptions { head: true, ..Default::default() };
-            match self.store.objects().get_opts(&key, head).await {
-                Ok(found) => self.want(name, Some(found.meta)).await?,
-                Err(error) if is_missing(&error, &self.store) => {
-                    let before = self.so_far.objects;
-                    if !matches!(*self.store, Store::Http(_)) {
-                        let prefix = format!("{}{name}/", self.request.prefix);
-                        self.list(&prefix, &Pattern::Everything).await?;
+        for names in names.chunks(AT_ONCE) {
+            for (name, looked) in names.iter().zip(self.look(names).await?) {
+                match looked {
+                    Ok(found) => self.want(name, found).await?,
+                    Err(error) if is_missing(&error, &self.store) => {
+                        let before = self.so_far.objects;
+                        if !matches!(*self.store, Store::Http(_)) {
+                            let prefix = format!("{}{name}/", self.request.prefix);
+                            self.list(&prefix, &Pattern::Everything).await?;
+                        }
+                        if self.so_far.objects == before {
+                            let what = format!("reading {name} of {}", self.request.shown);
+                            let text = failed(&error, &what, &self.config);
+                            self.missing(name, &text, !self.extent.whole)?;
+                            missing = Some(text);
+                        }
                     }
-                    if self.so_far.objects == before {
+                    Err(error) => {
                         let what = format!("reading {name} of {}", self.request.shown);
-                        missing = Some((name, failed(&error, &what, &self.config)));
-                        self.missing(name, missing.as_ref().map_or("", |(_, text)| text))?;
+                        return Err(failed(&error, &what, &self.config));
                     }
                 }
-                Err(error @ (Error::PermissionDenied { .. } | Error::Unauthenticated { .. })) => {
-                    let what = format!("reading {name} of {}", self.request.shown);
-                    return Err(failed(&error, &what, &self.config));
-                }
-                // A server may not answer what it is not asked often.
-                Err(_) => self.want(name, None).await?,
             }
         }
         match missing {
-            Some((_, text)) if self.so_far.failed == self.so_far.objects => Err(text),
+            Some(text) if self.so_far.failed == self.so_far.objects => Err(text),
             _ => Ok(()),
         }
     }
 
-    fn key(&self, name: &str) -> Result<Key, String> {
-        let text = format!("{}{name}", self.request.prefix);
-        let key = match *self.store {
-            // As it stands in an address.
-            Store::Http(_) => Key::from_url_path(&text),
-            _ => Key::parse(&text),
-        };
-        key.map_err(|error| format!("{text:?} is no key of an object: {error}"))
+    /// Asks for objects by name; in their order, what there is, or nothing where a server does not tell.
+    async fn look(&self, names: &[String]) -> Result<Vec<Looked>, String> {
+        let mut tasks = JoinSet::new();
+        for (index, name) in names.iter().enumerate() {
+            let (store, key) = (Arc::clone(&self.store), key(&self.store, self.request, name)?);
+            tasks.spawn(async move { (index, look(&store, &key).await) });
+        }
+        let mut looked = tasks.join_all().await;
+        looked.sort_by_key(|(index, _)| *index);
+        Ok(looked.into_iter().map(|(_, looked)| looked).collect())
     }
 
-    /// An object that is wanted: brings it, if it is not there.
+    /// An object that is wanted: gets a stand-in, if it is not here.
     async fn want(&mut self, name: &str, known: Option<ObjectMeta>) -> Result<(), String> {
         if self.clashes(name, known.as_ref())? {
             return Ok(());
         }
-        self.so_far.objects += 1;
-        self.so_far.bytes += known.as_ref().map_or(0, |known| known.size);
-        if self.so_far.bytes > self.most {
-            return Err(format!(
-                "the objects of {} take more than {}, the size of the cache: raise cache.size in the \
-                 file of datastores, or name fewer of them",
-                self.request.shown,
-                ByteSize(self.most)
-            ));
-        }
-        self.seen.insert(self.hasher.hash_one(name));
         let file = match place(&self.data, name) {
             Ok(file) => file,
-            Err(reason) => return Err(format!("an object of {}: {reason}", self.request.shown)),
+            Err(reason) => return self.missing(&file_name(name), &reason, false),
         };
-        if let (Some(known), Ok(found)) = (&known, file.symlink_metadata())
-            && is_current(&found, known)
+        self.so_far.objects += 1;
+        let expected = known.as_ref().map(Known::from);
+        self.count(expected.map_or(0, |known| known.size))?;
+        self.seen.insert(self.hasher.hash_one(name));
+        let found = file.symlink_metadata().ok().filter(fs::Metadata::is_file);
+        if let (Some(known), Some(found)) = (expected, &found)
+            && Known::from(found) == known
         {
+            self.so_far.awaited += u64::from(is_stand_in(found));
             return self.maybe_tell();
         }
-        self.so_far.fetched += 1;
+        let mut target = self.target(file);
+        if let Some(known) = expected.filter(|known| known.size > 0) {
+            self.so_far.awaited += 1;
+            stand_in(known, &target.part, &target.file).map_err(|error| unmade(&target, &error))?;
+            return self.maybe_tell();
+        }
         while self.tasks.len() >= AT_ONCE {
             self.one_less().await?;
         }
         let (store, config) = (Arc::clone(&self.store), Arc::clone(&self.config));
-        let key = match &known {
-            Some(known) => known.location.clone(),
-            None => self.key(name)?,
+        let key = match known {
+            Some(known) => known.location,
+            None => key(&self.store, self.request, name)?,
         };
-        let mut target = self.target(file);
-        target.most = known.as_ref().map_or(target.most, |known| known.size);
+        target.most = expected.map_or(target.most, |known| known.size);
         self.tasks.spawn(async move {
-            match fetch(&store, &config, &key, known.as_ref(), &target).await {
-                Ok(_) => Ok(Arrived::Whole),
+            match fetch(&store, &config, &key, expected, &target).await {
+                Ok(bytes) => Ok(Arrived::Whole(expected.map_or(bytes, |_| 0))),
                 Err(Miss::Folder) => Ok(Arrived::Folder),
                 Err(Miss::Disk(text)) => Err(text),
-                Err(Miss::Object(reason)) => match mark(&target, &reason) {
-                    Ok(()) => Ok(Arrived::Marked),
-                    Err(error) => Err(format!("{} cannot be made: {error}", target.file.display())),
-                },
+                Err(Miss::Object(reason)) => {
+                    let marked = mark(&target, &reason).map_err(|error| unmade(&target, &error));
+                    marked.map(|()| Arrived::Marked)
+                }
             }
         });
         self.maybe_tell()
+    }
+
+    /// Adds to what is wanted. Fails if it is more than may be fetched.
+    fn count(&mut self, bytes: u64) -> Result<(), String> {
+        self.so_far.bytes += bytes;
+        if self.extent.whole && self.so_far.bytes > self.extent.most {
+            return Err(format!(
+                "the objects of {} take more than {}, which is what is left of the cache: raise \
+                 cache.size in the file of datastores, or name fewer of them",
+                self.request.shown,
+                ByteSize(self.extent.most)
+            ));
+        }
+        Ok(())
     }
 
     /// Whether an object has the name of another one's folder, or the other way round: a file system
@@ -232,7 +265,7 @@ impl Round<'_> {
         if self.folders.contains(&own) || folders.iter().any(is_below) {
             let reason = "the store has an object and a folder of one name, which files cannot have: \
                           name the objects otherwise, or leave one out by a glob";
-            self.missing(&name.replace('/', "%2F"), reason)?;
+            self.missing(&file_name(name), reason, false)?;
             return Ok(true);
         }
         self.folders.extend(folders);
@@ -242,21 +275,25 @@ impl Round<'_> {
         Ok(false)
     }
 
-    /// An object that the job file names and that is not there.
-    fn missing(&mut self, name: &str, reason: &str) -> Result<(), String> {
+    /// An object that cannot be had. If it `may_come`, whoever wants it finds out again; else a mark says so.
+    fn missing(&mut self, name: &str, reason: &str, may_come: bool) -> Result<(), String> {
         let file = place(&self.data, name)?;
         self.so_far.objects += 1;
         self.so_far.failed += 1;
         self.seen.insert(self.hasher.hash_one(name));
         let target = self.target(file);
-        mark(&target, reason)
-            .map_err(|error| format!("{} cannot be made: {error}", target.file.display()))
+        let made = match may_come {
+            true => stand_in(Known::MISSING, &target.part, &target.file),
+            false => mark(&target, reason),
+        };
+        made.map_err(|error| unmade(&target, &error))
     }
 
     fn target(&mut self, file: PathBuf) -> Target {
         self.parts += 1;
         let part = self.request.folder.join("part").join(self.parts.to_string());
-        Target { file, part, most: self.most.saturating_sub(self.so_far.bytes) }
+        let most = self.extent.most.saturating_sub(self.so_far.bytes);
+        Target { file, part, most }
     }
 
     /// Waits for one of those that are on their way.
@@ -269,12 +306,9 @@ impl Round<'_> {
             }
         };
         match next {
-            Some(Ok(Ok(Arrived::Whole))) => {}
+            Some(Ok(Ok(Arrived::Whole(bytes)))) => self.count(bytes)?,
             Some(Ok(Ok(Arrived::Marked))) => self.so_far.failed += 1,
-            Some(Ok(Ok(Arrived::Folder))) => {
-                self.so_far.objects -= 1;
-                self.so_far.fetched -= 1;
-            }
+            Some(Ok(Ok(Arrived::Folder))) => self.so_far.objects -= 1,
             Some(Ok(Err(text))) => return Err(text),
             Some(Err(error)) => return Err(format!("fetching broke down: {error}")),
             None => {}
@@ -309,6 +343,41 @@ impl Round<'_> {
     }
 }
 
+/// The key of an object by its name.
+pub(super) fn key(store: &Store, request: &FetchRequest, name: &str) -> Result<Key, String> {
+    let text = format!("{}{name}", request.prefix);
+    let key = match store {
+        // As it stands in an address.
+        Store::Http(_) => Key::from_url_path(&text),
+        _ => Key::parse(&text),
+    };
+    key.map_err(|error| format!("{text:?} is no key of an object: {error}"))
+}
+
+/// What there is. An error says that there is nothing, or that the store is closed or out of reach.
+async fn look(store: &Store, key: &Key) -> Looked {
+    let head = GetOptions { head: true, ..Default::default() };
+    let error = match store.objects().get_opts(key, head).await {
+        Ok(found) => return Ok(Some(found.meta)),
+        Err(error) => error,
+    };
+    let is_closed = matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. });
+    if is_closed
+        || is_out_of_reach(&error)
+        || !matches!(store, Store::Http(_)) && is_missing(&error, store)
+    {
+        return Err(error);
+    }
+    // Some servers do not answer what is asked seldom, or say that there is nothing: one byte tells.
+    let byte = GetOptions { range: Some(GetRange::Bounded(0..1)), ..Default::default() };
+    match store.objects().get_opts(key, byte).await {
+        Ok(found) => Ok(Some(found.meta)),
+        Err(again) if is_missing(&again, store) => Err(error),
+        // It may be empty, or give no parts.
+        Err(_) => Ok(None),
+    }
+}
+
 /// Whether a name stands for no object, which may be a folder. A web server has nothing else to name, so
 /// that what it refuses is not there, either.
 fn is_missing(error: &Error, store: &Store) -> bool {
@@ -324,4 +393,38 @@ fn is_missing(error: &Error, store: &Store) -> bool {
 /// Whether an empty object stands for the folder of the prefix: keys come without a `/` at their end.
 fn is_marker(key: &str, prefix: &str) -> bool {
     prefix.strip_suffix('/') == Some(key)
+}
+
+/// The name of a file that stands for an object whose own name no file can have.
+fn file_name(name: &str) -> String {
+    let plain = name.replace('/', "%2F").replace('\0', "%00");
+    match plain.as_str() {
+        "" | "." | ".." => format!("%2F{plain}"),
+        _ if plain.len() > NAME => {
+            let digest = hex(Sha256::digest(name.as_bytes()));
+            let cut = plain.floor_char_boundary(NAME);
+            format!("{}...{}", &plain[..cut], &digest[..12])
+        }
+        _ => plain,
+    }
+}
+
+fn unmade(target: &Target, error: &std::io::Error) -> String {
+    format!("{} cannot be made: {error}", target.file.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_its_name_an_object_has_a_file() {
+        let data = PathBuf::from("/data");
+        assert_eq!(file_name("a//b"), "a%2F%2Fb");
+        for odd in ["a//b", "", "..", "a/../b", "a\0b", &"ä".repeat(300), &"x/".repeat(300)] {
+            assert!(place(&data, odd).is_err());
+            place(&data, &file_name(odd)).unwrap();
+        }
+        assert_ne!(file_name(&"x".repeat(300)), file_name(&"x".repeat(301)));
+    }
 }

@@ -54,26 +54,38 @@ pub(super) struct FetchRequest {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Task {
-    /// Fetch objects.
-    Fetch {
+    /// Find objects, and put a stand-in in the place of each that is not here. Those that nobody tells the
+    /// length of are fetched at once, as are empty ones, which may stand for folders.
+    List {
         /// Below the prefix.
         wanted: Wanted,
-        /// The most bytes that they may have together.
+        /// The most bytes that what is fetched may have.
         most: u64,
+        /// Whether all will be fetched before anybody works on it: then all of it must fit, and what is named
+        /// and not there is known to be missing. Else whoever wants an object finds out.
+        whole: bool,
     },
+    /// Fetch all that stand-ins stand for.
+    All,
+    /// Fetch what is asked for by [`Bring`].
+    Serve,
     /// Put all files of the folder.
     Put,
 }
 
-/// What came of it so far, or of what is put.
+/// Asks a process that serves for one object, by its name below the prefix.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Bring(pub(super) String);
+
+/// What came of it so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Fetched {
     /// Objects that are wanted.
     pub(super) objects: u64,
     /// Their bytes.
     pub(super) bytes: u64,
-    /// Objects of these that were not there already.
-    pub(super) fetched: u64,
+    /// Objects of these that have stand-ins.
+    pub(super) awaited: u64,
     /// Objects of these that could not be fetched.
     pub(super) failed: u64,
 }
@@ -82,6 +94,8 @@ pub(super) struct Fetched {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum FromFetcher {
     Progress(Fetched),
+    /// What was asked for is here, or cannot be had for this reason.
+    Brought(String, Option<String>),
     Done(Fetched),
     /// In words, without secrets.
     Failed(String),

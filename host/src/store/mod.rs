@@ -3,22 +3,28 @@
 //!
 //! - `config`: from an address to what opens its store, with what the file of datastores or the
 //!   environment has; `message`: what is said to the process that fetches, and what it says;
-//! - `slot`: the folders that objects lie in; `stager`: who fills them for a job, by way of that process;
+//! - `slot`: the folders that objects lie in; `stager`: who has them filled for a job, `objects`: what the job
+//!   holds of them, `ahead`: who fetches before it is needed and makes room, by way of a `process`;
 //! - `serve`: that process, the only one of Sandmill's that uses the network: behind a wall, with nothing to
-//!   write to but its folder. `open` opens the store, `list` finds objects, `fetch` brings one, `put` takes results there; `words` says
-//!   what went wrong, without secrets.
+//!   write to but its folder. `open` opens the store, `list` finds objects and puts stand-ins in their places,
+//!   `bring` fetches what these stand for, `fetch` one of them, `put` takes results there; `words` says what
+//!   went wrong, without secrets.
 
+mod ahead;
+mod bring;
 mod config;
 mod fetch;
 mod list;
 mod message;
+mod objects;
 mod open;
+mod process;
 mod put;
 mod serve;
 mod slot;
 mod stager;
 mod words;
 
+pub use objects::{Arrival, Objects};
 pub use serve::{FETCH_COMMAND, serve};
-pub use slot::Slot;
-pub use stager::{Stager, StoreError};
+pub use stager::{Stager, StoreError, Watch};

@@ -1,5 +1,6 @@
 //! Puts the files of a folder into a store. Each gets its name there when all of it has arrived.
 
+use super::list::Tell;
 use super::message::{FetchRequest, Fetched};
 use super::open::Store;
 use super::words::failed;
@@ -39,7 +40,7 @@ impl From<io::Error> for Trouble {
 /// Puts all files of the request's folder. An error is for people.
 pub(super) async fn put_all(
     request: &FetchRequest,
-    tell: &mut dyn FnMut(Fetched) -> Result<(), String>,
+    tell: &mut Tell<'_>,
 ) -> Result<Fetched, String> {
     let (config, shown) = (&request.store, &request.shown);
     let store = Store::open(config).map_err(|error| failed(&error, shown, config))?;
@@ -64,7 +65,6 @@ pub(super) async fn put_all(
             Trouble::Disk(error) => format!("{} cannot be read: {error}", path.display()),
             Trouble::Leader(text) => text,
         })?;
-        so_far.fetched += 1;
         tell(so_far)?;
     }
     Ok(so_far)
@@ -75,7 +75,7 @@ async fn put(
     key: &Key,
     path: &Path,
     so_far: &mut Fetched,
-    tell: &mut dyn FnMut(Fetched) -> Result<(), String>,
+    tell: &mut Tell<'_>,
 ) -> Result<(), Trouble> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -106,7 +106,7 @@ async fn send(
     chunk: usize,
     upload: &mut WriteMultipart,
     so_far: &mut Fetched,
-    tell: &mut dyn FnMut(Fetched) -> Result<(), String>,
+    tell: &mut Tell<'_>,
 ) -> Result<(), Trouble> {
     let mut buffer = vec![0; chunk];
     loop {

@@ -1,13 +1,17 @@
 //! The process that fetches: the only one of Sandmill's that uses the network.
 
-use super::list::fill;
-use super::message::{FetchRequest, FromFetcher, Task};
+use super::bring::{bring_all, serve as serve_asked};
+use super::list::{Extent, list};
+use super::message::{FetchRequest, Fetched, FromFetcher, Task};
 use super::put::put_all;
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
 use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::ToSocketAddrs;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
+use tokio::net::unix::pipe::Receiver;
 
 /// The hidden subcommand that must end in [`serve`].
 pub const FETCH_COMMAND: &str = "fetch-worker";
@@ -41,8 +45,10 @@ const NEEDED: [&str; 14] = [
 /// understands, if the wall cannot be built, or if the leader stops listening.
 pub fn serve() -> io::Result<()> {
     wall::enter()?;
+    // What is behind the request is read later, by others than the standard library.
+    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let request: Option<FetchRequest> =
-        read_frame(&mut io::stdin().lock(), &mut Vec::new()).map_err(io::Error::other)?;
+        read_frame(&mut input, &mut Vec::new()).map_err(io::Error::other)?;
     let Some(request) = request else {
         return Err(io::Error::new(ErrorKind::UnexpectedEof, "nothing is to be fetched"));
     };
@@ -55,19 +61,37 @@ pub fn serve() -> io::Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     // It makes a pair of sockets, which nobody behind the wall can. It has no thread of its own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let asked = match request.task {
+        Task::Serve => {
+            let _inside = runtime.enter();
+            Some(Receiver::from_file(input)?)
+        }
+        _ => None,
+    };
     lock_down(&request)?;
     let mut out = io::stdout().lock();
-    let mut tell =
-        |so_far| say(&mut out, &FromFetcher::Progress(so_far)).map_err(|error| error.to_string());
-    let result = runtime.block_on(async {
-        match &request.task {
-            Task::Fetch { wanted, most } => {
-                Box::pin(fill(&request, wanted, *most, &mut tell)).await
-            }
-            Task::Put => Box::pin(put_all(&request, &mut tell)).await,
-        }
-    });
+    let mut tell = |message| say(&mut out, &message).map_err(|error| error.to_string());
+    let result = runtime.block_on(Box::pin(work(&request, asked, &mut tell)));
     say(&mut out, &result.map_or_else(FromFetcher::Failed, FromFetcher::Done))
+}
+
+async fn work(
+    request: &FetchRequest,
+    asked: Option<Receiver>,
+    tell: &mut dyn FnMut(FromFetcher) -> Result<(), String>,
+) -> Result<Fetched, String> {
+    let mut progress = |so_far| tell(FromFetcher::Progress(so_far));
+    match (&request.task, asked) {
+        (Task::List { wanted, most, whole }, _) => {
+            let extent = Extent { most: *most, whole: *whole };
+            list(request, wanted, extent, &mut progress).await
+        }
+        (Task::Put, _) => put_all(request, &mut progress).await,
+        (Task::Serve, Some(asked)) => {
+            serve_asked(request, asked, tell).await.map(|()| Fetched::default())
+        }
+        (Task::All | Task::Serve, _) => bring_all(request, &mut progress).await,
+    }
 }
 
 fn say(out: &mut impl Write, message: &FromFetcher) -> io::Result<()> {
@@ -80,7 +104,7 @@ fn say(out: &mut impl Write, message: &FromFetcher) -> io::Result<()> {
 fn lock_down(request: &FetchRequest) -> io::Result<()> {
     let rule = |path: PathBuf, rights| Folder { path, rights };
     let rights = match request.task {
-        Task::Fetch { .. } => Rights::Write,
+        Task::List { .. } | Task::All | Task::Serve => Rights::Write,
         Task::Put => Rights::Read,
     };
     let mut folders = vec![rule(request.folder.clone(), rights)];

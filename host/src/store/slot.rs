@@ -5,6 +5,7 @@
 //! object may change between them. Who uses one holds a lock on `lock`; `used` says by its time when
 //! that was.
 
+use crate::dataset::is_stand_in;
 use crate::model::hex;
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
@@ -12,15 +13,19 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, SystemTime};
 use walkdir::WalkDir;
 
 /// More jobs than this do not read one place at the same time.
 const COPIES: usize = 1000;
+/// How often it is tried to get a folder that somebody else has, and the pause between.
+const TRIES: u32 = 4;
+const MOMENT: Duration = Duration::from_millis(5);
 
 /// A folder for objects that is this process's alone until it is dropped.
 #[derive(Debug)]
-pub struct Slot {
+pub(super) struct Slot {
     folder: PathBuf,
     _lock: File,
 }
@@ -32,13 +37,13 @@ impl Slot {
         let digest = hex(Sha256::digest(place.as_bytes()));
         for copy in 0..COPIES {
             let folder = cache.join(format!("{}-{copy}", &digest[..24]));
-            match DirBuilder::new().mode(0o700).create(&folder) {
-                Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
-            let Some(lock) = hold(&folder)? else { continue };
+            let Some(lock) = claim(&folder)? else { continue };
             for below in ["data", "part"] {
                 fs::create_dir_all(folder.join(below))?;
+            }
+            for half in fs::read_dir(folder.join("part"))?.flatten() {
+                // Of a process that was killed.
+                let _ = fs::remove_file(half.path());
             }
             File::create(folder.join("used"))?;
             return Ok(Self { folder: folder.canonicalize()?, _lock: lock });
@@ -52,21 +57,48 @@ impl Slot {
     }
 
     /// Where the objects lie.
-    pub fn data(&self) -> PathBuf {
+    pub(super) fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
 }
 
-/// A lock on a folder; none if somebody else has one.
+/// Makes a folder and locks it; none if somebody else uses it.
+fn claim(folder: &Path) -> io::Result<Option<File>> {
+    for _ in 0..TRIES {
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        match hold(folder) {
+            Ok(Some(lock)) => return Ok(Some(lock)),
+            // Somebody who tidies up holds it for a moment only.
+            Ok(None) => thread::sleep(MOMENT),
+            // Removed meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// A lock on a folder; none if somebody else has one. Fails with [`ErrorKind::NotFound`] if the folder is
+/// removed meanwhile.
 fn hold(folder: &Path) -> io::Result<Option<File>> {
     let path = folder.join("lock");
     let mut options = OpenOptions::new();
     let lock =
-        options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(lock)),
-        Err(errno) if errno == rustix::io::Errno::WOULDBLOCK => Ok(None),
-        Err(errno) => Err(errno.into()),
+        Ok(()) => {}
+        Err(errno) if errno == rustix::io::Errno::WOULDBLOCK => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    }
+    // Whoever had it before may have removed it.
+    let (own, there) = (lock.metadata()?, fs::metadata(&path)?);
+    if (own.dev(), own.ino()) == (there.dev(), there.ino()) {
+        Ok(Some(lock))
+    } else {
+        Err(ErrorKind::NotFound.into())
     }
 }
 
@@ -95,23 +127,25 @@ fn make_private(folder: &Path) -> io::Result<()> {
 /// Removes folders that nobody uses, the one that was not used for the longest time first, until those that
 /// nobody uses hold no more than so many bytes together. Whatever cannot be removed stays.
 pub(super) fn prune(cache: &Path, most: u64) {
-    let mut idle: Vec<(SystemTime, u64, PathBuf, File)> = fs::read_dir(cache)
+    let mut idle: Vec<(SystemTime, u64, PathBuf)> = fs::read_dir(cache)
         .into_iter()
         .flatten()
         .flatten()
         .filter_map(|entry| {
             let folder = entry.path();
             let used = folder.join("used").metadata().ok()?.modified().ok()?;
-            let lock = hold(&folder).ok()??;
-            Some((used, size(&folder), folder, lock))
+            // For no longer than that: somebody may want it.
+            drop(hold(&folder).ok()??);
+            Some((used, size(&folder), folder))
         })
         .collect();
-    idle.sort_by_key(|(used, ..)| *used);
-    let mut all: u64 = idle.iter().map(|(_, bytes, ..)| bytes).sum();
-    for (_, bytes, folder, _lock) in &idle {
+    idle.sort_unstable();
+    let mut all: u64 = idle.iter().map(|(_, bytes, _)| bytes).sum();
+    for (_, bytes, folder) in &idle {
         if all <= most {
             break;
         }
+        let Ok(Some(_lock)) = hold(folder) else { continue };
         // The lock's file last: whoever waits for it finds no folder, and makes one.
         if fs::remove_dir_all(folder.join("data")).is_ok() && fs::remove_dir_all(folder).is_ok() {
             all -= bytes;
@@ -119,11 +153,12 @@ pub(super) fn prune(cache: &Path, most: u64) {
     }
 }
 
+/// Bytes of the objects that are here.
 fn size(folder: &Path) -> u64 {
     let entries = WalkDir::new(folder.join("data")).into_iter().flatten();
     entries
         .filter_map(|entry| entry.metadata().ok())
-        .filter(|it| it.is_file())
+        .filter(|it| it.is_file() && !is_stand_in(it))
         .map(|it| it.len())
         .sum()
 }
@@ -164,7 +199,7 @@ mod tests {
             let slot = Slot::take(&cache, place).unwrap();
             fs::write(slot.data().join("object"), [0; 100]).unwrap();
             let used = File::options().write(true).open(slot.folder().join("used")).unwrap();
-            used.set_modified(SystemTime::now() - std::time::Duration::from_secs(age)).unwrap();
+            used.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
             slot
         };
         let (old, new) = (fill("old", 20), fill("new", 10));
@@ -175,5 +210,23 @@ mod tests {
         assert!(!old_folder.exists() && new_folder.exists() && busy.folder().exists());
         prune(&cache, 0);
         assert!(!new_folder.exists() && busy.data().join("object").exists());
+    }
+
+    /// A job that waits for a folder while another one removes it gets one that is there.
+    #[test]
+    fn a_folder_that_was_removed_is_nobodys() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("x-0");
+        fs::create_dir(&folder).unwrap();
+        let lock = hold(&folder).unwrap().unwrap();
+        assert!(hold(&folder).unwrap().is_none());
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| claim(&folder).unwrap());
+            thread::sleep(MOMENT / 2);
+            fs::remove_dir_all(&folder).unwrap();
+            drop(lock);
+            let found = waiting.join().unwrap().unwrap().metadata().unwrap();
+            assert_eq!(found.ino(), folder.join("lock").metadata().unwrap().ino());
+        });
     }
 }

@@ -1,19 +1,17 @@
-//! Brings what a job reads from stores to this machine, by way of a process that fetches.
+//! Finds what a job reads from stores, and has it brought to this machine, by way of processes that fetch.
 
+use super::ahead::{Lot, evict};
 use super::config::configure;
-use super::message::{FetchRequest, Fetched, FromFetcher, StoreConfig, Task, Wanted};
-use super::serve::FETCH_COMMAND;
+use super::message::{FetchRequest, Fetched, StoreConfig, Task, Wanted};
+use super::objects::Objects;
+use super::process::ask;
 use super::slot::{self, Slot};
 use crate::model::{Address, ByteSize, Input, OsSandbox, StoreKind};
-use crate::protocol::{FrameError, PROTOCOL_VERSION, encode, read_frame};
+use crate::protocol::PROTOCOL_VERSION;
 use crate::spec::Datastores;
-use crate::wall::{self, death};
-use std::io::{self, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
 use std::time::{Duration, Instant};
+use walkdir::WalkDir;
 
 /// What a job reads cannot be fetched; for people, complete.
 #[derive(Debug, thiserror::Error)]
@@ -35,27 +33,8 @@ pub struct Stager<'a> {
     pub tenant: &'a str,
 }
 
-/// How often it is looked whether somebody wants the end.
-const TICK: Duration = Duration::from_millis(100);
 /// How often progress is told.
 const TELL: Duration = Duration::from_secs(10);
-/// Bytes of what the process says when it breaks down.
-const STDERR: u64 = 4 << 10;
-/// The longest that it may say nothing while it is alive: far longer than all attempts at a request take.
-const SILENCE: Duration = Duration::from_secs(600);
-/// What it finds in its environment, where it is set: how the network is reached.
-const PASSED: [&str; 10] = [
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-];
 
 /// What is fetched together: all that an input wants of one folder of a store.
 struct Part {
@@ -67,40 +46,109 @@ struct Part {
     paths: Vec<String>,
 }
 
+/// What was found of a job's inputs.
+#[derive(Default)]
+struct Found {
+    slots: Vec<Slot>,
+    requests: Vec<FetchRequest>,
+    bytes: u64,
+}
+
+/// Who wants the end, and who hears what takes time.
+pub struct Watch<'a> {
+    /// Whether somebody wants the end.
+    pub stop: &'a dyn Fn() -> bool,
+    /// Gets lines for people.
+    pub say: &'a mut dyn FnMut(&str),
+}
+
 impl Stager<'_> {
-    /// Fetches all that an input names in stores. Returns the input with paths of this machine, and what must
-    /// be kept for as long as anybody reads there. Inputs of this machine are left as they are.
+    /// Finds all that inputs name in stores. Returns the inputs with paths of this machine, and the objects,
+    /// which must be kept for as long as anybody reads there. Inputs of this machine are left as they are.
+    ///
+    /// `on_demand`: whether objects come when they are [wanted](Objects::want). Else all of them must fit into
+    /// the cache, and are on their way when this returns.
     ///
     /// # Errors
     /// If a store cannot be listed, does not have what is named, or holds more than fits. An object that
     /// cannot be fetched is none: it becomes a failed item.
     pub fn stage(
         &self,
+        inputs: &[Input],
+        on_demand: bool,
+        watch: &mut Watch<'_>,
+    ) -> Result<(Vec<Input>, Objects), StoreError> {
+        let (mut staged, mut found) = (Vec::new(), Found::default());
+        for input in inputs {
+            let named = |text: String| StoreError(format!("input '{}': {text}", input.name));
+            let what = format!("input '{}'", input.name);
+            let paths = self.find(&what, input, on_demand, &mut found, watch).map_err(named)?;
+            staged.push(if paths.is_empty() {
+                input.clone()
+            } else {
+                Input { paths, ..input.clone() }
+            });
+        }
+        if found.slots.is_empty() {
+            return Ok((staged, Objects::default()));
+        }
+        let objects = self.objects(found, on_demand);
+        let objects =
+            objects.map_err(|error| StoreError(format!("nothing can be fetched: {error}")))?;
+        Ok((staged, objects))
+    }
+
+    /// Lists what one input names; returns its paths on this machine, none if it lies here anyway.
+    fn find(
+        &self,
+        what: &str,
         input: &Input,
-        stop: &dyn Fn() -> bool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<(Input, Vec<Slot>), StoreError> {
-        let named = |text: String| StoreError(format!("input '{}': {text}", input.name));
-        let (mut paths, mut slots) = (Vec::new(), Vec::new());
-        for part in self.parts(input).map_err(named)? {
-            slot::prune(self.cache, self.datastores.cache_size().0);
+        on_demand: bool,
+        found: &mut Found,
+        watch: &mut Watch<'_>,
+    ) -> Result<Vec<String>, String> {
+        let size = self.datastores.cache_size().0;
+        let mut paths = Vec::new();
+        for part in self.parts(input)? {
+            slot::prune(self.cache, size);
             let slot = Slot::take(self.cache, &part.place()).map_err(|error| {
                 let cache = self.cache.display();
-                named(format!("the folder for objects {cache} cannot be used: {error}"))
+                format!("the folder for objects {cache} cannot be used: {error}")
             })?;
-            say(&format!("input '{}': fetching {}", input.name, part.shown));
-            let began = Instant::now();
-            let so_far = self.fetch(&part, &slot, stop, say).map_err(named)?;
-            say(&format!("input '{}': {}", input.name, summary(&so_far, began.elapsed())));
+            (watch.say)(&format!("{what}: looking at {}", part.shown));
+            let most = if on_demand { size } else { size.saturating_sub(found.bytes) };
+            let wanted = part.wanted.clone();
+            let request =
+                self.request(&part, &slot, Task::List { wanted, most, whole: !on_demand });
+            let so_far = self.ask(&request, watch)?;
+            (watch.say)(&format!("{what}: {}", summary(&so_far)));
+            found.bytes += so_far.bytes;
             let data = slot.data();
-            let below = |path: &String| data.join(path).to_string_lossy().into_owned();
-            paths.extend(part.paths.iter().map(below));
-            slots.push(slot);
+            // Of objects that come one by one, a guest sees those of its mini-batch.
+            let below = |path: &String| match (path.as_str(), on_demand) {
+                ("", true) => data.join("**"),
+                (path, _) => data.join(path),
+            };
+            paths.extend(part.paths.iter().map(|path| below(path).to_string_lossy().into_owned()));
+            found.slots.push(slot);
+            found.requests.push(request);
         }
-        if slots.is_empty() {
-            return Ok((input.clone(), slots));
+        Ok(paths)
+    }
+
+    fn objects(&self, found: Found, on_demand: bool) -> std::io::Result<Objects> {
+        let Found { slots, requests, bytes } = found;
+        let program = self.program.to_owned();
+        if !on_demand {
+            return Objects::bringing(slots, requests, program);
         }
-        Ok((Input { paths, ..input.clone() }, slots))
+        let size = self.datastores.cache_size();
+        let evicts = bytes > size.0;
+        if evicts {
+            slots.iter().for_each(empty);
+        }
+        let lot = Lot { program, requests, room: size.0, size, evicts };
+        Objects::on_demand(slots, lot)
     }
 
     /// What an input names, by folder.
@@ -139,16 +187,8 @@ impl Stager<'_> {
         Ok(parts)
     }
 
-    fn fetch(
-        &self,
-        part: &Part,
-        slot: &Slot,
-        stop: &dyn Fn() -> bool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Fetched, String> {
-        let task =
-            Task::Fetch { wanted: part.wanted.clone(), most: self.datastores.cache_size().0 };
-        let request = FetchRequest {
+    fn request(&self, part: &Part, slot: &Slot, task: Task) -> FetchRequest {
+        FetchRequest {
             protocol: PROTOCOL_VERSION,
             os_sandbox: self.os_sandbox,
             store: part.store.clone(),
@@ -156,8 +196,7 @@ impl Stager<'_> {
             task,
             shown: part.shown.clone(),
             folder: slot.folder().to_owned(),
-        };
-        self.ask(&request, stop, say)
+        }
     }
 
     /// Puts all files of a folder to an address.
@@ -168,8 +207,7 @@ impl Stager<'_> {
         &self,
         folder: &Path,
         address: &Address,
-        stop: &dyn Fn() -> bool,
-        say: &mut dyn FnMut(&str),
+        watch: &mut Watch<'_>,
     ) -> Result<(), StoreError> {
         let environment = std::env::vars_os();
         let (store, before) =
@@ -185,48 +223,23 @@ impl Stager<'_> {
             shown: address.to_string(),
             folder: folder.to_owned(),
         };
-        say(&format!("writing the results to {address}"));
-        let so_far = self.ask(&request, stop, say).map_err(StoreError)?;
+        (watch.say)(&format!("writing the results to {address}"));
+        let so_far = self.ask(&request, watch).map_err(StoreError)?;
         let noun = if so_far.objects == 1 { "object" } else { "objects" };
-        say(&format!("{} {noun}, {}", so_far.objects, ByteSize(so_far.bytes).rounded()));
+        (watch.say)(&format!("{} {noun}, {}", so_far.objects, ByteSize(so_far.bytes).rounded()));
         Ok(())
     }
 
-    /// Has a process do it.
-    fn ask(
-        &self,
-        request: &FetchRequest,
-        stop: &dyn Fn() -> bool,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Fetched, String> {
-        let mut frame = Vec::new();
-        encode(request, &mut frame).map_err(|error| format!("too much is named: {error}"))?;
-        let broken =
-            |error: io::Error| format!("the process that fetches cannot be started: {error}");
-        let mut command = Command::new(self.program);
-        command.arg(FETCH_COMMAND).env_clear().current_dir("/");
-        command.envs(PASSED.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        wall::keep_apart(&mut command);
-        let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
-        let child = command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn();
-        let mut child = Ended(child.map_err(broken)?);
-        if let Some(mut stdin) = child.0.stdin.take() {
-            // If it does not listen, its end says more.
-            let _ = stdin.write_all(&frame);
-        }
-        let complaint = complaint(&mut child.0);
-        let messages = listen(&mut child.0);
-        let heard = wait(&messages, stop, say);
-        if let Heard::Said(result) = heard {
-            return result;
-        }
-        if let Heard::Stopped(text) = heard {
-            return Err(text);
-        }
-        // It has closed its output, so that it is ending.
-        let status = child.0.wait().map_err(broken)?;
-        let said = complaint.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
-        Err(broke_down(status, &said, &request.store))
+    /// Has a process do it, and tells now and then how far it is.
+    fn ask(&self, request: &FetchRequest, watch: &mut Watch<'_>) -> Result<Fetched, String> {
+        let mut told = Instant::now();
+        ask(self.program, request, watch.stop, &mut |so_far| {
+            if told.elapsed() >= TELL {
+                told = Instant::now();
+                let bytes = ByteSize(so_far.bytes).rounded();
+                (watch.say)(&format!("so far {} objects, {bytes}", so_far.objects));
+            }
+        })
     }
 }
 
@@ -255,104 +268,20 @@ fn shown(address: &Address) -> String {
     }
 }
 
-/// A process that does not outlive its use.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        // Fails if it has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// Puts stand-ins in the places of all objects that an earlier job left: they would be in the way of those that
+/// are needed first.
+fn empty(slot: &Slot) {
+    for (index, entry) in WalkDir::new(slot.data()).into_iter().flatten().enumerate() {
+        let part = slot.folder().join("part").join(format!("empty-{index}"));
+        // What cannot be removed takes room, and no more.
+        let _ = evict(entry.path(), &part);
     }
 }
 
-enum Heard {
-    Said(Result<Fetched, String>),
-    /// In words, why nobody waits any more.
-    Stopped(String),
-    Nothing,
-}
-
-fn wait(
-    messages: &Receiver<Result<FromFetcher, FrameError>>,
-    stop: &dyn Fn() -> bool,
-    say: &mut dyn FnMut(&str),
-) -> Heard {
-    let (mut told, mut heard) = (Instant::now(), Instant::now());
-    loop {
-        match messages.recv_timeout(TICK) {
-            Ok(Ok(FromFetcher::Done(so_far))) => return Heard::Said(Ok(so_far)),
-            Ok(Ok(FromFetcher::Failed(text))) => return Heard::Said(Err(printable(&text))),
-            Ok(Ok(FromFetcher::Progress(so_far))) => {
-                heard = Instant::now();
-                if told.elapsed() >= TELL {
-                    told = Instant::now();
-                    let bytes = ByteSize(so_far.bytes).rounded();
-                    say(&format!("so far {} objects, {bytes}", so_far.objects));
-                }
-            }
-            Ok(Err(error)) => {
-                return Heard::Stopped(format!("the process that fetches says nonsense: {error}"));
-            }
-            Err(RecvTimeoutError::Disconnected) => return Heard::Nothing,
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        if stop() {
-            return Heard::Stopped("fetching was stopped, as was asked".to_owned());
-        }
-        if heard.elapsed() > SILENCE {
-            let seconds = SILENCE.as_secs();
-            return Heard::Stopped(format!("nothing arrived for {seconds} s; fetching was ended"));
-        }
-    }
-}
-
-/// What the process says, on a thread.
-fn listen(child: &mut Child) -> Receiver<Result<FromFetcher, FrameError>> {
-    let (sender, receiver) = mpsc::channel();
-    if let Some(mut stdout) = child.stdout.take() {
-        thread::spawn(move || {
-            let mut buffer = Vec::new();
-            while let Some(message) = read_frame(&mut stdout, &mut buffer).transpose() {
-                let is_last = message.is_err();
-                if sender.send(message).is_err() || is_last {
-                    return;
-                }
-            }
-        });
-    }
-    receiver
-}
-
-/// What it says when it breaks down, on a thread.
-fn complaint(child: &mut Child) -> Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
-    if let Some(stderr) = child.stderr.take() {
-        thread::spawn(move || {
-            let mut bytes = Vec::new();
-            // What was read before an error is all there is to tell.
-            let _ = stderr.take(STDERR).read_to_end(&mut bytes);
-            let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
-        });
-    }
-    receiver
-}
-
-fn broke_down(status: ExitStatus, said: &str, store: &StoreConfig) -> String {
-    let said = super::words::scrub(said.trim(), store);
-    let said = if said.is_empty() { said } else { format!("; what it said: {said}") };
-    format!("the process that fetches {}{said}", death(status))
-}
-
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
-fn summary(so_far: &Fetched, took: Duration) -> String {
-    let Fetched { objects, bytes, fetched, failed } = *so_far;
+fn summary(so_far: &Fetched) -> String {
+    let Fetched { objects, bytes, awaited, failed } = *so_far;
     let noun = if objects == 1 { "object" } else { "objects" };
     let bytes = ByteSize(bytes).rounded();
-    let bad = if failed > 0 { format!(", {failed} could not be fetched") } else { String::new() };
-    let seconds = took.as_secs_f64();
-    format!("{objects} {noun}, {bytes}; {fetched} fetched in {seconds:.1} s{bad}")
+    let bad = if failed > 0 { format!(", {failed} could not be found") } else { String::new() };
+    format!("{objects} {noun}, {bytes}; {awaited} to fetch{bad}")
 }

@@ -2,6 +2,7 @@
 
 use super::message::StoreConfig;
 use object_store::Error;
+use object_store::client::{HttpError, HttpErrorKind};
 use std::error::Error as _;
 
 /// Bytes of a store's own words, at most.
@@ -14,6 +15,11 @@ pub(super) fn failed(error: &Error, what: &str, store: &StoreConfig) -> String {
     if matches!(error, Error::Precondition { .. }) {
         return format!("{what}: it changed while it was read");
     }
+    if is_out_of_reach(error) {
+        return format!(
+            "{what} failed: the store cannot be reached; check the address, and the network ({detail})"
+        );
+    }
     match detail.get(..3) {
         Some("401" | "403") => format!(
             "{what} was refused, asked for with {with}: see that it may list and read there ({detail})"
@@ -21,6 +27,18 @@ pub(super) fn failed(error: &Error, what: &str, store: &StoreConfig) -> String {
         Some("404") => format!("{what}: there is no such thing; check the address ({detail})"),
         _ => format!("{what} failed, asked for with {with} ({detail})"),
     }
+}
+
+/// Whether nobody answers where the store should be.
+pub(super) fn is_out_of_reach(error: &Error) -> bool {
+    let mut source = error.source();
+    while let Some(inner) = source {
+        if let Some(http) = inner.downcast_ref::<HttpError>() {
+            return http.kind() == HttpErrorKind::Connect;
+        }
+        source = inner.source();
+    }
+    false
 }
 
 /// How the library begins to tell what a server answered.

@@ -7,8 +7,8 @@ use crate::dataset::{
     DatasetError, Found, Root, RowPart, RowReader, TablePart, TableReader, content_stamp,
 };
 use crate::model::{
-    Failure, FailureKind, JobDir, MiniBatch, Mount, Source, SpilledRows, TableFormat, TableSlice,
-    TextSlice, Work, WorkerId,
+    AttemptReport, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, Source, SpilledRows,
+    TableFormat, TableSlice, TextSlice, Work, WorkerId,
 };
 use crate::sandbox::MiniBatchData;
 use jiff::{SignedDuration, Timestamp};
@@ -116,12 +116,7 @@ impl Loader {
         self.input(mini_batch.source)?;
         match &mini_batch.work {
             Work::Void => Ok(Loaded::new(MiniBatchData::Void, "", 0)),
-            Work::Files(files) => self.load_files(mini_batch.source, &[(mini_batch.source, files)]),
-            Work::FileGroup(parts) => {
-                let parts: Vec<_> =
-                    parts.iter().map(|(source, files)| (*source, files.as_slice())).collect();
-                self.load_files(mini_batch.source, &parts)
-            }
+            Work::Files(_) | Work::FileGroup(_) => self.load_files(mini_batch),
             Work::Text(slice) => {
                 let parts = [self.part(mini_batch.source, slice)?];
                 let label = parts[0].2.clone();
@@ -185,42 +180,70 @@ impl Loader {
         Ok((source.root.clone(), slice, format!("{}/{}", source.guest, slice.file)))
     }
 
-    /// Files of one or more sources of the input that `source` belongs to.
-    fn load_files(
-        &mut self,
-        source: u32,
-        parts: &[(u32, &[String])],
-    ) -> Result<Loaded<'_>, Failure> {
+    /// Files of one or more sources of an input. Those that could not be fetched from their store are no part of
+    /// what the guest gets; fails if that are all of them.
+    fn load_files(&mut self, mini_batch: &MiniBatch) -> Result<Loaded<'_>, Failure> {
         let now = Timestamp::now() - CLOCK;
         self.loaded = (now.as_second(), now.subsec_nanosecond().unsigned_abs());
-        let count = parts.iter().map(|(_, files)| files.len()).sum();
+        if let (true, Some((_, reason))) = (mini_batch.is_unfetched(), mini_batch.unfetched.first())
+        {
+            return Err(failed(reason.clone()));
+        }
+        let parts: Vec<(u32, &[String])> = match &mini_batch.work {
+            Work::Files(files) => vec![(mini_batch.source, files)],
+            Work::FileGroup(parts) => {
+                parts.iter().map(|(source, files)| (*source, files.as_slice())).collect()
+            }
+            _ => Vec::new(),
+        };
+        let (mut rejected, mut place) = (Vec::new(), 0);
+        let count: usize = parts.iter().map(|(_, files)| files.len()).sum();
+        let count = count.saturating_sub(mini_batch.unfetched.len());
         self.paths.resize_with(count, String::new);
         let mut paths = self.paths.iter_mut();
         for (source, files) in parts {
-            let (index, count) = (*source as usize, self.inputs.len());
+            let (index, count) = (source as usize, self.inputs.len());
             let input = self.inputs.get_mut(index).ok_or_else(|| {
                 let message = format!("the mini-batch names input {index} of {count}");
                 Failure::new(FailureKind::HostFault, message)
             })?;
-            match &mut input.stage {
-                Some(stage) => stage.show(&input.source.root, files)?,
-                None => files.iter().try_for_each(|file| checked(file).map(drop))?,
+            let mut here = Vec::new();
+            let guest = &input.source.guest;
+            for file in files {
+                match mini_batch.why_unfetched(place) {
+                    None => here.push(file),
+                    Some(reason) if rejected.len() < AttemptReport::MAX_FAILED_ITEMS => {
+                        let (item, reason) = (format!("{guest}/{file}"), reason.to_owned());
+                        rejected.push(FailedItem { item, line: None, row: None, reason });
+                    }
+                    Some(_) => {}
+                }
+                place += 1;
             }
-            for (file, path) in files.iter().zip(&mut paths) {
+            match &mut input.stage {
+                Some(stage) => stage.show(&input.source.root, &here)?,
+                None => here.iter().try_for_each(|file| checked(file).map(drop))?,
+            }
+            for (file, path) in here.iter().zip(&mut paths) {
                 path.clear();
-                path.push_str(&input.source.guest);
+                path.push_str(guest);
                 path.push('/');
                 path.push_str(file);
             }
         }
-        let dataset = &self.input(source)?.source.dataset;
-        Ok(Loaded::new(MiniBatchData::Files(&self.paths), dataset, count as u64))
+        let dataset = &self.input(mini_batch.source)?.source.dataset;
+        let loaded = Loaded::new(MiniBatchData::Files(&self.paths), dataset, count as u64);
+        Ok(Loaded { rejected_count: mini_batch.unfetched.len() as u64, rejected, ..loaded })
     }
 
     /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. `found`
     /// is what its files were when they were read; the others are looked at now, and one that was changed
-    /// since the mini-batch was loaded may have been something else when it was read.
+    /// since the mini-batch was loaded may have been something else when it was read, and nobody says what one
+    /// was that could not be fetched.
     pub(super) fn stamp(&self, mini_batch: &MiniBatch, found: &[Option<Found>]) -> u64 {
+        if !mini_batch.unfetched.is_empty() {
+            return mini_batch.stamp;
+        }
         let files = mini_batch.files().enumerate().map(|(index, (source, file))| {
             let input = self.inputs.get(source as usize)?;
             match found.get(index) {

@@ -47,10 +47,10 @@ impl Stage {
     }
 
     /// Shows files of the folder `source`, and no others from now on.
-    pub(super) fn show(&mut self, source: &Path, files: &[String]) -> Result<(), Failure> {
+    pub(super) fn show(&mut self, source: &Path, files: &[impl AsRef<str>]) -> Result<(), Failure> {
         self.clear().map_err(|e| host_fault("clear", &self.root, &e))?;
         for file in files {
-            let relative = checked(file)?;
+            let relative = checked(file.as_ref())?;
             self.add(source, relative)?;
         }
         Ok(())

@@ -103,8 +103,9 @@ impl Machine {
         report: AttemptReport,
     ) {
         self.progressed();
-        // A file that could not be read while planning cannot be read by a worker.
-        let can_mend = !matches!(pending.mini_batch.work, Work::Unreadable(_));
+        // A file that could not be read while planning cannot be read by a worker, nor what did not come.
+        let can_mend = !matches!(pending.mini_batch.work, Work::Unreadable(_))
+            && !pending.mini_batch.is_unfetched();
         let again = report.outcome.is_err() && can_mend && pending.attempt < self.policy.max_try;
         if report.outcome.is_err() {
             let will_retry = again && self.ending.is_none();
@@ -179,13 +180,13 @@ impl Machine {
 
     /// The files of a mini-batch that failed as a whole, as many as a report names; rows have no names.
     fn files_of(&self, batch: &MiniBatch) -> Vec<FailedItem> {
-        let name = |(source, file): (u32, &str)| {
+        let name = |(place, (source, file)): (u32, (u32, &str))| {
             let source = self.sources.get(source as usize);
             let folder = source.map_or("", |source| source.guest.as_str());
-            let (item, reason) = (format!("{folder}/{file}"), String::new());
-            FailedItem { item, line: None, row: None, reason }
+            let reason = batch.why_unfetched(place).unwrap_or_default().to_owned();
+            FailedItem { item: format!("{folder}/{file}"), line: None, row: None, reason }
         };
-        batch.files().take(AttemptReport::MAX_FAILED_ITEMS).map(name).collect()
+        (0..).zip(batch.files()).take(AttemptReport::MAX_FAILED_ITEMS).map(name).collect()
     }
 
     /// A model that is meant for a GPU may run on the CPU if the job allows it, and never in silence.

@@ -78,7 +78,7 @@ impl Machine {
 
     fn first_task_deadline(&self) -> Option<Duration> {
         let waits = self.planned == 0 && !self.plan_finished && self.ending.is_none();
-        waits.then_some(self.policy.first_task_timeout)
+        waits.then(|| self.arrived.saturating_add(self.policy.first_task_timeout))
     }
 
     /// A job that winds down has other deadlines, but for the writing of results.
@@ -139,11 +139,12 @@ impl Machine {
         self.fail(
             EndedBy::FirstTaskTimeout,
             format!(
-                "no mini-batch existed {} s after the job's start, longer than \
+                "no mini-batch existed {} s after the job's start{}, longer than \
                  first_task_creation_timeout allows ({} s): the inputs take too long to list or to \
                  read. Raise it, or make the inputs smaller: fewer files in a folder, a list of \
                  files, faster storage",
-                self.now.as_secs_f64().floor(),
+                (self.now - self.arrived).as_secs_f64().floor(),
+                if self.arrived.is_zero() { "" } else { ", or after the last object came" },
                 self.policy.first_task_timeout.as_secs_f64()
             ),
         );

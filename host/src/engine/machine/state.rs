@@ -51,6 +51,8 @@ pub struct Machine {
     pub(super) inference: InferenceStats,
     /// When something last moved (A2).
     pub(super) moved: Duration,
+    /// When objects of a store came last.
+    pub(super) arrived: Duration,
     /// Failures of `init` since the last one that succeeded (I1, I2), and the first of them.
     pub(super) init_failures_in_a_row: u32,
     pub(super) init_failure: Option<FirstFailure>,
@@ -102,6 +104,7 @@ impl Machine {
             rows: restored.rows,
             inference: InferenceStats::default(),
             moved: Duration::ZERO,
+            arrived: Duration::ZERO,
             init_failures_in_a_row: 0,
             init_failure: None,
             told_init_stop: false,
@@ -137,6 +140,7 @@ impl Machine {
             Message::Planned(batches) => self.on_planned(batches),
             Message::PlanFinished => self.on_plan_finished(),
             Message::PlanFailed(text) => self.fail(EndedBy::Plan, text),
+            Message::Arrived => self.on_arrived(),
             Message::Notice(message) => self.emit(EventKind::Notice { message }),
             Message::Spawned(worker, pid) => self.on_spawned(worker, pid),
             Message::SpawnFailed(worker, text) => self.on_spawn_failed(worker, &text),
@@ -163,6 +167,11 @@ impl Machine {
         !self.queue.is_full(self.policy.workers)
     }
 
+    /// Whether an earlier run of the job had this one done.
+    pub fn was_done_before(&self, id: MiniBatchId) -> bool {
+        self.done_before.contains(id)
+    }
+
     /// Whether nothing but commits is awaited: what the committer has gathered should go at once.
     pub fn awaits_commits_only(&self) -> bool {
         !self.committing.is_empty()
@@ -186,6 +195,12 @@ impl Machine {
         self.emit_planned();
     }
 
+    /// As long as objects come, nobody waits in vain for the first mini-batch.
+    fn on_arrived(&mut self) {
+        self.progressed();
+        self.arrived = self.now;
+    }
+
     fn on_plan_finished(&mut self) {
         if self.ending.is_none() {
             self.progressed();
@@ -202,8 +217,8 @@ impl Machine {
         });
     }
 
-    /// Something moved (A2): a part of the plan came, a worker became ready, an attempt began or
-    /// ended, a mini-batch was written.
+    /// Something moved (A2): a part of the plan or of its objects came, a worker became ready, an attempt began
+    /// or ended, a mini-batch was written.
     pub(super) fn progressed(&mut self) {
         self.moved = self.now;
     }

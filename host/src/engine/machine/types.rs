@@ -20,6 +20,8 @@ pub enum Message {
     PlanFinished,
     /// The inputs cannot be cut.
     PlanFailed(String),
+    /// Something of what mini-batches will need has come to this machine.
+    Arrived,
     /// Something to tell the user.
     Notice(String),
     /// A worker process runs.

@@ -1,0 +1,182 @@
+//! What the planner says, checked, and held back until the objects are here that mini-batches need.
+
+use super::commit::{CommitRequest, Committer};
+use super::machine::{Machine, Message};
+use super::verify::{PlanDigest, tables_note};
+use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat};
+use crate::protocol::FromPlanner;
+use crate::store::{Arrival, Objects};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// No more of the plan is read while so many mini-batches wait for their objects, or descriptors of so many
+/// bytes.
+const ENOUGH: usize = 64;
+const ENOUGH_BYTES: usize = 1 << 20;
+
+/// Between the planner and the machine.
+#[derive(Debug)]
+pub(super) struct Intake {
+    /// How to read the tables; known as soon as the planner has looked.
+    tables: Option<Vec<TableFormat>>,
+    roots: Vec<PathBuf>,
+    planned: u64,
+    /// Of what is planned so far; none once it is complete.
+    digest: Option<PlanDigest>,
+    /// Nobody else changes the inputs' objects until the job's end.
+    objects: Objects,
+    arrivals: Option<UnboundedReceiver<Arrival>>,
+    /// In the order of the plan, with whether all of their objects are here.
+    waiting: VecDeque<(MiniBatch, bool)>,
+    /// Of these descriptors.
+    bytes: usize,
+    /// Whether nothing more is planned, which is told behind the last mini-batch.
+    is_complete: bool,
+}
+
+impl Intake {
+    pub(super) fn new(sources: &[Source], mut objects: Objects) -> Self {
+        Self {
+            tables: None,
+            roots: sources.iter().map(|source| source.root.clone()).collect(),
+            planned: 0,
+            digest: Some(PlanDigest::default()),
+            arrivals: objects.arrivals(),
+            objects,
+            waiting: VecDeque::new(),
+            bytes: 0,
+            is_complete: false,
+        }
+    }
+
+    /// How to read the tables; nothing as long as nobody has looked.
+    pub(super) fn tables(&self) -> &[TableFormat] {
+        self.tables.as_deref().unwrap_or_default()
+    }
+
+    /// Whether enough waits for objects.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() >= ENOUGH || self.bytes >= ENOUGH_BYTES
+    }
+
+    /// Takes what the planner says, which looks inside untrusted files. Returns what the machine must know.
+    pub(super) fn take(
+        &mut self,
+        message: FromPlanner,
+        machine: &Machine,
+        committer: &Committer,
+    ) -> Vec<Message> {
+        match message {
+            FromPlanner::Tables(tables) if self.tables.is_none() => {
+                if !tables.is_empty() {
+                    let (key, value) = tables_note(&tables);
+                    committer.submit(CommitRequest::Note { key, value });
+                }
+                self.tables = Some(tables);
+                Vec::new()
+            }
+            FromPlanner::MiniBatches(batches) if self.plausible(&batches) => {
+                self.planned += batches.len() as u64;
+                if let Some(digest) = &mut self.digest {
+                    digest.add(&batches);
+                }
+                if !self.objects.come_on_demand() {
+                    return vec![Message::Planned(batches)];
+                }
+                for batch in batches {
+                    self.wait_for(batch, machine);
+                }
+                self.ready()
+            }
+            FromPlanner::Notice(message) => vec![Message::Notice(message)],
+            FromPlanner::Finished => {
+                if let Some(digest) = self.digest.take() {
+                    let (key, value) = digest.note();
+                    committer.submit(CommitRequest::Note { key, value });
+                }
+                self.is_complete = true;
+                self.ready()
+            }
+            FromPlanner::Failed(text) => vec![Message::PlanFailed(text)],
+            FromPlanner::Tables(_) | FromPlanner::MiniBatches(_) => {
+                vec![Message::PlanFailed("the planner process spoke out of turn".to_owned())]
+            }
+        }
+    }
+
+    fn plausible(&self, batches: &[MiniBatch]) -> bool {
+        self.tables.is_some()
+            && (self.planned..).zip(batches).all(|(id, batch)| {
+                batch.id.0 == id && (batch.source as usize) < self.roots.len().max(1)
+            })
+    }
+
+    fn wait_for(&mut self, batch: MiniBatch, machine: &Machine) {
+        self.bytes += batch.size();
+        let is_wanted = batch.files().next().is_some() && !machine.was_done_before(batch.id);
+        if is_wanted {
+            let path = |(source, file): (u32, &str)| {
+                self.roots.get(source as usize).map_or_else(|| file.into(), |root| root.join(file))
+            };
+            self.objects.want(batch.id.0, batch.files().map(path).collect());
+        }
+        self.waiting.push_back((batch, !is_wanted));
+    }
+
+    /// The next thing that arrives; never, if nothing will.
+    pub(super) async fn next_arrival(&mut self) -> Arrival {
+        match &mut self.arrivals {
+            Some(arrivals) => match arrivals.recv().await {
+                Some(arrival) => arrival,
+                // All is here.
+                None => {
+                    self.arrivals = None;
+                    Arrival::Progress
+                }
+            },
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Objects have come. Returns what the machine must know.
+    pub(super) fn arrived(&mut self, arrival: Arrival) -> Vec<Message> {
+        let mut messages = vec![Message::Arrived];
+        if let Arrival::Ready(number, failed) = arrival {
+            let waits = self.waiting.iter_mut().find(|(batch, _)| batch.id.0 == number);
+            if let Some((batch, is_ready)) = waits {
+                batch.set_unfetched(failed);
+                *is_ready = true;
+            }
+            messages.extend(self.ready());
+        }
+        messages
+    }
+
+    /// What need not wait any more.
+    fn ready(&mut self) -> Vec<Message> {
+        let mut batches = Vec::new();
+        while let Some((_, true)) = self.waiting.front()
+            && let Some((batch, _)) = self.waiting.pop_front()
+        {
+            self.bytes = self.bytes.saturating_sub(batch.size());
+            batches.push(batch);
+        }
+        let mut messages = Vec::new();
+        if !batches.is_empty() {
+            messages.push(Message::Planned(batches));
+        }
+        if self.is_complete && self.waiting.is_empty() {
+            self.is_complete = false;
+            messages.push(Message::PlanFinished);
+        }
+        messages
+    }
+
+    /// These are committed: nobody needs their objects any more.
+    pub(super) fn settled(&self, ids: &[MiniBatchId]) {
+        if self.objects.come_on_demand() {
+            self.objects.release(ids.iter().map(|id| id.0).collect());
+        }
+    }
+}

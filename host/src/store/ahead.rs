@@ -1,0 +1,366 @@
+//! Fetches objects ahead of the mini-batches that need them, as many as the cache has room for, and makes room
+//! when these are done. On a thread of its own.
+
+use super::fetch::{Known, stand_in};
+use super::message::{FetchRequest, FromFetcher, Task};
+use super::objects::Arrival;
+use super::process::{Fetcher, SILENCE, Said, nonsense, printable, silent};
+use crate::dataset::is_stand_in;
+use crate::model::ByteSize;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// Processes that are kept although they have nothing to do.
+const IDLE: usize = 4;
+/// How often it is looked whether a process has fallen silent.
+const TICK: Duration = Duration::from_secs(5);
+
+/// What happened.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// These files are wanted under this number.
+    Want(u64, Vec<PathBuf>),
+    /// Nobody needs what was wanted under these numbers any more.
+    Release(Vec<u64>),
+    /// A process for a folder said something; the number tells it from others for the same folder.
+    Said(usize, u64, Said),
+    /// The job is over.
+    End,
+}
+
+/// What is to be fetched, and how much of it at once.
+#[derive(Debug)]
+pub(super) struct Lot {
+    pub(super) program: PathBuf,
+    /// One for each folder.
+    pub(super) requests: Vec<FetchRequest>,
+    /// The most bytes that may be here.
+    pub(super) room: u64,
+    /// What there is room for, for people.
+    pub(super) size: ByteSize,
+    /// Whether what nobody needs must go, as not all of it has room together.
+    pub(super) evicts: bool,
+}
+
+/// A folder of objects, and the process that fetches them if there is one.
+#[derive(Debug)]
+struct Place {
+    request: FetchRequest,
+    data: PathBuf,
+    fetcher: Option<Fetcher>,
+    /// Counts the processes.
+    number: u64,
+    /// What is asked for and has not come.
+    open: HashSet<PathBuf>,
+    /// When something was asked for or came last.
+    moved: Instant,
+}
+
+/// An object that somebody needs.
+#[derive(Debug)]
+struct Held {
+    place: usize,
+    bytes: u64,
+    /// How many need it.
+    users: usize,
+    state: HeldState,
+}
+
+#[derive(Debug)]
+enum HeldState {
+    /// On its way; these wait for it.
+    Coming(Vec<u64>),
+    Here,
+    Failed(String),
+}
+
+/// What is wanted together.
+#[derive(Debug)]
+struct Wanted {
+    files: Vec<PathBuf>,
+    /// How many of them are on their way.
+    coming: usize,
+}
+
+struct Ahead<'a> {
+    lot: Lot,
+    places: Vec<Place>,
+    events: &'a Sender<Event>,
+    arrivals: UnboundedSender<Arrival>,
+    used: u64,
+    held: HashMap<PathBuf, Held>,
+    /// What there was no room for so far.
+    waiting: VecDeque<(u64, Vec<PathBuf>)>,
+    /// The numbers of what is on its way, in their order.
+    coming: VecDeque<u64>,
+    wanted: HashMap<u64, Wanted>,
+    /// Counts stand-ins that are made.
+    made: u64,
+}
+
+/// Serves until the end of the job. `own` is the other end of `events`, for what processes say.
+pub(super) fn run(
+    lot: Lot,
+    events: &Receiver<Event>,
+    own: &Sender<Event>,
+    arrivals: UnboundedSender<Arrival>,
+) {
+    let place = |request: &FetchRequest| Place {
+        request: FetchRequest { task: Task::Serve, ..request.clone() },
+        data: request.folder.join("data"),
+        fetcher: None,
+        number: 0,
+        open: HashSet::new(),
+        moved: Instant::now(),
+    };
+    let mut ahead = Ahead {
+        places: lot.requests.iter().map(place).collect(),
+        lot,
+        events: own,
+        arrivals,
+        used: 0,
+        held: HashMap::new(),
+        waiting: VecDeque::new(),
+        coming: VecDeque::new(),
+        wanted: HashMap::new(),
+        made: 0,
+    };
+    loop {
+        match events.recv_timeout(TICK) {
+            Ok(Event::Want(number, files)) => ahead.waiting.push_back((number, files)),
+            Ok(Event::Release(numbers)) => {
+                numbers.into_iter().for_each(|number| ahead.release(number));
+            }
+            Ok(Event::Said(place, number, said)) => ahead.on_said(place, number, said),
+            Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => ahead.end_silent(),
+        }
+        ahead.admit();
+        ahead.deliver();
+    }
+}
+
+impl Ahead<'_> {
+    /// Asks for what there is room for, in the order in which it was wanted.
+    fn admit(&mut self) {
+        while let Some((number, files)) = self.waiting.pop_front() {
+            let new = self.new_ones(&files);
+            let bytes: u64 = new.iter().map(|(.., bytes)| bytes).sum();
+            if self.used + bytes > self.lot.room && !self.held.is_empty() {
+                self.waiting.push_front((number, files));
+                return;
+            }
+            let too_large = (bytes > self.lot.room).then(|| {
+                format!(
+                    "its mini-batch takes {}, and the cache has room for {}: raise cache.size in the \
+                     file of datastores, or choose a smaller mini_batch_size",
+                    ByteSize(bytes),
+                    self.lot.size
+                )
+            });
+            for (file, place, bytes) in new {
+                let bytes = if too_large.is_some() { 0 } else { bytes };
+                self.used += bytes;
+                let state = match &too_large {
+                    Some(reason) => HeldState::Failed(reason.clone()),
+                    None => self.ask_for(place, &file),
+                };
+                self.held.insert(file, Held { place, bytes, users: 0, state });
+            }
+            self.join(number, files);
+        }
+    }
+
+    /// Those of the files that are objects and that nobody needed so far, with their folders and bytes.
+    fn new_ones(&self, files: &[PathBuf]) -> Vec<(PathBuf, usize, u64)> {
+        let mut new: Vec<(PathBuf, usize, u64)> = Vec::new();
+        let mut seen = HashSet::new();
+        for file in files {
+            let place = self.places.iter().position(|place| file.starts_with(&place.data));
+            if let Some(place) = place
+                && !self.held.contains_key(file)
+                && seen.insert(file)
+            {
+                let bytes = fs::symlink_metadata(file).map_or(0, |found| found.len());
+                new.push((file.clone(), place, bytes));
+            }
+        }
+        new
+    }
+
+    /// Asks for an object, if it is not here.
+    fn ask_for(&mut self, index: usize, file: &Path) -> HeldState {
+        match fs::symlink_metadata(file) {
+            Ok(found) if is_stand_in(&found) => {}
+            Ok(_) => return HeldState::Here,
+            Err(error) => return HeldState::Failed(format!("its place is not known: {error}")),
+        }
+        if self.places.get(index).is_some_and(|place| place.fetcher.is_none()) {
+            self.end_idle();
+            if let Err(reason) = self.start(index) {
+                return HeldState::Failed(reason);
+            }
+        }
+        let Some(place) = self.places.get_mut(index) else { return HeldState::Here };
+        let name = file.strip_prefix(&place.data).ok().and_then(Path::to_str);
+        match (name, &mut place.fetcher) {
+            (Some(name), Some(fetcher)) => {
+                fetcher.bring(name);
+                place.moved = Instant::now();
+                place.open.insert(file.to_owned());
+                HeldState::Coming(Vec::new())
+            }
+            _ => HeldState::Failed("nobody can ask for its name".to_owned()),
+        }
+    }
+
+    fn start(&mut self, index: usize) -> Result<(), String> {
+        let Some(place) = self.places.get_mut(index) else { return Ok(()) };
+        place.number += 1;
+        let (number, events) = (place.number, self.events.clone());
+        let hear = move |said: Said| events.send(Event::Said(index, number, said)).is_ok();
+        place.fetcher = Some(Fetcher::start(&self.lot.program, &place.request, hear)?);
+        Ok(())
+    }
+
+    /// Ends processes that have nothing to do, if they are many.
+    fn end_idle(&mut self) {
+        let running = self.places.iter().filter(|place| place.fetcher.is_some()).count();
+        let mut idle: Vec<&mut Place> = self
+            .places
+            .iter_mut()
+            .filter(|place| place.fetcher.is_some() && place.open.is_empty())
+            .collect();
+        idle.sort_by_key(|place| place.moved);
+        for place in idle.into_iter().take((running + 1).saturating_sub(IDLE)) {
+            place.fetcher = None;
+        }
+    }
+
+    /// Somebody needs these files.
+    fn join(&mut self, number: u64, files: Vec<PathBuf>) {
+        let mut coming = 0;
+        for file in &files {
+            let Some(held) = self.held.get_mut(file) else { continue };
+            held.users += 1;
+            if let HeldState::Coming(waiting) = &mut held.state {
+                waiting.push(number);
+                coming += 1;
+            }
+        }
+        self.coming.push_back(number);
+        self.wanted.insert(number, Wanted { files, coming });
+    }
+
+    /// Tells of what is here, in the order in which it was wanted.
+    fn deliver(&mut self) {
+        while let Some(number) = self.coming.front().copied() {
+            let Some(wanted) = self.wanted.get(&number).filter(|wanted| wanted.coming == 0) else {
+                return;
+            };
+            let mut failed = Vec::new();
+            for (index, file) in (0..).zip(&wanted.files) {
+                if let Some(Held { state: HeldState::Failed(reason), .. }) = self.held.get(file) {
+                    failed.push((index, reason.clone()));
+                }
+            }
+            self.coming.pop_front();
+            // Nobody may want to know any more.
+            let _ = self.arrivals.send(Arrival::Ready(number, failed));
+        }
+    }
+
+    fn on_said(&mut self, index: usize, number: u64, said: Said) {
+        let Some(place) = self.places.get_mut(index).filter(|place| place.number == number) else {
+            return;
+        };
+        place.moved = Instant::now();
+        match said {
+            Some(Ok(FromFetcher::Brought(name, failed))) => {
+                let file = place.data.join(name);
+                if place.open.remove(&file) {
+                    self.arrived(&file, failed.as_deref().map(printable));
+                }
+                let _ = self.arrivals.send(Arrival::Progress);
+            }
+            Some(Ok(FromFetcher::Progress(_))) => {
+                let _ = self.arrivals.send(Arrival::Progress);
+            }
+            Some(Ok(FromFetcher::Failed(text))) => self.broke_down(index, &printable(&text)),
+            Some(Ok(FromFetcher::Done(_))) => self.broke_down(index, "nobody fetches any more"),
+            Some(Err(error)) => self.broke_down(index, &nonsense(&error)),
+            None => {
+                let ended = place.fetcher.take().map(Fetcher::end);
+                self.broke_down(index, &ended.unwrap_or_default());
+            }
+        }
+    }
+
+    /// All that a process was asked for fails; whoever wants more gets another process.
+    fn broke_down(&mut self, index: usize, reason: &str) {
+        let Some(place) = self.places.get_mut(index) else { return };
+        place.fetcher = None;
+        for file in std::mem::take(&mut place.open) {
+            self.arrived(&file, Some(reason.to_owned()));
+        }
+    }
+
+    fn end_silent(&mut self) {
+        for index in 0..self.places.len() {
+            let is_silent = self
+                .places
+                .get(index)
+                .is_some_and(|place| !place.open.is_empty() && place.moved.elapsed() > SILENCE);
+            if is_silent {
+                self.broke_down(index, &silent());
+            }
+        }
+    }
+
+    fn arrived(&mut self, file: &Path, failed: Option<String>) {
+        let Some(held) = self.held.get_mut(file) else { return };
+        let state = failed.map_or(HeldState::Here, HeldState::Failed);
+        if let HeldState::Coming(waiting) = std::mem::replace(&mut held.state, state) {
+            for number in waiting {
+                if let Some(wanted) = self.wanted.get_mut(&number) {
+                    wanted.coming = wanted.coming.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    /// What only this one needed makes room.
+    fn release(&mut self, number: u64) {
+        let Some(wanted) = self.wanted.remove(&number) else { return };
+        for file in wanted.files {
+            let Some(held) = self.held.get_mut(&file) else { continue };
+            held.users = held.users.saturating_sub(1);
+            if held.users > 0 {
+                continue;
+            }
+            let Some(held) = self.held.remove(&file) else { continue };
+            self.used = self.used.saturating_sub(held.bytes);
+            if self.lot.evicts && matches!(held.state, HeldState::Here) {
+                self.made += 1;
+                let part = self.places.get(held.place).map(|place| &place.request.folder);
+                let part =
+                    part.map(|folder| folder.join("part").join(format!("out-{}", self.made)));
+                // What cannot be removed stays, and is removed with the whole folder.
+                let _ = part.map_or(Ok(()), |part| evict(&file, &part));
+            }
+        }
+    }
+}
+
+/// Puts a stand-in in the place of an object.
+pub(super) fn evict(file: &Path, part: &Path) -> std::io::Result<()> {
+    let found = fs::symlink_metadata(file)?;
+    if found.is_file() && !is_stand_in(&found) && found.len() > 0 {
+        stand_in(Known::from(&found), part, file)?;
+    }
+    Ok(())
+}

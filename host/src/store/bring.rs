@@ -1,0 +1,169 @@
+//! Fetches what stand-ins stand for: all of it, or what is asked for, a few objects at a time.
+
+use super::fetch::{Known, Miss, Target, fetch, mark, place};
+use super::list::{AT_ONCE, TELL, Tell, key};
+use super::message::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
+use super::open::Store;
+use super::words::failed;
+use crate::dataset::is_stand_in;
+use crate::protocol::FrameBuffer;
+use std::collections::VecDeque;
+use std::fs::{self, Metadata};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::task::JoinSet;
+use walkdir::WalkDir;
+
+/// Bytes that are read at once of what is asked for.
+const READ: usize = 16 << 10;
+
+/// Who carries objects here.
+struct Porter<'a> {
+    request: &'a FetchRequest,
+    store: Arc<Store>,
+    config: Arc<StoreConfig>,
+    data: PathBuf,
+    parts: u64,
+    tasks: JoinSet<(String, Result<u64, Miss>)>,
+}
+
+impl<'a> Porter<'a> {
+    fn new(request: &'a FetchRequest) -> Result<Self, String> {
+        let config = Arc::new(request.store.clone());
+        let store =
+            Store::open(&config).map_err(|error| failed(&error, &request.shown, &config))?;
+        Ok(Self {
+            request,
+            store: Arc::new(store),
+            config,
+            data: request.folder.join("data"),
+            parts: 0,
+            tasks: JoinSet::new(),
+        })
+    }
+
+    fn target(&mut self, name: &str, most: u64) -> Result<Target, String> {
+        self.parts += 1;
+        let part = self.request.folder.join("part").join(self.parts.to_string());
+        Ok(Target { file: place(&self.data, name)?, part, most })
+    }
+
+    /// Begins to fetch what the stand-in of this name stands for. An error says why nothing can be fetched.
+    fn begin(&mut self, name: String, stands: &Metadata) -> Result<(), String> {
+        let known = Known::from(stands);
+        let target = self.target(&name, known.size)?;
+        let key = key(&self.store, self.request, &name)?;
+        let (store, config) = (Arc::clone(&self.store), Arc::clone(&self.config));
+        self.tasks.spawn(async move {
+            let fetched = fetch(&store, &config, &key, Some(known), &target).await;
+            (name, fetched)
+        });
+        Ok(())
+    }
+
+    /// Waits for one that was begun: its name, and its bytes or why there are none.
+    async fn next(&mut self) -> Option<(String, Result<u64, String>)> {
+        match self.tasks.join_next().await? {
+            Ok((name, Ok(bytes))) => Some((name, Ok(bytes))),
+            Ok((name, Err(Miss::Object(reason) | Miss::Disk(reason)))) => Some((name, Err(reason))),
+            Ok((name, Err(Miss::Folder))) => {
+                Some((name, Err("it is gone; run the job again".to_owned())))
+            }
+            Err(error) => Some((String::new(), Err(format!("fetching broke down: {error}")))),
+        }
+    }
+}
+
+/// Fetches all that stand-ins of the request's folder stand for. What cannot be fetched gets a mark. An error
+/// is for people.
+pub(super) async fn bring_all(
+    request: &FetchRequest,
+    tell: &mut Tell<'_>,
+) -> Result<Fetched, String> {
+    let mut porter = Porter::new(request)?;
+    let (mut so_far, mut told) = (Fetched::default(), Instant::now());
+    let data = porter.data.clone();
+    let mut entries = WalkDir::new(&data).sort_by_file_name().into_iter().flatten();
+    loop {
+        while porter.tasks.len() < AT_ONCE
+            && let Some(entry) = entries.next()
+        {
+            let metadata = entry.metadata().ok().filter(is_stand_in);
+            let name = entry.path().strip_prefix(&data).ok().and_then(|name| name.to_str());
+            let (Some(metadata), Some(name)) = (metadata, name) else { continue };
+            so_far.objects += 1;
+            porter.begin(name.to_owned(), &metadata)?;
+        }
+        if porter.tasks.is_empty() {
+            return Ok(so_far);
+        }
+        match tokio::time::timeout(TELL, porter.next()).await {
+            Ok(Some((_, Ok(bytes)))) => so_far.bytes += bytes,
+            Ok(Some((name, Err(reason)))) => {
+                so_far.failed += 1;
+                let target = porter.target(&name, 0)?;
+                mark(&target, &reason)
+                    .map_err(|error| format!("{reason}; no mark of that can be made: {error}"))?;
+            }
+            Ok(None) | Err(_) => {}
+        }
+        if told.elapsed() >= TELL {
+            told = Instant::now();
+            tell(so_far)?;
+        }
+    }
+}
+
+/// Fetches what is asked for until nobody asks any more. An error is for people.
+pub(super) async fn serve(
+    request: &FetchRequest,
+    mut asked: Receiver,
+    tell: &mut dyn FnMut(FromFetcher) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut porter = Porter::new(request)?;
+    let (mut frames, mut buffer) = (FrameBuffer::default(), vec![0; READ]);
+    let mut waiting: VecDeque<String> = VecDeque::new();
+    loop {
+        while porter.tasks.len() < AT_ONCE
+            && let Some(name) = waiting.pop_front()
+        {
+            let stands = fs::symlink_metadata(porter.data.join(&name));
+            let begun = match stands {
+                Ok(stands) if is_stand_in(&stands) => porter.begin(name.clone(), &stands),
+                // It is here.
+                Ok(stands) if stands.is_file() => {
+                    tell(FromFetcher::Brought(name, None))?;
+                    continue;
+                }
+                Ok(_) => Err("nothing is known of it".to_owned()),
+                Err(error) => Err(format!("its place is not known: {error}")),
+            };
+            if let Err(reason) = begun {
+                tell(FromFetcher::Brought(name, Some(reason)))?;
+            }
+        }
+        tokio::select! {
+            Some((name, brought)) = porter.next(), if !porter.tasks.is_empty() => {
+                tell(FromFetcher::Brought(name, brought.err()))?;
+            }
+            read = asked.read(&mut buffer) => {
+                let read = read.map_err(|error| format!("nobody can ask: {error}"))?;
+                if read == 0 {
+                    return Ok(());
+                }
+                frames.push(buffer.get(..read).unwrap_or_default());
+                while let Some(Bring(name)) =
+                    frames.next_message().map_err(|error| error.to_string())?
+                {
+                    waiting.push_back(name);
+                }
+            }
+            () = tokio::time::sleep(TELL), if !porter.tasks.is_empty() => {
+                tell(FromFetcher::Progress(Fetched::default()))?;
+            }
+        }
+    }
+}

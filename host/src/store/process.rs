@@ -1,0 +1,191 @@
+//! The leader's side of a process that fetches.
+
+use super::message::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
+use super::serve::FETCH_COMMAND;
+use super::words::scrub;
+use crate::model::StoreKind;
+use crate::protocol::{FrameError, encode, read_frame};
+use crate::wall::{self, death};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether somebody wants the end.
+const TICK: Duration = Duration::from_millis(100);
+/// Bytes of what the process says when it breaks down.
+const STDERR: u64 = 4 << 10;
+/// The longest that it may say nothing while it is at work: far longer than all attempts at a request take.
+pub(super) const SILENCE: Duration = Duration::from_secs(600);
+/// What it finds in its environment, where it is set: how the network is reached.
+const PASSED: [&str; 10] = [
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+];
+/// And for Azure: where the identity of a machine comes from.
+const IDENTITY: [&str; 4] = ["IDENTITY_ENDPOINT", "IDENTITY_HEADER", "MSI_ENDPOINT", "MSI_SECRET"];
+
+/// What a process said; none at its end.
+pub(super) type Said = Option<Result<FromFetcher, FrameError>>;
+
+/// A process that fetches. It does not outlive this.
+#[derive(Debug)]
+pub(super) struct Fetcher {
+    child: Child,
+    /// Where more can be asked for.
+    stdin: Option<ChildStdin>,
+    complaint: Receiver<String>,
+    store: StoreConfig,
+}
+
+impl Drop for Fetcher {
+    fn drop(&mut self) {
+        // Fails if it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Fetcher {
+    /// Starts one; all that it says goes to `hear`, on a thread. It ends with the thread that started it.
+    pub(super) fn start(
+        program: &Path,
+        request: &FetchRequest,
+        hear: impl FnMut(Said) -> bool + Send + 'static,
+    ) -> Result<Self, String> {
+        let mut frame = Vec::new();
+        encode(request, &mut frame).map_err(|error| format!("too much is named: {error}"))?;
+        let mut command = Command::new(program);
+        command.arg(FETCH_COMMAND).env_clear().current_dir("/");
+        let identity = IDENTITY.iter().filter(|_| request.store.kind == StoreKind::Azure);
+        let passed = PASSED.iter().chain(identity);
+        command.envs(passed.filter_map(|name| Some((name, std::env::var_os(name)?))));
+        wall::keep_apart(&mut command);
+        let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
+        let child = command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| unusable(&error))?;
+        let complaint = complaint(&mut child);
+        listen(&mut child, hear);
+        let mut stdin = child.stdin.take();
+        if let Some(stdin) = &mut stdin {
+            // If it does not listen, its end says more.
+            let _ = stdin.write_all(&frame);
+        }
+        Ok(Self { child, stdin, complaint, store: request.store.clone() })
+    }
+
+    /// Asks for an object. If it does not listen, its end says more.
+    pub(super) fn bring(&mut self, name: &str) {
+        let mut frame = Vec::new();
+        if let (Some(stdin), Ok(())) =
+            (&mut self.stdin, encode(&Bring(name.to_owned()), &mut frame))
+        {
+            let _ = stdin.write_all(&frame);
+        }
+    }
+
+    /// In words, how it ended; to be asked once it says nothing more.
+    pub(super) fn end(mut self) -> String {
+        // It has closed its output, so that it is ending.
+        let status = match self.child.wait() {
+            Ok(status) => status,
+            Err(error) => return unusable(&error),
+        };
+        let said = self.complaint.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+        let said = scrub(said.trim(), &self.store);
+        let said = if said.is_empty() { said } else { format!("; what it said: {said}") };
+        format!("the process that fetches {}{said}", death(status))
+    }
+}
+
+/// Has a process do all that is asked for at once. `tell` hears how far it is.
+pub(super) fn ask(
+    program: &Path,
+    request: &FetchRequest,
+    stop: &dyn Fn() -> bool,
+    tell: &mut dyn FnMut(Fetched),
+) -> Result<Fetched, String> {
+    let (sender, messages) = mpsc::channel();
+    let hear = move |said: Said| said.is_some_and(|said| sender.send(said).is_ok());
+    let mut fetcher = Fetcher::start(program, request, hear)?;
+    fetcher.stdin = None;
+    let mut heard = Instant::now();
+    loop {
+        match messages.recv_timeout(TICK) {
+            Ok(Ok(FromFetcher::Done(so_far))) => return Ok(so_far),
+            Ok(Ok(FromFetcher::Failed(text))) => return Err(printable(&text)),
+            Ok(Ok(FromFetcher::Progress(so_far))) => {
+                heard = Instant::now();
+                tell(so_far);
+            }
+            Ok(Ok(FromFetcher::Brought(..))) => {}
+            Ok(Err(error)) => return Err(nonsense(&error)),
+            Err(RecvTimeoutError::Disconnected) => return Err(fetcher.end()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if stop() {
+            return Err("fetching was stopped, as was asked".to_owned());
+        }
+        if heard.elapsed() > SILENCE {
+            return Err(silent());
+        }
+    }
+}
+
+/// Why a process is given up that says nothing.
+pub(super) fn silent() -> String {
+    format!("nothing arrived for {} s; fetching was ended", SILENCE.as_secs())
+}
+
+/// Why a process is given up that does not speak as it should.
+pub(super) fn nonsense(error: &FrameError) -> String {
+    format!("the process that fetches says nonsense: {error}")
+}
+
+fn unusable(error: &io::Error) -> String {
+    format!("the process that fetches cannot be started: {error}")
+}
+
+/// A text without what could steer a terminal.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// What the process says, on a thread, until nobody wants to hear it.
+fn listen(child: &mut Child, mut hear: impl FnMut(Said) -> bool + Send + 'static) {
+    let Some(mut stdout) = child.stdout.take() else { return };
+    thread::spawn(move || {
+        let mut buffer = Vec::new();
+        loop {
+            let said = read_frame(&mut stdout, &mut buffer).transpose();
+            let is_last = !matches!(said, Some(Ok(_)));
+            if !hear(said) || is_last {
+                return;
+            }
+        }
+    });
+}
+
+/// What it says when it breaks down, on a thread.
+fn complaint(child: &mut Child) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    if let Some(stderr) = child.stderr.take() {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // What was read before an error is all there is to tell.
+            let _ = stderr.take(STDERR).read_to_end(&mut bytes);
+            let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+        });
+    }
+    receiver
+}
