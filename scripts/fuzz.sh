@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
-targets=(frames jobs tables results recovery)
+targets=(frames jobs tables rows columns results stores recovery)
 
 # What is fuzzed is safe code but for little, so a sanitizer would find nothing for its cost. Overflows and broken
 # assertions are panics here, and too much time or memory is a finding, too.
@@ -18,7 +18,7 @@ fuzz() {
     # Longer inputs only take longer.
     case $target in
         jobs) length=2048 ;;
-        tables) length=512 ;;
+        tables | rows) length=512 ;;
         recovery) length=32 ;;
     esac
     cargo +nightly fuzz run --sanitizer none --fuzz-dir . "$target" \

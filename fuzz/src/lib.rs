@@ -20,6 +20,7 @@ mod protocol;
 mod sandbox;
 #[path = "../../host/src/spec/mod.rs"]
 mod spec;
+mod store;
 mod worker;
 
-pub use fuzzing::{frames, jobs, recovery, results, tables};
+pub use fuzzing::{columns, frames, jobs, recovery, results, rows, stores, tables};

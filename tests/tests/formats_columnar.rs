@@ -109,7 +109,7 @@ fn files_that_cannot_be_read_fail_alone() {
         "in/h.parquet",
         "pq.write_table(pa.table({'n': pa.array([7], pa.int8())}), path)",
     );
-    let ran = job.run(&["--set", "error_threshold=20", "--set", "run_max_try=1"]);
+    let ran = job.run(&["--set", "error_threshold=20"]);
     ran.exits_with(0);
     // Of the file with a broken page, the rows behind the first row group.
     let expected: Vec<_> = (0..20).chain(12..20).chain([7]).map(|n: i32| n.to_string()).collect();
@@ -120,8 +120,8 @@ fn files_that_cannot_be_read_fail_alone() {
     0,/inputs/rows/a.parquet,/inputs/rows/a.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/a.parquet is no Parquet file: it does not begin with PAR1; correct format, or leave the file out by a glob"
     5,/inputs/rows/c.parquet,/inputs/rows/c.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/c.parquet is cut off or broken: a Parquet file ends with PAR1, and it does not"
     6,/inputs/rows/d.parquet,/inputs/rows/d.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/d.parquet is empty, without as much as a schema; remove it, or write it anew"
-    7,"/inputs/rows/e.parquet, 6 rows","/inputs/rows/e.parquet, 6 rows",,,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded: Parquet argument error: Parquet error: Unexpected list/set element type 0
-    8,"/inputs/rows/e.parquet, 6 rows","/inputs/rows/e.parquet, 6 rows",,,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded: Parquet argument error: Parquet error: Unexpected list/set element type 0
+    7,"/inputs/rows/e.parquet, 6 rows from row 1",/inputs/rows/e.parquet,,1,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded (rows 1 to 6 from the begin of row group 0): Parquet argument error: Parquet error: Unexpected list/set element type 0
+    8,"/inputs/rows/e.parquet, 6 rows from row 7",/inputs/rows/e.parquet,,7,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded (rows 7 to 12 from the begin of row group 0): Parquet argument error: Parquet error: Unexpected list/set element type 0
     11,/inputs/rows/f.parquet,/inputs/rows/f.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/f.parquet column 'n' is Utf8, and Int64 in [DIR]/in/b.parquet; set schema_inference: full, which takes the wider type, or write the files with one type"
     12,/inputs/rows/g.parquet,/inputs/rows/g.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/g.parquet has a column 'more' (Int64), which [DIR]/in/b.parquet has not; set schema_inference: full, which takes the columns of all files, or name those that are wanted with columns"
     "#);
@@ -137,9 +137,13 @@ fn the_union_of_all_files() {
     );
     numbers(&job, "in/b.parquet", "pq.write_table(pa.table({'t': ['x'], 'n': [1 << 40]}), path)");
     numbers(&job, "in/c.parquet", "pq.write_table(pa.table({'t': ['y']}), path)");
-    let ran = job.run(&["--set", "schema_inference=full"]);
+    numbers(&job, "in/d.parquet", "pq.write_table(pa.table({'n': ['text']}), path)");
+    let ran = job.run(&["--set", "schema_inference=full", "--set", "error_threshold=1"]);
     ran.exits_with(0);
     assert_eq!(rows(&ran), "1,- 1099511627776,x -,y");
+    let failed = ran.failed_items();
+    let reason = "column 'n' is Utf8, and Int64 in ";
+    assert!(failed.contains(reason) && !failed.contains("schema_inference"), "{failed}");
 }
 
 #[test]

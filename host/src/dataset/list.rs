@@ -23,6 +23,8 @@ pub struct Listing {
     prefix: Vec<u8>,
     levels: Vec<Level>,
     found: bool,
+    /// The next file, where somebody has looked at it.
+    ahead: Option<String>,
     /// Whether files are left out that other programs keep beside rows.
     rows_only: bool,
     left_out: bool,
@@ -91,6 +93,7 @@ impl Listing {
             prefix: Vec::new(),
             levels: Vec::new(),
             found: false,
+            ahead: None,
             rows_only: false,
             left_out: false,
             waits: false,
@@ -131,6 +134,9 @@ impl Listing {
     /// if a file of the input has a name that is not UTF-8 or is no ordinary file, if a link leads
     /// nowhere or out of the root, and at the end if there was no file at all.
     pub fn next_file(&mut self) -> Result<Option<String>, DatasetError> {
+        if let Some(file) = self.ahead.take() {
+            return Ok(Some(file));
+        }
         loop {
             let depth = self.levels.len();
             let Some(level) = self.levels.last_mut() else { break };
@@ -147,6 +153,12 @@ impl Listing {
             }
         }
         if self.found { Ok(None) } else { fail!("{}", self.nothing()) }
+    }
+
+    /// The next file, which stays the next one. Fails as that does.
+    pub fn peek_file(&mut self) -> Result<Option<&str>, DatasetError> {
+        self.ahead = self.next_file()?;
+        Ok(self.ahead.as_deref())
     }
 
     /// What was left out since the last call and should be told, one line each.
@@ -327,159 +339,5 @@ impl Listing {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use insta::assert_snapshot;
-    use std::os::unix::fs::symlink;
-
-    struct Tree(tempfile::TempDir);
-
-    impl Tree {
-        fn new(files: &[&str]) -> Self {
-            let tree = Self(tempfile::tempdir().unwrap());
-            for file in files {
-                let path = tree.path(file);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, "x").unwrap();
-            }
-            tree
-        }
-
-        fn root(&self) -> PathBuf {
-            fs::canonicalize(self.0.path()).unwrap().join("in")
-        }
-
-        fn path(&self, path: &str) -> PathBuf {
-            self.0.path().join("in").join(path)
-        }
-
-        fn try_list(&self, pattern: Option<&str>) -> Result<(Vec<String>, Vec<String>), String> {
-            self.list_by(Listing::new, pattern)
-        }
-
-        fn list_by(
-            &self,
-            new: fn(&Source) -> Result<Listing, DatasetError>,
-            pattern: Option<&str>,
-        ) -> Result<(Vec<String>, Vec<String>), String> {
-            let source = Source {
-                dataset: "data".to_owned(),
-                root: self.root(),
-                guest: "/inputs/data".to_owned(),
-                pattern: pattern.map(str::to_owned),
-                partition_format: None,
-            };
-            let clean = |text: String| {
-                let base = self.root();
-                text.replace(base.parent().unwrap().to_str().unwrap(), "/d")
-            };
-            let error = |error: DatasetError| clean(error.to_string());
-            let mut listing = new(&source).map_err(error)?;
-            let mut files = Vec::new();
-            while let Some(file) = listing.next_file().map_err(error)? {
-                files.push(file);
-            }
-            Ok((files, listing.take_notices().into_iter().map(clean).collect()))
-        }
-
-        fn list(&self, pattern: Option<&str>) -> Vec<String> {
-            let (files, notices) = self.try_list(pattern).unwrap();
-            assert!(notices.is_empty(), "{notices:?}");
-            files
-        }
-
-        fn error(&self, pattern: Option<&str>) -> String {
-            self.try_list(pattern).unwrap_err()
-        }
-    }
-
-    #[test]
-    fn files_come_sorted_by_their_whole_path() {
-        let tree = Tree::new(&["b.csv", "a/z", "a.csv", "a-b/c", "a/b/c", "A", ".hidden", "é"]);
-        let files = tree.list(None);
-        assert_eq!(files, [".hidden", "A", "a-b/c", "a.csv", "a/b/c", "a/z", "b.csv", "é"]);
-        let mut sorted = files.clone();
-        sorted.sort();
-        assert_eq!(files, sorted);
-    }
-
-    #[test]
-    fn what_others_keep_beside_rows_is_left_out() {
-        let names = ["_SUCCESS", "_k=1/a.csv", "_old/b.csv", "k=1/.a.csv.crc", "k=1/a.csv"];
-        let tree = Tree::new(&names);
-        let (files, notices) = tree.list_by(Listing::of_rows, None).unwrap();
-        assert_eq!(files, ["_k=1/a.csv", "k=1/a.csv"]);
-        assert_snapshot!(notices.join("\n"), @"input 'data': files and folders whose names begin with _ or . hold no rows and are left out, as is _SUCCESS; name such a file, or use a glob, to read it");
-        let (files, notices) = tree.list_by(Listing::of_rows, Some("_*")).unwrap();
-        assert_eq!((files, notices.len()), (vec!["_SUCCESS".to_owned()], 0));
-    }
-
-    #[test]
-    fn globs_choose_files() {
-        let tree = Tree::new(&["a.csv", "b.txt", "1/a.csv", "1/2/a.csv", "2/a.csv", "x[1].csv"]);
-        assert_eq!(tree.list(Some("*.csv")), ["a.csv", "x[1].csv"]);
-        assert_eq!(tree.list(Some("**/a.csv")), ["1/2/a.csv", "1/a.csv", "2/a.csv", "a.csv"]);
-        assert_eq!(tree.list(Some("?/*.csv")), ["1/a.csv", "2/a.csv"]);
-        assert_eq!(tree.list(Some("x[[]1[]].csv")), ["x[1].csv"]);
-        assert_eq!(tree.list(Some("1/**")), ["1/2/a.csv", "1/a.csv"]);
-        assert_eq!(tree.list(Some("{x[[]1[]].csv,a.csv}")), ["a.csv", "x[1].csv"]);
-    }
-
-    #[test]
-    fn nothing_found_is_an_error() {
-        let tree = Tree::new(&["a/b/c.txt"]);
-        fs::create_dir(tree.path("empty")).unwrap();
-        assert_snapshot!(tree.error(Some("*.csv")), @"input 'data': the glob /d/in/*.csv matches no file; check the path");
-        assert_snapshot!(tree.error(Some("gone.csv")), @"input 'data': /d/in/gone.csv: No such file or directory (os error 2); check the path");
-        assert_snapshot!(tree.error(Some("{a/b/c.txt,gone.csv}")), @"input 'data': /d/in/gone.csv: No such file or directory (os error 2); check the path");
-        assert_snapshot!(tree.error(Some("{a,empty}")), @"input 'data': the list of 2 names in /d/in matches no file; check the path");
-        fs::remove_dir_all(tree.path("a")).unwrap();
-        assert_snapshot!(tree.error(None), @"input 'data': the folder /d/in holds no file");
-    }
-
-    #[test]
-    fn links_inside_are_followed_to_files() {
-        let tree = Tree::new(&["a/x.csv"]);
-        symlink("a/x.csv", tree.path("link.csv")).unwrap();
-        symlink("a", tree.path("dir.csv")).unwrap();
-        let (files, notices) = tree.try_list(None).unwrap();
-        assert_eq!(files, ["a/x.csv", "link.csv"]);
-        assert_eq!(notices.len(), 1);
-        assert_snapshot!(notices[0], @"input 'data': /d/in/dir.csv is a link to a folder and is skipped; name that folder as a path of the input to include it");
-        assert_eq!(tree.list(Some("l*")), ["link.csv"]);
-        let (files, notices) = tree.try_list(Some("*/*.csv")).unwrap();
-        assert_eq!((files.len(), notices.len()), (1, 1));
-    }
-
-    #[test]
-    fn links_that_lead_out_are_refused() {
-        let tree = Tree::new(&["a.txt", "../out.csv"]);
-        symlink("../out.csv", tree.path("l.csv")).unwrap();
-        assert_eq!(tree.list(Some("*.txt")), ["a.txt"]);
-        assert_snapshot!(tree.error(None), @"input 'data': the link /d/in/l.csv leads out of the folder, to /d/out.csv; copy that file in, or name its folder as a path of the input");
-        fs::remove_file(tree.path("l.csv")).unwrap();
-        symlink("nowhere", tree.path("l.csv")).unwrap();
-        assert_snapshot!(tree.error(None), @"input 'data': /d/in/l.csv is a link to something that is not there; remove it or mend it");
-        fs::remove_file(tree.path("l.csv")).unwrap();
-        symlink(tree.root().join("a.txt"), tree.path("l.csv")).unwrap();
-        assert_snapshot!(tree.error(None), @"input 'data': /d/in/l.csv links to /d/in/a.txt by an absolute path, which means nothing to the entry script; make it a relative link");
-    }
-
-    #[test]
-    fn what_is_no_file_is_refused() {
-        let tree = Tree::new(&["a.txt"]);
-        let _socket = std::os::unix::net::UnixListener::bind(tree.path("s")).unwrap();
-        assert_eq!(tree.list(Some("*.txt")), ["a.txt"]);
-        assert_snapshot!(tree.error(None), @"input 'data': /d/in/s is a device, fifo or socket; inputs are made of files, so move it away or name the files by a glob that leaves it out");
-    }
-
-    #[test]
-    fn names_that_are_no_text_are_refused() {
-        let tree = Tree::new(&["a.txt"]);
-        let name = std::ffi::OsStr::from_bytes(b"b\xFF.csv");
-        fs::write(tree.path("").join(name), "x").unwrap();
-        assert_eq!(tree.list(Some("*.txt")), ["a.txt"]);
-        assert_snapshot!(tree.error(Some("*.csv")), @r#"input 'data': the name "/d/in/b\xFF.csv" is not UTF-8; rename the file"#);
-        assert!(tree.error(None).contains("is not UTF-8"));
-    }
-}
+#[path = "list_tests.rs"]
+mod tests;

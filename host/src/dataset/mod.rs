@@ -19,7 +19,7 @@ mod resolve;
 mod schema;
 mod stand_in;
 
-pub use columnar::{LoadedRows, RowPart, RowReader};
+pub use columnar::{LoadedRows, RowError, RowPart, RowReader};
 pub use csv::{LoadedTable, RowLines, TablePart, TableReader};
 pub use found::{Found, Root, content_stamp, short};
 pub use list::Listing;

@@ -19,7 +19,8 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-fn all<T: Serialize + DeserializeOwned>(stream: &[u8], piece: usize) {
+/// All ways of reading the frames of a stream agree.
+pub(super) fn all<T: Serialize + DeserializeOwned>(stream: &[u8], piece: usize) {
     let in_pieces = in_pieces::<T>(stream, piece);
     let (mut rest, mut buffer, mut at_once) = (stream, Vec::new(), Vec::new());
     while let Ok(Some(message)) = read_frame::<T>(&mut rest, &mut buffer) {

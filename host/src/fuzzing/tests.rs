@@ -1,7 +1,7 @@
 //! The corpora, and some thousand inputs made of each, by ordinary tests: what fuzzing has found once
 //! is looked for again where there is no fuzzer. `SANDMILL_FUZZ=100000` makes as many.
 
-use super::{Mutator, frames, jobs, recovery, results, tables};
+use super::{Mutator, columns, frames, jobs, recovery, results, rows, stores, tables};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
@@ -50,6 +50,23 @@ fn results_of_the_corpus_and_like_them() {
     // The decoder's own panics are caught where it is called.
     std::panic::set_hook(Box::new(|_| ()));
     replay("results", results, 5_000);
+}
+
+#[test]
+fn rows_of_the_corpus_and_like_them() {
+    replay("rows", rows, 3_000);
+}
+
+#[test]
+fn columns_of_the_corpus_and_like_them() {
+    // The readers' own panics are caught where they are called.
+    std::panic::set_hook(Box::new(|_| ()));
+    replay("columns", columns, 1_000);
+}
+
+#[test]
+fn words_of_stores_of_the_corpus_and_like_them() {
+    replay("stores", stores, 20_000);
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub enum FailureKind {
     ShortResults,
     /// `run` returned something that is not a valid result.
     BadResults,
-    /// The mini-batch could not be read or decoded.
+    /// The mini-batch could not be read.
     LoadFailed,
     /// A file that the guest wrote could not be published.
     BadOutput,
@@ -73,15 +73,22 @@ pub enum FailureKind {
     WorkerDied,
     /// Sandmill's own fault, or the machine's (a full disk, say).
     HostFault,
+    /// What was read of the mini-batch cannot be decoded: another try would read the same.
+    BadInput,
 }
 
 impl FailureKind {
+    /// Whether another try may end otherwise.
+    pub fn can_mend(self) -> bool {
+        self != Self::BadInput
+    }
+
     /// The status word of the attempt in `processed_mini-batches.csv`.
     pub fn status_word(self) -> &'static str {
         match self {
             Self::Timeout => "RUN_TIMEOUT",
             Self::LoadTimeout => "LOAD_TIMEOUT",
-            Self::LoadFailed => "LOAD_EXCEPTION",
+            Self::LoadFailed | Self::BadInput => "LOAD_EXCEPTION",
             _ => "RUN_EXCEPTION",
         }
     }
@@ -107,6 +114,7 @@ impl fmt::Display for FailureKind {
             Self::Forbidden => "forbidden",
             Self::WorkerDied => "worker_died",
             Self::HostFault => "host_fault",
+            Self::BadInput => "bad_input",
         })
     }
 }
@@ -122,6 +130,7 @@ mod tests {
             (FailureKind::Timeout, "RUN_TIMEOUT"),
             (FailureKind::LoadTimeout, "LOAD_TIMEOUT"),
             (FailureKind::LoadFailed, "LOAD_EXCEPTION"),
+            (FailureKind::BadInput, "LOAD_EXCEPTION"),
             (FailureKind::ShortResults, "RUN_EXCEPTION"),
             (FailureKind::Trap, "RUN_EXCEPTION"),
             (FailureKind::WorkerDied, "RUN_EXCEPTION"),

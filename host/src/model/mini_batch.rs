@@ -95,6 +95,21 @@ impl MiniBatch {
         )
     }
 
+    /// Where its items lie, as far as that is known: each of its files, and of rows each file's with the
+    /// place that they begin at.
+    pub fn places(&self) -> Vec<Place<'_>> {
+        let whole = |(source, file)| Place { source, file, line: None, row: None };
+        match &self.work {
+            Work::Files(_) | Work::FileGroup(_) => self.files().map(whole).collect(),
+            Work::Text(slice) => vec![slice.place(self.source)],
+            Work::TextGroup(slices) => slices.iter().map(|(at, slice)| slice.place(*at)).collect(),
+            Work::Table(slice) => vec![slice.place(self.source)],
+            Work::TableGroup(slices) => slices.iter().map(|(at, slice)| slice.place(*at)).collect(),
+            Work::Unreadable(bad) => vec![whole((self.source, &bad.file))],
+            Work::Rows(_) | Work::Void => Vec::new(),
+        }
+    }
+
     /// The partition keys with their values, in words for people: `region=n, store=4`.
     pub fn keys(&self) -> String {
         let keys: Vec<_> =
@@ -151,7 +166,12 @@ impl MiniBatch {
                 "{folder}/{}, {} records from line {}",
                 slice.file, slice.rows, slice.first_line
             ),
-            Work::Table(slice) => format!("{folder}/{}, {} rows", slice.file, slice.rows),
+            Work::Table(slice) => format!(
+                "{folder}/{}, {} rows from row {}",
+                slice.file,
+                slice.rows,
+                slice.first_row.saturating_add(1)
+            ),
             Work::Unreadable(bad) => format!("{folder}/{}", bad.file),
             Work::FileGroup(_) | Work::TextGroup(_) | Work::TableGroup(_) | Work::Rows(_) => {
                 folder.to_owned()
@@ -159,6 +179,19 @@ impl MiniBatch {
             Work::Void => "no input".to_owned(),
         }
     }
+}
+
+/// Where items of a mini-batch lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The index of the source.
+    pub source: u32,
+    /// The file, as a path below the source's root.
+    pub file: &'a str,
+    /// The line that rows of a text begin on, from 1.
+    pub line: Option<u64>,
+    /// The first row of others in their file, from 1.
+    pub row: Option<u64>,
 }
 
 /// The data of a mini-batch.
@@ -205,6 +238,12 @@ pub struct TextSlice {
     pub unpacked: Option<String>,
 }
 
+impl TextSlice {
+    fn place(&self, source: u32) -> Place<'_> {
+        Place { source, file: &self.file, line: Some(self.first_line), row: None }
+    }
+}
+
 /// Rows of one Parquet or Arrow file, one behind the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSlice {
@@ -220,6 +259,13 @@ pub struct TableSlice {
     pub rows: u64,
     /// Bytes that they take in memory, about.
     pub bytes: u64,
+}
+
+impl TableSlice {
+    fn place(&self, source: u32) -> Place<'_> {
+        let row = Some(self.first_row.saturating_add(1));
+        Place { source, file: &self.file, line: None, row }
+    }
 }
 
 /// A file of an input that cannot be read.

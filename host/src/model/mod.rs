@@ -39,7 +39,9 @@ pub use inference::{
 pub use input::{Input, InputKind};
 pub use limits::Limits;
 pub use machine_caps::MachineCaps;
-pub use mini_batch::{BadFile, MiniBatch, Mount, Source, SpilledRows, TableSlice, TextSlice, Work};
+pub use mini_batch::{
+    BadFile, MiniBatch, Mount, Place, Source, SpilledRows, TableSlice, TextSlice, Work,
+};
 pub use output_format::{
     Compression, Join, OnConflict, OutputFormat, OutputKind, Quoting, unfinished,
 };

@@ -50,9 +50,9 @@ impl PartitionFormat {
     pub fn hive(path: &str) -> Option<Self> {
         let (folders, _) = path.rsplit_once('/')?;
         let key = |folder: &str| {
-            let (key, value) = folder.split_once('=')?;
+            let (key, _) = folder.split_once('=')?;
             let plain = !key.is_empty() && !key.contains(['{', '}', ':', '*']);
-            (plain && !value.is_empty()).then(|| key.to_owned())
+            plain.then(|| key.to_owned())
         };
         let keys: Vec<String> = folders.split('/').map_while(key).collect();
         let parts: Vec<_> = keys.iter().map(|key| format!("{key}={{{key}}}")).collect();
@@ -74,7 +74,7 @@ impl PartitionFormat {
         let mut values = Vec::new();
         let mut names = path.split('/');
         for parts in &self.levels {
-            level_values(parts, names.next()?, &mut values)?;
+            level_values(parts, names.next()?, false, &mut values)?;
         }
         names.next().is_none().then_some(values)
     }
@@ -99,7 +99,7 @@ impl PartitionFormat {
         let mut values = Vec::new();
         let mut names = path.split('/');
         for parts in &self.levels {
-            level_values(parts, names.next()?, &mut values)?;
+            level_values(parts, names.next()?, self.is_hive, &mut values)?;
         }
         // What is left is the file, and maybe more folders.
         names.next().map(|_| values)
@@ -178,7 +178,12 @@ fn level(text: &str) -> Result<Vec<Part>, String> {
 }
 
 /// Appends the values of one level's keys. None if the name does not fit.
-fn level_values<'a>(parts: &[Part], name: &'a str, values: &mut Vec<&'a str>) -> Option<()> {
+fn level_values<'a>(
+    parts: &[Part],
+    name: &'a str,
+    may_be_empty: bool,
+    values: &mut Vec<&'a str>,
+) -> Option<()> {
     let mut rest = name;
     for (index, part) in parts.iter().enumerate() {
         if let Part::Text(text) = part {
@@ -196,7 +201,7 @@ fn level_values<'a>(parts: &[Part], name: &'a str, values: &mut Vec<&'a str>) ->
             }
             _ => rest.len(),
         };
-        values.push(rest.get(..end).filter(|value| !value.is_empty())?);
+        values.push(rest.get(..end).filter(|value| may_be_empty || !value.is_empty())?);
         rest = &rest[end..];
     }
     rest.is_empty().then_some(())
@@ -265,10 +270,12 @@ mod tests {
         );
         assert_eq!(values(first, "year=__HIVE_DEFAULT_PARTITION__/city=%FF/b"), some(&["", "%FF"]));
         assert_eq!(values(first, "year=1/city=%4/more/b"), some(&["1", "%4"]));
-        for other in ["x.csv", "year=1/x.csv", "city=a/year=2/x.csv", "year=/city=a/x.csv"] {
+        assert_eq!(values(first, "year=/city=a/x.csv"), some(&["", "a"]), "null, too");
+        assert_eq!(values("k=/x", "k=/x"), some(&[""]));
+        for other in ["x.csv", "year=1/x.csv", "city=a/year=2/x.csv"] {
             assert_eq!(values(first, other), None, "{other}");
         }
-        for none in ["x.csv", "a/k=v/x.csv", "=v/x", "k=/x", "k=1/k=2/x", "{a}=1/x", "k=v"] {
+        for none in ["x.csv", "a/k=v/x.csv", "=v/x", "k=1/k=2/x", "{a}=1/x", "k=v"] {
             assert_eq!(PartitionFormat::hive(none), None, "{none}");
         }
         assert_eq!(PartitionFormat::hive("k=v/b/x").unwrap().to_string(), "k={k}");

@@ -9,7 +9,7 @@ use super::text::each_file;
 use super::{PlanError, refuse};
 use crate::dataset::columnar::{Columns, TableFile, check, from_message, to_message};
 use crate::dataset::csv::MAX_SLICE;
-use crate::dataset::{Found, Listing};
+use crate::dataset::{DatasetError, Found, Listing};
 use crate::model::{PartitionFormat, SliceSize, TableFormat, TableSlice, Work};
 use arrow::datatypes::{DataType, Field, Schema};
 use std::path::Path;
@@ -17,12 +17,11 @@ use std::path::Path;
 /// Columns that are told.
 const SHOWN: usize = 20;
 
-/// The columns in the input's files, of the first that can be read or with `full` of all of them, then
-/// those of their paths. Fails if a column that the job file names is not there, or if a column would be
+/// The columns in the input's files, of the first that can be read or of all of them, then those of their
+/// paths. Fails if a column that the job file names is not there, or if a column would be
 /// there twice.
 pub(super) fn format(
     input: &Input<'_>,
-    full: bool,
     notices: &mut Vec<String>,
 ) -> Result<TableFormat, PlanError> {
     let kind = input.table.kind;
@@ -34,7 +33,7 @@ pub(super) fn format(
             // What is wrong with a file is told when it is cut.
             let learned = TableFile::open(kind, &path)
                 .and_then(|file| columns.learn(file.schema(), &path.display().to_string()));
-            if learned.is_ok() && !full {
+            if learned.is_ok() && !input.full {
                 break 'sources;
             }
         }
@@ -163,8 +162,8 @@ fn each_slice<'s>(
             );
         }
         let cut = TableFile::open(format.kind, &path).and_then(|opened| {
-            let takes_all = input.table.columns.is_none();
-            check(opened.schema(), &table, takes_all, origin.as_deref().unwrap_or("the table"))?;
+            let origin = origin.as_deref().unwrap_or("the table");
+            check_columns(input, opened.schema(), &table, origin)?;
             Ok((opened.found(), opened.cut(&table, size, file.clone())?))
         });
         let (found, slices) = match cut {
@@ -184,6 +183,22 @@ fn each_slice<'s>(
             sender.notice(format!("{} holds no rows and gives no mini-batch", path.display()))?;
         }
         Ok(())
+    })
+}
+
+/// Fails if a file with such columns cannot become the table. Where all files say what the table is, a
+/// file's columns were no part of it for a reason, which is told.
+fn check_columns(
+    input: &Input<'_>,
+    file: &Schema,
+    table: &Schema,
+    origin: &str,
+) -> Result<(), DatasetError> {
+    let wanted = input.table.columns.as_deref();
+    check(file, table, wanted.is_none(), origin).map_err(|error| {
+        let mut known = Columns::of(table, wanted, origin);
+        let learned = if input.full { known.learn(file, origin) } else { Ok(()) };
+        learned.err().unwrap_or(error)
     })
 }
 

@@ -76,8 +76,8 @@ fn plan_all(tools: Tools<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> 
         }
         Cut::Files { count } => files::plan_files(&request.sources, *count, sender)?,
         Cut::Tables { size, inputs, full_inference } => {
-            let inputs = tables::group(&request.sources, inputs)?;
-            tables::plan_tables(&inputs, *size, *full_inference, tools, sender)?;
+            let inputs = tables::group(&request.sources, inputs, *full_inference)?;
+            tables::plan_tables(&inputs, *size, tools, sender)?;
         }
         Cut::Void { count } => files::plan_void(*count, sender)?,
     }

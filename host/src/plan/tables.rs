@@ -16,6 +16,7 @@ use crate::model::{
 };
 use crate::protocol::FromPlanner;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// One input: its sources with the number of the first, and what the job file says of its tables.
@@ -23,10 +24,14 @@ pub(super) struct Input<'a> {
     pub(super) first: u32,
     pub(super) sources: &'a [Source],
     pub(super) table: &'a TableInput,
+    /// Whether all its files say what its columns are, or only what comes first.
+    pub(super) full: bool,
     /// Gives the last columns, from the files' paths.
     pub(super) path: Option<PartitionFormat>,
     /// Whether that is of folders as Hive makes them, as found and not as written in the job file.
     pub(super) is_hive: bool,
+    /// The first source's listing, where it was begun to find such folders.
+    pub(super) begun: RefCell<Option<Listing>>,
 }
 
 impl Input<'_> {
@@ -46,6 +51,7 @@ impl Input<'_> {
 pub(super) fn group<'a>(
     sources: &'a [Source],
     tables: &'a [TableInput],
+    full: bool,
 ) -> Result<Vec<Input<'a>>, PlanError> {
     if tables.len() != sources.len() {
         let (tables, sources) = (tables.len(), sources.len());
@@ -65,22 +71,27 @@ pub(super) fn group<'a>(
             );
         }
         let named = format_of(&sources[0])?;
-        let found = if named.is_none() { hive(&sources[0], table.hive)? } else { None };
-        let is_hive = found.is_some();
-        let index = first as u32;
-        inputs.push(Input { first: index, sources, table, path: named.or(found), is_hive });
+        let (found, begun) = match named {
+            None if table.hive != Some(false) => hive(&sources[0], table.hive)?,
+            _ => (None, None),
+        };
+        let (is_hive, begun) = (found.is_some(), RefCell::new(begun));
+        let (path, index) = (named.or(found), first as u32);
+        inputs.push(Input { first: index, sources, table, full, path, is_hive, begun });
         first += sources.len();
     }
     Ok(inputs)
 }
 
-/// The template of the folders that the source's first file lies in, if they are named `key=value`.
-fn hive(source: &Source, wanted: Option<bool>) -> Result<Option<PartitionFormat>, PlanError> {
-    if wanted == Some(false) {
-        return Ok(None);
-    }
-    let first = Listing::of_rows(source)?.next_file()?.unwrap_or_default();
-    let found = PartitionFormat::hive(&first);
+/// The template of the folders that the source's first file lies in, if they are named `key=value`, and
+/// the listing that stands before that file. Fails if there are none and the job file says so.
+fn hive(
+    source: &Source,
+    wanted: Option<bool>,
+) -> Result<(Option<PartitionFormat>, Option<Listing>), PlanError> {
+    let mut listing = Listing::of_rows(source)?;
+    let first = listing.peek_file()?.unwrap_or_default();
+    let found = PartitionFormat::hive(first);
     if found.is_none() && wanted == Some(true) {
         return refuse!(
             "input '{}': hive is true, and its first file, {first}, does not lie in folders named \
@@ -89,7 +100,7 @@ fn hive(source: &Source, wanted: Option<bool>) -> Result<Option<PartitionFormat>
             source.root.display(),
         );
     }
-    Ok(found)
+    Ok((found, Some(listing)))
 }
 
 /// Sends the formats of all sources, then the mini-batches of each: of that `size`, or by the
@@ -97,7 +108,6 @@ fn hive(source: &Source, wanted: Option<bool>) -> Result<Option<PartitionFormat>
 pub(super) fn plan_tables(
     inputs: &[Input<'_>],
     size: SliceSize,
-    full_inference: bool,
     tools: Tools<'_>,
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
@@ -112,7 +122,7 @@ pub(super) fn plan_tables(
     let mut notices = Vec::new();
     let formats: Vec<TableFormat> = inputs
         .iter()
-        .map(|input| format(input, full_inference, &unpacker, &mut notices))
+        .map(|input| format(input, &unpacker, &mut notices))
         .collect::<Result<_, PlanError>>()?;
     let per_source = inputs.iter().zip(&formats);
     let per_source =
@@ -150,14 +160,13 @@ pub(super) fn plan_tables(
 /// if a column would be there twice.
 fn format(
     input: &Input<'_>,
-    full_inference: bool,
     unpacker: &Unpacker,
     notices: &mut Vec<String>,
 ) -> Result<TableFormat, PlanError> {
     let format = match input.table.kind {
-        TableKind::Csv => csv_format(input, full_inference, unpacker, notices)?,
-        TableKind::Jsonl => json_format(input, full_inference, unpacker, notices)?,
-        TableKind::Parquet | TableKind::Arrow => columnar::format(input, full_inference, notices)?,
+        TableKind::Csv => csv_format(input, unpacker, notices)?,
+        TableKind::Jsonl => json_format(input, unpacker, notices)?,
+        TableKind::Parquet | TableKind::Arrow => columnar::format(input, notices)?,
     };
     if let Some(path) = input.path.as_ref().filter(|_| input.is_hive) {
         let keys: Vec<_> = path.keys().collect();
@@ -174,7 +183,6 @@ fn format(
 /// The format of a CSV input.
 fn csv_format(
     input: &Input<'_>,
-    full_inference: bool,
     unpacker: &Unpacker,
     notices: &mut Vec<String>,
 ) -> Result<TableFormat, PlanError> {
@@ -185,7 +193,7 @@ fn csv_format(
             ..TableFormat::default()
         },
         None => {
-            let inferred = infer_format(input.sources, input.csv(), full_inference, unpacker)?;
+            let inferred = infer_format(input.sources, input.csv(), input.full, unpacker)?;
             notices.extend(columns::notices(input.name(), &inferred));
             inferred.format
         }
@@ -207,7 +215,6 @@ fn csv_format(
 /// The format of an input of JSON lines.
 fn json_format(
     input: &Input<'_>,
-    full_inference: bool,
     unpacker: &Unpacker,
     notices: &mut Vec<String>,
 ) -> Result<TableFormat, PlanError> {
@@ -217,7 +224,7 @@ fn json_format(
             Schema::new(columns.iter().map(field).collect::<Vec<_>>())
         }
         None => {
-            let inferred = infer_json(input.sources, full_inference, unpacker)?;
+            let inferred = infer_json(input.sources, input.full, unpacker)?;
             notices.extend(columns::json_notices(input.name(), &inferred));
             inferred.schema
         }

@@ -396,12 +396,14 @@ fn folders_of_hive_make_columns() {
     let tree = Tree::new(&[
         ("in/year=2026/city=a%20b/1.csv", "x\n1\n2\n"),
         ("in/year=__HIVE_DEFAULT_PARTITION__/city=c/more/2.csv", "x\n3\n"),
+        ("in/year=/city=d/0.csv", "x\n0\n"),
         ("in/z.csv", "x\n4\n"),
     ]);
     let plan = one_table(&tree, TableInput::default()).unwrap();
     let root = tree.root().display().to_string();
     let told = |lines: &[String]| lines.join("\n").replace(&root, "/d");
     assert_snapshot!(told(&texts(&tree, &plan)), @r#"
+    x year city: 0 - d
     x year city: 1 2026 a b, 2 2026 a b
     x year city: 3 - c
     Unreadable(BadFile { file: "z.csv", reason: "/d/in/z.csv does not lie in folders as the input's first file, year={year}/city={city}; move it there, or set hive to false" })
@@ -410,6 +412,7 @@ fn folders_of_hive_make_columns() {
     let off = TableInput { hive: Some(false), ..TableInput::default() };
     let plan = one_table(&tree, off).unwrap();
     assert_snapshot!(told(&texts(&tree, &plan)), @"
+    x: 0
     x: 1, 2
     x: 3
     x: 4

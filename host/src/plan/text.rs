@@ -32,7 +32,9 @@ pub(super) fn each_file<'s>(
     take: &mut dyn FnMut(&mut Sender<'s>, u32, String) -> Result<(), PlanError>,
 ) -> Result<(), PlanError> {
     for (index, source) in (input.first..).zip(input.sources) {
-        let mut listing = Listing::of_rows(source)?;
+        // That of the first source may have been begun.
+        let begun = input.begun.take();
+        let mut listing = begun.map_or_else(|| Listing::of_rows(source), Ok)?;
         while let Some(file) = next_file(&mut listing, index, sender)? {
             match &input.path {
                 Some(path) if path.folder_values(&file).is_none() && input.is_hive => {

@@ -104,6 +104,9 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
         FailureKind::LoadFailed => vec![
             "The input could not be read: look at the files that the message names. sandmill plan shows what would be read",
         ],
+        FailureKind::BadInput => vec![
+            "The input is broken where failed_items.csv says: mend that file, leave it out by a glob, or bear its rows with error_threshold. It was not tried again, as it would be the same",
+        ],
         FailureKind::BadOutput => vec![
             "Give result files names of their own (with the mini-batch's id or the worker's name), or set output_files to append or overwrite",
         ],

@@ -61,6 +61,8 @@ impl FailedItems {
         let whole = report.outcome.as_ref().err();
         let whole =
             whole.map(|failure| format!("the whole mini-batch ({all}): {}", failure.message));
+        let is_slice = |item: &FailedItem| item.line.or(item.row).is_some();
+        let slices = whole.is_some() && report.failed_items.iter().any(is_slice);
         for (index, FailedItem { item, line, row, reason }) in
             report.failed_items.iter().enumerate()
         {
@@ -72,14 +74,18 @@ impl FailedItems {
                 Some(whole) => whole,
                 None => reason,
             };
-            let name = match (line, row) {
+            let name: &str = match (line, row) {
+                _ if slices && report.failed_items.len() == 1 => location,
                 (Some(line), _) => &format!("{item}, line {line}"),
                 (None, Some(row)) => &format!("{item}, row {row}"),
                 (None, None) => item,
             };
             self.row(report, worker, name, (item, *line, *row), reason)?;
         }
+        // Slices are of as many items as they have rows.
+        let is_named = slices && report.failed_items.len() < AttemptReport::MAX_FAILED_ITEMS;
         let unnamed = report.items.failed.saturating_sub(report.failed_items.len() as u64);
+        let unnamed = if is_named { 0 } else { unnamed };
         let place = (path_of(location), None, None);
         match whole {
             Some(reason) if report.failed_items.is_empty() => {
@@ -124,6 +130,7 @@ impl Reporter for FailedItems {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Failure, FailureKind};
     use crate::report::samples;
 
     #[test]
@@ -207,6 +214,42 @@ mod tests {
         2,/inputs/images/a.png,/inputs/images/a.png,,,2,process001,"the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected"
         2,/inputs/images/b.png,/inputs/images/b.png,,,2,process001,"the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected"
         2,/inputs/images/img_0020.png and 9 more,/inputs/images/img_0020.png,,,2,process001,"8 more items of the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected"
+        "#);
+    }
+
+    /// Rows that failed as a whole have the place where they begin, and those of several files each one's.
+    #[test]
+    fn rows_of_a_whole_mini_batch_have_their_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let mut list = FailedItems::new(&dir);
+        let item = |name: &str, line, row| FailedItem {
+            item: format!("/inputs/sales/{name}"),
+            line,
+            row,
+            reason: String::new(),
+        };
+        let bad = || Failure::new(FailureKind::BadInput, "it cannot be decoded");
+        let one = vec![item("a.parquet", None, Some(41))];
+        let two = vec![item("a.csv", Some(2), None), item("b.csv", Some(7), None)];
+        for (id, place, items) in [
+            (1, "/inputs/sales/a.parquet, 10 rows from row 41", one),
+            (2, "/inputs/sales with store=4: 10 records", two),
+        ] {
+            let mut failed = samples::failed(id, 1, bad(), false);
+            if let EventKind::AttemptFinished { report, location, .. } = &mut failed {
+                report.failed_items = items;
+                *location = place.to_owned();
+            }
+            list.on_event(&samples::event(id, failed)).unwrap();
+        }
+        list.file.flush().unwrap();
+        let text = std::fs::read_to_string(dir.failed_items()).unwrap();
+        insta::assert_snapshot!(text, @r#"
+        mini_batch,item,file,line,row,attempt,worker,reason
+        1,"/inputs/sales/a.parquet, 10 rows from row 41",/inputs/sales/a.parquet,,41,1,process001,the whole mini-batch (10 items): it cannot be decoded
+        2,"/inputs/sales/a.csv, line 2",/inputs/sales/a.csv,2,,1,process001,the whole mini-batch (10 items): it cannot be decoded
+        2,"/inputs/sales/b.csv, line 7",/inputs/sales/b.csv,7,,1,process001,the whole mini-batch (10 items): it cannot be decoded
         "#);
     }
 

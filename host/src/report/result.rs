@@ -279,7 +279,7 @@ fn next_file(result: &JobResult, dir: &JobDir) -> PathBuf {
         // It was an earlier run in which they failed.
         return if result.items.failed > 0 { dir.failed_items() } else { dir.events() };
     };
-    let of_items = [FailureKind::LoadFailed, FailureKind::ShortResults];
+    let of_items = [FailureKind::LoadFailed, FailureKind::BadInput, FailureKind::ShortResults];
     if first.item.is_some() || of_items.contains(&first.failure.kind) {
         return dir.failed_items();
     }

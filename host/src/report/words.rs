@@ -78,7 +78,8 @@ pub(super) fn path_of(location: &str) -> &str {
         return path;
     }
     if let Some((path, rest)) = location.rsplit_once(", ")
-        && let Some((records, line)) = rest.split_once(" records from line ")
+        && let Some((records, line)) =
+            rest.split_once(" records from line ").or_else(|| rest.split_once(" rows from row "))
         && is_number(records)
         && is_number(line)
     {

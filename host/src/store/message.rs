@@ -38,7 +38,7 @@ pub(super) enum Wanted {
 
 /// The request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FetchRequest {
+pub(crate) struct FetchRequest {
     pub(super) protocol: u32,
     pub(super) os_sandbox: OsSandbox,
     pub(super) store: StoreConfig,
@@ -79,7 +79,7 @@ pub(super) struct Bring(pub(super) String);
 
 /// What came of it so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Fetched {
+pub(crate) struct Fetched {
     /// Objects that are wanted.
     pub(super) objects: u64,
     /// Their bytes.
@@ -92,7 +92,7 @@ pub(super) struct Fetched {
 
 /// What the process says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum FromFetcher {
+pub(crate) enum FromFetcher {
     Progress(Fetched),
     /// What was asked for is here, or cannot be had for this reason.
     Brought(String, Option<String>),

@@ -25,6 +25,8 @@ mod slot;
 mod stager;
 mod words;
 
+#[cfg(test)]
+pub(crate) use message::{FetchRequest, FromFetcher};
 pub use objects::{Arrival, Objects};
 pub use serve::{FETCH_COMMAND, serve};
 pub use stager::{Stager, StoreError, Watch};

@@ -3,8 +3,9 @@
 use super::loaded::{FileRows, Loaded};
 use super::report::host_fault;
 use super::stage::{Stage, checked};
+use crate::dataset::csv::read_slice;
 use crate::dataset::{
-    DatasetError, Found, Root, RowPart, RowReader, TablePart, TableReader, content_stamp,
+    DatasetError, Found, Root, RowError, RowPart, RowReader, TablePart, TableReader, content_stamp,
 };
 use crate::model::{
     AttemptReport, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, Source, SpilledRows,
@@ -277,8 +278,8 @@ impl Input {
         label: String,
     ) -> Result<Loaded<'_>, Failure> {
         let reader = made(&mut self.reader, format, TableReader::new)?;
-        let parts = parts.iter().map(|(root, slice, item)| TablePart { root, slice, item });
-        let table = reader.read_group(parts, &label).map_err(|e| failed(e.to_string()))?;
+        let slices = parts.iter().map(|(root, slice, item)| TablePart { root, slice, item });
+        let table = reader.read_group(slices, &label).map_err(|e| refused(&e, parts))?;
         Ok(Loaded::table(table, &self.source.dataset, label))
     }
 
@@ -294,7 +295,9 @@ impl Input {
             checked(file)?;
         }
         let reader = made(&mut self.rows_reader, format, TableReader::for_rows)?;
-        let table = reader.read_rows(spill, rows, &label).map_err(|e| failed(e.to_string()))?;
+        let table = reader.read_rows(spill, rows, &label);
+        let table =
+            table.map_err(|e| refused(&e, &[(spill.to_owned(), &rows.text, String::new())]))?;
         Ok(Loaded::table(table, &self.source.dataset, label))
     }
 
@@ -313,7 +316,10 @@ impl Input {
         };
         let reader = self.file_reader.insert(reader);
         let slices = parts.iter().map(|(root, slice, item)| RowPart { root, slice, item });
-        let table = reader.read(slices).map_err(|e| failed(e.to_string()))?;
+        let table = reader.read(slices).map_err(|error| match error {
+            RowError::Unread(error) => failed(error.to_string()),
+            RowError::Broken(error) => Failure::new(FailureKind::BadInput, error.to_string()),
+        })?;
         let file_rows = |(_, slice, item): &(PathBuf, &TableSlice, String)| FileRows {
             item: item.clone(),
             first: slice.first_row,
@@ -328,6 +334,19 @@ impl Input {
 
 fn failed(message: String) -> Failure {
     Failure::new(FailureKind::LoadFailed, message)
+}
+
+/// The failure of slices of text. What can be read and still makes no table would not the next time.
+fn refused(error: &DatasetError, parts: &[(PathBuf, &TextSlice, String)]) -> Failure {
+    let mut buffer = Vec::new();
+    let is_there = |(root, slice, _): &(PathBuf, &TextSlice, String)| {
+        read_slice(root, slice, &mut buffer).is_ok()
+    };
+    let kind = match parts.iter().all(is_there) {
+        true => FailureKind::BadInput,
+        false => FailureKind::LoadFailed,
+    };
+    Failure::new(kind, error.to_string())
 }
 
 /// The reader, which is made when it is first asked for.

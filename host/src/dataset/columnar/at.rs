@@ -8,11 +8,12 @@ use parquet::file::reader::{ChunkReader, Length};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, ErrorKind, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes that are read at once where little is wanted: most headers of pages are shorter.
 const PEEK: usize = 1 << 10;
@@ -26,6 +27,8 @@ pub(super) struct At {
     length: u64,
     /// Parts that are in memory, by the place where each begins.
     held: Arc<Vec<(u64, Bytes)>>,
+    /// Whether the system has refused to read it.
+    refused: Arc<AtomicBool>,
 }
 
 impl At {
@@ -37,13 +40,23 @@ impl At {
             Ok(_) => return fail!("{} is no file", path.display()),
             Err(error) => return fail!("cannot read {}: {error}", path.display()),
         };
-        let at = Self { file: Arc::new(file), length: metadata.len(), held: Arc::default() };
+        let at = Self {
+            file: Arc::new(file),
+            length: metadata.len(),
+            held: Arc::default(),
+            refused: Arc::default(),
+        };
         Ok((at, Found::from(&metadata)))
     }
 
     /// What the file is like now; none if nobody can say.
     pub(super) fn found(&self) -> Option<Found> {
         self.file.metadata().ok().map(|metadata| Found::from(&metadata))
+    }
+
+    /// Whether the system has refused to read any of it: then another try may fare better.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Its length, in bytes, when it was opened.
@@ -91,7 +104,10 @@ impl At {
                     );
                 }
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return fail!("cannot be read: {}", std::io::Error::from(errno)),
+                Err(errno) => {
+                    self.refused.store(true, Ordering::Relaxed);
+                    return fail!("cannot be read: {}", std::io::Error::from(errno));
+                }
             }
         }
         // An allocation may have more room than was asked for.
@@ -124,7 +140,10 @@ impl ChunkReader for At {
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
         let reader = match self.held(start) {
             Some(bytes) => From::Memory(bytes),
-            None => From::File { file: Arc::clone(&self.file), at: start },
+            None => {
+                let (file, refused) = (Arc::clone(&self.file), Arc::clone(&self.refused));
+                From::File { file, at: start, refused }
+            }
         };
         Ok(BufReader::with_capacity(PEEK, reader))
     }
@@ -146,7 +165,7 @@ impl ChunkReader for At {
 #[derive(Debug)]
 pub(super) enum From {
     Memory(Bytes),
-    File { file: Arc<File>, at: u64 },
+    File { file: Arc<File>, at: u64, refused: Arc<AtomicBool> },
 }
 
 impl Read for From {
@@ -158,10 +177,14 @@ impl Read for From {
                 buffer[..count].copy_from_slice(&taken);
                 Ok(count)
             }
-            Self::File { file, at } => {
-                let count = file.read_at(buffer, *at)?;
-                *at += count as u64;
-                Ok(count)
+            Self::File { file, at, refused } => {
+                let read = file.read_at(buffer, *at);
+                match &read {
+                    Ok(count) => *at += *count as u64,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(_) => refused.store(true, Ordering::Relaxed),
+                }
+                read
             }
         }
     }

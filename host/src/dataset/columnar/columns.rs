@@ -5,6 +5,7 @@ use crate::dataset::{DatasetError, fail};
 use arrow::compute::can_cast_types;
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The columns of an input, learned from its files.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,13 @@ impl Columns {
     /// Nothing is known yet. `wanted` are the columns that the guest gets; none for all.
     pub fn new(wanted: Option<&[String]>) -> Self {
         Self { wanted: wanted.map(<[String]>::to_vec), ..Self::default() }
+    }
+
+    /// What was learned before: the columns of a table, as `origin` has them.
+    pub fn of(schema: &Schema, wanted: Option<&[String]>, origin: &str) -> Self {
+        let fields = schema.fields().iter().map(|field| field.as_ref().clone()).collect();
+        let names = names(schema).into_iter().map(str::to_owned).collect();
+        Self { fields, names, origin: Some(origin.to_owned()), ..Self::new(wanted) }
     }
 
     /// Whether a file has been learned from.
@@ -215,14 +223,15 @@ fn is_wider(from: &DataType, to: &DataType) -> bool {
             value.as_ref() == other || is_wider(value, other) && is_wider(other, value)
         }
         (Timestamp(one, from_zone), Timestamp(other, to_zone)) => {
-            from_zone == to_zone && fineness(*one) <= fineness(*other)
+            let same = from_zone == to_zone || is_utc(from_zone) && is_utc(to_zone);
+            same && fineness(*one) <= fineness(*other)
         }
         (List(one) | LargeList(one), List(other) | LargeList(other)) => holds(one, other),
         (FixedSizeList(one, from_length), FixedSizeList(other, to_length)) => {
             from_length == to_length && holds(one, other)
         }
         (Struct(one), Struct(other)) => {
-            let same = |(one, other): (&std::sync::Arc<Field>, &std::sync::Arc<Field>)| {
+            let same = |(one, other): (&Arc<Field>, &Arc<Field>)| {
                 one.name() == other.name() && holds(one, other)
             };
             one.len() == other.len() && one.iter().zip(other).all(same)
@@ -243,6 +252,13 @@ fn holds(one: &Field, other: &Field) -> bool {
 fn integer(data_type: &DataType) -> Option<(bool, usize)> {
     let bits = data_type.primitive_width().unwrap_or(0) * 8;
     data_type.is_integer().then(|| (data_type.is_signed_integer(), bits))
+}
+
+/// Whether times of that zone are in UTC, which has several names.
+fn is_utc(zone: &Option<Arc<str>>) -> bool {
+    const NAMES: [&str; 6] = ["utc", "z", "etc/utc", "+00:00", "-00:00", "+0000"];
+    let name = zone.as_deref().map(str::to_ascii_lowercase);
+    name.is_some_and(|name| NAMES.contains(&name.as_str()))
 }
 
 fn fineness(unit: TimeUnit) -> u8 {
@@ -276,8 +292,7 @@ mod tests {
     }
 
     fn shown(schema: &Schema) -> String {
-        let field =
-            |field: &std::sync::Arc<Field>| format!("{} {}", field.name(), field.data_type());
+        let field = |field: &Arc<Field>| format!("{} {}", field.name(), field.data_type());
         schema.fields().iter().map(field).collect::<Vec<_>>().join(", ")
     }
 
@@ -287,6 +302,7 @@ mod tests {
         let list = |data_type| List(Field::new("item", data_type, true).into());
         let named = |data_type| List(Field::new("element", data_type, true).into());
         let key = |data_type: DataType| Dictionary(Int8.into(), data_type.into());
+        let utc = |zone: &str| Timestamp(TimeUnit::Microsecond, Some(zone.into()));
         for (narrow, wide) in [
             (Int8, Int64),
             (UInt32, Int64),
@@ -295,6 +311,8 @@ mod tests {
             (Null, Utf8),
             (Decimal128(9, 2), Decimal128(12, 4)),
             (Timestamp(TimeUnit::Second, None), Timestamp(TimeUnit::Nanosecond, None)),
+            (utc("UTC"), utc("+00:00")),
+            (list(utc("+00:00")), list(utc("Etc/UTC"))),
             (list(Int32), list(Int64)),
             (list(Int32), named(Int32)),
             (key(Utf8), Utf8),
@@ -315,6 +333,7 @@ mod tests {
             (Timestamp(TimeUnit::Second, None), Timestamp(TimeUnit::Second, Some("UTC".into()))),
             (Boolean, Int8),
             (list(Int32), Int32),
+            (utc("UTC"), utc("+01:00")),
         ] {
             assert!(!widens(&one, &other) && !widens(&other, &one), "{one} and {other}");
         }

@@ -7,12 +7,30 @@ use crate::model::{SliceSize, TableSlice};
 const MAX_ROWS: u64 = 1 << 30;
 
 /// A row group or a record batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// Rows.
     pub rows: u64,
     /// Bytes that they take in memory, about.
     pub bytes: u64,
+    /// What they refer to besides.
+    pub values: Values,
+}
+
+/// The values of dictionaries: each slice of rows has a copy of those that it refers to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Values {
+    /// Bytes of all.
+    pub all: u64,
+    /// Bytes of those that a row refers to, about.
+    pub each: u64,
+}
+
+impl Values {
+    /// Bytes of those that so many rows refer to, at most.
+    fn of(self, rows: u64) -> u64 {
+        self.all.min(self.each.saturating_mul(rows))
+    }
 }
 
 /// The slices of one file, in order: together they hold each of its rows once.
@@ -62,7 +80,7 @@ impl Cuts {
                 rows.min(wanted)
             }
             SliceSize::Bytes(size) => {
-                let Part { rows, bytes } = self.parts[self.part];
+                let Part { rows, bytes, .. } = self.parts[self.part];
                 if bytes > size || rows > MAX_ROWS {
                     let count = bytes.saturating_add(size / 2) / size;
                     let count = count.max(rows.div_ceil(MAX_ROWS)).min(rows);
@@ -100,8 +118,11 @@ impl Iterator for Cuts {
             bytes: 0,
         };
         let mut left = rows;
+        let mut values = Values::default();
         while left > 0 {
             let part = self.parts[self.part];
+            values.all = values.all.max(part.values.all);
+            values.each = values.each.max(part.values.each);
             let taken = left.min(part.rows - self.skip);
             let share = u128::from(part.bytes) * u128::from(taken) / u128::from(part.rows.max(1));
             slice.bytes = slice.bytes.saturating_add(share as u64);
@@ -112,6 +133,7 @@ impl Iterator for Cuts {
                 self.skip = 0;
             }
         }
+        slice.bytes = slice.bytes.saturating_add(values.of(rows));
         self.first_row = self.first_row.saturating_add(rows);
         Some(slice)
     }
@@ -123,7 +145,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn cut(parts: &[(u64, u64)], size: SliceSize) -> Vec<(u64, u64, u64, u64)> {
-        let parts = parts.iter().map(|&(rows, bytes)| Part { rows, bytes }).collect();
+        let parts =
+            parts.iter().map(|&(rows, bytes)| Part { rows, bytes, ..Part::default() }).collect();
         let cuts = Cuts::new("f".to_owned(), parts, size);
         cuts.map(|slice| (slice.part, slice.skip, slice.rows, slice.bytes)).collect()
     }
@@ -158,6 +181,20 @@ mod tests {
     }
 
     #[test]
+    fn values_of_dictionaries_count_for_each_slice() {
+        let part = |rows, all, each| Part { rows, bytes: 400, values: Values { all, each } };
+        let bytes = |part, rows| {
+            let cuts = Cuts::new("f".to_owned(), vec![part], SliceSize::Rows(rows));
+            cuts.map(|slice| slice.bytes).collect::<Vec<_>>()
+        };
+        // Few values, each in many rows: every slice has all of them.
+        assert_eq!(bytes(part(100, 600, 60), 50), [800, 800]);
+        // Many values, each in a row.
+        assert_eq!(bytes(part(100, 6000, 60), 50), [3200, 3200]);
+        assert_eq!(bytes(part(100, 0, 0), 50), [200, 200]);
+    }
+
+    #[test]
     fn a_file_without_rows_has_no_slice() {
         assert!(cut(&[], SliceSize::Rows(1)).is_empty());
         assert!(cut(&[(0, 0), (0, 7)], SliceSize::Bytes(1)).is_empty());
@@ -167,7 +204,9 @@ mod tests {
     fn claims_beyond_reason_end() {
         let mut cuts = Cuts::new(
             "f".to_owned(),
-            vec![Part { rows: u64::MAX / 2, bytes: u64::MAX }, Part { rows: 1, bytes: u64::MAX }],
+            [u64::MAX / 2, 1]
+                .map(|rows| Part { rows, bytes: u64::MAX, ..Part::default() })
+                .to_vec(),
             SliceSize::Bytes(u64::MAX),
         );
         assert!(cuts.next().is_some_and(|slice| slice.rows <= MAX_ROWS));
@@ -182,7 +221,7 @@ mod tests {
                 (1_u64..70).prop_map(SliceSize::Rows),
             ],
         ) {
-            let made: Vec<_> = parts.iter().map(|&(rows, bytes)| Part { rows, bytes }).collect();
+            let made: Vec<_> = parts.iter().map(|&(rows, bytes)| Part { rows, bytes, ..Part::default() }).collect();
             let mut row = 0;
             for slice in Cuts::new("f".to_owned(), made, size) {
                 prop_assert!(slice.rows > 0);

@@ -34,6 +34,11 @@ impl TableFile {
     /// Opens a file of that kind. Fails if it cannot be read, or is no such file.
     pub fn open(kind: TableKind, path: &Path) -> Result<Self, DatasetError> {
         let (at, found) = At::open(path)?;
+        Self::of(kind, at, found)
+    }
+
+    /// The same of a file that is open.
+    pub(super) fn of(kind: TableKind, at: At, found: Found) -> Result<Self, DatasetError> {
         if at.length() == 0 {
             return fail!("is empty, without as much as a schema; remove it, or write it anew");
         }
@@ -61,6 +66,11 @@ impl TableFile {
         self.found
     }
 
+    /// The file itself.
+    pub(super) fn at(&self) -> &At {
+        &self.at
+    }
+
     /// Whether the open file is as it was.
     pub(super) fn is_unchanged(&self) -> bool {
         self.at.found() == Some(self.found)
@@ -77,7 +87,7 @@ impl TableFile {
         let needed = Fit::new(self.schema(), columns, "the table")?.needed;
         let parts = caught(|| match &self.inner {
             Inner::Parquet(file) => file.parts(&needed),
-            Inner::Arrow(file) => Ok(file.parts(&needed)),
+            Inner::Arrow(file) => file.parts(&needed),
         })?;
         let is_huge = |part: &&Part| part.rows > 0 && part.bytes / part.rows > MAX_SLICE;
         if let Some(part) = parts.iter().find(is_huge) {
@@ -147,6 +157,13 @@ fn fitted(
             continue;
         };
         if !field.is_nullable() && array.null_count() > 0 {
+            let may_have = found.is_some_and(|at| batch.schema_ref().field(at).is_nullable());
+            if !may_have {
+                return fail!(
+                    "has nulls in column '{}', which says that it has none; write the file anew",
+                    field.name(),
+                );
+            }
             return fail!(
                 "has nulls in column '{}', where the first file has none and allows none; set \
                  schema_inference: full",

@@ -1,31 +1,17 @@
 //! Arrow IPC: files with a footer, and streams.
 
 use super::at::At;
-use super::cut::Part;
+use super::cut::{Part, Values};
+use super::messages::{Head, Place, contents, head, message, prefix, record_batch, rows};
 use super::width::least;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, fail};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::buffer::Buffer;
-use arrow::datatypes::{Schema, SchemaRef};
-use arrow::ipc::convert::try_fb_to_schema;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::ipc::reader::{RecordBatchDecoder, read_dictionary};
-use arrow::ipc::{Block, Message, MessageHeader, root_as_footer, root_as_message};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// What a file with a footer begins and ends with.
-const MAGIC: &[u8] = b"ARROW1";
-/// Bytes behind the footer: its length, and the magic.
-const TRAILER: u64 = 10;
-/// What a message begins with, before its length; older writers leave it out.
-const CONTINUATION: &[u8] = &[0xFF; 4];
-/// The longest metadata of a message, and the longest footer, in bytes.
-const MAX_METADATA: u64 = 64 << 20;
-/// Bytes read at a message's begin: most messages' metadata is shorter.
-const PEEK: u64 = 4 << 10;
-/// The most rows of a record batch: Arrow counts with 32 bits.
-const MAX_ROWS: u64 = i32::MAX as u64;
 
 /// An open file, and where its messages lie.
 #[derive(Debug)]
@@ -33,6 +19,8 @@ pub(super) struct ArrowFile {
     at: At,
     schema: SchemaRef,
     messages: Vec<Place>,
+    /// Which of these are record batches.
+    batches: Vec<usize>,
     /// The dictionaries as they are before message `next`.
     dictionaries: HashMap<i64, ArrayRef>,
     next: usize,
@@ -40,29 +28,15 @@ pub(super) struct ArrowFile {
     last: Option<(usize, Vec<usize>, RecordBatch)>,
 }
 
-/// A message with data.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    /// Where it begins.
-    offset: u64,
-    /// Bytes before its body.
-    metadata: u64,
-    /// Bytes of its body.
-    body: u64,
-    /// Rows, of a record batch; none for a dictionary.
-    rows: Option<u64>,
-}
-
 impl ArrowFile {
     /// Reads the footer, or walks over a stream's messages, without what is in them. Fails if the file
     /// is neither, or broken.
     pub(super) fn open(at: At) -> Result<Self, DatasetError> {
-        let (schema, messages) = match at.peek(0, MAGIC.len() as u64)? == MAGIC {
-            true => file(&at)?,
-            false => stream(&at)?,
-        };
+        let (schema, messages) = contents(&at)?;
+        let with_rows = messages.iter().enumerate().filter(|(_, place)| place.has_rows);
+        let batches = with_rows.map(|(index, _)| index).collect();
         let (schema, dictionaries) = (Arc::new(schema), HashMap::new());
-        Ok(Self { at, schema, messages, dictionaries, next: 0, last: None })
+        Ok(Self { at, schema, messages, batches, dictionaries, next: 0, last: None })
     }
 
     /// All columns.
@@ -70,17 +44,37 @@ impl ArrowFile {
         &self.schema
     }
 
-    /// The record batches, as large as some of their columns are, about.
-    pub(super) fn parts(&self, columns: &[usize]) -> Vec<Part> {
-        let all = self.schema.fields().len().max(1) as u128;
-        let batches = self.messages.iter().filter_map(|place| Some((place.rows?, place.body)));
-        let part = |(rows, body)| {
-            let share = u128::from(body) * columns.len() as u128 / all;
-            let fields = columns.iter().map(|&at| least(self.schema.field(at), rows));
-            let bytes = fields.fold(0, u64::saturating_add).max(share as u64);
-            Part { rows, bytes }
-        };
-        batches.map(part).collect()
+    /// The record batches, as large as some of their columns are, about. Fails if a message is broken.
+    pub(super) fn parts(&self, columns: &[usize]) -> Result<Vec<Part>, DatasetError> {
+        let fields = self.schema.fields();
+        let all = fields.len().max(1) as u128;
+        let wanted = columns.iter().map(|&at| keys(self.schema.field(at))).sum::<u64>();
+        let keys = fields.iter().map(|field| keys(field)).sum::<u64>().max(1);
+        let part_of =
+            |bytes: u64| (u128::from(bytes) * u128::from(wanted) / u128::from(keys)) as u64;
+        // Of each dictionary, and of all of them.
+        let (mut known, mut sum) = (HashMap::new(), Values::default());
+        let mut parts = Vec::with_capacity(self.batches.len());
+        for place in &self.messages {
+            match head(&self.at, place)? {
+                Head::Dictionary { id, values: count, is_more } => {
+                    let known: &mut Values = known.entry(id).or_default();
+                    let (body, old) = (place.body, *known);
+                    let all = if is_more { old.all.saturating_add(body) } else { body };
+                    *known = Values { all, each: body.div_ceil(count.max(1)) };
+                    sum.all = sum.all.saturating_sub(old.all).saturating_add(all);
+                    sum.each = sum.each.saturating_sub(old.each).saturating_add(known.each);
+                }
+                Head::Batch { rows } => {
+                    let share = u128::from(place.body) * columns.len() as u128 / all;
+                    let fields = columns.iter().map(|&at| least(self.schema.field(at), rows));
+                    let bytes = fields.fold(0, u64::saturating_add).max(share as u64);
+                    let values = Values { all: part_of(sum.all), each: part_of(sum.each) };
+                    parts.push(Part { rows, bytes, values });
+                }
+            }
+        }
+        Ok(parts)
     }
 
     /// Rows from the record batch `part` on, after so many of it, with some of the columns. Fails if
@@ -92,19 +86,18 @@ impl ArrowFile {
         rows: usize,
         columns: &[usize],
     ) -> Result<Vec<RecordBatch>, DatasetError> {
-        let batches = self.messages.iter().enumerate().filter(|(_, place)| place.rows.is_some());
-        let batches: Vec<usize> = batches.map(|(index, _)| index).skip(part).collect();
         let (mut skip, mut left) = (skip, rows);
         let mut found = Vec::new();
-        for index in batches {
-            if left == 0 {
-                break;
-            }
+        let mut part = part;
+        while left > 0
+            && let Some(&index) = self.batches.get(part)
+        {
             let batch = self.batch(index, columns)?;
             let taken = left.min(batch.num_rows().saturating_sub(skip));
             found.push(batch.slice(skip.min(batch.num_rows()), taken));
             left -= taken;
             skip = 0;
+            part += 1;
         }
         if left > 0 {
             return fail!("has fewer rows than when it was planned");
@@ -126,16 +119,12 @@ impl ArrowFile {
             self.next = 0;
         }
         while self.next < index {
-            if self.messages[self.next].rows.is_none() {
+            if !self.messages[self.next].has_rows {
                 self.dictionary(self.messages[self.next])?;
             }
             self.next += 1;
         }
-        let place = self.messages[index];
-        let batch = self.read_batch(place, columns)?;
-        if Some(batch.num_rows() as u64) != place.rows {
-            return fail!("has fewer rows than when it was planned");
-        }
+        let batch = self.read_batch(self.messages[index], columns)?;
         self.last = Some((index, columns.to_vec(), batch.clone()));
         Ok(batch)
     }
@@ -151,16 +140,17 @@ impl ArrowFile {
         let (version, known) = (message.version(), &mut self.dictionaries);
         match read_dictionary(&body, batch, &self.schema, known, &version) {
             Ok(()) => Ok(()),
-            Err(error) => fail!("has a dictionary that cannot be decoded: {error}"),
+            Err(error) => {
+                fail!("has a dictionary at {} that cannot be decoded: {error}", place.offset)
+            }
         }
     }
 
     fn read_batch(&self, place: Place, columns: &[usize]) -> Result<RecordBatch, DatasetError> {
         let (metadata, body) = self.load(place)?;
         let message = message(&metadata)?;
-        let Some(batch) = message.header_as_record_batch() else {
-            return fail!("is broken: the message at {} is no record batch", place.offset);
-        };
+        let batch = record_batch(&message, &place)?;
+        rows(batch.length())?;
         check_bodies(Some(batch), &body)?;
         let (schema, version) = (Arc::clone(&self.schema), message.version());
         let decoder =
@@ -169,7 +159,7 @@ impl ArrowFile {
             decoder.and_then(|decoder| decoder.with_projection(Some(columns)).read_record_batch());
         match batch {
             Ok(batch) => Ok(batch),
-            Err(error) => fail!("cannot be decoded: {error}"),
+            Err(error) => fail!("cannot be decoded (a record batch at {}): {error}", place.offset),
         }
     }
 
@@ -181,18 +171,6 @@ impl ArrowFile {
         let start = prefix(&both);
         let head = both.get(start..metadata as usize).unwrap_or_default().to_vec();
         Ok((head, both.slice_with_length(metadata as usize, body as usize)))
-    }
-}
-
-/// How many bytes are before the message: its length, and what marks it.
-fn prefix(bytes: &[u8]) -> usize {
-    if bytes.starts_with(CONTINUATION) { 8 } else { 4 }
-}
-
-fn message(metadata: &[u8]) -> Result<Message<'_>, DatasetError> {
-    match root_as_message(metadata) {
-        Ok(message) => Ok(message),
-        Err(error) => fail!("is broken: a message cannot be read: {error}"),
     }
 }
 
@@ -231,149 +209,9 @@ fn check_bodies(
     Ok(())
 }
 
-/// The columns of a schema. Fails if it cannot be read.
-fn columns(schema: Option<arrow::ipc::Schema<'_>>) -> Result<Schema, DatasetError> {
-    let Some(schema) = schema else { return fail!("is broken: it has no schema") };
-    if schema.endianness() != arrow::ipc::Endianness::Little {
-        return fail!("was written by a big-endian machine, which cannot be read; write it anew");
-    }
-    match try_fb_to_schema(schema) {
-        Ok(schema) => Ok(schema),
-        Err(error) => fail!("has columns that cannot be read: {error}"),
-    }
-}
-
-type Contents = (Schema, Vec<Place>);
-
-fn file(at: &At) -> Result<Contents, DatasetError> {
-    let length = at.length();
-    let trailer = at.peek(length.saturating_sub(TRAILER), TRAILER)?;
-    let Some((footer, MAGIC)) = trailer.split_first_chunk::<4>() else {
-        return fail!("is cut off or broken: an Arrow file ends with ARROW1, and it does not");
-    };
-    let footer = u64::from(u32::from_le_bytes(*footer));
-    let Some(start) = length.checked_sub(TRAILER + footer).filter(|_| footer <= MAX_METADATA)
-    else {
-        return fail!(
-            "is cut off or broken: its footer is to take {footer} bytes, and the file has {length}"
-        );
-    };
-    let bytes = at.bytes(start, footer)?;
-    let footer = match root_as_footer(&bytes) {
-        Ok(footer) => footer,
-        Err(error) => return fail!("has a footer that cannot be read: {error}"),
-    };
-    let schema = columns(footer.schema())?;
-    let dictionaries = footer.dictionaries().into_iter().flatten();
-    let batches = footer.recordBatches().into_iter().flatten();
-    let blocks = dictionaries.map(|block| (block, false)).chain(batches.map(|block| (block, true)));
-    let place = |(block, has_rows)| self::block(at, block, has_rows);
-    Ok((schema, blocks.map(place).collect::<Result<_, _>>()?))
-}
-
-/// A block of a footer.
-fn block(at: &At, block: &Block, has_rows: bool) -> Result<Place, DatasetError> {
-    let known = |number: i64| u64::try_from(number).ok();
-    let place = known(block.offset()).zip(known(block.metaDataLength().into()));
-    let Some(((offset, metadata), body)) = place.zip(known(block.bodyLength())) else {
-        return fail!("is broken: its footer names a place before the file");
-    };
-    let mut place = Place { offset, metadata, body, rows: None };
-    check_place(at, &place)?;
-    if has_rows {
-        let head = at.bytes(offset, metadata)?;
-        let message = message(head.get(prefix(&head)..).unwrap_or_default())?;
-        let Some(batch) = message.header_as_record_batch() else {
-            return fail!("is broken: the message at {offset} is no record batch");
-        };
-        place.rows = Some(rows(batch.length())?);
-    }
-    Ok(place)
-}
-
-/// Fails if a message cannot be there.
-fn check_place(at: &At, place: &Place) -> Result<(), DatasetError> {
-    let Place { offset, metadata, body, .. } = *place;
-    let end = offset.checked_add(metadata).and_then(|end| end.checked_add(body));
-    if end.is_none_or(|end| end > at.length()) {
-        return fail!(
-            "is cut off or broken: a message at {offset} is to take {metadata} and {body} bytes, and the \
-             file has {}",
-            at.length(),
-        );
-    }
-    if metadata > MAX_METADATA || body > MAX_SLICE {
-        return fail!(
-            "has a record batch of {body} bytes, and at most {MAX_SLICE} can be read; write it in smaller \
-             batches"
-        );
-    }
-    Ok(())
-}
-
-fn rows(length: i64) -> Result<u64, DatasetError> {
-    match u64::try_from(length) {
-        Ok(rows) if rows <= MAX_ROWS => Ok(rows),
-        _ => fail!("is broken: a record batch is to have {length} rows"),
-    }
-}
-
-fn stream(at: &At) -> Result<Contents, DatasetError> {
-    let mut offset = 0;
-    let mut schema = None;
-    let mut messages = Vec::new();
-    while offset < at.length() {
-        let mut head = at.peek(offset, PEEK)?;
-        let start = prefix(&head);
-        let Some(length) = head.get(start - 4..start).and_then(|it| it.first_chunk::<4>()) else {
-            return fail!("is cut off: it ends within a message, at {offset}");
-        };
-        let length = u64::from(u32::from_le_bytes(*length));
-        if length == 0 {
-            break;
-        }
-        let metadata = start as u64 + length;
-        if schema.is_none() && (metadata > MAX_METADATA || metadata > at.length()) {
-            return fail!(
-                "is no Arrow file or stream; correct format, or leave the file out by a glob"
-            );
-        }
-        check_place(at, &Place { offset, metadata, body: 0, rows: None })?;
-        if (head.len() as u64) < metadata {
-            head = at.bytes(offset, metadata)?;
-        }
-        let message = message(head.get(start..metadata as usize).unwrap_or_default());
-        let message = match message {
-            Err(_) if schema.is_none() => {
-                return fail!(
-                    "is no Arrow file or stream; correct format, or leave the file out by a glob"
-                );
-            }
-            other => other?,
-        };
-        let Ok(body) = u64::try_from(message.bodyLength()) else {
-            return fail!("is broken: the message at {offset} is shorter than nothing");
-        };
-        let mut place = Place { offset, metadata, body, rows: None };
-        check_place(at, &place)?;
-        match (message.header_type(), &schema) {
-            (MessageHeader::Schema, None) => schema = Some(columns(message.header_as_schema())?),
-            (MessageHeader::DictionaryBatch, Some(_)) => messages.push(place),
-            (MessageHeader::RecordBatch, Some(_)) => {
-                let length = message.header_as_record_batch().map_or(-1, |batch| batch.length());
-                place.rows = Some(rows(length)?);
-                messages.push(place);
-            }
-            (kind, _) => {
-                return fail!("is broken: the message at {offset} must not be there ({kind:?})");
-            }
-        }
-        offset += metadata + body;
-    }
-    match schema {
-        Some(schema) => Ok((schema, messages)),
-        None => {
-            fail!("is no Arrow file or stream; correct format, or leave the file out by a glob")
-        }
-    }
+/// How many columns of dictionary keys are in a column, counting what it is made of.
+fn keys(field: &Field) -> u64 {
+    let schema = Schema::new(vec![field.clone()]);
+    let fields = schema.flattened_fields().into_iter();
+    fields.filter(|field| matches!(field.data_type(), DataType::Dictionary(..))).count() as u64
 }

@@ -1,8 +1,9 @@
 //! Parquet and Arrow files. `file` is a file of either kind, and is read through `at`: `parquet` reads
 //! footers (`nesting` looks at them first) and row groups (`pages` keeps those of one that is cut), `ipc`
-//! Arrow files and streams. `cut` makes slices of what they hold. `columns` says which columns an input
+//! Arrow files and streams (`messages` finds what is in them). `cut` makes slices of what they hold. `columns` says which columns an input
 //! has, and how those of one file become them; `schema` writes that down, `width` tells how much memory
-//! columns take. `reader` is the worker's side: a slice becomes Arrow IPC. `guard` catches panics of the
+//! columns take. `reader` is the worker's side: a slice becomes Arrow IPC, once `compact`
+//! has left behind what only other rows refer to. `guard` catches panics of the
 //! readers, which are given hostile files.
 //!
 //! A table's files need not be alike: a column that a file lacks is null there, and one whose type is
@@ -10,10 +11,12 @@
 
 mod at;
 mod columns;
+mod compact;
 mod cut;
 mod file;
 mod guard;
 mod ipc;
+mod messages;
 mod nesting;
 mod pages;
 mod parquet;
@@ -24,7 +27,7 @@ mod width;
 pub use columns::{Columns, check};
 pub use cut::Cuts;
 pub use file::TableFile;
-pub use reader::{LoadedRows, RowPart, RowReader};
+pub use reader::{LoadedRows, RowError, RowPart, RowReader};
 pub use schema::{from_message, to_message};
 
 #[cfg(test)]

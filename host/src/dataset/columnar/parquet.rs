@@ -91,7 +91,7 @@ impl ParquetFile {
             }
             let fields = columns.iter().map(|&at| least(self.schema().field(at), rows));
             bytes = bytes.max(fields.fold(0, u64::saturating_add));
-            parts.push(Part { rows, bytes });
+            parts.push(Part { rows, bytes, ..Part::default() });
         }
         Ok(parts)
     }
@@ -145,11 +145,16 @@ impl ParquetFile {
             .with_limit(rows)
             .build();
         let batches = reader.map(|reader| reader.collect::<Result<Vec<_>, _>>());
-        match batches {
-            Ok(Ok(batches)) => Ok(batches),
-            Ok(Err(error)) => fail!("cannot be decoded: {error}"),
-            Err(error) => fail!("cannot be decoded: {}", words(&error)),
-        }
+        let error = match batches {
+            Ok(Ok(batches)) => return Ok(batches),
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => words(&error),
+        };
+        let last = skip.saturating_add(rows);
+        fail!(
+            "cannot be decoded (rows {} to {last} from the begin of row group {part}): {error}",
+            skip + 1
+        )
     }
 
     /// Rows of one row group, by the pages that are kept of it. None if that cannot be, or goes wrong: then

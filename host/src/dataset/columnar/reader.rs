@@ -1,13 +1,15 @@
 //! The worker's side: from rows of a file to Arrow IPC.
 
+use super::at::At;
+use super::compact::compact;
 use super::file::TableFile;
 use super::schema::from_message;
 use crate::dataset::csv::write_ipc;
 use crate::dataset::{DatasetError, fail};
 use crate::model::{PartitionFormat, TableFormat, TableKind, TableSlice};
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::compute::{can_cast_types, cast, concat_batches};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Schema, SchemaRef};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +35,28 @@ pub struct LoadedRows<'a> {
     pub ipc: &'a [u8],
     /// Rows in it.
     pub rows: u64,
+}
+
+/// Why rows cannot be had, in words for people.
+#[derive(Debug, thiserror::Error)]
+pub enum RowError {
+    /// A file cannot be read. Another try may fare better.
+    #[error(transparent)]
+    Unread(DatasetError),
+    /// What stands in a file cannot be decoded, or is no part of the table.
+    #[error(transparent)]
+    Broken(DatasetError),
+}
+
+impl RowError {
+    /// The same of a file with that name.
+    fn named(self, item: &str) -> Self {
+        let named = |DatasetError(what)| DatasetError(format!("{item} {what}"));
+        match self {
+            Self::Unread(error) => Self::Unread(named(error)),
+            Self::Broken(error) => Self::Broken(named(error)),
+        }
+    }
 }
 
 /// Rows of one file.
@@ -62,46 +86,62 @@ impl RowReader {
         Ok(Self { kind: format.kind, data, path, schema, opened: None, ipc: Vec::new() })
     }
 
-    /// Reads rows of one or more files, in their order, into one table. Fails if a file cannot be read or
-    /// decoded.
+    /// Reads rows of one or more files, in their order, into one table.
+    ///
+    /// # Errors
+    /// If a file cannot be read or decoded.
     pub fn read<'a>(
         &mut self,
         parts: impl Iterator<Item = RowPart<'a>>,
-    ) -> Result<LoadedRows<'_>, DatasetError> {
+    ) -> Result<LoadedRows<'_>, RowError> {
         let mut batches = Vec::new();
         let mut label = "";
         for part in parts {
-            let named = |DatasetError(what)| DatasetError(format!("{} {what}", part.item));
-            let batch = self.load(part.root, part.slice).map_err(named)?;
-            batches.push(self.with_path(batch, part.slice).map_err(named)?);
+            let batch = self.load(part.root, part.slice).map_err(|error| error.named(part.item))?;
+            let batch = self.with_path(batch, part.slice).map_err(RowError::Broken);
+            batches.push(batch.map_err(|error| error.named(part.item))?);
             label = part.item;
         }
+        let broken = |what: String| RowError::Broken(DatasetError(format!("{label} {what}")));
         let batch = match batches.as_slice() {
             [only] => compact(only),
             several => match concat_batches(&self.schema, several) {
                 Ok(batch) => compact(&batch),
-                Err(error) => return fail!("{label} and others cannot be put together: {error}"),
+                Err(error) => {
+                    return Err(broken(format!("and others cannot be put together: {error}")));
+                }
             },
         };
         drop(batches);
         let rows = batch.num_rows() as u64;
         match write_ipc(&batch, &self.schema, &mut self.ipc) {
             Ok(()) => Ok(LoadedRows { ipc: &self.ipc, rows }),
-            Err(error) => fail!("{label} cannot be written as Arrow data: {error}"),
+            Err(error) => Err(broken(format!("cannot be written as Arrow data: {error}"))),
         }
     }
 
-    fn load(&mut self, root: &Path, slice: &TableSlice) -> Result<RecordBatch, DatasetError> {
+    fn load(&mut self, root: &Path, slice: &TableSlice) -> Result<RecordBatch, RowError> {
         let path = root.join(&slice.file);
         let kept = self.opened.take();
-        let mut file = match kept.filter(|(kept, file)| *kept == path && file.is_unchanged()) {
-            Some((_, file)) => file,
-            None => TableFile::open(self.kind, &path)?,
+        let kept = kept.filter(|(kept, file)| *kept == path && file.is_unchanged());
+        let (at, file) = match kept {
+            Some((_, file)) => (file.at().clone(), Ok(file)),
+            None => {
+                let (at, found) = At::open(&path).map_err(RowError::Unread)?;
+                (at.clone(), TableFile::of(self.kind, at, found))
+            }
         };
+        let place = (slice.part, slice.skip);
+        let read = file.and_then(|mut file| Ok((file.read(place, slice.rows, &self.data)?, file)));
         // A file that could not be read is opened anew the next time.
-        let batch = file.read((slice.part, slice.skip), slice.rows, &self.data)?;
-        self.opened = Some((path, file));
-        Ok(batch)
+        match read {
+            Ok((batch, file)) => {
+                self.opened = Some((path, file));
+                Ok(batch)
+            }
+            Err(error) if at.was_refused() => Err(RowError::Unread(error)),
+            Err(error) => Err(RowError::Broken(error)),
+        }
     }
 
     /// The batch with the columns of its file's path.
@@ -124,29 +164,5 @@ impl RowReader {
             Ok(batch) => Ok(batch),
             Err(error) => fail!("cannot get the columns of its path: {error}"),
         }
-    }
-}
-
-/// The same rows without what only others need: a slice of views or of dictionary keys holds the texts of
-/// all rows that it was cut from.
-fn compact(batch: &RecordBatch) -> RecordBatch {
-    let columns = batch.columns().iter().map(|array| compacted(array).unwrap_or(Arc::clone(array)));
-    RecordBatch::try_new(batch.schema(), columns.collect()).unwrap_or_else(|_| batch.clone())
-}
-
-fn compacted(array: &ArrayRef) -> Option<ArrayRef> {
-    match array.data_type() {
-        DataType::Utf8View => Some(Arc::new(array.as_string_view().gc())),
-        DataType::BinaryView => Some(Arc::new(array.as_binary_view().gc())),
-        DataType::Dictionary(_, values) => {
-            let known = array.as_any_dictionary_opt()?.values().len();
-            let both = can_cast_types(array.data_type(), values)
-                && can_cast_types(values, array.data_type());
-            if known <= array.len().saturating_mul(2) || !both {
-                return None;
-            }
-            cast(array, values).and_then(|plain| cast(&plain, array.data_type())).ok()
-        }
-        _ => None,
     }
 }

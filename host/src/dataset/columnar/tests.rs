@@ -64,7 +64,7 @@ impl Folder {
         for slice in &slices {
             let loaded = {
                 let part = RowPart { root: self.0.path(), slice, item: "/inputs/a/t" };
-                reader.read(std::iter::once(part))?
+                reader.read(std::iter::once(part)).map_err(|e| DatasetError(e.to_string()))?
             };
             assert_eq!(loaded.rows, slice.rows);
             let mut stream = StreamReader::try_new(loaded.ipc, None).unwrap();
@@ -268,6 +268,67 @@ fn files_become_one_table() {
     assert_eq!(batch.column(2).as_ref(), &keys);
 }
 
+#[test]
+fn streams_that_follow_each_other_are_one_file() {
+    let folder = Folder::new();
+    let (one, two) = (table(&[Some(1), None, Some(40)]), table(&[Some(7), Some(300)]));
+    let both = [arrow(&one, 2, true, None), arrow(&two, 2, true, None)].concat();
+    let all = concat_batches(&one.schema(), [&one, &two]).unwrap();
+    for zeros in [0, 3, 8, 64] {
+        folder.put(&[both.clone(), vec![0; zeros]].concat());
+        let (read, _) = folder.read(TableKind::Arrow, None, SliceSize::Rows(2)).unwrap();
+        same(&read, &all);
+    }
+    let other = arrow(&two.project(&[0, 3]).unwrap(), 2, true, None);
+    let first = arrow(&one, 2, true, None);
+    let mut told = String::new();
+    for (what, behind) in [
+        ("other columns", other),
+        ("text", b"and so on".to_vec()),
+        ("many zeros", vec![0; 65]),
+        ("half a stream", both[first.len()..both.len() - 300].to_vec()),
+    ] {
+        folder.put(&[first.clone(), behind].concat());
+        let text = said(&folder, TableKind::Arrow);
+        let text = text.replace(&first.len().to_string(), "[END]");
+        told.push_str(&format!(
+            "{what}: {}\n",
+            text.split(" is to take").next().unwrap_or_default()
+        ));
+    }
+    insta::assert_snapshot!(told, @"
+    other columns: holds another stream at [END], with other columns than the first; write each into a file of its own
+    text: holds 9 bytes behind the end of its stream, at [END], which are no further stream; write it anew, or remove them
+    many zeros: holds 65 bytes behind the end of its stream, at [END], which are no further stream; write it anew, or remove them
+    half a stream: is cut off or broken: a message at 6856
+    ");
+}
+
+#[test]
+fn dictionaries_are_counted() {
+    let folder = Folder::new();
+    let texts: Vec<_> =
+        (0..500).map(|n| format!("a text of about forty characters, {n:06}")).collect();
+    let keys: DictionaryArray<Int32Type> = texts.iter().map(String::as_str).collect();
+    let numbers: ArrayRef = Arc::new((0..500).collect::<Int64Array>());
+    let table =
+        RecordBatch::try_from_iter([("n", numbers), ("k", Arc::new(keys) as ArrayRef)]).unwrap();
+    for stream in [true, false] {
+        folder.put(&arrow(&table, 500, stream, None));
+        let bytes = |columns: &[usize], rows| {
+            let schema = table.schema().project(columns).unwrap();
+            let file = folder.open(TableKind::Arrow).unwrap();
+            let mut cuts = file.cut(&schema, SliceSize::Rows(rows), "t".to_owned()).unwrap();
+            cuts.next().unwrap().bytes
+        };
+        let all = texts.iter().map(|text| text.len() as u64).sum::<u64>();
+        assert!(bytes(&[0, 1], 500) > all + 500 * 12, "each once");
+        assert!(bytes(&[0, 1], 10) > all / 50 + 10 * 12, "of ten rows");
+        assert!(bytes(&[0, 1], 10) < all / 5, "of ten rows only");
+        assert!(bytes(&[0], 500) < all / 2, "nobody asks for them");
+    }
+}
+
 fn said(folder: &Folder, kind: TableKind) -> String {
     folder.read(kind, None, SliceSize::Rows(7)).expect_err("an error").to_string()
 }
@@ -370,7 +431,7 @@ fn what_a_footer_claims_is_not_believed() {
     insta::assert_snapshot!(told, @r#"
     is cut off or broken: row group 0 is to have 1152921504606846976 rows, and at most 2147483647 can be read
     is cut off or broken: row group 0 is to have -1 rows, and at most 2147483647 can be read
-    /inputs/a/t cannot be decoded: Parquet argument error: Parquet error: insufficient rows read from array reader - expected 7, got 5
+    /inputs/a/t cannot be decoded (rows 1 to 7 from the begin of row group 0): Parquet argument error: Parquet error: insufficient rows read from array reader - expected 7, got 5
     is cut off or broken: row group 0 is to have column 'id' at 1125899906842624, of 71 bytes, and the file has [LENGTH]
     is cut off or broken: row group 0 is to have column 'id' at -9, of 71 bytes, and the file has [LENGTH]
     is cut off or broken: row group 0 is to have column 'id' at 4, of -1 bytes, and the file has [LENGTH]

@@ -1,5 +1,6 @@
 //! From lines to Arrow.
 
+use super::commas;
 use super::lines::Lines;
 use super::misfit::reason;
 use super::numbers::Exact;
@@ -48,10 +49,10 @@ impl JsonDecoder {
         if let Some(batch) = self.plain.as_mut().and_then(|plain| plain.decode(text, rows)) {
             return Some(batch);
         }
-        self.decode_any(text, rows)
+        if commas::are_right(text) { self.decode_any(text, rows) } else { None }
     }
 
-    /// The same by arrow-json.
+    /// The same by arrow-json, of a text whose commas are right.
     pub(super) fn decode_any(&mut self, text: &[u8], rows: usize) -> Option<RecordBatch> {
         let (mut decoder, capacity) = match self.decoder.take() {
             Some((decoder, capacity)) if capacity > rows => (decoder, capacity),
@@ -87,7 +88,7 @@ impl JsonDecoder {
             Some(checker) => checker,
             None => self.build(2)?,
         };
-        let passed = checker.decode(line)?;
+        let passed = if commas::are_right(line) { checker.decode(line)? } else { 0 };
         if passed != line.len() || checker.has_partial_record() || checker.len() != 1 {
             return Ok(false);
         }

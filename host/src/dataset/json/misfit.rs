@@ -1,7 +1,8 @@
 //! Why a line is no row of a table.
 
-use super::numbers::{float, integer};
-use crate::dataset::csv::shortened;
+use super::numbers::{days, float, integer};
+use crate::dataset::csv::{fits, shortened};
+use crate::model::ColumnType;
 use arrow::datatypes::{DataType, Fields, Schema};
 use serde_json::Value;
 
@@ -45,7 +46,7 @@ fn members(object: &serde_json::Map<String, Value>, fields: &Fields, path: &str)
 
 /// Why the value does not fit the type; `path` is what it is called.
 fn misfit(value: &Value, kind: &DataType, path: &str) -> Option<String> {
-    let (fits, name) = match (kind, value) {
+    let (is_one, name) = match (kind, value) {
         (_, Value::Null) => return None,
         (DataType::List(field), Value::Array(items)) => {
             return items.iter().enumerate().find_map(|(index, item)| {
@@ -67,11 +68,10 @@ fn misfit(value: &Value, kind: &DataType, path: &str) -> Option<String> {
         (DataType::Float64, _) => (false, "float64"),
         (DataType::Boolean, _) => (value.is_boolean(), "boolean"),
         (DataType::Utf8, _) => (!value.is_array() && !value.is_object(), "string"),
-        (DataType::Date32, _) => (false, "date"),
-        (_, _) => (false, "timestamp"),
+        (DataType::Date32, _) => (may_be(kind, value), "date"),
+        (_, _) => (may_be(kind, value), "timestamp"),
     };
-    // A date that is one may stand before what was refused.
-    if fits || matches!(name, "date" | "timestamp") && may_be(kind, value) {
+    if is_one {
         return None;
     }
     Some(format!("column '{path}': {} is no {name}", shortened(&value.to_string())))
@@ -79,13 +79,13 @@ fn misfit(value: &Value, kind: &DataType, path: &str) -> Option<String> {
 
 /// Whether a column of dates or times takes the value.
 fn may_be(kind: &DataType, value: &Value) -> bool {
-    let kind = match kind {
-        DataType::Date32 => crate::model::ColumnType::Date,
-        _ => crate::model::ColumnType::Timestamp,
-    };
+    let is_date = *kind == DataType::Date32;
+    let kind = if is_date { ColumnType::Date } else { ColumnType::Timestamp };
     match value {
-        Value::String(text) => crate::dataset::csv::fits(kind, text),
-        other => other.is_number(),
+        Value::String(text) => fits(kind, text),
+        Value::Number(number) if is_date => days(&number.to_string()).is_some(),
+        Value::Number(number) => integer(&number.to_string()).is_some(),
+        _ => false,
     }
 }
 

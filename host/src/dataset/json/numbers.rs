@@ -1,8 +1,13 @@
-//! Numbers exactly: arrow-json cuts off the fraction of a number in a column of whole numbers, and
-//! takes text for numbers.
+//! Numbers exactly: arrow-json cuts off the fraction of a number in a column of whole numbers, of dates or
+//! of times, and takes text for numbers.
 
+use arrow::array::timezone::Tz;
 use arrow::array::{ArrayRef, PrimitiveBuilder};
-use arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float64Type, Int64Type};
+use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Date32Type, FieldRef, Float64Type, Int64Type, TimeUnit,
+    TimestampMicrosecondType,
+};
 use arrow::error::ArrowError;
 use arrow::json::reader::{ArrayDecoder, DecoderContext, DecoderFactory, Tape, TapeElement};
 use std::sync::Arc;
@@ -28,8 +33,61 @@ impl DecoderFactory for Exact {
             DataType::Float64 => {
                 Some(Box::new(Numbers::<Float64Type> { parse: float, name: "float64" }))
             }
+            DataType::Date32 => Some(Box::new(Moments::<Date32Type> {
+                kind: DataType::Date32,
+                parse: Date32Type::parse,
+                count: days,
+            })),
+            kind @ DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
+                Some(Box::new(Moments::<TimestampMicrosecondType> {
+                    kind: kind.clone(),
+                    parse: microseconds,
+                    count: integer,
+                }))
+            }
             _ => None,
         })
+    }
+}
+
+/// The number of days since 1970 that is written there.
+pub(super) fn days(text: &str) -> Option<i32> {
+    integer(text).and_then(|days| days.try_into().ok())
+}
+
+/// The text as a point in time, in microseconds since 1970, in UTC where it names no zone.
+fn microseconds(text: &str) -> Option<i64> {
+    let zone = "+00:00".parse::<Tz>().ok()?;
+    string_to_datetime(&zone, text).ok().map(|time| time.timestamp_micros())
+}
+
+/// A column of dates or times: texts, or whole numbers that count from 1970 on.
+struct Moments<T: ArrowPrimitiveType> {
+    kind: DataType,
+    parse: fn(&str) -> Option<T::Native>,
+    count: fn(&str) -> Option<T::Native>,
+}
+
+impl<T: ArrowPrimitiveType> ArrayDecoder for Moments<T> {
+    fn decode(&mut self, tape: &Tape<'_>, pos: &[u32]) -> Result<ArrayRef, ArrowError> {
+        let builder = PrimitiveBuilder::<T>::with_capacity(pos.len());
+        let mut builder = builder.with_data_type(self.kind.clone());
+        for &at in pos {
+            let moment = match tape.get(at) {
+                TapeElement::Null => {
+                    builder.append_null();
+                    continue;
+                }
+                TapeElement::String(index) => (self.parse)(tape.get_string(index)),
+                TapeElement::Number(index) => (self.count)(tape.get_string(index)),
+                _ => None,
+            };
+            match moment {
+                Some(moment) => builder.append_value(moment),
+                None => return Err(tape.error(at, &self.kind.to_string())),
+            }
+        }
+        Ok(Arc::new(builder.finish()))
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Action, Machine, Settled};
 use crate::event::EventKind;
 use crate::model::{
     AttemptReport, CallStats, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
-    MiniBatch, MiniBatchId, Work, WorkerId,
+    MiniBatch, MiniBatchId, Place, Work, WorkerId,
 };
 use std::time::Duration;
 
@@ -104,8 +104,10 @@ impl Machine {
     ) {
         self.progressed();
         // A file that could not be read while planning cannot be read by a worker, nor what did not come.
-        let can_mend = !matches!(pending.mini_batch.work, Work::Unreadable(_))
-            && !pending.mini_batch.is_unfetched();
+        let is_bad = matches!(pending.mini_batch.work, Work::Unreadable(_))
+            || pending.mini_batch.is_unfetched();
+        let failure = report.outcome.as_ref().err();
+        let can_mend = !is_bad && failure.is_none_or(|failure| failure.kind.can_mend());
         let again = report.outcome.is_err() && can_mend && pending.attempt < self.policy.max_try;
         if report.outcome.is_err() {
             let will_retry = again && self.ending.is_none();
@@ -164,7 +166,7 @@ impl Machine {
         will_retry: bool,
     ) {
         if report.outcome.is_err() {
-            let named = if will_retry { Vec::new() } else { self.files_of(&pending.mini_batch) };
+            let named = if will_retry { Vec::new() } else { self.items_of(&pending.mini_batch) };
             report.failed_items = named;
         }
         self.warn_of_fallback(worker, report.inference.fell_back);
@@ -178,15 +180,15 @@ impl Machine {
         });
     }
 
-    /// The files of a mini-batch that failed as a whole, as many as a report names; rows have no names.
-    fn files_of(&self, batch: &MiniBatch) -> Vec<FailedItem> {
-        let name = |(place, (source, file)): (u32, (u32, &str))| {
+    /// The files of a mini-batch that failed as a whole, as many as a report names; of rows, where they begin.
+    fn items_of(&self, batch: &MiniBatch) -> Vec<FailedItem> {
+        let name = |(at, Place { source, file, line, row }): (u32, Place<'_>)| {
             let source = self.sources.get(source as usize);
             let folder = source.map_or("", |source| source.guest.as_str());
-            let reason = batch.why_unfetched(place).unwrap_or_default().to_owned();
-            FailedItem { item: format!("{folder}/{file}"), line: None, row: None, reason }
+            let reason = batch.why_unfetched(at).unwrap_or_default().to_owned();
+            FailedItem { item: format!("{folder}/{file}"), line, row, reason }
         };
-        (0..).zip(batch.files()).take(AttemptReport::MAX_FAILED_ITEMS).map(name).collect()
+        (0..).zip(batch.places()).take(AttemptReport::MAX_FAILED_ITEMS).map(name).collect()
     }
 
     /// A model that is meant for a GPU may run on the CPU if the job allows it, and never in silence.

@@ -1,7 +1,7 @@
 //! W2, W3, W6: attempts and their retries.
 
 use super::*;
-use crate::model::{Backend, BackendsUsed, InferenceStats, JobStatus};
+use crate::model::{Backend, BackendsUsed, InferenceStats, JobStatus, TableSlice};
 
 /// W3.
 #[test]
@@ -17,6 +17,28 @@ fn a_failed_attempt_is_tried_again_and_the_job_completes() {
     let actions = machine.handle(exit(Some(0), None), secs(4));
     assert_eq!(result(&actions).status, JobStatus::Completed);
     assert_eq!(result(&actions).rows, 2);
+}
+
+/// Another try would read the same; the file is named, with the place in it.
+#[test]
+fn what_cannot_be_decoded_is_not_tried_again() {
+    let mut machine = new(Policy { max_try: 3, ..policy() });
+    let file = "a.parquet".to_owned();
+    let slice = TableSlice { file, part: 1, skip: 0, first_row: 40, rows: 2, bytes: 16 };
+    let batch = MiniBatch::new(MiniBatchId(0), 0, Work::Table(slice));
+    machine.handle(Message::Planned(vec![batch]), secs(0));
+    machine.handle(ready(0), secs(1));
+    let broken = Err(Failure::new(FailureKind::BadInput, "cannot be decoded"));
+    let actions = machine.handle(report(0, 1, 0, broken), secs(2));
+    assert!(actions.iter().any(|action| matches!(action, Action::Commit(_))), "{actions:#?}");
+    let items = actions.iter().find_map(|action| match action {
+        Action::Emit(EventKind::AttemptFinished { report, will_retry: false, .. }) => {
+            Some(report.failed_items.clone())
+        }
+        _ => None,
+    });
+    let items = items.expect("the end of the attempt");
+    assert_eq!((items[0].item.as_str(), items[0].row, items.len()), ("/a.parquet", Some(41), 1));
 }
 
 /// Row 1 of what users ask for: a mini-batch is committed once, and what comes too late is counted.

@@ -1,0 +1,141 @@
+//! Rows without what only others need: a slice of views or of dictionary keys holds the texts of all rows
+//! that it was cut from, also within lists and structures.
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
+    RecordBatch, StructArray,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::{can_cast_types, cast};
+use arrow::datatypes::{DataType, FieldRef};
+use std::sync::Arc;
+
+/// The same rows, with what they refer to and no more.
+pub(super) fn compact(batch: &RecordBatch) -> RecordBatch {
+    let columns = batch.columns().iter().map(|array| compacted(array).unwrap_or(Arc::clone(array)));
+    RecordBatch::try_new(batch.schema(), columns.collect()).unwrap_or_else(|_| batch.clone())
+}
+
+/// None if the array is well as it is.
+fn compacted(array: &ArrayRef) -> Option<ArrayRef> {
+    match array.data_type() {
+        DataType::Utf8View => Some(Arc::new(array.as_string_view().gc())),
+        DataType::BinaryView => Some(Arc::new(array.as_binary_view().gc())),
+        DataType::Dictionary(_, values) => {
+            let known = array.as_any_dictionary_opt()?.values().len();
+            let both = can_cast_types(array.data_type(), values)
+                && can_cast_types(values, array.data_type());
+            if known <= array.len().saturating_mul(2) || !both {
+                return None;
+            }
+            cast(array, values).and_then(|plain| cast(&plain, array.data_type())).ok()
+        }
+        DataType::Struct(_) => Some(Arc::new(structure(array.as_struct())?)),
+        DataType::List(item) => list(array.as_list::<i32>(), item),
+        DataType::LargeList(item) => list(array.as_list::<i64>(), item),
+        DataType::FixedSizeList(item, length) => {
+            let lists = array.as_fixed_size_list();
+            let items = compacted(lists.values())?;
+            let (item, nulls) = (Arc::clone(item), lists.nulls().cloned());
+            let made = FixedSizeListArray::try_new(item, *length, items, nulls).ok()?;
+            (made.len() == array.len()).then(|| Arc::new(made) as ArrayRef)
+        }
+        DataType::Map(entries, sorted) => {
+            let maps = array.as_map();
+            let (offsets, from, to) = rebased(maps.offsets());
+            let inner = structure(&maps.entries().slice(from, to - from))?;
+            let (field, nulls) = (Arc::clone(entries), maps.nulls().cloned());
+            Some(Arc::new(MapArray::try_new(field, offsets, inner, nulls, *sorted).ok()?))
+        }
+        _ => None,
+    }
+}
+
+fn structure(array: &StructArray) -> Option<StructArray> {
+    let new: Vec<_> = array.columns().iter().map(compacted).collect();
+    if new.iter().all(Option::is_none) {
+        return None;
+    }
+    let both = new.into_iter().zip(array.columns());
+    let columns = both.map(|(new, old)| new.unwrap_or_else(|| Arc::clone(old))).collect();
+    StructArray::try_new(array.fields().clone(), columns, array.nulls().cloned()).ok()
+}
+
+fn list<O: OffsetSizeTrait>(lists: &GenericListArray<O>, item: &FieldRef) -> Option<ArrayRef> {
+    let (offsets, from, to) = rebased(lists.offsets());
+    let items = compacted(&lists.values().slice(from, to - from))?;
+    let (item, nulls) = (Arc::clone(item), lists.nulls().cloned());
+    Some(Arc::new(GenericListArray::try_new(item, offsets, items, nulls).ok()?))
+}
+
+/// The offsets as if the first of them were zero, and where the items begin and end.
+fn rebased<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (OffsetBuffer<O>, usize, usize) {
+    let (first, last) = (offsets.first(), offsets.last());
+    (OffsetBuffer::from_lengths(offsets.lengths()), first.as_usize(), last.as_usize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::types::Int32Type;
+    use arrow::array::{DictionaryArray, Int32Array, ListBuilder, StringViewBuilder};
+    use arrow::datatypes::Field;
+
+    /// Many long texts, as keys and as views.
+    fn texts(count: usize) -> (ArrayRef, ArrayRef) {
+        let all: Vec<_> = (0..count).map(|n| format!("a text of some length, {n:05}")).collect();
+        let keys: DictionaryArray<Int32Type> = all.iter().map(String::as_str).collect();
+        let views: arrow::array::StringViewArray =
+            all.iter().map(|text| Some(text.as_str())).collect();
+        (Arc::new(keys), Arc::new(views))
+    }
+
+    fn nested(array: &ArrayRef) -> Vec<ArrayRef> {
+        let item: FieldRef = Field::new("item", array.data_type().clone(), true).into();
+        let offsets = OffsetBuffer::from_lengths(vec![2; array.len() / 2]);
+        let lists =
+            GenericListArray::new(Arc::clone(&item), offsets.clone(), Arc::clone(array), None);
+        let fixed = FixedSizeListArray::new(item, 2, Arc::clone(array), None);
+        let inner = vec![Field::new("x", array.data_type().clone(), true)];
+        let structure = StructArray::new(inner.into(), vec![Arc::clone(array)], None);
+        let keys: ArrayRef = Arc::new(Int32Array::from_iter_values(0..array.len() as i32));
+        let fields = vec![
+            Field::new("keys", DataType::Int32, false),
+            Field::new("values", array.data_type().clone(), true),
+        ];
+        let entries = StructArray::new(fields.into(), vec![keys, Arc::clone(array)], None);
+        let field = Field::new("entries", entries.data_type().clone(), false).into();
+        let maps = MapArray::new(field, offsets, entries, None, false);
+        vec![Arc::new(lists), Arc::new(fixed), Arc::new(structure), Arc::new(maps)]
+    }
+
+    #[test]
+    fn slices_hold_what_they_refer_to() {
+        let (keys, views) = texts(2000);
+        for array in [&keys, &views] {
+            let mut arrays = nested(array);
+            arrays.push(Arc::clone(array));
+            for whole in arrays {
+                let slice = whole.slice(300, 7);
+                let small = compacted(&slice).expect("it is compacted");
+                assert_eq!(&small, &slice, "{}", whole.data_type());
+                let (before, after) =
+                    (slice.get_buffer_memory_size(), small.get_buffer_memory_size());
+                assert!(after * 5 < before, "{}: {before} and {after}", whole.data_type());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_small_is_left_alone() {
+        let mut lists = ListBuilder::new(Int32Array::builder(4));
+        lists.append_value([Some(1), None]);
+        let lists: ArrayRef = Arc::new(lists.finish());
+        assert!(compacted(&lists).is_none());
+        let mut views = ListBuilder::new(StringViewBuilder::new());
+        views.append_null();
+        views.append_value([Some("short")]);
+        let views: ArrayRef = Arc::new(views.finish());
+        assert_eq!(&compacted(&views).unwrap(), &views);
+    }
+}

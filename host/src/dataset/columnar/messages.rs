@@ -1,0 +1,263 @@
+//! The messages of Arrow IPC, without what is in them: where they lie in a file with a footer, or in a
+//! stream, and what their heads say.
+
+use super::at::At;
+use crate::dataset::csv::MAX_SLICE;
+use crate::dataset::{DatasetError, fail};
+use arrow::datatypes::Schema;
+use arrow::ipc::convert::try_fb_to_schema;
+use arrow::ipc::{Block, Message, MessageHeader, root_as_footer, root_as_message};
+
+/// What a file with a footer begins and ends with.
+const MAGIC: &[u8] = b"ARROW1";
+/// Bytes behind the footer: its length, and the magic.
+const TRAILER: u64 = 10;
+/// What a message begins with, before its length; older writers leave it out.
+const CONTINUATION: &[u8] = &[0xFF; 4];
+/// The longest metadata of a message, and the longest footer, in bytes.
+const MAX_METADATA: u64 = 64 << 20;
+/// Bytes read at a message's begin: most messages' metadata is shorter.
+const PEEK: u64 = 4 << 10;
+/// The most rows of a record batch: Arrow counts with 32 bits.
+const MAX_ROWS: u64 = i32::MAX as u64;
+/// Zeros that may stand behind the end of a stream, in bytes: writers fill up to such places.
+const PADDING: u64 = 64;
+
+/// A message with data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Where it begins.
+    pub(super) offset: u64,
+    /// Bytes before its body.
+    pub(super) metadata: u64,
+    /// Bytes of its body.
+    pub(super) body: u64,
+    /// Whether it is a record batch; a dictionary if not.
+    pub(super) has_rows: bool,
+}
+
+/// What a message with data says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Head {
+    /// A record batch.
+    Batch {
+        /// Rows.
+        rows: u64,
+    },
+    /// Values of a dictionary.
+    Dictionary {
+        /// Which one.
+        id: i64,
+        /// Values.
+        values: u64,
+        /// Whether they come behind those that are known.
+        is_more: bool,
+    },
+}
+
+/// The columns, and the messages with data.
+pub(super) type Contents = (Schema, Vec<Place>);
+
+/// Reads the footer, or walks over a stream's messages. Fails if the file is neither, or broken.
+pub(super) fn contents(at: &At) -> Result<Contents, DatasetError> {
+    match at.peek(0, MAGIC.len() as u64)? == MAGIC {
+        true => file(at),
+        false => stream(at),
+    }
+}
+
+/// How many bytes are before the message: its length, and what marks it.
+pub(super) fn prefix(bytes: &[u8]) -> usize {
+    if bytes.starts_with(CONTINUATION) { 8 } else { 4 }
+}
+
+/// A message from its bytes.
+pub(super) fn message(metadata: &[u8]) -> Result<Message<'_>, DatasetError> {
+    match root_as_message(metadata) {
+        Ok(message) => Ok(message),
+        Err(error) => fail!("is broken: a message cannot be read: {error}"),
+    }
+}
+
+/// What the message at a place says of itself. Fails if it is another than it should be.
+pub(super) fn head(at: &At, place: &Place) -> Result<Head, DatasetError> {
+    let bytes = at.bytes(place.offset, place.metadata)?;
+    let message = message(bytes.get(prefix(&bytes)..).unwrap_or_default())?;
+    if place.has_rows {
+        return Ok(Head::Batch { rows: rows(record_batch(&message, place)?.length())? });
+    }
+    let Some(batch) = message.header_as_dictionary_batch() else {
+        return fail!("is broken: the message at {} is no dictionary", place.offset);
+    };
+    let values = batch.data().map_or(Ok(0), |data| rows(data.length()))?;
+    Ok(Head::Dictionary { id: batch.id(), values, is_more: batch.isDelta() })
+}
+
+/// The record batch in a message.
+pub(super) fn record_batch<'m>(
+    message: &Message<'m>,
+    place: &Place,
+) -> Result<arrow::ipc::RecordBatch<'m>, DatasetError> {
+    match message.header_as_record_batch() {
+        Some(batch) => Ok(batch),
+        None => fail!("is broken: the message at {} is no record batch", place.offset),
+    }
+}
+
+/// How many rows there are, if that many can be.
+pub(super) fn rows(length: i64) -> Result<u64, DatasetError> {
+    match u64::try_from(length) {
+        Ok(rows) if rows <= MAX_ROWS => Ok(rows),
+        _ => fail!("is broken: a record batch is to have {length} rows"),
+    }
+}
+
+/// The columns of a schema. Fails if it cannot be read.
+fn columns(schema: Option<arrow::ipc::Schema<'_>>) -> Result<Schema, DatasetError> {
+    let Some(schema) = schema else { return fail!("is broken: it has no schema") };
+    if schema.endianness() != arrow::ipc::Endianness::Little {
+        return fail!("was written by a big-endian machine, which cannot be read; write it anew");
+    }
+    match try_fb_to_schema(schema) {
+        Ok(schema) => Ok(schema),
+        Err(error) => fail!("has columns that cannot be read: {error}"),
+    }
+}
+
+fn file(at: &At) -> Result<Contents, DatasetError> {
+    let length = at.length();
+    let trailer = at.peek(length.saturating_sub(TRAILER), TRAILER)?;
+    let Some((footer, MAGIC)) = trailer.split_first_chunk::<4>() else {
+        return fail!("is cut off or broken: an Arrow file ends with ARROW1, and it does not");
+    };
+    let footer = u64::from(u32::from_le_bytes(*footer));
+    let Some(start) = length.checked_sub(TRAILER + footer).filter(|_| footer <= MAX_METADATA)
+    else {
+        return fail!(
+            "is cut off or broken: its footer is to take {footer} bytes, and the file has {length}"
+        );
+    };
+    let bytes = at.bytes(start, footer)?;
+    let footer = match root_as_footer(&bytes) {
+        Ok(footer) => footer,
+        Err(error) => return fail!("has a footer that cannot be read: {error}"),
+    };
+    let schema = columns(footer.schema())?;
+    let dictionaries = footer.dictionaries().into_iter().flatten();
+    let batches = footer.recordBatches().into_iter().flatten();
+    let blocks = dictionaries.map(|block| (block, false)).chain(batches.map(|block| (block, true)));
+    let place = |(block, has_rows)| self::block(at, block, has_rows);
+    Ok((schema, blocks.map(place).collect::<Result<_, _>>()?))
+}
+
+/// A block of a footer.
+fn block(at: &At, block: &Block, has_rows: bool) -> Result<Place, DatasetError> {
+    let known = |number: i64| u64::try_from(number).ok();
+    let place = known(block.offset()).zip(known(block.metaDataLength().into()));
+    let Some(((offset, metadata), body)) = place.zip(known(block.bodyLength())) else {
+        return fail!("is broken: its footer names a place before the file");
+    };
+    let place = Place { offset, metadata, body, has_rows };
+    check_place(at, &place)?;
+    Ok(place)
+}
+
+/// Fails if a message cannot be there.
+fn check_place(at: &At, place: &Place) -> Result<(), DatasetError> {
+    let Place { offset, metadata, body, .. } = *place;
+    let end = offset.checked_add(metadata).and_then(|end| end.checked_add(body));
+    if end.is_none_or(|end| end > at.length()) {
+        return fail!(
+            "is cut off or broken: a message at {offset} is to take {metadata} and {body} bytes, and the \
+             file has {}",
+            at.length(),
+        );
+    }
+    if metadata > MAX_METADATA || body > MAX_SLICE {
+        return fail!(
+            "has a record batch of {body} bytes, and at most {MAX_SLICE} can be read; write it in smaller \
+             batches"
+        );
+    }
+    Ok(())
+}
+
+/// Walks over a stream's messages, and over those of the streams that follow on it: each begins with its
+/// schema, which must be the same.
+fn stream(at: &At) -> Result<Contents, DatasetError> {
+    let (mut offset, mut schema, mut messages) = (0, None, Vec::new());
+    // Whether a stream has begun that has not ended.
+    let mut is_open = false;
+    while offset < at.length() {
+        let mut head = at.peek(offset, PEEK)?;
+        let start = prefix(&head);
+        let length = head.get(start - 4..start).and_then(|it| it.first_chunk::<4>());
+        let Some(length) = length.map(|length| u64::from(u32::from_le_bytes(*length))) else {
+            if !is_open && schema.is_some() {
+                break;
+            }
+            return fail!("is cut off: it ends within a message, at {offset}");
+        };
+        if length == 0 && is_open {
+            is_open = false;
+            offset += start as u64;
+            continue;
+        }
+        let metadata = start as u64 + length;
+        if !is_open && (length == 0 || metadata > MAX_METADATA || metadata > at.length() - offset) {
+            break;
+        }
+        let mut place = Place { offset, metadata, body: 0, has_rows: false };
+        check_place(at, &place)?;
+        if (head.len() as u64) < metadata {
+            head = at.bytes(offset, metadata)?;
+        }
+        let message = match message(head.get(start..metadata as usize).unwrap_or_default()) {
+            Err(_) if !is_open => break,
+            Ok(message) if !is_open && message.header_type() != MessageHeader::Schema => break,
+            other => other?,
+        };
+        let Ok(body) = u64::try_from(message.bodyLength()) else {
+            return fail!("is broken: the message at {offset} is shorter than nothing");
+        };
+        place.body = body;
+        check_place(at, &place)?;
+        match message.header_type() {
+            MessageHeader::Schema if !is_open => {
+                let found = columns(message.header_as_schema())?;
+                if schema.get_or_insert_with(|| found.clone()).fields() != found.fields() {
+                    return fail!(
+                        "holds another stream at {offset}, with other columns than the first; write each \
+                         into a file of its own"
+                    );
+                }
+                is_open = true;
+            }
+            MessageHeader::DictionaryBatch => messages.push(place),
+            MessageHeader::RecordBatch => messages.push(Place { has_rows: true, ..place }),
+            kind => {
+                return fail!("is broken: the message at {offset} must not be there ({kind:?})");
+            }
+        }
+        offset += metadata + body;
+    }
+    let Some(schema) = schema else {
+        return fail!(
+            "is no Arrow file or stream; correct format, or leave the file out by a glob"
+        );
+    };
+    check_rest(at, offset)?;
+    Ok((schema, messages))
+}
+
+/// Fails if more is behind the last stream than a few zeros.
+fn check_rest(at: &At, offset: u64) -> Result<(), DatasetError> {
+    let rest = at.length().saturating_sub(offset);
+    if rest <= PADDING && at.bytes(offset, rest)?.iter().all(|&byte| byte == 0) {
+        return Ok(());
+    }
+    fail!(
+        "holds {rest} bytes behind the end of its stream, at {offset}, which are no further stream; write \
+         it anew, or remove them"
+    )
+}

@@ -1,0 +1,96 @@
+//! Commas: arrow-json takes them for blanks, so that it reads `{"a": 1 "b": 2}` and `[1,,2]`.
+
+use memchr::memchr2;
+
+/// Strings up to here are looked at byte by byte, which is faster than to call for help.
+const SHORT: usize = 16;
+
+/// What was seen last, but for blanks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// A line's begin, a colon, or the begin of a list or an object.
+    Begin,
+    /// The end of a value.
+    Value,
+    Comma,
+}
+
+/// Whether a comma stands between any two values of lists and objects, and nowhere else. Sees no other
+/// faults: of a text that has some, either may be said.
+pub(super) fn are_right(text: &[u8]) -> bool {
+    let (mut last, mut at) = (Last::Begin, 0);
+    while let Some(&byte) = text.get(at) {
+        at += 1;
+        last = match (byte, last) {
+            (b' ' | b'\t', last) => last,
+            (b'\n' | b'\r' | b':', _) => Last::Begin,
+            (b',', Last::Value) => Last::Comma,
+            (b',', _) | (b'}' | b']', Last::Comma) => return false,
+            (b'}' | b']', _) => Last::Value,
+            (_, Last::Value) => return false,
+            (b'{' | b'[', _) => Last::Begin,
+            (b'"', _) => {
+                at = string_end(text, at);
+                Last::Value
+            }
+            _ => {
+                let rest = text[at..].iter();
+                at += rest.take_while(|byte| is_plain(**byte)).count();
+                Last::Value
+            }
+        };
+    }
+    true
+}
+
+/// Whether it may be within a number or a word.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+')
+}
+
+/// Behind the quote that ends the string whose first byte is at `at`.
+fn string_end(text: &[u8], mut at: usize) -> usize {
+    loop {
+        let rest = text.get(at..).unwrap_or_default();
+        let near = rest.iter().take(SHORT).position(|byte| matches!(byte, b'"' | b'\\'));
+        match near.or_else(|| memchr2(b'"', b'\\', rest)) {
+            Some(index) if rest[index] == b'"' => return at + index + 1,
+            Some(index) => at += index + 2,
+            None => return text.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_stand_between_values() {
+        for text in [
+            "",
+            "{}\n[]\r\n{ } ",
+            r#"{"a": 1, "b": [1, 2, {"c": null}], "d": {}} "#,
+            r#"{"a,,b": ",]", "b\",": "\\", "c": "a long text, with \" and ,, in it"}"#,
+            "{\"a\":-1.5e+3}\r{\"a\":true}\n{\"é\":\"é\"}",
+        ] {
+            assert!(are_right(text.as_bytes()), "{text}");
+        }
+        for text in [
+            r#"{"a": 1 "b": 2}"#,
+            r#"{"a": "x" "b": 2}"#,
+            r#"{"a": {} "b": 2}"#,
+            "[1 2]",
+            "[1,,2]",
+            "[,1]",
+            "[1,]",
+            r#"{"a": 1,}"#,
+            r#"{,"a": 1}"#,
+            r#"{"a": [] []}"#,
+            "{} {}",
+            r#"{"a\\" "b": 1}"#,
+        ] {
+            assert!(!are_right(text.as_bytes()), "{text}");
+        }
+    }
+}

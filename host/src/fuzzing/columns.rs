@@ -1,0 +1,50 @@
+//! Files of Parquet and of Arrow, which hold what somebody says of them.
+
+use super::scratch;
+use crate::dataset::columnar::{Columns, TableFile, check, to_message};
+use crate::dataset::{DatasetError, RowPart, RowReader};
+use crate::model::{SliceSize, TableFormat, TableKind};
+use arrow::ipc::reader::StreamReader;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "t";
+/// Slices that are read of a file: what says that it has millions of rows only takes time.
+const SLICES: usize = 20;
+
+thread_local! {
+    static PATH: PathBuf = scratch::file(FILE);
+}
+
+/// The first byte is the format and the size of slices; the rest is the file. It is refused in words, or
+/// each slice is a table of as many rows as it was said to have.
+pub fn columns(data: &[u8]) {
+    let Some((how, file)) = data.split_first() else { return };
+    let kind = if how & 1 == 0 { TableKind::Parquet } else { TableKind::Arrow };
+    let path = PATH.with(PathBuf::clone);
+    fs::write(&path, file).expect("fuzzing needs room for temporary files");
+    if let Err(error) = read(kind, SliceSize::Rows(u64::from(how >> 1) + 1), &path) {
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+fn read(kind: TableKind, size: SliceSize, path: &Path) -> Result<(), DatasetError> {
+    let root = path.parent().expect("a file lies in a folder");
+    let file = TableFile::open(kind, path)?;
+    let mut columns = Columns::new(None);
+    columns.learn(file.schema(), FILE)?;
+    let schema = columns.schema();
+    check(file.schema(), &schema, true, FILE)?;
+    let format = TableFormat { kind, schema: to_message(&schema)?, ..TableFormat::default() };
+    let mut reader = RowReader::new(&format)?;
+    for slice in file.cut(&schema, size, FILE.to_owned())?.take(SLICES) {
+        let part = RowPart { root, slice: &slice, item: FILE };
+        let read = reader.read(std::iter::once(part));
+        let loaded = read.map_err(|error| DatasetError(error.to_string()))?;
+        assert_eq!(loaded.rows, slice.rows);
+        let mut stream = StreamReader::try_new(loaded.ipc, None).expect("a stream");
+        let batch = stream.next().expect("one batch").expect("a batch of the stream");
+        assert_eq!(batch.num_rows() as u64, slice.rows);
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Rows of CSV and JSON lines, from the file to the table, however they are cut.
+
+use super::scratch;
+use crate::dataset::csv::{Cutter, MAX_SLICE, TableReader};
+use crate::dataset::schema_bytes;
+use crate::model::{
+    Column, ColumnType, CsvFormat, FailedItem, SliceSize, TableFormat, TableKind, TextSlice,
+};
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::ipc::reader::StreamReader;
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "t";
+
+thread_local! {
+    static PATH: PathBuf = scratch::file(FILE);
+    /// One for each format: making one takes longer than reading a short table.
+    static READERS: RefCell<Vec<TableReader>> = RefCell::new(formats().iter().map(reader).collect());
+}
+
+fn reader(format: &TableFormat) -> TableReader {
+    TableReader::new(format).expect("the format is right")
+}
+
+/// CSV of one delimiter and of another, and JSON lines.
+fn formats() -> [TableFormat; 3] {
+    let column = |kind: &ColumnType| Column { name: kind.name().to_owned(), kind: *kind };
+    let columns: Vec<_> = ColumnType::ALL.iter().map(column).collect();
+    let csv =
+        |delimiter| CsvFormat { delimiter, header: false, null_values: vec!["NA".to_owned()] };
+    let text = |delimiter| TableFormat {
+        csv: csv(delimiter),
+        columns: columns.clone(),
+        ..TableFormat::default()
+    };
+    let list = DataType::new_list(DataType::Float64, true);
+    let parts = DataType::Struct(vec![Field::new("b", DataType::Boolean, true)].into());
+    let moment = crate::dataset::csv::arrow_type(ColumnType::Timestamp);
+    let fields = [
+        ("a", DataType::Int64),
+        ("s", DataType::Utf8),
+        ("l", list),
+        ("o", parts),
+        ("d", DataType::Date32),
+        ("t", moment),
+    ];
+    let fields = fields.map(|(name, kind)| Field::new(name, kind, true));
+    let schema = schema_bytes(&Schema::new(fields.to_vec())).expect("a small schema");
+    let json = TableFormat { kind: TableKind::Jsonl, schema, ..TableFormat::default() };
+    [text(b','), text(b';'), json]
+}
+
+/// The first byte is the format and the unit, the second the size of slices; the rest is the file. Each
+/// record is a row, or refused with its line; and cutting changes nothing.
+pub fn rows(data: &[u8]) {
+    let [kind, size, text @ ..] = data else { return };
+    let size = u64::from(*size).max(1);
+    let size = if kind & 4 != 0 { SliceSize::Rows(size) } else { SliceSize::Bytes(size) };
+    let format = usize::from(kind >> 3) % 3;
+    let path = PATH.with(PathBuf::clone);
+    fs::write(&path, text).expect("fuzzing needs room for temporary files");
+    let folder = path.parent().expect("a file lies in a folder");
+    let (cut, refused) = read(format, size, folder);
+    let (whole, refused_whole) = read(format, SliceSize::Bytes(MAX_SLICE), folder);
+    assert_eq!(cut, whole, "rows are others where they are cut");
+    assert_eq!(refused, refused_whole);
+}
+
+fn read(format: usize, size: SliceSize, folder: &Path) -> (RecordBatch, Vec<FailedItem>) {
+    READERS.with_borrow_mut(|readers| {
+        let reader = &mut readers[format];
+        let (mut batches, mut refused) = (Vec::new(), Vec::new());
+        for slice in slices(format, size, folder) {
+            let table = reader.read(folder, &slice, FILE).expect("a short file can be read");
+            assert_eq!(table.rows + table.rejected_count, slice.rows);
+            refused.extend(table.rejected);
+            let stream = StreamReader::try_new(table.ipc, None).expect("a stream");
+            batches.extend(stream.map(|batch| batch.expect("a batch of the stream")));
+        }
+        assert!(refused.iter().all(|item| item.line.is_some() && !item.reason.is_empty()));
+        let whole = concat_batches(&reader.schema(), &batches).expect("of one schema");
+        (whole, refused)
+    })
+}
+
+fn slices(format: usize, size: SliceSize, folder: &Path) -> Vec<TextSlice> {
+    let formats = formats();
+    let mut cutter = match formats[format].kind {
+        TableKind::Csv => Cutter::new(&formats[format].csv, size),
+        _ => Cutter::of_lines(size),
+    };
+    let mut cut = cutter.open(folder, FILE.to_owned()).expect("a short file can be cut");
+    std::iter::from_fn(|| cut.next_slice().expect("a short file can be cut")).collect()
+}
