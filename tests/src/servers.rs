@@ -1,6 +1,6 @@
 //! Servers of objects, as real as can be had on this machine.
 
-use crate::{python, root};
+use crate::{Job, python, root};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -74,6 +74,14 @@ impl Server {
     /// Removes an object.
     pub fn delete(&self, path: &str) {
         self.ask("DELETE", path, b"");
+    }
+
+    /// A job whose environment leads into this store, if it is one of S3's.
+    pub fn opened_for(&self, job: Job) -> Job {
+        job.env("AWS_ENDPOINT_URL", &self.url())
+            .env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+            .env("AWS_SECRET_ACCESS_KEY", "hushhush-key")
+            .env("AWS_REGION", "us-east-1")
     }
 
     /// Lets a server of `tests/servers/objects.py` answer what it held back.

@@ -31,14 +31,6 @@ fn datastores(job: Job, stores: &str) -> Job {
     job
 }
 
-/// With what leads into moto's server.
-fn with_moto(job: Job, server: &Server) -> Job {
-    job.env("AWS_ENDPOINT_URL", &server.url())
-        .env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
-        .env("AWS_SECRET_ACCESS_KEY", "hushhush-key")
-        .env("AWS_REGION", "us-east-1")
-}
-
 /// No file of the job and nothing that was said holds a secret.
 fn keeps_secrets(ran: &Ran) {
     assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{ran}");
@@ -66,7 +58,7 @@ fn a_folder_of_s3_is_an_input() {
         moto.put(&format!("/scans/in/{name}"), content);
     }
     moto.put("/scans/elsewhere/d.txt", "55555");
-    let ran = with_moto(job("{texts: 's3://scans/in/'}"), &moto).run(&[]);
+    let ran = moto.opened_for(job("{texts: 's3://scans/in/'}")).run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3", "x.csv: 1"]);
     ran.says("4 objects, 7 bytes; 4 to fetch\n");
@@ -96,7 +88,7 @@ fn folders_and_objects_of_one_name() {
     for (name, content) in objects.into_iter().chain([("sub/", ""), ("sub/a.txt", "1")]) {
         moto.put(&format!("/scans/in/{name}"), content);
     }
-    let job = with_moto(job("{texts: 's3://scans/in/'}"), &moto).env("AWS_BUCKET", "other");
+    let job = moto.opened_for(job("{texts: 's3://scans/in/'}")).env("AWS_BUCKET", "other");
     let ran = job.run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c: 3"]);
@@ -116,7 +108,7 @@ fn globs_single_objects_and_tables_of_s3() {
         moto.put(&format!("/box/{name}"), content);
     }
     let plan = |inputs: &str| {
-        let ran = with_moto(job(inputs), &moto).command(&["plan", "job.yaml"]);
+        let ran = moto.opened_for(job(inputs)).command(&["plan", "job.yaml"]);
         ran.exits_with(0);
         ran.stdout
     };
@@ -135,7 +127,7 @@ fn globs_single_objects_and_tables_of_s3() {
     ");
     let table = Job::new(&guest("echo_table"))
         .yaml("inputs: {t: {path: 's3://box/**/*.csv', format: csv}}");
-    let ran = with_moto(datastores(table, ""), &moto).run(&[]);
+    let ran = moto.opened_for(datastores(table, "")).run(&[]);
     ran.exits_with(0);
 }
 
@@ -160,7 +152,7 @@ fn an_input_may_be_larger_than_the_cache() {
     for index in 0..30 {
         moto.put(&format!("/box/in/{index:02}/x"), vec![b'x'; 100 << 10]);
     }
-    let job = with_moto(job("{t: s3://box/in/}"), &moto);
+    let job = moto.opened_for(job("{t: s3://box/in/}"));
     let objects = job.path("objects");
     let mut running = job.start(&[]);
     let mut most = 0;
@@ -182,7 +174,7 @@ fn an_input_may_be_larger_than_the_cache() {
     moto.put("/box/in/07/x", vec![b'x'; 2 << 20]);
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(0);
-    assert_eq!(ran.sorted_output().len(), 28);
+    assert_eq!(ran.sorted_output().len(), 29);
     let failed = ran.failed_items();
     assert!(failed.contains("its mini-batch takes 2148 KB"), "{failed}");
 }
@@ -205,6 +197,18 @@ fn the_first_mini_batch_waits_for_its_own_objects() {
     let ran = running.wait();
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a-1: 6", "b-2: 12", "held.c-3: 33"]);
+
+    let server = Server::objects(0);
+    let paths = paths.replace(&url, &server.url());
+    let tables = Job::new(&guest("echo_table")).yaml(&format!(
+        "inputs: {{t: {{paths: {paths}, format: csv, header: false, \
+         schema: {{x: string}}}}}}\narguments: [--rows]"
+    ));
+    let running = wait(datastores(tables, ""), "a-1");
+    server.release();
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.output().lines().count(), 6, "{ran}");
 }
 
 #[test]
@@ -212,7 +216,7 @@ fn what_is_not_there_fails_the_job() {
     let moto = Server::moto();
     moto.put("/box", "");
     let refused = |inputs: &str| {
-        let ran = with_moto(job(inputs), &moto).run(&[]);
+        let ran = moto.opened_for(job(inputs)).run(&[]);
         ran.exits_with(2);
         assert!(!ran.has("job"), "{ran}");
         keeps_secrets(&ran);
@@ -347,7 +351,7 @@ fn results_go_to_a_store() {
     moto.put("/box", "");
     let run = |output: &str| {
         let job = job("{t: in}").file("in/a.txt", "1").file("in/b.txt", "22");
-        with_moto(job.yaml(&format!("output: {output}\nordered: true")), &moto).run(&[])
+        moto.opened_for(job.yaml(&format!("output: {output}\nordered: true"))).run(&[])
     };
     let ran = run("s3://box/results");
     ran.exits_with(0);

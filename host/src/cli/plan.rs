@@ -33,7 +33,7 @@ pub(super) struct Arguments {
 
 /// Prints the mini-batches of a job on standard output, the totals on standard error.
 pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
-    let (spec, policy) = arguments.job.load(&arguments.counts)?;
+    let (mut spec, policy) = arguments.job.load(&arguments.counts)?;
     for notice in &spec.notices {
         say(&format!("note: {notice}"));
     }
@@ -41,8 +41,7 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
     options.policy = policy.clone();
     options.datastores = arguments.job.datastores.load()?;
     // What is fetched stays for `run`.
-    let (inputs, _objects) =
-        engine::stage_inputs(&spec, &options, &mut say).map_err(not_prepared)?;
+    let (inputs, _objects) = engine::stage(&mut spec, &options, &mut say).map_err(not_prepared)?;
     let sources = dataset::resolve(&inputs).map_err(Problem::usage)?;
     policy.check(&spec, &sources, None).map_err(refused)?;
     let mut planner = Planner::new(spill_folder(&spec.input_kind));

@@ -36,7 +36,7 @@ pub(super) fn wait_for(path: &Path, file: &str) -> Option<BadFile> {
 }
 
 /// What a link that leads nowhere says, if it stands for an object.
-pub(super) fn unfetched(link: &Path, path: &[u8]) -> Option<BadFile> {
+pub fn unfetched(link: &Path, path: &[u8]) -> Option<BadFile> {
     let target = fs::read_link(link).ok()?;
     let reason = target.to_str()?.strip_prefix(UNFETCHED)?.to_owned();
     Some(BadFile { file: String::from_utf8(path.to_vec()).ok()?, reason })

@@ -3,8 +3,8 @@
 
 use super::models::Seen;
 use crate::journal::JobIdentity;
-use crate::model::{Backend, Compression, InputKind, Mount, SliceSize, hex};
-use crate::spec::JobSpec;
+use crate::model::{Backend, Compression, InputKind, SliceSize, hex};
+use crate::spec::{JobSpec, StoredKind};
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -44,9 +44,14 @@ pub(super) fn settings(
         // It may be a password.
         settings.0.push((format!("environment_variables.{name}"), digest(value.as_bytes())));
     }
-    for mount in &spec.side_inputs {
+    for (index, mount) in spec.side_inputs.iter().enumerate() {
         let name = format!("the side input at {}", mount.guest);
-        folder(&name, mount, job_file, &mut settings);
+        match spec.stored_at(StoredKind::SideInput(index)) {
+            // Where it lies on this machine is another matter.
+            Some(address) => settings.put(&name, &address.to_string()),
+            None => settings.put(&name, &mount.host),
+        }
+        settings.0.push((format!("the files in {name}"), content(&mount.host, job_file)));
     }
     if let Some(path) = &spec.source_directory {
         settings.put("source_directory", path);
@@ -114,11 +119,6 @@ fn inputs(spec: &JobSpec, settings: &mut Settings) {
         }
         InputKind::Void { count } => settings.put("rank_mini_batch_count", count),
     }
-}
-
-fn folder(name: &str, mount: &Mount, job_file: Option<&Path>, settings: &mut Settings) {
-    settings.put(name, &mount.host);
-    settings.0.push((format!("the files in {name}"), content(&mount.host, job_file)));
 }
 
 /// Jobs without models are as they were before there were any. Backends differ in the last digits: which

@@ -44,7 +44,7 @@ pub use model_digests::{ModelDigests, model_digests};
 pub use models::{ModelError, give_models};
 pub use prepare::{Options, PrepareError, Prepared, prepare};
 pub use setup::plan_request;
-pub use staging::{put_results, stage_inputs};
+pub use staging::{put_results, stage};
 pub use taking_up::Reused;
 
 /// A job that could not be begun, or whose end could not be written down; for people, complete.

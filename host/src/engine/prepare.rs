@@ -9,7 +9,7 @@ use super::job::Job;
 use super::job_state::JobFile;
 use super::models::{self, ModelError};
 use super::setup;
-use super::staging::{stage_inputs, wait_for};
+use super::staging::{stage, wait_for};
 use super::taking_up::{Ready, Reused};
 use crate::compile::{Cache, CompileError, Compiler, Instrumentation, build_guest_crate};
 use crate::dataset::{self, DatasetError};
@@ -172,7 +172,7 @@ pub fn prepare(
 ) -> Result<Prepared, PrepareError> {
     // Before any input is fetched, as the process that does is behind the wall, too.
     wall::check(spec.os_sandbox)?;
-    let (inputs, objects) = stage_inputs(&spec, options, say)?;
+    let (inputs, objects) = stage(&mut spec, options, say)?;
     let sources = dataset::resolve(&inputs)?;
     let root = absolute(&options.job_dir);
     options.policy.check(&spec, &sources, Some(&JobDir::new(&root)))?;

@@ -3,8 +3,8 @@
 use super::prepare::{Options, PrepareError};
 use crate::compile::Cache;
 use crate::model::{ByteSize, Input, InputKind};
-use crate::spec::JobSpec;
-use crate::store::{Objects, Stager, StoreError, Watch};
+use crate::spec::{JobSpec, StoredKind};
+use crate::store::{Kept, Objects, Stager, StoreError, Watch};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,19 +14,21 @@ const OBJECTS: &str = "objects";
 const TELL: Duration = Duration::from_secs(10);
 
 /// The inputs of a job as paths of this machine, and what must be kept for as long as anybody reads there.
-/// Asks the operator's policy first. `say` gets lines for people.
+/// Side inputs and models of the job that lie in stores are fetched, and get paths of this machine, too. Asks the
+/// operator's policy first. `say` gets lines for people.
 ///
 /// Files are handed over by name: they come when their mini-batches are near. Tables are looked into while the
 /// job is planned: all of them are on their way when this returns, and whoever looks waits for each.
 ///
 /// # Errors
-/// If the policy does not allow a store, or what the job names cannot be listed or does not fit.
-pub fn stage_inputs(
-    spec: &JobSpec,
+/// If the policy does not allow a store, or what the job names cannot be listed or does not fit, or a side input
+/// or a model cannot be fetched.
+pub fn stage(
+    spec: &mut JobSpec,
     options: &Options,
     say: &mut dyn FnMut(&str),
 ) -> Result<(Vec<Input>, Objects), PrepareError> {
-    if spec.inputs.iter().all(|input| input.addresses().next().is_none()) {
+    if spec.addresses().iter().all(|(_, address)| Some(address) == spec.upload.as_ref()) {
         return Ok((spec.inputs.clone(), Objects::default()));
     }
     options.policy.check_stores(spec)?;
@@ -34,7 +36,33 @@ pub fn stage_inputs(
     let on_demand = matches!(spec.input_kind, InputKind::Files { .. });
     let stop = || options.cancel.reason().is_some();
     let mut watch = Watch { stop: &stop, say };
-    Ok(stager(spec, options, &cache).stage(&spec.inputs, on_demand, &mut watch)?)
+    let mut kept = Kept::default();
+    for stored in spec.stored.clone() {
+        let wrong = |text: String| StoreError(format!("{}: {text}", stored.key));
+        let stager = stager(spec, options, &cache);
+        let path = stager.fetch(&stored.key, &stored.address, &mut kept, &mut watch)?;
+        match stored.kind {
+            StoredKind::SideInput(_) if !path.is_dir() => {
+                return Err(wrong(format!(
+                    "{} is one object; a side input is a folder of objects",
+                    stored.address
+                ))
+                .into());
+            }
+            StoredKind::SideInput(index) => {
+                if let Some(mount) = spec.side_inputs.get_mut(index) {
+                    mount.host = path;
+                }
+            }
+            StoredKind::Model(index) => {
+                if let Some(model) = spec.models.get_mut(index) {
+                    *model = model.fetched(&path, stored.version).map_err(wrong)?;
+                }
+            }
+        }
+    }
+    let stager = stager(spec, options, &cache);
+    Ok(stager.stage(&spec.inputs, on_demand, kept, &mut watch)?)
 }
 
 /// Waits for all objects that come unasked: a plan that is compared with an earlier one must not have to wait.

@@ -96,6 +96,13 @@ impl FromStr for Address {
     /// Whatever might be a secret is refused, and is not in the error.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = |message: String| Err(ParseAddressError(message));
+        // They could steer whatever prints it.
+        if text.trim().contains(char::is_control) {
+            return wrong(
+                "found an address with a control character; name its folder, or use a glob"
+                    .to_owned(),
+            );
+        }
         let Some((scheme, rest)) = text.trim().split_once("://") else {
             return wrong(format!("found no address; expected {EXPECTED}"));
         };
@@ -230,6 +237,7 @@ mod tests {
     #[test]
     fn secrets_are_refused_and_not_repeated() {
         for text in [
+            "s3://b/\u{1b}hushhush",
             "https://acc.blob.core.windows.net/c/a?sv=1&sig=hushhush",
             "https://me:hushhush@example.org/a",
             "https://example.org?hushhush",

@@ -3,7 +3,7 @@
 use super::arguments::{self, References};
 use super::defaults::{Defaults, Dialect};
 use super::error::{Origin, Report};
-use super::job::JobSpec;
+use super::job::{JobSpec, Stored};
 use super::policy::OperatorPolicy;
 use super::raw::RawJob;
 use super::scope::At;
@@ -81,7 +81,9 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
     let times = times::check(raw, run_max_try, defaults, report);
     let limits = limits(raw, defaults);
     inputs::check_memory(raw, &input_kind, &limits, report);
-    let models = models::check(raw, &script.side_inputs, limits.models, place, report);
+    let mut stored = script.stored;
+    let sides = script.side_inputs.as_slice();
+    let models = models::check(raw, sides, &mut stored, limits.models, place, report);
     let text = |given: &Option<At<String>>| given.as_ref().map(|at| at.value.clone());
     let mut spec = JobSpec {
         name: text(&raw.name).unwrap_or_else(|| place.job_name()),
@@ -93,6 +95,7 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
         input_kind,
         side_inputs: script.side_inputs,
         models,
+        stored,
         inference: models::settings(raw, defaults),
         output: raw.output.as_ref().and_then(|output| output::folder(output, place, report)),
         upload: raw.output.as_ref().and_then(|output| output::address(output, report)),
@@ -140,6 +143,7 @@ struct Script {
     entry_script: PathBuf,
     source_directory: Option<PathBuf>,
     side_inputs: Vec<Mount>,
+    stored: Vec<Stored>,
     arguments: Vec<String>,
     environment_variables: Vec<(String, String)>,
 }
@@ -150,13 +154,13 @@ fn script(raw: &RawJob, dialect: Dialect, place: &Place, report: &Report) -> Scr
     let source_is_wrong = report.blames("source_directory");
     let entry_script =
         entry_script(raw.entry_script.as_ref(), script_place, source_is_wrong, dialect, report);
-    let side_inputs =
+    let (side_inputs, stored) =
         mounts::check(raw.side_inputs.as_ref().map(|at| at.value.as_slice()), place, report);
     let references = References::new(raw, &side_inputs, source_directory.is_some());
     let arguments = arguments::arguments(raw.arguments.as_ref(), &references, dialect, report);
     let environment_variables =
         arguments::variables(raw.environment_variables.as_ref(), &references, report);
-    Script { entry_script, source_directory, side_inputs, arguments, environment_variables }
+    Script { entry_script, source_directory, side_inputs, stored, arguments, environment_variables }
 }
 
 /// Where the settings beside the entry script lie.

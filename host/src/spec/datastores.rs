@@ -266,6 +266,13 @@ fn datastore(
             format!("has no {key}; a store of type {} needs one", kind.name()),
         );
     }
+    if let Some((.., at)) = given.iter().find(|(key, ..)| *key == "url")
+        && !is_plain_url(at.value.trim())
+    {
+        let message = "is no plain address of a web server's folder; expected https://server/folder, without \
+                       a user, a query (?...) or a fragment: what leads in has keys of its own";
+        at.blame(report, message);
+    }
     let option = |(key, option, at): &(&str, &str, At<String>)| {
         let text = match *key {
             // Files lie beside this one.
@@ -284,6 +291,15 @@ fn datastore(
         prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
         options: given.iter().filter_map(option).collect(),
         tenants: tenants.map(|at| at.value.into_iter().map(|name| name.value).collect()),
+    })
+}
+
+/// Whether an address can be shown, as it holds nothing secret.
+fn is_plain_url(url: &str) -> bool {
+    let rest = ["https://", "http://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+    rest.is_some_and(|rest| {
+        let host = rest.split('/').next().unwrap_or_default();
+        !host.is_empty() && !host.contains('@') && !rest.contains(['?', '#'])
     })
 }
 
@@ -385,6 +401,8 @@ datastores:
   c: {type: azure, container: c, account: d, sas_token: hushhush, account_key: hushhush}
   d: {bucket: x}
   e: {type: http, anonymous: true, pasword: hushhush}
+  f: {type: http, url: 'https://me:hushhush@example.org/x', anonymous: true}
+  g: {type: http, url: 'https://example.org/x?sig=hushhush', anonymous: true}
 ",
             0o600,
         );
@@ -395,6 +413,8 @@ datastores:
         /d/stores.yaml:6: datastores.d: has no type; write type: s3, azure, gcs or http
         /d/stores.yaml:7: datastores.e.pasword: unknown key; did you mean password?
         /d/stores.yaml:7: datastores.e: has no url; a store of type http needs one
+        /d/stores.yaml:8: datastores.f.url: is no plain address of a web server's folder; expected https://server/folder, without a user, a query (?...) or a fragment: what leads in has keys of its own
+        /d/stores.yaml:9: datastores.g.url: is no plain address of a web server's folder; expected https://server/folder, without a user, a query (?...) or a fragment: what leads in has keys of its own
         ");
     }
 }

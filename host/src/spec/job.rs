@@ -41,6 +41,8 @@ pub struct JobSpec {
     pub side_inputs: Vec<Mount>,
     /// What the entry script may compute with. Each is a read-only folder for it, too.
     pub models: Vec<ModelSpec>,
+    /// Those side inputs and models that lie in stores: until they are fetched, their paths are addresses.
+    pub stored: Vec<Stored>,
     /// What inference may use.
     pub inference: InferenceSettings,
     /// The folder for results; none means the job directory's own.
@@ -157,12 +159,42 @@ impl ModelSpec {
     }
 }
 
+/// A side input or a model that lies in a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The key that names it.
+    pub key: String,
+    /// Which one it is.
+    pub kind: StoredKind,
+    /// Where it lies.
+    pub address: Address,
+    /// The version of a model that is meant, of a folder with several.
+    pub version: Option<u64>,
+}
+
+/// One of a job's side inputs or models, by its place among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredKind {
+    /// A side input.
+    SideInput(usize),
+    /// A model.
+    Model(usize),
+}
+
 impl JobSpec {
     /// The places in stores that the job names, each with the key that does.
     pub fn addresses(&self) -> Vec<(String, Address)> {
         let key = |input: &Input| format!("inputs.{}.path", input.name);
         let inputs = self.inputs.iter();
         let inputs = inputs.flat_map(|input| input.addresses().map(move |at| (key(input), at)));
-        inputs.chain(self.upload.iter().map(|at| ("output".to_owned(), at.clone()))).collect()
+        let stored = self.stored.iter().map(|stored| (stored.key.clone(), stored.address.clone()));
+        let upload = self.upload.iter().map(|at| ("output".to_owned(), at.clone()));
+        inputs.chain(stored).chain(upload).collect()
+    }
+
+    /// The place in a store that a side input or model is fetched from, if it is.
+    pub fn stored_at(&self, what: StoredKind) -> Option<&Address> {
+        let stored = self.stored.iter().find(|stored| stored.kind == what);
+        stored.map(|stored| &stored.address)
     }
 }

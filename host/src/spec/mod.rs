@@ -47,7 +47,7 @@ mod tests;
 
 pub use datastores::{Datastore, Datastores};
 pub use error::{Origin, SpecError, SpecErrors};
-pub use job::{JobSpec, ModelSpec, Parent};
+pub use job::{JobSpec, ModelSpec, Parent, Stored, StoredKind};
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::load_text;
 pub use load::{DEFAULT_JOB, load, load_under, load_with};

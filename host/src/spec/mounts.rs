@@ -2,6 +2,8 @@
 
 use super::check::{Place, missing};
 use super::error::Report;
+use super::job::{Stored, StoredKind};
+use super::output::place_of;
 use super::raw::RawSideInput;
 use super::registered::or_register;
 use super::scope::At;
@@ -18,8 +20,9 @@ pub(super) fn check(
     side_inputs: Option<&[RawSideInput]>,
     place: &Place,
     report: &Report,
-) -> Vec<Mount> {
+) -> (Vec<Mount>, Vec<Stored>) {
     let side_inputs = side_inputs.unwrap_or_default();
+    let mut stored = Vec::new();
     let mut mounts: Vec<Mount> = Vec::new();
     for (index, side) in side_inputs.iter().enumerate() {
         let name = &side.name.value;
@@ -36,9 +39,18 @@ pub(super) fn check(
             );
             at.blame(report, message);
         }
-        mounts.push(Mount { host: folder(&side.path, place, report), guest, writable: false });
+        let host = match place_of(&side.path, report) {
+            Some(address) => {
+                let (key, kind) = (side.path.key.clone(), StoredKind::SideInput(index));
+                let host = address.to_string().into();
+                stored.push(Stored { key, kind, address, version: None });
+                host
+            }
+            None => folder(&side.path, place, report),
+        };
+        mounts.push(Mount { host, guest, writable: false });
     }
-    mounts
+    (mounts, stored)
 }
 
 fn folder(path: &At<String>, place: &Place, report: &Report) -> PathBuf {
@@ -51,7 +63,7 @@ fn folder(path: &At<String>, place: &Place, report: &Report) -> PathBuf {
     if report.blames(&path.key) {
         return host;
     }
-    if text.starts_with("azureml:") || text.contains("${{") || text.contains("://") {
+    if text.starts_with("azureml:") || text.contains("${{") {
         let message = format!(
             "found {text:?}, which does not lie on this machine; fetch it first, and name the \
              folder here by --set {}=...{}",

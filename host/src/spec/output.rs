@@ -49,6 +49,11 @@ pub(super) fn address(given: &At<String>, report: &Report) -> Option<Address> {
     }
 }
 
+/// The place in a store of a side input or a model, if its path is an address and none of Azure's own names.
+pub(super) fn place_of(given: &At<String>, report: &Report) -> Option<Address> {
+    if given.value.trim().starts_with("azureml:") { None } else { address(given, report) }
+}
+
 /// What becomes of rows.
 pub(super) struct Rows {
     pub(super) action: OutputAction,

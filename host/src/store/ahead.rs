@@ -40,8 +40,6 @@ pub(super) struct Lot {
     pub(super) requests: Vec<FetchRequest>,
     /// The most bytes that may be here.
     pub(super) room: u64,
-    /// What there is room for, for people.
-    pub(super) size: ByteSize,
     /// Whether what nobody needs must go, as not all of it has room together.
     pub(super) evicts: bool,
 }
@@ -154,21 +152,20 @@ impl Ahead<'_> {
                 self.waiting.push_front((number, files));
                 return;
             }
-            let too_large = (bytes > self.lot.room).then(|| {
-                format!(
-                    "its mini-batch takes {}, and the cache has room for {}: raise cache.size in the \
-                     file of datastores, or choose a smaller mini_batch_size",
-                    ByteSize(bytes),
-                    self.lot.size
-                )
-            });
-            for (file, place, bytes) in new {
-                let bytes = if too_large.is_some() { 0 } else { bytes };
-                self.used += bytes;
-                let state = match &too_large {
-                    Some(reason) => HeldState::Failed(reason.clone()),
-                    None => self.ask_for(place, &file),
+            for (file, place, size) in new {
+                let has_room = self.used + size <= self.lot.room;
+                let state = match has_room {
+                    true => self.ask_for(place, &file),
+                    // Alone, too, it would have none.
+                    false => HeldState::Failed(format!(
+                        "its mini-batch takes {}, and the cache has room for {}: raise cache.size in \
+                         the file of datastores, or choose a smaller mini_batch_size",
+                        ByteSize(bytes),
+                        ByteSize(self.lot.room)
+                    )),
                 };
+                let bytes = if has_room { size } else { 0 };
+                self.used += bytes;
                 self.held.insert(file, Held { place, bytes, users: 0, state });
             }
             self.join(number, files);

@@ -5,6 +5,9 @@ use crate::model::{Address, StoreKind, StorePlace};
 use crate::spec::Datastores;
 use std::ffi::OsString;
 
+/// Letters of a bucket's, a container's or an account's name, at most.
+const NAME: usize = 255;
+
 /// The store of an address, and what stands before its keys there. An error is for people.
 pub(super) fn configure(
     address: &Address,
@@ -15,6 +18,7 @@ pub(super) fn configure(
     let (kind, container, more) = match &address.place {
         StorePlace::Datastore(name) => {
             let store = datastores.get(name, tenant)?;
+            check_names(store.kind, &store.container, &store.options)?;
             let config = StoreConfig {
                 kind: store.kind,
                 container: store.container.clone(),
@@ -33,6 +37,7 @@ pub(super) fn configure(
     };
     let mut options = from_environment(kind, environment);
     options.extend(more);
+    check_names(kind, container, &options)?;
     let has = |name: &str| options.iter().any(|(key, _)| key.ends_with(name));
     if kind == StoreKind::Azure && !has("account_name") {
         return Err(format!(
@@ -49,6 +54,31 @@ pub(super) fn configure(
         (_, false) => format!("the environment's variables that begin with {}", variables(kind)[0]),
     };
     Ok((StoreConfig { kind, container: container.clone(), options, credentials }, String::new()))
+}
+
+/// Names become parts of addresses of servers: there are no other letters in any.
+fn check_names(
+    kind: StoreKind,
+    container: &str,
+    options: &[(String, String)],
+) -> Result<(), String> {
+    if kind == StoreKind::Http {
+        return Ok(());
+    }
+    let is_plain = |name: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '$');
+        !name.is_empty() && name.len() <= NAME && name.chars().all(plain)
+    };
+    let what = if kind == StoreKind::Azure { "container" } else { "bucket" };
+    let account = options.iter().filter(|(name, _)| name.ends_with("account_name"));
+    let mut names = account.map(|(_, name)| ("account", name.as_str())).chain([(what, container)]);
+    match names.find(|(_, name)| !is_plain(name)) {
+        Some((what, name)) => Err(format!(
+            "found the {what} {name:?}; its name has letters of English, digits, - _ . and $, and {NAME} \
+             of them at most"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// How the names begin of the variables that lead into stores of a kind, wherever these are usual.
@@ -85,6 +115,16 @@ mod tests {
         let address = address.parse::<Address>().unwrap();
         let environment = environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         configure(&address, &Datastores::default(), "default", environment).map(|(it, _)| it)
+    }
+
+    #[test]
+    fn names_are_names() {
+        let refused = |address: &str| configured(address, &[]).unwrap_err();
+        insta::assert_snapshot!(refused("s3://a b/x"), @r#"found the bucket "a b"; its name has letters of English, digits, - _ . and $, and 255 of them at most"#);
+        for address in ["gs://bäh/x", "az://c?/x", &format!("s3://{}/x", "x".repeat(256))] {
+            let error = refused(address);
+            assert!(error.contains("its name has letters"), "{error}");
+        }
     }
 
     #[test]

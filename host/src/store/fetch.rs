@@ -27,9 +27,9 @@ const REASON: usize = 1000;
 pub(super) struct Known {
     /// Bytes.
     pub(super) size: u64,
-    /// The time of its last change in seconds since 1970, and nanoseconds that stand for its version (the
-    /// ETag; zero if it has none), so that another version of the same second is another file for whoever
-    /// compares files.
+    /// The second before its last change, since 1970, and nanoseconds that stand for its version (the ETag; zero
+    /// if it has none), so that another version of the same second is another file for whoever compares files,
+    /// and none seems to have changed later than it did.
     time: (i64, u32),
 }
 
@@ -55,7 +55,10 @@ impl From<&ObjectMeta> for Known {
             let number = digest.iter().take(4).fold(0_u32, |it, &byte| it << 8 | u32::from(byte));
             number % 999_999_999 + 1
         });
-        Self { size: object.size, time: (object.last_modified.timestamp().max(0), nanos) }
+        Self {
+            size: object.size,
+            time: (object.last_modified.timestamp().saturating_sub(1).max(0), nanos),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::fetch::{Known, Miss, Target, fetch, mark, place, stand_in};
 use super::message::{FetchRequest, Fetched, StoreConfig, Wanted};
-use super::open::Store;
+use super::open::{At, Store};
 use super::words::{failed, is_out_of_reach};
 use crate::dataset::{Pattern, is_stand_in};
 use crate::model::{ByteSize, hex};
@@ -25,6 +25,8 @@ pub(super) const AT_ONCE: usize = 16;
 pub(super) const TELL: Duration = Duration::from_secs(2);
 /// Bytes of the name of what stands for an object whose own name is too long.
 const NAME: usize = 200;
+/// Objects of a page, as stores have it.
+const PAGE: usize = 1000;
 
 /// Whom it is told how far it is.
 pub(super) type Tell<'a> = dyn FnMut(Fetched) -> Result<(), String> + 'a;
@@ -117,13 +119,22 @@ type Looked = Result<Option<ObjectMeta>, Error>;
 impl Round<'_> {
     /// All objects below a prefix whose names, below the request's prefix, match.
     async fn list(&mut self, prefix: &str, pattern: &Pattern) -> Result<(), String> {
-        let mut token = None;
+        let mut at = At::default();
         loop {
-            let Some(page) = self.store.page(prefix, token).await else {
+            let Some(page) = self.store.page(prefix, &at).await else {
                 return Err(format!("{} cannot be listed: name each object", self.request.shown));
             };
-            let what = format!("listing {}", self.request.shown);
-            let page = page.map_err(|error| failed(&error, &what, &self.config))?;
+            let page = match page {
+                Ok(page) => page,
+                Err(Error::InvalidPath { source }) => {
+                    self.step_over(&source, &mut at, pattern)?;
+                    continue;
+                }
+                Err(error) => {
+                    let what = format!("listing {}", self.request.shown);
+                    return Err(failed(&error, &what, &self.config));
+                }
+            };
             for object in page.result.objects {
                 let key = object.location.as_ref();
                 let Some(name) = key.strip_prefix(self.request.prefix.as_str()) else { continue };
@@ -135,11 +146,39 @@ impl Round<'_> {
                 }
             }
             self.maybe_tell()?;
-            token = page.page_token;
-            if token.is_none() {
+            if page.page_token.is_none() {
                 return Ok(());
             }
+            at = At { token: page.page_token, behind: None, ..at };
         }
+    }
+
+    /// A page has a key that is none for the library, which then tells nothing of the page: smaller and smaller
+    /// pages are asked for up to it, then what is behind it. What has such a key cannot be had.
+    fn step_over(
+        &mut self,
+        odd: &object_store::path::Error,
+        at: &mut At,
+        pattern: &Pattern,
+    ) -> Result<(), String> {
+        let most = at.most.unwrap_or(PAGE);
+        if most > 1 {
+            at.most = Some((most / 10).max(1));
+            return Ok(());
+        }
+        let (object_store::path::Error::EmptySegment { path: key }
+        | object_store::path::Error::BadSegment { path: key, .. }) = odd
+        else {
+            return Err(format!("listing {}: {odd}", self.request.shown));
+        };
+        if let Some(name) = key.strip_prefix(self.request.prefix.as_str())
+            && pattern.takes(name.as_bytes())
+        {
+            let reason = format!("the key {name:?} is no path of a file");
+            self.missing(&file_name(name), &reason, false)?;
+        }
+        *at = At { token: None, behind: Some(key.clone()), most: None };
+        Ok(())
     }
 
     /// Objects, or folders of objects, by name.

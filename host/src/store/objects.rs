@@ -68,6 +68,11 @@ impl Drop for Bringer {
 }
 
 impl Objects {
+    /// Objects that are all here.
+    pub(super) fn here(slots: Vec<Slot>) -> Self {
+        Self { bringer: None, _slots: slots }
+    }
+
     /// Brings all of them, folder by folder; those that cannot be had get marks.
     pub(super) fn bringing(
         slots: Vec<Slot>,

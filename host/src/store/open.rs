@@ -4,11 +4,15 @@ use super::message::StoreConfig;
 use crate::model::StoreKind;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::azure::{MicrosoftAzure, MicrosoftAzureBuilder};
+use object_store::client::{HttpClient, HttpConnector};
 use object_store::gcp::{GoogleCloudStorage, GoogleCloudStorageBuilder};
 use object_store::http::{HttpBuilder, HttpStore};
 use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};
-use object_store::{BackoffConfig, ClientOptions, Error, ObjectStore, RetryConfig};
+use object_store::{
+    BackoffConfig, ClientConfigKey, ClientOptions, Error, ObjectStore, RetryConfig,
+};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::redirect::{Action, Attempt, Policy};
 use std::time::Duration;
 
 /// A store that is open.
@@ -24,6 +28,8 @@ pub(super) enum Store {
 const CONNECT: Duration = Duration::from_secs(10);
 /// The longest that it may say nothing.
 const SILENCE: Duration = Duration::from_secs(30);
+/// How often a server may send on.
+const REDIRECTS: usize = 5;
 
 impl Store {
     /// Fails if what leads into the store cannot be right; asks nobody.
@@ -35,11 +41,13 @@ impl Store {
         let is_plain = endpoint.into_iter().any(|(_, url)| url.starts_with("http://"))
             || config.container.starts_with("http://");
         let client = client(is_plain);
+        let direct = Direct { headers: HeaderMap::new() };
         let container = config.container.as_str();
         Ok(match config.kind {
             StoreKind::S3 => {
                 let mut builder =
                     AmazonS3Builder::new().with_client_options(client).with_retry(retry());
+                builder = builder.with_http_connector(direct);
                 for (name, value) in &config.options {
                     let name = if name == "token_file" { "web_identity_token_file" } else { name };
                     if let Ok(key) = name.parse() {
@@ -52,6 +60,7 @@ impl Store {
             StoreKind::Azure => {
                 let mut builder =
                     MicrosoftAzureBuilder::new().with_client_options(client).with_retry(retry());
+                builder = builder.with_http_connector(direct);
                 for (name, value) in &config.options {
                     let name = if name == "token_file" { "federated_token_file" } else { name };
                     if let Ok(key) = name.parse() {
@@ -63,7 +72,8 @@ impl Store {
             StoreKind::Gcs => {
                 let mut builder = GoogleCloudStorageBuilder::new()
                     .with_client_options(client)
-                    .with_retry(retry());
+                    .with_retry(retry())
+                    .with_http_connector(direct);
                 for (name, value) in &config.options {
                     let name = if name == "endpoint" { "base_url" } else { name };
                     if let Ok(key) = name.parse() {
@@ -73,14 +83,11 @@ impl Store {
                 Self::Gcs(builder.with_bucket_name(container).build()?)
             }
             StoreKind::Http => {
-                let client = match authorization(&config.options) {
-                    Some(header) => {
-                        client.with_default_headers(HeaderMap::from_iter([(AUTHORIZATION, header)]))
-                    }
-                    None => client,
-                };
+                let header = authorization(&config.options).map(|header| (AUTHORIZATION, header));
+                let direct = Direct { headers: HeaderMap::from_iter(header) };
                 let builder = HttpBuilder::new().with_url(container).with_client_options(client);
-                Self::Http(builder.with_retry(retry()).build()?)
+                let builder = builder.with_http_connector(direct).with_retry(retry());
+                Self::Http(builder.build()?)
             }
         })
     }
@@ -99,7 +106,7 @@ impl Store {
     pub(super) async fn page(
         &self,
         prefix: &str,
-        page_token: Option<String>,
+        at: &At,
     ) -> Option<Result<PaginatedListResult, Error>> {
         let store: &dyn PaginatedListStore = match self {
             Self::S3(store) => store,
@@ -108,18 +115,74 @@ impl Store {
             Self::Http(_) => return None,
         };
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
-        let options = PaginatedListOptions { page_token, ..Default::default() };
+        let options = PaginatedListOptions {
+            page_token: at.token.clone(),
+            offset: at.behind.clone(),
+            max_keys: at.most,
+            ..Default::default()
+        };
         Some(store.list_paginated(prefix, options).await)
     }
 }
 
+/// Where a page begins, and how long it may be.
+#[derive(Clone, Debug, Default)]
+pub(super) struct At {
+    /// Where the last one ended.
+    pub(super) token: Option<String>,
+    /// A key behind which it begins.
+    pub(super) behind: Option<String>,
+    /// Objects.
+    pub(super) most: Option<usize>,
+}
+
+/// Makes clients that go where they are sent, and nowhere else: a server that sends them on to another one could
+/// lead them to what only this machine can reach.
+#[derive(Debug)]
+struct Direct {
+    headers: HeaderMap,
+}
+
+impl HttpConnector for Direct {
+    fn connect(&self, options: &ClientOptions) -> Result<HttpClient, Error> {
+        let allowed = options.get_config_value(&ClientConfigKey::AllowHttp);
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("sandmill/", env!("CARGO_PKG_VERSION")))
+            .default_headers(self.headers.clone())
+            .https_only(allowed.is_none_or(|allowed| allowed != "true"))
+            .connect_timeout(CONNECT)
+            // An object may be long, a pause may not.
+            .read_timeout(SILENCE)
+            .redirect(Policy::custom(redirected))
+            .build();
+        let client = client
+            .map_err(|source| Error::Generic { store: "the network", source: Box::new(source) })?;
+        Ok(HttpClient::new(client))
+    }
+}
+
+/// A server may send to itself, and from `http` to `https`.
+fn redirected(attempt: Attempt<'_>) -> Action {
+    let (to, from) = (attempt.url(), attempt.previous().last());
+    let stays = from.is_some_and(|from| {
+        let is_same = to.port_or_known_default() == from.port_or_known_default();
+        let is_safer = (from.scheme(), to.scheme()) == ("http", "https");
+        to.host_str() == from.host_str() && (is_same && to.scheme() == from.scheme() || is_safer)
+    });
+    let host = to.host_str().unwrap_or_default().to_owned();
+    if !stays {
+        return attempt.error(format!(
+            "it sends on to another server, {host}, where nobody is asked: name the object there"
+        ));
+    }
+    if attempt.previous().len() > REDIRECTS {
+        return attempt.error("it sends on and on");
+    }
+    attempt.follow()
+}
+
 fn client(is_plain: bool) -> ClientOptions {
-    ClientOptions::new()
-        .with_allow_http(is_plain)
-        .with_connect_timeout(CONNECT)
-        // An object may be long, a pause may not.
-        .with_timeout_disabled()
-        .with_read_timeout(SILENCE)
+    ClientOptions::new().with_allow_http(is_plain)
 }
 
 /// About half a minute in all.

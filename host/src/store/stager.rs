@@ -6,10 +6,12 @@ use super::message::{FetchRequest, Fetched, StoreConfig, Task, Wanted};
 use super::objects::Objects;
 use super::process::ask;
 use super::slot::{self, Slot};
-use crate::model::{Address, ByteSize, Input, OsSandbox, StoreKind};
+use crate::dataset::unfetched;
+use crate::model::{Address, BadFile, ByteSize, Input, OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
 use crate::spec::Datastores;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use walkdir::WalkDir;
 
@@ -46,11 +48,19 @@ struct Part {
     paths: Vec<String>,
 }
 
+/// What a job keeps of the cache.
+#[derive(Debug, Default)]
+pub struct Kept {
+    slots: Vec<Slot>,
+    /// Of what is here, or is certain to come.
+    bytes: u64,
+}
+
 /// What was found of a job's inputs.
 #[derive(Default)]
 struct Found {
-    slots: Vec<Slot>,
     requests: Vec<FetchRequest>,
+    /// Of what comes on demand.
     bytes: u64,
 }
 
@@ -76,26 +86,53 @@ impl Stager<'_> {
         &self,
         inputs: &[Input],
         on_demand: bool,
+        mut kept: Kept,
         watch: &mut Watch<'_>,
     ) -> Result<(Vec<Input>, Objects), StoreError> {
         let (mut staged, mut found) = (Vec::new(), Found::default());
         for input in inputs {
             let named = |text: String| StoreError(format!("input '{}': {text}", input.name));
             let what = format!("input '{}'", input.name);
-            let paths = self.find(&what, input, on_demand, &mut found, watch).map_err(named)?;
+            let to = (&mut kept, &mut found);
+            let paths = self.find(&what, input, on_demand, to, watch).map_err(named)?;
             staged.push(if paths.is_empty() {
                 input.clone()
             } else {
                 Input { paths, ..input.clone() }
             });
         }
-        if found.slots.is_empty() {
-            return Ok((staged, Objects::default()));
-        }
-        let objects = self.objects(found, on_demand);
+        let objects = self.objects(kept, found, on_demand);
         let objects =
             objects.map_err(|error| StoreError(format!("nothing can be fetched: {error}")))?;
         Ok((staged, objects))
+    }
+
+    /// Fetches a folder of objects or one of them, and waits for that. Returns its path on this machine.
+    ///
+    /// # Errors
+    /// As for [`stage`](Self::stage), and if an object cannot be fetched.
+    pub fn fetch(
+        &self,
+        what: &str,
+        address: &Address,
+        kept: &mut Kept,
+        watch: &mut Watch<'_>,
+    ) -> Result<PathBuf, StoreError> {
+        let named = |text: String| StoreError(format!("{what}: {text}"));
+        let paths = vec![address.to_string()];
+        let input = Input { name: what.to_owned(), paths, partition_format: None };
+        let mut found = Found::default();
+        let to = (kept, &mut found);
+        let paths = self.find(what, &input, false, to, watch).map_err(named)?;
+        for request in found.requests {
+            let data = request.folder.join("data");
+            self.ask(&FetchRequest { task: Task::All, ..request }, watch).map_err(named)?;
+            if let Some(bad) = first_unfetched(&data) {
+                return Err(named(format!("{} of {address}: {}", bad.file, bad.reason)));
+            }
+        }
+        let path = paths.first().ok_or_else(|| named(format!("{address} leads to nothing")))?;
+        Ok(path.into())
     }
 
     /// Lists what one input names; returns its paths on this machine, none if it lies here anyway.
@@ -104,7 +141,7 @@ impl Stager<'_> {
         what: &str,
         input: &Input,
         on_demand: bool,
-        found: &mut Found,
+        (kept, found): (&mut Kept, &mut Found),
         watch: &mut Watch<'_>,
     ) -> Result<Vec<String>, String> {
         let size = self.datastores.cache_size().0;
@@ -116,13 +153,16 @@ impl Stager<'_> {
                 format!("the folder for objects {cache} cannot be used: {error}")
             })?;
             (watch.say)(&format!("{what}: looking at {}", part.shown));
-            let most = if on_demand { size } else { size.saturating_sub(found.bytes) };
+            let most = size.saturating_sub(kept.bytes);
             let wanted = part.wanted.clone();
             let request =
                 self.request(&part, &slot, Task::List { wanted, most, whole: !on_demand });
             let so_far = self.ask(&request, watch)?;
             (watch.say)(&format!("{what}: {}", summary(&so_far)));
-            found.bytes += so_far.bytes;
+            match on_demand {
+                true => found.bytes += so_far.bytes,
+                false => kept.bytes += so_far.bytes,
+            }
             let data = slot.data();
             // Of objects that come one by one, a guest sees those of its mini-batch.
             let below = |path: &String| match (path.as_str(), on_demand) {
@@ -130,24 +170,28 @@ impl Stager<'_> {
                 (path, _) => data.join(path),
             };
             paths.extend(part.paths.iter().map(|path| below(path).to_string_lossy().into_owned()));
-            found.slots.push(slot);
+            kept.slots.push(slot);
             found.requests.push(request);
         }
         Ok(paths)
     }
 
-    fn objects(&self, found: Found, on_demand: bool) -> std::io::Result<Objects> {
-        let Found { slots, requests, bytes } = found;
+    fn objects(&self, kept: Kept, found: Found, on_demand: bool) -> std::io::Result<Objects> {
+        let Found { requests, bytes } = found;
+        let slots = kept.slots;
+        if requests.is_empty() {
+            return Ok(Objects::here(slots));
+        }
         let program = self.program.to_owned();
         if !on_demand {
             return Objects::bringing(slots, requests, program);
         }
-        let size = self.datastores.cache_size();
-        let evicts = bytes > size.0;
+        let room = self.datastores.cache_size().0.saturating_sub(kept.bytes);
+        let evicts = bytes > room;
         if evicts {
-            slots.iter().for_each(empty);
+            requests.iter().for_each(|request| empty(&request.folder));
         }
-        let lot = Lot { program, requests, room: size.0, size, evicts };
+        let lot = Lot { program, requests, room, evicts };
         Objects::on_demand(slots, lot)
     }
 
@@ -270,12 +314,22 @@ fn shown(address: &Address) -> String {
 
 /// Puts stand-ins in the places of all objects that an earlier job left: they would be in the way of those that
 /// are needed first.
-fn empty(slot: &Slot) {
-    for (index, entry) in WalkDir::new(slot.data()).into_iter().flatten().enumerate() {
-        let part = slot.folder().join("part").join(format!("empty-{index}"));
+fn empty(folder: &Path) {
+    let entries = WalkDir::new(folder.join("data")).into_iter().flatten();
+    for (index, entry) in entries.enumerate() {
+        let part = folder.join("part").join(format!("empty-{index}"));
         // What cannot be removed takes room, and no more.
         let _ = evict(entry.path(), &part);
     }
+}
+
+/// The first object below a folder that could not be fetched.
+fn first_unfetched(folder: &Path) -> Option<BadFile> {
+    let entries = WalkDir::new(folder).sort_by_file_name().into_iter().flatten();
+    entries.filter(|entry| entry.path_is_symlink()).find_map(|entry| {
+        let name = entry.path().strip_prefix(folder).ok()?;
+        unfetched(entry.path(), name.as_os_str().as_bytes())
+    })
 }
 
 fn summary(so_far: &Fetched) -> String {

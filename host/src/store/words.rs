@@ -22,7 +22,8 @@ pub(super) fn failed(error: &Error, what: &str, store: &StoreConfig) -> String {
     }
     match detail.get(..3) {
         Some("401" | "403") => format!(
-            "{what} was refused, asked for with {with}: see that it may list and read there ({detail})"
+            "{what} was refused, asked for with {with}: see that it may {} there ({detail})",
+            if what.starts_with("writing") { "write" } else { "list and read" }
         ),
         Some("404") => format!("{what}: there is no such thing; check the address ({detail})"),
         _ => format!("{what} failed, asked for with {with} ({detail})"),

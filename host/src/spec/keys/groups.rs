@@ -196,7 +196,7 @@ pub(in crate::spec) const SIDE_INPUT: &[Key] = &[
         "model",
         "The side input's name, where side_inputs is a list.",
     ),
-    key("path", Kind::Text, "a path to a folder", "weights", "A folder."),
+    key("path", Kind::Text, "a path to a folder", "weights", "A folder, here or in a store."),
     key(
         "mount_path",
         Kind::Text,

@@ -17,7 +17,7 @@ pub(in crate::spec) const MODEL: &[Key] = &[
         Kind::Text,
         "a path to an ONNX file or to a folder with one",
         "models/digits.onnx",
-        "An ONNX file; or a folder with model.onnx or with one ONNX file of any name; or a folder with a folder for each version, as 1 and 2, that holds such a file.",
+        "An ONNX file, here or in a store; or a folder with model.onnx or with one ONNX file of any name; or a folder with a folder for each version, as 1 and 2, that holds such a file.",
     ),
     key(
         "model",

@@ -9,9 +9,10 @@ use crate::model::{
 use crate::spec::check::Place;
 use crate::spec::defaults::Defaults;
 use crate::spec::error::Report;
-use crate::spec::job::ModelSpec;
+use crate::spec::job::{ModelSpec, Stored, StoredKind};
 use crate::spec::keys;
 use crate::spec::mounts::overlap;
+use crate::spec::output::place_of;
 use crate::spec::raw::{RawJob, RawSideInput};
 use crate::spec::registered::or_register;
 use std::path::Path;
@@ -20,6 +21,7 @@ use std::path::Path;
 pub(in crate::spec) fn check(
     raw: &RawJob,
     side_inputs: &[Mount],
+    stored: &mut Vec<Stored>,
     limit: ByteSize,
     place: &Place,
     report: &Report,
@@ -36,7 +38,21 @@ pub(in crate::spec) fn check(
         if model.fallback.is_some() && device(model) != DeviceChoice::Gpu {
             report.notice(format!("models.{name}.fallback has no effect: device is not gpu"));
         }
-        let Some(Found { file, folder, bytes }) = found(model, place, report) else { continue };
+        let address = place_of(&model.path, report);
+        let found = match &address {
+            // What is there shows when it is fetched.
+            Some(address) => {
+                let file = address.to_string().into();
+                Some(Found { file, folder: None, bytes: 0 })
+            }
+            None => found(model, place, report),
+        };
+        let Some(Found { file, folder, bytes }) = found else { continue };
+        if let Some(address) = address {
+            let (key, kind) = (model.path.key.clone(), StoredKind::Model(models.len()));
+            let version = model.version.as_ref().map(|version| version.value);
+            stored.push(Stored { key, kind, address, version });
+        }
         let spec = ModelSpec {
             name: name.clone(),
             file,
@@ -57,6 +73,15 @@ pub(in crate::spec) fn check(
 }
 
 impl ModelSpec {
+    /// The same model at a path of this machine, fetched from a store.
+    ///
+    /// # Errors
+    /// In words, if no ONNX file is found there.
+    pub fn fetched(&self, path: &Path, version: Option<u64>) -> Result<Self, String> {
+        let Found { file, folder, bytes } = find(path, version)?;
+        Ok(Self { file, folder, bytes, ..self.clone() })
+    }
+
     /// The model of this name at a path that is given outside of a job.
     ///
     /// # Errors
@@ -123,7 +148,7 @@ fn found(model: &RawModel, place: &Place, report: &Report) -> Option<Found> {
     if report.blames(&path.key) {
         return None;
     }
-    if text.starts_with("azureml:") || text.contains("${{") || text.contains("://") {
+    if text.starts_with("azureml:") || text.contains("${{") {
         let message = format!(
             "found {text:?}, which does not lie on this machine; fetch it first, and name it here \
              by --set {}=...{}",

@@ -7,7 +7,7 @@ use crate::spec::error::{Origin, Report};
 use crate::spec::raw::{RawInput, RawJob, RawSideInput};
 use crate::spec::scope::{At, Scope};
 use crate::spec::tree::join;
-use crate::spec::{JobSpec, ModelSpec};
+use crate::spec::{JobSpec, ModelSpec, StoredKind};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -148,7 +148,10 @@ impl Settings {
             self.place(Place::EntryScripts, &given.key, folder, Some(&given.origin), report);
         }
         let given: &[RawSideInput] = raw.side_inputs.as_ref().map_or(&[], |given| &given.value);
-        for (mount, side) in spec.side_inputs.iter().zip(given) {
+        for (index, (mount, side)) in spec.side_inputs.iter().zip(given).enumerate() {
+            if spec.stored_at(StoredKind::SideInput(index)).is_some() {
+                continue;
+            }
             let origin = Some(&side.path.origin);
             self.place(Place::SideInputs, &side.path.key, &mount.host, origin, report);
         }
@@ -181,11 +184,17 @@ impl Settings {
         if let Some(folder) = &spec.source_directory {
             self.place(Place::EntryScripts, "source_directory", folder, None, report);
         }
-        for mount in &spec.side_inputs {
+        for (index, mount) in spec.side_inputs.iter().enumerate() {
+            if spec.stored_at(StoredKind::SideInput(index)).is_some() {
+                continue;
+            }
             let key = format!("the side input at {}", mount.guest);
             self.place(Place::SideInputs, &key, &mount.host, None, report);
         }
-        self.places_of_models(&spec.models, report);
+        let models = spec.models.iter().enumerate();
+        let models =
+            models.filter(|(index, _)| spec.stored_at(StoredKind::Model(*index)).is_none());
+        self.places_of_models(models.map(|(_, model)| model), report);
         let fetched = |source: &&Source| {
             let mut inputs = spec.inputs.iter();
             inputs.any(|it| it.name == source.dataset && it.addresses().next().is_some())
@@ -203,7 +212,11 @@ impl Settings {
     }
 
     /// What models lie at.
-    pub(super) fn places_of_models(&self, models: &[ModelSpec], report: &Report) {
+    pub(super) fn places_of_models<'a>(
+        &self,
+        models: impl IntoIterator<Item = &'a ModelSpec>,
+        report: &Report,
+    ) {
         for model in models {
             let key = format!("models.{}.path", model.name);
             let mut paths = model.folder.iter().chain([&model.file]);

@@ -32,8 +32,15 @@ impl Settings {
             let input = inputs.and_then(|all| {
                 all.value.iter().find(|it| key == format!("inputs.{}.path", it.name.value))
             });
-            let output = raw.and_then(|raw| raw.output.as_ref()).filter(|at| at.key == key);
-            let origin = input.map(|raw| &raw.name.origin).or(output.map(|raw| &raw.origin));
+            let input = input.map(|raw| &raw.name.origin);
+            let others = raw.into_iter().flat_map(|raw| {
+                let sides = raw.side_inputs.iter().flat_map(|sides| &sides.value);
+                let models = raw.models.iter().flat_map(|models| &models.value);
+                let paths = sides.map(|side| &side.path).chain(models.map(|model| &model.path));
+                paths.chain(&raw.output)
+            });
+            let other = others.into_iter().find(|at| at.key == key).map(|at| &at.origin);
+            let origin = input.or(other);
             report.error(origin.unwrap_or(&Origin::File), &key, message);
             told = key;
         }

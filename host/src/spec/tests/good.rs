@@ -22,6 +22,7 @@ fn least() -> JobSpec {
         }],
         input_kind: InputKind::Files { mini_batch_files: 10 },
         side_inputs: Vec::new(),
+        stored: Vec::new(),
         models: Vec::new(),
         inference: crate::model::InferenceSettings::default(),
         output: None,
