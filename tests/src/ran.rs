@@ -90,6 +90,24 @@ impl Ran {
         lines
     }
 
+    /// The lines of all parts of the output, sorted, with `output_layout: parts`; each part begins with
+    /// this header, or with none.
+    #[track_caller]
+    pub fn sorted_parts(&self, header: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        for entry in fs::read_dir(self.job.path("job/output/parallel_run_step")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            assert!(name.starts_with("part-process"), "{name}\n{self}");
+            let text = fs::read_to_string(&path).unwrap();
+            let rows = text.strip_prefix(header).unwrap_or_else(|| panic!("{name}: {text}"));
+            assert!(!rows.is_empty(), "{name} has no rows\n{self}");
+            lines.extend(rows.lines().map(str::to_owned));
+        }
+        lines.sort();
+        lines
+    }
+
     /// `failed_items.csv`, without which worker it was.
     #[track_caller]
     pub fn failed_items(&self) -> String {

@@ -11,7 +11,8 @@ use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{DataType, Field, Int8Type, UnionFields};
 use arrow::ipc::root_as_message;
 use arrow::ipc::writer::StreamWriter;
-use sandmill_tests::{Fate, guest, play_with};
+use sandmill_tests::{Fate, Job, guest, play_with, python};
+use std::process::Command;
 use std::sync::Arc;
 
 /// The stream of one column.
@@ -145,11 +146,10 @@ fn table(act: &str) -> Vec<u8> {
     }
 }
 
-#[test]
-fn tables_that_are_none_or_far_too_many() {
+fn acts() -> [(&'static str, Fate); 21] {
     let invalid = || Fate::Fails("run returned a table that is no valid Arrow IPC stream: ");
     let large = || Fate::Fails("limits.results allows");
-    let acts = [
+    [
         ("nothing", invalid()),
         ("noise", invalid()),
         ("cut-in-schema", invalid()),
@@ -171,8 +171,45 @@ fn tables_that_are_none_or_far_too_many() {
         ("nested", invalid()),
         ("list-offsets", invalid()),
         ("union-kinds", invalid()),
-    ];
-    let settings = "limits: {results: 16 MB}\nprocess_count_per_node: 1";
+    ]
+}
+
+const SETTINGS: &str = "limits: {results: 16 MB}\nprocess_count_per_node: 1";
+
+#[test]
+fn tables_that_are_none_or_far_too_many() {
     let guest = guest("hostile_returns_file");
-    play_with(&guest, settings, &acts, |_, name| name.to_owned(), table);
+    play_with(&guest, SETTINGS, &acts(), |_, name| name.to_owned(), table);
+}
+
+/// The same where tables keep their types: each costs its mini-batch alone, and the output can be read.
+#[test]
+fn tables_that_are_none_in_outputs_with_types() {
+    for (kind, read) in [("parquet", "pq.read_table"), ("arrow", "feather.read_table")] {
+        let mut job = Job::new(&guest("hostile_returns_file"))
+            .yaml("inputs: {texts: in}\nmini_batch_size: 1\nrun_max_try: 1\nerror_threshold: -1")
+            .yaml(SETTINGS)
+            .yaml(&format!("output_format: {{type: {kind}}}"));
+        for (index, (act, _)) in acts().iter().enumerate() {
+            job = job.file(&format!("in/{index:03}-0-good.txt"), "");
+            job = job.file(&format!("in/{index:03}-1-{act}.txt"), table(act));
+        }
+        let ran = job.run(&[]);
+        ran.exits_with(0);
+        let reasons = ran.reasons();
+        for (index, (act, fate)) in acts().iter().enumerate() {
+            let Fate::Fails(words) = fate else { continue };
+            let reason = reasons.get(&(2 * index + 1)).map(String::as_str).unwrap_or_default();
+            assert!(reason.contains(words), "{act} as {kind}: {reason:?}\n{ran}");
+        }
+        assert_eq!(reasons.len(), acts().len(), "{ran}");
+        let code = format!(
+            "import sys, pyarrow.parquet as pq, pyarrow.feather as feather\n\
+             print(len(set({read}(sys.argv[1])['value'].to_pylist())))"
+        );
+        let path = ran.dir().join(format!("job/output/parallel_run_step.{kind}"));
+        let output = Command::new(python()).arg("-c").arg(code).arg(path).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(told.trim(), acts().len().to_string(), "{output:?}\n{ran}");
+    }
 }

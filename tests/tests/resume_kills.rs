@@ -156,6 +156,18 @@ fn rows_survive_kills() {
     });
 }
 
+/// The same for rows that stay where their workers wrote them.
+#[test]
+fn parts_survive_kills() {
+    let mut expected: Vec<String> =
+        (0..MINI_BATCHES).map(|number| format!("{number}.txt: {}", number % 7)).collect();
+    expected.sort();
+    let job = || files(Job::new(&guest("echo_files"))).yaml("output_layout: parts");
+    kill_until_done(4, kills_in_all() / 3, job, |ran| {
+        assert!(ran.sorted_parts("") == expected, "rows are lost or doubled\n{ran}");
+    });
+}
+
 /// The same for what entry scripts write themselves.
 #[test]
 fn files_survive_kills() {

@@ -21,11 +21,18 @@ fn job() -> Job {
     (0..6).fold(job, |job, number| job.file(&format!("in/{number}.txt"), "x".repeat(number)))
 }
 
+/// The same, with a file of rows for each worker.
+fn in_parts() -> Job {
+    job().yaml("output_layout: parts")
+}
+
 /// Fails unless all is there, once.
 #[track_caller]
 fn is_whole(ran: &Ran) {
     let rows: Vec<String> = (0..6).map(|n| format!("{n}.txt: {n}")).collect();
-    assert_eq!(ran.sorted_output(), rows, "{ran}");
+    let is_one = ran.has("job/output/parallel_run_step.txt");
+    let found = if is_one { ran.sorted_output() } else { ran.sorted_parts("") };
+    assert_eq!(found, rows, "{ran}");
     for number in 0..6 {
         assert_eq!(ran.text(&format!("job/output/{number}.txt.out")), number.to_string());
         assert!(ran.has(&format!("job/output/batches/{number}.txt")), "{ran}");
@@ -45,7 +52,7 @@ fn crashes(ran: &Ran) -> bool {
 
 /// Ends the leader at the first point, at the second, and so on, until a job has no more points. Each
 /// time the first attempt at taking it up ends at some point as well. `how` is `""` or `:cut`.
-fn sweep(how: &str) {
+fn sweep(job: impl Fn() -> Job, how: &str) {
     for number in 1.. {
         let ran = job().env(POINT, &format!("*:{number}{how}")).run(&[]);
         if !crashes(&ran) {
@@ -64,13 +71,19 @@ fn sweep(how: &str) {
 /// M9, W8, W12 (different on purpose: exactly once).
 #[test]
 fn a_leader_may_end_anywhere() {
-    sweep("");
+    sweep(job, "");
 }
 
 /// The same, where the machine ends and files lose what was not synced.
 #[test]
 fn power_may_fail_anywhere() {
-    sweep(":cut");
+    sweep(job, ":cut");
+}
+
+/// The same where each worker's rows stay in a file of their own.
+#[test]
+fn a_leader_may_end_anywhere_before_parts_are_made() {
+    sweep(in_parts, ":cut");
 }
 
 /// The same for each point by its name, so that none is missed for coming late.

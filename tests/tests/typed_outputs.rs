@@ -4,7 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, python, root};
+use rustix::process::{Pid, Signal, kill_process};
+use sandmill_tests::{Job, Ran, Running, guest, python, root};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -174,6 +175,65 @@ fn a_leader_may_end_while_the_output_is_made() {
         assert_eq!(files, 1, "{point}\n{ran}");
         assert!(!ran.has("job/parts"), "{point}\n{ran}");
     }
+}
+
+/// A job that takes a while to make its output: rows of 64 MB.
+fn large() -> Job {
+    let job = Job::new(&guest("hostile_files")).yaml(
+        "inputs: { texts: input }\narguments: [--do, huge-rows]\nmini_batch_size: 1\n\
+         process_count_per_node: 1\noutput_format: {type: parquet, compression: zstd}",
+    );
+    (0..4).fold(job, |job, n| job.file(&format!("input/f{n}.txt"), "x"))
+}
+
+/// Runs such a job until the process is there that makes the output; its id.
+fn until_it_is_made(running: &mut Running) -> u32 {
+    let finisher = |running: &Running| {
+        let children = running.children();
+        children.into_iter().find(|(_, command)| command.contains(" finish-output "))
+    };
+    let mut found = None;
+    running.until("the output is made", |running| {
+        found = finisher(running);
+        found.is_some()
+    });
+    found.unwrap().0
+}
+
+/// All of its rows are there, and nothing else.
+#[track_caller]
+fn is_all_there(ran: &Ran) {
+    ran.exits_with(0);
+    let code = "print([len(v) for v in pq.read_table(path)['value'].to_pylist()])";
+    let rows = told_by_python(ran, "job/output/parallel_run_step.parquet", code);
+    assert_eq!(rows, "[67108864, 67108864, 67108864, 67108864]", "{ran}");
+    assert_eq!(fs::read_dir(ran.dir().join("job/output")).unwrap().count(), 1, "{ran}");
+}
+
+/// Whoever makes the output is killed in the middle: the job fails, and makes it when it is taken up.
+#[test]
+fn a_killed_maker_of_the_output_fails_the_job() {
+    let mut running = large().start(&[]);
+    let pid = until_it_is_made(&mut running);
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
+    let ran = running.wait();
+    ran.exits_with(42);
+    ran.says("could not be made: the process that makes it was killed (signal 9");
+    ran.says("kept          4 rows, in job/output/parallel_run_step.parquet.part\n");
+    assert!(!ran.has("job/output/parallel_run_step.parquet"), "{ran}");
+    is_all_there(&ran.into_job().resume(&[]));
+}
+
+/// The same for the leader: nobody goes on without it.
+#[test]
+fn a_leader_killed_while_the_output_is_made_leaves_nobody() {
+    let mut running = large().start(&[]);
+    until_it_is_made(&mut running);
+    running.kill_leader();
+    let ran = running.wait();
+    ran.exits_with(-9);
+    assert!(!ran.has("job/output/parallel_run_step.parquet"), "{ran}");
+    is_all_there(&ran.into_job().resume(&[]));
 }
 
 /// The disk is full when the output is made; with room again the job is taken up.

@@ -394,10 +394,16 @@ fn clear(
 
 /// What the output folder of a completed job holds.
 fn output_size(output: &Path, file: Option<&str>) -> Result<OutputSize, ClaimError> {
-    let file_bytes = file.and_then(|file| output.join(file).metadata().ok());
-    let entries = walkdir::WalkDir::new(output).into_iter().filter_map(Result::ok);
-    let files = entries.filter(|entry| !entry.file_type().is_dir()).count() as u64;
-    Ok(OutputSize { file_bytes: file_bytes.map(|metadata| metadata.len()), files })
+    let files_in = |folder: &Path| {
+        let entries = walkdir::WalkDir::new(folder).into_iter().filter_map(Result::ok);
+        entries.filter(|entry| !entry.file_type().is_dir())
+    };
+    let file = file.map(|file| output.join(file)).filter(|file| file.exists());
+    // Where it is a folder of parts, all that they hold.
+    let bytes = |file: &PathBuf| {
+        files_in(file).filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
+    };
+    Ok(OutputSize { file_bytes: file.as_ref().map(bytes), files: files_in(output).count() as u64 })
 }
 
 /// The name of one entry that `counts`, if the folder has any.

@@ -3,7 +3,7 @@
 
 use super::models::Seen;
 use crate::journal::JobIdentity;
-use crate::model::{Backend, Compression, InputKind, SliceSize, hex};
+use crate::model::{Backend, Compression, InputKind, OutputLayout, SliceSize, hex};
 use crate::spec::{JobSpec, StoredKind};
 use serde::Serialize;
 use serde_json::json;
@@ -73,6 +73,9 @@ pub(super) fn settings(
     settings.put("output_format", &told);
     if format.join.is_some() {
         settings.put("join", &format.join);
+    }
+    if format.layout != OutputLayout::File {
+        settings.put("output_layout", &format.layout);
     }
     settings.put("ordered", &spec.ordered);
     settings.put("output_files", &spec.output_files);
@@ -372,6 +375,7 @@ mod tests {
             ("mini_batch_size", "3"),
             ("output_action", "summary_only"),
             ("append_row_file_name", "rows.txt"),
+            ("output_layout", "parts"),
             ("deterministic", "true"),
             ("inputs.texts.path", "in/*"),
         ] {

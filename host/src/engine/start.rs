@@ -129,6 +129,7 @@ fn commit_target(job: &Job) -> CommitTarget {
         on_conflict: job.spec.output_files,
         header_wanted: format.has_header(),
         is_plain: format.is_plain(),
+        parts: format.part_ending().filter(|_| appends),
         finish,
     }
 }

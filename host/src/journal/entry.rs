@@ -111,13 +111,15 @@ impl Changes {
     }
 }
 
-/// The order in which entries are wanted, which is that of their rows in the output file.
+/// The order in which entries are wanted; the first two are orders of rows in an output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// As they were committed.
     Commit,
     /// As their mini-batches are numbered.
     Id,
+    /// By worker, and as their rows lie in its part file. Then `output_offset` says nothing.
+    Place,
 }
 
 /// An entry that is in the journal.

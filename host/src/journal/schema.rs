@@ -77,6 +77,7 @@ pub(super) fn select(order: Order) -> String {
     let order = match order {
         Order::Commit => "position",
         Order::Id => "id",
+        Order::Place => "worker, part_offset",
     };
     format!("{COLUMNS} {order}")
 }

@@ -43,7 +43,7 @@ pub use mini_batch::{
     BadFile, MiniBatch, Mount, Place, Source, SpilledRows, TableSlice, TextSlice, Work,
 };
 pub use output_format::{
-    Compression, Join, OnConflict, OutputFormat, OutputKind, Quoting, unfinished,
+    Compression, Join, OnConflict, OutputFormat, OutputKind, OutputLayout, Quoting, unfinished,
 };
 pub use partition_format::{ParsePartitionFormatError, PartitionFormat};
 pub use paths::{JobDir, rotated};

@@ -97,6 +97,30 @@ pub enum Quoting {
     None,
 }
 
+/// Where rows stand in the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutputLayout {
+    /// In one file.
+    #[default]
+    File,
+    /// In a folder of files, one for each worker: nothing has to be copied.
+    Parts,
+}
+
+impl OutputLayout {
+    /// All of them, in the order of the docs.
+    pub const ALL: [Self; 2] = [Self::File, Self::Parts];
+
+    /// The name in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Parts => "parts",
+        }
+    }
+}
+
 /// The input's columns that stand in front of each row's own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -131,6 +155,8 @@ pub struct OutputFormat {
     pub index: bool,
     /// What stands in front of the rows' own columns, if anything does.
     pub join: Option<Join>,
+    /// Whether that is one file.
+    pub layout: OutputLayout,
 }
 
 impl OutputFormat {
@@ -148,6 +174,7 @@ impl OutputFormat {
             null: String::new(),
             index: false,
             join: None,
+            layout: OutputLayout::File,
         }
     }
 
@@ -165,10 +192,12 @@ impl OutputFormat {
         }
     }
 
-    /// What the output file is called, where the job file does not say: `lines` for lines of text.
+    /// What the output file is called, where the job file does not say: `lines` for lines of text. In parts,
+    /// the folder.
     pub fn file_name(&self, lines: &str) -> String {
         let stem = lines.rsplit_once('.').map_or(lines, |(stem, _)| stem);
         match (self.kind, self.compression) {
+            _ if self.layout == OutputLayout::Parts => stem.to_owned(),
             (OutputKind::Parquet, _) => format!("{stem}.parquet"),
             (OutputKind::Arrow, _) => format!("{stem}.arrow"),
             (_, Compression::Gzip) => format!("{lines}.gz"),
@@ -177,10 +206,22 @@ impl OutputFormat {
         }
     }
 
+    /// How the names of an output's parts end; none if it is one file.
+    pub fn part_ending(&self) -> Option<String> {
+        let compression = match self.compression {
+            Compression::Gzip if self.kind.is_lines() => ".gz",
+            Compression::Zstd if self.kind.is_lines() => ".zst",
+            _ => "",
+        };
+        let kind = if self.kind == OutputKind::Text { "txt" } else { self.kind.name() };
+        (self.layout == OutputLayout::Parts).then(|| format!(".{kind}{compression}"))
+    }
+
     /// The file that rows are appended to while the job runs: the output file itself, or what it is made
-    /// of at the end.
+    /// of at the end. In parts nothing is appended: their folder.
     pub fn appended(&self, file_name: &str) -> String {
-        if self.kind.is_lines() { file_name.to_owned() } else { unfinished(file_name) }
+        let is_made = !self.kind.is_lines() && self.layout == OutputLayout::File;
+        if is_made { unfinished(file_name) } else { file_name.to_owned() }
     }
 }
 

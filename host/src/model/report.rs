@@ -79,6 +79,19 @@ pub struct Header {
     pub bytes: Option<Vec<u8>>,
 }
 
+impl Header {
+    /// The first line with its end, where it is written like that; none for one that is empty.
+    pub fn line(&self) -> Option<String> {
+        let line = self.text.strip_suffix('\n').unwrap_or(&self.text);
+        (self.bytes.is_none() && !line.is_empty()).then(|| format!("{line}\n"))
+    }
+
+    /// As it is written; none if there is nothing to write.
+    pub fn written(&self) -> Option<Vec<u8>> {
+        self.bytes.clone().or_else(|| self.line().map(String::into_bytes))
+    }
+}
+
 impl From<&str> for Header {
     fn from(line: &str) -> Self {
         Self { text: line.to_owned(), bytes: None }

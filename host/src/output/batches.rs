@@ -145,7 +145,10 @@ impl Batches {
         let (Some(known), Some(stream)) = (&mut self.known, &mut self.stream) else {
             return Ok(());
         };
-        let batch = fit(batch, &known.written)?;
+        let kind = self.format.kind.name();
+        let batch = fit(batch, &known.written).map_err(|error| {
+            Refused::Unfit(format!("the returned table cannot be written as {kind}: {error}"))
+        })?;
         if batch.num_rows() == 0 {
             return Ok(());
         }

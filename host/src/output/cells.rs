@@ -1,5 +1,6 @@
 //! The values of a table's columns, as Python prints them. Quotes are `style`'s affair.
 
+use super::json::Value;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, LargeStringArray, StringArray, StringViewArray,
 };
@@ -46,13 +47,17 @@ enum Values<'a> {
     TextView(&'a StringViewArray),
     /// The place of each row's value in a column of values.
     Dictionary(Vec<usize>, Box<Column<'a>>),
+    /// A list, map or structure, as JSON of so many bytes at most.
+    Nested(Box<Value<'a>>, u64),
     /// Everything else, with a buffer for the value.
     Other(ArrayFormatter<'a>, String),
 }
 
 impl<'a> Column<'a> {
+    /// `limit`: the writing of a list, map or structure stops once there are more bytes than this.
+    ///
     /// Fails on types that cannot be printed.
-    pub(super) fn new(array: &'a ArrayRef) -> Result<Self, ArrowError> {
+    pub(super) fn new(array: &'a ArrayRef, limit: u64) -> Result<Self, ArrowError> {
         let mut kind = match array.data_type() {
             DataType::Boolean => Kind::Boolean,
             number if number.is_numeric() => Kind::Number,
@@ -75,10 +80,15 @@ impl<'a> Column<'a> {
             DataType::Utf8View => Values::TextView(array.as_string_view()),
             DataType::Dictionary(..) if !array.as_any_dictionary().values().is_empty() => {
                 let dictionary = array.as_any_dictionary();
-                let values = Self::new(dictionary.values())?;
+                let values = Self::new(dictionary.values(), limit)?;
                 kind = values.kind;
                 Values::Dictionary(dictionary.normalized_keys(), Box::new(values))
             }
+            DataType::List(_)
+            | DataType::LargeList(_)
+            | DataType::FixedSizeList(..)
+            | DataType::Map(..)
+            | DataType::Struct(_) => Values::Nested(Box::new(Value::new(array, limit)?), limit),
             _ => {
                 let options = const { FormatOptions::new().with_display_error(false) };
                 Values::Other(ArrayFormatter::try_new(array.as_ref(), &options)?, String::new())
@@ -121,6 +131,7 @@ impl<'a> Column<'a> {
             Values::LargeText(values) => out.extend_from_slice(values.value(row).as_bytes()),
             Values::TextView(values) => out.extend_from_slice(values.value(row).as_bytes()),
             Values::Dictionary(keys, values) => return values.write(keys[row], out),
+            Values::Nested(value, limit) => return value.write(row, out, *limit),
             Values::Other(formatter, field) => {
                 field.clear();
                 formatter.value(row).write(field)?;

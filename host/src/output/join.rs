@@ -108,6 +108,12 @@ impl Joined {
         let input = RecordBatch::try_new(self.input.schema(), columns.collect::<Result<_, _>>()?)?;
         let texts: ArrayRef = Arc::new(self.texts.finish());
         let value = Schema::new(vec![Field::new(VALUE, DataType::Utf8, true)]);
+        if self.input.schema_ref().index_of(VALUE).is_ok() {
+            return Err(Unjoined::Words(format!(
+                "rows of text become a column {VALUE:?}, and the input has one of that name: name the \
+                 columns to join, without this one, or return a table"
+            )));
+        }
         self.beside(&input, &RecordBatch::try_new(Arc::new(value), vec![texts])?).map(Some)
     }
 
@@ -268,6 +274,26 @@ mod tests {
         }
         let said = csv(Join::Input, |writer| table(writer, &[scores("id", vec![1, 2, 3])]));
         insta::assert_snapshot!(said, @r#"the returned rows have a column "id", and join puts the input's column of that name before them: give it another name, or name the columns to join, without this one"#);
+        let values = Join::Columns(vec!["id".to_owned()]);
+        let of_values = |join: &Join, fill: &dyn Fn(&mut RowWriter) -> String| {
+            let format =
+                OutputFormat { join: Some(join.clone()), ..OutputFormat::of(OutputKind::Csv) };
+            let mut writer = RowWriter::new(1000, true, &format);
+            let ids = Arc::new(Int64Array::from(vec![7, 8]));
+            let both = [("id", Arc::clone(&ids) as _), ("value", ids as _)];
+            let input = stream(&[RecordBatch::try_from_iter(both).unwrap()]);
+            writer.join_table(&input).unwrap();
+            let refused = fill(&mut writer);
+            let sealed = writer.seal().err().map(|failure| failure.message);
+            let text = String::from_utf8(writer.segment().to_vec()).unwrap();
+            if refused.is_empty() { sealed.unwrap_or(text) } else { refused }
+        };
+        let some_texts = |writer: &mut RowWriter| texts(writer, &["x", "y"]);
+        insta::assert_snapshot!(of_values(&Join::Input, &some_texts), @r#"rows of text become a column "value", and the input has one of that name: name the columns to join, without this one, or return a table"#);
+        assert_eq!(of_values(&values, &some_texts), "7,x\n8,y\n");
+        let some_values = |writer: &mut RowWriter| table(writer, &[scores("value", vec![1, 2])]);
+        assert!(of_values(&Join::Input, &some_values).contains("column \"value\""));
+        assert_eq!(of_values(&values, &some_values), "7,1\n8,2\n");
         let missing = Join::Columns(vec!["key".to_owned()]);
         insta::assert_snapshot!(csv(missing, |_| String::new()), @r#"join names the column "key", which the input does not have; it has "id", "name""#);
     }

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 pub(super) struct Object<'a>(Vec<(Vec<u8>, Value<'a>)>);
 
 /// The values of one column.
-struct Value<'a> {
+pub(super) struct Value<'a> {
     shape: Shape<'a>,
     nulls: Option<NullBuffer>,
 }
@@ -22,6 +22,8 @@ enum Shape<'a> {
     Plain(Box<Column<'a>>, Vec<u8>),
     List(Ends<'a>, Box<Value<'a>>),
     Struct(Object<'a>),
+    /// Keys and values: an object where all keys are texts, else a list of pairs.
+    Map(Ends<'a>, bool, Box<[Value<'a>; 2]>),
 }
 
 /// Where the lists of a column begin and end among the values of all.
@@ -43,13 +45,17 @@ impl Ends<'_> {
 
 impl<'a> Object<'a> {
     /// Fails on types that cannot be printed.
-    pub(super) fn new(fields: &[FieldRef], arrays: &'a [ArrayRef]) -> Result<Self, ArrowError> {
+    pub(super) fn new(
+        fields: &[FieldRef],
+        arrays: &'a [ArrayRef],
+        limit: u64,
+    ) -> Result<Self, ArrowError> {
         let mut members = Vec::with_capacity(arrays.len());
         for (field, array) in fields.iter().zip(arrays) {
             let mut name = Vec::new();
             text(field.name(), &mut name);
             name.push(b':');
-            members.push((name, Value::new(array)?));
+            members.push((name, Value::new(array, limit)?));
         }
         Ok(Self(members))
     }
@@ -78,8 +84,9 @@ impl<'a> Object<'a> {
 }
 
 impl<'a> Value<'a> {
-    fn new(array: &'a ArrayRef) -> Result<Self, ArrowError> {
-        let child = |values| Ok::<_, ArrowError>(Box::new(Self::new(values)?));
+    /// Fails on types that cannot be printed. `limit`: as for [`write`](Self::write).
+    pub(super) fn new(array: &'a ArrayRef, limit: u64) -> Result<Self, ArrowError> {
+        let child = |values| Ok::<_, ArrowError>(Box::new(Self::new(values, limit)?));
         let shape = match array.data_type() {
             DataType::List(_) => {
                 let lists = array.as_list::<i32>();
@@ -94,15 +101,28 @@ impl<'a> Value<'a> {
                 Shape::List(Ends::Fixed(length), child(array.as_fixed_size_list().values())?)
             }
             DataType::Struct(fields) => {
-                Shape::Struct(Object::new(fields, array.as_struct().columns())?)
+                Shape::Struct(Object::new(fields, array.as_struct().columns(), limit)?)
             }
-            _ => Shape::Plain(Box::new(Column::new(array)?), Vec::new()),
+            DataType::Map(..) => {
+                let map = array.as_map();
+                let (keys, values) = (map.keys(), map.values());
+                let both = [Self::new(keys, limit)?, Self::new(values, limit)?];
+                let is_object = is_text(keys.data_type()) && both[0].nulls.is_none();
+                Shape::Map(Ends::Short(map.value_offsets()), is_object, Box::new(both))
+            }
+            _ => Shape::Plain(Box::new(Column::new(array, limit)?), Vec::new()),
         };
         let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
         Ok(Self { shape, nulls })
     }
 
-    fn write(&mut self, row: usize, out: &mut Vec<u8>, limit: u64) -> Result<(), ArrowError> {
+    /// Appends a row's value. Stops within it once `out` is longer than `limit`.
+    pub(super) fn write(
+        &mut self,
+        row: usize,
+        out: &mut Vec<u8>,
+        limit: u64,
+    ) -> Result<(), ArrowError> {
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             out.extend_from_slice(b"null");
             return Ok(());
@@ -123,8 +143,33 @@ impl<'a> Value<'a> {
                 }
                 out.push(b']');
             }
+            Shape::Map(ends, is_object, both) => {
+                let [keys, values] = &mut **both;
+                let [begin, middle, end] = if *is_object { ["", ":", ""] } else { ["[", ",", "]"] };
+                out.push(if *is_object { b'{' } else { b'[' });
+                for (index, at) in ends.of(row).enumerate() {
+                    if out.len() as u64 > limit {
+                        break;
+                    }
+                    out.extend_from_slice(if index > 0 { b"," } else { b"" });
+                    out.extend_from_slice(begin.as_bytes());
+                    keys.write(at, out, limit)?;
+                    out.extend_from_slice(middle.as_bytes());
+                    values.write(at, out, limit)?;
+                    out.extend_from_slice(end.as_bytes());
+                }
+                out.push(if *is_object { b'}' } else { b']' });
+            }
         }
         Ok(())
+    }
+}
+
+fn is_text(kind: &DataType) -> bool {
+    match kind {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, values) => is_text(values),
+        _ => false,
     }
 }
 

@@ -28,6 +28,16 @@ impl PartFile {
         Ok(Self { file, path: path.to_owned(), end: 0 })
     }
 
+    /// Writes what the file is to begin with, if there is nothing in it yet.
+    pub fn begin(&mut self, header: &[u8]) -> Result<(), OutputError> {
+        if self.end == 0 {
+            let written = self.file.write_all_at(header, 0);
+            written.map_err(OutputError::io("write to the part file", &self.path))?;
+            self.end = header.len() as u64;
+        }
+        Ok(())
+    }
+
     /// Appends the lines of one attempt with one write. When that fails nothing of it counts: the
     /// next attempt is written to the same place.
     pub fn append(&mut self, lines: &[u8], rows: u64) -> Result<Segment, OutputError> {
@@ -63,6 +73,17 @@ mod tests {
         assert_eq!((second.offset, second.length), (4, 2));
         assert_eq!(std::fs::read(&path).unwrap(), b"a\nb\nc\n");
         super::super::verify(&File::open(&path).unwrap(), &first).unwrap();
+    }
+
+    #[test]
+    fn a_header_comes_first_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.part");
+        let mut part = PartFile::create(&path).unwrap();
+        part.begin(b"x\n").unwrap();
+        assert_eq!(part.append(b"1\n", 1).unwrap().offset, 2);
+        part.begin(b"y\n").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"x\n1\n");
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use super::batches::Refused;
 use super::join::Unjoined;
+use super::json::Value;
+use crate::model::OutputKind;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::error::ArrowError;
 
 /// Why a table is not taken.
@@ -25,6 +28,32 @@ impl From<ArrowError> for Unfit {
     fn from(error: ArrowError) -> Self {
         Self::Arrow(error)
     }
+}
+
+/// Bytes of a value that are looked at to find out which it is that cannot be written.
+const LOOKED_AT: u64 = 1 << 20;
+
+/// A table with a value, or a type, that an output of lines has no text for. `row`: where that is in the batch.
+pub(super) fn unprintable(
+    batch: &RecordBatch,
+    row: usize,
+    kind: OutputKind,
+    error: &ArrowError,
+) -> Refusal {
+    let is_wrong = |column: &ArrayRef| {
+        let value = Value::new(column, LOOKED_AT);
+        value.and_then(|mut value| value.write(row, &mut Vec::new(), LOOKED_AT)).is_err()
+    };
+    let index = batch.columns().iter().position(is_wrong);
+    let which = index.map(|index| batch.schema_ref().field(index)).map(|field| {
+        format!("its column {:?}, of the type {}, cannot be", field.name(), field.data_type())
+    });
+    Refusal::Unfit(format!(
+        "the returned table cannot be written as {}: {} written as text ({error}). Return another value or \
+         type, or set output_format.type to parquet or arrow",
+        kind.name(),
+        which.as_deref().unwrap_or("one of its values cannot be"),
+    ))
 }
 
 pub(super) fn unquotable(row: u64, column: Option<&str>) -> String {

@@ -5,7 +5,7 @@ use super::cells::{Column, Kind};
 use super::join::Joined;
 use super::json;
 use super::members::member;
-use super::refusal::{Refusal, Unfit, unquotable};
+use super::refusal::{Refusal, Unfit, unprintable, unquotable};
 use super::style::{NeedsQuotes, Style};
 use super::zones;
 use crate::model::{
@@ -14,6 +14,7 @@ use crate::model::{
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
 use arrow::datatypes::{Schema, SchemaRef};
+use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -34,9 +35,10 @@ const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 /// Python's csv writer does it: with minimal quoting a field that holds the delimiter, a quote or a
 /// line break stands in quotes, with quotes in it doubled. Numbers are written as Python prints
 /// them (`1.0`, `1e-05`, `nan`), booleans as `True` and `False`, a null as an empty field, dates and
-/// times in ISO 8601 (`2026-11-21T10:30:00`), and other types as Arrow prints them. A line that
-/// would be empty because its only field is, is written as `""`. As JSON lines it is an object, in
-/// which lists and structures are arrays and objects, and what is no number is null.
+/// times in ISO 8601 (`2026-11-21T10:30:00`), lists, maps and structures as JSON, and other types as
+/// Arrow prints them. A line that would be empty because its only field is, is written as `""`. As
+/// JSON lines it is an object, in which lists and structures are arrays and objects, a map is an object
+/// or, unless its keys are texts, an array of pairs, and what is no number is null.
 ///
 /// For an output with types, tables stay tables, and a row of text is one of a column `value`.
 #[derive(Debug)]
@@ -378,16 +380,20 @@ impl RowWriter {
         if let Some(batches) = &mut self.batches {
             return Ok(batches.batch(batch)?);
         }
-        let told = zones::in_utc(batch)?;
+        let kind = self.kind;
+        let unprintable = |row, error: &ArrowError| unprintable(batch, row, kind, error);
+        let told = zones::in_utc(batch).map_err(|error| unprintable(0, &error))?;
         let batch = told.as_ref().unwrap_or(batch);
         if self.kind == OutputKind::Jsonl {
             return self.objects(batch, before);
         }
-        let mut columns = batch.columns().iter().map(Column::new).collect::<Result<Vec<_>, _>>()?;
+        let columns = batch.columns().iter().map(|column| Column::new(column, self.limit));
+        let columns = columns.collect::<Result<Vec<_>, _>>();
+        let mut columns = columns.map_err(|error| unprintable(0, &error))?;
         for row in 0..batch.num_rows() {
             let start = self.buffer.len();
             self.line(&mut columns, row, before + row as u64).map_err(|unfit| match unfit {
-                Unfit::Arrow(error) => error.into(),
+                Unfit::Arrow(error) => unprintable(row, &error),
                 Unfit::Quotes(column) => {
                     let name = column.map(|index| batch.schema_ref().field(index).name().as_str());
                     Refusal::Unfit(unquotable(before + row as u64, name))
@@ -432,10 +438,14 @@ impl RowWriter {
                  jsonl, where a row is an object: give them different names"
             )));
         }
-        let mut object = json::Object::new(fields, batch.columns())?;
+        let kind = self.kind;
+        let unprintable = |row, error: &ArrowError| unprintable(batch, row, kind, error);
+        let object = json::Object::new(fields, batch.columns(), self.limit);
+        let mut object = object.map_err(|error| unprintable(0, &error))?;
         for row in 0..batch.num_rows() {
             let start = self.buffer.len();
-            object.write(row, &mut self.buffer, self.limit)?;
+            let written = object.write(row, &mut self.buffer, self.limit);
+            written.map_err(|error| unprintable(row, &error))?;
             self.buffer.push(b'\n');
             self.check_size(start, before + row as u64)?;
         }

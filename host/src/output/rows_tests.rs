@@ -239,10 +239,10 @@ fn lists() -> ArrayRef {
 /// O6: what no cell can hold is written as Arrow prints it, in quotes where it needs them.
 #[test]
 fn complex_values_turn_to_text() {
-    insta::assert_snapshot!(lines(&ipc(vec![("l", lists())])), @r#"
-    "[1.0, ]"
+    insta::assert_snapshot!(lines(&ipc(vec![("l", lists())])), @"
+    [1.0,null]
     []
-    "#);
+    ");
 }
 
 /// O6: here they keep their shape.
@@ -299,6 +299,83 @@ fn dictionaries_are_written_as_their_values() {
         Arc::new(arrow::array::PrimitiveArray::<Float64Type>::from(Vec::<f64>::new())),
     );
     assert_eq!(lines(&ipc(vec![("e", Arc::new(empty))])), "\"\"\n\"\"\n");
+}
+
+/// Two rows of texts to numbers, and of numbers to texts.
+fn maps() -> [ArrayRef; 2] {
+    let mut named = MapBuilder::new(None, StringBuilder::new(), Int64Builder::new());
+    let mut numbered = MapBuilder::new(None, Int64Builder::new(), StringBuilder::new());
+    for (key, value) in [("a \"b\"", Some(1)), ("c", None)] {
+        named.keys().append_value(key);
+        named.values().append_option(value);
+        numbered.keys().append_value(key.len() as i64);
+        numbered.values().append_option(value.map(|_| key));
+    }
+    named.append(true).unwrap();
+    named.append(true).unwrap();
+    numbered.append(true).unwrap();
+    numbered.append(false).unwrap();
+    [Arc::new(named.finish()), Arc::new(numbered.finish())]
+}
+
+/// pyarrow's `to_pylist` gives pairs for any map; texts are names in JSON.
+#[test]
+fn maps_lists_and_structures_are_json_in_a_field_too() {
+    let [named, numbered] = maps();
+    let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>([
+        Some(vec![Some(0.5), None]),
+        Some(vec![Some(f64::NAN)]),
+    ]));
+    let field = Arc::new(Field::new("x", DataType::Int64, true));
+    let pair = StructArray::from(vec![(field, Arc::new(Int64Array::from(vec![7, 8])) as ArrayRef)]);
+    let table =
+        ipc(vec![("m", named), ("n", numbered), ("l", lists), ("s", Arc::new(pair) as ArrayRef)]);
+    insta::assert_snapshot!(formatted(&table, &OutputFormat::of(OutputKind::Jsonl)), @r#"
+    {"m":{"a \"b\"":1,"c":null},"n":[[5,"a \"b\""],[1,null]],"l":[0.5,null],"s":{"x":7}}
+    {"m":{},"n":null,"l":[null],"s":{"x":8}}
+    "#);
+    insta::assert_snapshot!(formatted(&table, &csv(|_| ())), @r#"
+    m,n,l,s
+    "{""a \""b\"""":1,""c"":null}","[[5,""a \""b\""""],[1,null]]","[0.5,null]","{""x"":7}"
+    {},,[null],"{""x"":8}"
+    "#);
+    insta::assert_snapshot!(lines(&table), @r#"
+    "{""a \""b\"""":1,""c"":null}" "[[5,""a \""b\""""],[1,null]]" [0.5,null] "{""x"":7}"
+    {}  [null] "{""x"":8}"
+    "#);
+    let mut writer = RowWriter::new(20, true, &csv(|_| ()));
+    assert!(writer.table(&table).unwrap_err().message.contains("limits.results"));
+}
+
+/// A list of one row that names a long text over and over.
+#[test]
+fn a_value_that_would_grow_without_end_stops_at_the_limit() {
+    let values: ArrayRef = Arc::new(StringArray::from(vec!["v".repeat(1 << 20)]));
+    let keys = Int32Array::from(vec![0; 100_000]);
+    let coded: ArrayRef = Arc::new(DictionaryArray::<Int32Type>::new(keys, values));
+    let item = Arc::new(Field::new("item", coded.data_type().clone(), true));
+    let ends = arrow::buffer::OffsetBuffer::from_lengths([coded.len()]);
+    let list: ArrayRef = Arc::new(ListArray::new(item, ends, coded, None));
+    let table = ipc(vec![("l", list)]);
+    for kind in [OutputKind::Csv, OutputKind::Jsonl, OutputKind::Text] {
+        let mut writer = RowWriter::new(4 << 20, true, &OutputFormat::of(kind));
+        let told = writer.table(&table).unwrap_err().message;
+        assert!(told.contains("limits.results"), "{told}");
+        assert!(writer.lines().len() < 16 << 20);
+    }
+}
+
+#[test]
+fn values_without_a_text_are_named() {
+    let far: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, i64::MAX]));
+    let near: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, 1]));
+    let table = ipc(vec![("near", Arc::clone(&near)), ("far", Arc::clone(&far))]);
+    insta::assert_snapshot!(formatted(&table, &csv(|_| ())), @r#"the returned table cannot be written as csv: its column "far", of the type Timestamp(s), cannot be written as text (Cast error: Failed to convert 9223372036854775807 to datetime for Timestamp(s)). Return another value or type, or set output_format.type to parquet or arrow"#);
+    insta::assert_snapshot!(formatted(&table, &OutputFormat::of(OutputKind::Jsonl)), @r#"the returned table cannot be written as jsonl: its column "far", of the type Timestamp(s), cannot be written as text (Cast error: Failed to convert 9223372036854775807 to datetime for Timestamp(s)). Return another value or type, or set output_format.type to parquet or arrow"#);
+    let field = Arc::new(Field::new("x", far.data_type().clone(), true));
+    let inside: ArrayRef = Arc::new(StructArray::from(vec![(field, far)]));
+    let table = ipc(vec![("near", near), ("s", inside)]);
+    insta::assert_snapshot!(formatted(&table, &OutputFormat::default()), @r#"the returned table cannot be written as text: its column "s", of the type Struct("x": Timestamp(s)), cannot be written as text (Cast error: Failed to convert 9223372036854775807 to datetime for Timestamp(s)). Return another value or type, or set output_format.type to parquet or arrow"#);
 }
 
 #[test]

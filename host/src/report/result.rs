@@ -5,7 +5,9 @@ use super::log_file;
 use super::reporters::Reporter;
 use super::words::{count, counted, did, first_line, seconds, worker_id};
 use crate::event::{Event, EventKind};
-use crate::model::{FailureKind, FirstFailure, JobDir, JobResult, JobStatus, printable};
+use crate::model::{
+    FailureKind, FirstFailure, JobDir, JobResult, JobStatus, printable, unfinished,
+};
 use jiff::Timestamp;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -41,6 +43,15 @@ pub struct ParentFolder {
 }
 
 impl Places {
+    /// Where the rows of a job are that has not come to its end: an output that is made at the end has its
+    /// name only then.
+    fn kept(&self) -> PathBuf {
+        let name = self.output.file_name().unwrap_or_default().to_string_lossy();
+        let appended = self.output.with_file_name(unfinished(&name));
+        let all = [self.output.clone(), appended, self.job_dir.parts()];
+        all.into_iter().find(|path| path.exists()).unwrap_or_else(|| self.output.clone())
+    }
+
     pub(super) fn show(&self, path: &Path) -> String {
         match path.strip_prefix(&self.shown_from) {
             Ok(below) if !below.as_os_str().is_empty() => below.display().to_string(),
@@ -118,7 +129,7 @@ fn kept(text: &mut Text, result: &JobResult, places: &Places) {
     } else {
         counted(result.rows, "row")
     };
-    text.line("kept", &format!("{what}, in {}", places.show(&places.output)));
+    text.line("kept", &format!("{what}, in {}", places.show(&places.kept())));
 }
 
 /// What a person can do now.

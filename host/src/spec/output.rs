@@ -8,7 +8,8 @@ use super::scope::At;
 use super::settings_file::{self, TableSettings};
 use super::tree;
 use crate::model::{
-    Address, Compression, InputKind, Join, OutputAction, OutputFormat, OutputKind, Quoting,
+    Address, Compression, InputKind, Join, OutputAction, OutputFormat, OutputKind, OutputLayout,
+    Quoting,
 };
 use std::path::{Path, PathBuf};
 
@@ -76,7 +77,10 @@ pub(super) fn rows(
         }
         OutputAction::SummaryOnly => None,
     };
-    let format = format(raw, settings.as_ref(), action, report);
+    let mut format = format(raw, settings.as_ref(), action, report);
+    if action == OutputAction::AppendRow {
+        format.layout = layout(raw, defaults, report);
+    }
     let given = defaults.of(raw, |raw| &raw.append_row_file_name);
     let file_name = match &raw.append_row_file_name {
         Some(_) => given,
@@ -86,6 +90,20 @@ pub(super) fn rows(
         defaults.mention("append_row_file_name", &file_name);
     }
     Rows { action, file_name, format }
+}
+
+fn layout(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> OutputLayout {
+    let layout = defaults.of(raw, |raw| &raw.output_layout);
+    if layout == OutputLayout::Parts
+        && let Some(ordered) = raw.ordered.as_ref().filter(|at| at.value)
+    {
+        ordered.blame(
+            report,
+            "with output_layout: parts each worker's rows stand in a file of their own, in the order in \
+             which it made them, so that there is no order of all rows; remove one of the two",
+        );
+    }
+    layout
 }
 
 /// Characters that an output file's name must not contain (prs-semantics C14).
@@ -205,6 +223,7 @@ fn say_unused(raw: &RawJob, report: &Report) {
             "append_row_dataframe_header",
             raw.append_row_dataframe_header.as_ref().is_some_and(|at| at.value),
         ),
+        ("output_layout", raw.output_layout.is_some()),
         ("ordered", raw.ordered.as_ref().is_some_and(|at| at.value)),
         ("join", raw.join.is_some()),
     ] {

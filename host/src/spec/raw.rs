@@ -8,7 +8,7 @@ use super::scope::{At, Scope, Variables};
 use super::tree::{Node, Value};
 use crate::model::{
     AllowedPercent, ByteSize, Column, ColumnType, Compression, ErrorThreshold, LoggingLevel,
-    OnConflict, OsSandbox, OutputAction, OutputKind, Quoting, TableKind,
+    OnConflict, OsSandbox, OutputAction, OutputKind, OutputLayout, Quoting, TableKind,
 };
 use std::time::Duration;
 
@@ -40,6 +40,7 @@ pub(super) struct RawJob {
     pub(super) gpus: Option<At<u32>>,
     pub(super) output_format: RawOutputFormat,
     pub(super) append_row_dataframe_header: Option<At<bool>>,
+    pub(super) output_layout: Option<At<OutputLayout>>,
     pub(super) ordered: Option<At<bool>>,
     /// Names, and whether there is one that stands alone.
     pub(super) join: Option<At<(Vec<String>, bool)>>,
@@ -204,6 +205,9 @@ pub(super) fn read(root: Node, report: &Report) -> Option<RawJob> {
         gpus: job.parsed("gpus"),
         output_format: output_format(&mut job),
         append_row_dataframe_header: job.bool("append_row_dataframe_header"),
+        output_layout: job.parsed_by("output_layout", |_, text| {
+            choice(text, &OutputLayout::ALL.map(|layout| (layout.name(), layout)))
+        }),
         ordered: job.bool("ordered"),
         join: job.scalars_or_one("join"),
         output_files: job.parsed_by("output_files", |_, text| {

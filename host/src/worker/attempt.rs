@@ -7,7 +7,7 @@ use super::load::Loader;
 use super::report::{Clock, Finished, report};
 use super::sink::{Sink, Tally};
 use crate::model::{
-    CallStats, Failure, FailureKind, JobDir, MiniBatch, MiniBatchId, Segment, WorkerId,
+    CallStats, Failure, FailureKind, Header, JobDir, MiniBatch, MiniBatchId, Segment, WorkerId,
 };
 use crate::output::{OutputError, PartFile, RowWriter, discard_files};
 use crate::protocol::{Assignment, FromWorker};
@@ -23,6 +23,8 @@ pub(super) struct Bench {
     /// Whether an attempt fails whose rows are not as many as its items.
     pub(super) strict: bool,
     pub(super) part: PartFile,
+    /// Whether the part file begins as the output does: it may become a part of that, as it is.
+    pub(super) heads: bool,
     pub(super) folder: OutputFolder,
 }
 
@@ -44,7 +46,9 @@ impl Bench {
         let (run, tally, stamp) = self.run(assignment, guest, link)?;
         let result = tally.and_then(|tally| {
             let looks = guest.may_have_made_files();
-            let (segment, has_files) = self.store(mini_batch, assignment.attempt, looks)?;
+            let header = tally.header.as_ref().filter(|_| self.heads);
+            let stored = self.store(mini_batch, assignment.attempt, looks, header);
+            let (segment, has_files) = stored?;
             Ok((tally, segment, has_files))
         });
         let result = result.or_else(|failure| self.drop_files(failure));
@@ -111,10 +115,11 @@ impl Bench {
         mini_batch: &MiniBatch,
         attempt: u32,
         looks: bool,
+        header: Option<&Header>,
     ) -> Result<(Segment, bool), Failure> {
         let staged = || self.job_dir.staged(self.worker, mini_batch.id, attempt);
         let has_files = (looks || self.folder.keeps_any()) && self.folder.take(staged)?;
-        match self.part.append(self.rows.segment(), self.rows.rows()) {
+        match append(&mut self.part, &self.rows, header) {
             Ok(segment) => Ok((segment, has_files)),
             Err(error) => {
                 if has_files {
@@ -132,6 +137,19 @@ impl Bench {
             Err(second) => Err(second.with_detail(format!("after: {failure}\n{}", failure.detail))),
         }
     }
+}
+
+/// Puts the rows into the part file, which is to begin with the header if there is one.
+fn append(
+    part: &mut PartFile,
+    rows: &RowWriter,
+    header: Option<&Header>,
+) -> Result<Segment, OutputError> {
+    let bytes = rows.segment();
+    if let Some(header) = header.and_then(Header::written).filter(|_| !bytes.is_empty()) {
+        part.begin(&header)?;
+    }
+    part.append(bytes, rows.rows())
 }
 
 /// A new instance for an attempt, and what its `init` makes.

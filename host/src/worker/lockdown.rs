@@ -5,7 +5,7 @@
 //! part file are open, and the worker's folders are made.
 
 use crate::inference::{PROCESSORS, has_inference, inference_memory};
-use crate::model::{JobDir, OsSandbox, WallState};
+use crate::model::{JobDir, OsSandbox, OutputLayout, WallState};
 use crate::perf::MemoryBudget;
 use crate::protocol::Setup;
 use crate::wall::{Bounds, Folder, Occupant, Rights, Wall, gpu_folders};
@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 /// for the guest. Far more than a result file has, because the part file, which takes the rows of a
 /// whole job, is under the same limit. How many files a mini-batch may leave is limited elsewhere.
 const LARGEST_FILE: u64 = 64 << 30;
+/// The same where outputs are very large: 1 TiB.
+const LARGEST_PART: u64 = 1 << 40;
 
 /// Descriptors of the worker itself, beside those that a guest may have open.
 const OWN_FILES: u64 = 64;
@@ -102,7 +104,10 @@ fn bounds(setup: &Setup) -> Bounds {
     Bounds {
         memory: (!off).then(|| budget.0.saturating_add(SLACK)),
         cpu_seconds: None,
-        largest_file: LARGEST_FILE,
+        largest_file: match setup.output_format.layout {
+            OutputLayout::File => LARGEST_FILE,
+            OutputLayout::Parts => LARGEST_PART,
+        },
         open_files: setup.limits.handles.saturating_add(OWN_FILES),
     }
 }

@@ -9,7 +9,8 @@ use super::report::{bounded, host_fault};
 use crate::compile::Instrumentation;
 use crate::inference::{Models, has_inference};
 use crate::model::{
-    Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction, WallState,
+    Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction,
+    OutputLayout, WallState,
 };
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
@@ -185,7 +186,8 @@ fn bench(setup: &Setup) -> Result<Bench, Failure> {
     let rows = RowWriter::new(setup.limits.results.0, keep, &setup.output_format)
         .with_row_limit(setup.limits.row);
     let strict = setup.strict_cardinality;
-    Ok(Bench { job_dir, worker, loader, rows, strict, part, folder })
+    let heads = setup.output_format.layout == OutputLayout::Parts;
+    Ok(Bench { job_dir, worker, loader, rows, strict, part, heads, folder })
 }
 
 fn make_folder(path: &Path) -> Result<(), Failure> {

@@ -20,7 +20,8 @@
 //! job's end: what `init` and `shutdown` left is published if the job has completed, rows that are
 //! held are appended, the output is put on the disk, and the journal notes the end. An output file that is
 //! not of lines is made before that, under another name, by a process of its own (`finish`): what rows are
-//! appended to is called otherwise, and is there until the end is noted.
+//! appended to is called otherwise, and is there until the end is noted. Where each worker's rows stay in a
+//! file of their own, step 4 is left out, and the folder of these files is made in the same way (`split`).
 //!
 //! After a crash between any two steps the output lacks, or has too much of, something that the
 //! journal knows. `recover` makes it what the journal says; rows that are whole neither in the
@@ -154,7 +155,9 @@ pub(in crate::engine) struct CommitTarget {
     pub header_wanted: bool,
     /// Whether rows are lines of text, as they are.
     pub is_plain: bool,
-    /// For an output that is made at the job's end of what was appended to `output_file`.
+    /// For an output of one file for each worker: how their names end. `output_file` is their folder then.
+    pub parts: Option<String>,
+    /// For an output that is made at the job's end of what was appended to `output_file`, or of each part.
     pub finish: Option<Finish>,
 }
 
@@ -358,6 +361,10 @@ mod tests;
 #[cfg(test)]
 #[path = "take_up_tests.rs"]
 mod take_up_tests;
+
+#[cfg(test)]
+#[path = "split_tests.rs"]
+mod split_tests;
 
 #[cfg(any(test, fuzzing))]
 #[expect(clippy::unwrap_used, reason = "part of tests; a world that cannot be made fails them")]

@@ -27,6 +27,11 @@ impl Unconfirmed {
         self.bytes += segments.iter().map(|segment| segment.length).sum::<u64>();
     }
 
+    /// How many bytes were appended.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// The header was written, which is the first of all.
     pub(super) fn add_header(&mut self, bytes: &[u8]) {
         let (length, checksum) = (bytes.len() as u64, crc32fast::hash(bytes));

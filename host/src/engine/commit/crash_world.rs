@@ -3,6 +3,7 @@
 use super::*;
 use crate::engine::commit::group::Store;
 use crate::engine::commit::recover::recover;
+use crate::engine::commit::rows::Rows;
 use crate::journal::JobIdentity;
 use crate::model::FailureKind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,21 @@ pub(super) struct World {
     pub(super) last_workers: Vec<WorkerId>,
     pub(super) damage_steps: Vec<Damage>,
     was_cut: bool,
+}
+
+/// Where rows go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// To one file, as they come.
+    File,
+    /// To one file, in the order of the input.
+    Ordered,
+    /// To a file for each worker.
+    Parts,
+}
+
+impl Layout {
+    pub(super) const ALL: [Self; 3] = [Self::File, Self::Ordered, Self::Parts];
 }
 
 /// What may happen to files while nothing runs.
@@ -49,14 +65,14 @@ pub(super) fn identity() -> JobIdentity {
 }
 
 impl World {
-    pub(super) fn new(ordered: bool, on_conflict: OnConflict) -> Self {
+    pub(super) fn new(layout: Layout, on_conflict: OnConflict) -> Self {
         // In memory where that is possible: there, syncing costs nothing.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let world = Self::at(dir.path(), ordered, on_conflict);
+        let world = Self::at(dir.path(), layout, on_conflict);
         Self { _dir: Some(dir), ..world }
     }
 
-    pub(super) fn at(path: &Path, ordered: bool, on_conflict: OnConflict) -> Self {
+    pub(super) fn at(path: &Path, layout: Layout, on_conflict: OnConflict) -> Self {
         let job_dir = JobDir::new(path);
         for folder in [job_dir.parts(), job_dir.work(), job_dir.default_output()] {
             fs::create_dir_all(folder).unwrap();
@@ -65,10 +81,11 @@ impl World {
             output: job_dir.default_output(),
             job_dir,
             output_file: Some("rows.txt".into()),
-            ordered,
+            ordered: layout == Layout::Ordered,
             on_conflict,
             header_wanted: true,
             is_plain: true,
+            parts: (layout == Layout::Parts).then(|| ".txt".into()),
             finish: None,
         };
         Self {
@@ -125,6 +142,15 @@ impl World {
         let rows = Self::rows(id);
         let part = self.target.job_dir.part_file(worker);
         let mut part = OpenOptions::new().create(true).append(true).open(part).unwrap();
+        // The first ones have none, so that it comes when there are rows.
+        let header = (id > 3).then_some(HEADER);
+        if let Some(header) = header
+            && self.target.parts.is_some()
+            && part.metadata().unwrap().len() == 0
+            && !rows.is_empty()
+        {
+            part.write_all(header.as_bytes()).unwrap();
+        }
         let offset = part.metadata().unwrap().len();
         part.write_all(rows.as_bytes()).unwrap();
         let (length, checksum) = (rows.len() as u64, crc32fast::hash(rows.as_bytes()));
@@ -143,8 +169,7 @@ impl World {
             items: ItemCounts::from_returned(2, segment.rows),
             is_short: segment.rows < 2,
             segment,
-            // The first ones have none, so that it comes when there are rows.
-            header: (id > 3).then(|| HEADER.into()),
+            header: header.map(Into::into),
             has_files: !files.is_empty(),
             stamp: id,
         })
@@ -176,7 +201,7 @@ impl World {
     /// Begins, or goes on, and completes.
     pub(super) fn run(&mut self) {
         let (mut store, restored) = recover(self.target.clone(), self.journal(), false).unwrap();
-        store.rows.as_mut().unwrap().checkpoint_always();
+        store.rows.iter_mut().for_each(Rows::checkpoint_always);
         let counts = store.journal.counts();
         assert_eq!(restored.ended(), counts.succeeded + counts.failed);
         assert_eq!(restored.rows, counts.rows);
@@ -188,8 +213,10 @@ impl World {
         ids.retain(|id| !restored.finished.contains(MiniBatchId(*id)));
         self.runs += 1;
         for group in ids.chunks(3) {
-            let bad = group.iter().filter(|id| **id % 3 == 0).map(|id| self.spoil(workers[2], *id));
-            let bad: Vec<_> = bad.collect();
+            // By a worker that does nothing else, and by one that does.
+            let spoiler = |id: u64| if id == 3 { workers[0] } else { workers[2] };
+            let bad = group.iter().filter(|id| **id % 3 == 0);
+            let bad: Vec<_> = bad.map(|id| self.spoil(spoiler(*id), *id)).collect();
             let good = group.iter().map(|id| self.work(workers[*id as usize % 2], *id));
             let good: Vec<_> = good.collect();
             commit(&mut store, bad.into_iter().chain(good).collect());
@@ -218,9 +245,25 @@ impl World {
         fs::read_to_string(self.target.output.join(name)).unwrap()
     }
 
+    /// All rows of the parts, each of which has the header, behind one of them.
+    fn parts(&self) -> String {
+        let mut all = HEADER.to_owned();
+        for entry in fs::read_dir(self.target.output.join("rows.txt")).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert!(name.starts_with("part-process") && name.ends_with(".txt"), "{name}");
+            let rows = fs::read_to_string(&path).unwrap();
+            all += rows.strip_prefix(HEADER).unwrap_or_else(|| panic!("no header: {rows}"));
+        }
+        all
+    }
+
     /// The output is what one undisturbed run makes.
     pub(super) fn check(&self) {
-        let rows = self.read("rows.txt");
+        let rows = match &self.target.parts {
+            None => self.read("rows.txt"),
+            Some(_) => self.parts(),
+        };
         let body = rows.strip_prefix(HEADER).unwrap_or_else(|| panic!("no header: {rows}"));
         let wanted: Vec<_> = (0..self.mini_batches).filter(|id| !Self::failed(*id)).collect();
         let all: String = wanted.iter().map(|id| Self::rows(*id)).collect();
@@ -259,6 +302,10 @@ impl World {
         let names = walkdir::WalkDir::new(&self.target.output).into_iter().flatten();
         let names = names.filter(|entry| entry.file_type().is_file()).map(|entry| {
             entry.path().strip_prefix(&self.target.output).unwrap().display().to_string()
+        });
+        let names = names.map(|name| match name.starts_with("rows.txt/") {
+            true => "rows.txt".to_owned(),
+            false => name,
         });
         assert_eq!(names.collect::<BTreeSet<_>>(), files.into_keys().collect::<BTreeSet<_>>());
         assert_eq!(self.journal().finished().unwrap(), Some(JobStatus::Completed));

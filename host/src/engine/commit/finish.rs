@@ -6,45 +6,72 @@ use super::committer::{CommitTarget, Finish};
 use super::disk::{machine, open_part, sync_folder};
 use super::group::Store;
 use super::replace::NEW;
+use super::split;
 use crate::fail_point;
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
+use std::path::Path;
 
 /// Makes it, if the job has such an output. An error is for people.
 pub(super) fn make(store: &Store, told: &mut dyn FnMut(u64)) -> Result<(), String> {
-    let (Some(rows), Some(Finish { name, make })) = (&store.rows, &store.target.finish) else {
+    let (Some(rows), Some(finish)) = (&store.rows, &store.target.finish) else {
         return Ok(());
     };
     let output = &store.target.output;
-    let (path, new) = (output.join(name), output.join(format!("{NEW}output")));
-    let failed = |action: &str, error: std::io::Error| machine(action, &new, &error);
+    let (path, new) = (output.join(&finish.name), output.join(format!("{NEW}output")));
     // Left over from another end, which failed.
     let _ = fs::remove_file(&new);
-    let target = OpenOptions::new().read(true).write(true).create_new(true).open(&new);
-    let target = target.map_err(|e| failed("make", e))?;
-    // For reading alone, and from its beginning.
-    let source = open_part(rows.path()).map_err(|e| machine("open", rows.path(), &e.into()))?;
-    let made = make(&source, &target, store.journal.counts().rows, told);
-    if let Err(why) = made {
-        // Should it stay, the next start removes it.
-        let _ = fs::remove_file(&new);
-        return Err(format!(
-            "the output file {} could not be made: {why}. The rows are kept in {}: see to that, then take \
-             the job up again",
-            path.display(),
-            rows.path().display()
-        ));
-    }
-    target.sync_all().map_err(|e| failed("write to disk", e))?;
+    let (appended, rows) = (rows.path(), store.journal.counts().rows);
+    let making = Making { appended, new: &new, path: &path, kept: appended, rows };
+    write(finish, &making, told)?;
     fail_point::pass("output-made");
     fs::rename(&new, &path).map_err(|e| machine("rename a new file to", &path, &e))?;
     fail_point::pass("output-named");
     sync_folder(output)
 }
 
+/// A file that is made of another one.
+pub(super) struct Making<'a> {
+    /// What rows were appended to.
+    pub(super) appended: &'a Path,
+    /// Where it is made.
+    pub(super) new: &'a Path,
+    /// What it will be called.
+    pub(super) path: &'a Path,
+    /// Where the rows are, whatever becomes of it.
+    pub(super) kept: &'a Path,
+    /// Rows that there must be.
+    pub(super) rows: u64,
+}
+
+/// Makes the file. It is on the disk then; after an error, which is for people, it is not there.
+pub(super) fn write(
+    finish: &Finish,
+    making: &Making<'_>,
+    told: &mut dyn FnMut(u64),
+) -> Result<(), String> {
+    let &Making { appended, new, path, kept, rows } = making;
+    let failed = |action: &str, error: std::io::Error| machine(action, new, &error);
+    let target = OpenOptions::new().read(true).write(true).create_new(true).open(new);
+    let target = target.map_err(|e| failed("make", e))?;
+    // For reading alone, and from its beginning.
+    let source = open_part(appended).map_err(|e| machine("open", appended, &e.into()))?;
+    if let Err(why) = (finish.make)(&source, &target, rows, told) {
+        // Should it stay, the next start removes it.
+        let _ = fs::remove_file(new);
+        return Err(format!(
+            "the output file {} could not be made: {why}. The rows are kept in {}: see to that, then take \
+             the job up again",
+            path.display(),
+            kept.display()
+        ));
+    }
+    target.sync_all().map_err(|e| failed("write to disk", e))
+}
+
 /// Removes what the output was made of.
 pub(super) fn clean_up(target: &CommitTarget) {
-    if let (Some(name), Some(_)) = (&target.output_file, &target.finish) {
+    if let (Some(name), Some(_), None) = (&target.output_file, &target.finish, &target.parts) {
         // Should it stay, nothing is wrong with the output beside it.
         let _ = fs::remove_file(target.output.join(name));
         fail_point::pass("appended-removed");
@@ -54,6 +81,9 @@ pub(super) fn clean_up(target: &CommitTarget) {
 /// The target for a job that is taken up. One whose output was made, and of which nothing else is left,
 /// has no rows to care for any more. Of one that is not done, an output that was made is removed.
 pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTarget, String> {
+    if target.parts.is_some() {
+        return split::taken_up(target, completed);
+    }
     let Some(finish) = &target.finish else { return Ok(target) };
     let path = target.output.join(&finish.name);
     let is_gone = |name: &String| target.output.join(name).symlink_metadata().is_err();

@@ -1,6 +1,6 @@
 //! Random crashes and damage, for fuzzing: what a job leaves must not depend on them.
 
-use super::crash_world::{Damage, World};
+use super::crash_world::{Damage, Layout, World};
 use super::*;
 use crate::engine::commit::recover::recover;
 use crate::fail_point::crash_at;
@@ -16,7 +16,12 @@ const POINTS: u8 = 200;
 pub fn recovery(data: &[u8]) {
     let [kind, end, steps @ ..] = data else { return };
     let on_conflict = OnConflict::ALL[usize::from((kind >> 1) % 3)];
-    let mut world = World::new(kind & 1 == 1, on_conflict);
+    let layout = match kind {
+        192.. => Layout::Parts,
+        odd if odd & 1 == 1 => Layout::Ordered,
+        _ => Layout::File,
+    };
+    let mut world = World::new(layout, on_conflict);
     for step in steps.chunks(4).take(3) {
         let [crash, cut, harm, share] = [0, 1, 2, 3].map(|n| step.get(n).copied().unwrap_or(0));
         let cut = if cut & 1 == 1 { ":cut" } else { "" };

@@ -10,6 +10,7 @@ use super::header::Top;
 use super::parts::Parts;
 use super::replace::{Replacement, carry_out};
 use super::rows::{HEADER, Rows, SYNCED};
+use super::split;
 use crate::fail_point;
 use crate::journal::{Changes, End, Entry, FileEntry, Journal};
 use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId};
@@ -24,8 +25,10 @@ const MESSAGE: usize = 4096;
 pub(super) struct Store {
     pub(super) target: CommitTarget,
     pub(super) journal: Journal,
-    /// None if rows are only counted.
+    /// The output file; none if rows are only counted, or stay in a file for each worker.
     pub(super) rows: Option<Rows>,
+    /// What the output begins with, if the journal has that.
+    pub(super) header: Option<Top>,
     pub(super) parts: Parts,
     pub(super) files: Files,
 }
@@ -132,11 +135,10 @@ impl Store {
         header: Option<&Top>,
         notes: &mut Vec<(String, Option<String>)>,
     ) -> Result<bool, String> {
-        let (Some(header), Some(rows)) = (header, &mut self.rows) else { return Ok(false) };
+        let Some(header) = header else { return Ok(false) };
         notes.push((HEADER.to_owned(), Some(header.note())));
-        if rows.appender.is_empty() {
-            return Ok(false);
-        }
+        let rows = self.rows.as_mut().filter(|rows| !rows.appender.is_empty());
+        let Some(rows) = rows else { return Ok(false) };
         let mut replacement = Replacement::default();
         let name = self.target.output_file.as_deref().unwrap_or_default();
         let path = replacement.place(&self.target.output, name);
@@ -149,15 +151,20 @@ impl Store {
     }
 
     fn write_header(&mut self, header: Option<Top>, replaced: bool) -> Result<(), String> {
-        let (Some(header), Some(rows)) = (header, &mut self.rows) else { return Ok(()) };
-        if replaced {
-            carry_out(&mut self.journal, &self.target.output)?;
-            rows.appender = Appender::open(rows.path()).map_err(|e| e.to_string())?;
-        } else {
-            rows.appender.put(&header.bytes, 0).map_err(|e| e.to_string())?;
-            rows.unconfirmed.add_header(&header.bytes);
+        let Some(header) = header else { return Ok(()) };
+        match &mut self.rows {
+            Some(rows) if replaced => {
+                carry_out(&mut self.journal, &self.target.output)?;
+                rows.appender = Appender::open(rows.path()).map_err(|e| e.to_string())?;
+            }
+            Some(rows) => {
+                rows.appender.put(&header.bytes, 0).map_err(|e| e.to_string())?;
+                rows.unconfirmed.add_header(&header.bytes);
+            }
+            // Each worker has put it where it belongs.
+            None => {}
         }
-        rows.header = Some(header);
+        self.header = Some(header);
         Ok(())
     }
 
@@ -208,10 +215,11 @@ impl Store {
         if status == JobStatus::Completed {
             finish::make(self, told)?;
         }
+        split::make(self, status, told)?;
         if self.files.published {
             // One call for all folders that files were moved into.
             sync_around(&self.target.output)?;
-        } else if self.rows.is_some() {
+        } else if self.target.output_file.is_some() {
             sync_folder(&self.target.output)?;
         }
         self.point("all-synced");
@@ -227,7 +235,7 @@ impl Store {
     /// prevent its commit.
     fn check(&mut self, success: &Success, group: &mut Group) -> Result<(), Refusal> {
         if success.segment.length > 0 {
-            if self.rows.is_none() {
+            if self.target.output_file.is_none() {
                 let text = format!(
                     "{} reported rows that its part file does not hold: this job keeps no rows",
                     success.worker
@@ -247,11 +255,10 @@ impl Store {
 
     /// The header, if it is the first one.
     fn check_header(&self, success: &Success, group: &Group) -> Result<Option<Top>, Refusal> {
-        let Some(rows) = self.rows.as_ref().filter(|_| self.target.header_wanted) else {
-            return Ok(None);
-        };
-        let Some(top) = Top::of(success.header.as_ref()) else { return Ok(None) };
-        match rows.header.as_ref().or(group.header.as_ref()) {
+        let wanted = self.target.header_wanted && self.target.output_file.is_some();
+        let header = success.header.as_ref().filter(|_| wanted);
+        let Some(top) = Top::of(header) else { return Ok(None) };
+        match self.header.as_ref().or(group.header.as_ref()) {
             None => Ok(Some(top)),
             Some(first) if first.fits(&top) => Ok(None),
             Some(first) => {
@@ -293,7 +300,7 @@ impl Store {
     fn point(&self, name: &str) {
         fail_point::pass_with(name, || match &self.rows {
             Some(rows) => rows.unsynced(&self.parts),
-            None => Vec::new(),
+            None => self.parts.unsynced(),
         });
     }
 }

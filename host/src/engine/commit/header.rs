@@ -14,12 +14,9 @@ pub(super) struct Top {
 impl Top {
     /// What an attempt brings; none if there is nothing to write.
     pub(super) fn of(header: Option<&Header>) -> Option<Self> {
-        let Header { text, bytes } = header?;
-        if let Some(bytes) = bytes {
-            return Some(Self { text: text.clone(), bytes: bytes.clone() });
-        }
-        let line = text.strip_suffix('\n').unwrap_or(text);
-        (!line.is_empty()).then(|| Self::line(format!("{line}\n")))
+        let header = header?;
+        let bytes = header.written()?;
+        Some(Self { text: header.line().unwrap_or_else(|| header.text.clone()), bytes })
     }
 
     fn line(text: String) -> Self {

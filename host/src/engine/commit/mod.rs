@@ -8,6 +8,7 @@
 //! | `parts`, `rows` | part files; the output file, its order, its header line |
 //! | `confirm` | whether the output file holds what was committed |
 //! | `finish`, `header` | the output file that is made at the end; what it begins with |
+//! | `split` | an output of one file for each worker |
 //! | `files`, `done` | files of mini-batches; files of `init` and `shutdown` |
 //! | `recover`, `settle`, `recover_files` | taking a job up |
 //! | `replace`, `disk` | new files for old ones; the disk |
@@ -27,6 +28,7 @@ mod recover_files;
 mod replace;
 mod rows;
 mod settle;
+mod split;
 
 #[cfg(any(test, fuzzing))]
 pub use committer::fuzzing::recovery as fuzz_recovery;

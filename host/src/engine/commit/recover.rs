@@ -21,7 +21,7 @@ use super::parts::Parts;
 use super::recover_files as files;
 use super::replace::carry_out;
 use super::rows::{Held, Rows};
-use super::settle::{Settling, settle};
+use super::settle::{Settled, Settling, settle};
 use crate::journal::{Changes, Committed, End, Journal, Order};
 use crate::model::{ItemCounts, JobStatus, MiniBatchId, Restored, Segment, WorkerId};
 use crate::output::Appender;
@@ -53,15 +53,16 @@ pub(super) fn recover(
 ) -> Result<(Store, Restored), String> {
     let mut parts = Parts::new(target.job_dir.clone(), target.is_plain);
     if journal.is_new() {
-        let rows = match &target.output_file {
-            Some(name) => {
+        let rows = match (&target.output_file, &target.parts) {
+            (Some(name), None) => {
                 let appender = Appender::create(&target.output.join(name));
                 let held = target.ordered.then(Held::default);
-                Some(Rows::new(appender.map_err(|e| e.to_string())?, None, held))
+                Some(Rows::new(appender.map_err(|e| e.to_string())?, held))
             }
-            None => None,
+            _ => None,
         };
-        let store = Store { target, journal, rows, parts, files: Files::default() };
+        let (header, files) = (None, Files::default());
+        let store = Store { target, journal, rows, header, parts, files };
         return Ok((store, Restored::default()));
     }
     carry_out(&mut journal, &target.output)?;
@@ -71,7 +72,7 @@ pub(super) fn recover(
     let mut files = Files::new(done(&journal)?);
     files::publish(&target, &journal, &mut files, &items)?;
     let settling = Settling { target: &target, items: &items, retry_failed };
-    let (rows, gone) = settle(settling, &mut journal, &mut parts)?;
+    let Settled { rows, header, gone } = settle(settling, &mut journal, &mut parts)?;
     files::read_lengths(&target, &journal, &mut files)?;
     let mut restored = restored(&items, &gone);
     let folders = [target.job_dir.parts(), target.job_dir.work()];
@@ -81,7 +82,7 @@ pub(super) fn recover(
     restored.closed = is_closed(&journal, &files)?;
     files::clean_up(&target, &files);
     reopen(&mut journal)?;
-    Ok((Store { target, journal, rows, parts, files }, restored))
+    Ok((Store { target, journal, rows, header, parts, files }, restored))
 }
 
 /// Whether a worker has ended in order, as far as it matters: what it left is there or published, or

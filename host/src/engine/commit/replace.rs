@@ -6,6 +6,7 @@
 use super::disk::{machine, sync_around};
 use crate::fail_point;
 use crate::journal::{Changes, Journal};
+use crate::output::remove_tree;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -31,8 +32,26 @@ impl Replacement {
         path
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.pairs.is_empty()
+    }
+
+    /// Commits changes together with the renaming, and carries that out.
+    pub(super) fn commit(
+        &self,
+        mut changes: Changes,
+        journal: &mut Journal,
+        output: &Path,
+    ) -> Result<(), String> {
+        if !self.is_empty() {
+            fail_point::pass("replacement-synced");
+            changes.notes.push(self.note()?);
+        }
+        if !changes.is_empty() {
+            journal.commit(&changes).map_err(|e| e.to_string())?;
+        }
+        fail_point::pass("lost-taken-out");
+        carry_out(journal, output)
     }
 
     /// What the transaction has to note.
@@ -72,7 +91,7 @@ fn remove_stale(output: &Path) -> Result<(), String> {
         let entry = entry.map_err(failed)?;
         if entry.file_name().to_string_lossy().starts_with(NEW) {
             let path = entry.path();
-            fs::remove_file(&path).map_err(|e| machine("remove", &path, &e))?;
+            remove_tree(&path).map_err(|e| machine("remove", &path, &e))?;
         }
     }
     Ok(())

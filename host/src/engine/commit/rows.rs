@@ -1,13 +1,13 @@
 //! The output file: its order, its header line, and how much of it is on the disk.
 
 use super::confirm::Unconfirmed;
-use super::header::Top;
 use super::parts::Parts;
 use crate::fail_point::{self, Unsynced};
 use crate::journal::Entry;
 use crate::model::{Segment, WorkerId};
 use crate::output::Appender;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -29,8 +29,6 @@ pub(super) type Place = Option<(WorkerId, Segment)>;
 #[derive(Debug)]
 pub(super) struct Rows {
     pub(super) appender: Appender,
-    /// What the file begins with, if the journal has that.
-    pub(super) header: Option<Top>,
     /// For rows that stand in the order of mini-batches.
     pub(super) held: Option<Held>,
     /// What was appended and not read back yet.
@@ -49,10 +47,10 @@ pub(super) struct Held {
 }
 
 impl Rows {
-    pub(super) fn new(appender: Appender, header: Option<Top>, held: Option<Held>) -> Self {
+    pub(super) fn new(appender: Appender, held: Option<Held>) -> Self {
         let (checkpoint, last_checkpoint) = (CHECKPOINT, Instant::now());
         let unconfirmed = Unconfirmed::default();
-        Self { appender, header, held, unconfirmed, checkpoint, last_checkpoint }
+        Self { appender, held, unconfirmed, checkpoint, last_checkpoint }
     }
 
     /// Appends what of the entries, sorted by worker, may be appended now.
@@ -112,10 +110,8 @@ impl Rows {
 
     /// Says that the file, up to its end, is what it should be.
     fn mark(&self) -> Result<String, String> {
-        let metadata = self.appender.file().metadata();
-        let inode = metadata.map(|metadata| metadata.ino());
-        let inode = inode.map_err(|e| super::disk::machine("look at", self.path(), &e))?;
-        Ok(format!("{} {inode}", self.appender.len()))
+        let mark = mark(self.appender.file(), self.appender.len());
+        mark.map_err(|e| super::disk::machine("look at", self.path(), &e))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -150,15 +146,22 @@ impl Held {
     }
 }
 
-/// How much of the file at `path` a mark vouches for.
-pub(super) fn vouched(mark: Option<&str>, appender: &Appender) -> u64 {
+/// Says of a file that, up to a place, it is what it should be.
+pub(super) fn mark(file: &File, length: u64) -> std::io::Result<String> {
+    Ok(format!("{length} {}", file.metadata()?.ino()))
+}
+
+/// How much of the file a mark vouches for.
+pub(super) fn vouched(mark: Option<&str>, file: &File) -> u64 {
     let words = mark.and_then(|mark| mark.split_once(' '));
     let parsed =
         words.and_then(|(length, inode)| Some((length.parse().ok()?, inode.parse().ok()?)));
     let Some((length, inode)): Option<(u64, u64)> = parsed else { return 0 };
     // Another file than the one that was put on the disk: restored from a copy, say.
-    let same = appender.file().metadata().is_ok_and(|metadata| metadata.ino() == inode);
-    if same { length.min(appender.len()) } else { 0 }
+    match file.metadata() {
+        Ok(metadata) if metadata.ino() == inode => length.min(metadata.len()),
+        _ => 0,
+    }
 }
 
 fn place(entry: &Entry) -> Place {

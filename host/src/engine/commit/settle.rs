@@ -7,13 +7,15 @@ use super::header::Top;
 use super::parts::Parts;
 use super::recover::Item;
 use super::recover_files as files;
-use super::replace::{Replacement, carry_out};
+use super::replace::Replacement;
 use super::rows::{HEADER, Held, Rows, SYNCED, vouched};
+use super::split;
 use crate::fail_point;
 use crate::journal::{Changes, Journal};
 use crate::model::{MiniBatchId, Segment, WorkerId};
 use crate::output::{Appender, Checker, OutputError};
 use std::collections::HashSet;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -50,30 +52,45 @@ struct Finding {
     total: u64,
 }
 
-/// Settles rows and journal. Returns the output file and which mini-batches run again.
+/// What there is after that.
+#[derive(Debug)]
+pub(super) struct Settled {
+    /// The output file, if there is one.
+    pub(super) rows: Option<Rows>,
+    /// What it, or each part, begins with.
+    pub(super) header: Option<Top>,
+    /// Mini-batches that run again.
+    pub(super) gone: HashSet<MiniBatchId>,
+}
+
+/// Settles rows and journal.
 pub(super) fn settle(
     settling: Settling<'_>,
     journal: &mut Journal,
     parts: &mut Parts,
-) -> Result<(Option<Rows>, HashSet<MiniBatchId>), String> {
+) -> Result<Settled, String> {
     let target = settling.target;
+    let noted = |key| journal.noted(key).map_err(|e| e.to_string());
+    let header = noted(HEADER)?.map(|note| Top::noted(note, target.is_plain)).transpose()?;
+    if target.parts.is_some() {
+        let gone = split::settle(settling, journal, parts)?;
+        return Ok(Settled { rows: None, header, gone });
+    }
     let Some(name) = &target.output_file else {
         let gone: HashSet<_> = settling.failed().collect();
         let changes = Changes { removed: gone.iter().copied().collect(), ..Changes::default() };
         if !changes.is_empty() {
             journal.commit(&changes).map_err(|e| e.to_string())?;
         }
-        return Ok((None, gone));
+        return Ok(Settled { rows: None, header, gone });
     };
     let path = target.output.join(name);
     let open = || Appender::open(&path).map_err(|e| e.to_string());
     let mut appender = open()?;
-    let noted = |key| journal.noted(key).map_err(|e| e.to_string());
-    let header = noted(HEADER)?.map(|note| Top::noted(note, target.is_plain)).transpose()?;
-    let trusted = vouched(noted(SYNCED)?.as_deref(), &appender);
+    let trusted = vouched(noted(SYNCED)?.as_deref(), appender.file());
     let start = header.as_ref().map_or(0, |top| top.bytes.len() as u64);
     let Finding { stay, held, gone, total } = settling.find(&appender, start, trusted, parts)?;
-    let header_there = header.as_ref().is_none_or(|top| begins_with(&appender, &top.bytes));
+    let header_there = header.as_ref().is_none_or(|top| begins_with(appender.file(), &top.bytes));
     let whole = header_there && stay.iter().all(|rows| rows.there && rows.old == rows.new);
     let mut changes = Changes { removed: gone.iter().copied().collect(), ..Changes::default() };
     let mut replacement = Replacement::default();
@@ -86,15 +103,7 @@ pub(super) fn settle(
     if !whole || appender.len() != total || trusted > total {
         changes.notes.push((SYNCED.to_owned(), None));
     }
-    if !replacement.is_empty() {
-        fail_point::pass("replacement-synced");
-        changes.notes.push(replacement.note()?);
-    }
-    if !changes.is_empty() {
-        journal.commit(&changes).map_err(|e| e.to_string())?;
-    }
-    fail_point::pass("lost-taken-out");
-    carry_out(journal, &target.output)?;
+    replacement.commit(changes, journal, &target.output)?;
     if anew {
         appender = open()?;
     } else {
@@ -102,14 +111,14 @@ pub(super) fn settle(
     }
     confirm(&appender, stay.iter().filter(|rows| anew || !rows.there))?;
     let held = target.ordered.then_some(held);
-    let mut rows = Rows::new(appender, header, held);
+    let mut rows = Rows::new(appender, held);
     close(&mut rows, total, trusted, journal, target)?;
-    Ok((Some(rows), gone))
+    Ok(Settled { rows: Some(rows), header, gone })
 }
 
 impl Settling<'_> {
     /// Mini-batches that failed and are tried again.
-    fn failed(&self) -> impl Iterator<Item = MiniBatchId> {
+    pub(super) fn failed(&self) -> impl Iterator<Item = MiniBatchId> {
         let failed = self.items.iter().filter(|item| item.failed && self.retry_failed);
         failed.map(|item| MiniBatchId(item.id))
     }
@@ -201,7 +210,7 @@ fn mend(
     stay: &[Stay],
     parts: &mut Parts,
 ) -> Result<(), String> {
-    if let Some(header) = header.filter(|top| !begins_with(appender, &top.bytes)) {
+    if let Some(header) = header.filter(|top| !begins_with(appender.file(), &top.bytes)) {
         appender.put(&header.bytes, 0).map_err(|e| e.to_string())?;
     }
     for rows in stay.iter().filter(|rows| !rows.there) {
@@ -244,7 +253,8 @@ fn close(
     journal.commit(&changes).map_err(|e| e.to_string())
 }
 
-fn begins_with(appender: &Appender, bytes: &[u8]) -> bool {
+/// Whether a file begins with these bytes.
+pub(super) fn begins_with(file: &File, bytes: &[u8]) -> bool {
     let mut found = vec![0; bytes.len()];
-    appender.file().read_exact_at(&mut found, 0).is_ok() && found == bytes
+    file.read_exact_at(&mut found, 0).is_ok() && found == bytes
 }

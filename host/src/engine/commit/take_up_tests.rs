@@ -11,7 +11,11 @@ impl Bench {
         self.restart_as(self.target(), retry_failed).unwrap()
     }
 
-    fn restart_as(&mut self, target: CommitTarget, retry_failed: bool) -> io::Result<Restored> {
+    pub(super) fn restart_as(
+        &mut self,
+        target: CommitTarget,
+        retry_failed: bool,
+    ) -> io::Result<Restored> {
         let journal = self.journal();
         let (sender, replies) = mpsc::unbounded_channel();
         let (committer, restored) = Committer::start(target, journal, retry_failed, sender)?;

@@ -24,6 +24,7 @@ pub(super) fn target(job: &JobDir, output_file: Option<&str>) -> CommitTarget {
         on_conflict: OnConflict::Error,
         header_wanted: false,
         is_plain: true,
+        parts: None,
         finish: None,
     }
 }

@@ -5,7 +5,7 @@ use super::key::{
     BOOL_EXPECTED, COUNT, Key, Kind, MAX_INTERVAL, MAX_PROCESSES, MAX_TIMEOUT, NAME_EXPECTED, key,
 };
 use super::models::{INFERENCE, MODEL};
-use crate::model::{LoggingLevel, OnConflict, OsSandbox, OutputAction};
+use crate::model::{LoggingLevel, OnConflict, OsSandbox, OutputAction, OutputLayout};
 
 fn output_actions() -> Vec<&'static str> {
     OutputAction::ALL.map(OutputAction::name).to_vec()
@@ -13,6 +13,10 @@ fn output_actions() -> Vec<&'static str> {
 
 fn logging_levels() -> Vec<&'static str> {
     LoggingLevel::ALL.map(LoggingLevel::name).to_vec()
+}
+
+fn output_layouts() -> Vec<&'static str> {
+    OutputLayout::ALL.map(OutputLayout::name).to_vec()
 }
 
 fn on_conflict() -> Vec<&'static str> {
@@ -160,7 +164,7 @@ pub(in crate::spec) const JOB: &[Key] = &[
         Kind::Text,
         "a file name (e.g. digits.txt)",
         "digits.txt",
-        "The output file's name. No folders. Unless given, parallel_run_step with the ending of output_format.",
+        "The output file's name; with output_layout: parts, the folder's. No folders in it. Unless given, parallel_run_step with the ending of output_format.",
     ),
     key(
         "output_format",
@@ -175,6 +179,13 @@ pub(in crate::spec) const JOB: &[Key] = &[
         BOOL_EXPECTED,
         "true",
         "ParallelRunStep's name for output_format.header.",
+    ),
+    key(
+        "output_layout",
+        Kind::Choice(output_layouts),
+        "file or parts",
+        "parts",
+        "file: all rows stand in one file. parts: the output is a folder of files, one for each worker, part-process000 and so on, which appears when the job ends: for very large outputs, as no row is copied.",
     ),
     key(
         "ordered",

@@ -1,5 +1,7 @@
 use super::{Fixture, LEAST, errors, job, job_with};
-use crate::model::{Compression, Join, OnConflict, OutputFormat, OutputKind, Quoting};
+use crate::model::{
+    Compression, Join, OnConflict, OutputFormat, OutputKind, OutputLayout, Quoting,
+};
 use std::fs;
 
 const SETTINGS: &str = "parallel_run_step.settings.json";
@@ -22,6 +24,7 @@ fn formats_have_their_own_defaults() {
             null: "NA".into(),
             index: false,
             join: None,
+            layout: OutputLayout::File,
         }
     );
     let spec = job_with(LEAST, &[("ordered", "true"), ("output_files", "append")]);
@@ -74,6 +77,35 @@ fn compressions_and_the_names_of_files() {
     job.yaml:3: output_format.compression: found lz4, and output_format.type is arrow, which takes none
     job.yaml:3: output_format.header: is for text and csv only, and output_format.type is arrow; remove it
     ");
+}
+
+#[test]
+fn layouts_and_the_names_of_parts() {
+    let names = |text: &str| {
+        let spec = job(&format!("{LEAST}output_layout: Parts\noutput_format: {text}\n"));
+        let ending = spec.output_format.part_ending().expect("it is in parts");
+        assert_eq!(spec.output_format.appended("x"), "x");
+        format!("{} {ending}", spec.append_row_file_name)
+    };
+    let all = [
+        "{}",
+        "{type: csv, compression: gzip}",
+        "{type: jsonl, compression: zstd}",
+        "{type: parquet, compression: zstd}",
+        "{type: arrow}",
+    ];
+    insta::assert_snapshot!(all.map(names).join("\n"), @"
+    parallel_run_step .txt
+    parallel_run_step .csv.gz
+    parallel_run_step .jsonl.zst
+    parallel_run_step .parquet
+    parallel_run_step .arrow
+    ");
+    assert_eq!(job(LEAST).output_format.part_ending(), None);
+    let spec = job(&format!("{LEAST}output_layout: parts\nappend_row_file_name: mine.csv\n"));
+    assert_eq!(spec.append_row_file_name, "mine.csv");
+    insta::assert_snapshot!(errors(&format!("{LEAST}output_layout: parts\nordered: true\n")), @"job.yaml:4: ordered: with output_layout: parts each worker's rows stand in a file of their own, in the order in which it made them, so that there is no order of all rows; remove one of the two");
+    insta::assert_snapshot!(errors(&format!("{LEAST}output_layout: folder\n")), @r#"job.yaml:3: output_layout: found "folder"; expected file or parts"#);
 }
 
 /// A9: the header by ParallelRunStep's name, which must not contradict ours.
@@ -134,6 +166,7 @@ fn settings_beside_the_entry_script() {
             null: "NA".into(),
             index: true,
             join: None,
+            layout: OutputLayout::File,
         }
     );
     insta::assert_snapshot!(fixture.redact(&spec.notices.join("\n")), @r#"[dir]/parallel_run_step.settings.json is used: header true, index true, na_rep "NA", quoting 2, sep ",""#);
