@@ -1,30 +1,32 @@
-//! seccomp: which calls of the kernel may be made. Three filters, of which the strictest wins:
-//! one that kills, one that hides `clone3`, and one that refuses what is not allowed.
+//! seccomp: which calls of the kernel may be made. What is neither allowed nor deadly is refused.
 
 use super::build::{Built, Occupant};
 use super::calls;
-use libc::c_long;
-use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
-    SeccompFilter, SeccompRule, TargetArch,
-};
+use super::tree::{self, Action, Rule, Test};
+use libc::{c_long, sock_filter};
 use std::collections::BTreeMap;
 use std::io;
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+/// What is not allowed.
+const REFUSED: Action = Action::Refuse(libc::EPERM as u16);
+/// What is to look as if the kernel did not have it.
+const HIDDEN: Action = Action::Refuse(libc::ENOSYS as u16);
 
-/// Installs the filters around this thread and those that it starts. Forbids to install more.
+/// Installs the filter around this thread and those that it starts. Forbids to install more.
 pub(super) fn install(occupant: Occupant) -> Built {
-    for filter in filters(occupant).map_err(|error| error.to_string())? {
-        seccompiler::apply_filter(&filter).map_err(|error| error.to_string())?;
-    }
-    Ok(None)
+    let mut program = filter(occupant)?;
+    let length = u16::try_from(program.len()).map_err(|_| "the filter is too long".to_owned())?;
+    let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
+    // SAFETY: the kernel reads the program, which lives for the call, and copies it.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+    };
+    if answer == 0 { Ok(None) } else { Err(io::Error::last_os_error().to_string()) }
 }
 
 /// Whether the kernel has what is needed, and this processor has tables.
 pub(super) fn probe() -> Result<String, String> {
-    TargetArch::try_from(std::env::consts::ARCH)
-        .map_err(|_| format!("there is no list of calls for {}", std::env::consts::ARCH))?;
+    processor()?;
     let action = libc::SECCOMP_RET_KILL_PROCESS;
     // SAFETY: the kernel reads one number, which lives for the call.
     let answer = unsafe {
@@ -36,82 +38,92 @@ pub(super) fn probe() -> Result<String, String> {
     Err(io::Error::last_os_error().to_string())
 }
 
-/// The one with the allowed calls comes last: it refuses what installs filters, too.
-fn filters(occupant: Occupant) -> Result<[BpfProgram; 3], BackendError> {
-    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let make = |rules, otherwise, matching| -> Result<BpfProgram, BackendError> {
-        SeccompFilter::new(rules, otherwise, matching, arch)?.try_into()
+/// The kernel's number for this processor (`AUDIT_ARCH_*`): that of ELF, 64 bits, little-endian.
+fn processor() -> Result<u32, String> {
+    let number: u32 = match std::env::consts::ARCH {
+        "x86_64" => 62,
+        "aarch64" => 183,
+        other => return Err(format!("there is no list of calls for {other}")),
     };
-    // Whoever finds clone3 missing takes clone, the flags of which can be looked at.
-    let hidden = Rules::from([(libc::SYS_clone3, Vec::new())]);
-    let refused = |errno: i32| SeccompAction::Errno(errno.cast_unsigned());
-    Ok([
-        make(killed(occupant)?, SeccompAction::Allow, SeccompAction::KillProcess)?,
-        make(hidden, SeccompAction::Allow, refused(libc::ENOSYS))?,
-        make(allowed(occupant)?, refused(libc::EPERM), SeccompAction::Allow)?,
-    ])
+    Ok(number | 0x8000_0000 | 0x4000_0000)
 }
 
-fn killed(occupant: Occupant) -> Result<Rules, BackendError> {
-    let mut rules: Rules = calls::killing(occupant).map(|call| (call, Vec::new())).collect();
-    // A process instead of a thread.
-    rules.insert(libc::SYS_clone, vec![flags(0, libc::CLONE_THREAD, 0)?]);
-    Ok(rules)
+fn filter(occupant: Occupant) -> Result<Vec<sock_filter>, String> {
+    let mut rules = BTreeMap::new();
+    let mut put = |call: c_long, rule: Rule| {
+        let call = u32::try_from(call).map_err(|_| format!("there is no call {call}"))?;
+        rules.insert(call, rule);
+        Ok::<_, String>(())
+    };
+    for call in calls::allowed(occupant) {
+        put(call, Rule::always(Action::Allow))?;
+    }
+    for (call, rule) in by_arguments(occupant) {
+        put(call, rule)?;
+    }
+    // None of these is among the others.
+    for call in calls::killing(occupant) {
+        put(call, Rule::always(Action::Kill))?;
+    }
+    Ok(tree::program(processor()?, &rules, REFUSED))
 }
 
-fn allowed(occupant: Occupant) -> Result<Rules, BackendError> {
-    let mut rules: Rules =
-        calls::allowed(occupant).into_iter().map(|call| (call, Vec::new())).collect();
-    let mut check = |call: c_long, alternatives: Vec<SeccompRule>| {
-        rules.insert(call, alternatives);
+/// Calls whose arguments are looked at.
+fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
+    let only = |call: c_long, tests: &[Test]| {
+        (call, Rule::by(tests.iter().map(|test| (*test, Action::Allow)).collect(), REFUSED))
     };
-    check(libc::SYS_clone3, Vec::new());
-    check(libc::SYS_clone, vec![flags(0, THREAD | NO_THREAD, THREAD)?]);
-    // The name of a thread. Everything else is a setting of the process.
-    check(libc::SYS_prctl, vec![number(0, libc::PR_SET_NAME)?]);
-    // A limit can be asked for, not set.
-    check(libc::SYS_prlimit64, vec![pointer(2, 0)?]);
-    // How abort ends this process, and no other.
-    check(libc::SYS_tgkill, vec![number(0, std::process::id().cast_signed())?]);
+    // A process instead of a thread ends this one.
+    let clone = vec![
+        (flags(0, libc::CLONE_THREAD, 0), Action::Kill),
+        (flags(0, THREAD | NO_THREAD, THREAD), Action::Allow),
+    ];
     let fcntl = [libc::F_GETFL, libc::F_SETFL, libc::F_GETFD, libc::F_SETFD, libc::F_DUPFD_CLOEXEC];
-    let fcntl = fcntl.into_iter().map(|command| number(1, command));
-    check(libc::SYS_fcntl, fcntl.collect::<Result<_, _>>()?);
+    let mut rules = vec![
+        // Whoever finds clone3 missing takes clone, the flags of which can be looked at.
+        (libc::SYS_clone3, Rule::always(HIDDEN)),
+        (libc::SYS_clone, Rule::by(clone, REFUSED)),
+        // The name of a thread. Everything else is a setting of the process.
+        only(libc::SYS_prctl, &[number(0, libc::PR_SET_NAME)]),
+        // A limit can be asked for, not set.
+        only(libc::SYS_prlimit64, &[Test::Null { argument: 2 }]),
+        // How abort ends this process, and no other.
+        only(libc::SYS_tgkill, &[number(0, std::process::id().cast_signed())]),
+        only(libc::SYS_fcntl, &fcntl.map(|command| number(1, command))),
+    ];
     match occupant {
-        Occupant::GpuWorker | Occupant::Worker => {
+        Occupant::GpuWorker | Occupant::Worker => rules.extend([
             // Times of an open file, not of one by path: Landlock does not rule those.
-            check(libc::SYS_utimensat, vec![pointer(1, 0)?]);
+            only(libc::SYS_utimensat, &[Test::Null { argument: 1 }]),
             // Over the socket that is connected, to nobody else.
-            check(libc::SYS_sendto, vec![pointer(4, 0)?]);
-        }
+            only(libc::SYS_sendto, &[Test::Null { argument: 4 }]),
+        ]),
         // Times of an open file, as above; and no sockets but for the network and to ask for names.
         Occupant::Fetcher => {
-            check(libc::SYS_utimensat, vec![pointer(1, 0)?]);
             let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-            let families = families.into_iter().map(|family| number(0, family));
-            check(libc::SYS_socket, families.collect::<Result<_, _>>()?);
+            rules.extend([
+                only(libc::SYS_utimensat, &[Test::Null { argument: 1 }]),
+                only(libc::SYS_socket, &families.map(|family| number(0, family))),
+            ]);
         }
         Occupant::Planner | Occupant::Shuffler | Occupant::Compiler | Occupant::Finisher => {}
     }
-    match occupant {
+    let no_code = flags(2, libc::PROT_EXEC, 0);
+    let mapping: &[Test] = match occupant {
         // The driver makes code and shares memory as it likes: any argument is allowed.
-        Occupant::GpuWorker => {}
+        Occupant::GpuWorker => &[],
         // The engine makes a component's code ready to be run even if it only wants to write it down.
-        Occupant::Compiler => {
-            for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-                check(call, vec![flags(2, libc::PROT_EXEC, 0)?, flags(2, libc::PROT_WRITE, 0)?]);
-            }
-        }
+        Occupant::Compiler => &[no_code, flags(2, libc::PROT_WRITE, 0)],
         Occupant::Worker
         | Occupant::Planner
         | Occupant::Shuffler
         | Occupant::Finisher
-        | Occupant::Fetcher => {
-            for call in [libc::SYS_mmap, libc::SYS_mprotect] {
-                check(call, vec![flags(2, libc::PROT_EXEC, 0)?]);
-            }
-        }
+        | Occupant::Fetcher => &[no_code],
+    };
+    if !mapping.is_empty() {
+        rules.extend([libc::SYS_mmap, libc::SYS_mprotect].map(|call| only(call, mapping)));
     }
-    Ok(rules)
+    rules
 }
 
 /// What makes a thread of this process.
@@ -130,40 +142,109 @@ const NO_THREAD: i32 = libc::CLONE_NEWNS
     | libc::CLONE_PTRACE;
 
 /// Of the bits in `mask`, those in `set` are set and no others.
-fn flags(argument: u8, mask: i32, set: i32) -> Result<SeccompRule, BackendError> {
-    let bits = |flags: i32| u64::from(flags.cast_unsigned());
-    rule(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits(mask)), bits(set))
+const fn flags(argument: u8, mask: i32, set: i32) -> Test {
+    Test::Bits { argument, mask: mask.cast_unsigned(), set: set.cast_unsigned() }
 }
 
 /// An `int` has this value. The kernel looks at no more than its 32 bits, either.
-fn number(argument: u8, value: i32) -> Result<SeccompRule, BackendError> {
-    let value = u64::from(value.cast_unsigned());
-    rule(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
-}
-
-/// A pointer has this value.
-fn pointer(argument: u8, value: u64) -> Result<SeccompRule, BackendError> {
-    rule(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value)
-}
-
-fn rule(
-    argument: u8,
-    length: SeccompCmpArgLen,
-    operator: SeccompCmpOp,
-    value: u64,
-) -> Result<SeccompRule, BackendError> {
-    SeccompRule::new(vec![SeccompCondition::new(argument, length, operator, value)?])
+const fn number(argument: u8, value: i32) -> Test {
+    Test::Bits { argument, mask: u32::MAX, set: value.cast_unsigned() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use libc::{SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS};
+    use std::collections::BTreeSet;
+
+    const EPERM: u32 = SECCOMP_RET_ERRNO | libc::EPERM as u32;
+
+    fn judged(occupant: Occupant, call: c_long, args: [u64; 6]) -> u32 {
+        let program = filter(occupant).unwrap();
+        tree::judged(&program, processor().unwrap(), u32::try_from(call).unwrap(), args)
+    }
+
+    /// Each call there is, and those of the other numbering that x86_64 has.
+    #[test]
+    fn what_is_in_no_list_is_refused() {
+        assert_eq!(probe().as_deref(), Ok("seccomp"));
+        let processor = processor().unwrap();
+        for occupant in Occupant::ALL {
+            let program = filter(occupant).unwrap();
+            let allowed: BTreeSet<_> = calls::allowed(occupant).into_iter().collect();
+            let deadly: BTreeSet<_> = calls::killing(occupant).collect();
+            let looked_at: BTreeSet<_> =
+                by_arguments(occupant).into_iter().map(|(call, _)| call).collect();
+            assert!(deadly.is_disjoint(&looked_at), "{occupant:?}");
+            for call in (0..1000).filter(|call| !looked_at.contains(call)) {
+                let expected = match (allowed.contains(&call), deadly.contains(&call)) {
+                    (true, _) => SECCOMP_RET_ALLOW,
+                    (_, true) => SECCOMP_RET_KILL_PROCESS,
+                    _ => EPERM,
+                };
+                let judged = tree::judged(&program, processor, call as u32, [0; 6]);
+                assert_eq!(judged, expected, "{occupant:?}: {call}");
+            }
+            for call in 0..1000 {
+                let other = tree::judged(&program, processor, 0x4000_0000 | call, [0; 6]);
+                assert_eq!(other, EPERM, "{occupant:?}: {call}");
+                let foreign = tree::judged(&program, processor ^ 1, call, [0; 6]);
+                assert_eq!(foreign, SECCOMP_RET_KILL_PROCESS);
+            }
+        }
+    }
 
     #[test]
-    fn there_are_filters_for_every_occupant() {
+    fn threads_are_made_and_processes_are_not() {
+        let bits = |flags: i32| u64::from(flags.cast_unsigned());
         for occupant in Occupant::ALL {
-            assert!(filters(occupant).unwrap().iter().all(|filter| filter.len() > 5));
+            let clone =
+                |flags: i32| judged(occupant, libc::SYS_clone, [bits(flags), 0, 0, 0, 0, 0]);
+            assert_eq!(clone(THREAD | libc::CLONE_SETTLS), SECCOMP_RET_ALLOW);
+            assert_eq!(clone(THREAD | libc::CLONE_NEWUSER), EPERM);
+            assert_eq!(clone(libc::CLONE_THREAD), EPERM);
+            for fork in [libc::SIGCHLD, libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD] {
+                assert_eq!(clone(fork), SECCOMP_RET_KILL_PROCESS, "{occupant:?}: {fork:#x}");
+            }
+            let hidden = SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+            assert_eq!(judged(occupant, libc::SYS_clone3, [0; 6]), hidden);
         }
-        assert_eq!(probe().as_deref(), Ok("seccomp"));
+    }
+
+    #[test]
+    fn arguments_decide() {
+        use Occupant::{Compiler, Fetcher, GpuWorker, Planner, Worker};
+        let at = |place: usize, value: i32| {
+            let mut arguments = [u64::MAX; 6];
+            arguments[place] = u64::from(value.cast_unsigned());
+            arguments
+        };
+        let own = std::process::id().cast_signed();
+        let (code, both) = (libc::PROT_READ | libc::PROT_EXEC, libc::PROT_WRITE | libc::PROT_EXEC);
+        for (occupant, call, arguments, is_allowed) in [
+            (Worker, libc::SYS_prctl, at(0, libc::PR_SET_NAME), true),
+            (Worker, libc::SYS_prctl, at(0, libc::PR_SET_DUMPABLE), false),
+            (Worker, libc::SYS_prlimit64, at(2, 0), true),
+            (Worker, libc::SYS_prlimit64, at(1, 0), false),
+            (Planner, libc::SYS_tgkill, at(0, own), true),
+            (Planner, libc::SYS_tgkill, at(0, own + 1), false),
+            (Planner, libc::SYS_fcntl, at(1, libc::F_SETFL), true),
+            (Planner, libc::SYS_fcntl, at(1, libc::F_SETOWN), false),
+            (Worker, libc::SYS_utimensat, at(1, 0), true),
+            (Worker, libc::SYS_utimensat, at(0, 0), false),
+            (Planner, libc::SYS_utimensat, at(1, 0), false),
+            (Worker, libc::SYS_sendto, at(4, 0), true),
+            (Worker, libc::SYS_sendto, at(3, 0), false),
+            (Fetcher, libc::SYS_socket, at(0, libc::AF_INET6), true),
+            (Fetcher, libc::SYS_socket, at(0, libc::AF_UNIX), false),
+            (Worker, libc::SYS_mmap, at(2, libc::PROT_WRITE), true),
+            (Worker, libc::SYS_mprotect, at(2, code), false),
+            (Compiler, libc::SYS_mprotect, at(2, code), true),
+            (Compiler, libc::SYS_mmap, at(2, both), false),
+            (GpuWorker, libc::SYS_mmap, at(2, both), true),
+        ] {
+            let expected = if is_allowed { SECCOMP_RET_ALLOW } else { EPERM };
+            assert_eq!(judged(occupant, call, arguments), expected, "{occupant:?}: {call}");
+        }
     }
 }

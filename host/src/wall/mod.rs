@@ -3,8 +3,8 @@
 //!
 //! - `start`: what such a process does first of all; `death`: how it ended, in words; `task`: waiting for
 //!   one that was started for one task.
-//! - `build`: the wall itself, of layers: `files` (Landlock), `filter` with the tables of `calls`
-//!   (seccomp), `limits` (resource limits), `powers` (capabilities).
+//! - `build`: the wall itself, of layers: `files` (Landlock), `filter` with the tables of `calls` and the
+//!   search `tree` over them (seccomp), `limits` (resource limits), `powers` (capabilities).
 //! - `layer`: their names, and whether this machine has them; `gpu`: what a leased GPU needs besides.
 //! - `leaf`: what may stand beside them, a cgroup for each worker; `cgroup`: whether this process may make
 //!   any.
@@ -26,6 +26,7 @@ mod limits;
 mod powers;
 mod start;
 mod task;
+mod tree;
 
 pub use build::{Bounds, Folder, Occupant, Rights, Wall, WallError};
 pub use cgroup::probe_cgroup;

@@ -1,0 +1,251 @@
+//! A filter of calls as the kernel runs it: a search tree over their numbers. The kernel tries each number
+//! when a filter is installed, and runs it in each call whose arguments are looked at, so that few steps
+//! for each are worth the jumps.
+
+use libc::sock_filter;
+use std::collections::BTreeMap;
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Allow,
+    /// The process ends.
+    Kill,
+    /// It fails with this error.
+    Refuse(u16),
+}
+
+/// What is looked at in one of a call's arguments, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Test {
+    /// Of the lower 32 bits, those in `mask` are set that are in `set`, and no others.
+    Bits { argument: u8, mask: u32, set: u32 },
+    /// All 64 bits are 0.
+    Null { argument: u8 },
+}
+
+/// What becomes of a call by its arguments: the first test that holds decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    tests: Vec<(Test, Action)>,
+    otherwise: Action,
+}
+
+impl Rule {
+    /// The same whatever the arguments are.
+    pub(super) fn always(action: Action) -> Self {
+        Self { tests: Vec::new(), otherwise: action }
+    }
+
+    /// By the arguments.
+    pub(super) fn by(tests: Vec<(Test, Action)>, otherwise: Action) -> Self {
+        Self { tests, otherwise }
+    }
+}
+
+// Where the kernel shows the number of a call, the processor that it is for, and the arguments.
+const NUMBER: u32 = 0;
+const PROCESSOR: u32 = 4;
+const ARGUMENTS: u32 = 16;
+
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const MASK: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
+const JUMP: u32 = libc::BPF_JMP | libc::BPF_JA;
+const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const IF_AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+/// The program for calls of one processor, in the kernel's numbering; it ends whoever calls for another.
+/// What has no rule comes to `otherwise`.
+pub(super) fn program(
+    processor: u32,
+    rules: &BTreeMap<u32, Rule>,
+    otherwise: Action,
+) -> Vec<sock_filter> {
+    let mut program = vec![
+        step(LOAD, PROCESSOR),
+        branch(IF_EQUAL, processor, 1, 0),
+        give(Action::Kill),
+        step(LOAD, NUMBER),
+    ];
+    program.extend(tree(&ranges(rules, &Rule::always(otherwise))));
+    program
+}
+
+/// Numbers from the first on that share a rule, one range after the other, from 0 up to the end.
+fn ranges<'a>(rules: &'a BTreeMap<u32, Rule>, otherwise: &'a Rule) -> Vec<(u32, &'a Rule)> {
+    let mut ranges: Vec<(u32, &Rule)> = Vec::new();
+    let mut put = |number: u32, rule: &'a Rule| {
+        if ranges.last().is_none_or(|(_, last)| *last != rule) {
+            ranges.push((number, rule));
+        }
+    };
+    let mut next = Some(0);
+    for (&number, rule) in rules {
+        if let Some(gap) = next.filter(|gap| *gap < number) {
+            put(gap, otherwise);
+        }
+        put(number, rule);
+        next = number.checked_add(1);
+    }
+    if let Some(rest) = next {
+        put(rest, otherwise);
+    }
+    ranges
+}
+
+/// Halves the ranges until there is one. Nothing but forward jumps, as the kernel wants it.
+fn tree(ranges: &[(u32, &Rule)]) -> Vec<sock_filter> {
+    let (left, right) = ranges.split_at(ranges.len() / 2);
+    let Some((first, rule)) = right.first() else { return Vec::new() };
+    if left.is_empty() {
+        return leaf(rule);
+    }
+    let below = tree(left);
+    let mut program = match u8::try_from(below.len()) {
+        Ok(length) => vec![branch(IF_AT_LEAST, *first, length, 0)],
+        // Farther than a condition can jump.
+        Err(_) => vec![branch(IF_AT_LEAST, *first, 0, 1), step(JUMP, below.len() as u32)],
+    };
+    program.extend(below);
+    program.extend(tree(right));
+    program
+}
+
+fn leaf(rule: &Rule) -> Vec<sock_filter> {
+    let mut program = Vec::new();
+    for (test, action) in &rule.tests {
+        match *test {
+            Test::Bits { argument, mask, set } => {
+                program.push(step(LOAD, low(argument)));
+                if mask != u32::MAX {
+                    program.push(step(MASK, mask));
+                }
+                program.push(branch(IF_EQUAL, set & mask, 0, 1));
+            }
+            Test::Null { argument } => program.extend([
+                step(LOAD, low(argument)),
+                branch(IF_EQUAL, 0, 0, 3),
+                step(LOAD, high(argument)),
+                branch(IF_EQUAL, 0, 0, 1),
+            ]),
+        }
+        program.push(give(*action));
+    }
+    program.push(give(rule.otherwise));
+    program
+}
+
+/// Where the lower half of an argument lies.
+fn low(argument: u8) -> u32 {
+    ARGUMENTS + 8 * u32::from(argument) + if cfg!(target_endian = "little") { 0 } else { 4 }
+}
+
+fn high(argument: u8) -> u32 {
+    ARGUMENTS + 8 * u32::from(argument) + if cfg!(target_endian = "little") { 4 } else { 0 }
+}
+
+fn give(action: Action) -> sock_filter {
+    let value = match action {
+        Action::Allow => libc::SECCOMP_RET_ALLOW,
+        Action::Kill => libc::SECCOMP_RET_KILL_PROCESS,
+        Action::Refuse(error) => libc::SECCOMP_RET_ERRNO | u32::from(error),
+    };
+    step(RETURN, value)
+}
+
+fn step(code: u32, k: u32) -> sock_filter {
+    branch(code, k, 0, 0)
+}
+
+/// Skips `yes` steps if the condition holds, else `no`.
+fn branch(code: u32, k: u32, yes: u8, no: u8) -> sock_filter {
+    sock_filter { code: code as u16, jt: yes, jf: no, k }
+}
+
+/// What the kernel would do with a call.
+#[cfg(test)]
+pub(super) fn judged(program: &[sock_filter], processor: u32, number: u32, args: [u64; 6]) -> u32 {
+    let (mut at, mut value) = (0, 0);
+    loop {
+        let sock_filter { code, jt, jf, k } = program[at];
+        at += 1;
+        let skip = |holds: bool| usize::from(if holds { jt } else { jf });
+        match u32::from(code) {
+            RETURN => return k,
+            LOAD => {
+                value = match k {
+                    NUMBER => number,
+                    PROCESSOR => processor,
+                    _ => {
+                        let (argument, half) = ((k - ARGUMENTS) / 8, (k - ARGUMENTS) % 8);
+                        let argument = args[argument as usize].to_ne_bytes();
+                        let half = &argument[half as usize..][..4];
+                        u32::from_ne_bytes(half.try_into().unwrap())
+                    }
+                }
+            }
+            MASK => value &= k,
+            JUMP => at += k as usize,
+            IF_EQUAL => at += skip(value == k),
+            IF_AT_LEAST => at += skip(value >= k),
+            other => panic!("{other:#x}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libc::{SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS};
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Any set of numbers, also so many that jumps are long, at both ends of what there is.
+        #[test]
+        fn every_number_comes_to_its_rule(
+            killed in prop::collection::btree_set(prop_oneof![0..2000_u32, u32::MAX - 9..=u32::MAX], 0..600),
+            allowed in prop::collection::btree_set(0..2000_u32, 0..600),
+        ) {
+            let mut rules = BTreeMap::new();
+            rules.extend(allowed.iter().map(|&number| (number, Rule::always(Action::Allow))));
+            rules.extend(killed.iter().map(|&number| (number, Rule::always(Action::Kill))));
+            let program = program(7, &rules, Action::Refuse(1));
+            for number in (0..2010).chain(u32::MAX - 20..=u32::MAX) {
+                let expected = if killed.contains(&number) {
+                    SECCOMP_RET_KILL_PROCESS
+                } else if allowed.contains(&number) {
+                    SECCOMP_RET_ALLOW
+                } else {
+                    SECCOMP_RET_ERRNO | 1
+                };
+                prop_assert_eq!(judged(&program, 7, number, [0; 6]), expected, "{}", number);
+                prop_assert_eq!(judged(&program, 8, number, [0; 6]), SECCOMP_RET_KILL_PROCESS);
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_test_that_holds_decides() {
+        let bits = |mask, set| Test::Bits { argument: 1, mask, set };
+        let tests = vec![
+            (bits(0xf0, 0x10), Action::Kill),
+            (bits(u32::MAX, 5), Action::Refuse(9)),
+            (Test::Null { argument: 3 }, Action::Allow),
+        ];
+        let rules = BTreeMap::from([(4, Rule::by(tests, Action::Refuse(1)))]);
+        let program = program(7, &rules, Action::Kill);
+        let judge = |flags: u64, pointer: u64| {
+            judged(&program, 7, 4, [u64::MAX, flags, u64::MAX, pointer, u64::MAX, u64::MAX])
+        };
+        assert_eq!(judge(0x1f, 0), SECCOMP_RET_KILL_PROCESS);
+        // The kernel takes no more than 32 bits of an int, either.
+        assert_eq!(judge(0xff_0000_0010, 0), SECCOMP_RET_KILL_PROCESS);
+        assert_eq!(judge(5, 0), SECCOMP_RET_ERRNO | 9);
+        assert_eq!(judge(0x30, 0), SECCOMP_RET_ALLOW);
+        for pointer in [1, 1 << 32, u64::MAX] {
+            assert_eq!(judge(0x30, pointer), SECCOMP_RET_ERRNO | 1, "{pointer:#x}");
+        }
+        assert_eq!(judged(&program, 7, 3, [0; 6]), SECCOMP_RET_KILL_PROCESS);
+    }
+}
