@@ -91,6 +91,9 @@ pub enum EventKind {
     WorkerReady {
         /// The worker's name.
         worker: String,
+        /// Seconds from before its process was started, or from the end of the instance before, with `init`.
+        #[serde(default)]
+        start_seconds: f64,
         /// Seconds that `init` took.
         init_seconds: f64,
         /// The fuel that it used, where fuel is counted.

@@ -273,7 +273,7 @@ fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
         };
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
         // "pid (name) state parent group ...", and the name may hold anything.
-        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        let Some((head, rest)) = stat.rsplit_once(") ") else { continue };
         let mut fields = rest.split(' ');
         let is_dead = matches!(fields.next(), Some("Z" | "X"));
         let is_child = fields.next() == Some(&leader.to_string());
@@ -281,7 +281,9 @@ fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
             || fs::read_link(entry.path().join("fd/2")).is_ok_and(|log| log.starts_with(&folder));
         if pid != leader && !is_dead && (is_child || logs_there()) {
             let command = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
-            found.push((pid, command.replace('\0', " ").trim_end().to_owned()));
+            // It forks workers, whose command line is the same.
+            let role = if head.ends_with("(nursery") { " nursery" } else { "" };
+            found.push((pid, command.replace('\0', " ").trim_end().to_owned() + role));
         }
     }
     found

@@ -49,7 +49,7 @@ fn finished(report: AttemptReport) -> FromWorker {
 }
 
 /// Runs a job of three mini-batches whose first worker is this script, which finds `first` and
-/// `second` in `$frames`. Returns what became of attempts that failed.
+/// `second` in `$frames`. No workers are forked. Returns what became of attempts that failed.
 fn costs_no_more_than_its_own(script: &str, first: &[FromWorker], second: &[u8]) -> Vec<String> {
     let mut job = Job::new(&guest("echo_files")).yaml(
         "inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 1\n\
@@ -65,7 +65,8 @@ fn costs_no_more_than_its_own(script: &str, first: &[FromWorker], second: &[u8])
         "program",
         format!(
             "#!/bin/sh\nframes={0}/frames\nif [ \"$1\" = worker ] && [ \"${{PWD##*/}}\" = process000 ]\n\
-             then\n{script}\nelse\nexec {1} \"$@\"\nfi\n",
+             then\n{script}\nelif [ \"$1\" = worker ] && [ \"$PWD\" = / ]\nthen exit 1\n\
+             else\nexec {1} \"$@\"\nfi\n",
             folder.display(),
             sandmill().display()
         ),

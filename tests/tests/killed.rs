@@ -153,6 +153,27 @@ fn nothing_outlives_a_killed_leader() {
     assert_eq!(again.sorted_output(), rows(), "{again}");
 }
 
+/// The process that workers are forked from, and then its worker: the next one is started by itself.
+#[test]
+fn workers_outlive_the_process_that_they_were_forked_from() {
+    let mut running = stuck_job().start(&["--process-count", "1"]);
+    let (_, pid) = the_stuck_worker(&mut running);
+    let children = running.children();
+    let is_nursery = |(_, command): &&(u32, String)| command.ends_with(" worker nursery");
+    let nurseries: Vec<_> = children.iter().filter(is_nursery).collect();
+    assert_eq!((nurseries.len(), children.len()), (1, 2), "{children:?}");
+    kill(nurseries[0].0);
+    let killed = nurseries[0].0;
+    running.until("it is gone", |running| running.children().iter().all(|(id, _)| *id != killed));
+    assert!(running.children().iter().any(|(id, _)| *id == pid), "the worker lives");
+    kill(pid);
+    let ran = running.wait();
+    ran.exits_with(0).left_nothing();
+    assert_eq!(ran.sorted_output(), rows(), "{ran}");
+    assert_eq!(ran.attempts("RUN_EXCEPTION"), ["5, 1"], "{ran}");
+    assert!(ran.log("sys/node/0/_main.txt").contains("process001 is ready"), "{ran}");
+}
+
 #[test]
 fn a_killed_planner_fails_the_job() {
     let text = format!("id,x\n{}", "1,0.5\n".repeat(2_000_000));

@@ -172,7 +172,7 @@ pub(super) fn serve() -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "nothing was asked for"));
     };
     let with = Instrumentation { fuel: asked.limits.fuel.is_some(), ..Instrumentation::default() };
-    let loaded = Program::load(&code, with, &asked.limits, None);
+    let loaded = Program::load(&code, with, asked.limits.stack);
     let models = Models::open(asked.models.clone(), &asked.inference, None, 1, &asked.limits);
     lock_down(&asked)?;
     let program = match loaded {
@@ -358,7 +358,7 @@ mod tests {
         let code = compile_here(&component, Instrumentation::default()).expect("compiles");
         let limits = Limits::default();
         let with = Instrumentation::default();
-        let program = Program::load(&code, with, &limits, None).expect("loads");
+        let program = Program::load(&code, with, limits.stack).expect("loads");
         let asked = Asked {
             limits,
             os_sandbox: OsSandbox::Off,

@@ -145,8 +145,8 @@ impl<'a> Driver<'a> {
         Ok(driver)
     }
 
-    /// Starts the process of the first worker while the planner looks at the input, unless the machine may
-    /// be full, or it is to have a GPU. A job that is taken up may need none.
+    /// Starts the process that workers are forked from while the planner looks at the input, unless the machine
+    /// may be full, or they are to have GPUs. A job that is taken up may need none.
     fn begin_worker(&mut self, gpus: u32) {
         if gpus == 0 && !self.room.is_capped() && !self.claim.has_earlier_run() {
             // What is wrong is told when it is spawned.

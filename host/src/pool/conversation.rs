@@ -1,5 +1,6 @@
 //! One worker's life as the leader sees it: listen, deliver, reap, report its end.
 
+use super::child::Child;
 use super::confine::Cell;
 use super::launch::{Process, StderrLog, settle};
 use super::outbox::{Outbox, registered};
@@ -15,7 +16,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::process::Child;
 use tokio::sync::mpsc;
 
 /// How long a worker that closed its socket may take to end.
@@ -91,7 +91,7 @@ pub(super) fn open(
     socket.set_nonblocking(true)?;
     let socket = Arc::new(socket);
     let link = Arc::new(Link {
-        process: Process::of(&child),
+        process: Process::of(child.id()),
         outbox: Outbox::new(socket.clone()),
         fault: Mutex::default(),
     });
@@ -159,7 +159,9 @@ impl Listener {
             }
         };
         link.process.set_reaped();
-        settle(&remains.dir, inbox.worker);
+        let (dir, worker) = (remains.dir.clone(), inbox.worker);
+        // Some twenty calls on files, for which the others need not wait. None of them is worth a job.
+        let _ = tokio::task::spawn_blocking(move || settle(&dir, worker)).await;
         // A process that it left behind may still hold the socket, so waiting for the end of the
         // stream could take for ever; what the worker itself said has arrived by now. Behind something
         // that is no message nothing counts.

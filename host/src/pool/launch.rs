@@ -1,5 +1,6 @@
 //! What a child process is given: command line, environment, folders, descriptors.
 
+use super::child::Child;
 use super::environment::gpu_environment;
 use crate::inference::NO_TELEMETRY;
 use crate::model::{self, JobDir, MiniBatchId, WorkerId};
@@ -9,13 +10,13 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{self, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 /// Bytes of stderr that go into a note.
 pub(super) const STDERR_TAIL: usize = 2048;
@@ -26,6 +27,8 @@ pub(super) struct Program {
     pub(super) path: PathBuf,
     pub(super) worker: Vec<OsString>,
     pub(super) planner: Vec<OsString>,
+    /// Whether it can also be what workers are forked from.
+    pub(super) has_nursery: bool,
 }
 
 impl Program {
@@ -36,6 +39,7 @@ impl Program {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             worker: vec!["worker".into()],
             planner: vec!["plan-worker".into()],
+            has_nursery: true,
         }
     }
 
@@ -60,8 +64,24 @@ impl Program {
         command
     }
 
+    /// Starts the process that workers are forked from: its end of a socket of messages as descriptor 0, the
+    /// compiled component as 1, the log file of the worker that it is started for as 2.
+    pub(super) fn start_nursery(
+        &self,
+        socket: OwnedFd,
+        component: &File,
+        stderr: &StderrLog,
+    ) -> io::Result<process::Child> {
+        let mut command = self.command(&self.worker, Path::new("/"));
+        command
+            .stdin(Stdio::from(socket))
+            .stdout(Stdio::from(component.try_clone()?))
+            .stderr(Stdio::from(stderr.file.try_clone()?));
+        command.into_std().spawn()
+    }
+
     /// Starts the planner with three pipes.
-    pub(super) fn start_planner(&self) -> io::Result<Child> {
+    pub(super) fn start_planner(&self) -> io::Result<tokio::process::Child> {
         // The request names absolute paths only, so the working directory does not matter.
         self.command(&self.planner, Path::new("/"))
             .stdin(Stdio::piped())
@@ -79,13 +99,10 @@ impl Program {
         setup: &Setup,
         component: &File,
         cgroup: Option<&Leaf>,
-    ) -> io::Result<(Child, UnixStream, StderrLog)> {
-        let dir = JobDir::new(&setup.job_dir);
-        make_folders(&dir, setup)?;
-        let stderr = StderrLog::open(&dir.worker_stderr(setup.worker))?;
-        let (ours, theirs) = UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        let mut command = self.command(&self.worker, &dir.worker_dir(setup.worker));
+        (socket, stderr): (UnixStream, &StderrLog),
+    ) -> io::Result<Child> {
+        let folder = JobDir::new(&setup.job_dir).worker_dir(setup.worker);
+        let mut command = self.command(&self.worker, &folder);
         if let Some(gpu) = &setup.gpu {
             command.envs(gpu_environment(gpu, &setup.inference.cuda)?);
         }
@@ -97,13 +114,20 @@ impl Program {
             cgroup.admit(command.as_std_mut());
         }
         let child = command
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdin(Stdio::from(OwnedFd::from(socket)))
             .stdout(Stdio::from(component.try_clone()?))
             .stderr(Stdio::from(stderr.file.try_clone()?))
             .spawn()
             .map_err(|e| explain(&e, "start a worker process", &self.path))?;
-        Ok((child, ours, stderr))
+        Ok(Child::Spawned(child))
     }
+}
+
+/// Makes the folders of a worker, and opens its log file.
+pub(super) fn make_place(setup: &Setup) -> io::Result<StderrLog> {
+    let dir = JobDir::new(&setup.job_dir);
+    make_folders(&dir, setup)?;
+    StderrLog::open(&dir.worker_stderr(setup.worker))
 }
 
 /// Makes every folder that the worker writes in, so that it needs no right to make them.
@@ -179,6 +203,11 @@ impl StderrLog {
         Ok(Self { file, start })
     }
 
+    /// The open file.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
     /// The end of what the worker wrote, for people. Empty if it cannot be read.
     pub(super) fn tail(&self) -> String {
         let read = || -> io::Result<Vec<u8>> {
@@ -207,8 +236,9 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn of(child: &Child) -> Self {
-        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    /// The process of this id; none if there is none.
+    pub(super) fn of(id: Option<u32>) -> Self {
+        let group = id.and_then(|id| Pid::from_raw(id.cast_signed()));
         Self { group, reaped: AtomicBool::new(false) }
     }
 

@@ -5,13 +5,16 @@
 //! long as the job: a worker asks to be killed when the *thread* that spawned it ends.
 //!
 //! [`Pool`] is the door; `conversation` is one worker's life, `planner` the planner's, `launch`
-//! says what a child process is given, `environment` what for a GPU, `confine` which cgroup a worker gets.
+//! says what a child process is given, `environment` what for a GPU, `confine` which cgroup a worker gets;
+//! `nursery` is the process that workers are forked from, `child` one to wait for.
 
+mod child;
 mod confine;
 mod conversation;
 mod environment;
 mod event;
 mod launch;
+mod nursery;
 mod outbox;
 mod planner;
 mod processes;

@@ -1,8 +1,10 @@
 //! The pool itself.
 
+use super::child::Child;
 use super::confine::{Cell, Confinement};
 use super::conversation::{self, Link, Remains};
-use super::launch::{Process, Program, StderrLog};
+use super::launch::{Process, Program, StderrLog, make_place};
+use super::nursery::Nursery;
 use super::{PoolEvent, planner};
 use crate::gpu::MemoryWatch;
 use crate::model::{JobDir, OsSandbox, WorkerId};
@@ -14,7 +16,6 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::process::Child;
 use tokio::sync::mpsc;
 
 /// A machine's child processes. Dropping it kills them all.
@@ -26,22 +27,13 @@ pub struct Pool {
     component: File,
     events: mpsc::Sender<PoolEvent>,
     planner: Option<Arc<Process>>,
-    /// A worker that waits for its set-up.
-    waiting: Option<(WorkerId, Begun)>,
+    /// Ends before the cgroup that it shares with the leader is left.
+    nursery: Nursery,
     workers: HashMap<WorkerId, Arc<Link>>,
     /// Workers with messages that were queued and not sent.
     queued: HashSet<WorkerId>,
     confinement: Confinement,
     gpus: Option<MemoryWatch>,
-}
-
-/// A worker process that has no set-up yet. It is killed when this is dropped.
-#[derive(Debug)]
-struct Begun {
-    child: Child,
-    socket: UnixStream,
-    stderr: StderrLog,
-    cell: Option<Cell>,
 }
 
 impl Pool {
@@ -61,7 +53,7 @@ impl Pool {
             component,
             events,
             planner: None,
-            waiting: None,
+            nursery: Nursery::default(),
             workers: HashMap::new(),
             queued: HashSet::new(),
             confinement: Confinement::default(),
@@ -102,31 +94,44 @@ impl Pool {
         let mut bytes = Vec::new();
         encode(request, &mut bytes).map_err(io::Error::other)?;
         let child = self.program.start_planner()?;
-        let process = Arc::new(Process::of(&child));
+        let process = Arc::new(Process::of(child.id()));
         self.planner = Some(process.clone());
         tokio::spawn(planner::run(child, process, bytes, events));
         Ok(())
     }
 
-    /// Starts the process of a worker that will be [spawned](Self::spawn) with this set-up, or with one that
-    /// says more of tables: what a process does before it reads its set-up is then done by that time.
+    /// Starts the process that workers such as this one will be forked from, so that it is ready when the
+    /// first of them is [spawned](Self::spawn).
     ///
     /// # Errors
-    /// As of [`spawn`](Self::spawn), which would tell them as well.
+    /// If the worker's folders cannot be made, which `spawn` would tell as well.
     pub fn begin(&mut self, setup: &Setup) -> io::Result<()> {
-        self.waiting = Some((setup.worker, self.start(setup)?));
+        let stderr = make_place(setup)?;
+        self.nursery.open(&self.program, &self.component, setup, &stderr);
         Ok(())
     }
 
-    fn start(&mut self, setup: &Setup) -> io::Result<Begun> {
-        let cell = self.confinement.cell(setup.worker);
-        let cgroup = cell.as_ref().map(|cell| &cell.leaf);
-        let (child, socket, stderr) = self.program.start_worker(setup, &self.component, cgroup)?;
-        Ok(Begun { child, socket, stderr, cell })
+    /// A worker's process, and this end of its socket.
+    fn start(
+        &mut self,
+        setup: &Setup,
+        cell: Option<&Cell>,
+        stderr: &StderrLog,
+    ) -> io::Result<(Child, UnixStream)> {
+        let cgroup = cell.map(|cell| &cell.leaf);
+        self.nursery.open(&self.program, &self.component, setup, stderr);
+        let (socket, theirs) = UnixStream::pair()?;
+        if let Some(child) = self.nursery.fork(setup, cgroup, (&theirs, stderr)) {
+            return Ok((child, socket));
+        }
+        // One that was forked too late may have the other.
+        let (socket, theirs) = UnixStream::pair()?;
+        let own = (theirs, stderr);
+        let child = self.program.start_worker(setup, &self.component, cgroup, own)?;
+        Ok((child, socket))
     }
 
-    /// Starts a worker, unless its process has [begun](Self::begin), and gives it its set-up. Returns the
-    /// process id.
+    /// Starts a worker and gives it its set-up. Returns the process id.
     ///
     /// Makes the worker's folders first. Fails if they cannot be made, if the set-up is too long
     /// for a message, or if the process cannot be started.
@@ -140,9 +145,9 @@ impl Pool {
                 format!("{worker} runs already"),
             ));
         }
-        let begun = self.waiting.take_if(|(waiting, _)| *waiting == worker);
-        let begun = begun.map_or_else(|| self.start(&setup), |(_, begun)| Ok(begun))?;
-        let Begun { child, socket, stderr, cell } = begun;
+        let stderr = make_place(&setup)?;
+        let cell = self.confinement.cell(worker);
+        let (child, socket) = self.start(&setup, cell.as_ref(), &stderr)?;
         let gpu = self.gpus.clone().zip(setup.gpu.clone());
         let remains = Remains { dir, cell, gpu };
         // Dropping the listener on the way out kills the worker.

@@ -25,12 +25,16 @@ struct Bench {
 
 impl Bench {
     fn new(script: &str, capacity: usize) -> Self {
+        Self::with(script, capacity, false)
+    }
+
+    fn with(script: &str, capacity: usize, has_nursery: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let component = dir.path().join("component");
         fs::write(&component, "compiled code").unwrap();
         let shell = |script: &str| vec!["-c".into(), script.into(), "sh".into()];
-        let program =
-            Program { path: "/bin/sh".into(), worker: shell(script), planner: shell(script) };
+        let (worker, planner) = (shell(script), shell(script));
+        let program = Program { path: "/bin/sh".into(), worker, planner, has_nursery };
         let (sender, events) = mpsc::channel(capacity);
         let pool = Pool::with_program(program, File::open(component).unwrap(), sender);
         Self { dir, pool, events }
@@ -142,22 +146,27 @@ async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
     }
 }
 
-/// The process that has begun is the one that gets the set-up; one that nobody spawns ends with the pool.
+/// What forks no workers is asked once, and each is started by itself. (Workers that are forked are in all
+/// tests that run the binary.)
 #[tokio::test]
-async fn a_worker_may_begin_before_its_set_up_is_known() {
-    let mut bench = Bench::new("echo $$ >>pids; head -c 1 <&0 >/dev/null; exit 5", 8);
+async fn workers_do_without_a_nursery() {
+    let script = r#"[ "$PWD" = / ] || exit 5
+        echo once >>"$(dirname "$(readlink /proc/$$/fd/1)")/nurseries""#;
+    let mut bench = Bench::with(script, 8, true);
     bench.pool.begin(&bench.setup()).unwrap();
-    let pid = bench.pool.spawn(bench.setup()).unwrap();
-    let (_, exit) = bench.until_the_end().await;
-    assert_eq!(exit.code, Some(5));
-    assert_eq!(bench.worker_file("pids"), format!("{pid}\n").as_bytes());
-    // Another one is not it.
-    let other = Setup { worker: WorkerId(7), ..bench.setup() };
-    bench.pool.begin(&other).unwrap();
-    bench.pool.spawn(bench.setup()).unwrap();
-    let (_, exit) = bench.until_the_end().await;
-    assert_eq!(exit.code, Some(5));
-    assert_eq!(bench.worker_file("pids").iter().filter(|byte| **byte == b'\n').count(), 2);
+    for _ in 0..2 {
+        bench.pool.spawn(bench.setup()).unwrap();
+        let (_, exit) = bench.until_the_end().await;
+        assert_eq!((exit.code, exit.note.as_str()), (Some(5), ""));
+    }
+    let asked = fs::read_to_string(bench.dir.path().join("nurseries")).unwrap();
+    assert_eq!(asked, "once\n");
+    // Such a worker is none that could be forked.
+    let mut bench = Bench::with(script, 8, true);
+    let gpu = Some(GpuLease::plain(0));
+    bench.pool.spawn(Setup { gpu, ..bench.setup() }).unwrap();
+    bench.until_the_end().await;
+    assert!(!bench.dir.path().join("nurseries").exists());
 }
 
 /// The library would start a thread before the wall stands.

@@ -1,7 +1,7 @@
 //! The messages.
 
 use crate::model::{
-    AttemptReport, CallStats, Failure, GpuLease, InferenceSettings, Limits, LoggingLevel,
+    AttemptReport, ByteSize, CallStats, Failure, GpuLease, InferenceSettings, Limits, LoggingLevel,
     MiniBatch, MiniBatchId, Model, Mount, OsSandbox, OutputAction, OutputFormat, SliceSize, Source,
     TableFormat, TableInput, WallState, WorkerId,
 };
@@ -78,6 +78,58 @@ pub struct Setup {
     /// Whether each attempt gets a fresh instance, and clocks and random numbers that follow from its
     /// mini-batch.
     pub deterministic: bool,
+}
+
+impl Setup {
+    /// How this worker's code is loaded.
+    pub fn loading(&self) -> Loading {
+        Loading {
+            protocol: self.protocol,
+            fuel: self.limits.fuel.is_some(),
+            profile: self.profile,
+            deterministic: self.deterministic,
+            stack: self.limits.stack,
+        }
+    }
+}
+
+/// How compiled code is loaded, which is the same for all workers of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loading {
+    /// [`PROTOCOL_VERSION`] of the leader.
+    pub protocol: u32,
+    /// Whether it counts fuel.
+    pub fuel: bool,
+    /// Whether it tells a profiler where it is.
+    pub profile: bool,
+    /// Whether it is made for a deterministic job.
+    pub deterministic: bool,
+    /// `limits.stack`.
+    pub stack: ByteSize,
+}
+
+/// Leader to the process that workers are forked from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToNursery {
+    /// Load the compiled code; the first message.
+    Load(Loading),
+    /// Fork a worker. With the message come two descriptors: its socket, and the file for its standard
+    /// error.
+    Fork {
+        /// Its working directory.
+        folder: PathBuf,
+        /// The cgroup that is to be its own.
+        cgroup: Option<PathBuf>,
+    },
+}
+
+/// The answer to [`ToNursery::Fork`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromNursery {
+    /// The worker's process id. It is a child of the leader.
+    Forked(u32),
+    /// Why there is none.
+    Failed(String),
 }
 
 /// Worker to leader.

@@ -7,8 +7,11 @@
 mod bounds;
 mod frame;
 mod message;
+mod packet;
 
 pub use frame::{FrameBuffer, FrameError, MAX_FRAME, decode, encode, read_frame};
 pub use message::{
-    Assignment, Cut, FromPlanner, FromWorker, PROTOCOL_VERSION, PlanRequest, Setup, ToWorker,
+    Assignment, Cut, FromNursery, FromPlanner, FromWorker, Loading, PROTOCOL_VERSION, PlanRequest,
+    Setup, ToNursery, ToWorker,
 };
+pub use packet::{packets, receive_packet, send_packet};

@@ -179,7 +179,7 @@ impl Reporter for WorkerLogs {
                 let what = format_args!("{worker} starts, IP {NODE_ADDRESS}, PID {pid}");
                 log.lines.log(at, Level::Info, what)
             }
-            EventKind::WorkerReady { worker, init_seconds, init_fuel } => {
+            EventKind::WorkerReady { worker, init_seconds, init_fuel, .. } => {
                 let fuel = init_fuel.map(|fuel| format!(", {fuel} fuel")).unwrap_or_default();
                 let what = format!("init done in {}{fuel}", seconds(*init_seconds));
                 self.note(at, worker, Level::Info, &what)

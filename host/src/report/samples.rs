@@ -160,6 +160,7 @@ pub(super) fn job() -> Vec<Event> {
         EventKind::WorkerStarted { worker: "process001".into(), pid: 42, gpu_index: None },
         EventKind::WorkerReady {
             worker: "process001".into(),
+            start_seconds: 0.02,
             init_seconds: 0.01,
             init_fuel: Some(500),
         },

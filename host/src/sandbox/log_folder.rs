@@ -13,8 +13,8 @@ use walkdir::WalkDir;
 /// follow each other.
 ///
 /// A worker counts what it writes, and what has been written twice or removed counts as well. Once that
-/// comes to the limit it looks at what really lies there, and takes its share for its count. So the
-/// folder holds about as much as all workers together may leave, however many of them are replaced, and
+/// comes to the limit, and before it counts anything, it looks at what really lies there, and takes its share
+/// for its count. So the folder holds about as much as all workers together may leave, however many of them are replaced, and
 /// nobody is stopped who clears up.
 #[derive(Clone, Debug)]
 pub struct LogFolder(Arc<Folder>);
@@ -31,10 +31,9 @@ struct Folder {
 impl LogFolder {
     /// The log folder at `path`, with what lies there, of a job with so many workers.
     pub fn new(path: PathBuf, workers: u32) -> Self {
-        let (bytes, files) = (AtomicU64::new(0), AtomicU64::new(0));
-        let folder = Self(Arc::new(Folder { path, workers: workers.max(1).into(), bytes, files }));
-        folder.look();
-        folder
+        // Beyond all limits, so that whoever writes there first looks.
+        let [bytes, files] = [const { AtomicU64::new(u64::MAX) }; 2];
+        Self(Arc::new(Folder { path, workers: workers.max(1).into(), bytes, files }))
     }
 
     /// Takes this worker's share of what lies there for its count.

@@ -276,7 +276,8 @@ mod tests {
         let folder = path.parent().unwrap().to_owned();
         let profiler = Profiler::new("process007", path);
         let limits = Limits::default();
-        let program = Program::load(&code, with, &limits, Some(profiler.clone())).unwrap();
+        let program = Program::load(&code, with, limits.stack).unwrap();
+        let program = program.profiled_by(Some(profiler.clone()));
         let grants = Grants {
             mounts: Vec::new(),
             arguments: Vec::new(),

@@ -70,23 +70,17 @@ pub(super) struct Exports {
 }
 
 impl Program {
-    /// Loads compiled code from an open file that the leader has checked, to run it under `limits`.
-    /// `with`: as it was compiled. `profiler`: what samples go to, if and only if it was compiled for a
-    /// profile. Starts no thread.
+    /// Loads compiled code from an open file that the leader has checked, to run it with so much stack
+    /// (`limits.stack`). `with`: as it was compiled. Starts no thread, and may be forked afterwards.
     ///
     /// # Errors
     /// A host fault if the file is no compiled code of this very version of Sandmill, or the
     /// component wants something that is not linked.
-    pub fn load(
-        compiled: &File,
-        with: Instrumentation,
-        limits: &Limits,
-        profiler: Option<Profiler>,
-    ) -> Result<Self, Failure> {
+    pub fn load(compiled: &File, with: Instrumentation, stack: ByteSize) -> Result<Self, Failure> {
         let fault = |what: &str, error: &dyn std::fmt::Display| {
             Failure::new(FailureKind::HostFault, format!("{what}: {error:#}"))
         };
-        let engine = engine_with_stack(with, bytes(limits.stack))
+        let engine = engine_with_stack(with, bytes(stack))
             .map_err(|error| fault("the engine cannot start", &error))?;
         let path = format!("/proc/self/fd/{}", compiled.as_raw_fd());
         // SAFETY: compiled code comes from a cache that its owner alone can write, and the leader
@@ -115,7 +109,12 @@ impl Program {
                 fault("the entry script imports something that Sandmill does not have", &error)
             })?;
         let timers = Timers::new().map_err(|error| fault("timers cannot be made", &error))?;
-        Ok(Self { engine, pre, exports, timers, with, profiler })
+        Ok(Self { engine, pre, exports, timers, with, profiler: None })
+    }
+
+    /// What samples go to, if and only if it was compiled for a profile.
+    pub fn profiled_by(self, profiler: Option<Profiler>) -> Self {
+        Self { profiler, ..self }
     }
 
     /// The functions of the contract that the component exports.

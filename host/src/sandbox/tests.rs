@@ -69,7 +69,7 @@ impl Bench {
             stderr: super::LogFile::open(&at("stderr.txt")),
             log: super::LogFile::open(&at("log.txt")),
         };
-        let program = Program::load(&code, with, &grants.limits, None).expect("loads");
+        let program = Program::load(&code, with, grants.limits.stack).expect("loads");
         Self { folder, program, grants }
     }
 
@@ -452,7 +452,7 @@ fn an_import_that_is_not_linked_is_a_clear_failure() {
     assert!(failure.message.contains("/inputs, cannot be opened: No such file"), "{failure}");
     let file = std::fs::File::open("/proc/self/exe").expect("opens");
     let (with, limits) = (Instrumentation::default(), Limits::default());
-    let failure = Program::load(&file, with, &limits, None).err().expect("no compiled code");
+    let failure = Program::load(&file, with, limits.stack).err().expect("no compiled code");
     assert!(failure.message.contains("cannot be loaded"), "{failure}");
 }
 

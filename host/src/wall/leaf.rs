@@ -2,7 +2,9 @@
 
 use super::build::Built;
 use super::cgroup::{CGROUP, Delegated, delegated, read};
-use std::fs;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -38,13 +40,14 @@ pub struct Leaves {
     delegated: Delegated,
     prefix: String,
     /// Where this process has gone, to make room.
-    own: Option<PathBuf>,
+    own: Option<(PathBuf, File)>,
 }
 
 /// The cgroup of one process. Dropping it removes it, once the process is gone.
 #[derive(Debug)]
 pub struct Leaf {
     path: PathBuf,
+    _hold: File,
     /// Stay as long as this one does.
     _leaves: Arc<Leaves>,
 }
@@ -62,15 +65,15 @@ impl Leaves {
 
     fn at(delegated: Delegated, id: u32) -> io::Result<Self> {
         let folder = &delegated.folder;
-        remove(folder, |leader| leader == id || !Path::new(&format!("/proc/{leader}")).exists());
+        remove(folder, |_| true);
         let (own, prefix) = (None, format!("{PREFIX}{id}-"));
         let control = folder.join("cgroup.subtree_control");
         let mut leaves = Self { delegated, prefix, own };
         if !leaves.delegated.is_root {
             let own = leaves.path("leader");
-            fs::create_dir(&own).map_err(|e| told(&own, &e))?;
+            let hold = claim(&own).map_err(|e| told(&own, &e))?;
             // From here on, dropping undoes it.
-            let own = leaves.own.insert(own);
+            let (own, _) = leaves.own.insert((own, hold));
             put(&own.join("cgroup.procs"), MYSELF)?;
         }
         put(&control, &switch(&leaves.delegated.controllers, '+'))?;
@@ -84,15 +87,8 @@ impl Leaves {
 
     fn make(self: &Arc<Self>, name: &str, quota: &Quota) -> io::Result<Leaf> {
         let path = self.path(name);
-        match fs::create_dir(&path) {
-            // Its process took longer to end than anybody waits.
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-                fs::remove_dir(&path).and_then(|()| fs::create_dir(&path))
-            }
-            made => made,
-        }
-        .map_err(|e| told(&path, &e))?;
-        let leaf = Leaf { path, _leaves: self.clone() };
+        let hold = claim(&path).map_err(|e| told(&path, &e))?;
+        let leaf = Leaf { path, _hold: hold, _leaves: self.clone() };
         quota.apply(&leaf.path)?;
         Ok(leaf)
     }
@@ -114,7 +110,7 @@ impl Drop for Leaves {
             std::thread::sleep(PAUSE);
         }
         // In the root others may need the controllers by now.
-        if let Some(own) = &self.own {
+        if let Some((own, _)) = &self.own {
             // What does not work is left to the next leader, or to whoever made the cgroup.
             let control = folder.join("cgroup.subtree_control");
             let _ = put(&control, &switch(&self.delegated.controllers, '-'));
@@ -125,6 +121,11 @@ impl Drop for Leaves {
 }
 
 impl Leaf {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Tells the process that is to be started that this cgroup is its own: it goes there when it builds
     /// its wall.
     pub fn admit(&self, command: &mut Command) {
@@ -163,6 +164,13 @@ impl Quota {
     }
 }
 
+/// Makes a cgroup this process's own, as [`Leaf::admit`] does for one that is started. There must be no
+/// other thread.
+pub(super) fn assign(leaf: &Path) {
+    // SAFETY: nobody else looks at the environment meanwhile.
+    unsafe { std::env::set_var(VARIABLE, leaf) };
+}
+
 /// Puts this process into its own cgroup, if there is one for it. Returns what is limited there.
 ///
 /// The kernel may let the one who moves a process wait for ten milliseconds: so it is not the leader.
@@ -188,14 +196,42 @@ fn words(leaf: &Path) -> String {
     format!("{CGROUP} ({})", limits.join(", "))
 }
 
-/// Removes what leaders have made that are not needed any more, by their numbers. Returns how much of
-/// it is left, because somebody is in it.
-fn remove(folder: &Path, is_done: impl Fn(u32) -> bool) -> usize {
+/// Makes a cgroup and holds it for as long as the file is open. Whether a leader lives shows by that and not
+/// by its number, which says nothing in another name space.
+fn claim(path: &Path) -> io::Result<File> {
+    match fs::create_dir(path) {
+        // Its process took longer to end than anybody waits.
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            take_away(path)?;
+            fs::create_dir(path)?;
+        }
+        made => made?,
+    }
+    hold(path)
+}
+
+fn hold(path: &Path) -> io::Result<File> {
+    let folder = File::open(path)?;
+    match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(io::Error::other("another leader has it")),
+        held => held.map(|()| folder).map_err(io::Error::from),
+    }
+}
+
+/// Removes a cgroup that nobody holds and nobody is in.
+fn take_away(path: &Path) -> io::Result<()> {
+    let _hold = hold(path)?;
+    fs::remove_dir(path)
+}
+
+/// Removes what leaders with such numbers have made and do not need any more. Returns how much is left,
+/// because somebody is in it or holds it.
+fn remove(folder: &Path, is_meant: impl Fn(u32) -> bool) -> usize {
     let leader = |name: &str| name.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok();
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let done =
-        entries.filter(|entry| entry.file_name().to_str().and_then(leader).is_some_and(&is_done));
-    done.filter(|entry| fs::remove_dir(entry.path()).is_err()).count()
+    let meant =
+        entries.filter(|entry| entry.file_name().to_str().and_then(leader).is_some_and(&is_meant));
+    meant.filter(|entry| take_away(&entry.path()).is_err()).count()
 }
 
 /// `+memory +pids`.
@@ -272,9 +308,12 @@ mod tests {
         let leaf = leaves.leaf("process000", &QUOTA).unwrap();
         let path = dir.path().join("sandmill-12-process000");
         assert!(path.is_dir());
-        assert!(leaves.leaf("process000", &QUOTA).is_ok(), "one that nobody is in is made anew");
+        let error = leaves.leaf("process000", &QUOTA).unwrap_err();
+        assert!(error.ends_with("sandmill-12-process000: another leader has it"), "{error}");
         drop(leaf);
         assert!(!path.exists());
+        fs::create_dir(&path).unwrap();
+        assert!(leaves.leaf("process000", &QUOTA).is_ok(), "one that nobody is in is made anew");
         drop(leaves);
         assert_eq!(text(dir.path(), "cgroup.subtree_control"), "+memory +pids", "the root's stay");
     }
@@ -300,12 +339,14 @@ mod tests {
         // No process has such a number.
         let [dead, busy] =
             ["process000", "process001"].map(|name| format!("sandmill-4194999-{name}"));
-        let alive = format!("sandmill-{}-process000", process::id());
+        // Leaders of two name spaces may have the same number.
+        let alive = "sandmill-12-process000".to_owned();
         let foreign = ["sandmill-", "sandmill-x-y", "sandmill-7", "user.slice"].map(str::to_owned);
         for name in [&dead, &busy, &alive].into_iter().chain(&foreign) {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
         fs::write(dir.path().join(&busy).join("as if somebody were in it"), "").unwrap();
+        let _alive = hold(&dir.path().join(&alive)).unwrap();
         let _leaves = Leaves::at(root, 12).unwrap();
         assert!(!dir.path().join(dead).exists());
         for name in [&busy, &alive].into_iter().chain(&foreign) {

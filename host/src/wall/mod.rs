@@ -1,8 +1,8 @@
 //! The second wall: what a process that sees untrusted bytes gives up before it looks at them. The
 //! one place for it. Knows nothing of jobs. Imports `model` only.
 //!
-//! - `start`: what such a process does first of all; `death`: how it ended, in words; `task`: waiting for
-//!   one that was started for one task.
+//! - `start`: what such a process does first of all; `twin`: one that is forked from another; `death`: how
+//!   it ended, in words; `task`: waiting for one that was started for one task.
 //! - `build`: the wall itself, of layers: `files` (Landlock), `filter` with the tables of `calls` and the
 //!   search `tree` over them (seccomp), `limits` (resource limits), `powers` (capabilities).
 //! - `layer`: their names, and whether this machine has them; `gpu`: what a leased GPU needs besides.
@@ -27,6 +27,7 @@ mod powers;
 mod start;
 mod task;
 mod tree;
+mod twin;
 
 pub use build::{Bounds, Folder, Occupant, Rights, Wall, WallError};
 pub use cgroup::probe_cgroup;
@@ -36,3 +37,4 @@ pub use layer::{Layer, MISSING_LAYER, check, probe};
 pub use leaf::{Leaf, Leaves, Quota};
 pub use start::{alone, enter, keep_apart};
 pub use task::{Ended, end_of};
+pub use twin::twin;

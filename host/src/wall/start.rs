@@ -33,16 +33,21 @@ pub fn keep_apart(command: &mut Command) {
 /// the child. An error says that the parent is gone already, or what failed. Must be called before
 /// this process opens anything that it wants to keep.
 pub fn enter() -> io::Result<()> {
-    let before = getppid();
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    if getppid() != before {
-        return Err(io::Error::other("the process that started this one ended meanwhile"));
-    }
+    die_with(getppid())?;
     own_session()?;
     close_others()?;
     // What it holds before does not count. Whether it worked, the wall tells.
     let _ = leaf::join();
     Ok(())
+}
+
+/// Has the kernel end this process with its parent, which must still be this one.
+pub(super) fn die_with(parent: Option<Pid>) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if getppid() == parent {
+        return Ok(());
+    }
+    Err(io::Error::other("the process that started this one ended meanwhile"))
 }
 
 /// Fails if this process has another thread: a wall that one builds holds for that thread and those that it
@@ -69,7 +74,7 @@ pub fn alone() -> io::Result<()> {
 /// The head of a process group cannot have a new session, and whoever started this process may have
 /// made it one: it goes back into its parent's group first. Whoever kills the group meanwhile finds
 /// none, and has to kill the process.
-fn own_session() -> io::Result<()> {
+pub(super) fn own_session() -> io::Result<()> {
     match setsid() {
         Ok(_) => return Ok(()),
         Err(Errno::PERM) if leads_session() => return Ok(()),

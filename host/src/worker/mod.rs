@@ -4,17 +4,20 @@
 //! - `serve`: from the process's start to its exit code; `lockdown` and `process` are its parts.
 //! - `session`: the conversation with the leader; `attempt`: one mini-batch, from descriptor to
 //!   report.
+//! - `nursery`: a process that forks workers; `code`: what they run.
 //! - `load`, `loaded`, `stage`: what the guest is given; `sink`, `folder`: what it gives back; `report`: what
 //!   the leader is told of it.
 //! - `guest`: the instance and its replacement; `link`: the socket.
 
 mod attempt;
+mod code;
 mod folder;
 mod guest;
 mod link;
 mod load;
 mod loaded;
 mod lockdown;
+mod nursery;
 mod process;
 mod report;
 mod serve;

@@ -1,12 +1,15 @@
 //! From the start of a worker process to its exit code.
 
+use super::code::Code;
 use super::link::{Incoming, Link};
 use super::session::{End, Session};
-use super::{lockdown, process};
+use super::{lockdown, nursery, process};
 use crate::inference;
 use crate::protocol::{PROTOCOL_VERSION, Setup, ToWorker};
 use crate::turns;
 use crate::wall;
+use rustix::net::SocketType;
+use rustix::net::sockopt::socket_type;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,6 +26,9 @@ pub const EXIT_FAULT: u8 = 4;
 /// The worker process. Its standard input is the socket to the leader, its standard output the
 /// compiled component, its standard error a file for faults that are not the guest's. Ends with 0
 /// after `Shutdown` and when the leader is gone, else with [`EXIT_INIT_FAILED`] or [`EXIT_FAULT`].
+///
+/// Where the socket keeps messages apart (`SOCK_SEQPACKET`), this is the process that workers are forked
+/// from, and it returns in each of them, too.
 pub fn serve() -> ExitCode {
     inference::quiet_panics();
     match run() {
@@ -38,7 +44,17 @@ pub fn serve() -> ExitCode {
 fn run() -> io::Result<End> {
     wall::enter()?;
     process::keep_memory();
-    let (socket, component) = take_descriptors()?;
+    let (socket, compiled) = take_descriptors()?;
+    if socket_type(&socket)? != SocketType::SEQPACKET {
+        return work(socket.into(), Code::Compiled(compiled));
+    }
+    match nursery::tend(socket, compiled)? {
+        Some((socket, code)) => work(socket, code),
+        None => Ok(End::Done),
+    }
+}
+
+fn work(socket: UnixStream, code: Code) -> io::Result<End> {
     let mut link = Link::new(socket)?;
     let setup = match link.wait()? {
         Incoming::Message(ToWorker::Setup(setup)) => check_protocol(*setup)?,
@@ -51,22 +67,21 @@ fn run() -> io::Result<End> {
     let lock = setup.gpu.as_ref().and_then(|gpu| gpu.lock.as_deref());
     let _lease = lock.map(turns::keep).transpose()?;
     let wall = lockdown::wall(&setup);
-    let Some(mut session) = Session::prepare(setup, link, &component)? else {
+    let Some(mut session) = Session::prepare(setup, link, code)? else {
         return Ok(End::InitFailed);
     };
-    drop(component);
     session.wall = lockdown::lock_down(&wall)?;
     on_guest_thread(session)
 }
 
 /// Takes the socket and the component from descriptors 0 and 1 and puts harmless files in their
 /// place, so that nobody reads or prints into them by accident.
-fn take_descriptors() -> io::Result<(UnixStream, File)> {
+fn take_descriptors() -> io::Result<(OwnedFd, File)> {
     let socket: OwnedFd = rustix::stdio::stdin().try_clone_to_owned()?;
     let component: OwnedFd = rustix::stdio::stdout().try_clone_to_owned()?;
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     rustix::stdio::dup2_stdout(rustix::stdio::stderr().as_fd())?;
-    Ok((socket.into(), component.into()))
+    Ok((socket, component.into()))
 }
 
 fn check_protocol(setup: Setup) -> io::Result<Setup> {

@@ -1,12 +1,12 @@
 //! The conversation with the leader.
 
 use super::attempt::Bench;
+use super::code::Code;
 use super::folder::OutputFolder;
 use super::guest::Guest;
 use super::link::{Incoming, Link};
 use super::load::Loader;
 use super::report::{bounded, host_fault};
-use crate::compile::Instrumentation;
 use crate::inference::{Models, has_inference};
 use crate::model::{
     Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction,
@@ -14,8 +14,8 @@ use crate::model::{
 };
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
-use crate::sandbox::{Grants, LogFile, LogFolder, Profiler, Program, Seed, guest_thread_stack};
-use std::fs::{self, File};
+use crate::sandbox::{Grants, LogFile, LogFolder, Profiler, Seed, guest_thread_stack};
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,24 +44,16 @@ pub(super) struct Session {
 impl Session {
     /// Makes the worker's folders and files and loads the component. None if that failed; the leader
     /// has been told then. An error is the socket's.
-    pub(super) fn prepare(
-        setup: Setup,
-        mut link: Link,
-        component: &File,
-    ) -> io::Result<Option<Self>> {
+    pub(super) fn prepare(setup: Setup, mut link: Link, code: Code) -> io::Result<Option<Self>> {
         let profiler = setup.profile.then(|| {
             let path = JobDir::new(&setup.job_dir).worker_new_profile(setup.worker);
             Profiler::new(&setup.worker.to_string(), path)
         });
-        let with = Instrumentation {
-            fuel: setup.limits.fuel.is_some(),
-            profile: setup.profile,
-            deterministic: setup.deterministic,
-        };
-        let loaded = Program::load(component, with, &setup.limits, profiler.clone());
+        let loaded = code.program(setup.loading());
         let has_inference = has_inference(&setup.models, &setup.inference);
         match loaded.and_then(|program| Ok((program, bench(&setup)?))) {
             Ok((program, bench)) => {
+                let program = program.profiled_by(profiler.clone());
                 let deterministic = setup.deterministic;
                 let guest = Guest::new(program, grants(setup, &bench), deterministic);
                 let wall = WallState::default();

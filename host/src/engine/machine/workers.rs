@@ -118,9 +118,7 @@ impl Machine {
 
     pub(super) fn on_ready(&mut self, id: WorkerId, stats: CallStats) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        if !matches!(worker.activity, Activity::Starting(_)) {
-            return self.stray(id);
-        }
+        let Activity::Starting(since) = worker.activity else { return self.stray(id) };
         worker.picked = self.now;
         worker.activity =
             if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };
@@ -129,6 +127,7 @@ impl Machine {
         self.progressed();
         self.emit(EventKind::WorkerReady {
             worker: id.to_string(),
+            start_seconds: self.now.saturating_sub(since).as_secs_f64(),
             init_seconds: stats.seconds,
             init_fuel: stats.fuel,
         });

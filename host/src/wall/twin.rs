@@ -1,0 +1,79 @@
+//! A second process out of one that is behind no wall yet, instead of a program that starts anew.
+
+use super::leaf;
+use super::start;
+use rustix::process::{Pid, getppid};
+use rustix::thread::gettid;
+use std::io;
+use std::path::Path;
+
+/// Makes a copy of this process, which must have [entered](super::enter) and have no other thread. The copy
+/// is no child of this process but another one of its parent. Returns the copy's process id, and none in
+/// the copy itself, which has then entered as well, in a session of its own; `cgroup` is its own from then on.
+pub fn twin(cgroup: Option<&Path>) -> io::Result<Option<Pid>> {
+    let parent = getppid();
+    if let Some(id) = fork_beside()? {
+        return Ok(Some(id));
+    }
+    start::die_with(parent)?;
+    start::own_session()?;
+    if let Some(cgroup) = cgroup {
+        leaf::assign(cgroup);
+        // Whether it worked, the wall tells.
+        let _ = leaf::join();
+    }
+    Ok(None)
+}
+
+/// `fork`, but for whose child it is. None in the copy.
+fn fork_beside() -> io::Result<Option<Pid>> {
+    // What the C library does in `fork` besides: where it keeps the number of this thread, the copy has its own.
+    let place = own_number();
+    let mut flags = libc::CLONE_PARENT | libc::SIGCHLD;
+    if !place.is_null() {
+        flags |= libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
+    }
+    let none = std::ptr::null_mut::<libc::c_void>();
+    // Which of the last two is the place, and which is not looked at, is a matter of the processor.
+    // SAFETY: without a stack of its own and without shared memory the copy goes on here with a copy of
+    // everything, as after `fork`. As there is no other thread, no lock is held that nobody would release.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_clone, flags as libc::c_ulong, none, none, place, place) };
+    match i32::try_from(answer) {
+        Ok(0) => Ok(None),
+        Ok(id) if id > 0 => Ok(Pid::from_raw(id)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Where the C library keeps the number of this thread; null if it is nowhere that the kernel knows.
+fn own_number() -> *mut libc::pid_t {
+    /// `PR_GET_TID_ADDRESS`.
+    const ASK: libc::c_int = 40;
+    let mut place: *mut libc::pid_t = std::ptr::null_mut();
+    // SAFETY: the kernel writes one pointer, into a variable that lives for the call.
+    let answer = unsafe { libc::prctl(ASK, &raw mut place) };
+    if answer != 0 || place.is_null() || !place.is_aligned() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: the kernel clears a number there when this thread ends, as the C library wants it to: it lies
+    // in memory of this thread.
+    let number = unsafe { place.read_volatile() };
+    // Other libraries keep something else there.
+    if number == gettid().as_raw_pid() { place } else { std::ptr::null_mut() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Threads of a test have one as the first thread does.
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn the_c_library_says_where_the_number_is() {
+        let place = own_number();
+        assert!(!place.is_null());
+        // SAFETY: as above.
+        assert_eq!(unsafe { place.read_volatile() }, gettid().as_raw_pid());
+    }
+}
