@@ -6,6 +6,7 @@
 use insta::assert_snapshot;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use sandmill_tests::{Job, guest};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -117,17 +118,34 @@ fn a_job_goes_on_once_there_is_room_for_its_journal() {
         "inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 2\noutput: results",
     );
     let job = (0..1500).fold(job, |job, n| job.file(&format!("input/f{n:04}.txt"), "x"));
-    let Some(disk) = Disk::mount(&job.path("job"), 600) else { return };
+    let Some(disk) = Disk::mount(&job.path("job"), 1000) else { return };
     let ran = job.run(&[]);
     ran.exits_with(42);
+    // Its end is written down all the same: what it was, and what to do.
+    let state: serde_json::Value = serde_json::from_str(&ran.text("job/job.json")).unwrap();
+    assert_eq!(state["status"], "failed", "{ran}");
+    assert!(ran.log("job_result.txt").contains("no space left on the disk"), "{ran}");
+    let told = ran.into_job().command(&["status", "job"]);
+    assert!(told.redacted_stdout().contains("failed"), "{told}");
     disk.grow(20_000);
-    let ran = ran.into_job().resume(&[]);
+    let ran = told.into_job().resume(&[]);
     ran.exits_with(0);
     let mut rows: Vec<String> =
         ran.text("results/parallel_run_step.txt").lines().map(str::to_owned).collect();
     rows.sort();
     let expected: Vec<String> = (0..1500).map(|n| format!("f{n:04}.txt: 1")).collect();
     assert!(rows == expected, "{ran}");
+    // No report lacks what was done before.
+    let report = ran.log("sys/job_report/processed_mini-batches.csv");
+    let done: BTreeSet<&str> = report
+        .lines()
+        .filter(|line| line.contains(",RUN_DONE,"))
+        .filter_map(|line| line.split(',').next())
+        .collect();
+    let missing: Vec<String> =
+        (0..1500).map(|n| n.to_string()).filter(|id| !done.contains(id.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?}\n{ran}");
+    assert!(!ran.has("job/work/reserve"), "{ran}");
 }
 
 /// The leader may write no larger file (`ulimit -f`), on a disk that has room.

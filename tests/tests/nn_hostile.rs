@@ -78,6 +78,7 @@ fn an_endless_loop_is_ended_by_the_time_out() {
     ran.exits_with(0);
     assert_eq!(good(&ran), 3, "{ran}");
     assert_eq!(ran.attempts("RUN_TIMEOUT"), ["0, 1"], "{ran}");
+    ran.says("and was computing with the model \"endless_loop\" for the last ");
     let workers = ran.log("sys/job_report/process_summary.csv");
     let gpus: Vec<_> = workers.lines().skip(1).map(|row| row.split(',').nth(3)).collect();
     assert_eq!(gpus, [Some("0"), Some("0")], "{workers}");

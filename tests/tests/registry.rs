@@ -125,7 +125,7 @@ fn jobs_read_what_is_registered() {
     other.exits_with(2).says("inputs.all.path: was ");
     let done = other.into_job().resume(&[]);
     done.exits_with(0);
-    assert_snapshot!(notes(&done), @"note: inputs.all.dataset: dataset images@2 (the latest), registered by [WHO] at [WHEN]");
+    assert_snapshot!(notes(&done), @"note: inputs.all.dataset: dataset images@2 (the latest when the job was begun), registered by [WHO] at [WHEN]");
     done.says("items         3");
     let wrong =
         done.into_job().command(&["plan", "job.yaml", "--set", "inputs.all.dataset=imags@2"]);
@@ -139,11 +139,11 @@ fn a_model_that_is_not_what_was_registered_is_refused() {
     let weights = job.file("net/weights.bin", "5555x").run(&[]);
     weights.exits_with(2);
     assert!(!weights.has("job"), "{weights}");
-    assert_snapshot!(weights.redacted().lines().last().unwrap(), @"error: model m: [DIR]/net is not what was registered as net@1: its SHA-256 was [SHA256], and is [SHA256]; put back what was registered, or register what is there as a new version");
+    assert_snapshot!(weights.redacted().lines().last().unwrap(), @"error: model m (job.yaml:6): [DIR]/net is not what was registered as net@1: its SHA-256 was [SHA256], and is [SHA256]; put back what was registered, or register what is there as a new version");
     let job = weights.into_job().file("net/weights.bin", "55555");
     let model = job.file("net/model.onnx", "444x").run(&[]);
     model.exits_with(2);
-    assert_snapshot!(model.redacted().lines().last().unwrap(), @"error: model m: [DIR]/net/model.onnx is not what was registered as net@1: its SHA-256 was [SHA256], and is [SHA256]; put back what was registered, or register what is there as a new version");
+    assert_snapshot!(model.redacted().lines().last().unwrap(), @"error: model m (job.yaml:6): [DIR]/net/model.onnx is not what was registered as net@1: its SHA-256 was [SHA256], and is [SHA256]; put back what was registered, or register what is there as a new version");
     model.into_job().file("net/model.onnx", "4444").run(&[]).exits_with(0);
 }
 
@@ -168,8 +168,23 @@ fn the_operators_policy_holds() {
         let ran = rerun(&ran).command(&[kind, "register", "other", path]);
         ran.exits_with(2).says("the operator's policy allows");
     }
+    let nightly = ["dataset", "register", "other", "a/*.csv", "--datastore", "nightly"];
+    let ran = rerun(&ran).command(&nightly);
+    ran.exits_with(2);
+    assert_snapshot!(ran.redacted(), @"error: [DIR]/policy.yaml: --datastore: found nightly; the operator's policy allows no datastores (datastores, [DIR]/policy.yaml)");
     let ran = rerun(&ran).command(&["dataset", "register", "other", "two"]);
     ran.exits_with(0);
+}
+
+/// What lies in a store is registered by the name that the operator gave the store.
+#[test]
+fn an_address_is_not_registered() {
+    let ran = place().command(&["dataset", "register", "other", "s3://bucket/in/*.csv"]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.redacted(), @"error: found s3://bucket/in/*.csv, the address of a store; what lies in one is registered by the name of a datastore and the path there: sandmill dataset register other PATH --datastore NAME (or write the address into the job file, as the input's path)");
+    let ran = ran.into_job().command(&["model", "register", "net", "s3://bucket/net.onnx"]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.redacted(), @"error: found s3://bucket/net.onnx, which lies in a store, and models are read from this machine; fetch it first, and register the file or the folder");
 }
 
 /// The same folder's files in a new one.

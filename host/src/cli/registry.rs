@@ -6,8 +6,8 @@ use super::{print, refused, say};
 use crate::dataset::{self, Listing};
 use crate::engine;
 use crate::model::{
-    Held, Input, Latest, REGISTERED_NAME_EXPECTED, Registered, RegisteredKind, RegisteredName,
-    counted, is_registered_name, printable,
+    Address, Held, Input, Latest, REGISTERED_NAME_EXPECTED, Registered, RegisteredKind,
+    RegisteredName, counted, is_registered_name, printable,
 };
 use crate::registry::{NewVersion, Registry, RegistryError, default_file};
 use crate::spec::{ModelSpec, NotRegistered, Registrations};
@@ -133,6 +133,13 @@ impl Registrations for Names {
             error => NotRegistered::Failed(error.to_string()),
         })
     }
+
+    fn means(&self, kind: RegisteredKind, name: &str) -> &'static str {
+        match self.latest.iter().any(|known| known.kind == kind && known.name == name) {
+            true => "the latest when the job was begun",
+            false => "the latest",
+        }
+    }
 }
 
 fn find(kind: RegisteredKind, wanted: &RegisteredName) -> Result<Registered, RegistryError> {
@@ -154,18 +161,22 @@ pub(super) fn dataset(command: &DatasetCommand) -> Result<Exit, Problem> {
     let kind = RegisteredKind::Dataset;
     match command {
         DatasetCommand::Register { new, paths, datastore } => {
+            let policy = new.policy.load()?;
+            if let Some(address) = paths.iter().find(|path| Address::looks_like_one(path)) {
+                return Err(in_a_store(&new.name, address));
+            }
             let (paths, held) = match datastore {
                 // Looked at when a job reads it.
                 Some(datastore) => {
                     name(datastore).map_err(|why| {
                         Problem::usage(anyhow!("--datastore: found {datastore:?}; {why}"))
                     })?;
+                    policy.check_datastore(datastore).map_err(refused)?;
                     (paths.clone(), None)
                 }
                 None => {
                     let paths = paths.iter().map(|path| absolute(path));
                     let paths = paths.collect::<Result<Vec<String>, Problem>>()?;
-                    let policy = new.policy.load()?;
                     policy
                         .check_registered(kind, paths.iter().map(String::as_str))
                         .map_err(refused)?;
@@ -186,6 +197,12 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
     let kind = RegisteredKind::Model;
     match command {
         ModelCommand::Register { new, path } => {
+            if Address::looks_like_one(path) {
+                return Err(Problem::usage(anyhow!(
+                    "found {path}, which lies in a store, and models are read from this machine; fetch it \
+                     first, and register the file or the folder"
+                )));
+            }
             let policy = new.policy.load()?;
             let allowed = |path: &str| policy.check_registered(kind, [path]).map_err(refused);
             let path = absolute(path)?;
@@ -220,6 +237,16 @@ fn register(kind: RegisteredKind, new: &New, version: NewVersion) -> Result<Exit
     say(&format!("registered; for a job file: {word}: {title}{what}"));
     print(&format!("{title}\n"))?;
     Ok(Exit::Completed)
+}
+
+/// An address names the store itself; what is registered names one that the operator has set up, by which
+/// every user of the name gets in.
+fn in_a_store(name: &str, address: &str) -> Problem {
+    Problem::usage(anyhow!(
+        "found {address}, the address of a store; what lies in one is registered by the name of a datastore \
+         and the path there: sandmill dataset register {name} PATH --datastore NAME (or write the address \
+         into the job file, as the input's path)"
+    ))
 }
 
 fn absolute(path: &str) -> Result<String, Problem> {

@@ -1,5 +1,5 @@
 //! Inputs: what belongs to them ([`resolve()`], [`Listing`]), how tables are cut ([`csv`], [`json`] for
-//! JSON lines, with [`Unpacker`] for packed files, and [`columnar`]; the planner process uses all of
+//! JSON lines, with [`Unpacker`] for packed files, and [`columnar`], which takes in [`sqlite`]; the planner process uses all of
 //! them), how a worker reads its part ([`TableReader`], [`RowReader`]) and what tells a file from what it
 //! was before ([`Found`]). Imports `model` only.
 //!
@@ -17,6 +17,7 @@ mod packed;
 mod pattern;
 mod resolve;
 mod schema;
+pub mod sqlite;
 mod stand_in;
 
 pub use columnar::{LoadedRows, RowError, RowPart, RowReader};

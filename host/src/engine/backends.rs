@@ -100,6 +100,7 @@ mod tests {
             folder: None,
             bytes: 1,
             digest: None,
+            digest_at: None,
             registered: None,
             backend,
             device: DeviceChoice::Auto,

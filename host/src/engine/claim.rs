@@ -9,6 +9,7 @@
 
 use super::claim_error::ClaimError;
 use super::job_state::{JobFile, JobState, OutputSize, temporary};
+use super::reserve::Reserve;
 use crate::fail_point;
 use crate::model::{JobDir, JobResult, JobStatus, unfinished};
 use crate::output::remove_tree;
@@ -56,6 +57,7 @@ pub struct Claim {
     output: PathBuf,
     /// What to take back if the job never begins; none if an earlier run was overwritten.
     before: Option<Before>,
+    reserve: Option<Reserve>,
     /// Locks on the job directory and on an output folder elsewhere.
     _locks: (File, Option<File>),
 }
@@ -95,8 +97,15 @@ impl Claim {
         self.state.taken_up > 0
     }
 
-    /// Notes how the job ended. A claim that is dropped without was interrupted.
+    /// Sets room aside for [`end`](Self::end) and for what is told of the job's end.
+    pub(super) fn set_room_aside(&mut self, job_dir: &JobDir) {
+        self.reserve = Reserve::new(&job_dir.reserve());
+    }
+
+    /// Notes how the job ended, with the room that was set aside. A claim that is dropped without was
+    /// interrupted.
     pub fn end(&mut self, result: &JobResult) -> Result<(), ClaimError> {
+        self.reserve = None;
         let state = &mut self.state;
         state.status = result.status.into();
         state.ended = Some(Timestamp::now());
@@ -215,7 +224,7 @@ impl Held {
         make_folder(&self.output)?;
         let Self { job_dir, root, output, made, lock, earlier, .. } = self;
         let before = earlier.is_none().then_some(Before::Nothing { job_dir, root, made });
-        Ok(Claim { state, state_file, output, before, _locks: (lock, output_lock) })
+        Ok(Claim { state, state_file, output, before, reserve: None, _locks: (lock, output_lock) })
     }
 
     /// Takes the job up that the directory holds. The output folder must be the same; all that is in
@@ -235,7 +244,7 @@ impl Held {
         fail_point::pass("job-taken-up");
         let Self { output, lock, earlier, .. } = self;
         let before = earlier.map(|earlier| Before::Run(Box::new(earlier)));
-        Ok(Claim { state, state_file, output, before, _locks: (lock, output_lock) })
+        Ok(Claim { state, state_file, output, before, reserve: None, _locks: (lock, output_lock) })
     }
 
     /// The state with what it says of places.

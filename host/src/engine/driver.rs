@@ -4,6 +4,7 @@
 use super::cancel::{Cancel, Request};
 use super::commit::{CommitReply, CommitRequest, Committer, StillWriting, last_reply};
 use super::gpus::Gpus;
+use super::inferring;
 use super::intake::Intake;
 use super::job::Job;
 use super::machine::{Action, Machine, Message, Policy};
@@ -225,7 +226,8 @@ impl<'a> Driver<'a> {
             }
         }
         if self.is_somebody_late() {
-            self.tell(Message::Tick);
+            let told = inferring::tick(&self.job_dir, &self.template, &self.machine, self.start);
+            told.into_iter().for_each(|message| self.tell(message));
         }
     }
 
@@ -412,10 +414,8 @@ impl<'a> Driver<'a> {
     fn remove_leftovers(&mut self) {
         for folder in [self.job_dir.parts(), self.job_dir.work(), self.job_dir.spill()] {
             if let Err(e) = remove_tree(&folder) {
-                let folder = folder.display();
-                self.emit(EventKind::Notice {
-                    message: format!("{folder} cannot be removed: {e}"),
-                });
+                let message = format!("{} cannot be removed: {e}", folder.display());
+                self.emit(EventKind::Notice { message });
             }
         }
     }

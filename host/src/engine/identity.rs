@@ -118,6 +118,10 @@ fn inputs(spec: &JobSpec, settings: &mut Settings) {
                 settings.put(&format!("inputs.{}.schema", input.name), &table.schema);
                 settings.put(&format!("inputs.{}.columns", input.name), &table.columns);
                 settings.put(&format!("inputs.{}.hive", input.name), &table.hive);
+                // Jobs of earlier versions, which knew no such setting, are taken up as ever.
+                if table.query.is_some() {
+                    settings.put(&format!("inputs.{}.query", input.name), &table.query);
+                }
             }
         }
         InputKind::Void { count } => settings.put("rank_mini_batch_count", count),

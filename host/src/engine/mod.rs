@@ -1,11 +1,12 @@
 //! The leader: a pure state machine (`machine`) and the driver that joins it to the world.
 //! Imports everything below, never `report` or `cli`.
 //!
-//! `prepare` makes a job ready to run, `claim` decides who owns a job directory and `taking_up` what
+//! `prepare` makes a job ready to run, `claim` decides who owns a job directory (`reserve` is room for its end) and `taking_up` what
 //! becomes of a job that was run before: `identity` compares its settings, `verify` its inputs.
 //! `staging` brings what lies in stores, and takes results there; `models` looks at the job's models
 //! (`model_digests` at all that they are made of), and puts single files where workers find them; `gpus` takes the
-//! GPUs that no other job has, and `kernels` makes them ready for models. `driver` runs a `job`, on what `start` starts; `intake` takes the plan; `commit` is the thread that
+//! GPUs that no other job has, and `kernels` makes them ready for models. `inferring` says who computes with a model when
+//! somebody is late. `driver` runs a `job`, on what `start` starts; `intake` takes the plan; `commit` is the thread that
 //! commits what workers finished.
 
 mod backends;
@@ -16,6 +17,7 @@ mod commit;
 mod driver;
 mod gpus;
 mod identity;
+mod inferring;
 mod intake;
 mod job;
 mod job_state;
@@ -25,6 +27,7 @@ mod model_digests;
 mod models;
 mod prepare;
 mod processor_time;
+mod reserve;
 mod room;
 mod setup;
 mod staging;

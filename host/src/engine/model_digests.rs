@@ -4,7 +4,7 @@
 use super::ModelError;
 use super::models::{io_error, look_at};
 use crate::compile::hash_to_end;
-use crate::model::{ByteSize, hex};
+use crate::model::{ByteSize, FileStamp, hex};
 use crate::spec::ModelSpec;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -67,6 +67,26 @@ pub(super) fn of_folder(
         bytes += add(&entry, folder, &mut digest).map_err(|error| failed(path, error))?;
     }
     Ok((hex(digest.finalize()), files, bytes))
+}
+
+/// What the files of a folder are at this moment, by their paths in it; none if there are more than a model has,
+/// or if they cannot be looked at: then nobody can say of one whether it changed.
+pub(super) fn stamps(folder: &Path) -> Option<Vec<(String, FileStamp)>> {
+    let mut stamps = Vec::new();
+    for entry in WalkDir::new(folder).sort_by_file_name() {
+        let entry = entry.ok()?;
+        let path = entry.path();
+        // What a link leads to counts.
+        let Ok(metadata) = path.metadata() else { continue };
+        if metadata.is_file() {
+            let name = path.strip_prefix(folder).unwrap_or(path).to_str()?;
+            stamps.push((name.to_owned(), FileStamp::of(&metadata)));
+        }
+        if stamps.len() as u64 > FILES {
+            return None;
+        }
+    }
+    Some(stamps)
 }
 
 /// Adds a file: its path below the folder, what it is, and its content or, of a link, where it leads.

@@ -31,8 +31,8 @@ pub enum ModelError {
     },
     /// It is not the one that the job file pins.
     #[error(
-        "model {name}: {} has the SHA-256 {found}, but models.{name}.digest is {expected}: it is not \
-         the model that this job was made for; put the right one there, or change the digest",
+        "model {name}: {} has the SHA-256 {found}, but models.{name}.digest ({at}) is {expected}: it is \
+         not the model that this job was made for; put the right one there, or change the digest",
         path.display()
     )]
     Digest {
@@ -44,10 +44,12 @@ pub enum ModelError {
         found: String,
         /// What the job file says.
         expected: String,
+        /// Where it does.
+        at: String,
     },
     /// It is not what was registered.
     #[error(
-        "model {name}: {} is not what was registered as {title}: its SHA-256 was {expected}, and is \
+        "model {name} ({at}): {} is not what was registered as {title}: its SHA-256 was {expected}, and is \
          {found}; put back what was registered, or register what is there as a new version",
         path.display()
     )]
@@ -62,6 +64,8 @@ pub enum ModelError {
         found: String,
         /// What it had.
         expected: String,
+        /// Where the job file names it.
+        at: String,
     },
     /// It is larger than a worker may load.
     #[error("model {name}: {why}")]
@@ -126,11 +130,12 @@ pub(super) fn look_at(model: &ModelSpec, limit: ByteSize) -> Result<Seen, ModelE
 /// A digest is not the one that is meant.
 fn other(model: &ModelSpec, path: &Path, found: String, expected: &str) -> ModelError {
     let (name, path, expected) = (model.name.clone(), path.to_owned(), expected.to_owned());
+    let at = model.digest_at.clone().unwrap_or_else(|| "the job file".to_owned());
     match &model.registered {
-        None => ModelError::Digest { name, path, found, expected },
+        None => ModelError::Digest { name, path, found, expected, at },
         Some(registered) => {
             let title = registered.title.clone();
-            ModelError::NotAsRegistered { name, title, path, found, expected }
+            ModelError::NotAsRegistered { name, title, path, found, expected, at }
         }
     }
 }
@@ -210,6 +215,7 @@ pub(super) fn placed(models: &[ModelSpec], job_dir: &JobDir) -> Vec<Model> {
             None => model.file.file_name().map_or(Path::new(""), Path::new),
         };
         let stamp = host.join(file).metadata().ok().as_ref().map(FileStamp::of);
+        let beside = model.folder.as_deref().and_then(model_digests::stamps);
         Model {
             name: model.name.clone(),
             // Paths of models are UTF-8, as is seen to before.
@@ -220,6 +226,7 @@ pub(super) fn placed(models: &[ModelSpec], job_dir: &JobDir) -> Vec<Model> {
             device: model.device,
             fallback: model.fallback,
             stamp,
+            beside,
         }
     };
     models.iter().map(placed).collect()
@@ -241,6 +248,7 @@ mod tests {
             folder: None,
             bytes: text.len() as u64,
             digest: None,
+            digest_at: None,
             registered: None,
             backend: Backend::Auto,
             device: DeviceChoice::Auto,
@@ -298,12 +306,16 @@ mod tests {
     #[test]
     fn a_folder_stays_where_it_is() {
         let (dir, mut model) = model("text");
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        fs::write(dir.path().join("sub/weights.bin"), "w").unwrap();
         model.folder = Some(dir.path().to_owned());
         let job_dir = JobDir::new(dir.path().join("job"));
         let models = [model];
         stage(&models, &look(&models, LIMIT).unwrap(), &job_dir).unwrap();
         let [placed] = placed(&models, &job_dir).try_into().unwrap();
         assert_eq!((placed.host.as_path(), placed.file.as_str()), (dir.path(), "digits.onnx"));
+        let beside: Vec<_> = placed.beside.unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(beside, ["digits.onnx", "sub/weights.bin"]);
         assert!(!job_dir.root().exists());
     }
 
@@ -315,7 +327,8 @@ mod tests {
         };
         insta::assert_snapshot!(refused(&model, ByteSize(3)), @"model digits: /d/digits.onnx has 4 bytes, more than limits.models (3 bytes) lets a worker load; write limits.models: 1 MB, or more");
         model.digest = Some("ab".to_owned());
-        insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d/digits.onnx has the SHA-256 982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1, but models.digits.digest is ab: it is not the model that this job was made for; put the right one there, or change the digest");
+        model.digest_at = Some("job.yaml:7".to_owned());
+        insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d/digits.onnx has the SHA-256 982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1, but models.digits.digest (job.yaml:7) is ab: it is not the model that this job was made for; put the right one there, or change the digest");
         model.digest =
             Some("982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1".to_owned());
         look(std::slice::from_ref(&model), LIMIT).unwrap();

@@ -111,7 +111,7 @@ pub enum PrepareError {
         /// That folder.
         folder: PathBuf,
         /// What to do.
-        advice: &'static str,
+        advice: String,
     },
     /// A path that child processes could not be told.
     #[error("the path of {what} is not UTF-8: {path:?}; rename the folder, or use another")]
@@ -253,7 +253,8 @@ fn refuse_overlap(spec: &JobSpec, sources: &[Source], job_dir: &Path) -> Result<
                     "the output folder" => "name another folder for `output`",
                     _ => "name another place with --job-dir, or narrow the input (e.g. data/*.png)",
                 };
-                return refused(format!("input '{}'", source.dataset), what, folder, advice);
+                let reader = format!("input '{}'", source.dataset);
+                return refused(reader, what, folder, advice.to_owned());
             }
         }
     }
@@ -262,14 +263,20 @@ fn refuse_overlap(spec: &JobSpec, sources: &[Source], job_dir: &Path) -> Result<
         for (what, folder) in &places {
             if shown.starts_with(folder) || folder.starts_with(&shown) {
                 let advice = match *what {
-                    "the output folder" => "name another folder for `output`",
-                    _ => "name another place with --job-dir",
+                    "the output folder" => "name another folder for `output`".to_owned(),
+                    _ => format!("name another place, {}", place_beside(&shown, &spec.name)),
                 };
                 return refused(reader, what, folder, advice);
             }
         }
     }
     Ok(())
+}
+
+/// How to name a job directory that does not lie in the folder: beside it.
+fn place_beside(folder: &Path, job: &str) -> String {
+    let beside = folder.parent().unwrap_or(Path::new("/")).join("jobs").join(job);
+    format!("as by --job-dir '{}'", beside.display().to_string().replace('\'', r"'\''"))
 }
 
 /// The folders, beside the inputs, that the entry script sees with all that is in them, and models that
@@ -332,16 +339,18 @@ mod tests {
         let error = prepare(spec, &options, &mut |_| {}).err().unwrap();
         assert!(!options.job_dir.exists(), "{error}");
         let resolved = folder.canonicalize().unwrap();
-        error.to_string().replace(resolved.to_str().unwrap_or("/none"), "/d")
+        let text = error.to_string().replace(resolved.to_str().unwrap_or("/none"), "/d");
+        let above = resolved.parent().and_then(Path::to_str).unwrap_or("/none");
+        text.replace(&format!("{above}/jobs"), "/above/jobs")
     }
 
     #[test]
     fn nothing_that_is_read_takes_in_what_is_written() {
         let side = "inputs: {a: in}\nside_inputs: {s: model}";
         assert_snapshot!(refused("inputs: {a: .}", "jobs/x"), @"input 'a' and the job directory /d/jobs/x are in each other's way, as the job would read what it writes: name another place with --job-dir, or narrow the input (e.g. data/*.png)");
-        assert_snapshot!(refused(side, "model/jobs/x"), @"the side input at /side_inputs/s and the job directory /d/model/jobs/x are in each other's way, as the job would read what it writes: name another place with --job-dir");
+        assert_snapshot!(refused(side, "model/jobs/x"), @"the side input at /side_inputs/s and the job directory /d/model/jobs/x are in each other's way, as the job would read what it writes: name another place, as by --job-dir '/d/jobs/x'");
         assert_snapshot!(refused(&format!("{side}\noutput: model/out"), "jobs/x"), @"the side input at /side_inputs/s and the output folder /d/model/out are in each other's way, as the job would read what it writes: name another folder for `output`");
-        assert_snapshot!(refused("inputs: {a: in}\nsource_directory: .", "jobs/x"), @"source_directory and the job directory /d/jobs/x are in each other's way, as the job would read what it writes: name another place with --job-dir");
+        assert_snapshot!(refused("inputs: {a: in}\nsource_directory: .", "jobs/x"), @"source_directory and the job directory /d/jobs/x are in each other's way, as the job would read what it writes: name another place, as by --job-dir '/above/jobs/x'");
         // Only the entry script is wrong with these.
         for lines in [side, "inputs: {a: '*/*.txt'}", "inputs: {a: in}\nsource_directory: model"] {
             let error = refused(lines, "jobs/x");

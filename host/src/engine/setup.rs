@@ -5,11 +5,11 @@ use super::machine::Policy;
 use super::models;
 use crate::compile::WASMTIME_VERSION;
 use crate::dataset::csv::MAX_SLICE;
-use crate::inference::inference_memory;
+use crate::inference::{has_inference, inference_memory};
 use crate::model::{
     GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, JobDir, Limits,
     LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, SliceSize, Source,
-    TableFormat, TableInput, WorkerId,
+    TableFormat, TableInput, TableKind, WorkerId,
 };
 use crate::perf::{MemoryBudget, MonitorOptions};
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
@@ -64,8 +64,13 @@ pub(super) fn time_outs(spec: &JobSpec) -> String {
 /// What is looked at while the job runs.
 pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
     let table = match &spec.input_kind {
-        // All rows of a key are one mini-batch, however many.
-        InputKind::Tables { .. } if !spec.partition_keys.is_empty() => MAX_SLICE,
+        // All rows of a key are one mini-batch, however many, and so are those of a database.
+        InputKind::Tables { inputs, .. }
+            if !spec.partition_keys.is_empty()
+                || inputs.iter().any(|input| input.kind == TableKind::Sqlite) =>
+        {
+            MAX_SLICE
+        }
         InputKind::Tables { mini_batch_size: SliceSize::Bytes(bytes), .. } => *bytes,
         // How long they are shows when they are cut.
         InputKind::Tables { mini_batch_size: SliceSize::Rows(_), .. } => MAX_SLICE,
@@ -136,6 +141,18 @@ pub(super) struct SetupTemplate {
 }
 
 impl SetupTemplate {
+    /// Whether entry scripts compute with models.
+    pub(super) fn has_inference(&self) -> bool {
+        has_inference(&self.models, &self.inference)
+    }
+
+    /// The names of the job's models, in their order.
+    pub(super) fn model_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.models.iter().map(|model| model.name.as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+
     pub(super) fn new(spec: &JobSpec, sources: &[Source], job_dir: &Path) -> Self {
         let program = spec.entry_script.file_name().unwrap_or_default().to_string_lossy();
         let arguments = std::iter::once(program.into_owned());

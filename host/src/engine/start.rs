@@ -58,6 +58,7 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
     // Now that nothing of an earlier run is in the way.
     models::stage(&job.spec.models, &job.models, &job.job_dir)
         .map_err(|e| EngineError(e.to_string()))?;
+    job.claim.set_room_aside(&job.job_dir);
     let (perf_events, perf) = mpsc::unbounded_channel();
     let monitor = Monitor::start(monitor, perf_events)
         .map_err(|e| failed("the monitor of memory cannot be started", e))?;

@@ -30,11 +30,11 @@ pub fn columns(data: &[u8]) {
 
 fn read(kind: TableKind, size: SliceSize, path: &Path) -> Result<(), DatasetError> {
     let root = path.parent().expect("a file lies in a folder");
-    let file = TableFile::open(kind, path)?;
+    let mut file = TableFile::open(kind, None, path)?;
     let mut columns = Columns::new(None);
-    columns.learn(file.schema(), FILE)?;
+    columns.learn(file.schema()?, FILE)?;
     let schema = columns.schema();
-    check(file.schema(), &schema, true, FILE)?;
+    check(file.schema()?, &schema, true, FILE)?;
     let format = TableFormat { kind, schema: to_message(&schema)?, ..TableFormat::default() };
     let mut reader = RowReader::new(&format)?;
     for slice in file.cut(&schema, size, FILE.to_owned())?.take(SLICES) {

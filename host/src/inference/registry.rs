@@ -7,13 +7,15 @@ use super::{
     ErrorCode, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, TensorView, Wanted, inputs,
 };
 use crate::model::{
-    Backend, ByteSize, DeviceChoice, FailureKind, FileStamp, InferenceSettings, InferenceStats,
-    Limits, Model,
+    Backend, ByteSize, DeviceChoice, FailureKind, FileStamp, InferenceNote, InferenceSettings,
+    InferenceStats, InferenceWork, Limits, Model,
 };
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::num::NonZero;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -38,6 +40,8 @@ struct Shared {
     used: Mutex<u64>,
     /// Bytes that they may have.
     limit: ByteSize,
+    /// Where it is noted what is done with a model.
+    note: OnceLock<File>,
 }
 
 /// A model that is loaded. Clones are handles of the same.
@@ -48,6 +52,8 @@ struct Inner {
     facts: Facts,
     loaded: Mutex<Box<dyn Loaded>>,
     bytes: u64,
+    /// Its place among the job's models.
+    index: Option<u32>,
     shared: Arc<Shared>,
 }
 
@@ -79,8 +85,15 @@ impl Models {
                 stats: Mutex::default(),
                 used: Mutex::default(),
                 limit: limits.models,
+                note: OnceLock::new(),
             }),
         }
+    }
+
+    /// Has it noted in this file, from now on, what is done with a model ([`InferenceNote`]).
+    pub fn note_in(&self, file: File) {
+        // There is one file for a process.
+        let _ = self.shared.note.set(file);
     }
 
     /// The names of the job's models, in alphabetical order.
@@ -98,6 +111,7 @@ impl Models {
             return Ok(model.clone());
         }
         let model = self.models.get(name).ok_or_else(|| self.unknown(name))?;
+        let index = self.models.keys().position(|known| known == name).map(|index| index as u32);
         let purpose = Purpose {
             backend: model.backend,
             device: model.device,
@@ -105,9 +119,11 @@ impl Models {
             instead: "let it run on the CPU with fallback: cpu",
         };
         let path = model.host.join(&model.file);
-        let made = self.load_from(ModelSource::File(&path), &purpose);
+        let mut files = Vec::new();
+        let made = self.load_from(ModelSource::File(&path), index, &purpose, &mut files);
         // What was read meanwhile may be anything, whatever came of it.
-        let made = unchanged(&path, model.stamp).and(made);
+        let made = unchanged(&path, model.stamp, "its file").and(made);
+        let made = weights_unchanged(model, &path, &files).and(made);
         let made = made.map_err(|error| {
             let error = error.hiding(&model.host, "the model's folder");
             self.hiding_libraries(error).about(&format!("model {name:?}"))
@@ -134,7 +150,7 @@ impl Models {
             fallback: false,
             instead: "load it for the CPU",
         };
-        self.load_from(ModelSource::Bytes(bytes), &purpose)
+        self.load_from(ModelSource::Bytes(bytes), None, &purpose, &mut Vec::new())
             .map_err(|error| self.hiding_libraries(error).about("the model from bytes"))
     }
 
@@ -143,12 +159,16 @@ impl Models {
         std::mem::take(&mut *lock(&self.shared.stats))
     }
 
+    /// `files` get the paths of the files with weights beside the model's own.
     fn load_from(
         &self,
         source: ModelSource<'_>,
+        index: Option<u32>,
         purpose: &Purpose,
+        files: &mut Vec<String>,
     ) -> Result<LoadedModel, InferenceError> {
         let choice = self.backends.choose(purpose, self.lease)?;
+        let _noted = self.shared.noted(InferenceWork::Loading, index);
         let used = *lock(&self.shared.used);
         let wanted = Wanted {
             threads: self.threads,
@@ -160,12 +180,13 @@ impl Models {
         };
         let vetted =
             vet::read(source, wanted.limit).map_err(|error| self.shared.explained(error, used))?;
+        files.clone_from(&vetted.files);
         let bytes = vetted.bytes;
         let loaded = choice.engine.load(source, vetted, &wanted)?;
         let facts = loaded.facts().clone();
         *lock(&self.shared.used) += bytes;
         let shared = Arc::clone(&self.shared);
-        Ok(LoadedModel(Arc::new(Inner { facts, loaded: Mutex::new(loaded), bytes, shared })))
+        Ok(LoadedModel(Arc::new(Inner { facts, loaded: Mutex::new(loaded), bytes, index, shared })))
     }
 
     fn hiding_libraries(&self, error: InferenceError) -> InferenceError {
@@ -199,11 +220,13 @@ impl LoadedModel {
     /// # Errors
     /// An input is not what the model takes, or the backend fails.
     pub fn run(&self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError> {
-        let Inner { facts, loaded, shared, .. } = &*self.0;
+        let Inner { facts, loaded, index, shared, .. } = &*self.0;
         let inputs = inputs::checked(facts, inputs)?;
         let mut loaded = lock(loaded);
         let start = Instant::now();
+        let noted = shared.noted(InferenceWork::Computing, *index);
         let result = loaded.run(&inputs);
+        drop(noted);
         let seconds = start.elapsed().as_secs_f64();
         let mut stats = lock(&shared.stats);
         stats.calls += 1;
@@ -219,7 +242,28 @@ impl LoadedModel {
     }
 }
 
+/// As long as it lives, it stands in the note that something is done with a model.
+struct Noted<'a>(Option<&'a File>);
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        if let Some(file) = self.0 {
+            // Only for people, and no reason to fail.
+            let _ = file.write_all_at(&InferenceNote::encode(None), 0);
+        }
+    }
+}
+
 impl Shared {
+    fn noted(&self, work: InferenceWork, model: Option<u32>) -> Noted<'_> {
+        let file = self.note.get();
+        if let Some(file) = file {
+            let note = InferenceNote::now(work, model);
+            let _ = file.write_all_at(&InferenceNote::encode(Some(note)), 0);
+        }
+        Noted(file)
+    }
+
     /// The error, with the limit's name where that was the reason.
     fn explained(&self, error: InferenceError, used: u64) -> InferenceError {
         match error {
@@ -248,15 +292,41 @@ impl Drop for Inner {
 
 /// Whether a file is still what it was when the job began. Workers of a job that computed with different
 /// models would give rows that do not belong together.
-fn unchanged(path: &Path, stamp: Option<FileStamp>) -> Result<(), InferenceError> {
+fn unchanged(path: &Path, stamp: Option<FileStamp>, what: &str) -> Result<(), InferenceError> {
     // One that is gone fails by itself.
     let now = path.metadata().ok().as_ref().map(FileStamp::of);
     if stamp.is_none() || now.is_none() || now == stamp {
         return Ok(());
     }
-    let message = "its file changed after the job began, so that workers would compute with different \
-                   models: let nobody write to it while a job runs, and start the job again";
+    let message = format!(
+        "{what} changed after the job began, so that workers would compute with different models: let \
+         nobody write to it while a job runs, and start the job again"
+    );
     Err(InferenceError::ends(FailureKind::HostFault, message))
+}
+
+/// The same of the files with its weights, which the model names from its own folder. Of one that was not seen
+/// when the job began nothing is known: it is not the model that was looked at either.
+fn weights_unchanged(model: &Model, path: &Path, files: &[String]) -> Result<(), InferenceError> {
+    let Some(beside) = &model.beside else { return Ok(()) };
+    let folder = path.parent().unwrap_or(&model.host);
+    for file in files {
+        let what = format!("the file with its weights, {file:?},");
+        let place = folder.join(file);
+        // Without `./` and the like.
+        let below: PathBuf =
+            place.strip_prefix(&model.host).unwrap_or(&place).components().collect();
+        let known = beside.iter().find(|(name, _)| Path::new(name) == below);
+        let Some((_, stamp)) = known else {
+            let message = format!(
+                "{what} was not there when the job began: let nobody write to a model's folder while a job \
+                 runs, and start the job again"
+            );
+            return Err(InferenceError::ends(FailureKind::HostFault, message));
+        };
+        unchanged(&place, Some(*stamp), &what)?;
+    }
+    Ok(())
 }
 
 /// Where libraries of backends lie, the folders within others first.

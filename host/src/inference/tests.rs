@@ -35,6 +35,7 @@ fn named(file: &[u8]) -> (TempDir, Model) {
         device: DeviceChoice::Auto,
         fallback: false,
         stamp: None,
+        beside: None,
     };
     (folder, model)
 }

@@ -24,6 +24,8 @@ pub(super) struct Vetted {
     pub(super) bytes: u64,
     /// Bytes of those weights that lie in files of their own.
     pub(super) beside: u64,
+    /// The files of these, as the model names them: paths below its folder.
+    pub(super) files: Vec<String>,
 }
 
 /// Reads a model whose file and weights have at most `limit` bytes.
@@ -56,7 +58,8 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, Infere
     weights.add_all(&proto)?;
     let bytes = size.max(weights.inside).saturating_add(weights.beside);
     within(bytes, "file with its weights", limit)?;
-    Ok(Vetted { proto, inputs, outputs, bytes, beside: weights.beside })
+    let (beside, files) = (weights.beside, weights.files.into_iter().collect());
+    Ok(Vetted { proto, inputs, outputs, bytes, beside, files })
 }
 
 /// Bytes of the file.

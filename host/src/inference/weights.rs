@@ -2,6 +2,7 @@
 
 use super::backend::Shape;
 use super::{ErrorCode, InferenceError, onnx_facts};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path};
 use tract_onnx::pb::tensor_proto::{DataLocation, DataType};
@@ -15,12 +16,14 @@ pub(super) struct Weights<'a> {
     pub(super) inside: u64,
     /// Those in files beside it.
     pub(super) beside: u64,
+    /// These files, as the model names them: paths below its folder.
+    pub(super) files: BTreeSet<String>,
 }
 
 impl<'a> Weights<'a> {
     /// No weights yet.
     pub(super) fn new(folder: Option<&'a Path>) -> Self {
-        Self { folder, inside: 0, beside: 0 }
+        Self { folder, inside: 0, beside: 0, files: BTreeSet::new() }
     }
 
     /// Looks at all tensors of a model.
@@ -90,7 +93,7 @@ impl<'a> Weights<'a> {
     }
 
     /// A weight of so many bytes in another file of the model's folder.
-    fn add_external(&self, tensor: &TensorProto, bytes: u64) -> Result<(), InferenceError> {
+    fn add_external(&mut self, tensor: &TensorProto, bytes: u64) -> Result<(), InferenceError> {
         let name = &tensor.name;
         let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key);
         let location = entry("location").map_or("", |entry| entry.value.as_str());
@@ -130,6 +133,7 @@ impl<'a> Weights<'a> {
                 metadata.len()
             )));
         }
+        self.files.insert(location.to_owned());
         Ok(())
     }
 }

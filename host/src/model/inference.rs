@@ -98,6 +98,8 @@ pub struct Model {
     pub fallback: bool,
     /// What the ONNX file was when the job began; none if that is not known.
     pub stamp: Option<FileStamp>,
+    /// What the other files of its folder were then, by their paths there; none if that is not known.
+    pub beside: Option<Vec<(String, FileStamp)>>,
 }
 
 impl Model {

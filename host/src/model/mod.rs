@@ -8,6 +8,7 @@ mod file_stamp;
 mod guest_paths;
 mod ids;
 mod inference;
+mod inference_note;
 mod input;
 mod limits;
 mod machine_caps;
@@ -36,6 +37,7 @@ pub use inference::{
     Backend, BackendsUsed, Device, DeviceChoice, GpuLease, InferenceSettings, InferenceStats,
     Model, NVIDIA_DEVICES,
 };
+pub use inference_note::{InferenceNote, InferenceWork};
 pub use input::{Input, InputKind};
 pub use limits::Limits;
 pub use machine_caps::MachineCaps;

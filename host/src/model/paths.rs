@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 /// work/process000/staged/     files of attempts that await their commit
 /// work/process000/profile/    a profile that is being written, if one is wanted
 /// work/models/NAME/           a model that is a single file
+/// work/reserve                room for the end of a job on a full disk
 /// spill/                      rows on their way from files into groups by key, and unpacked texts
 /// output/                     results, unless the job file names another place
 /// logs/                       the log tree
@@ -58,6 +59,11 @@ impl JobDir {
         self.0.join("work")
     }
 
+    /// Room that is set aside for the end of a job on a full disk.
+    pub fn reserve(&self) -> PathBuf {
+        self.work().join("reserve")
+    }
+
     /// The folders of models that are single files.
     pub fn models(&self) -> PathBuf {
         self.work().join("models")
@@ -84,6 +90,11 @@ impl JobDir {
     /// What the guest of a worker sees as its output folder.
     pub fn worker_output(&self, worker: WorkerId) -> PathBuf {
         self.worker_dir(worker).join("output")
+    }
+
+    /// What a worker is at with a model: an [`InferenceNote`](super::InferenceNote).
+    pub fn worker_inference(&self, worker: WorkerId) -> PathBuf {
+        self.worker_dir(worker).join("inference")
     }
 
     /// Where a worker links the files of a mini-batch whose folder must not be shown whole.

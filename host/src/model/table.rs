@@ -102,9 +102,16 @@ pub enum TableKind {
     Parquet,
     /// Arrow IPC, as a file or as a stream.
     Arrow,
+    /// SQLite databases, of each of which one query makes a table.
+    Sqlite,
 }
 
 impl TableKind {
+    /// Whether its files are text, whose columns have no types.
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Csv | Self::Jsonl)
+    }
+
     /// The name in a job file.
     pub fn name(self) -> &'static str {
         match self {
@@ -112,6 +119,7 @@ impl TableKind {
             Self::Jsonl => "jsonl",
             Self::Parquet => "parquet",
             Self::Arrow => "arrow",
+            Self::Sqlite => "sqlite",
         }
     }
 }
@@ -129,6 +137,8 @@ pub struct TableInput {
     pub columns: Option<Vec<String>>,
     /// Whether folders named `key=value` make columns; none for where the first file lies in such.
     pub hive: Option<bool>,
+    /// What databases are asked: a select statement.
+    pub query: Option<String>,
 }
 
 /// All that a worker needs to decode a tabular input.
@@ -147,6 +157,8 @@ pub struct TableFormat {
     pub schema: Vec<u8>,
     /// Gives the last columns, from the files' paths.
     pub path: Option<super::PartitionFormat>,
+    /// [`TableInput::query`].
+    pub query: Option<String>,
 }
 
 #[cfg(test)]

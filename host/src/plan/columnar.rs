@@ -1,4 +1,4 @@
-//! Mini-batches of Parquet and Arrow tables: by size, and by keys that stand in the files' paths.
+//! Mini-batches of Parquet and Arrow tables and of databases: by size, and by keys that stand in the files' paths.
 
 use super::groups::{Groups, named, positions};
 use super::keyed_tables::check_size;
@@ -10,7 +10,7 @@ use super::{PlanError, refuse};
 use crate::dataset::columnar::{Columns, TableFile, check, from_message, to_message};
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, Found, Listing};
-use crate::model::{PartitionFormat, SliceSize, TableFormat, TableSlice, Work};
+use crate::model::{PartitionFormat, SliceSize, TableFormat, TableKind, TableSlice, Work};
 use arrow::datatypes::{DataType, Field, Schema};
 use std::path::Path;
 
@@ -24,15 +24,15 @@ pub(super) fn format(
     input: &Input<'_>,
     notices: &mut Vec<String>,
 ) -> Result<TableFormat, PlanError> {
-    let kind = input.table.kind;
+    let (kind, query) = (input.table.kind, &input.table.query);
     let mut columns = Columns::new(input.table.columns.as_deref());
     'sources: for source in input.sources {
         let mut listing = Listing::of_rows(source)?;
         while let Some(file) = listing.next_file()? {
             let path = source.root.join(&file);
             // What is wrong with a file is told when it is cut.
-            let learned = TableFile::open(kind, &path)
-                .and_then(|file| columns.learn(file.schema(), &path.display().to_string()));
+            let learned = TableFile::open(kind, query.as_deref(), &path)
+                .and_then(|mut file| columns.learn(file.schema()?, &path.display().to_string()));
             if learned.is_ok() && !input.full {
                 break 'sources;
             }
@@ -51,7 +51,8 @@ pub(super) fn format(
     let keys = keys.map(|key| Field::new(key, DataType::Utf8, true).into());
     let fields: Vec<_> = schema.fields().iter().cloned().chain(keys).collect();
     let schema = to_message(&Schema::new(fields))?;
-    Ok(TableFormat { kind, schema, path: input.path.clone(), ..TableFormat::default() })
+    let (path, query) = (input.path.clone(), query.clone());
+    Ok(TableFormat { kind, schema, path, query, ..TableFormat::default() })
 }
 
 fn notice(input: &str, schema: &Schema) -> String {
@@ -156,14 +157,18 @@ fn each_slice<'s>(
     let mut origin: Option<String> = None;
     each_file(input, sender, &mut |sender, index, file| {
         let path = input.sources[(index - input.first) as usize].root.join(&file);
+        if format.kind == TableKind::Sqlite && is_beside_database(&path) {
+            return Ok(());
+        }
         if is_marker(&path) {
             return Ok(
                 sender.notice(format!("{} is empty and gives no mini-batch", path.display()))?
             );
         }
-        let cut = TableFile::open(format.kind, &path).and_then(|opened| {
+        let opened = TableFile::open(format.kind, format.query.as_deref(), &path);
+        let cut = opened.and_then(|mut opened| {
             let origin = origin.as_deref().unwrap_or("the table");
-            check_columns(input, opened.schema(), &table, origin)?;
+            check_columns(input, opened.schema()?, &table, origin)?;
             Ok((opened.found(), opened.cut(&table, size, file.clone())?))
         });
         let (found, slices) = match cut {
@@ -206,4 +211,11 @@ fn check_columns(
 fn is_marker(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     name.starts_with(b"_") && path.metadata().is_ok_and(|metadata| metadata.len() == 0)
+}
+
+/// Whether it is a file that SQLite keeps beside a database that is open or was not closed.
+fn is_beside_database(path: &Path) -> bool {
+    let name = path.to_str().unwrap_or_default();
+    let database = ["-wal", "-shm", "-journal"].iter().find_map(|end| name.strip_suffix(end));
+    database.is_some_and(|database| Path::new(database).is_file())
 }

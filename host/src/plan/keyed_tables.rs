@@ -26,14 +26,16 @@ pub(super) fn plan(
     for (input, format) in inputs.iter().zip(formats) {
         let in_path = |path| positions(path, keys).is_ok();
         match format.kind {
-            TableKind::Parquet | TableKind::Arrow => drop(columnar::keys_of_paths(input, keys)?),
+            TableKind::Parquet | TableKind::Arrow | TableKind::Sqlite => {
+                drop(columnar::keys_of_paths(input, keys)?);
+            }
             TableKind::Csv | TableKind::Jsonl if input.path.as_ref().is_some_and(in_path) => {}
             TableKind::Csv | TableKind::Jsonl => drop(columns(input, format, keys)?),
         }
     }
     let idle = Idle::default();
     for (number, (input, format)) in (0..).zip(inputs.iter().zip(formats)) {
-        if matches!(format.kind, TableKind::Parquet | TableKind::Arrow) {
+        if !format.kind.is_text() {
             columnar::plan_groups(input, format, keys, sender)?;
             continue;
         }

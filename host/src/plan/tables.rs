@@ -143,7 +143,7 @@ pub(super) fn plan_tables(
         ))?;
     }
     for (input, format) in inputs.iter().zip(&formats) {
-        if matches!(format.kind, TableKind::Parquet | TableKind::Arrow) {
+        if !format.kind.is_text() {
             columnar::plan(input, format, size, sender)?;
             continue;
         }
@@ -166,7 +166,9 @@ fn format(
     let format = match input.table.kind {
         TableKind::Csv => csv_format(input, unpacker, notices)?,
         TableKind::Jsonl => json_format(input, unpacker, notices)?,
-        TableKind::Parquet | TableKind::Arrow => columnar::format(input, notices)?,
+        TableKind::Parquet | TableKind::Arrow | TableKind::Sqlite => {
+            columnar::format(input, notices)?
+        }
     };
     if let Some(path) = input.path.as_ref().filter(|_| input.is_hive) {
         let keys: Vec<_> = path.keys().collect();

@@ -1,8 +1,9 @@
 //! A log file: made when the first byte goes into it, buffered, flushed about once a second. A file
-//! that is there is continued: what stands in it stays.
+//! that is there is continued: what stands in it stays. What a full disk has no room for waits: a job that ends
+//! for that has some room for its last lines.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ const FLUSH_EVERY: Duration = Duration::from_secs(1);
 const ROTATED_BYTES: u64 = 16 << 20;
 /// How many full files are kept beside the one that is written.
 const KEPT: u32 = 2;
+/// Bytes that wait while there is no room for them, at most. What comes then is lost.
+const HELD: usize = 1 << 20;
 
 /// A file of the log tree. Errors name the file.
 pub(super) struct LogFile {
@@ -21,9 +24,9 @@ pub(super) struct LogFile {
     /// Bytes at which the file is put aside and a new one begun.
     most: u64,
     length: u64,
-    writer: Option<BufWriter<File>>,
-    /// Whether something waits in the buffer.
-    dirty: bool,
+    file: Option<File>,
+    /// What is not written yet.
+    pending: Vec<u8>,
     flushed: Instant,
 }
 
@@ -31,83 +34,125 @@ impl LogFile {
     /// A file that grows without end.
     pub(super) fn new(path: PathBuf, header: &'static str) -> Self {
         let flushed = Instant::now();
-        Self { path, header, most: u64::MAX, length: 0, writer: None, dirty: false, flushed }
+        let (file, pending) = (None, Vec::new());
+        Self { path, header, most: u64::MAX, length: 0, file, pending, flushed }
     }
 
     /// A file that is put aside when it is full: `a.txt` becomes `a.1.txt`, that becomes `a.2.txt`,
     /// and what was there is removed. The cut is marked in both files.
     pub(super) fn rotated(path: PathBuf) -> Self {
-        Self { most: ROTATED_BYTES, ..Self::new(path, "") }
+        let mut file = Self::new(path, "");
+        file.most = ROTATED_BYTES;
+        file
     }
 
-    /// Appends bytes: whole lines.
+    /// Appends bytes: whole lines. They are kept where it fails for lack of room.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let result = self.open().map(|_| ()).and_then(|()| self.put(bytes));
-        result.map_err(|error| at(&self.path, &error))
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.length + bytes.len() as u64 > self.most {
-            self.rotate()?;
+        let ready = self.open().and_then(|()| self.make_room(bytes.len()));
+        let fits = self.pending.len() + bytes.len() <= HELD;
+        if ready.is_ok() || (ready.as_ref().is_err_and(is_full) && fits) {
+            self.pending.extend_from_slice(bytes);
+            self.length += bytes.len() as u64;
         }
-        self.dirty = true;
-        self.length += bytes.len() as u64;
-        self.open()?.write_all(bytes)
+        ready?;
+        let capacity = if self.most == u64::MAX { 64 << 10 } else { 8 << 10 };
+        if self.pending.len() >= capacity { self.flush() } else { Ok(()) }
     }
 
     /// Flushes if it has been a while.
     pub(super) fn tick(&mut self) -> io::Result<()> {
-        if self.dirty && self.flushed.elapsed() >= FLUSH_EVERY { self.flush() } else { Ok(()) }
+        let is_due = !self.pending.is_empty() && self.flushed.elapsed() >= FLUSH_EVERY;
+        if is_due { self.flush() } else { Ok(()) }
     }
 
-    /// Hands everything to the operating system.
+    /// Hands everything to the operating system; what it has no room for is kept, up to a limit.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.dirty = false;
-        self.flushed = Instant::now();
-        match &mut self.writer {
-            Some(writer) => writer.flush().map_err(|error| at(&self.path, &error)),
-            None => Ok(()),
+        let written = self.push();
+        if written.is_err() {
+            // Lines stay whole.
+            let most = self.pending.iter().take(HELD).rposition(|byte| *byte == b'\n');
+            self.pending.truncate(most.map_or(0, |at| at + 1).min(HELD));
         }
+        written
     }
 
-    /// The writer; makes the file, its folders and its header at the first use.
-    pub(super) fn open(&mut self) -> io::Result<&mut BufWriter<File>> {
-        if self.writer.is_none() {
-            let file = continued(&self.path)?;
-            self.length = file.metadata()?.len();
-            let capacity = if self.most == u64::MAX { 64 << 10 } else { 8 << 10 };
-            let mut writer = BufWriter::with_capacity(capacity, file);
-            if self.length == 0 && !self.header.is_empty() {
-                writeln!(writer, "{}", self.header)?;
-                self.length = self.header.len() as u64 + 1;
-                self.dirty = true;
-            }
-            self.writer = Some(writer);
+    fn push(&mut self) -> io::Result<()> {
+        self.flushed = Instant::now();
+        if self.pending.is_empty() {
+            return Ok(());
         }
-        self.writer.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.open()?;
+        let Some(file) = &mut self.file else { return Ok(()) };
+        while !self.pending.is_empty() {
+            match file.write(&self.pending) {
+                Ok(0) => return Err(at(&self.path, &io::ErrorKind::WriteZero.into())),
+                Ok(count) => drop(self.pending.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(at(&self.path, &error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the file, its folders and its header at the first use.
+    pub(super) fn open(&mut self) -> io::Result<()> {
+        if self.file.is_some() {
+            return Ok(());
+        }
+        let opened = continued(&self.path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (length, file) = opened.map_err(|error| at(&self.path, &error))?;
+        self.length = length + self.pending.len() as u64;
+        if length == 0 && !self.header.is_empty() {
+            let header = format!("{}\n", self.header);
+            self.length += header.len() as u64;
+            self.pending.splice(0..0, header.into_bytes());
+        }
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Puts the file aside that so many bytes more would be too many for.
+    fn make_room(&mut self, bytes: usize) -> io::Result<()> {
+        let is_too_long = self.length + bytes as u64 > self.most;
+        if is_too_long { self.rotate() } else { Ok(()) }
     }
 
     fn rotate(&mut self) -> io::Result<()> {
+        // Else the mark would stand there each time that there is no room for it.
+        self.flush()?;
         let full = aside(&self.path, 1);
         let mark = format!("This file is full; it goes on in {}.\n", name(&self.path));
-        self.open()?.write_all(mark.as_bytes())?;
+        self.pending.extend_from_slice(mark.as_bytes());
         self.flush()?;
-        self.writer = None;
+        self.file = None;
         for number in (1..KEPT).rev() {
             if aside(&self.path, number).exists() {
-                fs::rename(aside(&self.path, number), aside(&self.path, number + 1))?;
+                fs::rename(aside(&self.path, number), aside(&self.path, number + 1))
+                    .map_err(|error| at(&self.path, &error))?;
             }
         }
-        fs::rename(&self.path, &full)?;
+        fs::rename(&self.path, &full).map_err(|error| at(&self.path, &error))?;
         let mark = format!(
             "This goes on from a file that was full. Full files are kept as {} and, older, {}; what \
              is older still has been removed.\n",
             name(&full),
             name(&aside(&self.path, KEPT)),
         );
-        self.length = mark.len() as u64;
-        self.open()?.write_all(mark.as_bytes())
+        self.pending.extend_from_slice(mark.as_bytes());
+        self.open()
     }
+}
+
+/// What waits is written; whoever wants to know whether it was, flushes before.
+impl Drop for LogFile {
+    fn drop(&mut self) {
+        let _ = self.flush();
+    }
+}
+
+/// Whether there is no room on the disk, or for this user.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// `a.txt` as `a.1.txt`.
@@ -187,15 +232,15 @@ impl TableFile {
     }
 
     fn put(&mut self, settled: &str, open: &str) -> io::Result<()> {
-        let mut file = match self.file.take() {
+        let file = match self.file.take() {
             Some(file) => file,
             None => self.begin()?,
         };
+        let file = self.file.insert(file);
         // One write, so that a reader sees either table, but for the moment before it.
         file.set_len(self.settled)?;
         file.write_all(format!("{settled}{open}").as_bytes())?;
         self.settled += settled.len() as u64;
-        self.file = Some(file);
         Ok(())
     }
 
@@ -252,7 +297,8 @@ mod tests {
     fn a_full_file_is_put_aside_and_the_cut_is_marked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("process000.txt");
-        let mut log = LogFile { most: 100, ..LogFile::rotated(path) };
+        let mut log = LogFile::rotated(path);
+        log.most = 100;
         for number in 0..40 {
             log.write(format!("line {number:04}\n").as_bytes()).unwrap();
         }
@@ -269,43 +315,40 @@ mod tests {
         insta::assert_snapshot!(text, @"
         == process000.1.txt
         This goes on from a file that was full. Full files are kept as process000.1.txt and, older, process000.2.txt; what is older still has been removed.
-        line 0020
-        line 0021
-        line 0022
-        line 0023
-        line 0024
-        line 0025
-        line 0026
-        line 0027
-        line 0028
-        line 0029
+        line 0038
         This file is full; it goes on in process000.txt.
         == process000.2.txt
         This goes on from a file that was full. Full files are kept as process000.1.txt and, older, process000.2.txt; what is older still has been removed.
-        line 0010
-        line 0011
-        line 0012
-        line 0013
-        line 0014
-        line 0015
-        line 0016
-        line 0017
-        line 0018
-        line 0019
+        line 0037
         This file is full; it goes on in process000.txt.
         == process000.txt
         This goes on from a file that was full. Full files are kept as process000.1.txt and, older, process000.2.txt; what is older still has been removed.
-        line 0030
-        line 0031
-        line 0032
-        line 0033
-        line 0034
-        line 0035
-        line 0036
-        line 0037
-        line 0038
         line 0039
         ");
+    }
+
+    /// What there is no room for waits, up to a limit, and lines stay whole.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_full_disk_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        let mut log = LogFile::new(PathBuf::from("/dev/full"), "x,y");
+        log.write(b"1,2\n").unwrap();
+        assert!(is_full(&log.flush().unwrap_err()));
+        log.write(b"3,4\n").unwrap();
+        assert!(is_full(&log.flush().unwrap_err()));
+        // There is room again.
+        log.file = Some(continued(&path).unwrap());
+        log.write(b"5,6\n").unwrap();
+        log.flush().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "x,y\n1,2\n3,4\n5,6\n");
+        let mut log = LogFile::new(PathBuf::from("/dev/full"), "");
+        let line = [b"0".repeat(999), b"\n".to_vec()].concat();
+        for _ in 0..3000 {
+            let _ = log.write(&line);
+        }
+        assert_eq!((log.pending.len() / 1000, log.pending.len() % 1000), (HELD / 1000, 0));
     }
 
     /// What is settled is never written again, also not by the next run.

@@ -120,7 +120,7 @@ impl MiniBatches {
 impl Reporter for MiniBatches {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         match &event.kind {
-            EventKind::JobStarted { .. } => self.file.open().map(|_| ()),
+            EventKind::JobStarted { .. } => self.file.open(),
             EventKind::AttemptFinished { worker, report, location, started, will_retry } => {
                 self.row(worker, report, location, *started, *will_retry)
             }

@@ -51,19 +51,20 @@ pub fn log_tree(places: &Places) -> Vec<Box<dyn Reporter>> {
     let dir: &JobDir = &places.job_dir;
     let pid = std::process::id();
     let mut all: Vec<Box<dyn Reporter>> = vec![
-        Box::new(events::Events::new(dir)),
-        Box::new(mini_batches::MiniBatches::new(dir)),
-        Box::new(failed_items::FailedItems::new(dir)),
+        // Where there is hardly room at the end, those that are read first come first.
         Box::new(errors::Errors::new(dir)),
         Box::new(system_errors::SystemErrors::new(dir)),
-        Box::new(master_role::MasterRole::new(dir, pid)),
-        Box::new(node::NodeMain::new(dir, pid)),
-        Box::new(node::WorkerLogs::new(dir)),
+        Box::new(result::ResultFile::new(places.clone())),
+        Box::new(overview::Overview::new(places.clone())),
         Box::new(summary::Summaries::new(dir)),
         Box::new(progress_file::ProgressFile::new(dir)),
         Box::new(metrics::Metrics::new(places.clone())),
-        Box::new(overview::Overview::new(places.clone())),
-        Box::new(result::ResultFile::new(places.clone())),
+        Box::new(failed_items::FailedItems::new(dir)),
+        Box::new(mini_batches::MiniBatches::new(dir)),
+        Box::new(master_role::MasterRole::new(dir, pid)),
+        Box::new(node::NodeMain::new(dir, pid)),
+        Box::new(node::WorkerLogs::new(dir)),
+        Box::new(events::Events::new(dir)),
     ];
     if let Some(ParentFolder { folder, copy_logs: true, .. }) = &places.parent {
         all.push(Box::new(parent::ParentCopy::new(dir, folder, &places.job)));

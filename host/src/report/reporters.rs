@@ -1,6 +1,7 @@
 //! The fan-out: one event to every reporter, and a clock for those that draw or flush.
 
-use crate::event::Event;
+use super::log_file::is_full;
+use crate::event::{Event, EventKind};
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,25 +26,38 @@ pub trait Reporter: Send {
     }
 }
 
+/// A reporter, and whether its disk was full.
+struct Sink {
+    reporter: Box<dyn Reporter>,
+    told: bool,
+}
+
 /// All reporters of a job. A clone is another handle on the same ones.
 #[derive(Clone)]
 pub struct Reporters {
-    list: Arc<Mutex<Vec<Box<dyn Reporter>>>>,
+    list: Arc<Mutex<Vec<Sink>>>,
     _clock: Arc<Clock>,
 }
 
 impl Reporters {
     /// Starts the clock for these reporters. An event reaches them in this order.
     pub fn new(reporters: Vec<Box<dyn Reporter>>) -> Self {
-        let list = Arc::new(Mutex::new(reporters));
+        let sinks = reporters.into_iter().map(|reporter| Sink { reporter, told: false });
+        let list = Arc::new(Mutex::new(sinks.collect()));
         let clock = Arc::new(Clock::start(Arc::clone(&list)));
         Self { list, _clock: clock }
     }
 
     /// Hands an event to every reporter. One that fails is told to the user in one line and gets
-    /// no further events; the job and the other reporters go on.
+    /// no further events; the job and the other reporters go on. One that lacks room goes on, too: there may be
+    /// some again, at the job's end at the latest.
     pub fn on_event(&self, event: &Event) {
-        each(&mut lock(&self.list), |reporter| reporter.on_event(event));
+        let mut list = lock(&self.list);
+        if matches!(event.kind, EventKind::JobFinished { .. }) {
+            // What lacks room now, lacks its last lines for good.
+            list.iter_mut().for_each(|sink| sink.told = false);
+        }
+        each(&mut list, |reporter| reporter.on_event(event));
     }
 
     /// Shows a line to the person at the terminal, above the progress bar if there is one.
@@ -52,18 +66,24 @@ impl Reporters {
     }
 }
 
-fn lock(list: &Mutex<Vec<Box<dyn Reporter>>>) -> MutexGuard<'_, Vec<Box<dyn Reporter>>> {
+fn lock(list: &Mutex<Vec<Sink>>) -> MutexGuard<'_, Vec<Sink>> {
     // A reporter that panicked has already been reported; the others are still sound.
     list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn each(
-    list: &mut Vec<Box<dyn Reporter>>,
-    mut act: impl FnMut(&mut dyn Reporter) -> io::Result<()>,
-) {
+fn each(list: &mut Vec<Sink>, mut act: impl FnMut(&mut dyn Reporter) -> io::Result<()>) {
     let mut warnings = Vec::new();
-    list.retain_mut(|reporter| match act(reporter.as_mut()) {
+    // Once for all of them: it is one disk, as a rule.
+    let mut is_told = list.iter().any(|sink| sink.told);
+    list.retain_mut(|Sink { reporter, told }| match act(reporter.as_mut()) {
         Ok(()) => true,
+        Err(error) if is_full(&error) => {
+            *told = true;
+            if !std::mem::replace(&mut is_told, true) {
+                warnings.push(format!("warning: reports wait for room on the disk: {error}"));
+            }
+            true
+        }
         Err(error) => {
             warnings.push(format!("warning: a report stops here, the job goes on: {error}"));
             false
@@ -71,7 +91,7 @@ fn each(
     });
     for warning in warnings {
         // Whoever cannot even show this has nobody watching.
-        list.retain_mut(|reporter| reporter.say(&warning).is_ok());
+        list.retain_mut(|sink| sink.reporter.say(&warning).is_ok());
     }
 }
 
@@ -82,7 +102,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn start(list: Arc<Mutex<Vec<Box<dyn Reporter>>>>) -> Self {
+    fn start(list: Arc<Mutex<Vec<Sink>>>) -> Self {
         let (stop, stopped) = mpsc::channel::<()>();
         let tick = move || {
             while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
@@ -149,6 +169,35 @@ mod tests {
         fn on_event(&mut self, _event: &Event) -> io::Result<()> {
             Err(io::Error::other("logs/x.csv: no space left on device"))
         }
+    }
+
+    /// Fails for lack of room as long as there is none.
+    struct Crowded(Arc<AtomicUsize>);
+    impl Reporter for Crowded {
+        fn on_event(&mut self, _event: &Event) -> io::Result<()> {
+            match self.0.fetch_add(1, Ordering::Relaxed) {
+                0..3 => Err(io::Error::new(io::ErrorKind::StorageFull, "logs/x.csv: full")),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_sink_that_lacks_room_goes_on_and_is_told_once() {
+        let (count, seen, said): (Arc<AtomicUsize>, _, Arc<Mutex<Vec<String>>>) =
+            (Arc::default(), Arc::default(), Arc::default());
+        let reporters = Reporters::new(vec![
+            Box::new(Crowded(Arc::clone(&count))),
+            Box::new(Counting(seen, Arc::clone(&said))),
+        ]);
+        for event in samples::job() {
+            reporters.on_event(&event);
+        }
+        assert_eq!(count.load(Ordering::Relaxed), samples::job().len());
+        assert_eq!(
+            *said.lock().unwrap(),
+            ["warning: reports wait for room on the disk: logs/x.csv: full"]
+        );
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub(super) struct Place {
     folder: PathBuf,
     /// Its name without the ending.
     stem: String,
+    /// The file as the user named it.
+    shown: String,
 }
 
 impl Place {
@@ -33,7 +35,17 @@ impl Place {
             return Err(String::from("the path of its folder is not text in UTF-8; move it"));
         }
         let stem = absolute.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        Ok(Self { policy: policy.clone(), folder, stem: stem.unwrap_or_default() })
+        let (policy, shown) = (policy.clone(), file.display().to_string());
+        Ok(Self { policy, folder, stem: stem.unwrap_or_default(), shown })
+    }
+
+    /// Where a setting was written, for people: `job.yaml:12`.
+    pub(super) fn at(&self, origin: &Origin) -> String {
+        match origin {
+            Origin::Line(line) => format!("{}:{line}", self.shown),
+            Origin::File => self.shown.clone(),
+            Origin::Set(key) => format!("--set {key}"),
+        }
     }
 
     /// A path of the job file, made absolute.

@@ -5,6 +5,7 @@ use super::defaults::{Defaults, Dialect};
 use super::error::{Origin, Report};
 use super::keys;
 use super::partition;
+use super::query;
 use super::raw::{Format, RawInput, RawJob, SchemaInference};
 use super::registered::or_register;
 use super::scope::At;
@@ -139,6 +140,7 @@ fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
         }
     }
     check_columns(input, report);
+    query::check(input, report);
     if let (Some(hive), Some(_)) = (&input.hive, &input.partition_format)
         && hive.value
     {
@@ -156,9 +158,10 @@ fn check_keys(input: &RawInput, report: &Report) {
     let format = format_of(input);
     let kind = format.table();
     let is_csv = kind == Some(TableKind::Csv);
-    let is_text = is_csv || kind == Some(TableKind::Jsonl);
+    let is_text = kind.is_some_and(TableKind::is_text);
+    let is_database = kind == Some(TableKind::Sqlite);
     let (for_csv, for_text) = ("inputs of format csv or tsv", "inputs of format csv, tsv or jsonl");
-    let for_tables = "tables";
+    let (for_tables, for_databases) = ("tables", "inputs of format sqlite");
     let keys = [
         (input.delimiter.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
         (input.header.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
@@ -166,10 +169,13 @@ fn check_keys(input: &RawInput, report: &Report) {
         (input.schema.as_ref().map(|at| (&at.origin, &at.key)), is_text, for_text),
         (input.columns.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), for_tables),
         (input.hive.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), for_tables),
+        (input.table.as_ref().map(|at| (&at.origin, &at.key)), is_database, for_databases),
+        (input.query.as_ref().map(|at| (&at.origin, &at.key)), is_database, for_databases),
     ];
     for (key, _, whose) in keys.into_iter().filter(|(_, fits, _)| !fits) {
         let Some((origin, key)) = key else { continue };
         let remedy = match kind {
+            None if whose == for_databases => "add format: sqlite, or remove this key",
             None => "add its format (e.g. format: csv), or remove this key",
             Some(_) => "remove this key",
         };
@@ -239,6 +245,9 @@ fn check_path(
         return None;
     }
     if text.contains("${{") {
+        if report.blames(&path.key) {
+            return None;
+        }
         let message = format!(
             "found the reference {text}, which leads to nothing on this machine; name a file, a \
              folder or a glob (--set inputs.{name}.path=...)"
@@ -336,9 +345,11 @@ fn tables_kind(
                 schema: input.schema.as_ref().map(|at| at.value.clone()),
                 columns: input.columns.as_ref().map(names),
                 hive: input.hive.as_ref().map(|at| at.value),
+                query: query::of(input),
             }
         })
         .collect();
+    query::say_size(raw, inputs, report);
     let inference =
         raw.schema_inference.as_ref().map_or(SchemaInference::First, |inference| inference.value);
     InputKind::Tables {

@@ -128,6 +128,8 @@ pub struct ModelSpec {
     pub bytes: u64,
     /// The SHA-256 that the ONNX file must have, in hexadecimal.
     pub digest: Option<String>,
+    /// Where the job file says that, for people: `job.yaml:12`; none where nothing does.
+    pub digest_at: Option<String>,
     /// What it was when it was registered, if the job names it so.
     pub registered: Option<RegisteredModel>,
     /// What runs it.

@@ -8,7 +8,7 @@
 //! - `scope`, `raw`: the tree to typed, optional settings;
 //! - `defaults`: what holds where the file says nothing;
 //! - `registered`: names of registered datasets and models to what they stand for;
-//! - `models`: the models of a job, all the way;
+//! - `models`: the models of a job, all the way; `query`: what databases are asked;
 //! - `check` and the rest: typed settings to a [`JobSpec`];
 //! - `datastores`: the file of datastores, which lies outside of job files;
 //! - `policy`: what the operator of the machine lets a job ask for.
@@ -32,6 +32,7 @@ mod parent;
 mod partition;
 mod passed;
 mod policy;
+mod query;
 mod raw;
 mod registered;
 mod schema;

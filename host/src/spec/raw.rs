@@ -110,6 +110,9 @@ pub(super) struct RawInput {
     pub(super) schema: Option<At<Vec<Column>>>,
     pub(super) columns: Option<At<Vec<At<String>>>>,
     pub(super) hive: Option<At<bool>>,
+    /// A table's name.
+    pub(super) table: Option<At<String>>,
+    pub(super) query: Option<At<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -128,16 +131,18 @@ pub(super) enum Format {
     Jsonl,
     Parquet,
     Arrow,
+    Sqlite,
 }
 
 impl Format {
-    pub(super) const ALL: [(&str, Self); 6] = [
+    pub(super) const ALL: [(&str, Self); 7] = [
         ("files", Self::Files),
         ("csv", Self::Csv),
         ("tsv", Self::Tsv),
         ("jsonl", Self::Jsonl),
         ("parquet", Self::Parquet),
         ("arrow", Self::Arrow),
+        ("sqlite", Self::Sqlite),
     ];
 
     /// Its name in a job file.
@@ -153,6 +158,7 @@ impl Format {
             Self::Jsonl => Some(TableKind::Jsonl),
             Self::Parquet => Some(TableKind::Parquet),
             Self::Arrow => Some(TableKind::Arrow),
+            Self::Sqlite => Some(TableKind::Sqlite),
         }
     }
 }
@@ -323,6 +329,8 @@ fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawI
         schema: columns(&mut input, report),
         columns: input.texts("columns"),
         hive: input.bool("hive"),
+        table: input.text("table"),
+        query: input.text("query"),
         name,
     };
     input.finish();

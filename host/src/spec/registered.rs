@@ -18,6 +18,11 @@ pub trait Registrations {
         kind: RegisteredKind,
         wanted: &RegisteredName,
     ) -> Result<Registered, NotRegistered>;
+
+    /// What a name without a version means, in words.
+    fn means(&self, _kind: RegisteredKind, _name: &str) -> &'static str {
+        "the latest"
+    }
 }
 
 /// Why a registered name leads to nothing, in words for people.
@@ -221,7 +226,10 @@ impl Names<'_> {
         wanted: &RegisteredName,
         found: &Registered,
     ) {
-        let latest = if wanted.version.is_none() { " (the latest)" } else { "" };
+        let latest = match wanted.version {
+            None => format!(" ({})", self.registrations.means(kind, &wanted.name)),
+            Some(_) => String::new(),
+        };
         self.report.notice(format!(
             "{}: {} {}{latest}, registered by {} at {}",
             at.key,

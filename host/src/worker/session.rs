@@ -10,12 +10,12 @@ use super::report::{bounded, host_fault};
 use crate::inference::{Models, has_inference};
 use crate::model::{
     Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction,
-    OutputLayout, WallState,
+    OutputLayout, WallState, WorkerId,
 };
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
 use crate::sandbox::{Grants, LogFile, LogFolder, Profiler, Seed, guest_thread_stack};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -196,7 +196,11 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
     mounts.push(writable(job_dir.script_log_dir(), GUEST_LOGS));
     // Libraries of backends are opened here, before the wall; models are read behind it.
     let lease = setup.gpu.map(|gpu| gpu.index);
+    let note = has_inference(&setup.models, &setup.inference).then(|| note_file(job_dir, worker));
     let models = Models::open(setup.models, &setup.inference, lease, setup.workers, &setup.limits);
+    if let Some(file) = note.flatten() {
+        models.note_in(file);
+    }
     Grants {
         mounts,
         arguments: setup.arguments,
@@ -218,10 +222,16 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
     }
 }
 
+/// Where it is noted what is done with a model; none where there is no room, which is no reason to fail.
+fn note_file(job_dir: &JobDir, worker: WorkerId) -> Option<File> {
+    let file = File::create(job_dir.worker_inference(worker));
+    file.inspect_err(|error| eprintln!("what models do cannot be noted: {error}")).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Limits, LoggingLevel, OsSandbox, Source, WorkerId};
+    use crate::model::{Limits, LoggingLevel, OsSandbox, Source};
     use crate::protocol::PROTOCOL_VERSION;
 
     #[test]

@@ -37,8 +37,8 @@ impl Values {
 ///
 /// By bytes, small parts that follow each other share a slice up to the size, and a part of more than one
 /// and a half times the size is cut into slices of about equally many rows, as near to the size as that
-/// gets: a part that is cut is read and decoded again in part for each slice. By rows, all slices but the last have that many, wherever parts
-/// end.
+/// gets: a part that is cut is read and decoded again in part for each slice. By rows, all slices but the
+/// last have that many, wherever parts end.
 #[derive(Debug)]
 pub struct Cuts {
     file: String,

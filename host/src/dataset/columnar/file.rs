@@ -1,4 +1,4 @@
-//! A file of either kind.
+//! A file of any kind that has types of its own.
 
 use super::at::At;
 use super::columns::Fit;
@@ -7,6 +7,7 @@ use super::guard::caught;
 use super::ipc::ArrowFile;
 use super::parquet::ParquetFile;
 use crate::dataset::csv::MAX_SLICE;
+use crate::dataset::sqlite::{Database, Survey};
 use crate::dataset::{DatasetError, Found, fail};
 use crate::model::{ByteSize, SliceSize, TableKind};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
@@ -15,8 +16,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use std::path::Path;
 use std::sync::Arc;
 
-/// An open Parquet or Arrow file, of which only what describes it has been read. All it says of what is
-/// wrong with the file goes on from the file's name.
+/// An open Parquet or Arrow file, of which only what describes it has been read, or a database. All it says
+/// of what is wrong with the file goes on from the file's name.
 #[derive(Debug)]
 pub struct TableFile {
     at: At,
@@ -28,17 +29,25 @@ pub struct TableFile {
 enum Inner {
     Parquet(Box<ParquetFile>),
     Arrow(ArrowFile),
+    /// With what its result is like, once that was asked for.
+    Sqlite(Box<Database>, Option<Survey>),
 }
 
 impl TableFile {
-    /// Opens a file of that kind. Fails if it cannot be read, or is no such file.
-    pub fn open(kind: TableKind, path: &Path) -> Result<Self, DatasetError> {
+    /// Opens a file of that kind; a database is asked that query. Fails if it cannot be read, or is no such
+    /// file.
+    pub fn open(kind: TableKind, query: Option<&str>, path: &Path) -> Result<Self, DatasetError> {
         let (at, found) = At::open(path)?;
-        Self::of(kind, at, found)
+        Self::of(kind, query, path, (at, found))
     }
 
     /// The same of a file that is open.
-    pub(super) fn of(kind: TableKind, at: At, found: Found) -> Result<Self, DatasetError> {
+    pub(super) fn of(
+        kind: TableKind,
+        query: Option<&str>,
+        path: &Path,
+        (at, found): (At, Found),
+    ) -> Result<Self, DatasetError> {
         if at.length() == 0 {
             return fail!("is empty, without as much as a schema; remove it, or write it anew");
         }
@@ -48,16 +57,21 @@ impl TableFile {
                 ParquetFile::open(opened).map(|file| Inner::Parquet(Box::new(file)))
             }
             TableKind::Arrow => ArrowFile::open(opened).map(Inner::Arrow),
+            TableKind::Sqlite => {
+                let database = Database::open(path, query.unwrap_or_default())?;
+                Ok(Inner::Sqlite(Box::new(database), None))
+            }
             TableKind::Csv | TableKind::Jsonl => fail!("is text; {} is not read so", kind.name()),
         })?;
         Ok(Self { at, found, inner })
     }
 
-    /// All its columns.
-    pub fn schema(&self) -> &SchemaRef {
-        match &self.inner {
-            Inner::Parquet(file) => file.schema(),
-            Inner::Arrow(file) => file.schema(),
+    /// All its columns. Fails if a database cannot be queried.
+    pub fn schema(&mut self) -> Result<&SchemaRef, DatasetError> {
+        match &mut self.inner {
+            Inner::Parquet(file) => Ok(file.schema()),
+            Inner::Arrow(file) => Ok(file.schema()),
+            Inner::Sqlite(database, survey) => Ok(&surveyed(database, survey)?.schema),
         }
     }
 
@@ -76,18 +90,23 @@ impl TableFile {
         self.at.found() == Some(self.found)
     }
 
-    /// Cuts its rows into slices of that size, counted in `columns`, and gives them the name `file`. Fails
-    /// if a column is in a form that cannot be read, or does not fit `columns`.
+    /// Cuts its rows into slices of that size, counted in `columns`, and gives them the name `file`; those of
+    /// a database are not cut. Fails if a column is in a form that cannot be read, or does not fit `columns`.
     pub fn cut(
-        &self,
+        &mut self,
         columns: &Schema,
         size: SliceSize,
         file: String,
     ) -> Result<Cuts, DatasetError> {
-        let needed = Fit::new(self.schema(), columns, "the table")?.needed;
-        let parts = caught(|| match &self.inner {
-            Inner::Parquet(file) => file.parts(&needed),
-            Inner::Arrow(file) => file.parts(&needed),
+        let needed = Fit::new(self.schema()?, columns, "the table")?.needed;
+        let inner = &mut self.inner;
+        let (parts, size) = caught(|| match inner {
+            Inner::Parquet(file) => Ok((file.parts(&needed)?, size)),
+            Inner::Arrow(file) => Ok((file.parts(&needed)?, size)),
+            Inner::Sqlite(database, survey) => {
+                let &mut Survey { rows, bytes, .. } = surveyed(database, survey)?;
+                Ok((vec![Part { rows, bytes, ..Part::default() }], SliceSize::Bytes(MAX_SLICE)))
+            }
         })?;
         let is_huge = |part: &&Part| part.rows > 0 && part.bytes / part.rows > MAX_SLICE;
         if let Some(part) = parts.iter().find(is_huge) {
@@ -114,14 +133,21 @@ impl TableFile {
         rows: u64,
         columns: &SchemaRef,
     ) -> Result<RecordBatch, DatasetError> {
-        let fit = Fit::new(self.schema(), columns, "the table")?;
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (part, skip, rows) = (number(place.0), number(place.1), number(rows));
-        let inner = &mut self.inner;
-        let batches = caught(|| match inner {
-            Inner::Parquet(file) => file.read(part, skip, rows, &fit.needed),
-            Inner::Arrow(file) => file.read(part, skip, rows, &fit.needed),
-        })?;
+        let (fit, batches) = match &mut self.inner {
+            Inner::Parquet(file) => {
+                let fit = Fit::new(file.schema(), columns, "the table")?;
+                let batches = caught(|| file.read(part, skip, rows, &fit.needed))?;
+                (fit, batches)
+            }
+            Inner::Arrow(file) => {
+                let fit = Fit::new(file.schema(), columns, "the table")?;
+                let batches = caught(|| file.read(part, skip, rows, &fit.needed))?;
+                (fit, batches)
+            }
+            Inner::Sqlite(database, _) => return caught(|| database.read(columns, rows as u64)),
+        };
         let fitted = batches.iter().map(|batch| fitted(batch, &fit, columns));
         let fitted = fitted.collect::<Result<Vec<_>, _>>()?;
         let batch = match fitted.as_slice() {
@@ -140,6 +166,18 @@ impl TableFile {
         }
         Ok(batch)
     }
+}
+
+/// What the result of a database is like, which is found out once.
+fn surveyed<'s>(
+    database: &mut Database,
+    survey: &'s mut Option<Survey>,
+) -> Result<&'s mut Survey, DatasetError> {
+    let known = match survey.take() {
+        Some(known) => known,
+        None => caught(|| database.survey())?,
+    };
+    Ok(survey.insert(known))
 }
 
 /// A batch of the columns that were needed, as one of the table's.

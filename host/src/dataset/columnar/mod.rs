@@ -1,4 +1,5 @@
-//! Parquet and Arrow files. `file` is a file of either kind, and is read through `at`: `parquet` reads
+//! Parquet and Arrow files, and databases as [`sqlite`](super::sqlite) reads them. `file` is a file of any of these
+//! kinds; the first two are read through `at`: `parquet` reads
 //! footers (`nesting` looks at them first) and row groups (`pages` keeps those of one that is cut), `ipc`
 //! Arrow files and streams (`messages` finds what is in them). `cut` makes slices of what they hold. `columns` says which columns an input
 //! has, and how those of one file become them; `schema` writes that down, `width` tells how much memory

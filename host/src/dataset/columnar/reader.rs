@@ -1,4 +1,4 @@
-//! The worker's side: from rows of a file to Arrow IPC.
+//! The worker's side: from rows of a file, or a database, to Arrow IPC.
 
 use super::at::At;
 use super::compact::compact;
@@ -13,11 +13,13 @@ use arrow::datatypes::{Schema, SchemaRef};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Reads rows of Parquet or Arrow files into Arrow IPC. Keeps the last file open, with what describes it,
+/// Reads rows of files that have types of their own into Arrow IPC. Keeps the last file open, with what describes it,
 /// and its buffer.
 #[derive(Debug)]
 pub struct RowReader {
     kind: TableKind,
+    /// What databases are asked.
+    query: Option<String>,
     /// The columns of the files.
     data: SchemaRef,
     /// Gives the last columns, from the files' paths.
@@ -83,7 +85,8 @@ impl RowReader {
             );
         };
         let data = Arc::new(Schema::new(schema.fields()[..in_files].to_vec()));
-        Ok(Self { kind: format.kind, data, path, schema, opened: None, ipc: Vec::new() })
+        let (kind, query) = (format.kind, format.query.clone());
+        Ok(Self { kind, query, data, path, schema, opened: None, ipc: Vec::new() })
     }
 
     /// Reads rows of one or more files, in their order, into one table.
@@ -127,8 +130,9 @@ impl RowReader {
         let (at, file) = match kept {
             Some((_, file)) => (file.at().clone(), Ok(file)),
             None => {
-                let (at, found) = At::open(&path).map_err(RowError::Unread)?;
-                (at.clone(), TableFile::of(self.kind, at, found))
+                let opened = At::open(&path).map_err(RowError::Unread)?;
+                let at = opened.0.clone();
+                (at, TableFile::of(self.kind, self.query.as_deref(), &path, opened))
             }
         };
         let place = (slice.part, slice.skip);

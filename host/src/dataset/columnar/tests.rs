@@ -42,7 +42,7 @@ impl Folder {
     }
 
     fn open(&self, kind: TableKind) -> Result<TableFile, DatasetError> {
-        TableFile::open(kind, &self.path())
+        TableFile::open(kind, None, &self.path())
     }
 
     /// Slices of the file, read one after the other, each row once.
@@ -52,11 +52,11 @@ impl Folder {
         wanted: Option<&[String]>,
         size: SliceSize,
     ) -> Result<(RecordBatch, Vec<TableSlice>), DatasetError> {
-        let file = self.open(kind)?;
+        let mut file = self.open(kind)?;
         let mut columns = Columns::new(wanted);
-        columns.learn(file.schema(), "t")?;
+        columns.learn(file.schema()?, "t")?;
         let schema = columns.schema();
-        check(file.schema(), &schema, wanted.is_none(), "t")?;
+        check(file.schema()?, &schema, wanted.is_none(), "t")?;
         let slices: Vec<_> = file.cut(&schema, size, "t".to_owned())?.take(2000).collect();
         let format = TableFormat { kind, schema: to_message(&schema)?, ..TableFormat::default() };
         let mut reader = RowReader::new(&format)?;
@@ -317,7 +317,7 @@ fn dictionaries_are_counted() {
         folder.put(&arrow(&table, 500, stream, None));
         let bytes = |columns: &[usize], rows| {
             let schema = table.schema().project(columns).unwrap();
-            let file = folder.open(TableKind::Arrow).unwrap();
+            let mut file = folder.open(TableKind::Arrow).unwrap();
             let mut cuts = file.cut(&schema, SliceSize::Rows(rows), "t".to_owned()).unwrap();
             cuts.next().unwrap().bytes
         };

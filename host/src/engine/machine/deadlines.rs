@@ -112,6 +112,23 @@ impl Machine {
         if self.progress_deadline().is_some_and(|at| self.now >= at) {
             self.end_without_progress();
         }
+        self.workers.values_mut().for_each(|worker| worker.inferring = None);
+    }
+
+    /// The workers whose guest is at something that has a time-out, with how long it has been.
+    pub fn inside_guests(&self, now: Duration) -> impl Iterator<Item = (WorkerId, Duration)> {
+        self.workers.iter().filter_map(move |(id, worker)| match worker.activity {
+            Activity::Starting(since) | Activity::Running(since) => {
+                Some((*id, now.saturating_sub(since)))
+            }
+            _ => None,
+        })
+    }
+
+    pub(super) fn on_inferring(&mut self, id: WorkerId, words: String) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.inferring = Some(words);
+        }
     }
 
     fn end_stuck(&mut self) {
@@ -221,12 +238,16 @@ impl Machine {
     fn time_out(&mut self, id: WorkerId) {
         let Some(worker) = self.workers.get(&id) else { return };
         let run_timeout = self.policy.run_timeout.as_secs_f64();
+        let inferring = match &worker.inferring {
+            Some(words) => format!(", and was {words}"),
+            None => String::new(),
+        };
         let failure = match worker.activity {
             Activity::Running(_) => Failure::new(
                 FailureKind::Timeout,
                 format!(
-                    "run took longer than run_invocation_timeout ({run_timeout} s); the worker was \
-                     killed. Raise it, or make mini-batches smaller (mini_batch_size)"
+                    "run took longer than run_invocation_timeout ({run_timeout} s){inferring}; the worker \
+                     was killed. Raise it, or make mini-batches smaller (mini_batch_size)"
                 ),
             ),
             Activity::Loading(_) => Failure::new(
@@ -244,7 +265,7 @@ impl Machine {
                 ));
                 return self.kill(id);
             }
-            Activity::Starting(_) => return self.time_out_init(id),
+            Activity::Starting(_) => return self.time_out_init(id, &inferring),
             Activity::Doomed(_) => {
                 self.workers.remove(&id);
                 self.actions.push(Action::Kill(id));
@@ -258,11 +279,11 @@ impl Machine {
     }
 
     /// One worker hangs in `init`, while others do not.
-    fn time_out_init(&mut self, id: WorkerId) {
+    fn time_out_init(&mut self, id: WorkerId, inferring: &str) {
         let failure = Failure::new(
             FailureKind::Timeout,
             format!(
-                "init took longer than {} s (3 x run_invocation_timeout + 30 s); the worker was \
+                "init took longer than {} s (3 x run_invocation_timeout + 30 s){inferring}; the worker was \
                  killed. Do less in init, or raise run_invocation_timeout",
                 self.policy.init_timeout().as_secs_f64()
             ),

@@ -59,6 +59,8 @@ pub enum Message {
         /// Without waiting for running mini-batches.
         at_once: bool,
     },
+    /// What a worker is at with a model, in words that follow "was"; told right before [`Self::Tick`].
+    Inferring(WorkerId, String),
     /// Time has passed.
     Tick,
 }
@@ -216,6 +218,8 @@ pub(super) struct Worker {
     pub(super) may_restart: bool,
     /// Messages that it sent out of turn.
     pub(super) strays: u32,
+    /// What it is at with a model, while the clock is looked at.
+    pub(super) inferring: Option<String>,
 }
 
 impl Worker {
@@ -230,6 +234,7 @@ impl Worker {
             good: false,
             may_restart: false,
             strays: 0,
+            inferring: None,
         }
     }
 

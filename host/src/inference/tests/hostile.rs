@@ -4,6 +4,7 @@ use super::*;
 use crate::inference::samples::{
     floats, graph, inner, ints, layer, longs, model, node, one, port, reals, texts, trees,
 };
+use crate::model::FileStamp;
 use tract_onnx::pb::tensor_proto::{DataLocation, DataType};
 use tract_onnx::pb::{
     AttributeProto, GraphProto, SparseTensorProto, StringStringEntryProto, TensorProto,
@@ -160,6 +161,33 @@ fn beside(location: &str, more: &[(&str, &str)]) -> ModelProto {
             })
             .collect();
     })
+}
+
+/// Weights are a part of the model that the job began with, wherever they lie.
+#[test]
+fn weights_in_other_files_may_not_change_while_a_job_runs() {
+    let (folder, model) = named(&bytes(&beside("./w.bin", &[])));
+    let path = folder.path().join("w.bin");
+    let weights: Vec<u8> = [1.0_f32; 6].iter().flat_map(|w| w.to_le_bytes()).collect();
+    fs::write(&path, &weights).expect("weights");
+    let stamp = |path: &std::path::Path| FileStamp::of(&path.metadata().expect("it is there"));
+    let load = |beside: Option<Vec<(String, FileStamp)>>| {
+        let all = vec![Model { beside, ..model.clone() }];
+        let models = Models::open(all, &InferenceSettings::default(), None, 1, &Limits::default());
+        told(models.load("m").map(drop))
+    };
+    let known = Some(vec![("w.bin".to_owned(), stamp(&path))]);
+    assert_eq!(load(known.clone()), "no error");
+    assert_eq!(load(None), "no error");
+    insta::assert_snapshot!(load(Some(Vec::new())), @r#"ends, host_fault: model "m": the file with its weights, "./w.bin", was not there when the job began: let nobody write to a model's folder while a job runs, and start the job again"#);
+    fs::remove_file(&path).expect("it is there");
+    fs::write(&path, &weights).expect("weights");
+    fs::File::options()
+        .write(true)
+        .open(&path)
+        .and_then(|file| file.set_modified(std::time::UNIX_EPOCH))
+        .expect("a time");
+    insta::assert_snapshot!(load(known), @r#"ends, host_fault: model "m": the file with its weights, "./w.bin", changed after the job began, so that workers would compute with different models: let nobody write to it while a job runs, and start the job again"#);
 }
 
 #[test]

@@ -98,6 +98,7 @@ impl Bench {
             device: DeviceChoice::Auto,
             fallback: false,
             stamp: None,
+            beside: None,
         };
         let all = vec![model("longer"), model("double")];
         let models = Arc::new(Models::open(all, settings, None, 1, limits));

@@ -2,7 +2,7 @@
 
 use super::mltable;
 use super::nodes::{entry, is_small, scalar, take, text, text_at};
-use super::pipeline::literal;
+use super::pipeline::{SOURCE, literal};
 use super::text::reference;
 use crate::spec::check::{Place, fit_name};
 use crate::spec::error::{Origin, Report};
@@ -196,6 +196,21 @@ fn value_of(node: &Node) -> Option<String> {
     }
 }
 
+/// Rows of an SQL table are read from databases that are files (prs-semantics M3).
+fn refuse_sql(name: &str, source: &Node, report: &Report) {
+    let query = match &source.value {
+        Value::Map(entries) => text_at(entries, "query"),
+        _ => None,
+    };
+    let query = query.map_or_else(|| "...".to_owned(), |query| format!("{query:?}"));
+    let message = format!(
+        "comes from an SQL table, and SQL servers cannot be reached from here; write the rows into an \
+         SQLite database, and name it by --set inputs.{name}.path=FILE --set inputs.{name}.format=sqlite \
+         --set inputs.{name}.query={query}, or write them as Parquet or CSV"
+    );
+    report.error(&source.origin, &format!("inputs.{name}.path"), message);
+}
+
 fn side_input(mut node: Node) -> Node {
     if let Value::Map(entries) = &mut node.value {
         for key in ["type", "mode", "description", "optional"] {
@@ -210,6 +225,12 @@ fn data_input(name: &str, mut node: Node, place: &Place, report: &Report) -> Nod
     let Value::Map(entries) = &mut node.value else { return node };
     let kind = take(entries, "type");
     let mode = take(entries, "mode");
+    if let Some(source) = take(entries, SOURCE)
+        && text_at(entries, "path").is_none_or(is_remote)
+    {
+        refuse_sql(name, &source, report);
+        return node;
+    }
     for key in ["description", "optional"] {
         take(entries, key);
     }

@@ -6,6 +6,9 @@ use crate::spec::check::fit_name;
 use crate::spec::error::{Origin, Report};
 use crate::spec::tree::{Entry, Node, Value};
 
+/// The key of a job that imports rows, and of an input that comes from one: where they lie.
+pub(super) const SOURCE: &str = "source";
+
 /// Whether the root is a parallel job or a pipeline of version 2.
 pub(in crate::spec) fn is_version_2(root: &Node) -> bool {
     let Value::Map(entries) = &root.value else { return false };
@@ -79,9 +82,11 @@ pub(in crate::spec) fn pick(
     for other in jobs.iter().filter(|other| other.key != name) {
         report.notice(format!("jobs.{}: not run, only job {name} of the pipeline is", other.key));
     }
+    let imports: Vec<(String, Node)> = jobs.iter().filter_map(sql_import).collect();
     let Entry { node: mut job, .. } = jobs.into_iter().find(|entry| entry.key == name)?;
     let pipeline = text_at(entries, "name").map_or_else(|| stem.to_owned(), fit_name);
     bind(&mut job, entries);
+    name_sources(&mut job, &imports);
     if let Value::Map(settings) = &mut job.value
         && settings.iter().all(|setting| setting.key != "name")
     {
@@ -126,6 +131,41 @@ fn choose(jobs: &[Entry], wanted: Option<&str>, report: &Report) -> Option<Strin
             let message = format!("there are several parallel jobs; pick one by --job NAME: {all}");
             report.error(&Origin::File, "jobs", message);
             None
+        }
+    }
+}
+
+/// A job that takes rows out of an SQL table, with its source.
+fn sql_import(job: &Entry) -> Option<(String, Node)> {
+    let Value::Map(settings) = &job.node.value else { return None };
+    let source = settings.iter().find(|setting| setting.key == SOURCE)?;
+    let Value::Map(of) = &source.node.value else { return None };
+    let is_database = text_at(of, "type").is_some_and(|kind| kind.eq_ignore_ascii_case("database"));
+    is_database.then(|| (job.key.clone(), source.node.clone()))
+}
+
+/// Puts beside each input that is what such a job makes where it comes from.
+fn name_sources(job: &mut Node, imports: &[(String, Node)]) {
+    let Value::Map(settings) = &mut job.value else { return };
+    let Some(inputs) = settings.iter_mut().find(|setting| setting.key == "inputs") else { return };
+    let Value::Map(inputs) = &mut inputs.node.value else { return };
+    for Entry { node, .. } in inputs {
+        let path = match &node.value {
+            Value::Map(entries) => text_at(entries, "path"),
+            _ => text(node),
+        };
+        let made_by = path.and_then(reference).and_then(|it| it.strip_prefix("parent.jobs."));
+        let made_by = made_by.and_then(|rest| rest.split('.').next());
+        let Some((_, source)) = imports.iter().find(|(name, _)| Some(name.as_str()) == made_by)
+        else {
+            continue;
+        };
+        if matches!(node.value, Value::Scalar { .. }) {
+            let path = entry("path", node.clone());
+            node.value = Value::Map(vec![path]);
+        }
+        if let Value::Map(entries) = &mut node.value {
+            entries.push(entry(SOURCE, source.clone()));
         }
     }
 }

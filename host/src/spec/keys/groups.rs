@@ -138,8 +138,8 @@ pub(in crate::spec) const INPUT: &[Key] = &[
     ),
     key(
         "format",
-        Kind::Choice(|| vec!["files", "csv", "tsv", "jsonl", "parquet", "arrow"]),
-        "files, csv, tsv, jsonl, parquet or arrow",
+        Kind::Choice(|| vec!["files", "csv", "tsv", "jsonl", "parquet", "arrow", "sqlite"]),
+        "files, csv, tsv, jsonl, parquet, arrow or sqlite",
         "csv",
         "files: the entry script gets the files' paths. Any other: it gets tables, from files of that kind.",
     ),
@@ -184,6 +184,20 @@ pub(in crate::spec) const INPUT: &[Key] = &[
         BOOL_EXPECTED,
         "false",
         "Whether folders named key=value make columns of a table, behind its own. Unless given, they do where the first file lies in such folders.",
+    ),
+    key(
+        "table",
+        Kind::Text,
+        "the name of a table (e.g. orders)",
+        "orders",
+        "The table, or the view, of each SQLite database whose rows the entry script gets.",
+    ),
+    key(
+        "query",
+        Kind::Text,
+        "a select statement (e.g. select id from orders)",
+        "select id from orders",
+        "What each SQLite database is asked: the rows of its result, which are one mini-batch, are what the entry script gets.",
     ),
 ];
 

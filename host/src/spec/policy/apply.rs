@@ -116,6 +116,17 @@ impl OperatorPolicy {
         settings.done(report)
     }
 
+    /// Whether what is to be registered may lie in a datastore of that name.
+    ///
+    /// # Errors
+    /// If the policy does not allow it.
+    pub fn check_datastore(&self, name: &str) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = Report::default();
+        settings.registered_store(name, &report);
+        settings.done(report)
+    }
+
     /// Whether a file that stands for an input may be read; if not, the report says so.
     pub(in crate::spec) fn allows_input(
         &self,

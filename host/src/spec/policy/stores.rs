@@ -19,15 +19,7 @@ impl Settings {
             if is_allowed || told == key {
                 continue;
             }
-            let rule = match allowed {
-                [] => String::from("allows no datastores"),
-                names => format!("allows only the datastores {}", names.join(", ")),
-            };
-            let at = self.datastores.as_ref().map_or(&Origin::File, |names| &names.origin);
-            let message = format!(
-                "found {address}; the operator's policy {rule} (datastores, {})",
-                self.at(at)
-            );
+            let message = format!("found {address}; {}", self.stores_rule());
             let inputs = raw.and_then(|raw| raw.inputs.as_ref());
             let input = inputs.and_then(|all| {
                 all.value.iter().find(|it| key == format!("inputs.{}.path", it.name.value))
@@ -44,5 +36,25 @@ impl Settings {
             report.error(origin.unwrap_or(&Origin::File), &key, message);
             told = key;
         }
+    }
+
+    /// Refuses a datastore that is not on the list, for what is to be registered.
+    pub(super) fn registered_store(&self, name: &str, report: &Report) {
+        let mut allowed = self.datastores.iter().flat_map(|names| &names.value);
+        if !allowed.any(|allowed| allowed == name) {
+            let message = format!("found {name}; {}", self.stores_rule());
+            report.error(&Origin::File, "--datastore", message);
+        }
+    }
+
+    /// What it says of stores, and where.
+    fn stores_rule(&self) -> String {
+        let allowed = self.datastores.as_ref().map_or(&[][..], |names| &names.value);
+        let rule = match allowed {
+            [] => String::from("allows no datastores"),
+            names => format!("allows only the datastores {}", names.join(", ")),
+        };
+        let at = self.datastores.as_ref().map_or(&Origin::File, |names| &names.origin);
+        format!("the operator's policy {rule} (datastores, {})", self.at(at))
     }
 }

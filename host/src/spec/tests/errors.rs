@@ -192,7 +192,7 @@ inputs:
     job.yaml:6: inputs.b.schema.y: found "strnig"; expected one of boolean, int64, float64, string, date, timestamp; did you mean string?
     job.yaml:6: inputs.b.schema.z: found "blob"; expected one of boolean, int64, float64, string, date, timestamp
     job.yaml:6: inputs.b.schema: column 1 has an empty name
-    job.yaml:7: inputs.c.format: found "json"; expected files, csv, tsv, jsonl, parquet or arrow
+    job.yaml:7: inputs.c.format: found "json"; expected files, csv, tsv, jsonl, parquet, arrow or sqlite
     job.yaml:7: inputs.c.schema: found an empty map; name all columns, or leave the key out
     "#);
 }
@@ -226,6 +226,28 @@ inputs: {a: {path: data, columns: [x], hive: true}}
     job.yaml:3: inputs.a.columns: is for tables only, and input a is of format files; add its format (e.g. format: csv), or remove this key
     job.yaml:3: inputs.a.hive: is for tables only, and input a is of format files; add its format (e.g. format: csv), or remove this key
     ");
+}
+
+/// M3: what a database is asked.
+#[test]
+fn databases_are_asked_one_thing() {
+    insta::assert_snapshot!(errors(r#"
+entry_script: script.wasm
+inputs:
+  a: {path: data, format: sqlite}
+  b: {path: data, format: sqlite, table: t, query: select 1}
+  c: {path: data, format: sqlite, query: " ", schema: {x: int64}, header: true}
+  d: {path: data, format: parquet, query: select 1}
+  e: {path: data, format: sqlite, table: ""}
+"#), @r#"
+    job.yaml:4: inputs.a: is of format sqlite, and does not say which rows are meant; write table: with the name of a table, or query: with a select statement
+    job.yaml:5: inputs.b.query: found together with table; write one of them
+    job.yaml:6: inputs.c.header: is for inputs of format csv or tsv only, and input c is of format sqlite; remove this key
+    job.yaml:6: inputs.c.schema: is for inputs of format csv, tsv or jsonl only, and input c is of format sqlite; remove this key
+    job.yaml:6: inputs.c.query: found " "; expected a select statement of at most 1000000 bytes, without null characters
+    job.yaml:7: inputs.d.query: is for inputs of format sqlite only, and input d is of format parquet; remove this key
+    job.yaml:8: inputs.e.table: found ""; expected a table's name
+    "#);
 }
 
 #[test]

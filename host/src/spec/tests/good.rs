@@ -204,14 +204,16 @@ inputs:
             full_inference: true,
         }
     );
-    let kinds = job("
+    let kinds = job(r#"
 entry_script: script.wasm
 inputs:
   a: {path: data, format: tsv, columns: [b, a], hive: false}
   b: {path: data, format: JSONL, schema: {x: int64}}
   c: {path: data, format: parquet}
   d: {path: data, format: arrow, hive: true}
-");
+  e: {path: data, format: sqlite, table: 'a "b"'}
+  f: {path: data, format: sqlite, query: select 1 as one}
+"#);
     let InputKind::Tables { inputs, .. } = kinds.input_kind else { panic!("no tables") };
     let kinds = inputs.iter().map(|input| (input.kind, input.csv.delimiter, input.hive));
     assert!(kinds.eq([
@@ -219,7 +221,12 @@ inputs:
         (TableKind::Jsonl, b',', None),
         (TableKind::Parquet, b',', None),
         (TableKind::Arrow, b',', Some(true)),
+        (TableKind::Sqlite, b',', None),
+        (TableKind::Sqlite, b',', None),
     ]));
+    assert_eq!(inputs[3].query, None);
+    assert_eq!(inputs[4].query.as_deref(), Some("select * from \"a \"\"b\"\"\""));
+    assert_eq!(inputs[5].query.as_deref(), Some("select 1 as one"));
     assert_eq!(inputs[0].columns, Some(vec!["b".to_owned(), "a".to_owned()]));
     let defaults = job("entry_script: script.wasm\ninputs: {a: {path: data, format: csv}}");
     assert_eq!(
@@ -230,6 +237,15 @@ inputs:
             full_inference: false,
         }
     );
+}
+
+/// M3: a size is of no use for databases, and that is told.
+#[test]
+fn databases_are_not_cut_by_size() {
+    let text = "entry_script: script.wasm\nmini_batch_size: 10 rows\n\
+                inputs: {a: {path: data, format: sqlite, table: t}, b: {path: data, format: csv}}\n";
+    insta::assert_snapshot!(job(text).notices.join("\n"), @"mini_batch_size is 10 rows, and does not cut what is of format sqlite (inputs.a): the whole result of each database is one mini-batch");
+    assert_eq!(job(&text.replace("mini_batch_size: 10 rows\n", "")).notices, Vec::<String>::new());
 }
 
 /// C26: void mini-batches need no inputs.

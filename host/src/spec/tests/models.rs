@@ -12,6 +12,7 @@ fn plain(name: &str) -> ModelSpec {
         folder: None,
         bytes: 0,
         digest: None,
+        digest_at: None,
         registered: None,
         backend: Backend::Auto,
         device: DeviceChoice::Auto,
@@ -31,11 +32,13 @@ fn models_in_short_and_in_full() {
     ));
     let full = ModelSpec {
         digest: Some(digest.to_lowercase()),
+        digest_at: spec.models[1].digest_at.clone(),
         backend: Backend::Tract,
         device: DeviceChoice::Gpu,
         fallback: true,
         ..plain("Res.Net_18-x")
     };
+    assert!(full.digest_at.as_ref().is_some_and(|at| at.ends_with("/job.yaml:7")), "{full:?}");
     assert_eq!(spec.models, [plain("digits"), full]);
     assert_eq!(
         spec.inference,

@@ -1,5 +1,6 @@
 use super::version2::JOB;
 use super::{LEAST, errors, errors_with, job, job_with};
+use crate::model::InputKind;
 
 /// A pipeline with the jobs given.
 fn pipeline(jobs: &[(&str, &str)]) -> String {
@@ -101,4 +102,24 @@ fn results_of_other_jobs_are_named() {
     let text = pipeline(&[("prepare", PREPARE), ("score", &text)]);
     insta::assert_snapshot!(errors(&text), @"job.yaml:20: inputs.job_data_path.path: found the reference ${{parent.jobs.prepare.outputs.x}}, which leads to nothing on this machine; name a file, a folder or a glob (--set inputs.job_data_path.path=...)");
     assert_eq!(job_with(&text, &[("inputs.job_data_path", "data")]).inputs[0].paths, ["/dir/data"]);
+}
+
+/// M3: rows of an SQL table come from a database that is a file.
+#[test]
+fn an_sql_table_is_to_be_a_file() {
+    let import = "    type: import_data\n    source:\n      type: database\n      query: select * from REGION\n      \
+                  connection: azureml:my_sql_connection\n    outputs: {sink: {type: mltable}}\n";
+    let text = score().replace("${{parent.inputs.images}}", "${{parent.jobs.import.outputs.sink}}");
+    let text = pipeline(&[("import", import), ("score", &text)]);
+    insta::assert_snapshot!(errors(&text), @r#"job.yaml:13: inputs.job_data_path.path: comes from an SQL table, and SQL servers cannot be reached from here; write the rows into an SQLite database, and name it by --set inputs.job_data_path.path=FILE --set inputs.job_data_path.format=sqlite --set inputs.job_data_path.query="select * from REGION", or write them as Parquet or CSV"#);
+    let sets = [
+        ("inputs.job_data_path.path", "data"),
+        ("inputs.job_data_path.format", "sqlite"),
+        ("inputs.job_data_path.query", "select * from REGION"),
+        ("mini_batch_size", "1 MB"),
+    ];
+    let InputKind::Tables { inputs, .. } = job_with(&text, &sets).input_kind else {
+        panic!("no tables")
+    };
+    assert_eq!(inputs[0].query.as_deref(), Some("select * from REGION"));
 }

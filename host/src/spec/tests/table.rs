@@ -71,7 +71,11 @@ fn every_key_of_the_table_is_accepted_with_its_example() {
     // What is registered is tried in `registered`.
     for key in INPUT.iter().filter(|key| key.name != "dataset") {
         let path = if key.name.starts_with("path") { "" } else { "path: data, " };
-        let format = if key.name == "format" { "" } else { "format: csv, " };
+        let format = match key.name {
+            "format" => "",
+            "table" | "query" => "format: sqlite, ",
+            _ => "format: csv, ",
+        };
         let name = if key.name == "name" { "" } else { "name: x, " };
         let text = format!("inputs: [{{{path}{format}{name}{}: {}}}]\n", key.name, key.example);
         files.push((key.name, with("inputs", &text)));

@@ -41,6 +41,26 @@ fn a_time_out_of_run_says_what_to_do() {
     );
 }
 
+/// A time-out inside an inference says so, for as long as it is one.
+#[test]
+fn a_time_out_says_which_model_computed() {
+    let mut machine = running(patient(), 1);
+    machine.handle(started(0, 0), secs(0));
+    let words = "computing with the model \"digits\" for the last 59.9 s";
+    machine.handle(Message::Inferring(W0, words.to_owned()), secs(59));
+    assert!(machine.handle(Message::Tick, secs(59)).is_empty());
+    assert_eq!(machine.inside_guests(secs(60)).collect::<Vec<_>>(), [(W0, secs(60))]);
+    machine.handle(Message::Inferring(W0, words.to_owned()), secs(60));
+    let failure = lost(&machine.handle(Message::Tick, secs(60))).expect("a failed attempt");
+    insta::assert_snapshot!(failure, @r#"run took longer than run_invocation_timeout (60 s), and was computing with the model "digits" for the last 59.9 s; the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)"#);
+    let mut machine = running(patient(), 1);
+    machine.handle(started(0, 0), secs(0));
+    machine.handle(Message::Inferring(W0, words.to_owned()), secs(59));
+    machine.handle(Message::Tick, secs(59));
+    let failure = lost(&machine.handle(Message::Tick, secs(60))).expect("a failed attempt");
+    assert!(!failure.message.contains("computing"), "{failure}");
+}
+
 /// A1, W13: the time to load is not the time of run.
 #[test]
 fn a_time_out_of_loading_has_its_own_status_word() {

@@ -1,0 +1,122 @@
+//! Which columns the result of a query has. SQLite has types of values and not of columns: a column gets the
+//! type that its table declares, or else that of its values, and values that do not fit are an error.
+
+use crate::dataset::csv::shortened;
+use arrow::datatypes::DataType;
+use rusqlite::types::ValueRef;
+use std::fmt;
+
+/// The largest whole number up to which all have a floating-point number of their own.
+const EXACT: u64 = 1 << 53;
+
+/// What the values of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Boolean,
+    Int64,
+    Float64,
+    String,
+    Binary,
+}
+
+impl Kind {
+    /// By the type that a table declares for the column, read as SQLite does; none where it leaves the
+    /// matter to the values.
+    pub(super) fn declared(declared: &str) -> Option<Self> {
+        let declared = declared.to_ascii_uppercase();
+        let has = |words: &[&str]| words.iter().any(|word| declared.contains(word));
+        Some(match () {
+            () if has(&["INT"]) => Self::Int64,
+            () if has(&["CHAR", "CLOB", "TEXT"]) => Self::String,
+            () if has(&["BLOB"]) => Self::Binary,
+            () if has(&["REAL", "FLOA", "DOUB"]) => Self::Float64,
+            () if has(&["BOOL"]) => Self::Boolean,
+            () => return None,
+        })
+    }
+
+    /// By its first value.
+    pub(super) fn of(value: ValueRef<'_>) -> Option<Self> {
+        match value {
+            ValueRef::Null => None,
+            ValueRef::Integer(_) => Some(Self::Int64),
+            ValueRef::Real(_) => Some(Self::Float64),
+            ValueRef::Text(_) => Some(Self::String),
+            ValueRef::Blob(_) => Some(Self::Binary),
+        }
+    }
+
+    /// The kind that holds values of both; none if there is none.
+    pub(super) fn join(self, other: Self) -> Option<Self> {
+        match (self, other) {
+            _ if self == other => Some(self),
+            (Self::Int64, Self::Float64) | (Self::Float64, Self::Int64) => Some(Self::Float64),
+            _ => None,
+        }
+    }
+
+    /// Whether a column of this kind holds the value as it is.
+    pub(super) fn holds(self, value: ValueRef<'_>) -> bool {
+        match (self, value) {
+            (_, ValueRef::Null)
+            | (Self::Int64, ValueRef::Integer(_))
+            | (Self::Float64, ValueRef::Real(_))
+            | (Self::Binary, ValueRef::Blob(_)) => true,
+            (Self::Boolean, ValueRef::Integer(number)) => matches!(number, 0 | 1),
+            (Self::Float64, ValueRef::Integer(number)) => number.unsigned_abs() <= EXACT,
+            (Self::String, ValueRef::Text(text)) => std::str::from_utf8(text).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// What it is in Arrow.
+    pub(super) fn arrow(self) -> DataType {
+        match self {
+            Self::Boolean => DataType::Boolean,
+            Self::Int64 => DataType::Int64,
+            Self::Float64 => DataType::Float64,
+            Self::String => DataType::Utf8,
+            Self::Binary => DataType::Binary,
+        }
+    }
+
+    /// The kind whose values are of that type; none if there is none.
+    pub(super) fn from_arrow(kind: &DataType) -> Option<Self> {
+        let all = [Self::Boolean, Self::Int64, Self::Float64, Self::String, Self::Binary];
+        all.into_iter().find(|known| known.arrow() == *kind)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Boolean => "truth values (0 or 1)",
+            Self::Int64 => "whole numbers",
+            Self::Float64 => "numbers",
+            Self::String => "texts",
+            Self::Binary => "blobs",
+        })
+    }
+}
+
+/// What a value is, in words.
+pub(super) fn what(value: ValueRef<'_>) -> String {
+    match value {
+        ValueRef::Null => "a null".to_owned(),
+        ValueRef::Integer(number) => format!("the whole number {number}"),
+        ValueRef::Real(number) => format!("the number {number:?}"),
+        ValueRef::Text(text) => match std::str::from_utf8(text) {
+            Ok(text) => format!("the text {:?}", shortened(text)),
+            Err(_) => "a text that is not UTF-8".to_owned(),
+        },
+        ValueRef::Blob(bytes) => format!("a blob of {} bytes", bytes.len()),
+    }
+}
+
+/// Bytes that a value takes in a table, about.
+pub(super) fn size(value: ValueRef<'_>) -> u64 {
+    match value {
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 8,
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len() as u64 + 4,
+    }
+}

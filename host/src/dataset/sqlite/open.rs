@@ -1,0 +1,178 @@
+//! A database of a stranger's, open for one query.
+
+use super::words::told;
+use crate::dataset::{DatasetError, fail};
+use rusqlite::config::DbConfig;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, OpenFlags, Statement};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Bytes that SQLite may hold, for sorting and grouping too: it writes no file.
+pub(super) const MEMORY: u64 = 512 << 20;
+/// Bytes of the largest value.
+pub(super) const VALUE: u64 = 128 << 20;
+/// How long the first run of a query may take; a worker's run of it has the job's own time-out.
+pub(super) const PATIENCE: Duration = Duration::from_secs(240);
+/// Functions that reach out of the database, or answer otherwise each time: a mini-batch that is tried again must
+/// be the same.
+const FORBIDDEN: [&str; 4] = ["fts3_tokenizer", "load_extension", "random", "randomblob"];
+/// The first bytes of a journal that was not finished.
+const HOT_JOURNAL: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+/// Bytes of a write-ahead log without an entry.
+const EMPTY_LOG: u64 = 32;
+/// Tables that are named where one is not there.
+const TABLES: usize = 20;
+
+/// A database with the query whose result is its table. All it says of what is wrong goes on from the
+/// file's name.
+#[derive(Debug)]
+pub struct Database {
+    pub(super) connection: Connection,
+    query: String,
+}
+
+impl Database {
+    /// Opens a file. Nobody may write to it as long as it is open. Fails if it cannot be opened, or if what
+    /// belongs to it lies in another file still.
+    pub fn open(path: &Path, query: &str) -> Result<Self, DatasetError> {
+        check_whole(path)?;
+        match connect(path) {
+            Ok(connection) => Ok(Self { connection, query: query.to_owned() }),
+            Err(error) => Err(told(&error)),
+        }
+    }
+
+    /// The query, ready to run. Fails if the database is none, or if the query cannot be run on it or might do
+    /// more than read.
+    pub(super) fn statement(&self) -> Result<Statement<'_>, DatasetError> {
+        let statement = match self.connection.prepare(&self.query) {
+            Ok(statement) => statement,
+            Err(error) => {
+                let DatasetError(what) = told(&error);
+                let is_missing = what.contains("no such table");
+                let tables = if is_missing { self.tables() } else { String::new() };
+                return fail!("{what}{tables}");
+            }
+        };
+        if statement.column_count() == 0 || !statement.readonly() {
+            return fail!("is not queried: query is no select statement; write one");
+        }
+        Ok(statement)
+    }
+
+    /// The names of its tables, to go on in a message.
+    fn tables(&self) -> String {
+        let names = || -> rusqlite::Result<Vec<String>> {
+            let mut statement = self.connection.prepare(
+                "select name from sqlite_schema where type in ('table', 'view') \
+                 and name not like 'sqlite_%' order by name",
+            )?;
+            let names = statement.query_map([], |row| row.get(0))?;
+            names.take(TABLES + 1).collect()
+        };
+        let mut names = names().unwrap_or_default();
+        let more = if names.len() > TABLES { " and more" } else { "" };
+        names.truncate(TABLES);
+        if names.is_empty() {
+            return "; it has no tables".to_owned();
+        }
+        format!("; its tables are: {}{more}", names.join(", "))
+    }
+}
+
+/// Refuses a database whose last changes lie in a file beside it: opened as it is, it would be an older one.
+fn check_whole(path: &Path) -> Result<(), DatasetError> {
+    let log = beside(path, "-wal");
+    if log.metadata().is_ok_and(|found| found.len() > EMPTY_LOG) {
+        return fail!(
+            "has changes in {} that are not in the database yet: a program has it open, or ended without \
+             closing it; close that program, or run sqlite3 on it with PRAGMA wal_checkpoint(TRUNCATE)",
+            log.display(),
+        );
+    }
+    let journal = beside(path, "-journal");
+    let mut first = [0; HOT_JOURNAL.len()];
+    let read = File::open(&journal).and_then(|mut file| file.read_exact(&mut first));
+    if read.is_ok() && first == HOT_JOURNAL {
+        return fail!(
+            "is within a change that was not finished, as {} tells: a program is writing to it, or was \
+             ended while it was; wait for that program, or open the database with sqlite3, which takes the \
+             change back",
+            journal.display(),
+        );
+    }
+    Ok(())
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// A connection on which statements can do nothing but read the file.
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(address(path), flags)?;
+    // What the file itself says (views, for one) gets no more trust than the file.
+    for (config, value) in [
+        (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+        (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+        // "name" is never a text: a misspelt column is an error.
+        (DbConfig::SQLITE_DBCONFIG_DQS_DML, false),
+    ] {
+        connection.set_db_config(config, value)?;
+    }
+    for (limit, value) in [
+        (Limit::SQLITE_LIMIT_LENGTH, VALUE as i32),
+        (Limit::SQLITE_LIMIT_ATTACHED, 0),
+        (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+        (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 0),
+        (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000),
+    ] {
+        connection.set_limit(limit, value)?;
+    }
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "query_only", true)?;
+    // In memory.
+    connection.pragma_update(None, "temp_store", 2)?;
+    connection.pragma_update(None, "hard_heap_limit", MEMORY as i64)?;
+    connection.authorizer(Some(|context: AuthContext<'_>| match context.action {
+        AuthAction::Select | AuthAction::Recursive | AuthAction::Read { .. } => {
+            Authorization::Allow
+        }
+        AuthAction::Function { function_name }
+            if !FORBIDDEN.iter().any(|name| name.eq_ignore_ascii_case(function_name)) =>
+        {
+            Authorization::Allow
+        }
+        _ => Authorization::Deny,
+    }))?;
+    Ok(connection)
+}
+
+/// The file as SQLite's address of something that nobody changes: it takes no locks, and looks for no other
+/// file.
+fn address(path: &Path) -> String {
+    let mut address = "file://".to_owned();
+    for &byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
+            address.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(address, "%{byte:02X}");
+        }
+    }
+    address.push_str("?mode=ro&immutable=1");
+    address
+}

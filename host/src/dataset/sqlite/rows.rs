@@ -1,0 +1,267 @@
+//! Over the result of the query, row by row.
+
+use super::columns::{Kind, size, what};
+use super::open::{Database, PATIENCE};
+use super::words::told;
+use crate::dataset::csv::MAX_SLICE;
+use crate::dataset::{DatasetError, fail};
+use crate::model::ByteSize;
+use arrow::array::{
+    ArrayRef, BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch,
+    StringBuilder, new_null_array,
+};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use rusqlite::types::ValueRef;
+use rusqlite::{Row, Statement};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Steps of SQLite's between two looks at the clock.
+const STEPS: i32 = 1 << 20;
+
+/// What the result of a query is like.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// Its rows.
+    pub rows: u64,
+    /// Bytes that they take in memory, about.
+    pub bytes: u64,
+}
+
+impl Database {
+    /// Runs the query, and keeps nothing but what its result is like. Fails if it cannot be run to its end, in
+    /// a few minutes, or if the result is more than a worker can hold or has columns whose values are not
+    /// of one type.
+    pub fn survey(&mut self) -> Result<Survey, DatasetError> {
+        self.survey_within(PATIENCE)
+    }
+
+    pub(super) fn survey_within(&mut self, patience: Duration) -> Result<Survey, DatasetError> {
+        let began = Instant::now();
+        let late = move || began.elapsed() >= patience;
+        self.connection.progress_handler(STEPS, Some(late)).map_err(|error| told(&error))?;
+        let survey = self.look();
+        let ended = self.connection.progress_handler(0, None::<fn() -> bool>);
+        ended.map_err(|error| told(&error))?;
+        survey
+    }
+
+    fn look(&self) -> Result<Survey, DatasetError> {
+        let mut statement = self.statement()?;
+        let mut columns = seen(&statement);
+        let (mut rows, mut bytes) = (0, 0_u64);
+        each_row(&mut statement, &mut |number, row| {
+            rows = number;
+            for (index, column) in columns.iter_mut().enumerate() {
+                let value = value(row, index)?;
+                bytes = bytes.saturating_add(size(value));
+                column.take(number, value)?;
+            }
+            check_size(bytes)
+        })?;
+        let fields: Vec<_> = columns.iter().map(Seen::field).collect();
+        Ok(Survey { schema: Arc::new(Schema::new(fields)), rows, bytes })
+    }
+
+    /// Runs the query, and makes a table with these columns of its result, which must have so many rows. A
+    /// column that it lacks is null. Fails if the database is another than it was when it was
+    /// surveyed.
+    pub fn read(&self, columns: &SchemaRef, rows: u64) -> Result<RecordBatch, DatasetError> {
+        let changed = |found: String| {
+            DatasetError(format!(
+                "has changed since planning, or query gives other rows each time: {found} rows are where \
+                 {rows} were; run the job on files that nobody writes to"
+            ))
+        };
+        let mut statement = self.statement()?;
+        let mut made = Vec::with_capacity(columns.fields().len());
+        for field in columns.fields() {
+            let place = statement.column_names().position(|name| name == field.name());
+            made.push((place, Builder::new(field)?));
+        }
+        let (mut read, mut bytes) = (0, 0_u64);
+        each_row(&mut statement, &mut |number, row| {
+            read = number;
+            if number > rows {
+                return Err(changed(format!("more than {rows}")));
+            }
+            for (place, builder) in &mut made {
+                let Some(place) = place else { continue };
+                let value = value(row, *place)?;
+                bytes = bytes.saturating_add(size(value));
+                builder.add(number, value)?;
+            }
+            check_size(bytes)
+        })?;
+        if read < rows {
+            return Err(changed(read.to_string()));
+        }
+        let length = usize::try_from(rows).unwrap_or(usize::MAX);
+        let arrays =
+            made.into_iter().zip(columns.fields()).map(|((place, builder), field)| match place {
+                Some(_) => builder.finish(),
+                None => new_null_array(field.data_type(), length),
+            });
+        match RecordBatch::try_new(Arc::clone(columns), arrays.collect()) {
+            Ok(batch) => Ok(batch),
+            Err(error) => fail!("cannot become a table: {error}"),
+        }
+    }
+}
+
+type Take<'t> = dyn FnMut(u64, &Row<'_>) -> Result<(), DatasetError> + 't;
+
+/// Hands all rows to `take`, with their numbers from 1.
+fn each_row(statement: &mut Statement<'_>, take: &mut Take<'_>) -> Result<(), DatasetError> {
+    let mut rows = statement.query([]).map_err(|error| told(&error))?;
+    let mut number = 0;
+    while let Some(row) = rows.next().map_err(|error| told(&error))? {
+        number += 1;
+        take(number, row)?;
+    }
+    Ok(())
+}
+
+fn value<'r>(row: &'r Row<'_>, index: usize) -> Result<ValueRef<'r>, DatasetError> {
+    row.get_ref(index).map_err(|error| told(&error))
+}
+
+fn check_size(bytes: u64) -> Result<(), DatasetError> {
+    if bytes <= MAX_SLICE {
+        return Ok(());
+    }
+    fail!(
+        "gives more than {}, which is the most that a worker holds, and the result of a database is one \
+         mini-batch; select less in query, or divide the rows among several databases",
+        ByteSize(MAX_SLICE),
+    )
+}
+
+/// A column of the result, as far as it is known.
+#[derive(Debug)]
+struct Seen {
+    name: String,
+    /// What its table declares, in its words.
+    declared: Option<String>,
+    kind: Option<Kind>,
+}
+
+/// The columns before the first row.
+fn seen(statement: &Statement<'_>) -> Vec<Seen> {
+    let columns = statement.columns().map(|column| {
+        let kind = column.decl_type().and_then(Kind::declared);
+        let declared = kind.and(column.decl_type()).map(str::to_owned);
+        Seen { name: column.name().to_owned(), declared, kind }
+    });
+    columns.collect()
+}
+
+impl Seen {
+    fn field(&self) -> Field {
+        // As in text without a value.
+        let kind = self.kind.unwrap_or(Kind::String);
+        Field::new(&self.name, kind.arrow(), true)
+    }
+
+    fn take(&mut self, row: u64, value: ValueRef<'_>) -> Result<(), DatasetError> {
+        let Some(kind) = Kind::of(value) else { return Ok(()) };
+        match (self.kind, &self.declared) {
+            (None, _) => self.kind = Some(kind),
+            (Some(known), None) => self.kind = Some(known.join(kind).unwrap_or(known)),
+            (Some(_), Some(_)) => {}
+        }
+        let Some(known) = self.kind.filter(|known| !known.holds(value)) else { return Ok(()) };
+        let expected = match &self.declared {
+            Some(declared) => format!("where its table declares {declared}"),
+            None => format!("where rows before have {known}"),
+        };
+        misfit(&self.name, row, value, &expected)
+    }
+}
+
+/// Says of a value that it is none of its column; `expected` goes on from there.
+fn misfit(column: &str, row: u64, value: ValueRef<'_>, expected: &str) -> Result<(), DatasetError> {
+    let what = what(value);
+    match value {
+        ValueRef::Text(text) if std::str::from_utf8(text).is_err() => fail!(
+            "has {what} in column '{column}' of row {row}; take its bytes, by cast(\"{column}\" as blob) in \
+             query"
+        ),
+        _ => fail!(
+            "has {what} in column '{column}' of row {row}, {expected}; convert it in query, as by \
+             cast(\"{column}\" as text), or leave the row out"
+        ),
+    }
+}
+
+/// Makes one column of a table.
+#[derive(Debug)]
+struct Builder {
+    name: String,
+    kind: Kind,
+    values: Values,
+}
+
+#[derive(Debug)]
+enum Values {
+    Boolean(BooleanBuilder),
+    Int64(Int64Builder),
+    Float64(Float64Builder),
+    String(StringBuilder),
+    Binary(BinaryBuilder),
+}
+
+impl Builder {
+    fn new(field: &Field) -> Result<Self, DatasetError> {
+        let Some(kind) = Kind::from_arrow(field.data_type()) else {
+            return fail!("cannot give a column '{}' of {}", field.name(), field.data_type());
+        };
+        let values = match kind {
+            Kind::Boolean => Values::Boolean(BooleanBuilder::new()),
+            Kind::Int64 => Values::Int64(Int64Builder::new()),
+            Kind::Float64 => Values::Float64(Float64Builder::new()),
+            Kind::String => Values::String(StringBuilder::new()),
+            Kind::Binary => Values::Binary(BinaryBuilder::new()),
+        };
+        Ok(Self { name: field.name().clone(), kind, values })
+    }
+
+    fn add(&mut self, row: u64, value: ValueRef<'_>) -> Result<(), DatasetError> {
+        if !self.kind.holds(value) {
+            let expected = format!("where the table has {}", self.kind);
+            return misfit(&self.name, row, value, &expected);
+        }
+        match (&mut self.values, value) {
+            (Values::Boolean(values), ValueRef::Integer(number)) => {
+                values.append_value(number == 1)
+            }
+            (Values::Boolean(values), _) => values.append_null(),
+            (Values::Int64(values), ValueRef::Integer(number)) => values.append_value(number),
+            (Values::Int64(values), _) => values.append_null(),
+            (Values::Float64(values), ValueRef::Real(number)) => values.append_value(number),
+            (Values::Float64(values), ValueRef::Integer(number)) => {
+                values.append_value(number as f64)
+            }
+            (Values::Float64(values), _) => values.append_null(),
+            (Values::String(values), ValueRef::Text(text)) => {
+                values.append_option(std::str::from_utf8(text).ok());
+            }
+            (Values::String(values), _) => values.append_null(),
+            (Values::Binary(values), ValueRef::Blob(bytes)) => values.append_value(bytes),
+            (Values::Binary(values), _) => values.append_null(),
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> ArrayRef {
+        match self.values {
+            Values::Boolean(mut values) => Arc::new(values.finish()),
+            Values::Int64(mut values) => Arc::new(values.finish()),
+            Values::Float64(mut values) => Arc::new(values.finish()),
+            Values::String(mut values) => Arc::new(values.finish()),
+            Values::Binary(mut values) => Arc::new(values.finish()),
+        }
+    }
+}

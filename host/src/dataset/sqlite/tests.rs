@@ -1,0 +1,292 @@
+//! Databases, made by SQLite and by hand.
+
+use super::Database;
+use crate::dataset::DatasetError;
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::util::display::array_value_to_string;
+use rusqlite::Connection;
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A folder with a database.
+struct Shop(TempDir);
+
+impl Shop {
+    fn new(sql: &str) -> Self {
+        let shop = Self(tempfile::tempdir().unwrap());
+        shop.connect().execute_batch(sql).unwrap();
+        shop
+    }
+
+    /// As a program that writes.
+    fn connect(&self) -> Connection {
+        Connection::open(self.path()).unwrap()
+    }
+
+    /// A name with what has a meaning in addresses.
+    fn path(&self) -> PathBuf {
+        self.0.path().join("a shop?mode=rw&x#1%41.sqlite")
+    }
+
+    fn table(&self, query: &str) -> Result<RecordBatch, DatasetError> {
+        let mut database = Database::open(&self.path(), query)?;
+        let survey = database.survey()?;
+        database.read(&survey.schema, survey.rows)
+    }
+
+    fn shown(&self, query: &str) -> String {
+        let table = self.table(query).unwrap();
+        let types: Vec<_> = table
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| format!("{} {}", field.name(), field.data_type()))
+            .collect();
+        let mut text = types.join(", ");
+        for row in 0..table.num_rows() {
+            let cell = |column: &ArrayRef| match column.is_null(row) {
+                true => "null".to_owned(),
+                false => array_value_to_string(column, row).unwrap(),
+            };
+            let cells: Vec<_> = table.columns().iter().map(cell).collect();
+            text = format!("{text}\n{}", cells.join(" | "));
+        }
+        text
+    }
+
+    fn error(&self, query: &str) -> String {
+        let text = self.table(query).expect_err(query).to_string();
+        text.replace(self.0.path().to_str().unwrap(), "/d")
+    }
+}
+
+fn orders() -> Shop {
+    Shop::new(
+        "create table orders (id integer primary key, text varchar(20), price double, paid boolean, \
+         picture blob, amount decimal(8, 2), note);
+         insert into orders values (1, 'tea', 2.5, 1, x'0102', 7, null), \
+         (2, 'wörd', 3, 0, null, 7.5, 'x'), (3, null, null, null, x'', null, null);
+         create view cheap as select text, price from orders where price < 3;",
+    )
+}
+
+#[test]
+fn columns_have_declared_types_or_those_of_their_values() {
+    let shop = orders();
+    insta::assert_snapshot!(shop.shown("select * from orders"), @"
+    id Int64, text Utf8, price Float64, paid Boolean, picture Binary, amount Float64, note Utf8
+    1 | tea | 2.5 | true | 0102 | 7.0 | null
+    2 | wörd | 3.0 | false | null | 7.5 | x
+    3 | null | null | null |  | null | null
+    ");
+    insta::assert_snapshot!(shop.shown("select count(*) as n, sum(price) / 2 as half, 'a' || id as \"key\" from orders"), @"
+    n Int64, half Float64, key Utf8
+    3 | 2.75 | a1
+    ");
+    insta::assert_snapshot!(shop.shown("select * from cheap"), @"
+    text Utf8, price Float64
+    tea | 2.5
+    ");
+    insta::assert_snapshot!(shop.shown("with recursive n(i) as (select 1 union all select i + 1 from n where i < 3) select i from n"), @"
+    i Int64
+    1
+    2
+    3
+    ");
+    let none = shop.table("select id, note from orders where id > 7").unwrap();
+    assert_eq!((none.num_rows(), none.num_columns()), (0, 2));
+}
+
+/// A column of a table has one type: what does not fit is told with its row.
+#[test]
+fn values_that_do_not_fit_are_told() {
+    let shop = Shop::new(
+        "create table t (n integer, b boolean, x, big, bad text);
+         insert into t values (1, 1, 1, 1.5, 'a'), (2, 0, 2, 9007199254740993, 'b'), \
+         ('three', 7, 'x', 0, cast(x'61ff' as text)), (1.5, 1, null, 0, 'c');",
+    );
+    let errors = ["n", "b", "x", "big", "bad"];
+    let told: Vec<_> = errors.map(|columns| shop.error(&format!("select {columns} from t"))).into();
+    insta::assert_snapshot!(told.join("\n"), @r#"
+    has the text "three" in column 'n' of row 3, where its table declares INTEGER; convert it in query, as by cast("n" as text), or leave the row out
+    has the whole number 7 in column 'b' of row 3, where its table declares boolean; convert it in query, as by cast("b" as text), or leave the row out
+    has the text "x" in column 'x' of row 3, where rows before have whole numbers; convert it in query, as by cast("x" as text), or leave the row out
+    has the whole number 9007199254740993 in column 'big' of row 2, where rows before have numbers; convert it in query, as by cast("big" as text), or leave the row out
+    has a text that is not UTF-8 in column 'bad' of row 3; take its bytes, by cast("bad" as blob) in query
+    "#);
+    assert_eq!(shop.table("select cast(bad as blob) as bad from t").unwrap().num_rows(), 4);
+}
+
+/// The file is a stranger's, and the query a tenant's.
+#[test]
+fn a_query_reads_and_does_nothing_else() {
+    let shop = orders();
+    let other = shop.0.path().join("other.sqlite");
+    let attach = format!("attach '{}' as other", other.display());
+    let told: Vec<_> = [
+        "insert into orders (id) values (9)",
+        "delete from orders",
+        "create table more (x)",
+        "create temp table more (x)",
+        "pragma journal_mode = wal",
+        "pragma table_info(orders)",
+        "select * from pragma_table_info('orders')",
+        &attach,
+        "vacuum into 'copy.sqlite'",
+        "select load_extension('x')",
+        "select random() as x",
+        "begin",
+        "select 1; select 2",
+        "select 1 where ? = 1",
+        "select prise from orders",
+        "select \"prise\" from orders",
+        "select * from order",
+        "select * from ordrs",
+        "selec 1",
+        "",
+        "-- nothing",
+    ]
+    .map(|query| format!("{query}: {}", shop.error(query)))
+    .into();
+    let told = told.join("\n").replace(shop.0.path().to_str().unwrap(), "/d");
+    insta::assert_snapshot!(told, @r#"
+    insert into orders (id) values (9): is not queried: not authorized; query may only select, and must give the same rows each time
+    delete from orders: is not queried: not authorized; query may only select, and must give the same rows each time
+    create table more (x): is not queried: not authorized; query may only select, and must give the same rows each time
+    create temp table more (x): is not queried: not authorized; query may only select, and must give the same rows each time
+    pragma journal_mode = wal: is not queried: not authorized; query may only select, and must give the same rows each time
+    pragma table_info(orders): is not queried: not authorized; query may only select, and must give the same rows each time
+    select * from pragma_table_info('orders'): is not queried: not authorized; query may only select, and must give the same rows each time
+    attach '/d/other.sqlite' as other: is not queried: not authorized; query may only select, and must give the same rows each time
+    vacuum into 'copy.sqlite': is not queried: query is no select statement; write one
+    select load_extension('x'): is not queried: not authorized to use function: load_extension (character 8 of query); query may only select, and must give the same rows each time
+    select random() as x: is not queried: not authorized to use function: random (character 8 of query); query may only select, and must give the same rows each time
+    begin: is not queried: not authorized; query may only select, and must give the same rows each time
+    select 1; select 2: cannot be queried: query holds several statements; write one select statement
+    select 1 where ? = 1: cannot be queried: too many SQL variables (character 16 of query)
+    select prise from orders: cannot be queried: no such column: prise (character 8 of query)
+    select "prise" from orders: cannot be queried: no such column: "prise" - should this be a string literal in single-quotes? (character 8 of query)
+    select * from order: cannot be queried: near "order": syntax error (character 15 of query)
+    select * from ordrs: cannot be queried: no such table: ordrs; its tables are: cheap, orders
+    selec 1: cannot be queried: near "selec": syntax error (character 1 of query)
+    : is not queried: query is no select statement; write one
+    -- nothing: is not queried: query is no select statement; write one
+    "#);
+    assert!(!other.exists());
+    assert_eq!(std::fs::read_dir(shop.0.path()).unwrap().count(), 1, "no file was made");
+}
+
+#[test]
+fn a_view_is_trusted_no_more_than_its_file() {
+    let shop = Shop::new(
+        "create table t (x); insert into t values (1);
+         create view v as select randomblob(4) as x from t;
+         create view w as select * from nowhere;",
+    );
+    insta::assert_snapshot!(shop.error("select * from v"), @"is not queried: not authorized to use function: randomblob; query may only select, and must give the same rows each time");
+    insta::assert_snapshot!(shop.error("select * from w"), @"cannot be queried: no such table: main.nowhere; its tables are: t, v, w");
+}
+
+#[test]
+fn a_query_without_end_is_ended() {
+    let shop = orders();
+    let endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) as c from n";
+    let mut database = Database::open(&shop.path(), endless).unwrap();
+    let error = database.survey_within(Duration::from_millis(50)).unwrap_err();
+    insta::assert_snapshot!(error, @"takes more than 240 s to be queried; simplify query, or make a database that has just its result");
+    // The next one has its own time.
+    let mut database = Database::open(&shop.path(), "select id from orders").unwrap();
+    assert_eq!(database.survey_within(Duration::from_millis(50)).unwrap().rows, 3);
+}
+
+#[test]
+fn what_is_too_large_is_told() {
+    let shop = orders();
+    insta::assert_snapshot!(shop.error("select zeroblob(200000000) as x"), @"has a value of more than 128 MB; leave it out in query, or take a part of it by substr");
+    let many = "with recursive n(i) as (select 1 union all select i + 1 from n) select zeroblob(100000000) as x from n";
+    insta::assert_snapshot!(shop.error(many), @"gives more than 1 GB, which is the most that a worker holds, and the result of a database is one mini-batch; select less in query, or divide the rows among several databases");
+    let sorted = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 40) \
+                  select zeroblob(100000000) as x from n order by i desc";
+    insta::assert_snapshot!(shop.error(sorted), @"takes more than 512 MB of memory to be queried; sort and group less of it in query");
+}
+
+/// The last changes of a database that is open may lie in other files.
+#[test]
+fn a_database_that_is_not_whole_is_refused() {
+    let shop = orders();
+    let writer = shop.connect();
+    writer.pragma_update(None, "journal_mode", "wal").unwrap();
+    writer.execute_batch("insert into orders (id) values (4)").unwrap();
+    insta::assert_snapshot!(shop.error("select id from orders"), @"has changes in /d/a shop?mode=rw&x#1%41.sqlite-wal that are not in the database yet: a program has it open, or ended without closing it; close that program, or run sqlite3 on it with PRAGMA wal_checkpoint(TRUNCATE)");
+    // Closed, it is whole, and read although it is in that mode.
+    drop(writer);
+    assert_eq!(shop.table("select id from orders").unwrap().num_rows(), 4);
+    let mut writer = shop.connect();
+    writer.pragma_update(None, "journal_mode", "delete").unwrap();
+    writer.pragma_update(None, "cache_size", 1).unwrap();
+    let change = writer.transaction().unwrap();
+    for _ in 0..2000 {
+        change.execute("insert into orders (text) values (hex(randomblob(500)))", []).unwrap();
+    }
+    insta::assert_snapshot!(shop.error("select id from orders"), @"is within a change that was not finished, as /d/a shop?mode=rw&x#1%41.sqlite-journal tells: a program is writing to it, or was ended while it was; wait for that program, or open the database with sqlite3, which takes the change back");
+    change.rollback().unwrap();
+    drop(writer);
+    assert_eq!(shop.table("select id from orders").unwrap().num_rows(), 4);
+}
+
+#[test]
+fn what_is_no_database_is_told() {
+    let shop = orders();
+    let good = std::fs::read(shop.path()).unwrap();
+    let mut told = Vec::new();
+    let mut broken = good.clone();
+    broken[4096..].fill(0xa5);
+    for bytes in [b"id,text\n1,tea\n".repeat(99), good[..600].to_vec(), broken] {
+        std::fs::write(shop.path(), bytes).unwrap();
+        told.push(shop.error("select * from orders"));
+    }
+    insta::assert_snapshot!(told.join("\n"), @"
+    is no SQLite database; correct format, or leave the file out by a glob
+    is a damaged database (database disk image is malformed); take what can be read of it into a new one by sqlite3's command .recover
+    is a damaged database (database disk image is malformed); take what can be read of it into a new one by sqlite3's command .recover
+    ");
+}
+
+/// Whatever bytes a file has, reading it ends, and with words or with a table.
+#[test]
+fn no_file_brings_the_reader_down() {
+    let shop = orders();
+    let good = std::fs::read(shop.path()).unwrap();
+    let mut seed = 7_u64;
+    let mut dice = |sides: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) as usize % sides
+    };
+    let mut read = 0;
+    for _ in 0..300 {
+        let mut bytes = good.clone();
+        for _ in 0..=dice(8) {
+            let at = dice(bytes.len());
+            bytes[at] = dice(256) as u8;
+        }
+        bytes.truncate(bytes.len() - dice(2) * dice(good.len()));
+        std::fs::write(shop.path(), &bytes).unwrap();
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            shop.table("select *, length(picture) as l from orders order by text")
+        }));
+        read += usize::from(result.is_ok_and(|table| table.is_ok_and(|it| it.column(0).len() > 0)));
+    }
+    assert!(read > 0, "not one of them could be read");
+}
+
+#[test]
+fn another_database_than_was_planned_is_noticed() {
+    let shop = orders();
+    let mut database = Database::open(&shop.path(), "select id from orders").unwrap();
+    let survey = database.survey().unwrap();
+    insta::assert_snapshot!(database.read(&survey.schema, 2).unwrap_err(), @"has changed since planning, or query gives other rows each time: more than 2 rows are where 2 were; run the job on files that nobody writes to");
+    insta::assert_snapshot!(database.read(&survey.schema, 4).unwrap_err(), @"has changed since planning, or query gives other rows each time: 3 rows are where 4 were; run the job on files that nobody writes to");
+    let other = Database::open(&shop.path(), "select text as id from orders").unwrap();
+    insta::assert_snapshot!(other.read(&survey.schema, 3).unwrap_err(), @r#"has the text "tea" in column 'id' of row 1, where the table has whole numbers; convert it in query, as by cast("id" as text), or leave the row out"#);
+}

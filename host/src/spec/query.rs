@@ -1,0 +1,78 @@
+//! What databases are asked (prs-semantics M3).
+
+use super::error::Report;
+use super::raw::{Format, RawInput, RawJob};
+use super::scope::At;
+
+/// The most that a statement can have, in bytes, as SQLite is built.
+const LONGEST: usize = 1_000_000;
+
+fn is_database(input: &RawInput) -> bool {
+    input.format.as_ref().is_some_and(|format| format.value == Format::Sqlite)
+}
+
+/// Wants each database to be asked one thing. That other formats are asked nothing is looked at where their
+/// keys are.
+pub(super) fn check(input: &RawInput, report: &Report) {
+    if !is_database(input) {
+        return;
+    }
+    let unless_blamed = |at: &At<String>, message: String| {
+        if !report.blames(&at.key) {
+            at.blame(report, message);
+        }
+    };
+    match (&input.table, &input.query) {
+        (None, None) => {
+            let table = format!("{}.table", input.key);
+            let query = format!("{}.query", input.key);
+            if !report.blames(&table) && !report.blames(&query) {
+                let message = "is of format sqlite, and does not say which rows are meant; write table: \
+                               with the name of a table, or query: with a select statement";
+                report.error(&input.name.origin, &input.key, message);
+            }
+        }
+        (Some(_), Some(query)) => {
+            unless_blamed(query, "found together with table; write one of them".to_owned());
+        }
+        (Some(table), None) => {
+            if table.value.trim().is_empty() || table.value.contains('\0') {
+                unless_blamed(table, format!("found {:?}; expected a table's name", table.value));
+            }
+        }
+        (None, Some(query)) => {
+            let text = &query.value;
+            if text.trim().is_empty() || text.contains('\0') || text.len() > LONGEST {
+                let found = format!("{:?}", text.chars().take(40).collect::<String>());
+                let message = format!(
+                    "found {found}; expected a select statement of at most {LONGEST} bytes, without null \
+                     characters"
+                );
+                unless_blamed(query, message);
+            }
+        }
+    }
+}
+
+/// The statement that an input's databases are asked; none for other formats.
+pub(super) fn of(input: &RawInput) -> Option<String> {
+    if !is_database(input) {
+        return None;
+    }
+    let all =
+        |table: &At<String>| format!("select * from \"{}\"", table.value.replace('"', "\"\""));
+    input.query.as_ref().map(|query| query.value.clone()).or(input.table.as_ref().map(all))
+}
+
+/// Says that a size that is given does not cut databases.
+pub(super) fn say_size(raw: &RawJob, inputs: &[RawInput], report: &Report) {
+    let databases: Vec<&str> =
+        inputs.iter().filter(|it| is_database(it)).map(|it| it.name.value.as_str()).collect();
+    let (Some(size), [_, ..]) = (&raw.mini_batch_size, databases.as_slice()) else { return };
+    report.notice(format!(
+        "mini_batch_size is {}, and does not cut what is of format sqlite (inputs.{}): the whole result of \
+         each database is one mini-batch",
+        size.value.trim(),
+        databases.join(", inputs."),
+    ));
+}
