@@ -5,7 +5,8 @@ Paths: /any/NAME, /any/FAULT.NAME and /any/never.FAULT.NAME; a fault befalls the
 name, or with never all of them. /guarded/NAME wants the bearer token that POST /TENANT/oauth2/v2.0/token gives
 for the right secret; /acc/blobs is a container of Azure's that wants it, too. /many/ is a bucket of S3's with
 COUNT objects. /requests tells how many requests came for each path. /any/held.NAME is not answered before
-somebody has posted to /release; /any/headless.NAME refuses HEAD; /any/here.NAME sends on to this server and
+somebody has posted to /release; /any/closed.NAME is refused until
+then; /any/headless.NAME refuses HEAD; /any/here.NAME sends on to this server and
 /any/away.NAME to another one.
 """
 
@@ -82,6 +83,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         words = parts[-1].split(".")
         if words[0] == "held" and self.command == "GET":
             released.wait()
+        if words[0] == "closed" and not released.is_set():
+            return self.answer(403, b"closed")
         if words[0] in ("here", "away") and url.query != "on":
             host = "127.0.0.1" if words[0] == "here" else "localhost"
             to = f"http://{host}:{self.server.server_address[1]}{url.path}?on"

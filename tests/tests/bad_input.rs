@@ -217,3 +217,29 @@ fn a_job_directory_that_is_taken() {
     error: the output folder [DIR]/results is not empty (it holds 'parallel_run_step.txt'): it may be another job's output; name an empty or new folder for `output`
     ");
 }
+
+/// A file that could not be read does not end the job; mended, it is read when the job is taken up, whatever it
+/// holds now, and nothing else is done again.
+#[test]
+fn a_file_that_was_mended_is_read_when_the_job_is_resumed() {
+    let job = Job::new(&guest("echo_table"))
+        .yaml(
+            "inputs: {t: {path: in, format: csv}}\nmini_batch_size: 4\nprocess_count_per_node: 1\n\
+             error_threshold: 0\narguments: [--rows]",
+        )
+        .file("in/a.csv", "n\n1\n2\n")
+        .file("in/b.csv", b"\x1f\x8b\x08 no gzip")
+        .file("in/c.csv", "n\n7\n8\n9\n");
+    let ran = job.run(&[]);
+    ran.exits_with(42);
+    let before = ran.output().lines().count();
+    let job = ran.into_job().file("in/b.csv", "n\n3\n4\n5\n6\n");
+    let ran = job.resume(&[]);
+    ran.exits_with(0);
+    assert!(before < 9, "{before}");
+    assert_eq!(ran.sorted_output(), ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+    // The result holds; and is another one's if it changes once more.
+    let ran = ran.into_job().run(&[]);
+    ran.exits_with(0);
+    ran.says("nothing has changed");
+}

@@ -170,3 +170,31 @@ fn servers_that_are_odd() {
     ran.exits_with(2);
     ran.says("reading a of http://127.0.0.1:9/in/ failed: the store cannot be reached");
 }
+
+/// What could not be had is had when the job is taken up, and nothing else is done again.
+#[test]
+fn a_store_that_has_healed_is_asked_again() {
+    for (script, how, rows) in [
+        ("echo_files", "", vec!["a-1: 6", "closed.b-2: 26", "d-1: 6"]),
+        (
+            "echo_table",
+            ", format: csv, header: false",
+            vec!["a-1 0", "closed.b-2 0", "closed.b-2 1", "d-1 0"],
+        ),
+    ] {
+        let server = Server::objects(0);
+        let url = server.url();
+        let size = if how.is_empty() { 1 } else { 6 };
+        let lines = format!(
+            "inputs: {{t: {{paths: [{url}/in/a-1, {url}/in/closed.b-2, {url}/in/d-1]{how}}}}}\n\
+             mini_batch_size: {size}\nprocess_count_per_node: 1\nerror_threshold: 0\narguments: [--rows]"
+        );
+        let ran = job(script, &lines, &server).run(&[]);
+        ran.exits_with(42);
+        assert!(ran.failed_items().contains("was refused"), "{ran}");
+        server.release();
+        let ran = ran.into_job().resume(&[]);
+        ran.exits_with(0);
+        assert_eq!(ran.sorted_output(), rows);
+    }
+}

@@ -115,7 +115,7 @@ impl<'a> Driver<'a> {
             template: SetupTemplate::new(&job.spec, &job.sources, job.job_dir.root()),
             gpus: job.gpus,
             job_dir: job.job_dir,
-            intake: Intake::new(&job.sources, job.objects),
+            intake: Intake::new(&job.sources, job.objects, &job.again),
             patience: policy.progress_timeout,
             heard: false,
             leaving: HashSet::new(),

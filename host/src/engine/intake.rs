@@ -3,6 +3,7 @@
 use super::commit::{CommitRequest, Committer};
 use super::machine::{Machine, Message};
 use super::verify::{PlanDigest, tables_note};
+use crate::journal::unreadable_note;
 use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat};
 use crate::protocol::FromPlanner;
 use crate::store::{Arrival, Objects};
@@ -36,12 +37,13 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    pub(super) fn new(sources: &[Source], mut objects: Objects) -> Self {
+    /// `again`: files that an earlier run could not read, with the indices of their sources.
+    pub(super) fn new(sources: &[Source], mut objects: Objects, again: &[(u32, String)]) -> Self {
         Self {
             tables: None,
             roots: sources.iter().map(|source| source.root.clone()).collect(),
             planned: 0,
-            digest: Some(PlanDigest::default()),
+            digest: Some(PlanDigest::new(again)),
             arrivals: objects.arrivals(),
             objects,
             waiting: VecDeque::new(),
@@ -80,6 +82,9 @@ impl Intake {
                 self.planned += batches.len() as u64;
                 if let Some(digest) = &mut self.digest {
                     digest.add(&batches);
+                }
+                for (key, value) in batches.iter().filter_map(unreadable_note) {
+                    committer.submit(CommitRequest::Note { key, value });
                 }
                 if !self.objects.come_on_demand() {
                     return vec![Message::Planned(batches)];

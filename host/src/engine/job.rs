@@ -34,6 +34,8 @@ pub struct Job {
     pub(super) models: Vec<Seen>,
     /// What an earlier run left, if the job is taken up.
     pub(super) taken_up: Option<TakenUp>,
+    /// Files that an earlier run could not read.
+    pub(super) again: Vec<(u32, String)>,
     /// The machine's caps; none if there are none.
     pub(super) turns: Option<Turns>,
     /// The GPUs that are this job's alone.

@@ -109,6 +109,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         spill,
         processes: spec.process_count,
         memory: spec.limits.memory.0,
+        again: Vec::new(),
     }
 }
 

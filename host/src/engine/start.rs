@@ -17,7 +17,7 @@ use crate::model::{JobDir, OutputAction, Restored};
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{self, Pool, PoolEvent};
-use crate::protocol::FromPlanner;
+use crate::protocol::{FromPlanner, PlanRequest};
 use std::fs::File;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -51,7 +51,8 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
     monitor.gpus = job.gpus.indices();
     pool.confine(job.spec.os_sandbox, &job.job_dir, monitor.budget.clone());
     pool.watch_gpus(job.gpus.memory());
-    pool.plan(&setup::plan_request(&job.spec, &job.sources, spill), plan_events)
+    let request = setup::plan_request(&job.spec, &job.sources, spill);
+    pool.plan(&PlanRequest { again: job.again.clone(), ..request }, plan_events)
         .map_err(|e| failed("the planner process cannot be started", e))?;
     let (replies, commits) = mpsc::unbounded_channel();
     let (committer, restored) = start_committer(job, replies)?;
@@ -76,7 +77,7 @@ fn start_committer(
     replies: mpsc::UnboundedSender<CommitReply>,
 ) -> Result<(Committer, Restored), EngineError> {
     let (journal, retry_failed) = match job.taken_up.take() {
-        Some(TakenUp { journal, retry_failed }) => {
+        Some(TakenUp { journal, retry_failed, .. }) => {
             settle_workers(&job.job_dir);
             (journal, retry_failed)
         }

@@ -14,6 +14,7 @@ use crate::compile::Compiled;
 use crate::journal::{JobIdentity, Journal, JournalError};
 use crate::model::{JobDir, JobResult, JobStatus, Source};
 use crate::output::remove_tree;
+use crate::protocol::PlanRequest;
 use crate::spec::JobSpec;
 use crate::store::Objects;
 use crate::turns::Turns;
@@ -42,6 +43,8 @@ pub(super) struct TakenUp {
     /// Whether mini-batches that failed for good are tried again (prs-semantics W15): after a job
     /// that failed, not after one that was interrupted.
     pub(super) retry_failed: bool,
+    /// Files that the earlier plan could not read ([`PlanRequest::again`]).
+    pub(super) again: Vec<(u32, String)>,
 }
 
 /// A job that is ready but for its job directory.
@@ -80,6 +83,7 @@ impl Ready {
         gpus.make_ready(&mut self.spec, options, say);
         let claim = claim()?;
         let Self { spec, sources, objects, component, models, job_dir, turns } = self;
+        let again = taken_up.as_ref().map(|taken_up| taken_up.again.clone()).unwrap_or_default();
         let program = options.program.clone();
         let job = Job {
             spec,
@@ -92,6 +96,7 @@ impl Ready {
             settings,
             models,
             taken_up,
+            again,
             turns,
             gpus,
         };
@@ -122,12 +127,15 @@ impl Ready {
             how: earlier.status.how(),
             why,
         };
-        self.check(&held, &journal, options).map_err(|mismatch| refused(mismatch, changed))?;
+        let known = Known::but_unreadable(&journal)?;
+        let again = known.again();
+        let checked = self.check(&held, &journal, known, options);
+        checked.map_err(|mismatch| refused(mismatch, changed))?;
         // A leader that ended between the two has told the journal alone; and the journal knows it
         // until what failed is out of it, however often that is begun.
         let retry_failed =
             earlier.status == Standing::Failed || journal.finished()? == Some(JobStatus::Failed);
-        let taken_up = Some(TakenUp { journal, retry_failed });
+        let taken_up = Some(TakenUp { journal, retry_failed, again });
         // The journal has the settings.
         self.job(options, say, Vec::new(), taken_up, || held.take_up(options.job_file.clone()))
     }
@@ -151,7 +159,8 @@ impl Ready {
             return Err(not_reused(why).into());
         }
         let journal = Journal::open(&self.job_dir.journal())?;
-        self.check(held, &journal, options).map_err(|mismatch| refused(mismatch, not_reused))?;
+        let checked = self.check(held, &journal, Known::of(&journal)?, options);
+        checked.map_err(|mismatch| refused(mismatch, not_reused))?;
         let (result, output) = (result.clone(), held.output().to_owned());
         let Self { spec, job_dir, .. } = self;
         Ok(Prepared::Reused(Box::new(Reused { spec, result, ended, output, job_dir })))
@@ -173,7 +182,13 @@ impl Ready {
     }
 
     /// Whether the job and its inputs are what they were.
-    fn check(&self, held: &Held, journal: &Journal, options: &Options) -> Result<(), Refusal> {
+    fn check(
+        &self,
+        held: &Held,
+        journal: &Journal,
+        known: Known,
+        options: &Options,
+    ) -> Result<(), Refusal> {
         let was = journal.job()?;
         let is = JobIdentity {
             entry_script_digest: self.component.digest.clone(),
@@ -193,14 +208,15 @@ impl Ready {
             Mismatch::Failed(format!("the compiled entry script cannot be used: {e}"))
         })?;
         let spill = self.job_dir.spill();
+        let request = plan_request(&self.spec, &self.sources, spill.clone());
         let planning = Planning {
             program: options.program.clone(),
             component,
-            request: plan_request(&self.spec, &self.sources, spill.clone()),
+            request: PlanRequest { again: known.again(), ..request },
             patience: self.spec.first_task_creation_timeout.max(self.spec.progress_update_timeout),
             cancel: options.cancel.clone(),
         };
-        let verified = verify(planning, Known::of(journal)?);
+        let verified = verify(planning, known);
         // What a shuffle wrote is written again by the run.
         remove_tree(&spill).map_err(|e| ClaimError::io("remove", &spill, e))?;
         Ok(verified?)

@@ -4,12 +4,12 @@
 use super::cancel::Cancel;
 use crate::dataset::{Found, Root, content_stamp};
 use crate::journal::{Journal, JournalError};
-use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat, hex};
+use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat, Work, hex};
 use crate::pool::Pool;
 use crate::protocol::{FromPlanner, PlanRequest};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,9 +29,12 @@ pub(super) fn tables_note(tables: &[TableFormat]) -> (String, String) {
     (TABLES.to_owned(), hex(Sha256::digest(bytes)))
 }
 
-/// A digest of all mini-batches of a plan, in their order.
+/// A digest of all mini-batches of a plan, in their order, but for those of files that could not be read: they
+/// may be mended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlanDigest {
+    /// Files that an earlier plan could not read, with the indices of their sources.
+    again: HashSet<(u32, String)>,
     mini_batches: u64,
     stamps: Sha256,
     /// Digests of the first one, two, four, eight mini-batches and so on, to find the first that
@@ -40,9 +43,27 @@ pub(super) struct PlanDigest {
 }
 
 impl PlanDigest {
+    /// Of a plan where these files were not readable before.
+    pub(super) fn new(again: &[(u32, String)]) -> Self {
+        Self { again: again.iter().cloned().collect(), ..Self::default() }
+    }
+
+    fn counts(&self, batch: &MiniBatch) -> bool {
+        let file = match &batch.work {
+            Work::Unreadable(_) => return false,
+            Work::Text(slice) => &slice.file,
+            Work::Table(slice) => &slice.file,
+            _ => return true,
+        };
+        self.again.is_empty() || !self.again.contains(&(batch.source, file.clone()))
+    }
+
     /// Takes in the next mini-batches.
     pub(super) fn add(&mut self, batches: &[MiniBatch]) {
         for batch in batches {
+            if !self.counts(batch) {
+                continue;
+            }
             self.mini_batches += 1;
             self.stamps.update(batch.stamp.to_le_bytes());
             if self.mini_batches.is_power_of_two() {
@@ -70,6 +91,8 @@ pub(super) struct Known {
     tables: Option<String>,
     /// When the job began.
     created: Timestamp,
+    /// Files that an earlier plan could not read.
+    again: Vec<(u32, String)>,
 }
 
 impl Known {
@@ -77,7 +100,24 @@ impl Known {
     pub(super) fn of(journal: &Journal) -> Result<Self, JournalError> {
         let stamps = journal.stamps()?.into_iter().collect();
         let (plan, tables) = (journal.noted(PLAN)?, journal.noted(TABLES)?);
-        Ok(Self { stamps, plan, tables, created: journal.job()?.created })
+        let again = journal.unreadable()?.into_iter().map(|bad| (bad.source, bad.file)).collect();
+        Ok(Self { stamps, plan, tables, created: journal.job()?.created, again })
+    }
+
+    /// The same, where files may have been mended that could not be read.
+    pub(super) fn but_unreadable(journal: &Journal) -> Result<Self, JournalError> {
+        let mut known = Self::of(journal)?;
+        let failures: HashSet<_> = journal.failures()?.into_iter().collect();
+        let unreadable = journal.unreadable()?;
+        for bad in unreadable.iter().filter(|bad| failures.contains(&bad.id)) {
+            known.stamps.remove(&bad.id);
+        }
+        Ok(known)
+    }
+
+    /// [`PlanRequest::again`].
+    pub(super) fn again(&self) -> Vec<(u32, String)> {
+        self.again.clone()
     }
 
     /// Whether the plan had such a mini-batch, as far as is known.
@@ -157,7 +197,7 @@ async fn compare(
         ))
     };
     let looker = Arc::new(looker);
-    let mut digest = PlanDigest::default();
+    let mut digest = PlanDigest::new(&known.again);
     loop {
         match tokio::time::timeout(patience, planner.recv()).await.map_err(late)? {
             Some(FromPlanner::MiniBatches(batches)) => {
@@ -290,7 +330,7 @@ fn first_difference(was: &str, is: &str) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Column, ColumnType, Work};
+    use crate::model::{Column, ColumnType};
     use insta::assert_snapshot;
     use jiff::SignedDuration;
 
@@ -313,7 +353,7 @@ mod tests {
         plan: Option<String>,
         tables: Option<String>,
     ) -> Known {
-        Known { stamps, plan, tables, created: Timestamp::now() }
+        Known { stamps, plan, tables, created: Timestamp::now(), again: Vec::new() }
     }
 
     fn compared(known: Known, messages: Vec<FromPlanner>) -> Result<(), String> {

@@ -9,7 +9,9 @@ mod schema;
 mod store;
 #[cfg(test)]
 mod tests;
+mod unreadable;
 
 pub use entry::{Changes, Committed, Counts, End, Entry, FileEntry, JobIdentity, Order};
 pub use error::JournalError;
 pub use store::Journal;
+pub use unreadable::{Unreadable, unreadable_note};

@@ -176,6 +176,17 @@ impl Journal {
         stamps.collect::<Result<_, _>>().map_err(failed)
     }
 
+    /// The mini-batches that failed for good.
+    pub fn failures(&self) -> Result<Vec<MiniBatchId>, JournalError> {
+        let failed = |e| self.failed(e);
+        let sql = "SELECT id FROM mini_batch WHERE state = 'failed' ORDER BY id";
+        let mut statement = self.connection.prepare(sql).map_err(failed)?;
+        let read =
+            |row: &rusqlite::Row<'_>| row.get(0).map(|id: i64| MiniBatchId(id.cast_unsigned()));
+        let ids = statement.query_map([], read).map_err(failed)?;
+        ids.collect::<Result<_, _>>().map_err(failed)
+    }
+
     /// Makes a note, in the place of an earlier one of that key.
     pub fn note(&mut self, key: &str, value: &str) -> Result<(), JournalError> {
         let notes = vec![(key.to_owned(), Some(value.to_owned()))];

@@ -20,7 +20,7 @@ pub use serve::serve;
 pub use shuffle::{SHUFFLE_COMMAND, serve as serve_shuffle};
 
 use crate::dataset::DatasetError;
-use crate::protocol::{Cut, FromPlanner, PROTOCOL_VERSION};
+use crate::protocol::{Cut, FromPlanner, PROTOCOL_VERSION, PlanRequest};
 use sender::Sender;
 use shuffle::Tools;
 use std::io;
@@ -50,7 +50,10 @@ fn plan_with(
     tools: Tools<'_>,
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
-    match plan_all(tools, &mut Sender::new(emit, tools.request.memory)) {
+    let PlanRequest { memory, again, partition_keys, .. } = tools.request;
+    // Groups are made of many files.
+    let again = if partition_keys.is_empty() { again.as_slice() } else { &[] };
+    match plan_all(tools, &mut Sender::new(emit, *memory, again)) {
         Ok(()) => emit(FromPlanner::Finished),
         Err(PlanError::Input(error)) => emit(FromPlanner::Failed(error.to_string())),
         Err(PlanError::Output(error)) => Err(error),

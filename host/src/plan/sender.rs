@@ -4,6 +4,7 @@ use super::stamp::Stamp;
 use super::{PlanError, refuse};
 use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, Work};
 use crate::protocol::FromPlanner;
+use std::collections::HashSet;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -30,12 +31,53 @@ pub(super) struct Sender<'a> {
     notices: u64,
     /// Bytes of memory that the entry script has.
     memory: u64,
+    /// Files that have one place each.
+    again: HashSet<(u32, &'a str)>,
+    /// How many mini-batches the file has that is being cut, if it is one of these.
+    of_file: Option<u64>,
+    /// What comes behind all others.
+    behind: Vec<(u32, Work, Stamp)>,
 }
 
 impl<'a> Sender<'a> {
-    pub(super) fn new(emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>, memory: u64) -> Self {
-        let (next_id, pending) = (0, Vec::new());
-        Self { emit, next_id, pending, pending_bytes: 0, sent_at: None, notices: 0, memory }
+    /// `memory`: bytes that the entry script has. `again`: files, with the indices of their sources, that
+    /// have one place each (`PlanRequest::again`).
+    pub(super) fn new(
+        emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>,
+        memory: u64,
+        again: &'a [(u32, String)],
+    ) -> Self {
+        Self {
+            emit,
+            next_id: 0,
+            pending: Vec::new(),
+            pending_bytes: 0,
+            sent_at: None,
+            notices: 0,
+            memory,
+            again: again.iter().map(|(source, file)| (*source, file.as_str())).collect(),
+            of_file: None,
+            behind: Vec::new(),
+        }
+    }
+
+    /// Whether a file of a source has one place.
+    pub(super) fn is_again(&self, source: u32, file: &str) -> bool {
+        self.again.contains(&(source, file))
+    }
+
+    /// Such a file is cut next.
+    pub(super) fn begin_again(&mut self) {
+        self.of_file = Some(0);
+    }
+
+    /// It is cut. With nothing to put into its place, it fails.
+    pub(super) fn end_again(&mut self, source: u32, file: String) -> Result<(), PlanError> {
+        if self.of_file.take() != Some(0) {
+            return Ok(());
+        }
+        let reason = format!("{file} could not be read when the job began, and holds no rows now");
+        self.add_bad(source, file, reason, Stamp::new())
     }
 
     /// Sends a message that is no mini-batch.
@@ -52,6 +94,13 @@ impl<'a> Sender<'a> {
     /// Adds the next mini-batch. The first goes out at once, so that work can begin; later ones in
     /// groups.
     pub(super) fn add(&mut self, source: u32, work: Work, stamp: Stamp) -> Result<(), PlanError> {
+        if let Some(count) = &mut self.of_file {
+            *count += 1;
+            if *count > 1 {
+                self.behind.push((source, work, stamp));
+                return Ok(());
+            }
+        }
         self.add_group(source, work, Vec::new(), stamp)
     }
 
@@ -153,11 +202,17 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends what waits, and how many notices were not told.
-    pub(super) fn close(&mut self) -> io::Result<()> {
+    pub(super) fn close(&mut self) -> Result<(), PlanError> {
+        for (source, work, stamp) in std::mem::take(&mut self.behind) {
+            self.add_group(source, work, Vec::new(), stamp)?;
+        }
         self.flush()?;
         match self.notices.saturating_sub(NOTICES) {
             0 => Ok(()),
-            more => self.send(FromPlanner::Notice(format!("… and {more} more notices like these"))),
+            more => {
+                let text = format!("… and {more} more notices like these");
+                Ok(self.send(FromPlanner::Notice(text))?)
+            }
         }
     }
 }

@@ -299,7 +299,7 @@ fn a_leader_that_stops_listening_ends_planning() {
 #[test]
 fn names_that_no_message_could_hold_are_refused() {
     let mut emit = |_| Ok(());
-    let mut sender = Sender::new(&mut emit, u64::MAX);
+    let mut sender = Sender::new(&mut emit, u64::MAX, &[]);
     let files = vec!["x".repeat(200); 70_000];
     let error = sender.add(0, Work::Files(files), stamp::Stamp::new()).unwrap_err();
     assert_snapshot!(error, @"mini_batch_size is too large: the names of one mini-batch's files take 14560000 bytes, and at most 12582912 can be sent to a worker; choose fewer files");

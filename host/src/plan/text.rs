@@ -53,6 +53,11 @@ pub(super) fn each_file<'s>(
                         input.name(),
                     );
                 }
+                _ if sender.is_again(index, &file) => {
+                    sender.begin_again();
+                    take(sender, index, file.clone())?;
+                    sender.end_again(index, file)?;
+                }
                 _ => take(sender, index, file)?,
             }
         }

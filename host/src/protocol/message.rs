@@ -178,6 +178,9 @@ pub struct PlanRequest {
     pub os_sandbox: OsSandbox,
     /// Bytes of memory that an instance of the entry script has, which holds a whole mini-batch.
     pub memory: u64,
+    /// Files, each with the index of its source, that an earlier plan could not read: each has one place in the
+    /// plan, and what else there is of it comes behind all others.
+    pub again: Vec<(u32, String)>,
 }
 
 impl PlanRequest {
@@ -194,6 +197,7 @@ impl PlanRequest {
             processes: 1,
             os_sandbox,
             memory: u64::MAX,
+            again: Vec::new(),
         }
     }
 }

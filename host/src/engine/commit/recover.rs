@@ -71,7 +71,9 @@ pub(super) fn recover(
     let items = read(&journal, target.ordered)?;
     let mut files = Files::new(done(&journal)?);
     files::publish(&target, &journal, &mut files, &items)?;
-    let settling = Settling { target: &target, items: &items, retry_failed };
+    let unreadable = journal.unreadable().map_err(|e| e.to_string())?;
+    let again = unreadable.into_iter().map(|unreadable| unreadable.id).collect();
+    let settling = Settling { target: &target, items: &items, retry_failed, again: &again };
     let Settled { rows, header, gone } = settle(settling, &mut journal, &mut parts)?;
     files::read_lengths(&target, &journal, &mut files)?;
     let mut restored = restored(&items, &gone);

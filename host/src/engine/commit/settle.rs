@@ -26,6 +26,8 @@ pub(super) struct Settling<'a> {
     /// In the order of the output.
     pub(super) items: &'a [Item],
     pub(super) retry_failed: bool,
+    /// Those that are tried again if they failed, as their files may have been mended.
+    pub(super) again: &'a HashSet<MiniBatchId>,
 }
 
 /// Rows that stay in the output.
@@ -119,8 +121,8 @@ pub(super) fn settle(
 impl Settling<'_> {
     /// Mini-batches that failed and are tried again.
     pub(super) fn failed(&self) -> impl Iterator<Item = MiniBatchId> {
-        let failed = self.items.iter().filter(|item| item.failed && self.retry_failed);
-        failed.map(|item| MiniBatchId(item.id))
+        let failed = self.items.iter().filter(|item| item.failed).map(|item| MiniBatchId(item.id));
+        failed.filter(|id| self.retry_failed || self.again.contains(id))
     }
 
     /// Looks for all rows. Those before `trusted` need not be looked at.
