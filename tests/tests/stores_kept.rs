@@ -11,7 +11,8 @@ fn job(script: &str, lines: &str, server: &Server) -> Job {
     let cache = job.path("objects").display().to_string();
     let stores = format!("cache: {{folder: {cache}, size: 1 MB}}\ndatastores: {{}}\n");
     let job = job.file("stores.yaml", stores).env("SANDMILL_DATASTORES", "stores.yaml");
-    fs::set_permissions(job.path("stores.yaml"), fs::Permissions::from_mode(0o600)).unwrap();
+    let closed = fs::set_permissions(job.path("stores.yaml"), fs::Permissions::from_mode(0o600));
+    closed.expect("the file was just written");
     server.opened_for(job)
 }
 

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 const CHUNK: usize = 64 << 10;
 
 /// What a look at the socket found.
+#[expect(clippy::large_enum_variant, reason = "one at a time, and handed on by reference")]
 #[derive(Debug, PartialEq)]
 pub(super) enum Incoming {
     /// A message.
