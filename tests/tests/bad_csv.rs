@@ -107,6 +107,7 @@ fn reasons(ran: &Ran) -> String {
 #[test]
 fn headers_that_cannot_be() {
     let huge = vec![b'x'; 3 << 20];
+    let open = [b"\"", &huge[..]].concat();
     let told = [
         refused(&[("a.csv", b"id,x\n1,2\n"), ("b.csv", b"id,y\n1,2\n")]),
         refused(&[("a.csv", b"id,x\n1,2\n"), ("b.csv", b"id\n1\n")]),
@@ -116,6 +117,7 @@ fn headers_that_cannot_be() {
         refused(&[("a.csv", b"\x7fELF\x02\x01\0\0\0\0\n\0\0")]),
         refused(&[("a.csv", b"\xff\xfei\0d\0\n\0")]),
         refused(&[("a.csv", &huge)]),
+        refused(&[("a.csv", &open)]),
     ];
     assert_snapshot!(told.join("\n"), @r#"
     "the whole mini-batch (1 item): [DIR]/input/b.csv: the header does not fit [DIR]/input/a.csv; expected 2 columns: id, x; found 2 columns: id, y: give them the same columns in the same order, or make them inputs of jobs of their own"
@@ -125,6 +127,7 @@ fn headers_that_cannot_be() {
     "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 2 in the header, ""caf�"", is not UTF-8; save the file as UTF-8"
     "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 1 in the header, ""\u{7f}ELF\u{2}\u{1}\0\0\0\0"", holds a null character, so this is no CSV file; move it away, or name the files by a glob that leaves it out"
     "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 1 in the header, ""��i\0d\0"", is not UTF-8; save the file as UTF-8"
+    "the whole mini-batch (1 item): [DIR]/input/a.csv: the header does not end within 1 MB; its line ends later, or nowhere: use fewer columns or shorter names"
     the whole mini-batch (1 item): [DIR]/input/a.csv: the header does not end within 1 MB; look for a quote that is not closed in the first line
     "#);
     let ran = job(&[("a.csv", b"id,x\n1,2\n")])

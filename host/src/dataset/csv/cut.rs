@@ -293,9 +293,12 @@ impl CutFile<'_> {
                 break;
             }
             if self.header.len() > MAX_HEADER {
+                let advice = match self.header.contains(&b'"') {
+                    true => "look for a quote that is not closed in the first line",
+                    false => "its line ends later, or nowhere: use fewer columns or shorter names",
+                };
                 return fail!(
-                    "{}: the header does not end within 1 MB; look for a quote that is not closed \
-                     in the first line",
+                    "{}: the header does not end within 1 MB; {advice}",
                     self.path.display()
                 );
             }

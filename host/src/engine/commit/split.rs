@@ -1,8 +1,8 @@
 //! An output of one file for each worker. While the job runs, rows stay where the workers wrote them. When it
 //! ends, and no worker is left that could change anything, a folder is made under another name: of each part
 //! file with rows that count a second name for it, or, where something else is in it as well, a copy without
-//! that; what has types is finished. Each is read back and held against the checksums of its rows, and the
-//! folder is renamed as a whole. Cut short anywhere, it is made anew by the next start: until the journal has
+//! that; what has types is finished. Each is read back and held against the checksums of its rows if the job
+//! has completed, and the folder is renamed as a whole. Cut short anywhere, it is made anew by the next start: until the journal has
 //! the end of a completed job, the part files have all rows.
 
 use super::committer::CommitTarget;
@@ -40,7 +40,8 @@ pub(super) fn make(
     told: &mut dyn FnMut(u64),
 ) -> Result<(), String> {
     let Some((folder, ending)) = folder(&store.target) else { return Ok(()) };
-    if status != JobStatus::Completed && store.target.finish.is_some() {
+    let completed = status == JobStatus::Completed;
+    if !completed && store.target.finish.is_some() {
         // Lines can be shown of a job that may go on; what has types gets its name when it is whole.
         return Ok(());
     }
@@ -48,7 +49,7 @@ pub(super) fn make(
     let failed = |e| machine("make the folder", &new, &e);
     // Left over from another end, which failed.
     remove_tree(&new).and_then(|()| fs::create_dir(&new)).map_err(failed)?;
-    let parts = Split { store, folder: &folder, new: &new, ending, told, done: 0 };
+    let parts = Split { store, completed, folder: &folder, new: &new, ending, told, done: 0 };
     if let Err(why) = parts.all() {
         // Should it stay, the next start removes it.
         let _ = remove_tree(&new);
@@ -75,6 +76,8 @@ fn forget_verified(journal: &mut Journal) -> Result<(), String> {
 /// The folder while it is made.
 struct Split<'a> {
     store: &'a Store,
+    /// Whether the job has completed. Else nobody waits until all is read back: that is done before it goes on.
+    completed: bool,
     /// What it will be called.
     folder: &'a Path,
     new: &'a Path,
@@ -137,7 +140,7 @@ impl Split<'_> {
     }
 
     /// Makes a file of what the output begins with and a worker's rows, and nothing else; it is on the disk
-    /// then, and was read back. Returns its length.
+    /// then, and of a job that has completed was read back. Returns its length.
     fn gather(&self, worker: WorkerId, segments: &[Segment], path: &Path) -> Result<u64, String> {
         let header = self.store.header.as_ref().map_or(&[][..], |top| &top.bytes);
         let part = self.store.target.job_dir.part_file(worker);
@@ -162,7 +165,9 @@ impl Split<'_> {
             file.truncate(length).map_err(text)?;
         }
         file.sync().map_err(text)?;
-        written.confirm(&file)?;
+        if self.completed {
+            written.confirm(&file)?;
+        }
         Ok(length)
     }
 }
