@@ -200,7 +200,7 @@ fn print<W: Write>(
             ),
         };
         match message {
-            Some(FromPlanner::Tables(_)) => {}
+            Some(FromPlanner::Tables(_) | FromPlanner::Opening { .. }) => {}
             Some(FromPlanner::Notice(notice)) => say(&format!("note: {notice}")),
             Some(FromPlanner::MiniBatches(batches)) => {
                 if table.mini_batches == 0 {

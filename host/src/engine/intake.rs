@@ -104,7 +104,7 @@ impl Intake {
                 self.ready()
             }
             FromPlanner::Failed(text) => vec![Message::PlanFailed(text)],
-            FromPlanner::Tables(_) | FromPlanner::MiniBatches(_) => {
+            FromPlanner::Tables(_) | FromPlanner::MiniBatches(_) | FromPlanner::Opening { .. } => {
                 vec![Message::PlanFailed("the planner process spoke out of turn".to_owned())]
             }
         }

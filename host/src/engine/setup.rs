@@ -102,14 +102,11 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
     };
     PlanRequest {
         os_sandbox: spec.os_sandbox,
-        protocol: PROTOCOL_VERSION,
-        sources: sources.to_vec(),
-        cut,
         partition_keys: spec.partition_keys.clone(),
         spill,
         processes: spec.process_count,
         memory: spec.limits.memory.0,
-        again: Vec::new(),
+        ..PlanRequest::new(sources.to_vec(), cut)
     }
 }
 

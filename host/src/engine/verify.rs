@@ -217,7 +217,7 @@ async fn compare(
                     ));
                 }
             }
-            Some(FromPlanner::Notice(_)) => {}
+            Some(FromPlanner::Notice(_) | FromPlanner::Opening { .. }) => {}
             None => return Err(Mismatch::Failed("the planner process broke down".to_owned())),
         }
     }

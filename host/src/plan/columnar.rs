@@ -23,12 +23,19 @@ const SHOWN: usize = 20;
 pub(super) fn format(
     input: &Input<'_>,
     notices: &mut Vec<String>,
+    sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let (kind, query) = (input.table.kind, &input.table.query);
     let mut columns = Columns::new(input.table.columns.as_deref());
-    'sources: for source in input.sources {
+    'sources: for (index, source) in (input.first..).zip(input.sources) {
         let mut listing = Listing::of_rows(source)?;
         while let Some(file) = listing.next_file()? {
+            if input.deadly(index, &file).is_some() {
+                continue;
+            }
+            if input.request.tells_files {
+                sender.opening(index, &file)?;
+            }
             let path = source.root.join(&file);
             // What is wrong with a file is told when it is cut.
             let learned = TableFile::open(kind, query.as_deref(), &path)

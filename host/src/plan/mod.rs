@@ -79,7 +79,7 @@ fn plan_all(tools: Tools<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> 
         }
         Cut::Files { count } => files::plan_files(&request.sources, *count, sender)?,
         Cut::Tables { size, inputs, full_inference } => {
-            let inputs = tables::group(&request.sources, inputs, *full_inference)?;
+            let inputs = tables::group(request, inputs, *full_inference)?;
             tables::plan_tables(&inputs, *size, tools, sender)?;
         }
         Cut::Void { count } => files::plan_void(*count, sender)?,
@@ -88,6 +88,8 @@ fn plan_all(tools: Tools<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> 
     Ok(())
 }
 
+#[cfg(test)]
+mod bad_files_tests;
 #[cfg(test)]
 mod partition_tests;
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub(super) struct Sender<'a> {
     pending_bytes: usize,
     sent_at: Option<Instant>,
     notices: u64,
+    /// Files that cannot be read.
+    bad: u64,
     /// Bytes of memory that the entry script has.
     memory: u64,
     /// Files that have one place each.
@@ -54,6 +56,7 @@ impl<'a> Sender<'a> {
             pending_bytes: 0,
             sent_at: None,
             notices: 0,
+            bad: 0,
             memory,
             again: again.iter().map(|(source, file)| (*source, file.as_str())).collect(),
             of_file: None,
@@ -83,6 +86,12 @@ impl<'a> Sender<'a> {
     /// Sends a message that is no mini-batch.
     pub(super) fn send(&mut self, message: FromPlanner) -> io::Result<()> {
         (self.emit)(message)
+    }
+
+    /// Names the file that is looked into next, behind all that is known of those before it.
+    pub(super) fn opening(&mut self, source: u32, file: &str) -> io::Result<()> {
+        self.flush()?;
+        self.send(FromPlanner::Opening { source, file: file.to_owned() })
     }
 
     /// Sends a notice; after many, just counts them.
@@ -117,8 +126,14 @@ impl<'a> Sender<'a> {
             reason.truncate(reason.floor_char_boundary(REASON));
             reason.push('…');
         }
+        self.bad += 1;
         self.notice(format!("a file cannot be read, and fails: {reason}"))?;
         self.add(source, Work::Unreadable(BadFile { file, reason }), stamp)
+    }
+
+    /// Files so far that cannot be read.
+    pub(super) fn bad(&self) -> u64 {
+        self.bad
     }
 
     /// Adds the next mini-batch, which is made by keys.

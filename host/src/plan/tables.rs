@@ -14,7 +14,7 @@ use crate::model::{
     ByteSize, Column, ColumnType, CsvFormat, PartitionFormat, SliceSize, Source, TableFormat,
     TableInput, TableKind, Work,
 };
-use crate::protocol::FromPlanner;
+use crate::protocol::{FromPlanner, PlanRequest};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ pub(super) struct Input<'a> {
     pub(super) first: u32,
     pub(super) sources: &'a [Source],
     pub(super) table: &'a TableInput,
+    /// What was asked for.
+    pub(super) request: &'a PlanRequest,
     /// Whether all its files say what its columns are, or only what comes first.
     pub(super) full: bool,
     /// Gives the last columns, from the files' paths.
@@ -40,6 +42,13 @@ impl Input<'_> {
         &self.sources[0].dataset
     }
 
+    /// Why a file is not to be looked into, if it is not.
+    pub(super) fn deadly(&self, source: u32, file: &str) -> Option<&str> {
+        let mut deadly = self.request.deadly.iter();
+        let bad = deadly.find(|(index, bad)| *index == source && bad.file == file);
+        bad.map(|(_, bad)| bad.reason.as_str())
+    }
+
     /// The dialect, of CSV.
     pub(super) fn csv(&self) -> &CsvFormat {
         &self.table.csv
@@ -49,10 +58,11 @@ impl Input<'_> {
 /// Puts sources of one dataset, which stand together, into one input. Fails if formats are missing
 /// or cannot be read, or if there are no folders to make columns of and the job file says so.
 pub(super) fn group<'a>(
-    sources: &'a [Source],
+    request: &'a PlanRequest,
     tables: &'a [TableInput],
     full: bool,
 ) -> Result<Vec<Input<'a>>, PlanError> {
+    let sources = &request.sources;
     if tables.len() != sources.len() {
         let (tables, sources) = (tables.len(), sources.len());
         return refuse!("a plan for {sources} sources came with {tables} table formats");
@@ -77,7 +87,7 @@ pub(super) fn group<'a>(
         };
         let (is_hive, begun) = (found.is_some(), RefCell::new(begun));
         let (path, index) = (named.or(found), first as u32);
-        inputs.push(Input { first: index, sources, table, full, path, is_hive, begun });
+        inputs.push(Input { first: index, sources, table, request, full, path, is_hive, begun });
         first += sources.len();
     }
     Ok(inputs)
@@ -122,7 +132,7 @@ pub(super) fn plan_tables(
     let mut notices = Vec::new();
     let formats: Vec<TableFormat> = inputs
         .iter()
-        .map(|input| format(input, &unpacker, &mut notices))
+        .map(|input| format(input, &unpacker, &mut notices, sender))
         .collect::<Result<_, PlanError>>()?;
     let per_source = inputs.iter().zip(&formats);
     let per_source =
@@ -162,12 +172,13 @@ fn format(
     input: &Input<'_>,
     unpacker: &Unpacker,
     notices: &mut Vec<String>,
+    sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let format = match input.table.kind {
         TableKind::Csv => csv_format(input, unpacker, notices)?,
         TableKind::Jsonl => json_format(input, unpacker, notices)?,
         TableKind::Parquet | TableKind::Arrow | TableKind::Sqlite => {
-            columnar::format(input, notices)?
+            columnar::format(input, notices, sender)?
         }
     };
     if let Some(path) = input.path.as_ref().filter(|_| input.is_hive) {

@@ -54,7 +54,7 @@ pub(super) struct Plan {
     pub(super) mini_batches: Vec<MiniBatch>,
     pub(super) notices: Vec<String>,
     /// What was said of inferred columns.
-    columns: Vec<String>,
+    pub(super) columns: Vec<String>,
 }
 
 /// The plan, after checks that hold for every plan; or the words of its failure.
@@ -456,30 +456,4 @@ fn large_mini_batches_are_named() {
         PlanRequest { memory: 4, ..PlanRequest::new(vec![tree.source("one", "in")], cut) };
     let plan = planned_with(Tools { request: &request, start: &start, bounds: Bounds::default() });
     assert_snapshot!(plan.unwrap().notices.join("\n"), @"mini-batch 0 (1.csv, line 2) holds 5 bytes, and the entry script has 4 bytes of memory (limits.memory): it may not be able to take it; choose smaller mini-batches, or raise that limit");
-}
-
-#[test]
-fn packed_files_and_bad_ones() {
-    let tree =
-        Tree::new(&[("in/2.jsonl", "{\"a\": 1, \"b\": [true]}\n{\"b\": []}\n"), ("in/3.gz", "no")]);
-    let packed = zstd::encode_all(&b"{\"a\": 2}\n"[..], 1).unwrap();
-    fs::write(tree.root().join("in/1.jsonl.zst"), packed).unwrap();
-    let table = TableInput { kind: crate::model::TableKind::Jsonl, ..TableInput::default() };
-    let cut =
-        Cut::Tables { size: SliceSize::Bytes(100), inputs: vec![table], full_inference: false };
-    let start = || Err(io::Error::other("nothing is to be grouped"));
-    let spill = tree.root().join("spill");
-    let request = PlanRequest { spill, ..PlanRequest::new(vec![tree.source("one", "in")], cut) };
-    let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
-    let plan = planned_with(tools).unwrap();
-    assert_snapshot!(tree.clean(&plan.columns.join("\n")), @"columns of input one: a int64, b list of boolean");
-    let files = plan.mini_batches.iter().map(|batch| match &batch.work {
-        Work::Text(slice) => (slice.file.as_str(), slice.rows, slice.unpacked.is_some()),
-        Work::Unreadable(bad) => (bad.file.as_str(), 1, false),
-        work => panic!("{work:?}"),
-    });
-    let expected = [("1.jsonl.zst", 1, true), ("2.jsonl", 2, false), ("3.gz", 1, false)];
-    assert!(files.eq(expected), "{:?}", plan.mini_batches);
-    // Another plan of the same files is the same.
-    assert_eq!(planned_with(tools).unwrap().mini_batches, plan.mini_batches);
 }

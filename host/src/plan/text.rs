@@ -8,6 +8,7 @@ use super::{PlanError, refuse};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
 use crate::dataset::{DatasetError, Listing, OpenError, Unpacker};
 use crate::model::{Column, SliceSize, TableFormat, TableKind, TextSlice};
+use crate::protocol::FromPlanner;
 use std::fs::Metadata;
 
 /// A slice that was found.
@@ -31,11 +32,20 @@ pub(super) fn each_file<'s>(
     sender: &mut Sender<'s>,
     take: &mut dyn FnMut(&mut Sender<'s>, u32, String) -> Result<(), PlanError>,
 ) -> Result<(), PlanError> {
+    let (mut files, bad) = (0, sender.bad());
     for (index, source) in (input.first..).zip(input.sources) {
         // That of the first source may have been begun.
         let begun = input.begun.take();
         let mut listing = begun.map_or_else(|| Listing::of_rows(source), Ok)?;
         while let Some(file) = next_file(&mut listing, index, sender)? {
+            files += 1;
+            if let Some(reason) = input.deadly(index, &file) {
+                sender.add_bad(index, file, reason.to_owned(), Stamp::new())?;
+                continue;
+            }
+            if input.request.tells_files {
+                sender.opening(index, &file)?;
+            }
             match &input.path {
                 Some(path) if path.folder_values(&file).is_none() && input.is_hive => {
                     let reason = format!(
@@ -61,6 +71,16 @@ pub(super) fn each_file<'s>(
                 _ => take(sender, index, file)?,
             }
         }
+    }
+    if files > 0 && sender.bad() - bad == files {
+        let (name, kind) = (input.name(), input.table.kind.name());
+        let none = match files {
+            1 => "its only file cannot".to_owned(),
+            files => format!("none of its {files} files can"),
+        };
+        sender.send(FromPlanner::Notice(format!(
+            "input {name}: {none} be read as {kind}; check its format and its path"
+        )))?;
     }
     Ok(())
 }

@@ -1,11 +1,14 @@
 //! The planner's life as the leader sees it.
 
-use super::launch::{Process, STDERR_TAIL, printable};
-use crate::protocol::{FrameBuffer, FrameError, FromPlanner};
+use super::launch::{Process, Program, STDERR_TAIL, printable};
+use crate::model::{BadFile, TableFormat};
+use crate::protocol::{FrameBuffer, FrameError, FromPlanner, PlanRequest, encode};
 use crate::wall::death;
+use std::collections::HashSet;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdout};
@@ -16,6 +19,46 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Bytes read at once.
 const READ: usize = 64 << 10;
 
+/// Files that planners may die over, in one plan.
+const DEADLY: usize = 8;
+
+/// The planner process of the moment. It is killed with this.
+#[derive(Debug, Default)]
+pub(super) struct Planner(Mutex<Slot>);
+
+#[derive(Debug, Default)]
+enum Slot {
+    #[default]
+    Empty,
+    Running(Arc<Process>),
+    /// Nobody wants one any more.
+    Closed,
+}
+
+impl Planner {
+    /// Ends it, for good.
+    pub(super) fn kill(&self) {
+        let slot = std::mem::replace(&mut *self.slot(), Slot::Closed);
+        if let Slot::Running(process) = slot {
+            process.kill();
+        }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a process may take the place of the one before.
+    fn put(&self, process: &Arc<Process>) -> bool {
+        let mut slot = self.slot();
+        if matches!(*slot, Slot::Closed) {
+            return false;
+        }
+        *slot = Slot::Running(Arc::clone(process));
+        true
+    }
+}
+
 /// Why reading ended.
 #[derive(Debug)]
 enum End {
@@ -25,55 +68,193 @@ enum End {
     Closed,
     /// What it sent is no message.
     Malformed(FrameError),
+    /// It plans otherwise than the one whose place it took.
+    Changed,
     /// Nobody wants the events any more.
     Unheard,
 }
 
-/// Gives the planner its request and delivers what it says, as fast as the channel is emptied.
-pub(super) async fn run(
-    mut child: Child,
-    process: Arc<Process>,
-    request: Vec<u8>,
-    events: mpsc::Sender<FromPlanner>,
-) {
-    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    let mut stderr = Tail { pipe: child.stderr.take(), bytes: Vec::new() };
-    let feed = async {
-        if let Some(mut stdin) = stdin {
-            // A planner that does not listen says why, or its end does.
-            let _ = stdin.write_all(&request).await;
-        }
-    };
-    let aside = async {
-        tokio::join!(feed, stderr.collect());
-        std::future::pending::<()>().await;
-    };
-    let end = tokio::select! {
-        end = read(stdout, &events) => end,
-        () = aside => End::Closed,
-    };
-    if matches!(end, End::Malformed(_) | End::Unheard) {
-        process.kill();
-    }
-    let status = match tokio::time::timeout(GRACE, child.wait()).await {
-        Ok(status) => status,
-        Err(_) => {
-            process.kill();
-            child.wait().await
-        }
-    };
-    process.set_reaped();
-    if let End::Complete | End::Unheard = end {
-        return;
-    }
-    // Its stderr ends with it, unless somebody else holds the pipe.
-    let _ = tokio::time::timeout(GRACE, stderr.collect()).await;
-    let text = describe(&end, &status, &printable(&stderr.bytes));
-    // Nobody listening is no loss.
-    let _ = events.send(FromPlanner::Failed(text)).await;
+/// How a planner ended that did not come to an end of its own.
+struct Death {
+    /// For people.
+    text: String,
+    /// How the process ended, for people too, if a signal ended it.
+    by_signal: Option<String>,
 }
 
-async fn read(stdout: Option<ChildStdout>, events: &mpsc::Sender<FromPlanner>) -> End {
+/// A plan, made by one process or, where that dies over a file, by several.
+pub(super) struct Plan {
+    program: Program,
+    request: PlanRequest,
+    planner: Arc<Planner>,
+    told: Told,
+}
+
+impl Plan {
+    pub(super) fn new(program: Program, request: PlanRequest, planner: Arc<Planner>) -> Self {
+        Self { program, request, planner, told: Told::default() }
+    }
+
+    /// Gives the planner its request and delivers what it says, as fast as the channel is emptied.
+    pub(super) async fn run(
+        mut self,
+        mut child: Child,
+        mut frame: Vec<u8>,
+        events: mpsc::Sender<FromPlanner>,
+    ) {
+        let text = loop {
+            let Some(death) = self.attend(child, frame, &events).await else { return };
+            let Some(next) = self.next(&death) else { break death.text };
+            (child, frame) = next;
+        };
+        // Nobody listening is no loss.
+        let _ = events.send(FromPlanner::Failed(text)).await;
+    }
+
+    /// One process, to its end. None if there is nothing more to say.
+    async fn attend(
+        &mut self,
+        mut child: Child,
+        request: Vec<u8>,
+        events: &mpsc::Sender<FromPlanner>,
+    ) -> Option<Death> {
+        let process = Arc::new(Process::of(child.id()));
+        if !self.planner.put(&process) {
+            process.kill();
+        }
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let mut stderr = Tail { pipe: child.stderr.take(), bytes: Vec::new() };
+        let feed = async {
+            if let Some(mut stdin) = stdin {
+                // A planner that does not listen says why, or its end does.
+                let _ = stdin.write_all(&request).await;
+            }
+        };
+        let aside = async {
+            tokio::join!(feed, stderr.collect());
+            std::future::pending::<()>().await;
+        };
+        let end = tokio::select! {
+            end = read(stdout, &mut self.told, events) => end,
+            () = aside => End::Closed,
+        };
+        if matches!(end, End::Malformed(_) | End::Changed | End::Unheard) {
+            process.kill();
+        }
+        let status = match tokio::time::timeout(GRACE, child.wait()).await {
+            Ok(status) => status,
+            Err(_) => {
+                process.kill();
+                child.wait().await
+            }
+        };
+        process.set_reaped();
+        if let End::Complete | End::Unheard = end {
+            return None;
+        }
+        // Its stderr ends with it, unless somebody else holds the pipe.
+        let _ = tokio::time::timeout(GRACE, stderr.collect()).await;
+        let text = describe(&end, &status, &printable(&stderr.bytes));
+        let status = status.ok().filter(|status| status.signal().is_some());
+        let by_signal = status.filter(|_| matches!(end, End::Closed)).map(death);
+        Some(Death { text, by_signal })
+    }
+
+    /// Another process in the place of one that died. The first that does so tells what it looks into; of
+    /// those after it, that is left out. None if there is nothing to be done.
+    fn next(&mut self, death: &Death) -> Option<(Child, Vec<u8>)> {
+        let how = death.by_signal.as_ref()?;
+        if matches!(*self.planner.slot(), Slot::Closed) {
+            return None;
+        }
+        if self.request.tells_files {
+            let (source, file) = self.told.opening.take()?;
+            let folder = self.request.sources.get(source as usize).map(|source| &source.root);
+            let path = folder.map_or_else(|| file.clone().into(), |folder| folder.join(&file));
+            let reason = format!(
+                "{} cannot be read: the planner process {how} while it looked into it",
+                path.display()
+            );
+            let is_known = |(index, bad): &(u32, BadFile)| *index == source && bad.file == file;
+            let deadly = &mut self.request.deadly;
+            if deadly.len() == DEADLY || deadly.iter().any(is_known) {
+                return None;
+            }
+            deadly.push((source, BadFile { file, reason }));
+        }
+        self.request.tells_files = true;
+        self.told.begin();
+        let mut frame = Vec::new();
+        encode(&self.request, &mut frame).ok()?;
+        Some((self.program.start_planner().ok()?, frame))
+    }
+}
+
+/// What was delivered: the plans of all processes are one.
+#[derive(Default)]
+struct Told {
+    tables: Option<Vec<TableFormat>>,
+    /// Mini-batches that were delivered, and those that this process has told.
+    delivered: u64,
+    heard: u64,
+    /// What is told once, where an earlier process has told it.
+    notices: HashSet<String>,
+    /// Whether a process has died before.
+    is_later: bool,
+    /// The file that the process looks into.
+    opening: Option<(u32, String)>,
+}
+
+/// Notices that are known again.
+const NOTICES: usize = 1000;
+
+impl Told {
+    /// Begins with another process.
+    fn begin(&mut self) {
+        (self.heard, self.is_later, self.opening) = (0, true, None);
+    }
+
+    /// What of a message is to be delivered, if anything. Fails if it is not what an earlier process said.
+    fn new_in(&mut self, message: FromPlanner) -> Result<Option<FromPlanner>, End> {
+        match message {
+            FromPlanner::Opening { source, file } => {
+                self.opening = Some((source, file));
+                Ok(None)
+            }
+            FromPlanner::Tables(tables) if self.is_later && self.tables.is_some() => {
+                if self.tables.as_ref() == Some(&tables) { Ok(None) } else { Err(End::Changed) }
+            }
+            FromPlanner::Tables(tables) => {
+                self.tables.get_or_insert_with(|| tables.clone());
+                Ok(Some(FromPlanner::Tables(tables)))
+            }
+            FromPlanner::MiniBatches(mut batches) => {
+                let known = self.delivered.saturating_sub(self.heard);
+                self.heard += batches.len() as u64;
+                let known = usize::try_from(known).unwrap_or(usize::MAX).min(batches.len());
+                batches.drain(..known);
+                self.delivered = self.delivered.max(self.heard);
+                Ok((!batches.is_empty()).then_some(FromPlanner::MiniBatches(batches)))
+            }
+            FromPlanner::Notice(text) => {
+                if self.is_later && self.notices.contains(&text) {
+                    return Ok(None);
+                }
+                if self.notices.len() < NOTICES {
+                    self.notices.insert(text.clone());
+                }
+                Ok(Some(FromPlanner::Notice(text)))
+            }
+            message @ (FromPlanner::Finished | FromPlanner::Failed(_)) => Ok(Some(message)),
+        }
+    }
+}
+
+async fn read(
+    stdout: Option<ChildStdout>,
+    told: &mut Told,
+    events: &mpsc::Sender<FromPlanner>,
+) -> End {
     let Some(mut stdout) = stdout else { return End::Closed };
     let (mut frames, mut buffer) = (FrameBuffer::default(), vec![0; READ]);
     loop {
@@ -86,6 +267,11 @@ async fn read(stdout: Option<ChildStdout>, events: &mpsc::Sender<FromPlanner>) -
             if let Err(error) = message.check() {
                 return End::Malformed(error);
             }
+            let message = match told.new_in(message) {
+                Ok(Some(message)) => message,
+                Ok(None) => continue,
+                Err(end) => return end,
+            };
             let last = matches!(message, FromPlanner::Finished | FromPlanner::Failed(_));
             if events.send(message).await.is_err() {
                 return End::Unheard;
@@ -106,6 +292,9 @@ async fn read(stdout: Option<ChildStdout>, events: &mpsc::Sender<FromPlanner>) -
 fn describe(end: &End, status: &io::Result<ExitStatus>, stderr: &str) -> String {
     let how = match (end, status) {
         (End::Malformed(error), _) => format!("sent something that is no message ({error})"),
+        (End::Changed, _) => {
+            "that took the place of one that died made another plan of the tables".to_owned()
+        }
         (_, Err(e)) => format!("ended, and how cannot be found out ({e})"),
         (_, Ok(status)) => death(*status),
     };

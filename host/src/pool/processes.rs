@@ -1,11 +1,12 @@
 //! The pool itself.
 
+use super::PoolEvent;
 use super::child::Child;
 use super::confine::{Cell, Confinement};
 use super::conversation::{self, Link, Remains};
-use super::launch::{Process, Program, StderrLog, make_place};
+use super::launch::{Program, StderrLog, make_place};
 use super::nursery::Nursery;
-use super::{PoolEvent, planner};
+use super::planner::{Plan, Planner};
 use crate::gpu::MemoryWatch;
 use crate::model::{JobDir, OsSandbox, WorkerId};
 use crate::perf::MemoryBudget;
@@ -26,7 +27,7 @@ pub struct Pool {
     program: Program,
     component: File,
     events: mpsc::Sender<PoolEvent>,
-    planner: Option<Arc<Process>>,
+    planner: Option<Arc<Planner>>,
     /// Ends before the cgroup that it shares with the leader is left.
     nursery: Nursery,
     workers: HashMap<WorkerId, Arc<Link>>,
@@ -78,8 +79,8 @@ impl Pool {
     }
 
     /// Starts the planner, which speaks through a channel of its own: it is read only as fast as
-    /// that is emptied. After its end without `Finished` or `Failed`, a `Failed` that says how it
-    /// ended is made up.
+    /// that is emptied. Where it is killed over a file, another takes its place, which leaves that file out.
+    /// After its end without `Finished` or `Failed`, a `Failed` that says how it ended is made up.
     ///
     /// Fails if there is one already, if the request is too long for a message, or if the process
     /// cannot be started.
@@ -94,9 +95,10 @@ impl Pool {
         let mut bytes = Vec::new();
         encode(request, &mut bytes).map_err(io::Error::other)?;
         let child = self.program.start_planner()?;
-        let process = Arc::new(Process::of(child.id()));
-        self.planner = Some(process.clone());
-        tokio::spawn(planner::run(child, process, bytes, events));
+        let planner = Arc::new(Planner::default());
+        self.planner = Some(Arc::clone(&planner));
+        let plan = Plan::new(self.program.clone(), request.clone(), planner);
+        tokio::spawn(plan.run(child, bytes, events));
         Ok(())
     }
 

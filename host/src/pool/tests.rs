@@ -408,6 +408,53 @@ async fn a_planner_that_crashes_is_explained() {
     ");
 }
 
+/// The second one tells what it looks into, and the third leaves that out.
+#[tokio::test]
+async fn a_file_that_planners_die_over_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let batch = |id| MiniBatch::new(MiniBatchId(id), 0, Work::Void);
+    let first = vec![
+        FromPlanner::Tables(vec![]),
+        FromPlanner::Notice("a note".to_owned()),
+        FromPlanner::MiniBatches(vec![batch(0)]),
+    ];
+    let open = |file: &str| FromPlanner::Opening { source: 0, file: file.to_owned() };
+    let second = [first.clone(), vec![open("a.parquet"), open("b.parquet")]].concat();
+    let third = [first[..2].to_vec(), vec![FromPlanner::MiniBatches(vec![batch(0), batch(1)])]];
+    let third =
+        [third.concat(), vec![FromPlanner::MiniBatches(vec![batch(2)]), FromPlanner::Finished]];
+    for (name, messages) in [("0", first.clone()), ("1", second), ("2", third.concat())] {
+        fs::write(at(name), frames(&messages)).unwrap();
+    }
+    let folder = dir.path().display();
+    let script = format!(
+        "cd {folder}; n=$(ls | grep -c request); cat > request$n; cat $n; \
+         [ $n = 2 ] && exit 0; echo broken >&2; kill -KILL $$"
+    );
+    let mut bench = Bench::new(&script, 8);
+    let mut planner = bench.plan(8);
+    let mut heard = Vec::new();
+    while let Some(message) = next(&mut planner).await {
+        match message {
+            FromPlanner::MiniBatches(batches) => heard.extend(batches.iter().map(|it| it.id.0)),
+            FromPlanner::Failed(text) => panic!("{text}"),
+            _ => {}
+        }
+    }
+    assert_eq!(heard, [0, 1, 2]);
+    let asked = |name: &str| {
+        let mut received = FrameBuffer::default();
+        received.push(&fs::read(at(name)).unwrap());
+        received.next_message::<PlanRequest>().unwrap().unwrap()
+    };
+    assert_eq!(asked("request0"), request());
+    assert!(asked("request1").tells_files && asked("request1").deadly.is_empty());
+    let deadly = asked("request2").deadly;
+    assert_eq!((deadly.len(), deadly[0].0, deadly[0].1.file.as_str()), (1, 0, "b.parquet"));
+    insta::assert_snapshot!(deadly[0].1.reason, @"b.parquet cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it looked into it");
+}
+
 #[tokio::test]
 async fn a_planner_that_ends_early_or_talks_nonsense_has_failed() {
     let mut bench = Bench::new("exit 0", 8);

@@ -1,9 +1,9 @@
 //! The messages.
 
 use crate::model::{
-    AttemptReport, ByteSize, CallStats, Failure, GpuLease, InferenceSettings, Limits, LoggingLevel,
-    MiniBatch, MiniBatchId, Model, Mount, OsSandbox, OutputAction, OutputFormat, SliceSize, Source,
-    TableFormat, TableInput, WallState, WorkerId,
+    AttemptReport, BadFile, ByteSize, CallStats, Failure, GpuLease, InferenceSettings, Limits,
+    LoggingLevel, MiniBatch, MiniBatchId, Model, Mount, OsSandbox, OutputAction, OutputFormat,
+    SliceSize, Source, TableFormat, TableInput, WallState, WorkerId,
 };
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -185,6 +185,10 @@ pub struct PlanRequest {
     /// Files, each with the index of its source, that an earlier plan could not read: each has one place in the
     /// plan, and what else there is of it comes behind all others.
     pub again: Vec<(u32, String)>,
+    /// Whether each file is named before it is looked into: an earlier planner died over one.
+    pub tells_files: bool,
+    /// Files that planners died over, each with the index of its source: they are not looked into.
+    pub deadly: Vec<(u32, BadFile)>,
 }
 
 impl PlanRequest {
@@ -202,6 +206,8 @@ impl PlanRequest {
             os_sandbox,
             memory: u64::MAX,
             again: Vec::new(),
+            tells_files: false,
+            deadly: Vec::new(),
         }
     }
 }
@@ -244,4 +250,12 @@ pub enum FromPlanner {
     Finished,
     /// The inputs cannot be read or cut; for people, complete.
     Failed(String),
+    /// The file that is looked into next, where the request asks for that. For whoever started the planner,
+    /// and for nobody else.
+    Opening {
+        /// The index of its source.
+        source: u32,
+        /// Its path below that.
+        file: String,
+    },
 }

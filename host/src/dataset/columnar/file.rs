@@ -28,7 +28,7 @@ pub struct TableFile {
 #[derive(Debug)]
 enum Inner {
     Parquet(Box<ParquetFile>),
-    Arrow(ArrowFile),
+    Arrow(Box<ArrowFile>),
     /// With what its result is like, once that was asked for.
     Sqlite(Box<Database>, Option<Survey>),
 }
@@ -56,7 +56,7 @@ impl TableFile {
             TableKind::Parquet => {
                 ParquetFile::open(opened).map(|file| Inner::Parquet(Box::new(file)))
             }
-            TableKind::Arrow => ArrowFile::open(opened).map(Inner::Arrow),
+            TableKind::Arrow => ArrowFile::open(opened).map(|file| Inner::Arrow(Box::new(file))),
             TableKind::Sqlite => {
                 let database = Database::open(path, query.unwrap_or_default())?;
                 Ok(Inner::Sqlite(Box::new(database), None))
