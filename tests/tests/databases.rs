@@ -73,7 +73,7 @@ fn databases_that_cannot_be_read_fail_alone() {
     drop(database);
     let job = job
         .file("in/b.sqlite", "id,text\n1,one\n")
-        .file("in/c.sqlite", good[..good.len() / 2].to_vec())
+        .file("in/c.sqlite", &good[..good.len() / 2])
         // What SQLite keeps beside a database is no database.
         .file("in/a.sqlite-shm", vec![0; 32768])
         .file("in/a.sqlite-journal", "");

@@ -31,8 +31,8 @@ pub enum ModelError {
     },
     /// It is not the one that the job file pins.
     #[error(
-        "model {name}: {} has the SHA-256 {found}, but models.{name}.digest ({at}) is {expected}: it is \
-         not the model that this job was made for; put the right one there, or change the digest",
+        "model {name}: {} has the SHA-256 {found}, but {expected}: it is not \
+         the model that this job was made for; put the right one there, or change the digest",
         path.display()
     )]
     Digest {
@@ -42,20 +42,18 @@ pub enum ModelError {
         path: PathBuf,
         /// What it has.
         found: String,
-        /// What the job file says.
+        /// What the job file says, and where: `models.m.digest (job.yaml:12) is ...`.
         expected: String,
-        /// Where it does.
-        at: String,
     },
     /// It is not what was registered.
     #[error(
-        "model {name} ({at}): {} is not what was registered as {title}: its SHA-256 was {expected}, and is \
+        "model {which}: {} is not what was registered as {title}: its SHA-256 was {expected}, and is \
          {found}; put back what was registered, or register what is there as a new version",
         path.display()
     )]
     NotAsRegistered {
-        /// The model.
-        name: String,
+        /// The model, and where the job file names it.
+        which: String,
         /// `NAME@VERSION`.
         title: String,
         /// Its file or its folder.
@@ -64,8 +62,6 @@ pub enum ModelError {
         found: String,
         /// What it had.
         expected: String,
-        /// Where the job file names it.
-        at: String,
     },
     /// It is larger than a worker may load.
     #[error("model {name}: {why}")]
@@ -132,10 +128,14 @@ fn other(model: &ModelSpec, path: &Path, found: String, expected: &str) -> Model
     let (name, path, expected) = (model.name.clone(), path.to_owned(), expected.to_owned());
     let at = model.digest_at.clone().unwrap_or_else(|| "the job file".to_owned());
     match &model.registered {
-        None => ModelError::Digest { name, path, found, expected, at },
+        None => {
+            let expected = format!("models.{name}.digest ({at}) is {expected}");
+            ModelError::Digest { name, path, found, expected }
+        }
         Some(registered) => {
             let title = registered.title.clone();
-            ModelError::NotAsRegistered { name, title, path, found, expected, at }
+            let which = format!("{name} ({at})");
+            ModelError::NotAsRegistered { which, title, path, found, expected }
         }
     }
 }

@@ -112,6 +112,8 @@ impl Process {
 pub(super) struct Summaries {
     process_file: TableFile,
     node_file: TableFile,
+    /// Rows of workers that have ended, for which there was no room.
+    unwritten: String,
     processes: PerWorker<Process>,
     began: Timestamp,
     started: u64,
@@ -125,6 +127,7 @@ impl Summaries {
         Self {
             process_file: TableFile::new(dir.process_summary(), PROCESSES),
             node_file: TableFile::new(dir.node_summary(), NODES),
+            unwritten: String::new(),
             processes: PerWorker::new(),
             began: Timestamp::UNIX_EPOCH,
             started: 0,
@@ -137,14 +140,17 @@ impl Summaries {
     fn write(&mut self, all: bool) -> io::Result<()> {
         self.dirty = false;
         self.written = Instant::now();
-        let (mut settled, mut open) = (String::new(), String::new());
+        let (mut settled, mut open) = (std::mem::take(&mut self.unwritten), String::new());
         for (name, process) in self.processes.sweep(all) {
             process.row(&name, &mut settled);
         }
         for (name, process) in self.processes.sorted() {
             process.row(name, &mut open);
         }
-        self.process_file.write(&settled, &open)?;
+        if let Err(error) = self.process_file.write(&settled, &open) {
+            self.unwritten = settled;
+            return Err(error);
+        }
         let mut node = format!("{NODE_ID},{:.6},{}", self.began, self.started);
         self.node.columns(&mut node);
         self.node_file.write("", &node)

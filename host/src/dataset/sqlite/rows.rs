@@ -235,14 +235,14 @@ impl Builder {
         }
         match (&mut self.values, value) {
             (Values::Boolean(values), ValueRef::Integer(number)) => {
-                values.append_value(number == 1)
+                values.append_value(number == 1);
             }
             (Values::Boolean(values), _) => values.append_null(),
             (Values::Int64(values), ValueRef::Integer(number)) => values.append_value(number),
             (Values::Int64(values), _) => values.append_null(),
             (Values::Float64(values), ValueRef::Real(number)) => values.append_value(number),
             (Values::Float64(values), ValueRef::Integer(number)) => {
-                values.append_value(number as f64)
+                values.append_value(number as f64);
             }
             (Values::Float64(values), _) => values.append_null(),
             (Values::String(values), ValueRef::Text(text)) => {
