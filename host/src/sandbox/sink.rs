@@ -61,8 +61,17 @@ impl LogFile {
 }
 
 impl Files {
-    /// Puts what is the newest so far in the place of what is older.
+    /// Puts what is the newest so far in the place of what is older. Where it cannot be moved, on a full disk,
+    /// say, it is given up for what comes.
     fn age(&self) -> io::Result<()> {
+        if self.move_newest().is_err() {
+            // What it took is room that is wanted.
+            let _ = self.older.set_len(0);
+        }
+        self.newest.set_len(0)
+    }
+
+    fn move_newest(&self) -> io::Result<()> {
         self.older.set_len(0)?;
         let (mut piece, mut offset) = (vec![0; PIECE], 0);
         loop {
@@ -73,7 +82,7 @@ impl Files {
             (&self.older).write_all(&piece[..count])?;
             offset += count as u64;
         }
-        self.newest.set_len(0)
+        Ok(())
     }
 }
 
@@ -365,6 +374,28 @@ mod tests {
         accept(&sink, &[b'x'; 3 * TAIL]);
         assert_eq!(sink.tail_since(0), "x".repeat(TAIL));
         assert!(read("stderr.txt.2").ends_with(&format!("\n{}", "x".repeat(10))));
+    }
+
+    /// As on a full disk, where nothing can be written before something is cut.
+    #[test]
+    fn the_newest_goes_on_where_the_older_cannot_be_kept() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("log.txt");
+        let older = rotated(&path, 2);
+        std::fs::write(&older, "as it was").expect("writes");
+        let files = Files {
+            name: "log.txt".into(),
+            first: append_to(&path).expect("opens"),
+            newest: append_to(&rotated(&path, 1)).expect("opens"),
+            older: File::open(&older).expect("opens, for reading only"),
+        };
+        let sink = Sink::with_limit(&LogFile(Some(Arc::new(files))), 10, &quota());
+        for line in 0..9 {
+            accept(&sink, format!("line {line}\n").as_bytes());
+        }
+        let newest = std::fs::read_to_string(rotated(&path, 1)).expect("reads");
+        assert!(newest.ends_with("before this]\nline 8\n"), "{newest}");
+        assert_eq!(std::fs::read_to_string(older).expect("reads"), "as it was");
     }
 
     #[test]
