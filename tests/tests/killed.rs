@@ -174,24 +174,43 @@ fn workers_outlive_the_process_that_they_were_forked_from() {
     assert!(ran.log("sys/node/0/_main.txt").contains("process001 is ready"), "{ran}");
 }
 
-#[test]
-fn a_killed_planner_fails_the_job() {
+fn planned_for_long() -> Job {
     let text = format!("id,x\n{}", "1,0.5\n".repeat(2_000_000));
-    let mut running = Job::new(&guest("echo_table"))
+    Job::new(&guest("echo_table"))
         .yaml(
             "inputs: { rows: { path: input, format: csv } }\n\
              schema_inference: full\n\
              process_count_per_node: 1",
         )
         .file("input/a.csv", text)
-        .start(&[]);
+}
+
+/// Kills the planner, if it is not one that was killed before.
+fn kill_planner(running: &mut Running, before: &[u32]) -> u32 {
     let planner = |running: &Running| {
-        running.children().into_iter().find(|(_, command)| command.ends_with(" plan-worker"))
+        let mut children = running.children().into_iter();
+        children.find(|(id, command)| command.ends_with(" plan-worker") && !before.contains(id))
     };
     running.until("the planner plans", |running| planner(running).is_some());
-    if let Some((pid, _)) = planner(&running) {
-        kill(pid);
-    }
+    let (pid, _) = planner(running).unwrap();
+    kill(pid);
+    pid
+}
+
+#[test]
+fn a_killed_planner_is_replaced() {
+    let mut running = planned_for_long().start(&[]);
+    kill_planner(&mut running, &[]);
+    let ran = running.wait();
+    ran.exits_with(0).left_nothing();
+    assert_eq!(ran.output().lines().count(), 2_000_000);
+}
+
+#[test]
+fn planners_that_are_killed_over_no_file_fail_the_job() {
+    let mut running = planned_for_long().start(&[]);
+    let first = kill_planner(&mut running, &[]);
+    kill_planner(&mut running, &[first]);
     let ran = running.wait();
     ran.exits_with(2);
     assert_snapshot!(ran.told(), @"
