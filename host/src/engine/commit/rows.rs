@@ -19,7 +19,7 @@ const CHECKPOINT: (u64, Duration) = (256 << 20, Duration::from_secs(5));
 /// The journal's note of what [`Rows::mark`] says.
 pub(super) const SYNCED: &str = "store.synced";
 
-/// The journal's note of the header: see [`Top::note`].
+/// The journal's note of the header: see `Top::note`.
 pub(super) const HEADER: &str = "store.header";
 
 /// Where rows are: none for a mini-batch without any.
