@@ -152,7 +152,7 @@ def files(options):
         same_rows(output, job_output(f"tally-{via}"))
     return [
         native_line(f"W2 {FILES:,} files, native", taken["native"]),
-        *ratio_lines("W2 files through the SDK", taken["sdk"], taken["native"], 1.5),
+        *ratio_lines("W2 files through the SDK", taken["sdk"], taken["native"], 1.25),
         *ratio_lines("W2 files through std::fs", taken["fs"], taken["native"], 2.2),
     ]
 
