@@ -339,7 +339,7 @@ impl World {
             }
             Some(Damage::ChangePart(number, share)) => {
                 if let Some(path) = part(number) {
-                    fs::write(path, changed(fs::read(path).unwrap(), share)).unwrap();
+                    replace(path, changed(fs::read(path).unwrap(), share));
                 }
             }
             Some(Damage::CutOutput(share)) => {
@@ -347,17 +347,15 @@ impl World {
                 self.was_cut = true;
             }
             Some(Damage::ChangeOutput(share)) => {
-                // What was put on the disk is believed to be there, so a copy stands in its place.
                 if let Ok(bytes) = fs::read(&output) {
-                    let copy = output.with_extension("copy");
-                    fs::write(&copy, changed(bytes, share)).unwrap();
-                    fs::rename(copy, &output).unwrap();
+                    replace(&output, changed(bytes, share));
                 }
             }
             Some(Damage::RemoveOutput) => drop(fs::remove_file(&output)),
             // What was put on the disk is believed to be there while the file is the same. Cut and made
             // longer again before a run has noted the cut, it is the same to look at.
-            Some(Damage::ExtendOutput) if self.was_cut => {}
+            // A folder of parts is made anew, and so are the files in it.
+            Some(Damage::ExtendOutput) if self.was_cut || output.is_dir() => {}
             Some(Damage::ExtendOutput) => {
                 let file =
                     OpenOptions::new().create(true).truncate(false).write(true).open(&output);
@@ -375,6 +373,13 @@ pub(super) fn commit(store: &mut Store, mut requests: Vec<CommitRequest>) {
         assert!(done.rejected.iter().all(|(success, _)| success.segment.length == 4));
         requests = done.postponed;
     }
+}
+
+/// What was verified is believed to be there while the file is the same, so another stands in its place.
+fn replace(path: &Path, bytes: Vec<u8>) {
+    let copy = path.with_extension("copy");
+    fs::write(&copy, bytes).unwrap();
+    fs::rename(copy, path).unwrap();
 }
 
 fn changed(mut bytes: Vec<u8>, share: f64) -> Vec<u8> {
