@@ -4,7 +4,7 @@ use super::commit::{CommitRequest, Committer};
 use super::machine::{Machine, Message};
 use super::verify::{PlanDigest, tables_note};
 use crate::journal::unreadable_note;
-use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat};
+use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat, Work};
 use crate::protocol::FromPlanner;
 use crate::store::{Arrival, Objects};
 use std::collections::VecDeque;
@@ -23,6 +23,8 @@ pub(super) struct Intake {
     tables: Option<Vec<TableFormat>>,
     roots: Vec<PathBuf>,
     planned: u64,
+    /// The file of the last mini-batch that was planned, with the index of its source.
+    last_file: Option<(u32, String)>,
     /// Of what is planned so far; none once it is complete.
     digest: Option<PlanDigest>,
     /// Nobody else changes the inputs' objects until the job's end.
@@ -43,6 +45,7 @@ impl Intake {
             tables: None,
             roots: sources.iter().map(|source| source.root.clone()).collect(),
             planned: 0,
+            last_file: None,
             digest: Some(PlanDigest::new(again)),
             arrivals: objects.arrivals(),
             objects,
@@ -83,7 +86,7 @@ impl Intake {
                 if let Some(digest) = &mut self.digest {
                     digest.add(&batches);
                 }
-                for (key, value) in batches.iter().filter_map(unreadable_note) {
+                for (key, value) in unreadable_notes(&batches, &mut self.last_file) {
                     committer.submit(CommitRequest::Note { key, value });
                 }
                 if !self.objects.come_on_demand() {
@@ -183,5 +186,67 @@ impl Intake {
         if self.objects.come_on_demand() {
             self.objects.release(ids.iter().map(|id| id.0).collect());
         }
+    }
+}
+
+/// The notes on files that could not be read at all. What is left of one that gave mini-batches has its place
+/// behind these, and keeps it. `last_file`: that of the last mini-batch before these.
+fn unreadable_notes(
+    batches: &[MiniBatch],
+    last_file: &mut Option<(u32, String)>,
+) -> Vec<(String, String)> {
+    let known = last_file.take();
+    let mut before = known.as_ref().map(|(source, file)| (*source, file.as_str()));
+    let mut notes = Vec::new();
+    for batch in batches {
+        let file = cut_from(batch);
+        if file != before {
+            notes.extend(unreadable_note(batch));
+        }
+        before = file;
+    }
+    *last_file = before.map(|(source, file)| (source, file.to_owned()));
+    notes
+}
+
+/// The file that a mini-batch is a part of, or all of, with the index of its source; none if it is of several.
+fn cut_from(batch: &MiniBatch) -> Option<(u32, &str)> {
+    let file = match &batch.work {
+        Work::Text(slice) => &slice.file,
+        Work::Table(slice) => &slice.file,
+        Work::Unreadable(bad) => &bad.file,
+        _ => return None,
+    };
+    Some((batch.source, file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{BadFile, TextSlice};
+
+    /// Else a job whose file broke off in the middle could not be taken up, as the numbers behind it moved.
+    #[test]
+    fn only_files_without_any_mini_batch_are_noted() {
+        let slice = |id, file: &str| {
+            let file = file.to_owned();
+            let (offset, length, first_line, rows) = (0, 1, 1, 1);
+            let slice = TextSlice { file, offset, length, first_line, rows, unpacked: None };
+            MiniBatch::new(MiniBatchId(id), 0, Work::Text(slice))
+        };
+        let bad = |id, file: &str| {
+            let bad = BadFile { file: file.to_owned(), reason: "broken".to_owned() };
+            MiniBatch::new(MiniBatchId(id), 0, Work::Unreadable(bad))
+        };
+        let mut last = None;
+        let first =
+            unreadable_notes(&[bad(0, "a"), slice(1, "b"), bad(2, "b"), bad(3, "c")], &mut last);
+        assert_eq!(
+            first.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(),
+            ["unreadable 0", "unreadable 3"]
+        );
+        assert!(unreadable_notes(&[slice(4, "d")], &mut last).is_empty());
+        assert!(unreadable_notes(&[bad(5, "d")], &mut last).is_empty(), "in another message");
+        assert_eq!(unreadable_notes(&[bad(6, "e")], &mut last).len(), 1);
     }
 }

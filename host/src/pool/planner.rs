@@ -1,7 +1,7 @@
 //! The planner's life as the leader sees it.
 
 use super::launch::{Process, Program, STDERR_TAIL, printable};
-use crate::model::{BadFile, TableFormat};
+use crate::model::{BadFile, MiniBatch, TableFormat, Work};
 use crate::protocol::{FrameBuffer, FrameError, FromPlanner, PlanRequest, encode};
 use crate::wall::death;
 use std::collections::HashSet;
@@ -164,7 +164,8 @@ impl Plan {
     /// those after it, that is left out. None if there is nothing to be done.
     fn next(&mut self, death: &Death) -> Option<(Child, Vec<u8>)> {
         let how = death.by_signal.as_ref()?;
-        if matches!(*self.planner.slot(), Slot::Closed) {
+        // Another planner would write anew what workers read.
+        if matches!(*self.planner.slot(), Slot::Closed) || self.told.has_spilled {
             return None;
         }
         if self.request.tells_files {
@@ -195,8 +196,10 @@ impl Plan {
 struct Told {
     tables: Option<Vec<TableFormat>>,
     /// Mini-batches that were delivered, and those that this process has told.
-    delivered: u64,
-    heard: u64,
+    delivered: Prefix,
+    heard: Prefix,
+    /// Whether workers read what a planner has written for them.
+    has_spilled: bool,
     /// What is told once, where an earlier process has told it.
     notices: HashSet<String>,
     /// Whether a process has died before.
@@ -205,13 +208,39 @@ struct Told {
     opening: Option<(u32, String)>,
 }
 
+/// The first mini-batches of a plan.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Prefix {
+    count: u64,
+    /// Made of their stamps, in their order.
+    digest: u64,
+}
+
+impl Prefix {
+    fn add(&mut self, batch: &MiniBatch) {
+        self.count += 1;
+        let mixed = self.digest.rotate_left(7) ^ batch.stamp ^ batch.id.0;
+        self.digest = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// Whether it is read from what a planner has written.
+fn is_spilled(batch: &MiniBatch) -> bool {
+    match &batch.work {
+        Work::Text(slice) => slice.unpacked.is_some(),
+        Work::TextGroup(slices) => slices.iter().any(|(_, slice)| slice.unpacked.is_some()),
+        Work::Rows(_) => true,
+        _ => false,
+    }
+}
+
 /// Notices that are known again.
 const NOTICES: usize = 1000;
 
 impl Told {
     /// Begins with another process.
     fn begin(&mut self) {
-        (self.heard, self.is_later, self.opening) = (0, true, None);
+        (self.heard, self.is_later, self.opening) = (Prefix::default(), true, None);
     }
 
     /// What of a message is to be delivered, if anything. Fails if it is not what an earlier process said.
@@ -229,13 +258,25 @@ impl Told {
                 Ok(Some(FromPlanner::Tables(tables)))
             }
             FromPlanner::MiniBatches(mut batches) => {
-                let known = self.delivered.saturating_sub(self.heard);
-                self.heard += batches.len() as u64;
-                let known = usize::try_from(known).unwrap_or(usize::MAX).min(batches.len());
-                batches.drain(..known);
-                self.delivered = self.delivered.max(self.heard);
+                let mut is_same = true;
+                batches.retain(|batch| {
+                    self.heard.add(batch);
+                    if self.heard.count <= self.delivered.count {
+                        is_same &=
+                            self.heard.count < self.delivered.count || self.heard == self.delivered;
+                        return false;
+                    }
+                    self.delivered = self.heard;
+                    self.has_spilled |= is_spilled(batch);
+                    true
+                });
+                // Otherwise some would be missing, and others there twice.
+                if !is_same {
+                    return Err(End::Changed);
+                }
                 Ok((!batches.is_empty()).then_some(FromPlanner::MiniBatches(batches)))
             }
+            FromPlanner::Finished if self.heard.count < self.delivered.count => Err(End::Changed),
             FromPlanner::Notice(text) => {
                 if self.is_later && self.notices.contains(&text) {
                     return Ok(None);
@@ -292,9 +333,7 @@ async fn read(
 fn describe(end: &End, status: &io::Result<ExitStatus>, stderr: &str) -> String {
     let how = match (end, status) {
         (End::Malformed(error), _) => format!("sent something that is no message ({error})"),
-        (End::Changed, _) => {
-            "that took the place of one that died made another plan of the tables".to_owned()
-        }
+        (End::Changed, _) => "that took the place of one that died made another plan".to_owned(),
         (_, Err(e)) => format!("ended, and how cannot be found out ({e})"),
         (_, Ok(status)) => death(*status),
     };

@@ -1,4 +1,4 @@
-//! Real processes: shell scripts that act as workers and as the planner.
+//! Real processes: shell scripts that act as workers, and in `planner` as the planner.
 
 use super::launch::Program;
 use super::{Pool, PoolEvent, WorkerExit};
@@ -7,8 +7,7 @@ use crate::model::{
     OsSandbox, OutputAction, WallState, Work, WorkerId,
 };
 use crate::protocol::{
-    Assignment, Cut, FrameBuffer, FromPlanner, FromWorker, PROTOCOL_VERSION, PlanRequest, Setup,
-    ToWorker, encode,
+    Assignment, FrameBuffer, FromWorker, PROTOCOL_VERSION, Setup, ToWorker, encode,
 };
 use std::fs::{self, File};
 use std::path::Path;
@@ -345,123 +344,5 @@ async fn a_program_that_is_not_there_is_named() {
     assert!(error.to_string().starts_with(expected), "{error}");
 }
 
-fn request() -> PlanRequest {
-    PlanRequest::new(vec![], Cut::Void { count: 3 })
-}
-
-impl Bench {
-    fn plan(&mut self, capacity: usize) -> mpsc::Receiver<FromPlanner> {
-        let (sender, planner) = mpsc::channel(capacity);
-        self.pool.plan(&request(), sender).unwrap();
-        planner
-    }
-}
-
-async fn next(planner: &mut mpsc::Receiver<FromPlanner>) -> Option<FromPlanner> {
-    tokio::time::timeout(Duration::from_secs(20), planner.recv()).await.unwrap()
-}
-
-#[tokio::test]
-async fn the_planner_gets_its_request_and_is_heard() {
-    // The request comes back as the first message's body would: byte for byte.
-    let dir = tempfile::tempdir().unwrap();
-    let (frames_at, echo) = (dir.path().join("frames"), dir.path().join("echo"));
-    let script = format!("cat >{}; cat {}", echo.display(), frames_at.display());
-    let mut bench = Bench::new(&script, 8);
-    let messages = [FromPlanner::Tables(vec![]), FromPlanner::Finished];
-    fs::write(&frames_at, frames(&messages)).unwrap();
-    let mut planner = bench.plan(8);
-    assert!(bench.pool.plan(&request(), mpsc::channel(1).0).is_err());
-    for message in messages {
-        assert_eq!(next(&mut planner).await, Some(message));
-    }
-    let mut received = FrameBuffer::default();
-    received.push(&fs::read(echo).unwrap());
-    assert_eq!(received.next_message().unwrap(), Some(request()));
-    assert_eq!(next(&mut planner).await, None);
-}
-
-#[tokio::test]
-async fn the_planner_waits_for_the_leader() {
-    let dir = tempfile::tempdir().unwrap();
-    let (frames_at, done) = (dir.path().join("frames"), dir.path().join("done"));
-    let script = format!("cat {}; touch {}", frames_at.display(), done.display());
-    let mut bench = Bench::new(&script, 1);
-    let mut messages = vec![FromPlanner::Notice("n".repeat(10_000)); 100];
-    messages.push(FromPlanner::Finished);
-    fs::write(&frames_at, frames(&messages)).unwrap();
-    let mut planner = bench.plan(1);
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(!done.exists(), "a megabyte must not fit into pipe and channel");
-    for message in messages {
-        assert_eq!(next(&mut planner).await, Some(message));
-    }
-}
-
-#[tokio::test]
-async fn a_planner_that_crashes_is_explained() {
-    let mut bench = Bench::new("echo 'cannot open a.csv' >&2; kill -ABRT $$", 8);
-    let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
-    insta::assert_snapshot!(text, @r"
-    the planner process gave up (SIGABRT; it may have run out of the memory that it may use) before it had cut all inputs; the end of what it printed:
-    cannot open a.csv
-    ");
-}
-
-/// The second one tells what it looks into, and the third leaves that out.
-#[tokio::test]
-async fn a_file_that_planners_die_over_is_left_out() {
-    let dir = tempfile::tempdir().unwrap();
-    let at = |name: &str| dir.path().join(name);
-    let batch = |id| MiniBatch::new(MiniBatchId(id), 0, Work::Void);
-    let first = vec![
-        FromPlanner::Tables(vec![]),
-        FromPlanner::Notice("a note".to_owned()),
-        FromPlanner::MiniBatches(vec![batch(0)]),
-    ];
-    let open = |file: &str| FromPlanner::Opening { source: 0, file: file.to_owned() };
-    let second = [first.clone(), vec![open("a.parquet"), open("b.parquet")]].concat();
-    let third = [first[..2].to_vec(), vec![FromPlanner::MiniBatches(vec![batch(0), batch(1)])]];
-    let third =
-        [third.concat(), vec![FromPlanner::MiniBatches(vec![batch(2)]), FromPlanner::Finished]];
-    for (name, messages) in [("0", first.clone()), ("1", second), ("2", third.concat())] {
-        fs::write(at(name), frames(&messages)).unwrap();
-    }
-    let folder = dir.path().display();
-    let script = format!(
-        "cd {folder}; n=$(ls | grep -c request); cat > request$n; cat $n; \
-         [ $n = 2 ] && exit 0; echo broken >&2; kill -KILL $$"
-    );
-    let mut bench = Bench::new(&script, 8);
-    let mut planner = bench.plan(8);
-    let mut heard = Vec::new();
-    while let Some(message) = next(&mut planner).await {
-        match message {
-            FromPlanner::MiniBatches(batches) => heard.extend(batches.iter().map(|it| it.id.0)),
-            FromPlanner::Failed(text) => panic!("{text}"),
-            _ => {}
-        }
-    }
-    assert_eq!(heard, [0, 1, 2]);
-    let asked = |name: &str| {
-        let mut received = FrameBuffer::default();
-        received.push(&fs::read(at(name)).unwrap());
-        received.next_message::<PlanRequest>().unwrap().unwrap()
-    };
-    assert_eq!(asked("request0"), request());
-    assert!(asked("request1").tells_files && asked("request1").deadly.is_empty());
-    let deadly = asked("request2").deadly;
-    assert_eq!((deadly.len(), deadly[0].0, deadly[0].1.file.as_str()), (1, 0, "b.parquet"));
-    insta::assert_snapshot!(deadly[0].1.reason, @"b.parquet cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it looked into it");
-}
-
-#[tokio::test]
-async fn a_planner_that_ends_early_or_talks_nonsense_has_failed() {
-    let mut bench = Bench::new("exit 0", 8);
-    let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
-    insta::assert_snapshot!(text, @"the planner process ended with exit code 0 before it had cut all inputs");
-
-    let mut bench = Bench::new(r"printf '\001\000\000\000\377'; sleep 60", 8);
-    let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
-    assert!(text.contains("sent something that is no message"), "{text}");
-}
+#[path = "planner_tests.rs"]
+mod planner;

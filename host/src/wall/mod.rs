@@ -37,4 +37,4 @@ pub use layer::{Layer, MISSING_LAYER, check, probe};
 pub use leaf::{Leaf, Leaves, Quota};
 pub use start::{alone, enter, keep_apart};
 pub use task::{Ended, end_of};
-pub use twin::twin;
+pub use twin::{Twin, twin};

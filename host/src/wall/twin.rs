@@ -8,21 +8,33 @@ use std::io;
 use std::path::Path;
 
 /// Makes a copy of this process, which must have [entered](super::enter) and have no other thread. The copy
-/// is no child of this process but another one of its parent. Returns the copy's process id, and none in
-/// the copy itself, which has then entered as well, in a session of its own; `cgroup` is its own from then on.
-pub fn twin(cgroup: Option<&Path>) -> io::Result<Option<Pid>> {
+/// is no child of this process but another one of its parent. Returns the copy's process id, and in the copy
+/// itself what [begins](Twin::begin) it: nothing there can fail before it has let go of what is not its own.
+pub fn twin() -> io::Result<Result<Pid, Twin>> {
     let parent = getppid();
-    if let Some(id) = fork_beside()? {
-        return Ok(Some(id));
+    Ok(fork_beside()?.ok_or(Twin { parent }))
+}
+
+/// A copy, not begun yet.
+#[derive(Debug)]
+pub struct Twin {
+    /// Of both.
+    parent: Option<Pid>,
+}
+
+impl Twin {
+    /// Enters, in a session of its own; `cgroup` is its own from then on. After an error the process has to
+    /// end.
+    pub fn begin(self, cgroup: Option<&Path>) -> io::Result<()> {
+        start::die_with(self.parent)?;
+        start::own_session()?;
+        if let Some(cgroup) = cgroup {
+            leaf::assign(cgroup);
+            // Whether it worked, the wall tells.
+            let _ = leaf::join();
+        }
+        Ok(())
     }
-    start::die_with(parent)?;
-    start::own_session()?;
-    if let Some(cgroup) = cgroup {
-        leaf::assign(cgroup);
-        // Whether it worked, the wall tells.
-        let _ = leaf::join();
-    }
-    Ok(None)
 }
 
 /// `fork`, but for whose child it is. None in the copy.

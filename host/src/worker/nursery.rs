@@ -26,12 +26,13 @@ pub(super) fn tend(socket: OwnedFd, compiled: File) -> io::Result<Option<(UnixSt
                 loaded = Some(Code::Loaded(loading, code::load(&compiled, loading)));
             }
             ToNursery::Fork { folder, cgroup } => {
-                let answer = match wall::twin(cgroup.as_deref()) {
-                    Ok(Some(id)) => FromNursery::Forked(id.as_raw_pid().cast_unsigned()),
+                let answer = match wall::twin() {
+                    Ok(Ok(id)) => FromNursery::Forked(id.as_raw_pid().cast_unsigned()),
                     Err(error) => FromNursery::Failed(error.to_string()),
-                    Ok(None) => {
+                    Ok(Err(twin)) => {
                         // This is the leader's and the nursery's, not a worker's.
                         drop(socket);
+                        twin.begin(cgroup.as_deref())?;
                         let code = loaded.unwrap_or(Code::Compiled(compiled));
                         let socket = settle(descriptors, folder)?;
                         return Ok(Some((socket, code)));
