@@ -2,7 +2,7 @@
 
 use super::ends::Found;
 use super::scan::is_terminator;
-use arrow::array::{BooleanBufferBuilder, PrimitiveArray};
+use arrow::array::{BooleanArray, BooleanBufferBuilder, PrimitiveArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};
 
@@ -60,7 +60,7 @@ impl<'a> Records<'a> {
 /// Values of one width, and the rows that have none.
 #[derive(Debug)]
 pub(in crate::dataset) struct Values<T> {
-    pub(in crate::dataset) all: Vec<T>,
+    all: Vec<T>,
     nulls: Vec<usize>,
 }
 
@@ -79,7 +79,7 @@ impl<T: Copy + Default> Values<T> {
     }
 
     /// Which rows have values, if not all have.
-    pub(in crate::dataset) fn null_buffer(&self) -> Option<NullBuffer> {
+    fn null_buffer(&self) -> Option<NullBuffer> {
         if self.nulls.is_empty() {
             return None;
         }
@@ -98,6 +98,14 @@ impl<T: Copy + Default> Values<T> {
     {
         let nulls = self.null_buffer();
         PrimitiveArray::try_new(self.all.into(), nulls).ok()
+    }
+}
+
+impl Values<bool> {
+    /// The column.
+    pub(in crate::dataset) fn booleans(self) -> BooleanArray {
+        let nulls = self.null_buffer();
+        BooleanArray::new(self.all.into(), nulls)
     }
 }
 

@@ -7,7 +7,7 @@ use super::fill::{Records, Values};
 use super::numbers::{float, short_float, short_integer};
 use super::types::{UTC, boolean, microseconds};
 use crate::model::{ColumnType, TableFormat};
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, StringBuilder};
+use arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder};
 use arrow::compute::kernels::cast_utils::Parser;
 use arrow::datatypes::{Date32Type, Float64Type, Int64Type, SchemaRef, TimestampMicrosecondType};
 use memchr::memchr;
@@ -187,10 +187,7 @@ impl Column {
 
     fn finish(self) -> Option<ArrayRef> {
         Some(match self {
-            Self::Boolean(values) => {
-                let nulls = values.null_buffer();
-                Arc::new(BooleanArray::new(values.all.into(), nulls))
-            }
+            Self::Boolean(values) => Arc::new(values.booleans()),
             Self::Int64(values) => Arc::new(values.array::<Int64Type>()?),
             Self::Float64(values) => Arc::new(values.array::<Float64Type>()?),
             Self::Date(values) => Arc::new(values.array::<Date32Type>()?),

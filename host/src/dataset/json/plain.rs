@@ -5,7 +5,7 @@
 
 use super::numbers::{float, integer};
 use crate::dataset::csv::{FieldEnds, Found, Records, Values, short_float, short_integer};
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringBuilder, new_null_array};
+use arrow::array::{ArrayRef, RecordBatch, StringBuilder, new_null_array};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef};
 use memchr::memchr;
 use std::collections::HashMap;
@@ -220,10 +220,7 @@ impl Column {
 
     fn finish(self) -> Option<ArrayRef> {
         Some(match self {
-            Self::Boolean(values) => {
-                let nulls = values.null_buffer();
-                Arc::new(BooleanArray::new(values.all.into(), nulls))
-            }
+            Self::Boolean(values) => Arc::new(values.booleans()),
             Self::Int64(values) => Arc::new(values.array::<Int64Type>()?),
             Self::Float64(values) => Arc::new(values.array::<Float64Type>()?),
             Self::Text(mut values) => Arc::new(values.finish()),
