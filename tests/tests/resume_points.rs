@@ -148,12 +148,12 @@ fn a_job_whose_mini_batches_are_all_done_still_shuts_a_worker_down() {
         |worker: &str| format!("job/logs/user/entry_script_log/0/files/{worker}.shutdown");
     // Some groups have no rows: what is known of the plan is noted, in one or more of them.
     let ran = [1, 2, 3, 4].iter().cycle().take(40).map(|time| {
-        let ran = job().env(POINT, &format!("rows-appended:{time}")).run(&ONE);
+        let ran = job().env(POINT, &format!("journaled:{time}")).run(&ONE);
         (crashes(&ran), ran)
     });
     let ran = ran.filter(|(crashed, ran)| *crashed && !ran.output().is_empty());
     let ran = ran.map(|(_, ran)| ran).find(|ran| !ran.has(&shutdown("process000")));
-    let ran = ran.expect("a run that ends when its rows are appended");
+    let ran = ran.expect("a run that ends when its rows are journaled");
     let ran = ran.into_job().env(POINT, "").run(&ONE);
     ran.exits_with(0).says("taken up where it was: 1 mini-batch done");
     assert!(ran.has(&shutdown("process001")), "{ran}");

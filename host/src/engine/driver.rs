@@ -2,7 +2,7 @@
 //! listens. Decides nothing itself.
 
 use super::cancel::{Cancel, Request};
-use super::commit::{CommitReply, CommitRequest, Committer, StillWriting, last_reply};
+use super::commit::{CommitReply, CommitRequest, Committer, Free, StillWriting, last_reply};
 use super::gpus::Gpus;
 use super::inferring;
 use super::intake::Intake;
@@ -284,6 +284,12 @@ impl<'a> Driver<'a> {
     }
 
     fn on_commit_reply(&mut self, reply: Option<CommitReply>) {
+        if let Some(CommitReply::Free(attempts)) = reply {
+            for Free { worker, id, attempt } in attempts {
+                self.pool.queue(worker, &ToWorker::Free { id, attempt });
+            }
+            return;
+        }
         if !matches!(reply, Some(CommitReply::Committed(_) | CommitReply::Rejected { .. })) {
             self.commits = None;
         }
@@ -295,9 +301,8 @@ impl<'a> Driver<'a> {
             Some(CommitReply::Rejected { id, failure, .. }) => Message::Rejected(id, failure),
             Some(CommitReply::Fatal(text)) => Message::CommitFailed(text),
             // These answer a request that only `finish` makes.
-            Some(CommitReply::Finishing(_) | CommitReply::Finished) | None => {
-                Message::CommitFailed("the committer thread broke down".to_owned())
-            }
+            Some(CommitReply::Finishing(_) | CommitReply::Finished | CommitReply::Free(_))
+            | None => Message::CommitFailed("the committer thread broke down".to_owned()),
         });
     }
 

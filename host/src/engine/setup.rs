@@ -8,8 +8,8 @@ use crate::dataset::csv::MAX_SLICE;
 use crate::inference::{has_inference, inference_memory};
 use crate::model::{
     GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, JobDir, Limits,
-    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, SliceSize, Source,
-    TableFormat, TableInput, TableKind, WorkerId,
+    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, OutputLayout, SliceSize,
+    Source, TableFormat, TableInput, TableKind, WorkerId,
 };
 use crate::perf::{MemoryBudget, MonitorOptions};
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
@@ -130,6 +130,7 @@ pub(super) struct SetupTemplate {
     output_action: OutputAction,
     output_format: OutputFormat,
     strict_cardinality: bool,
+    rows_stay: bool,
     profile: bool,
     logging_level: LoggingLevel,
     os_sandbox: OsSandbox,
@@ -173,6 +174,7 @@ impl SetupTemplate {
             output_action: spec.output_action,
             output_format: spec.output_format.clone(),
             strict_cardinality: spec.strict_cardinality,
+            rows_stay: spec.ordered || spec.output_format.layout == OutputLayout::Parts,
             profile: spec.profile,
             logging_level: spec.logging_level,
             os_sandbox: spec.os_sandbox,
@@ -204,6 +206,7 @@ impl SetupTemplate {
             output_action: template.output_action,
             output_format: template.output_format,
             strict_cardinality: template.strict_cardinality,
+            rows_stay: template.rows_stay,
             profile: template.profile,
             logging_level: template.logging_level,
             gpu,

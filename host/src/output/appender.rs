@@ -320,15 +320,19 @@ impl Appender {
 mod tests {
     use super::super::PartFile;
     use super::*;
+    use crate::model::MiniBatchId;
     use std::fs;
 
     fn fixture() -> (tempfile::TempDir, File, Vec<Segment>, Appender) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p.part");
-        let mut part = PartFile::create(&path).unwrap();
+        let mut part = PartFile::create(&path, true).unwrap();
         let segments = ["one\n", "two\ntwo\n", "", "three\n"]
             .iter()
-            .map(|text| part.append(text.as_bytes(), text.lines().count() as u64).unwrap())
+            .map(|text| {
+                part.append(text.as_bytes(), text.lines().count() as u64, (MiniBatchId(0), 1))
+                    .unwrap()
+            })
             .collect();
         let output = Appender::create(&folder.path().join("out.txt")).unwrap();
         (folder, File::open(path).unwrap(), segments, output)

@@ -1,23 +1,30 @@
 //! A worker's part file.
 
 use super::OutputError;
-use crate::model::Segment;
+use crate::model::{MiniBatchId, Segment};
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The file that a worker appends its attempts' rows to. The leader copies from it what is
-/// committed; it also syncs it first, so nothing here does.
+/// The file that a worker writes its attempts' rows to. The leader copies from it what is committed, and
+/// may say then that the room is free: where it can be, rows are written over older ones, which the machine has
+/// at hand. Nothing here puts the file on the disk: the leader does, where that is needed.
 #[derive(Debug)]
 pub struct PartFile {
     file: File,
     path: PathBuf,
-    end: u64,
+    /// Attempts whose rows may be wanted still, and their bytes, as they were made.
+    wanted: VecDeque<((MiniBatchId, u32), u64)>,
+    /// Where these rows lie, one behind the other: the first byte, and that behind the last.
+    runs: VecDeque<(u64, u64)>,
+    /// Whether all rows are wanted for ever.
+    stays: bool,
 }
 
 impl PartFile {
-    /// Makes the file, empty.
-    pub fn create(path: &Path) -> Result<Self, OutputError> {
+    /// Makes the file, empty. `stays`: whether rows stay where they are, whatever is said to be free.
+    pub fn create(path: &Path, stays: bool) -> Result<Self, OutputError> {
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -25,51 +32,94 @@ impl PartFile {
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)
             .map_err(OutputError::io("make the part file", path))?;
-        Ok(Self { file, path: path.to_owned(), end: 0 })
+        let (wanted, runs) = (VecDeque::new(), VecDeque::new());
+        Ok(Self { file, path: path.to_owned(), wanted, runs, stays })
     }
 
     /// Writes what the file is to begin with, if there is nothing in it yet.
     pub fn begin(&mut self, header: &[u8]) -> Result<(), OutputError> {
-        if self.end == 0 {
+        if self.runs.is_empty() {
             let written = self.file.write_all_at(header, 0);
             written.map_err(OutputError::io("write to the part file", &self.path))?;
-            self.end = header.len() as u64;
+            self.runs.push_back((0, header.len() as u64));
         }
         Ok(())
     }
 
-    /// Appends the lines of one attempt with one write. When that fails nothing of it counts: the
-    /// next attempt is written to the same place.
-    pub fn append(&mut self, lines: &[u8], rows: u64) -> Result<Segment, OutputError> {
+    /// Writes the lines of one attempt with one write. When that fails nothing of it counts.
+    pub fn append(
+        &mut self,
+        lines: &[u8],
+        rows: u64,
+        attempt: (MiniBatchId, u32),
+    ) -> Result<Segment, OutputError> {
         let length = lines.len() as u64;
+        let (offset, end) = self.place(length);
         if length > 0
-            && let Err(source) = self.file.write_all_at(lines, self.end)
+            && let Err(source) = self.file.write_all_at(lines, offset)
         {
             // Room is given back where that is possible; what stays is never referred to.
-            let _ = self.file.set_len(self.end);
+            let _ = self.file.set_len(end);
             return Err(OutputError::io("write rows to the part file", &self.path)(source));
         }
-        let checksum = crc32fast::hash(lines);
-        let segment = Segment { offset: self.end, length, checksum, rows };
-        self.end += length;
-        Ok(segment)
+        match self.runs.back_mut().filter(|last| last.1 == offset) {
+            Some(last) => last.1 += length,
+            None if length > 0 => self.runs.push_back((offset, offset + length)),
+            None => {}
+        }
+        if !self.stays {
+            self.wanted.push_back((attempt, length));
+        }
+        Ok(Segment { offset, length, checksum: crc32fast::hash(lines), rows })
+    }
+
+    /// Where so many bytes are written: at the beginning if all is free there, else behind the last rows, else
+    /// behind all. And the end of all that is wanted.
+    fn place(&self, length: u64) -> (u64, u64) {
+        let end = self.runs.iter().map(|run| run.1).max().unwrap_or(0);
+        let last = self.runs.back().map_or(0, |run| run.1);
+        let is_free = |at: u64| self.runs.iter().all(|run| at + length <= run.0 || run.1 <= at);
+        let found = [0, last].into_iter().find(|at| is_free(*at));
+        (found.unwrap_or(end), end)
+    }
+
+    /// Rows of this attempt, and of all before it, are not wanted any more.
+    pub fn free(&mut self, attempt: (MiniBatchId, u32)) {
+        let Some(last) = self.wanted.iter().position(|(wanted, _)| *wanted == attempt) else {
+            return;
+        };
+        let mut bytes: u64 = self.wanted.drain(..=last).map(|(_, length)| length).sum();
+        while let Some(first) = self.runs.front_mut() {
+            let freed = bytes.min(first.1 - first.0);
+            first.0 += freed;
+            bytes -= freed;
+            if first.0 < first.1 {
+                break;
+            }
+            self.runs.pop_front();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    fn attempt(id: u64) -> (MiniBatchId, u32) {
+        (MiniBatchId(id), 1)
+    }
 
     #[test]
     fn attempts_lie_one_after_the_other() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.part");
-        let mut part = PartFile::create(&path).unwrap();
-        let first = part.append(b"a\nb\n", 2).unwrap();
-        let none = part.append(b"", 0).unwrap();
-        let second = part.append(b"c\n", 1).unwrap();
+        let mut part = PartFile::create(&path, false).unwrap();
+        let first = part.append(b"a\nb\n", 2, attempt(0)).unwrap();
+        let none = part.append(b"", 0, attempt(1)).unwrap();
+        let second = part.append(b"c\n", 1, attempt(2)).unwrap();
         assert_eq!((first.offset, first.length, first.rows), (0, 4, 2));
-        assert_eq!((none.offset, none.length), (4, 0));
+        assert_eq!(none.length, 0);
         assert_eq!((second.offset, second.length), (4, 2));
         assert_eq!(std::fs::read(&path).unwrap(), b"a\nb\nc\n");
         super::super::verify(&File::open(&path).unwrap(), &first).unwrap();
@@ -79,18 +129,67 @@ mod tests {
     fn a_header_comes_first_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.part");
-        let mut part = PartFile::create(&path).unwrap();
+        let mut part = PartFile::create(&path, false).unwrap();
         part.begin(b"x\n").unwrap();
-        assert_eq!(part.append(b"1\n", 1).unwrap().offset, 2);
+        assert_eq!(part.append(b"1\n", 1, attempt(0)).unwrap().offset, 2);
         part.begin(b"y\n").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"x\n1\n");
     }
 
     #[test]
     fn a_full_disk_is_an_error_that_names_the_file() {
-        let mut part = PartFile::create(Path::new("/dev/full")).unwrap();
-        let error = part.append(b"a\n", 1).unwrap_err();
+        let mut part = PartFile::create(Path::new("/dev/full"), false).unwrap();
+        let error = part.append(b"a\n", 1, attempt(0)).unwrap_err();
         insta::assert_snapshot!(error, @"cannot write rows to the part file /dev/full: No space left on device (os error 28)");
-        assert_eq!(part.end, 0);
+        assert!(part.runs.is_empty() && part.wanted.is_empty());
+    }
+
+    #[test]
+    fn room_that_is_free_is_used_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.part");
+        let mut part = PartFile::create(&path, false).unwrap();
+        let mut offsets = Vec::new();
+        for id in 0..12 {
+            offsets.push(part.append(b"row\n", 1, attempt(id)).unwrap().offset);
+            if id % 4 == 3 {
+                part.free(attempt(id - 1));
+            }
+        }
+        assert_eq!(offsets, [0, 4, 8, 12, 0, 4, 8, 16, 0, 4, 8, 12]);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 20);
+        // Where rows stay, nothing is.
+        let mut part = PartFile::create(&path, true).unwrap();
+        part.begin(b"x\n").unwrap();
+        part.append(b"1\n", 1, attempt(0)).unwrap();
+        part.free(attempt(0));
+        part.append(b"2\n", 1, attempt(1)).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"x\n1\n2\n");
+    }
+
+    proptest! {
+        /// Whatever is freed and when, rows that are wanted lie where they were written.
+        #[test]
+        fn rows_that_are_wanted_are_not_written_over(
+            steps in prop::collection::vec((0_usize..40, prop::option::of(0_u64..12)), 1..60),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.part");
+            let mut part = PartFile::create(&path, false).unwrap();
+            let mut wanted: Vec<(u64, Segment)> = Vec::new();
+            for (id, (length, back)) in (0..).zip(steps) {
+                let bytes = vec![id as u8; length];
+                wanted.push((id, part.append(&bytes, 1, attempt(id)).unwrap()));
+                if let Some(back) = back {
+                    let upto = id.saturating_sub(back);
+                    part.free(attempt(upto));
+                    wanted.retain(|(id, _)| *id > upto);
+                }
+                let file = File::open(&path).unwrap();
+                for (_, segment) in &wanted {
+                    super::super::verify(&file, segment).unwrap();
+                }
+            }
+        }
     }
 }

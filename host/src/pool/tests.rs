@@ -43,6 +43,7 @@ impl Bench {
         Setup {
             output_format: crate::model::OutputFormat::default(),
             strict_cardinality: false,
+            rows_stay: false,
             profile: false,
             protocol: PROTOCOL_VERSION,
             worker: WORKER,

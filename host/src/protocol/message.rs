@@ -23,6 +23,14 @@ pub enum ToWorker {
     Setup(Box<Setup>),
     /// Work on this mini-batch after those already given.
     Run(Assignment),
+    /// The rows of this attempt, and of all that were reported before it, are in the output: their
+    /// room in the part file is free.
+    Free {
+        /// The mini-batch.
+        id: MiniBatchId,
+        /// From 1.
+        attempt: u32,
+    },
     /// Call `shutdown` and end, after the mini-batches already given.
     Shutdown,
 }
@@ -67,6 +75,8 @@ pub struct Setup {
     pub output_format: OutputFormat,
     /// Whether an attempt fails whose rows are not as many as its items.
     pub strict_cardinality: bool,
+    /// Whether rows stay in the part file until the job's end; else the leader says when they need not.
+    pub rows_stay: bool,
     /// Whether to write a profile of the guest's code.
     pub profile: bool,
     /// What the guest's log calls are cut at.

@@ -119,7 +119,7 @@ impl Bench {
     ) -> Result<(Segment, bool), Failure> {
         let staged = || self.job_dir.staged(self.worker, mini_batch.id, attempt);
         let has_files = (looks || self.folder.keeps_any()) && self.folder.take(staged)?;
-        match append(&mut self.part, &self.rows, header) {
+        match append(&mut self.part, &self.rows, header, (mini_batch.id, attempt)) {
             Ok(segment) => Ok((segment, has_files)),
             Err(error) => {
                 if has_files {
@@ -144,12 +144,13 @@ fn append(
     part: &mut PartFile,
     rows: &RowWriter,
     header: Option<&Header>,
+    attempt: (MiniBatchId, u32),
 ) -> Result<Segment, OutputError> {
     let bytes = rows.segment();
     if let Some(header) = header.and_then(Header::written).filter(|_| !bytes.is_empty()) {
         part.begin(&header)?;
     }
-    part.append(bytes, rows.rows())
+    part.append(bytes, rows.rows(), attempt)
 }
 
 /// A new instance for an attempt, and what its `init` makes.

@@ -149,6 +149,7 @@ mod tests {
             output_action: OutputAction::AppendRow,
             output_format: OutputFormat::default(),
             strict_cardinality: false,
+            rows_stay: false,
             profile: true,
             logging_level: LoggingLevel::Info,
             gpu: None,

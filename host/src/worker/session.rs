@@ -107,6 +107,9 @@ impl Session {
                         }
                     }
                 }
+                Incoming::Message(ToWorker::Free { id, attempt }) => {
+                    self.bench.part.free((id, attempt));
+                }
                 Incoming::Message(ToWorker::Shutdown) => return self.shut_down(),
                 Incoming::Message(ToWorker::Setup(_)) => {
                     return Err(io::Error::other("the leader sent a second set-up"));
@@ -168,7 +171,7 @@ fn bench(setup: &Setup) -> Result<Bench, Failure> {
     for file in sinks {
         file.parent().map_or(Ok(()), make_folder)?;
     }
-    let part = PartFile::create(&job_dir.part_file(worker))
+    let part = PartFile::create(&job_dir.part_file(worker), setup.rows_stay)
         .map_err(|error| Failure::new(FailureKind::HostFault, error.to_string()))?;
     let output = job_dir.worker_output(worker);
     let folder = OutputFolder::create(output.clone());
@@ -249,6 +252,7 @@ mod tests {
         let setup = Setup {
             output_format: crate::model::OutputFormat::default(),
             strict_cardinality: false,
+            rows_stay: false,
             profile: false,
             protocol: PROTOCOL_VERSION,
             worker: WorkerId(7),

@@ -1,34 +1,33 @@
 //! The committer: a thread that makes finished mini-batches durable, in groups.
 //!
-//! The rule: the journal has it before anybody is told that it is committed, and before its rows
-//! or files reach the output; and what the journal refers to is on the disk before the journal has
-//! it. For a group, the steps are these, and their order is the promise that no row is lost or
-//! doubled (`group`):
+//! The rule: what the journal refers to is on the disk before the journal has it; the journal has it
+//! before anybody is told that it is committed, and before its files get their names. For a group, the
+//! steps are these, and their order is the promise that no row is lost or doubled (`group`):
 //!
 //! 1. All of it is checked: rows lie where the worker says, files can be published.
-//! 2. The files that wait to be published are put on the disk, then the part files.
-//! 3. One transaction journals the ends of the mini-batches, where their rows lie in the part files,
-//!    their files with the places they will have, and notes.
-//! 4. The rows are copied to the output file: in the order of commits, or, for ordered output, in
-//!    that of ids, where what waits for a lower id is held back.
+//! 2. The files that wait to be published are put on the disk.
+//! 3. The rows are copied to the output file: in the order of commits, or, for ordered output, in
+//!    that of ids. They are read back, held against the workers' checksums and put on the disk. What has to
+//!    wait for a lower id stays in its part file, which is put on the disk.
+//! 4. One transaction journals the ends of the mini-batches, how long the output is now, where the rows lie
+//!    in the part files, the files with the places they will have, and notes.
 //! 5. The files are published: moved to their names; or, where files are appended, copied to the
 //!    places that the journal has for them, put on the disk, and only then removed where they were.
-//! 6. The leader is told.
+//! 6. The leader is told; and, where no rows wait in part files, the workers: they may write over them.
 //!
-//! The journal does not say where rows lie in the output: that follows from the order of its entries.
-//! From time to time the output is put on the disk and a note made of how much of it that is. At a
+//! The journal does not say where rows lie in the output: that follows from the order of its entries. At a
 //! job's end: what `init` and `shutdown` left is published if the job has completed, rows that are
-//! held are appended, the output is put on the disk, and the journal notes the end. An output file that is
+//! held are appended, and the journal notes the end. An output file that is
 //! not of lines is made before that, under another name, by a process of its own (`finish`): what rows are
 //! appended to is called otherwise, and is there until the end is noted. Where each worker's rows stay in a
-//! file of their own, step 4 is left out, and the folder of these files is made in the same way (`split`).
+//! file of their own, part files take the output's place in step 3, and the folder of these files is made at
+//! the end (`split`).
 //!
-//! After a crash between any two steps the output lacks, or has too much of, something that the
-//! journal knows. `recover` makes it what the journal says; rows that are whole neither in the
-//! output nor in a part file are taken out of the journal, and their mini-batches run again. A part
-//! file stays until the job has completed. Whatever needs a new file in the place of an old one goes
-//! through `replace`. Between the steps are points at which tests end the process
-//! ([`fail_point`](crate::fail_point)).
+//! After a crash between any two steps the output has more than the journal knows, or files are not at
+//! their names yet. `recover` makes it what the journal says; rows that are whole neither in the
+//! output nor in a part file are taken out of the journal, and their mini-batches run again. Whatever needs a
+//! new file in the place of an old one goes through `replace`. Between the steps are points at which tests end
+//! the process ([`fail_point`](crate::fail_point)).
 
 use super::group::Store;
 use super::queue::{Queue, Task};
@@ -116,6 +115,9 @@ pub(in crate::engine) struct FinalFailure {
 pub(in crate::engine) enum CommitReply {
     /// These are committed, successes and final failures.
     Committed(Vec<MiniBatchId>),
+    /// Rows that are in the output: what their workers have in their part files of these attempts, and
+    /// of all that they reported before, is not wanted any more.
+    Free(Vec<Free>),
     /// An attempt that its worker called a success is none: its files cannot be published, or its
     /// rows are not where it says. Nothing of it is committed.
     Rejected {
@@ -135,6 +137,17 @@ pub(in crate::engine) enum CommitReply {
     /// The job cannot go on, in words for people. What was reported as committed is safe. The last
     /// reply.
     Fatal(String),
+}
+
+/// An attempt whose rows are in the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Free {
+    /// The worker that made it.
+    pub worker: WorkerId,
+    /// The mini-batch.
+    pub id: MiniBatchId,
+    /// The attempt, from 1.
+    pub attempt: u32,
 }
 
 /// Where results go.
@@ -287,6 +300,9 @@ impl Worker {
                 let Success { worker, id, attempt, .. } = success;
                 self.reply(CommitReply::Rejected { worker, id, attempt, failure });
             }
+            if !done.free.is_empty() {
+                self.reply(CommitReply::Free(done.free));
+            }
             if !done.committed.is_empty() {
                 self.reply(CommitReply::Committed(done.committed));
             }
@@ -346,7 +362,9 @@ pub(in crate::engine) async fn last_reply(
                     told(StillWriting::Finishing(bytes));
                 }
             }
-            Ok(Some(CommitReply::Committed(_) | CommitReply::Rejected { .. })) => {
+            Ok(Some(
+                CommitReply::Committed(_) | CommitReply::Free(_) | CommitReply::Rejected { .. },
+            )) => {
                 silent_since = Instant::now();
             }
             Ok(None) => return Some(Err("the committer thread broke down".to_owned())),
@@ -361,6 +379,10 @@ mod tests;
 #[cfg(test)]
 #[path = "take_up_tests.rs"]
 mod take_up_tests;
+
+#[cfg(test)]
+#[path = "read_back_tests.rs"]
+mod read_back_tests;
 
 #[cfg(test)]
 #[path = "split_tests.rs"]

@@ -1,16 +1,14 @@
-//! Whether the output file holds what was committed to it. What is appended is read back and held against
-//! the checksums that the workers took of their rows: each time before it is noted how much of the output is
-//! on the disk, and so at the job's end. By then it was written a short while ago, and need not come from
-//! the disk.
+//! Whether the output file holds what was appended to it: that is read back and held against the checksums
+//! that the workers took of their rows, before the journal knows of it. By then it was written a moment ago, and
+//! need not come from the disk. Where somebody else has written to it since, all of it is read back once more.
 
 use super::disk::machine;
+use super::rows::Rows;
+use crate::journal::{Committed, Journal, Order};
 use crate::model::{Segment, WorkerId};
 use crate::output::{Appender, Checker};
-use std::io;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-
-/// So many pieces are remembered at most.
-const MOST: usize = 1 << 16;
 
 /// The end of the output: what was appended since it was last read back.
 #[derive(Debug, Default)]
@@ -39,33 +37,54 @@ impl Unconfirmed {
         self.bytes += length;
     }
 
-    /// Whether no more should be remembered.
-    pub(super) fn is_full(&self) -> bool {
-        self.pieces.len() >= MOST
-    }
-
     /// Reads back what was appended. An error is for people: the file is not what it should be, or
     /// cannot be read.
     pub(super) fn confirm(&mut self, appender: &Appender) -> Result<(), String> {
-        let failed = |e: io::Error| machine("read", appender.path(), &e);
-        let metadata = appender.file().metadata().map_err(failed)?;
-        let named = appender.path().symlink_metadata();
-        if !named.is_ok_and(|named| (named.dev(), named.ino()) == (metadata.dev(), metadata.ino()))
-        {
-            return Err(told(appender, "was removed, renamed or replaced while the job ran"));
-        }
-        let (found, written) = (metadata.len(), appender.len());
-        if found != written {
-            return Err(told(appender, &format!("has {found} bytes, and {written} were written")));
-        }
-        let mut checker = Checker::new(appender.file()).map_err(failed)?;
-        let mut at = written.saturating_sub(std::mem::take(&mut self.bytes));
+        in_place(appender)?;
+        let mut checker = checker(appender)?;
+        let mut at = appender.len().saturating_sub(std::mem::take(&mut self.bytes));
         for (worker, segment) in self.pieces.drain(..) {
             hold(&mut checker, appender, at, worker, &segment)?;
             at += segment.length;
         }
         Ok(())
     }
+}
+
+/// Fails, in words, unless the output is still the file of its name, and as long as what was written.
+pub(super) fn in_place(appender: &Appender) -> Result<Metadata, String> {
+    let metadata = appender.file().metadata().map_err(|e| machine("read", appender.path(), &e))?;
+    let named = appender.path().symlink_metadata();
+    if !named.is_ok_and(|named| (named.dev(), named.ino()) == (metadata.dev(), metadata.ino())) {
+        return Err(told(appender, "was removed, renamed or replaced while the job ran"));
+    }
+    let (found, written) = (metadata.len(), appender.len());
+    if found != written {
+        return Err(told(appender, &format!("has {found} bytes, and {written} were written")));
+    }
+    Ok(metadata)
+}
+
+/// Reads back all that the journal puts into the output: `start` bytes, then rows. An error as above.
+pub(super) fn confirm_all(rows: &Rows, journal: &Journal, start: u64) -> Result<(), String> {
+    let appender = &rows.appender;
+    let mut checker = checker(appender)?;
+    let (order, last) = match &rows.held {
+        None => (Order::Commit, u64::MAX),
+        Some(held) => (Order::Id, held.next),
+    };
+    let mut result = Ok(());
+    let visit = |Committed { entry, output_offset }: Committed| {
+        if let (Some(segment), true) = (entry.end.rows(), entry.id.0 < last && result.is_ok()) {
+            result = hold(&mut checker, appender, start + output_offset, entry.worker, &segment);
+        }
+    };
+    journal.for_each(order, visit).map_err(|e| e.to_string())?;
+    result
+}
+
+fn checker(appender: &Appender) -> Result<Checker<'_>, String> {
+    Checker::new(appender.file()).map_err(|e| machine("read", appender.path(), &e))
 }
 
 /// Fails, in words, unless the output holds the segment at a place.

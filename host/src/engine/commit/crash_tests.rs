@@ -40,7 +40,6 @@ fn undisturbed_jobs_pass_every_point() {
     insta::assert_snapshot!(points.join("\n"), @"
     all-synced
     appended-files-synced
-    checkpoint-noted
     file-appended
     file-moved
     file-replaced
@@ -50,7 +49,6 @@ fn undisturbed_jobs_pass_every_point() {
     finished
     folder-published
     folder-removed
-    header-written
     held-appended
     journaled
     left-all-published

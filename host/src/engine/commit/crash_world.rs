@@ -3,12 +3,11 @@
 use super::*;
 use crate::engine::commit::group::Store;
 use crate::engine::commit::recover::recover;
-use crate::engine::commit::rows::Rows;
 use crate::journal::JobIdentity;
 use crate::model::FailureKind;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, OpenOptions};
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -25,6 +24,8 @@ pub(super) struct World {
     pub(super) last_workers: Vec<WorkerId>,
     pub(super) damage_steps: Vec<Damage>,
     was_cut: bool,
+    /// Where each worker writes next, if it may write over rows that are in the output.
+    ends: RefCell<HashMap<WorkerId, u64>>,
 }
 
 /// Where rows go.
@@ -96,6 +97,7 @@ impl World {
             last_workers: Vec::new(),
             damage_steps: Vec::new(),
             was_cut: false,
+            ends: RefCell::default(),
         }
     }
 
@@ -140,19 +142,10 @@ impl World {
             });
         }
         let rows = Self::rows(id);
-        let part = self.target.job_dir.part_file(worker);
-        let mut part = OpenOptions::new().create(true).append(true).open(part).unwrap();
         // The first ones have none, so that it comes when there are rows.
         let header = (id > 3).then_some(HEADER);
-        if let Some(header) = header
-            && self.target.parts.is_some()
-            && part.metadata().unwrap().len() == 0
-            && !rows.is_empty()
-        {
-            part.write_all(header.as_bytes()).unwrap();
-        }
-        let offset = part.metadata().unwrap().len();
-        part.write_all(rows.as_bytes()).unwrap();
+        let head = header.filter(|_| self.target.parts.is_some() && !rows.is_empty());
+        let offset = self.write(worker, head.unwrap_or_default(), &rows);
         let (length, checksum) = (rows.len() as u64, crc32fast::hash(rows.as_bytes()));
         let segment = Segment { offset, length, checksum, rows: rows.lines().count() as u64 };
         let staged = self.target.job_dir.staged(worker, MiniBatchId(id), 1);
@@ -175,12 +168,29 @@ impl World {
         })
     }
 
+    /// Writes to a worker's part file, which may begin with a header. Returns where.
+    fn write(&self, worker: WorkerId, header: &str, rows: &str) -> u64 {
+        let part = self.target.job_dir.part_file(worker);
+        let part = OpenOptions::new().create(true).truncate(false).write(true).open(part).unwrap();
+        let stays = self.target.ordered || self.target.parts.is_some();
+        let mut ends = self.ends.borrow_mut();
+        let end = ends.entry(worker).or_default();
+        if stays {
+            *end = part.metadata().unwrap().len();
+        }
+        if *end == 0 {
+            part.write_all_at(header.as_bytes(), 0).unwrap();
+            *end = header.len() as u64;
+        }
+        part.write_all_at(rows.as_bytes(), *end).unwrap();
+        let offset = *end;
+        *end += rows.len() as u64;
+        offset
+    }
+
     /// What a worker does whose attempt is rejected: half a line, and files.
     fn spoil(&self, worker: WorkerId, id: u64) -> CommitRequest {
-        let part = self.target.job_dir.part_file(worker);
-        let mut part = OpenOptions::new().create(true).append(true).open(part).unwrap();
-        let offset = part.metadata().unwrap().len();
-        part.write_all(b"half").unwrap();
+        let offset = self.write(worker, "", "half");
         let segment = Segment { offset, length: 4, checksum: 0, rows: 1 };
         let staged = self.target.job_dir.staged(worker, MiniBatchId(id), 1);
         fs::create_dir_all(&staged).unwrap();
@@ -201,7 +211,6 @@ impl World {
     /// Begins, or goes on, and completes.
     pub(super) fn run(&mut self) {
         let (mut store, restored) = recover(self.target.clone(), self.journal(), false).unwrap();
-        store.rows.iter_mut().for_each(Rows::checkpoint_always);
         let counts = store.journal.counts();
         assert_eq!(restored.ended(), counts.succeeded + counts.failed);
         assert_eq!(restored.rows, counts.rows);
@@ -212,6 +221,7 @@ impl World {
         ids.rotate_left(turn);
         ids.retain(|id| !restored.finished.contains(MiniBatchId(*id)));
         self.runs += 1;
+        self.ends.borrow_mut().clear();
         for group in ids.chunks(3) {
             // By a worker that does nothing else, and by one that does.
             let spoiler = |id: u64| if id == 3 { workers[0] } else { workers[2] };
@@ -220,6 +230,7 @@ impl World {
             let good = group.iter().map(|id| self.work(workers[*id as usize % 2], *id));
             let good: Vec<_> = good.collect();
             commit(&mut store, bad.into_iter().chain(good).collect());
+            self.ends.borrow_mut().clear();
         }
         // Nobody starts workers when all is done, those who say so included.
         let said = store.journal.files().unwrap().iter().any(|file| file.mini_batch.is_none());

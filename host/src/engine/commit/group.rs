@@ -1,7 +1,7 @@
-//! Committing one group: check, sync the part files, journal, append, publish.
+//! Committing one group: check, append, put on the disk, journal, publish.
 
-use super::committer::{CommitRequest, CommitTarget, FinalFailure, Success};
-use super::confirm::hold;
+use super::committer::{CommitRequest, CommitTarget, FinalFailure, Free, Success};
+use super::confirm::{confirm_all, hold};
 use super::disk::{Refusal, machine, sync_around, sync_folder};
 use super::done;
 use super::files::{DONE, Files, Names, holds_anything};
@@ -37,6 +37,8 @@ pub(super) struct Store {
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) committed: Vec<MiniBatchId>,
+    /// Of each worker, the last attempt whose rows are in the output.
+    pub(super) free: Vec<Free>,
     pub(super) rejected: Vec<(Success, Failure)>,
     /// To be committed next: the first one's files have names that others of the group have too.
     pub(super) postponed: Vec<CommitRequest>,
@@ -93,8 +95,13 @@ impl Store {
         // Segments of one part file that touch are copied as one.
         group.entries.sort_by_key(|entry| entry.worker);
         done.committed = group.entries.iter().map(|entry| entry.id).collect();
+        if self.rows.as_ref().is_some_and(Rows::takes_all) {
+            let of_workers = group.entries.chunk_by(|a, b| a.worker == b.worker);
+            done.free = of_workers.filter_map(last_success).collect();
+        }
         if !group.is_empty() {
             self.write(group)?;
+            done.free.iter().for_each(|free| self.parts.free(free.worker));
         }
         if done.postponed.is_empty() {
             self.parts.close();
@@ -108,80 +115,100 @@ impl Store {
             sync_around(&self.target.job_dir.work())?;
         }
         self.point("files-synced");
-        self.parts.sync(&group.entries)?;
-        self.point("parts-synced");
+        self.look_at_output()?;
         let mut notes = group.notes;
         notes.extend(group.done.iter().map(|w| (format!("{DONE}{}", w.0), Some(String::new()))));
-        let replaced = self.prepare_header(group.header.as_ref(), &mut notes)?;
-        let changes =
+        let mut changes =
             Changes { entries: group.entries, files: group.files, notes, ..Changes::default() };
-        self.journal.commit(&changes).map_err(|e| e.to_string())?;
+        let replaced = self.put_header(group.header.as_ref(), &mut changes)?;
+        let written = self.put_rows(&mut changes, replaced);
+        let journaled =
+            written.and_then(|()| self.journal.commit(&changes).map_err(|e| e.to_string()));
+        if let Some(rows) = &mut self.rows {
+            rows.journaled(journaled.is_ok());
+        }
+        journaled?;
+        self.header = group.header.or(self.header.take());
         self.files.done.extend(group.done);
         self.point("journaled");
-        self.write_header(group.header, replaced)?;
-        self.point("header-written");
-        if let Some(rows) = &mut self.rows {
-            rows.append(&changes.entries, &mut self.parts)?;
+        if replaced {
+            carry_out(&mut self.journal, &self.target.output)?;
+            self.reopen()?;
         }
-        self.point("rows-appended");
         self.files.publish(&self.target, &group.staged, &changes.files, false)?;
         self.point("files-published");
-        self.checkpoint()
-    }
-
-    /// A header that comes when there are rows already needs another output file.
-    fn prepare_header(
-        &mut self,
-        header: Option<&Top>,
-        notes: &mut Vec<(String, Option<String>)>,
-    ) -> Result<bool, String> {
-        let Some(header) = header else { return Ok(false) };
-        notes.push((HEADER.to_owned(), Some(header.note())));
-        let rows = self.rows.as_mut().filter(|rows| !rows.appender.is_empty());
-        let Some(rows) = rows else { return Ok(false) };
-        let mut replacement = Replacement::default();
-        let name = self.target.output_file.as_deref().unwrap_or_default();
-        let path = replacement.place(&self.target.output, name);
-        rows.confirm()?;
-        copy_below(&header.bytes, &rows.appender, &path)?;
-        self.point("replacement-synced");
-        notes.push(replacement.note()?);
-        notes.push((SYNCED.to_owned(), None));
-        Ok(true)
-    }
-
-    fn write_header(&mut self, header: Option<Top>, replaced: bool) -> Result<(), String> {
-        let Some(header) = header else { return Ok(()) };
-        match &mut self.rows {
-            Some(rows) if replaced => {
-                carry_out(&mut self.journal, &self.target.output)?;
-                rows.appender = Appender::open(rows.path()).map_err(|e| e.to_string())?;
-            }
-            Some(rows) => {
-                rows.appender.put(&header.bytes, 0).map_err(|e| e.to_string())?;
-                rows.unconfirmed.add_header(&header.bytes);
-            }
-            // Each worker has put it where it belongs.
-            None => {}
-        }
-        self.header = Some(header);
         Ok(())
     }
 
-    /// Puts the output on the disk when it is time, so that a later start need not read it all.
-    fn checkpoint(&mut self) -> Result<(), String> {
+    /// Whether the output is what was committed to it. Looks at it no closer than at its length and time of
+    /// change, unless somebody else has written to it.
+    fn look_at_output(&mut self) -> Result<(), String> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
-        if rows.unconfirmed.is_full() {
-            rows.confirm()?;
-        }
-        if !rows.wants_checkpoint() {
+        let start = self.header.as_ref().map_or(0, |top| top.bytes.len() as u64);
+        if rows.is_untouched()? {
             return Ok(());
         }
-        let notes = vec![rows.sync()?];
+        rows.note_time();
+        let confirmed = confirm_all(rows, &self.journal, start);
+        if confirmed.is_err() {
+            // The next start looks at all of it.
+            let notes = vec![(SYNCED.to_owned(), None)];
+            let changes = Changes { notes, ..Changes::default() };
+            self.journal.commit(&changes).map_err(|e| e.to_string())?;
+        }
+        confirmed
+    }
+
+    /// Puts what the output begins with at its top, if the group has brought that. True if there were rows
+    /// already: they and the header are in a new file then, which takes the other one's place when the journal
+    /// has it.
+    fn put_header(&mut self, header: Option<&Top>, changes: &mut Changes) -> Result<bool, String> {
+        let Some(header) = header else { return Ok(false) };
+        changes.notes.push((HEADER.to_owned(), Some(header.note())));
+        // Else each worker has put it where it belongs.
+        let Some(rows) = &mut self.rows else { return Ok(false) };
+        if rows.appender.is_empty() {
+            rows.put_header(&header.bytes)?;
+            self.point("header-written");
+            return Ok(false);
+        }
+        let mut replacement = Replacement::default();
+        let name = self.target.output_file.as_deref().unwrap_or_default();
+        let path = replacement.place(&self.target.output, name);
+        rows.appender = copy_below(&header.bytes, &rows.appender, &path)?;
+        self.point("replacement-synced");
+        changes.notes.push(replacement.note()?);
+        Ok(true)
+    }
+
+    /// Puts the rows of entries on the disk, in the output or, where they cannot be there yet, in the part
+    /// files. `is_new`: whether the output is another file than the journal knows.
+    fn put_rows(&mut self, changes: &mut Changes, is_new: bool) -> Result<(), String> {
+        if let Some(rows) = &mut self.rows {
+            rows.append(&changes.entries, &mut self.parts)?;
+            fail_point::pass_with("rows-appended", || rows.unsynced(&self.parts));
+            if is_new || rows.has_grown() {
+                changes.notes.push(rows.sync()?);
+            }
+        }
         self.point("output-synced");
-        let changes = Changes { notes, ..Changes::default() };
-        self.journal.commit(&changes).map_err(|e| e.to_string())?;
-        self.point("checkpoint-noted");
+        let rows = self.rows.as_ref();
+        let stay = changes.entries.iter().filter(|entry| {
+            entry.end.rows().is_some() && rows.is_none_or(|rows| rows.holds_back(entry.id))
+        });
+        self.parts.sync(stay.filter_map(|entry| entry.worker))?;
+        self.point("parts-synced");
+        Ok(())
+    }
+
+    /// Opens the output file by its name again: another one has taken it.
+    fn reopen(&mut self) -> Result<(), String> {
+        let name = self.target.output_file.as_deref().unwrap_or_default();
+        if let Some(rows) = &mut self.rows {
+            let opened = Appender::open(&self.target.output.join(name));
+            rows.appender = opened.map_err(|e| e.to_string())?;
+            rows.appender.trust(rows.appender.len());
+        }
         Ok(())
     }
 
@@ -200,6 +227,7 @@ impl Store {
             }
         }
         self.point("left-all-published");
+        self.look_at_output()?;
         let mut notes = Vec::new();
         if let Some(rows) = &mut self.rows {
             // What is beyond a gap is taken away again by the next start.
@@ -207,9 +235,9 @@ impl Store {
             rows.append_held(&mut self.parts)?;
             self.parts.close();
             fail_point::pass_with("held-appended", || rows.unsynced(&self.parts));
-            let mark = rows.sync()?;
-            if !gap {
-                notes.push(mark);
+            if rows.has_grown() {
+                let mark = rows.sync()?;
+                notes.extend(Some(mark).filter(|_| !gap));
             }
         }
         if status == JobStatus::Completed {
@@ -306,7 +334,7 @@ impl Store {
 }
 
 /// Writes a new file: the header, then all that is in the output. It is on the disk then.
-fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<(), String> {
+fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<Appender, String> {
     let length = output.len();
     let checksum = checksum(output.file(), 0, length).map_err(|e| e.to_string())?;
     let all = Segment { offset: 0, length, checksum, rows: 0 };
@@ -319,7 +347,14 @@ fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<(), Strin
     };
     let new = write().map_err(|e: OutputError| e.to_string())?;
     let mut checker = Checker::new(new.file()).map_err(|e| machine("read", path, &e))?;
-    hold(&mut checker, &new, header.len() as u64, None, &all)
+    hold(&mut checker, &new, header.len() as u64, None, &all)?;
+    Ok(new)
+}
+
+/// The last success among entries of one worker.
+fn last_success(entries: &[Entry]) -> Option<Free> {
+    let last = entries.iter().rfind(|entry| matches!(entry.end, End::Succeeded { .. }))?;
+    Some(Free { worker: last.worker?, id: last.id, attempt: last.attempts })
 }
 
 impl Group {

@@ -33,7 +33,7 @@ mod split;
 #[cfg(any(test, fuzzing))]
 pub use committer::fuzzing::recovery as fuzz_recovery;
 pub(super) use committer::{
-    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, StillWriting,
+    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Free, StillWriting,
     Success, last_reply,
 };
 pub(super) use recover_files::worker_of;

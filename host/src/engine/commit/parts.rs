@@ -3,12 +3,11 @@
 use super::committer::Success;
 use super::disk::{Refusal, fatal, machine, open_part};
 use crate::fail_point::Unsynced;
-use crate::journal;
 use crate::model::{Failure, FailureKind, JobDir, Segment, WorkerId};
 use crate::output::verify;
 use rustix::io::Errno;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -33,8 +32,8 @@ struct Part {
     file: File,
     /// Bytes that it had when it was last looked at.
     length: u64,
-    /// Where the next segment may begin.
-    end: u64,
+    /// Where rows lie that count, and are wanted still: the first byte, and that behind the last.
+    taken: BTreeMap<u64, u64>,
     /// Bytes that are on the disk for certain.
     synced: u64,
 }
@@ -62,7 +61,7 @@ impl Parts {
                     }
                     errno => reject(format!("the file is missing ({errno})")),
                 })?;
-                place.insert(Part { file, length: 0, end: 0, synced: 0 })
+                place.insert(Part { file, length: 0, taken: BTreeMap::new(), synced: 0 })
             }
         };
         let end = segment.offset.checked_add(segment.length);
@@ -77,9 +76,12 @@ impl Parts {
             let (Segment { offset, length, .. }, size) = (segment, part.length);
             return Err(reject(format!("{length} bytes at {offset}, but it has {size}")));
         };
-        if segment.offset < part.end {
-            let (Segment { offset, .. }, taken) = (segment, part.end);
-            return Err(reject(format!("those at {offset} are rows of another attempt ({taken})")));
+        if let Some((from, to)) = part.taken.range(..end).next_back()
+            && *to > segment.offset
+        {
+            let Segment { offset, .. } = segment;
+            let text = format!("those at {offset} are rows of another attempt ({from} to {to})");
+            return Err(reject(text));
         }
         if !self.is_plain {
             return match segment.rows {
@@ -104,17 +106,29 @@ impl Parts {
 
     /// The segment is going to be committed: no other may overlap it.
     pub(super) fn take(&mut self, worker: WorkerId, segment: &Segment) {
+        let Some(part) = self.open.get_mut(&worker).filter(|_| segment.length > 0) else { return };
+        let (mut from, to) = (segment.offset, segment.offset.saturating_add(segment.length));
+        // As a rule they lie one behind the other, and are one.
+        if let Some((first, last)) = part.taken.range(..from).next_back()
+            && *last == from
+        {
+            from = *first;
+        }
+        part.taken.insert(from, to);
+    }
+
+    /// All rows of the worker that count so far are elsewhere: it may write over them.
+    pub(super) fn free(&mut self, worker: WorkerId) {
         if let Some(part) = self.open.get_mut(&worker) {
-            part.end = part.end.max(segment.offset.saturating_add(segment.length));
+            part.taken.clear();
         }
     }
 
-    /// Puts the rows of entries, sorted by worker, on the disk.
-    pub(super) fn sync(&mut self, entries: &[journal::Entry]) -> Result<(), String> {
-        for same in entries.chunk_by(|a, b| a.worker == b.worker) {
-            let has_rows = same.iter().any(|entry| entry.end.rows().is_some());
-            if let Some(worker) = same[0].worker
-                && has_rows
+    /// Puts the part files of workers on the disk. Those of one worker come together.
+    pub(super) fn sync(&mut self, workers: impl Iterator<Item = WorkerId>) -> Result<(), String> {
+        let mut last = None;
+        for worker in workers {
+            if last.replace(worker) != Some(worker)
                 && let Some(part) = self.open.get_mut(&worker)
             {
                 let path = self.job_dir.part_file(worker);
@@ -140,7 +154,7 @@ impl Parts {
                 let open = || -> std::io::Result<Part> {
                     let file = open_part(&path)?;
                     let synced = file.metadata()?.len();
-                    Ok(Part { file, length: synced, end: synced, synced })
+                    Ok(Part { file, length: synced, taken: [(0, synced)].into(), synced })
                 };
                 let part = open().map_err(|e| machine("open", &path, &e))?;
                 // Closed again as soon as possible: there may be many such workers.

@@ -1,20 +1,16 @@
-//! The output file: its order, its header line, and how much of it is on the disk.
+//! The output file: its order, its header, and how much of it the journal knows.
 
-use super::confirm::Unconfirmed;
+use super::confirm::{Unconfirmed, in_place};
 use super::parts::Parts;
 use crate::fail_point::{self, Unsynced};
 use crate::journal::Entry;
-use crate::model::{Segment, WorkerId};
+use crate::model::{MiniBatchId, Segment, WorkerId};
 use crate::output::Appender;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// The output is read back and put on the disk each time when it has grown by this many bytes and this time has
-/// passed: so much is read again, at most, when a job is taken up after a crash.
-const CHECKPOINT: (u64, Duration) = (256 << 20, Duration::from_secs(5));
+use std::time::SystemTime;
 
 /// The journal's note of what [`Rows::mark`] says.
 pub(super) const SYNCED: &str = "store.synced";
@@ -33,8 +29,10 @@ pub(super) struct Rows {
     pub(super) held: Option<Held>,
     /// What was appended and not read back yet.
     pub(super) unconfirmed: Unconfirmed,
-    checkpoint: (u64, Duration),
-    last_checkpoint: Instant,
+    /// Bytes of it that the journal knows.
+    known: u64,
+    /// When the file was last written to, by the file system's clock.
+    written: Option<SystemTime>,
 }
 
 /// What waits for mini-batches with lower ids.
@@ -48,9 +46,39 @@ pub(super) struct Held {
 
 impl Rows {
     pub(super) fn new(appender: Appender, held: Option<Held>) -> Self {
-        let (checkpoint, last_checkpoint) = (CHECKPOINT, Instant::now());
-        let unconfirmed = Unconfirmed::default();
-        Self { appender, held, unconfirmed, checkpoint, last_checkpoint }
+        let (known, unconfirmed) = (appender.len(), Unconfirmed::default());
+        let mut rows = Self { appender, held, unconfirmed, known, written: None };
+        rows.note_time();
+        rows
+    }
+
+    /// Whether nobody else has written to the file since it was last written to. An error is for people: it
+    /// is not the file of that name any more, or not as long as it should be.
+    pub(super) fn is_untouched(&self) -> Result<bool, String> {
+        Ok(in_place(&self.appender)?.modified().ok() == self.written)
+    }
+
+    /// What was written so far was written by us.
+    pub(super) fn note_time(&mut self) {
+        self.written = self.appender.file().metadata().and_then(|found| found.modified()).ok();
+    }
+
+    /// Whether rows are appended as they come: none stay in the part files.
+    pub(super) fn takes_all(&self) -> bool {
+        self.held.is_none()
+    }
+
+    /// Whether rows of a mini-batch wait in a part file for those with lower ids.
+    pub(super) fn holds_back(&self, id: MiniBatchId) -> bool {
+        self.held.as_ref().is_some_and(|held| held.waiting.contains_key(&id.0))
+    }
+
+    /// Puts what the output begins with into the empty file.
+    pub(super) fn put_header(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.unconfirmed.add_header(bytes);
+        self.appender.put(bytes, 0).map_err(|e| e.to_string())?;
+        self.note_time();
+        Ok(())
     }
 
     /// Appends what of the entries, sorted by worker, may be appended now.
@@ -85,14 +113,23 @@ impl Rows {
             self.unconfirmed.add(same[0].0, &segments);
             fail_point::pass_with("rows-appending", || self.unsynced(parts));
         }
+        self.note_time();
         Ok(())
     }
 
-    /// Whether it is time to put the output on the disk.
-    pub(super) fn wants_checkpoint(&self) -> bool {
-        let (bytes, time) = self.checkpoint;
-        let grown = self.appender.len() - self.appender.synced();
-        grown > 0 && grown >= bytes && self.last_checkpoint.elapsed() >= time
+    /// Whether anything is in the output that is perhaps not on the disk.
+    pub(super) fn has_grown(&self) -> bool {
+        self.appender.len() > self.appender.synced()
+    }
+
+    /// All that was appended is in the journal; or it will never be, and is taken away again. Should that
+    /// fail, the next start does it.
+    pub(super) fn journaled(&mut self, is_known: bool) {
+        if is_known {
+            self.known = self.appender.len();
+        } else {
+            let _ = self.appender.truncate(self.known);
+        }
     }
 
     /// Reads back what was appended: an error is for people.
@@ -104,7 +141,6 @@ impl Rows {
     pub(super) fn sync(&mut self) -> Result<(String, Option<String>), String> {
         self.confirm()?;
         self.appender.sync().map_err(|e| e.to_string())?;
-        self.last_checkpoint = Instant::now();
         self.mark().map(|mark| (SYNCED.to_owned(), Some(mark)))
     }
 
@@ -123,12 +159,6 @@ impl Rows {
         let mut unsynced = parts.unsynced();
         unsynced.push((self.path().to_owned(), self.appender.synced()));
         unsynced
-    }
-
-    /// Puts the output on the disk after every group.
-    #[cfg(any(test, fuzzing))]
-    pub(super) fn checkpoint_always(&mut self) {
-        self.checkpoint = (1, Duration::ZERO);
     }
 }
 

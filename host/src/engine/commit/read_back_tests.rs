@@ -1,0 +1,88 @@
+//! The output is what was committed to it, and what is in it is not wanted in part files any more.
+
+use super::tests::Bench;
+use super::*;
+use crate::engine::commit::recover::recover;
+use std::fs::{self, OpenOptions};
+
+/// Row 2 of what users ask for: nobody is told that rows are there which are not.
+#[test]
+fn an_output_that_is_not_what_was_committed_fails_the_job_and_is_made_whole() {
+    let ends = |tamper: &dyn Fn(&std::path::Path)| {
+        let mut bench = Bench::new(Some("rows.txt"));
+        let path = bench.job.default_output().join("rows.txt");
+        for id in 0..3 {
+            let success = bench.success(id, u64::from(id), &format!("row {id}\n"));
+            bench.submit(&success);
+            bench.committer().flush();
+            bench.reply();
+        }
+        tamper(&path);
+        let (_, replies) = bench.finish();
+        let [CommitReply::Fatal(text)] = &replies[..] else { panic!("{replies:?}") };
+        let text = text.split_once(": ").unwrap().0.replace(path.to_str().unwrap(), "rows.txt");
+        let journal = bench.journal();
+        assert_eq!(journal.finished().unwrap(), None, "the job has not ended well");
+        let (_, restored) = recover(bench.target(), journal, false).unwrap();
+        assert_eq!((restored.succeeded, bench.output("rows.txt").len()), (3, 18));
+        text
+    };
+    let write = |at: u64| {
+        move |path: &std::path::Path| {
+            let file = OpenOptions::new().write(true).open(path).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, b"R", at).unwrap();
+        }
+    };
+    insta::assert_snapshot!(ends(&write(7)), @"the output file rows.txt holds other bytes from 6 up to 12 than the rows that process001 reported");
+    insta::assert_snapshot!(ends(&write(20)), @"the output file rows.txt has 21 bytes, and 18 were written");
+    insta::assert_snapshot!(ends(&|path| fs::remove_file(path).unwrap()), @"the output file rows.txt was removed, renamed or replaced while the job ran");
+    let replace = |path: &std::path::Path| {
+        fs::rename(path, path.with_extension("old")).unwrap();
+        fs::write(path, "row 0\nrow 1\nrow 2\n").unwrap();
+    };
+    insta::assert_snapshot!(ends(&replace), @"the output file rows.txt was removed, renamed or replaced while the job ran");
+}
+
+/// Where the bytes come from that are wrong does not matter: the output is read back.
+#[test]
+fn rows_that_are_not_what_their_worker_reported_fail_the_job_and_leave_no_trace() {
+    let mut bench = Bench::new(Some("rows.txt"));
+    let good = bench.success(0, 0, "good\n");
+    bench.submit(&good);
+    bench.reply();
+    let bad = bench.success(1, 1, "bad\n");
+    let segment = Segment { checksum: 1, ..bad.segment };
+    bench.submit(&Success { segment, ..bad });
+    let CommitReply::Fatal(text) = bench.reply() else { panic!("it was committed") };
+    let text = text.split_once(": ").unwrap().0.rsplit_once('/').unwrap().1;
+    insta::assert_snapshot!(text, @"rows.txt holds other bytes from 5 up to 9 than the rows that process001 reported");
+    assert_eq!(bench.output("rows.txt"), "good\n");
+    assert_eq!(bench.journal().counts().succeeded, 1);
+}
+
+/// Where no rows stay in part files, workers may write over what is in the output.
+#[test]
+fn room_in_part_files_is_free_once_the_rows_are_in_the_output() {
+    let mut bench = Bench::new(Some("rows.txt"));
+    let mut target = bench.target();
+    let mut frees = Vec::new();
+    for ordered in [false, true] {
+        target.ordered = ordered;
+        bench.restart_as(target.clone(), false).unwrap();
+        let first = 3 * u64::from(ordered);
+        for id in first..first + 3 {
+            let success = bench.success(id as u32 % 2, id, &format!("{id}\n"));
+            bench.submit(&success);
+        }
+        bench.committer().finish(JobStatus::Failed);
+        while let Some(reply) = bench.replies.blocking_recv() {
+            if let CommitReply::Free(more) = reply {
+                assert!(!ordered, "they may be wanted when the job goes on");
+                frees.extend(more);
+            }
+        }
+    }
+    let last = |worker| frees.iter().rfind(|free: &&Free| free.worker == WorkerId(worker)).copied();
+    let free = |worker, id| Free { worker: WorkerId(worker), id: MiniBatchId(id), attempt: 1 };
+    assert_eq!((last(0), last(1)), (Some(free(0, 2)), Some(free(1, 1))));
+}
