@@ -53,24 +53,24 @@ impl PartFile {
         rows: u64,
         attempt: (MiniBatchId, u32),
     ) -> Result<Segment, OutputError> {
-        let length = lines.len() as u64;
+        let (length, checksum) = (lines.len() as u64, crc32fast::hash(lines));
+        if lines.is_empty() {
+            return Ok(Segment { offset: 0, length, checksum, rows });
+        }
         let (offset, end) = self.place(length);
-        if length > 0
-            && let Err(source) = self.file.write_all_at(lines, offset)
-        {
+        if let Err(source) = self.file.write_all_at(lines, offset) {
             // Room is given back where that is possible; what stays is never referred to.
             let _ = self.file.set_len(end);
             return Err(OutputError::io("write rows to the part file", &self.path)(source));
         }
         match self.runs.back_mut().filter(|last| last.1 == offset) {
             Some(last) => last.1 += length,
-            None if length > 0 => self.runs.push_back((offset, offset + length)),
-            None => {}
+            None => self.runs.push_back((offset, offset + length)),
         }
         if !self.stays {
             self.wanted.push_back((attempt, length));
         }
-        Ok(Segment { offset, length, checksum: crc32fast::hash(lines), rows })
+        Ok(Segment { offset, length, checksum, rows })
     }
 
     /// Where so many bytes are written: at the beginning if all is free there, else behind the last rows, else

@@ -97,7 +97,7 @@ impl Store {
         done.committed = group.entries.iter().map(|entry| entry.id).collect();
         if self.rows.as_ref().is_some_and(Rows::takes_all) {
             let of_workers = group.entries.chunk_by(|a, b| a.worker == b.worker);
-            done.free = of_workers.filter_map(last_success).collect();
+            done.free = of_workers.filter_map(last_with_rows).collect();
         }
         if !group.is_empty() {
             self.write(group)?;
@@ -351,9 +351,9 @@ fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<Appender,
     Ok(new)
 }
 
-/// The last success among entries of one worker.
-fn last_success(entries: &[Entry]) -> Option<Free> {
-    let last = entries.iter().rfind(|entry| matches!(entry.end, End::Succeeded { .. }))?;
+/// The last attempt with rows among entries of one worker.
+fn last_with_rows(entries: &[Entry]) -> Option<Free> {
+    let last = entries.iter().rfind(|entry| entry.end.rows().is_some())?;
     Some(Free { worker: last.worker?, id: last.id, attempt: last.attempts })
 }
 
