@@ -72,7 +72,7 @@ fn a_trap() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - The entry script failed by itself. Try it on the guilty files alone: sandmill check COMPONENT --run FILE
+      - The entry script failed by itself. Try it on the guilty files alone: sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them
       - If single items are to blame, have run return outcomes: then the others of the mini-batch count, and failed_items.csv names the guilty
       - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
     ");
@@ -170,7 +170,7 @@ fn an_init_that_always_fails() {
       - job/logs/user/error.txt: all failures, counted
 
     What to change
-      - init fails by itself: look for a side input, an argument or a variable that it misses. sandmill check COMPONENT --run FILE calls init on this machine
+      - init fails by itself: look for a side input, an argument or a variable that it misses. sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them, calls init on this machine
       - Repair init, or what it reads; then go on: sandmill resume job
     ");
 }
@@ -205,6 +205,7 @@ fn a_threshold_exceeded() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
+      - Mend the items that failed, or leave them out, and run anew with --overwrite; files that could not be read at all need only be mended: resume reads them again
       - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
     ");
 }
@@ -253,12 +254,12 @@ fn a_worker_killed_from_outside() {
     Job test completed after [TIME]
 
     First failure
-      mini-batch 3, attempt 1, process000: out_of_memory
+      mini-batch 3, attempt 1, process000: worker_died
       /inputs/texts/f3.txt
-      the worker process exited with returncode -9 inside run; it was killed from outside, most often because the machine ran out of memory: use fewer workers (process_count_per_node) or a lower limits.memory
+      the worker process exited with returncode -9 inside run; somebody or something else sent it that signal: the kernel has killed no process for lack of memory since the job began
 
     Failures
-      1 attempt: out_of_memory: the worker process exited with returncode -9 inside run; it was killed from outside, most often because the machine ran out of memory: use fewer workers (process_count_per_node) or a lower limits.memory
+      1 attempt: worker_died: the worker process exited with returncode -9 inside run; somebody or something else sent it that signal: the kernel has killed no process for lack of memory since the job began
       process000 exits with returncode -9
 
 
@@ -269,8 +270,7 @@ fn a_worker_killed_from_outside() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - If the machine ran out of memory, use fewer workers (process_count_per_node) or a lower limits.memory; logs/perf shows its memory over time
-      - If it did not, somebody or something else killed the process; the mini-batch was tried again
+      - Find out who kills processes here: a person, a watcher of memory or time, a container that ends. The mini-batch was tried again, and nothing else is lost
     ");
 }
 

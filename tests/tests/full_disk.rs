@@ -148,6 +148,33 @@ fn a_job_goes_on_once_there_is_room_for_its_journal() {
     assert!(!ran.has("job/work/reserve"), "{ran}");
 }
 
+/// The ids behind some words in a text.
+fn ids(text: &str, before: &str) -> BTreeSet<u64> {
+    let number = regex::Regex::new(&format!("{before}(\\d+)")).unwrap();
+    number.captures_iter(text).map(|found| found[1].parse().unwrap()).collect()
+}
+
+/// What failed while the disk was full is told with the room that was set aside.
+#[test]
+fn failures_on_a_full_disk_are_told_at_the_end() {
+    let job = Job::new(&guest("hostile_files")).yaml(
+        "inputs: { texts: input }\narguments: [--do, error]\nmini_batch_size: 1\nrun_max_try: 1\n\
+         error_threshold: -1\nprocess_count_per_node: 2\noutput: results",
+    );
+    let job = (0..1500).fold(job, |job, n| job.file(&format!("input/f{n:04}.txt"), "x"));
+    let Some(_disk) = Disk::mount(&job.path("job"), 1000) else { return };
+    let ran = job.run(&[]);
+    ran.exits_with(42).says("no space left on the disk that holds the journal");
+    let events = ran.log("sys/events.jsonl");
+    let failed: String =
+        events.lines().filter(|line| line.contains("\"attempt_finished\"")).collect();
+    let failed = ids(&failed, "\"report\":\\{\"id\":");
+    let told =
+        ["process000", "process001"].map(|name| ran.log(&format!("user/error/0/{name}.txt")));
+    assert!(!failed.is_empty(), "{ran}");
+    assert_eq!(ids(&told.concat(), "mini-batch "), failed, "{ran}");
+}
+
 /// The leader may write no larger file (`ulimit -f`), on a disk that has room.
 #[test]
 fn a_job_whose_files_may_not_grow_ends_and_goes_on() {

@@ -62,6 +62,8 @@ fn find(path: &Path) -> Result<Found, Problem> {
         job_dir: dir.clone(),
         output: state.output_file.as_ref().map_or(output.clone(), |file| output.join(file)),
         drops_rows: state.output_file.is_none(),
+        // Of no interest for a job that is looked at.
+        made_at_end: false,
         parent: None,
         metrics_name_prefix: String::new(),
         shown_from: here,

@@ -45,7 +45,9 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
     let sources = dataset::resolve(&inputs).map_err(Problem::usage)?;
     policy.check(&spec, &sources, None).map_err(refused)?;
     let mut planner = Planner::new(spill_folder(&spec.input_kind));
-    let request = engine::plan_request(&spec, &sources, planner.spill.clone());
+    let mut request = engine::plan_request(&spec, &sources, planner.spill.clone());
+    // A planner that dies over a file is not replaced, as that of a job is; the file is named.
+    request.tells_files = true;
     // As long as when a job is taken up.
     planner.patience = spec.first_task_creation_timeout.max(spec.progress_update_timeout);
     let messages = planner.start(&request).map_err(Problem::usage)?;
@@ -189,6 +191,7 @@ fn print<W: Write>(
     messages: &Messages,
     table: &mut Table<'_, W>,
 ) -> anyhow::Result<()> {
+    let mut opened = None;
     loop {
         let message = match messages.recv_timeout(planner.patience) {
             Ok(message) => message?,
@@ -200,7 +203,11 @@ fn print<W: Write>(
             ),
         };
         match message {
-            Some(FromPlanner::Tables(_) | FromPlanner::Opening { .. }) => {}
+            Some(FromPlanner::Tables(_)) => {}
+            Some(FromPlanner::Opening { source, file }) => {
+                let source = table.sources.get(source as usize);
+                opened = source.map(|source| source.root.join(file));
+            }
             Some(FromPlanner::Notice(notice)) => say(&format!("note: {notice}")),
             Some(FromPlanner::MiniBatches(batches)) => {
                 if table.mini_batches == 0 {
@@ -212,7 +219,10 @@ fn print<W: Write>(
             Some(FromPlanner::Failed(reason)) => bail!(reason),
             None => {
                 let status = planner.status();
-                bail!("the planner process {status} before it had cut all inputs");
+                let last = opened.map_or_else(String::new, |file| {
+                    format!("; the last file that it looked into is {}", file.display())
+                });
+                bail!("the planner process {status} before it had cut all inputs{last}");
             }
         }
     }

@@ -161,6 +161,7 @@ pub(super) fn prepare_and_run(spec: JobSpec, options: &Options) -> Result<Exit, 
         job_dir: job_dir.clone(),
         output: output_place(spec, output),
         drops_rows: spec.output_action == OutputAction::SummaryOnly,
+        made_at_end: spec.output_format.is_made_at_end(),
         shown_from: shown_from.clone(),
         parent: spec.parent.as_ref().map(|parent| ParentFolder {
             folder: parent.folder.clone(),

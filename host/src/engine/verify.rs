@@ -122,7 +122,9 @@ impl Known {
 
     /// Whether the plan had such a mini-batch, as far as is known.
     fn may_have(&self, id: MiniBatchId) -> bool {
-        self.plan.as_deref().and_then(mini_batches).is_none_or(|count| id.0 < count)
+        // Those of files that could not be read are not counted.
+        let more = self.again.len() as u64;
+        self.plan.as_deref().and_then(mini_batches).is_none_or(|count| id.0 < count + more)
     }
 
     fn is_empty(&self) -> bool {

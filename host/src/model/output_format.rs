@@ -183,6 +183,11 @@ impl OutputFormat {
         self.kind.is_lines() && self.compression == Compression::None
     }
 
+    /// Whether there is no output before the job's end: parts, or a file with types, are made of all rows.
+    pub fn is_made_at_end(&self) -> bool {
+        self.layout == OutputLayout::Parts || !self.kind.is_lines()
+    }
+
     /// Whether the first thing in the output file is what columns there are.
     pub fn has_header(&self) -> bool {
         match self.kind {

@@ -117,6 +117,16 @@ pub(super) fn private_memory(process: &Process) -> Option<u64> {
     Some(pages.resident.saturating_sub(pages.shared).saturating_mul(procfs::page_size()))
 }
 
+/// How many processes the kernel has killed since the machine started, because memory ran out. None where it
+/// does not tell.
+pub fn memory_kills() -> Option<u64> {
+    kills(&std::fs::read_to_string("/proc/vmstat").ok()?)
+}
+
+fn kills(vmstat: &str) -> Option<u64> {
+    vmstat.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,5 +186,11 @@ mod tests {
         let held = private_memory(&me).unwrap();
         // The kernel's counts lag behind each other by a few pages for each processor.
         assert!(held.abs_diff(anonymous) < 16 << 20, "{held} {anonymous}");
+    }
+
+    #[test]
+    fn kills_for_lack_of_memory_are_counted() {
+        assert_eq!(kills("drop_slab 1\noom_kill 17\nnuma_hit 4\n"), Some(17));
+        assert_eq!(kills("drop_slab 1\noom_kills 17\n"), None);
     }
 }

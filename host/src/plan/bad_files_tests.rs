@@ -11,7 +11,7 @@ use std::fs;
 /// What a planner died over is named to the next one, which says what it looks into.
 #[test]
 fn deadly_files_are_not_looked_into() {
-    for kind in [TableKind::Csv, TableKind::Parquet] {
+    for kind in [TableKind::Csv, TableKind::Jsonl, TableKind::Parquet] {
         let tree = Tree::new(&[("in/1.csv", "x\n1\n"), ("in/2.csv", "x\n2\n")]);
         let inputs = vec![TableInput { kind, ..TableInput::default() }];
         let cut = Cut::Tables { size: SliceSize::Bytes(100), inputs, full_inference: false };
@@ -27,6 +27,8 @@ fn deadly_files_are_not_looked_into() {
         plan_with(tools, &mut |message| {
             match message {
                 FromPlanner::Opening { source: 0, file } => opened.push(file),
+                // Columns are looked for as well.
+                FromPlanner::Tables(_) => assert_eq!(opened, ["2.csv"], "{}", kind.name()),
                 FromPlanner::MiniBatches(batches) => {
                     works.extend(batches.into_iter().map(|batch| batch.work));
                 }

@@ -30,11 +30,8 @@ pub(super) fn format(
     'sources: for (index, source) in (input.first..).zip(input.sources) {
         let mut listing = Listing::of_rows(source)?;
         while let Some(file) = listing.next_file()? {
-            if input.deadly(index, &file).is_some() {
+            if !input.may_open(index, &file, sender)? {
                 continue;
-            }
-            if input.request.tells_files {
-                sender.opening(index, &file)?;
             }
             let path = source.root.join(&file);
             // What is wrong with a file is told when it is cut.

@@ -49,6 +49,22 @@ impl Input<'_> {
         bad.map(|(_, bad)| bad.reason.as_str())
     }
 
+    /// Whether a file may be looked into; that it is, is told where somebody wants to know.
+    pub(super) fn may_open(
+        &self,
+        source: u32,
+        file: &str,
+        sender: &mut Sender<'_>,
+    ) -> Result<bool, PlanError> {
+        if self.deadly(source, file).is_some() {
+            return Ok(false);
+        }
+        if self.request.tells_files {
+            sender.opening(source, file)?;
+        }
+        Ok(true)
+    }
+
     /// The dialect, of CSV.
     pub(super) fn csv(&self) -> &CsvFormat {
         &self.table.csv
@@ -175,8 +191,8 @@ fn format(
     sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let format = match input.table.kind {
-        TableKind::Csv => csv_format(input, unpacker, notices)?,
-        TableKind::Jsonl => json_format(input, unpacker, notices)?,
+        TableKind::Csv => csv_format(input, unpacker, notices, sender)?,
+        TableKind::Jsonl => json_format(input, unpacker, notices, sender)?,
         TableKind::Parquet | TableKind::Arrow | TableKind::Sqlite => {
             columnar::format(input, notices, sender)?
         }
@@ -198,6 +214,7 @@ fn csv_format(
     input: &Input<'_>,
     unpacker: &Unpacker,
     notices: &mut Vec<String>,
+    sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let mut format = match &input.table.schema {
         Some(schema) => TableFormat {
@@ -206,7 +223,10 @@ fn csv_format(
             ..TableFormat::default()
         },
         None => {
-            let inferred = infer_format(input.sources, input.csv(), input.full, unpacker)?;
+            let mut may_open =
+                |index: u32, file: &str| input.may_open(input.first + index, file, sender);
+            let (sources, full) = (input.sources, input.full);
+            let inferred = infer_format(sources, input.csv(), full, unpacker, &mut may_open)?;
             notices.extend(columns::notices(input.name(), &inferred));
             inferred.format
         }
@@ -230,6 +250,7 @@ fn json_format(
     input: &Input<'_>,
     unpacker: &Unpacker,
     notices: &mut Vec<String>,
+    sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let schema = match &input.table.schema {
         Some(columns) => {
@@ -237,7 +258,9 @@ fn json_format(
             Schema::new(columns.iter().map(field).collect::<Vec<_>>())
         }
         None => {
-            let inferred = infer_json(input.sources, input.full, unpacker)?;
+            let mut may_open =
+                |index: u32, file: &str| input.may_open(input.first + index, file, sender);
+            let inferred = infer_json(input.sources, input.full, unpacker, &mut may_open)?;
             notices.extend(columns::json_notices(input.name(), &inferred));
             inferred.schema
         }

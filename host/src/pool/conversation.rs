@@ -7,6 +7,7 @@ use super::outbox::{Outbox, registered};
 use super::{PoolEvent, WorkerExit};
 use crate::gpu::MemoryWatch;
 use crate::model::{ByteSize, GpuLease, JobDir, WorkerId};
+use crate::perf::memory_kills;
 use crate::protocol::{FrameBuffer, FrameError, FromWorker, ToWorker};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -75,6 +76,8 @@ pub(super) struct Remains {
     pub(super) cell: Option<Cell>,
     /// Its GPU, where somebody tells of its memory.
     pub(super) gpu: Option<(MemoryWatch, GpuLease)>,
+    /// How many processes the kernel had killed for lack of memory when the job began.
+    pub(super) memory_kills: Option<u64>,
 }
 
 /// Makes both ends of a worker: the one to send by, and the task that listens. `results` is its
@@ -171,6 +174,8 @@ impl Listener {
         let mut exit = describe(status, link.take_fault(), &stderr);
         // Whoever sees the end finds no cgroup any more.
         exit.failure = remains.cell.and_then(|cell| cell.end(exit.signal));
+        exit.not_for_memory = exit.signal == Some(9)
+            && remains.memory_kills.is_some_and(|kills| memory_kills() == Some(kills));
         // Nor is its GPU's memory taken.
         if let Some((memory, lease)) = remains.gpu
             && let Some(text) = memory.wait(&lease).await
@@ -193,7 +198,7 @@ fn describe(status: io::Result<ExitStatus>, fault: Option<String>, log: &StderrL
     };
     let tail = Some(log.tail()).filter(|tail| !tail.is_empty());
     let note: Vec<String> = [fault, unknown, tail].into_iter().flatten().collect();
-    WorkerExit { code, signal, note: note.join("\n"), failure: None }
+    WorkerExit { code, signal, note: note.join("\n"), failure: None, not_for_memory: false }
 }
 
 /// The receiving half of a worker's socket.

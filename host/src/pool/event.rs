@@ -25,4 +25,7 @@ pub struct WorkerExit {
     pub note: String,
     /// What it did, where the limit of its cgroup ended it.
     pub failure: Option<Failure>,
+    /// Whether it was not the kernel that killed it for lack of memory, as that has killed nobody since the job
+    /// began. False where nobody tells.
+    pub not_for_memory: bool,
 }

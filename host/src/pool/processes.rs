@@ -9,7 +9,7 @@ use super::nursery::Nursery;
 use super::planner::{Plan, Planner};
 use crate::gpu::MemoryWatch;
 use crate::model::{JobDir, OsSandbox, WorkerId};
-use crate::perf::MemoryBudget;
+use crate::perf::{MemoryBudget, memory_kills};
 use crate::protocol::{FromPlanner, PlanRequest, Setup, ToWorker, encode};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -35,6 +35,8 @@ pub struct Pool {
     queued: HashSet<WorkerId>,
     confinement: Confinement,
     gpus: Option<MemoryWatch>,
+    /// Processes that the kernel had killed for lack of memory before.
+    memory_kills: Option<u64>,
 }
 
 impl Pool {
@@ -59,6 +61,7 @@ impl Pool {
             queued: HashSet::new(),
             confinement: Confinement::default(),
             gpus: None,
+            memory_kills: memory_kills(),
         }
     }
 
@@ -151,7 +154,7 @@ impl Pool {
         let cell = self.confinement.cell(worker);
         let (child, socket) = self.start(&setup, cell.as_ref(), &stderr)?;
         let gpu = self.gpus.clone().zip(setup.gpu.clone());
-        let remains = Remains { dir, cell, gpu };
+        let remains = Remains { dir, cell, gpu, memory_kills: self.memory_kills };
         // Dropping the listener on the way out kills the worker.
         let (link, listener) = conversation::open(
             worker,

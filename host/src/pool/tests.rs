@@ -123,7 +123,13 @@ async fn delivers_every_message_and_then_the_end() {
     assert_eq!(seen, messages);
     assert_eq!(
         exit,
-        WorkerExit { code: Some(3), signal: None, note: "trouble".into(), failure: None }
+        WorkerExit {
+            code: Some(3),
+            signal: None,
+            note: "trouble".into(),
+            failure: None,
+            not_for_memory: false
+        }
     );
 }
 

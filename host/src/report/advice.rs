@@ -77,7 +77,7 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
             "Have the entry script compute less at once, or raise limits.tensors or limits.models: a worker's memory for inference follows from them",
         ],
         FailureKind::ScriptError | FailureKind::Trap | FailureKind::Exit => vec![
-            "The entry script failed by itself. Try it on the guilty files alone: sandmill check COMPONENT --run FILE",
+            "The entry script failed by itself. Try it on the guilty files alone: sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them",
             "If single items are to blame, have run return outcomes: then the others of the mini-batch count, and failed_items.csv names the guilty",
         ],
         FailureKind::OutOfMemory if killed => vec![
@@ -116,6 +116,9 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
         FailureKind::Forbidden => vec![
             "The system-call filter ended the worker: guest code must have got out of its sandbox, or a library of the machine behaves unexpectedly. Please report it",
         ],
+        FailureKind::WorkerDied if failure.message.contains("returncode -9") => vec![
+            "Find out who kills processes here: a person, a watcher of memory or time, a container that ends. The mini-batch was tried again, and nothing else is lost",
+        ],
         FailureKind::WorkerDied => vec![
             "The worker process ended unbidden: what it said last is in its file below logs/sys/node. If it happens again, please report it",
         ],
@@ -138,7 +141,7 @@ pub(super) fn of_init(kind: FailureKind) -> Vec<String> {
             "The worker process could not begin: read what it said below logs/sys/node, and look at disk, rights and limits of the machine"
         }
         _ => {
-            "init fails by itself: look for a side input, an argument or a variable that it misses. sandmill check COMPONENT --run FILE calls init on this machine"
+            "init fails by itself: look for a side input, an argument or a variable that it misses. sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them, calls init on this machine"
         }
     };
     vec![text.to_owned()]
@@ -149,7 +152,10 @@ fn time_out(attempt: &Attempt) -> Vec<String> {
     let share = attempt.cpu / attempt.elapsed.max(f64::MIN_POSITIVE);
     let percent = (share * 100.0).round();
     let why = if share > COMPUTING {
-        format!("It computed for {percent} % of the time: the work is too much for one call")
+        format!(
+            "It computed for {percent} % of the time: the work is too much for one call; \
+             profiling_module: guest shows where the time goes"
+        )
     } else {
         format!(
             "It computed for only {percent} % of the time and waited for the rest: look at the disk \

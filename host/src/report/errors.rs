@@ -1,7 +1,7 @@
 //! `logs/user/error.txt`, the digest of all failures; `logs/job_error.txt`, the most frequent of them;
 //! and `logs/user/error/<node>/<worker>.txt`, each failure in full.
 
-use super::log_file;
+use super::log_file::{self, Appended};
 use super::reporters::Reporter;
 use super::words::{counted, first_line, worker_id};
 use crate::event::{Event, EventKind};
@@ -37,6 +37,8 @@ pub(super) struct Errors {
     known: HashMap<String, usize>,
     /// Failures for which the digest had no more room.
     others: u64,
+    /// Each worker's file.
+    full: Appended,
     /// The digests of the runs before this one took the job up.
     earlier: [String; 2],
     dirty: bool,
@@ -50,6 +52,7 @@ impl Errors {
             entries: Vec::new(),
             known: HashMap::new(),
             others: 0,
+            full: Appended::new(MOST_BYTES),
             earlier: Default::default(),
             dirty: false,
             written: Instant::now(),
@@ -81,7 +84,7 @@ impl Errors {
             full.push('\n');
         }
         full.push('\n');
-        log_file::append(&self.dir.worker_errors(worker), &printable(&full), MOST_BYTES)
+        self.full.append(self.dir.worker_errors(worker), printable(&full))
     }
 
     fn digest(&self) -> String {
@@ -113,10 +116,14 @@ impl Errors {
     }
 
     fn write(&mut self) -> io::Result<()> {
-        self.dirty = false;
+        if !self.dirty {
+            return Ok(());
+        }
         self.written = Instant::now();
         log_file::replace(&self.dir.job_errors(), &self.summary())?;
-        log_file::replace(&self.dir.user_errors(), &self.digest())
+        log_file::replace(&self.dir.user_errors(), &self.digest())?;
+        self.dirty = false;
+        Ok(())
     }
 
     /// Both files are written as a whole, so what earlier runs said is kept below.
@@ -160,14 +167,18 @@ impl Reporter for Errors {
                 let what = format!("mini-batch {id}, attempt {attempt} ({location})");
                 self.add(worker, event.at, &what, failure)
             }
-            EventKind::JobFinished { .. } if self.dirty => self.write(),
+            EventKind::JobFinished { .. } => {
+                let digest = self.write();
+                self.full.flush().and(digest)
+            }
             _ => Ok(()),
         }
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
-        let due = self.dirty && self.written.elapsed() >= WRITE_EVERY;
-        if due { self.write() } else { Ok(()) }
+        let is_due = self.written.elapsed() >= WRITE_EVERY;
+        let digest = if is_due { self.write() } else { Ok(()) };
+        self.full.tick().and(digest)
     }
 }
 

@@ -259,6 +259,11 @@ fn to_change(history: &History, places: &Places) -> Vec<String> {
         of_failure(&group.failure, &group.first, killed).into_iter().for_each(&mut add);
     }
     if let Some(end) = history.result.as_ref().and_then(|result: &JobResult| result.ended_by) {
+        if !history.failed_items.is_empty() {
+            add("Mend the items that failed, or leave them out, and run anew with --overwrite; files \
+                 that could not be read at all need only be mended: resume reads them again"
+                .to_owned());
+        }
         add(capital(&advice(end, &shell_word(&places.show(places.job_dir.root())))));
     }
     if let (Some(median), Some(slow)) = (history.median_run(), history.slowest.first())

@@ -83,7 +83,11 @@ impl Overview {
             Some(left) if left > 0.0 => format!(", {} left", seconds(left)),
             _ => String::new(),
         };
-        let rows = if places.drops_rows { "counted and dropped" } else { "in the output file" };
+        let rows = match (places.drops_rows, places.made_at_end) {
+            (true, _) => "counted and dropped",
+            (false, true) => "kept; the output is made at the end",
+            (false, false) => "in the output file",
+        };
         format!(
             "job {}, as of {at:.0}\n  \
              scheduled     {}{more}\n  \
@@ -225,6 +229,14 @@ mod tests {
         std::fs::remove_file(dir.overview()).unwrap();
         overview.on_tick().unwrap();
         assert!(!dir.overview().exists(), "nothing is written after the end");
+    }
+
+    /// Nobody looks for rows where there are none yet.
+    #[test]
+    fn rows_of_an_output_that_is_made_at_the_end_are_kept() {
+        let places = Places { made_at_end: true, ..samples::places("/job".as_ref()) };
+        let text = Overview::new(places).text(Timestamp::UNIX_EPOCH, "");
+        assert!(text.contains("  rows          0 kept; the output is made at the end\n"), "{text}");
     }
 
     /// F1: a new file each day and after the job was taken up; nothing is overwritten.

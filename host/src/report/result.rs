@@ -23,6 +23,8 @@ pub struct Places {
     pub output: PathBuf,
     /// Whether rows are only counted (`summary_only`).
     pub drops_rows: bool,
+    /// Whether rows come into the output only when the job ends: in parts, or in a format with types.
+    pub made_at_end: bool,
     /// Files below this folder are shown relative to it: where the user stands.
     pub shown_from: PathBuf,
     /// The job that this one is a part of, if its folder is to get copies.

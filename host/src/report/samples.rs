@@ -15,6 +15,7 @@ pub(super) fn places(root: &Path) -> Places {
         job: "digits".to_owned(),
         output: job_dir.default_output().join("parallel_run_step.txt"),
         drops_rows: false,
+        made_at_end: false,
         shown_from: root.to_owned(),
         parent: None,
         metrics_name_prefix: String::new(),

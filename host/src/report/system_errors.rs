@@ -2,7 +2,7 @@
 //! a worker, `_main.txt` for what hit the leader.
 
 use super::advice::hit_the_leader;
-use super::log_file;
+use super::log_file::Appended;
 use super::reporters::Reporter;
 use super::words::worker_id;
 use crate::event::{Event, EventKind};
@@ -14,21 +14,24 @@ use std::io;
 const MOST_BYTES: u64 = 8 << 20;
 
 /// Writes the files. There are none where all went well.
-pub(super) struct SystemErrors(JobDir);
+pub(super) struct SystemErrors {
+    dir: JobDir,
+    files: Appended,
+}
 
 impl SystemErrors {
     pub(super) fn new(dir: &JobDir) -> Self {
-        Self(dir.clone())
+        Self { dir: dir.clone(), files: Appended::new(MOST_BYTES) }
     }
 
-    fn worker(&self, at: Timestamp, worker: &str, what: &str) -> io::Result<()> {
+    fn worker(&mut self, at: Timestamp, worker: &str, what: &str) -> io::Result<()> {
         let Some(worker) = worker_id(worker) else { return Ok(()) };
         let text = format!("{at:.3} {}\n\n", printable(what.trim_end()));
-        log_file::append(&self.0.worker_system_errors(worker), &text, MOST_BYTES)
+        self.files.append(self.dir.worker_system_errors(worker), text)
     }
 
     fn failure(
-        &self,
+        &mut self,
         at: Timestamp,
         worker: &str,
         during: &str,
@@ -65,10 +68,15 @@ impl Reporter for SystemErrors {
                 if result.status == JobStatus::Failed && hit_the_leader(result.ended_by) =>
             {
                 let text = format!("{at:.3} {}\n\n", printable(result.reason.trim_end()));
-                log_file::append(&self.0.leader_errors(), &text, MOST_BYTES)
+                self.files.append(self.dir.leader_errors(), text)
             }
+            EventKind::JobFinished { .. } => self.files.flush(),
             _ => Ok(()),
         }
+    }
+
+    fn on_tick(&mut self) -> io::Result<()> {
+        self.files.tick()
     }
 }
 

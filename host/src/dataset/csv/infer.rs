@@ -30,19 +30,24 @@ pub struct Inferred {
 /// The format of one input, given its sources. Types come from the first megabyte of rows, in at
 /// most 100 files, or with `full` from all files. A column without values is text; an input without
 /// rows has text columns as named by its first header, if any. What cannot be read, or has another
-/// header than the first, teaches nothing. Fails if a folder cannot be listed.
-pub fn infer_format(
+/// header than the first, teaches nothing. `may_open` is asked before each file, which it gets with the
+/// index of its source. Fails if a folder cannot be listed, or as `may_open` does.
+pub fn infer_format<E: From<DatasetError>>(
     sources: &[Source],
     csv: &CsvFormat,
     full: bool,
     unpacker: &Unpacker,
-) -> Result<Inferred, DatasetError> {
+    may_open: &mut dyn FnMut(u32, &str) -> Result<bool, E>,
+) -> Result<Inferred, E> {
     let mut inference = Inference { csv, unpacker, columns: Vec::new(), first_file: String::new() };
     let mut left = SAMPLE;
     let mut files = 0;
-    'sources: for source in sources {
+    'sources: for (index, source) in (0..).zip(sources) {
         let mut listing = Listing::of_rows(source)?;
         while let Some(file) = listing.next_file()? {
+            if !may_open(index, &file)? {
+                continue;
+            }
             // A file that cannot be read teaches nothing; it is told when it is cut.
             let learned = inference.take_file(source, file, (!full).then_some(left));
             let learned = learned.unwrap_or_default();

@@ -3,7 +3,7 @@
 use super::cut::Cutter;
 use super::infer::infer_format;
 use super::reader::TableReader;
-use crate::dataset::Unpacker;
+use crate::dataset::{DatasetError, Unpacker};
 use crate::model::{
     Column, ColumnType, CsvFormat, FailedItem, SliceSize, Source, TableFormat, TextSlice,
 };
@@ -51,8 +51,10 @@ impl Files {
     }
 
     fn infer(&self, csv: &CsvFormat, full: bool) -> Result<Vec<(String, ColumnType)>, String> {
-        let format = infer_format(&[self.source()], csv, full, &Unpacker::new(&self.root()))
-            .map_err(|error| error.to_string().replace(self.root().to_str().unwrap(), "/d"))?;
+        let (unpacker, mut all) = (Unpacker::new(&self.root()), |_, _: &str| Ok(true));
+        let format = infer_format(&[self.source()], csv, full, &unpacker, &mut all).map_err(
+            |error: DatasetError| error.to_string().replace(self.root().to_str().unwrap(), "/d"),
+        )?;
         Ok(format.format.columns.into_iter().map(|column| (column.name, column.kind)).collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::infer::infer_json;
 use crate::dataset::csv::{Cutter, MAX_SLICE, TableReader};
-use crate::dataset::{Unpacker, schema_bytes};
+use crate::dataset::{DatasetError, Unpacker, schema_bytes};
 use crate::model::{FailedItem, SliceSize, Source, TableFormat, TableKind, TextSlice};
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
@@ -35,7 +35,9 @@ impl File {
             pattern: None,
             partition_format: None,
         };
-        let inferred = infer_json(&[source], false, &Unpacker::new(self.root())).unwrap();
+        let (unpacker, mut all) = (Unpacker::new(self.root()), |_, _: &str| Ok(true));
+        let inferred: Result<_, DatasetError> = infer_json(&[source], false, &unpacker, &mut all);
+        let inferred = inferred.unwrap();
         (inferred.schema, inferred.doubts)
     }
 

@@ -67,12 +67,15 @@ pub(super) fn recover(
     }
     carry_out(&mut journal, &target.output)?;
     let ended = journal.finished().map_err(|e| e.to_string())?;
+    let has_output = target.output_file.is_some();
     let target = finish::taken_up(target, ended == Some(JobStatus::Completed))?;
+    // Then what it was made of is gone: the job stays completed, and nothing of it runs again.
+    let is_made = has_output && target.output_file.is_none();
     let items = read(&journal, target.ordered)?;
     let mut files = Files::new(done(&journal)?);
     files::publish(&target, &journal, &mut files, &items)?;
-    let unreadable = journal.unreadable().map_err(|e| e.to_string())?;
-    let again = unreadable.into_iter().map(|unreadable| unreadable.id).collect();
+    let unreadable = journal.unreadable().map_err(|e| e.to_string())?.into_iter();
+    let again = unreadable.filter(|_| !is_made).map(|unreadable| unreadable.id).collect();
     let settling = Settling { target: &target, items: &items, retry_failed, again: &again };
     let Settled { rows, header, gone } = settle(settling, &mut journal, &mut parts)?;
     files::read_lengths(&target, &journal, &mut files)?;
@@ -83,7 +86,9 @@ pub(super) fn recover(
     restored.next_worker = restored.next_worker.max(seen.map_or(0, |w| w.0.saturating_add(1)));
     restored.closed = is_closed(&journal, &files)?;
     files::clean_up(&target, &files);
-    reopen(&mut journal)?;
+    if !is_made {
+        reopen(&mut journal)?;
+    }
     Ok((Store { target, journal, rows, header, parts, files }, restored))
 }
 

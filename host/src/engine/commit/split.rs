@@ -27,6 +27,9 @@ use std::path::{Path, PathBuf};
 /// Before a worker's number in the journal's note of how much of its part file was verified: see [`mark`].
 const VERIFIED: &str = "store.verified.";
 
+/// Rows of so many mini-batches are copied before it is told that something moves.
+const AT_ONCE: usize = 64;
+
 /// The output folder of parts, and how their names end; none if the job makes no parts.
 fn folder(target: &CommitTarget) -> Option<(PathBuf, &str)> {
     let (name, ending) = target.output_file.as_ref().zip(target.parts.as_deref())?;
@@ -141,17 +144,25 @@ impl Split<'_> {
 
     /// Makes a file of what the output begins with and a worker's rows, and nothing else; it is on the disk
     /// then, and of a job that has completed was read back. Returns its length.
-    fn gather(&self, worker: WorkerId, segments: &[Segment], path: &Path) -> Result<u64, String> {
+    fn gather(
+        &mut self,
+        worker: WorkerId,
+        segments: &[Segment],
+        path: &Path,
+    ) -> Result<u64, String> {
         let header = self.store.header.as_ref().map_or(&[][..], |top| &top.bytes);
         let part = self.store.target.job_dir.part_file(worker);
         let source = open_part(&part).map_err(|e| machine("open", &part, &e.into()))?;
-        let gathered = || {
+        let mut gathered = || {
             if is_whole(&source, header, segments) && link(&part, path) {
                 return Appender::open(path);
             }
             let mut file = Appender::create(path)?;
             file.put(header, 0)?;
-            file.append_all(&source, segments)?;
+            for some in segments.chunks(AT_ONCE) {
+                file.append_all(&source, some)?;
+                (self.told)(self.done + file.len());
+            }
             Ok(file)
         };
         let text = |e: OutputError| e.to_string();

@@ -73,9 +73,11 @@ fn a_part_is_its_workers_file_or_a_copy_of_what_counts() {
     };
     assert!(is_same(0), "it was copied");
     assert!(!is_same(1), "what a worker wrote without a header was changed");
-    // Taken up once more, it stays.
+    // Taken up once more, and again when that was cut short, it stays.
     remove_tree(&bench.job.parts()).unwrap();
-    assert_eq!(bench.restart_as(parts(&bench), false).unwrap().succeeded, 3);
+    for _ in 0..3 {
+        assert_eq!(bench.restart_as(parts(&bench), false).unwrap().succeeded, 3);
+    }
     bench.finish();
     assert_eq!(bench.output("rows/part-process000.csv"), "h\na\nb\n");
 }

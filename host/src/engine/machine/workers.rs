@@ -335,12 +335,17 @@ fn describe_exit(exit: &WorkerExit) -> String {
 }
 
 /// W6: a kill that neither the leader ordered nor a cgroup's limit is taken for the machine's
-/// out-of-memory killer.
+/// out-of-memory killer, unless that has killed nobody.
 fn death(exit: &WorkerExit, how: &str, when: &str) -> Failure {
     if let Some(failure) = &exit.failure {
         return failure.clone().with_detail(exit.note.clone());
     }
     let (kind, hint) = match exit.signal {
+        Some(9) if exit.not_for_memory => (
+            FailureKind::WorkerDied,
+            "; somebody or something else sent it that signal: the kernel has killed no process for \
+             lack of memory since the job began",
+        ),
         Some(9) => (
             FailureKind::OutOfMemory,
             "; it was killed from outside, most often because the machine ran out of memory: use \

@@ -344,7 +344,7 @@ impl World {
         self.workers.remove(&id);
         self.tell(Message::Exited(
             id,
-            WorkerExit { code, signal, note: String::new(), failure: None },
+            WorkerExit { code, signal, note: String::new(), failure: None, not_for_memory: false },
         ));
     }
 

@@ -98,6 +98,18 @@ fn a_dead_worker_loses_the_first_mini_batch_and_returns_the_next() {
     assert_eq!(assigned(&actions)[0], (1, 1), "the returned one comes first, as attempt 1");
 }
 
+/// W6: a kill that cannot have been for memory is not told as one.
+#[test]
+fn a_worker_that_somebody_killed_did_not_run_out_of_memory() {
+    let mut machine = running(Policy { workers: 1, ..policy() }, 1);
+    machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
+    let (note, failure) = (String::new(), None);
+    let exit = WorkerExit { code: None, signal: Some(9), note, failure, not_for_memory: true };
+    let actions = machine.handle(Message::Exited(W0, exit), secs(2));
+    assert_eq!(lost_kind(&actions), Some(FailureKind::WorkerDied));
+    assert!(lost(&actions).unwrap().message.contains("exited with returncode -9 inside run"));
+}
+
 /// W6: what a limit says that ended a worker is what its mini-batch failed for.
 #[test]
 fn a_worker_that_a_limit_ended_is_told_as_such() {
@@ -105,7 +117,7 @@ fn a_worker_that_a_limit_ended_is_told_as_such() {
     machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
     let failure = Some(Failure::new(FailureKind::OutOfMemory, "too much"));
     let note = "its last words".to_owned();
-    let exit = WorkerExit { code: None, signal: Some(9), note, failure };
+    let exit = WorkerExit { code: None, signal: Some(9), note, failure, not_for_memory: false };
     let actions = machine.handle(Message::Exited(W0, exit), secs(2));
     let told = lost(&actions).expect("it was in run");
     assert_eq!((told.message.as_str(), told.detail.as_str()), ("too much", "its last words"));
@@ -140,7 +152,13 @@ fn a_worker_that_got_no_memory_is_told_as_such() {
         let mut machine = running(policy(), 1);
         machine.handle(started(0, 0), secs(1));
         let (note, failure) = (note.to_owned(), None);
-        let exit = WorkerExit { code: None, signal: Some(libc::SIGABRT), note, failure };
+        let exit = WorkerExit {
+            code: None,
+            signal: Some(libc::SIGABRT),
+            note,
+            failure,
+            not_for_memory: false,
+        };
         lost(&machine.handle(Message::Exited(W0, exit), secs(2))).unwrap()
     };
     let told = failure("memory allocation of 8388608 bytes failed\n");
