@@ -62,6 +62,7 @@ fn least() -> JobSpec {
     }
 }
 
+/// What a rule has for a default: A1, A3, A4, C7, C9, C13 to C17, C25, C26, E17.
 #[test]
 fn the_least_job_file_gets_the_defaults() {
     assert_eq!(job(LEAST), least());
