@@ -70,3 +70,17 @@ fn the_compiler_ends_with_its_leader() {
         child.stdin.as_mut().unwrap().write_all(&vec![0; 4 << 20]).unwrap();
     }));
 }
+
+/// A program inherits that signals are ignored. Who ignores that of children's ends cannot wait for them.
+#[test]
+#[cfg(target_os = "linux")]
+fn whoever_ignores_ends_of_children_can_start_it() {
+    let inspected = Command::new("env")
+        .arg("--ignore-signal=CHLD")
+        .arg(sandmill_tests::sandmill())
+        .arg("inspect")
+        .arg(sandmill_tests::guest("echo_files"))
+        .output()
+        .unwrap();
+    assert!(inspected.status.success(), "{inspected:?}");
+}

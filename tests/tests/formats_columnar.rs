@@ -191,3 +191,36 @@ fn folders_make_columns_and_groups() {
     error: input 'rows': partition_keys names 'n', which is in no folder's name, and parquet files are grouped by their folders only; put them into folders as n=…/, or name the levels of their folders with partition_format, or use format: csv, whose rows are grouped by any column
     ");
 }
+
+/// A page whose header promises 4 MB, and which holds 4 GB. The library that reads Parquet unpacks such pages to their
+/// end.
+const BOMB: &str = r"
+import gzip, os
+table = pa.table({'x': pa.array([os.urandom(4 << 20)], pa.binary())})
+pq.write_table(table, path, compression='gzip', use_dictionary=False, write_statistics=False)
+content = bytearray(open(path, 'rb').read())
+page = content.index(b'\x1f\x8b\x08')
+bomb = gzip.compress(bytes(64 << 20)) * 60
+assert page + len(bomb) < 4 << 20
+content[page:page + len(bomb)] = bomb
+open(path, 'wb').write(content)
+";
+
+/// Memory that a worker's host side takes is limited, too: its worker is killed, and another one goes on.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_page_that_unpacks_to_gigabytes_costs_its_worker() {
+    let job = keyed().yaml(
+        "limits: {memory: 16MB, results: 1MB, read: 1MB}\nmini_batch_size: 64KB\nrun_max_try: 1\n\
+         error_threshold: -1",
+    );
+    numbers(&job, "in/a.parquet", "pq.write_table(pa.table({'x': [b'one']}), path)");
+    numbers(&job, "in/b.parquet", BOMB);
+    numbers(&job, "in/c.parquet", "pq.write_table(pa.table({'x': [b'two']}), path)");
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    // The watch, the cgroup or the limit of the process: whichever is first.
+    let table = ran.log("sys/job_report/processed_mini-batches.csv");
+    assert!(table.contains("out_of_memory"), "{table}\n{ran}");
+    assert_eq!(ran.sorted_output().len(), 2, "{ran}");
+}

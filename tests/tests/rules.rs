@@ -1,5 +1,5 @@
 //! `docs/parallel-run-step.md` names, for each rule of ParallelRunStep, what Sandmill does and the
-//! tests that hold it. Here: no rule is missing, and no test that is named is.
+//! tests that hold it; `docs/security.md` does so for attacks. Here: no rule is missing, and no test that is named is.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the repository fails")]
 
@@ -140,4 +140,43 @@ fn the_document_counts_its_rules_right() {
         count(Verdict::NotPortable),
     );
     assert!(text.contains(&sentence), "the document should say: {sentence}");
+}
+
+/// Whether a name in the table of attacks stands for tests: a file of this folder, a test of one, a module of the
+/// host, or a function.
+fn is_test(name: &str, known: &BTreeSet<String>) -> bool {
+    let file = |path: String| root().join(path).is_file();
+    let Some((first, last)) = name.rsplit_once("::") else {
+        return known.contains(name) || file(format!("tests/tests/{name}.rs"));
+    };
+    let path = format!("tests/tests/{first}.rs");
+    let text = fs::read_to_string(root().join(path)).unwrap_or_default();
+    text.contains(&format!("fn {last}()"))
+        || file(format!("host/src/{}.rs", name.replace("::", "/")))
+}
+
+#[test]
+fn every_attack_names_tests_that_exist() {
+    let text = fs::read_to_string(root().join("docs/security.md")).unwrap();
+    let (_, attacks) = text.split_once("\n## Attacks").unwrap();
+    let (attacks, _) = attacks.split_once("\n### Fuzzing").unwrap();
+    let mut known = BTreeSet::new();
+    functions(&root().join("host/src"), &mut known);
+    functions(&root().join("tests/tests"), &mut known);
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for section in attacks.split("\n### ").skip(1) {
+        // One that has the same test for all its attacks says so above them.
+        let common = section.split_once("All in `").and_then(|(_, rest)| rest.split_once('`'));
+        for line in section.lines().filter(|line| line.starts_with("| ")).skip(1) {
+            count += 1;
+            let cell = line.trim_matches(['|', ' ']).rsplit(" | ").next().unwrap_or_default();
+            let own = cell.split('`').skip(1).step_by(2);
+            let tests: Vec<&str> = common.map_or_else(|| own.collect(), |(test, _)| vec![test]);
+            if tests.is_empty() || tests.iter().any(|test| !is_test(test, &known)) {
+                wrong.push(format!("{tests:?}: {line}"));
+            }
+        }
+    }
+    assert!(count >= 120, "{count} attacks");
+    assert!(wrong.is_empty(), "no such tests:\n{}", wrong.join("\n"));
 }

@@ -124,6 +124,7 @@ enum Command {
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
+    signals::keep_children();
     if let Some(code) = child::serve() {
         return code;
     }

@@ -102,6 +102,14 @@ async fn next(
     }
 }
 
+/// Has the kernel keep how children ended until they are waited for. Who started this may have the signal of their end
+/// ignored (`trap '' CHLD`), which a program inherits: then nobody could wait for them, and their numbers would be
+/// others' at once. To be called before there are any.
+pub(super) fn keep_children() {
+    // SAFETY: the default action of this signal runs no code.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Whether this process was started with the signal ignored.
 fn is_ignored(signal: libc::c_int) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();

@@ -8,8 +8,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::thread;
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+/// How often, and how long apart, it is looked whether a child that was killed is gone.
+const TRIES: u32 = 2000;
+const TICK: Duration = Duration::from_millis(1);
 
 /// A worker process. It is killed when this is dropped before it was waited for.
 #[derive(Debug)]
@@ -48,13 +54,14 @@ pub(super) struct Forked {
 }
 
 impl Forked {
-    /// The child of this number, which nobody has waited for yet. It is killed if it cannot be watched.
+    /// The child of this number, which nobody has waited for yet. It is ended if it cannot be watched. What is no
+    /// child of this process is an error, and is left alone.
     pub(super) fn new(id: Pid) -> io::Result<Self> {
+        is_child(id)?;
         match opened(id).and_then(watched) {
             Ok(end) => Ok(Self { id: Some(id), end }),
             Err(error) => {
-                let _ = kill_process(id, Signal::KILL);
-                let _ = waitid(WaitId::Pid(id), WaitIdOptions::EXITED);
+                end(id);
                 Err(error)
             }
         }
@@ -95,6 +102,30 @@ fn watched(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }.map_err(io::Error::from)
 }
 
+/// Fails if this process has no such child that nobody has waited for: the number is another's, or it is that of
+/// another name space. That of a child stays its own until somebody has waited for it.
+fn is_child(id: Pid) -> io::Result<()> {
+    waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT)?;
+    Ok(())
+}
+
+/// Kills a child and waits for its end, though not for ever: one that hangs in the kernel, over a file system
+/// that is gone, ends with whatever holds it. Nothing happens to what is no child of this process. Returns
+/// whether nothing is left of it.
+pub(super) fn end(id: Pid) -> bool {
+    if is_child(id).is_err() {
+        return true;
+    }
+    let _ = kill_process(id, Signal::KILL);
+    for _ in 0..TRIES {
+        match waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
+            Ok(None) | Err(Errno::INTR) => thread::sleep(TICK),
+            Ok(Some(_)) | Err(_) => return true,
+        }
+    }
+    false
+}
+
 /// Fails where the kernel does not let children be watched that somebody else forked.
 pub(super) fn check() -> io::Result<()> {
     opened(rustix::process::getpid()).map(drop)
@@ -112,7 +143,8 @@ fn exit_status(status: &WaitIdStatus) -> ExitStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
 
     /// As if somebody else had started it.
     #[expect(clippy::zombie_processes, reason = "it is waited for by its number")]
@@ -137,9 +169,30 @@ mod tests {
         }
     }
 
+    /// Its number may come from another name space, or be used again.
+    #[tokio::test]
+    async fn a_process_that_is_no_child_is_left_alone() {
+        let mut parent = Command::new("sh")
+            .args(["-c", "sleep 60 & echo $!; wait"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(parent.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let grandchild = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+        let error = Forked::new(grandchild).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ECHILD));
+        assert!(end(grandchild));
+        // The shell waits for it as long as it lives.
+        thread::sleep(Duration::from_millis(100));
+        assert!(parent.try_wait().unwrap().is_none(), "it lives");
+        kill_process(grandchild, Signal::KILL).unwrap();
+        parent.wait().unwrap();
+    }
+
     #[tokio::test]
     async fn one_that_nobody_waits_for_is_killed() {
-        let child = forked("sleep 60");
+        let child = forked("exec sleep 60");
         let id = child.id.unwrap();
         drop(child);
         let status = waitid(WaitId::Pid(id), WaitIdOptions::EXITED).unwrap().unwrap();

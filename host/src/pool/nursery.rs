@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// How long it may take to load the entry script and to fork. The leader does nothing else meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long may be waited for answers of one that has ended: a copy may hold its socket for a moment.
+const LAST_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The nursery of a pool.
 #[derive(Debug, Default)]
@@ -107,7 +109,7 @@ impl Open {
     ) -> io::Result<Forked> {
         send_packet(&self.socket, request, &[socket.as_fd(), stderr.as_fd()])?;
         let id = match receive_packet(&self.socket)? {
-            Some((FromNursery::Forked(id), _)) => Pid::from_raw(id.cast_signed()),
+            Some((FromNursery::Forked(id), _)) => pid(id),
             Some((FromNursery::Failed(reason), _)) => return Err(io::Error::other(reason)),
             None => None,
         };
@@ -117,8 +119,53 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Whoever looks after the pool is gone finds nothing of it.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        // Whoever looks after the pool is gone finds nothing of it, nor of a worker whose number came when nobody
+        // waited for it any more.
+        let is_gone = pid(self.process.id()).is_none_or(child::end);
+        let _ = set_socket_timeout(&self.socket, Timeout::Recv, Some(LAST_PATIENCE));
+        while is_gone && let Ok(Some((answer, _))) = receive_packet(&self.socket) {
+            if let FromNursery::Forked(id) = answer {
+                pid(id).map(child::end);
+            }
+        }
+    }
+}
+
+fn pid(id: u32) -> Option<Pid> {
+    Pid::from_raw(id.cast_signed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ByteSize;
+    use crate::protocol::PROTOCOL_VERSION;
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    use std::process::Command;
+
+    fn sleeps() -> process::Child {
+        Command::new("sleep").arg("60").spawn().unwrap()
+    }
+
+    #[test]
+    fn a_worker_that_came_too_late_is_ended_and_reaped() {
+        let (process, worker) = (sleeps(), sleeps());
+        let ids = [process.id(), worker.id()];
+        let (socket, theirs) = packets().unwrap();
+        send_packet(&theirs, &FromNursery::Failed("late".into()), &[]).unwrap();
+        send_packet(&theirs, &FromNursery::Forked(worker.id()), &[]).unwrap();
+        drop(theirs);
+        let loading = Loading {
+            fuel: false,
+            profile: false,
+            deterministic: false,
+            stack: ByteSize(1),
+            protocol: PROTOCOL_VERSION,
+        };
+        drop(Open { process, socket, loading });
+        for id in ids {
+            let left = waitid(WaitId::Pid(pid(id).unwrap()), WaitIdOptions::EXITED);
+            assert!(left.is_err(), "nobody has to wait for it");
+        }
     }
 }

@@ -6,6 +6,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ const NO_LIMIT: &str = "max";
 /// are still in.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
+/// The same for what somebody else holds, who does not need it for longer than a moment.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// How much the processes in a leaf may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +202,20 @@ fn words(leaf: &Path) -> String {
 /// Makes a cgroup and holds it for as long as the file is open. Whether a leader lives shows by that and not
 /// by its number, which says nothing in another name space.
 fn claim(path: &Path) -> io::Result<File> {
+    let mut held = take(path);
+    // In the moment before it is held, another leader may take it for one that was left, and remove it.
+    let passes = [ErrorKind::WouldBlock, ErrorKind::NotFound, ErrorKind::AlreadyExists];
+    for _ in 0..TRIES {
+        if !held.as_ref().is_err_and(|error| passes.contains(&error.kind())) {
+            break;
+        }
+        std::thread::sleep(MOMENT);
+        held = take(path);
+    }
+    held
+}
+
+fn take(path: &Path) -> io::Result<File> {
     match fs::create_dir(path) {
         // Its process took longer to end than anybody waits.
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
@@ -210,11 +227,21 @@ fn claim(path: &Path) -> io::Result<File> {
     hold(path)
 }
 
+/// Fails with "would block" where somebody else has it, and with "not found" where it is gone.
 fn hold(path: &Path) -> io::Result<File> {
     let folder = File::open(path)?;
     match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(io::Error::other("another leader has it")),
-        held => held.map(|()| folder).map_err(io::Error::from),
+        Err(Errno::WOULDBLOCK) => {
+            return Err(io::Error::new(ErrorKind::WouldBlock, "another leader has it"));
+        }
+        held => held?,
+    }
+    // Who has it alone may remove it. So from here on it stays the one that is there.
+    let (own, there) = (folder.metadata()?, fs::metadata(path)?);
+    if (own.dev(), own.ino()) == (there.dev(), there.ino()) {
+        Ok(folder)
+    } else {
+        Err(io::Error::new(ErrorKind::NotFound, "another leader has removed it"))
     }
 }
 
@@ -257,6 +284,7 @@ fn told(path: &Path, error: &io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     const QUOTA: Quota = Quota { memory: Some(1 << 20), threads: 9 };
 
@@ -352,6 +380,30 @@ mod tests {
         for name in [&busy, &alive].into_iter().chain(&foreign) {
             assert!(dir.path().join(name).exists(), "{name}");
         }
+    }
+
+    /// Where several leaders share a cgroup, each removes what others left, and may look at it at any moment.
+    #[test]
+    fn what_is_held_is_there_whoever_clears_up() {
+        let (dir, _) = cgroup(true);
+        let (path, done) = (dir.path().join("sandmill-12-leader"), AtomicBool::new(false));
+        let claimed = std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        let _ = take_away(&path);
+                    }
+                });
+            }
+            let claimed = (0..3000).try_for_each(|_| {
+                let _held = claim(&path).map_err(|error| error.to_string())?;
+                let is_there = path.is_dir();
+                is_there.then_some(()).ok_or_else(|| "it is gone".to_owned())
+            });
+            done.store(true, Ordering::Relaxed);
+            claimed
+        });
+        assert_eq!(claimed, Ok(()));
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(super) fn tend(socket: OwnedFd, compiled: File) -> io::Result<Option<(UnixSt
         match message {
             ToNursery::Load(loading) => {
                 loaded = Some(Code::Loaded(loading, code::load(&compiled, loading)));
+                // A copy has this thread alone: what another one holds would stay locked for ever.
+                wall::alone()?;
             }
             ToNursery::Fork { folder, cgroup } => {
                 let answer = match wall::twin() {
