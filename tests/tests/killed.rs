@@ -174,6 +174,22 @@ fn workers_outlive_the_process_that_they_were_forked_from() {
     assert!(ran.log("sys/node/0/_main.txt").contains("process001 is ready"), "{ran}");
 }
 
+/// Where a machine is out of memory, the leader and what others run there shall not pay for what a worker took.
+#[test]
+#[cfg(target_os = "linux")]
+fn workers_go_first_where_memory_runs_out() {
+    let preferred =
+        |pid: u32| fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap_or_default();
+    let mut running = stuck_job().start(&["--process-count", "1"]);
+    the_stuck_worker(&mut running);
+    let children = running.children();
+    assert_eq!(children.len(), 2, "the worker, and what it was forked from");
+    for (pid, command) in children {
+        assert_eq!(preferred(pid).trim(), "1000", "{command}");
+    }
+    assert_eq!(preferred(running.pid()), preferred(std::process::id()));
+}
+
 fn planned_for_long() -> Job {
     let text = format!("id,x\n{}", "1,0.5\n".repeat(2_000_000));
     Job::new(&guest("echo_table"))

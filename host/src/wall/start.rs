@@ -14,6 +14,8 @@ use std::process::Command;
 
 /// The first descriptor that is none of the standard ones.
 const FIRST_OTHER: u32 = 3;
+/// The most that a process can be preferred when the kernel has to end one.
+const FIRST_TO_GO: &str = "1000";
 
 /// Puts a process that will [`enter`] out of reach of Ctrl-C, which is for the one that starts it.
 pub fn keep_apart(command: &mut Command) {
@@ -26,8 +28,8 @@ pub fn keep_apart(command: &mut Command) {
 }
 
 /// The first thing that a process behind the wall does: it dies with its parent, has a session of its
-/// own, out of reach of the terminal, keeps no descriptor but the three standard ones, and goes into its
-/// cgroup if there is one for it.
+/// own, out of reach of the terminal, keeps no descriptor but the three standard ones, goes into its
+/// cgroup if there is one for it, and is the first to go where the machine runs out of memory.
 ///
 /// The kernel takes the thread that started this process for its parent: that thread must outlive
 /// the child. An error says that the parent is gone already, or what failed. Must be called before
@@ -38,7 +40,15 @@ pub fn enter() -> io::Result<()> {
     close_others()?;
     // What it holds before does not count. Whether it worked, the wall tells.
     let _ = leaf::join();
+    go_first();
     Ok(())
+}
+
+/// Has the kernel end this process, and those that it forks, before any other where the machine is out of memory: what
+/// took it is likely here, and neither the leader nor anybody else's program shall pay for that.
+fn go_first() {
+    // Whoever may not say so is as others are.
+    let _ = fs::write("/proc/self/oom_score_adj", FIRST_TO_GO);
 }
 
 /// Has the kernel end this process with its parent, which must still be this one.
