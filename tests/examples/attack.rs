@@ -1,16 +1,16 @@
 //! Native code of an attacker who has broken out of the component sandbox: builds the wall that a worker
 //! builds, then tries one thing. For `tests/wall.rs`.
 //!
-//! `attack --list` prints what it can try. `attack NAME wall|bare FOLDER HOST SIBLING DESCRIPTOR` tries one
-//! thing and prints `done`, or `refused N` with the number of the error; the process may also be killed.
+//! `attack --list` prints what it can try. `attack NAME wall|gpu|bare FOLDER HOST SIBLING DESCRIPTOR` tries one
+//! thing, with `gpu` behind the wall of a worker that has one, and prints `done`, or `refused N` with the number of the error; the process may also be killed.
 //! HOST and SIBLING are processes of the same user, DESCRIPTOR is one that was inherited. `nowall REASON`
 //! means that this machine cannot build the wall.
 
 #![expect(clippy::unwrap_used, reason = "an attack that cannot be made fails its test")]
 
 use libc::{c_int, c_long};
-use sandmill::model::OsSandbox;
-use sandmill::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
+use sandmill::model::{GpuLease, OsSandbox};
+use sandmill::wall::{self, Bounds, Folder, Occupant, Rights, Wall, gpu_folders};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Write;
@@ -44,8 +44,14 @@ fn main() {
     }
     let number = |index: usize| arguments[index].parse().unwrap();
     let folder = PathBuf::from(&arguments[2]);
-    let walled = arguments[1] == "wall";
-    if walled && let Err(reason) = enter() {
+    let occupant = match &*arguments[1] {
+        "wall" => Some(Occupant::Worker),
+        "gpu" => Some(Occupant::GpuWorker),
+        _ => None,
+    };
+    if occupant.is_some()
+        && let Err(reason) = enter()
+    {
         println!("nowall {reason}");
         return;
     }
@@ -56,7 +62,9 @@ fn main() {
     let scene = Scene { folder, host: number(3), sibling: number(4), descriptor, log };
     let all = attacks();
     let (_, attack) = all.iter().find(|(name, _)| *name == arguments[0]).unwrap();
-    if walled && let Err(reason) = build(&scene.folder) {
+    if let Some(occupant) = occupant
+        && let Err(reason) = build(&scene.folder, occupant)
+    {
         println!("nowall {reason}");
         return;
     }
@@ -73,19 +81,23 @@ fn enter() -> Result<(), String> {
 }
 
 /// As a worker does.
-fn build(folder: &Path) -> Result<(), String> {
+fn build(folder: &Path, occupant: Occupant) -> Result<(), String> {
     // SAFETY: ignoring a signal runs no code of ours.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let folder = |name: &str, rights| Folder { path: folder.join(name), rights };
+    let mut folders = vec![
+        folder("input", Rights::ReadAndLink),
+        folder("stage", Rights::Stage),
+        folder("output", Rights::Write),
+        folder("profile", Rights::Files),
+    ];
+    if occupant == Occupant::GpuWorker {
+        folders.extend(gpu_folders(&GpuLease::plain(0), &[]));
+    }
     let wall = Wall {
-        occupant: Occupant::Worker,
+        occupant,
         mode: OsSandbox::Required,
-        folders: vec![
-            folder("input", Rights::ReadAndLink),
-            folder("stage", Rights::Stage),
-            folder("output", Rights::Write),
-            folder("profile", Rights::Files),
-        ],
+        folders,
         bounds: Bounds {
             memory: Some(MEMORY),
             cpu_seconds: None,
@@ -286,12 +298,43 @@ fn network() -> Vec<Attack> {
             let kind = libc::SOCK_STREAM as usize;
             tried(libc::SYS_socketpair, &[libc::AF_UNIX as usize, kind, 0, buffer()])
         }),
+        ("datagram socket", |_| {
+            tried(libc::SYS_socket, &[libc::AF_UNIX as usize, libc::SOCK_DGRAM as usize, 0])
+        }),
+        ("listen without a name", |_| listen(b"\0sandmill-attack-").err()),
+        ("listen at a file", |s| {
+            listen(s.folder.join("output/socket").as_os_str().as_encoded_bytes()).err()
+        }),
+        ("accept", |_| {
+            let listening = listen(b"\0sandmill-accepts-");
+            // Nobody calls: without a wall there would be no answer.
+            listening.map_or_else(Some, |socket| {
+                let nothing = libc::SOCK_NONBLOCK as usize;
+                let _ = call(libc::SYS_fcntl, &[socket, libc::F_SETFL as usize, nothing]);
+                tried(libc::SYS_accept4, &[socket, 0, 0, 0])
+            })
+        }),
         ("connect", |_| tried(libc::SYS_connect, &[signed(-1), buffer(), 16])),
         ("send to an address", |_| {
             tried(libc::SYS_sendto, &[signed(-1), buffer(), 1, 0, buffer(), 16])
         }),
         ("pass a descriptor", |_| tried(libc::SYS_sendmsg, &[signed(-1), buffer(), 0])),
     ]
+}
+
+/// As CUDA's driver does. A name that is no file's ends in the number of this process.
+fn listen(name: &[u8]) -> Result<usize, c_int> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    let socket = call(libc::SYS_socket, &[libc::AF_UNIX as usize, kind as usize, 0])?;
+    let mut address = (libc::AF_UNIX as u16).to_ne_bytes().to_vec();
+    address.extend(name);
+    if name[0] == 0 {
+        address.extend(std::process::id().to_string().into_bytes());
+    }
+    let address = address.leak();
+    call(libc::SYS_bind, &[socket, address.as_ptr() as usize, address.len()])?;
+    call(libc::SYS_listen, &[socket, 1])?;
+    Ok(socket)
 }
 
 fn machine() -> Vec<Attack> {

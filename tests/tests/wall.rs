@@ -110,6 +110,10 @@ const ATTACKS: &[(&str, Stopped, Bare)] = &[
     ("tcp socket", Stopped::Killed, Bare::Works),
     ("unix socket", Stopped::Killed, Bare::Works),
     ("socketpair", Stopped::Killed, Bare::Works),
+    ("datagram socket", Stopped::Killed, Bare::Works),
+    ("listen without a name", Stopped::Killed, Bare::Works),
+    ("listen at a file", Stopped::Killed, Bare::Works),
+    ("accept", Stopped::Killed, Bare::Otherwise),
     ("connect", Stopped::Killed, Bare::Otherwise),
     ("send to an address", Stopped::Refused, Bare::Otherwise),
     ("pass a descriptor", Stopped::Killed, Bare::Otherwise),
@@ -283,6 +287,49 @@ fn what_a_worker_does_is_allowed() {
         let wanted = if *name == "abort" { Came::Killed(SIGABRT) } else { Came::Done };
         assert_eq!(came, wanted, "{name}");
     }
+}
+
+/// What the driver of a GPU needs, and a worker with one may do besides.
+const ALLOWED_WITH_A_GPU: &[&str] = &[
+    "open its environment",
+    "open its memory",
+    "memfd_create",
+    "listen without a name",
+    "executable memory",
+    "map code",
+    "too much memory",
+];
+
+/// What it tries, so that it must not be its end.
+const REFUSED_WITH_A_GPU: &[&str] = &[
+    "clone a process",
+    "clone into a user namespace",
+    "unix socket",
+    "tcp socket",
+    "socketpair",
+    "datagram socket",
+    "listen at a file",
+    "accept",
+    "connect",
+];
+
+#[test]
+fn a_gpu_opens_the_wall_for_its_driver_and_no_more() {
+    let mut wrong = Vec::new();
+    for (name, stopped, _) in ATTACKS {
+        let Some(came) = Scene::attack(name, "gpu") else { return };
+        let good = match (stopped, came) {
+            _ if ALLOWED_WITH_A_GPU.contains(name) => came == Came::Done,
+            _ if REFUSED_WITH_A_GPU.contains(name) => matches!(came, Came::Refused(_)),
+            (Stopped::Killed, Came::Killed(signal)) => signal == SIGSYS,
+            (Stopped::Refused | Stopped::With(_), Came::Refused(_)) => true,
+            _ => false,
+        };
+        if !good {
+            wrong.push(format!("{name}: {came:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]

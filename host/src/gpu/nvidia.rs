@@ -1,6 +1,6 @@
 //! The driver's own library. Every reading may be missing.
 
-use super::Gpu;
+use super::{Gpu, library_folders};
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml, cuda_driver_version_major, cuda_driver_version_minor};
@@ -8,6 +8,8 @@ use std::path::Path;
 
 /// Where a driver shows that it is there.
 const SIGNS: [&str; 2] = ["/proc/driver/nvidia", "/dev/nvidiactl"];
+
+const LIBRARY: &str = "libnvidia-ml.so.1";
 
 /// The driver's library, opened.
 #[derive(Debug)]
@@ -48,10 +50,10 @@ impl Nvidia {
         if !SIGNS.iter().any(|sign| Path::new(sign).exists()) {
             return Err("there is no NVIDIA driver".to_owned());
         }
-        Nvml::init().map(Self).map_err(|error| match error {
+        load().map(Self).map_err(|error| match error {
             NvmlError::LibloadingError(error) => format!(
-                "the NVIDIA driver is there, but not its library libnvidia-ml.so.1 ({error}): \
-                 install it, or have it given to the container"
+                "the NVIDIA driver is there, but not its library {LIBRARY} ({error}): install it, have it \
+                 given to the container, or name its folder in SANDMILL_CUDA_LIBRARIES"
             ),
             NvmlError::DriverNotLoaded => "the NVIDIA driver is not loaded".to_owned(),
             error => format!("the NVIDIA driver cannot be asked: {error}"),
@@ -109,6 +111,20 @@ impl Nvidia {
             Ok(index) => self.0.device_by_index(index),
             Err(_) => self.0.device_by_uuid(visible),
         }
+    }
+}
+
+/// As every program finds it, else from where CUDA's libraries are: who has the driver in a folder of its own, as
+/// containers do, need not have told the loader.
+fn load() -> Result<Nvml, NvmlError> {
+    let first = match Nvml::init() {
+        Err(error @ NvmlError::LibloadingError(_)) => error,
+        other => return other,
+    };
+    let mut places = library_folders().into_iter().map(|folder| folder.join(LIBRARY));
+    match places.find(|place| place.exists()) {
+        Some(place) => Nvml::builder().lib_path(place.as_os_str()).init(),
+        None => Err(first),
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn has_kernels() -> Result<(), String> {
     })
 }
 
-/// Whether this text of tract or CUDA says that the memory of the GPU is full.
+/// Whether this text of tract, CUDA, cuBLAS or cuDNN says that the memory of the GPU is full.
 pub(super) fn device_full(text: &str) -> bool {
-    text.contains("OUT_OF_MEMORY") || text.contains("out of memory")
+    ["OUT_OF_MEMORY", "out of memory", "STATUS_ALLOC_FAILED"].iter().any(|says| text.contains(says))
 }

@@ -102,21 +102,29 @@ const WORKER_OLD: &[c_long] = &[SYS_renameat];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const WORKER_OLD: &[c_long] = &[];
 
-/// What a GPU's driver does besides.
+/// What a GPU's driver does besides. It listens at a socket, by which other processes of its user could ask for
+/// its memory, and does not start where it may not; nobody is let in.
 const GPU: &[c_long] = &[
+    SYS_bind,
     SYS_dup,
     SYS_dup3,
     SYS_epoll_create1,
     SYS_epoll_ctl,
     SYS_epoll_pwait,
     SYS_eventfd2,
+    SYS_fallocate,
     SYS_flock,
+    SYS_fstatfs,
     SYS_get_mempolicy,
+    SYS_getcwd,
     SYS_getegid,
     SYS_geteuid,
     SYS_getgid,
+    SYS_getsockname,
+    SYS_getsockopt,
     SYS_getuid,
     SYS_ioctl,
+    SYS_listen,
     SYS_mbind,
     SYS_memfd_create,
     SYS_mincore,
@@ -126,11 +134,23 @@ const GPU: &[c_long] = &[
     SYS_mprotect,
     SYS_munlock,
     SYS_pipe2,
+    SYS_sched_get_priority_max,
+    SYS_sched_get_priority_min,
+    SYS_sched_getparam,
+    SYS_sched_getscheduler,
     SYS_sched_setaffinity,
     SYS_set_mempolicy,
+    SYS_setsockopt,
+    SYS_statfs,
     SYS_sysinfo,
     SYS_uname,
 ];
+
+/// Its older names.
+#[cfg(target_arch = "x86_64")]
+const GPU_OLD: &[c_long] = &[SYS_dup2, SYS_epoll_create, SYS_epoll_wait, SYS_eventfd, SYS_pipe];
+#[cfg(not(target_arch = "x86_64"))]
+const GPU_OLD: &[c_long] = &[];
 
 /// Waiting for the helpers that it started before.
 const PLANNER: &[c_long] = &[SYS_wait4, SYS_waitid];
@@ -265,8 +285,22 @@ const KILL_OLD: &[c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 const KILL_OLD: &[c_long] = &[];
 
-/// What a GPU's driver tries or needs, though others are killed for it: refused, or allowed above.
-const GPU_SPARED: &[c_long] = &[SYS_socket, SYS_connect, SYS_memfd_create];
+/// What a GPU's driver tries or needs, though others are killed for it: refused, allowed above, or by its
+/// arguments. It tries to start a program that makes its device files, and goes on without.
+const GPU_SPARED: &[c_long] = &[
+    SYS_accept,
+    SYS_accept4,
+    SYS_bind,
+    SYS_connect,
+    SYS_listen,
+    SYS_memfd_create,
+    SYS_socket,
+    SYS_socketpair,
+];
+#[cfg(target_arch = "x86_64")]
+const GPU_SPARED_OLD: &[c_long] = &[SYS_fork, SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+const GPU_SPARED_OLD: &[c_long] = &[];
 /// The standard library may try to end a helper.
 const PLANNER_SPARED: &[c_long] = &[SYS_kill, SYS_pidfd_send_signal];
 
@@ -280,9 +314,18 @@ pub(super) fn allowed(occupant: Occupant) -> Vec<c_long> {
         Occupant::Worker => {
             &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, WORKER, WORKER_OLD]
         }
-        Occupant::GpuWorker => {
-            &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, WORKER, WORKER_OLD, GPU]
-        }
+        Occupant::GpuWorker => &[
+            BASE,
+            BASE_OLD,
+            OPEN,
+            OPEN_OLD,
+            FOLDERS,
+            FOLDERS_OLD,
+            WORKER,
+            WORKER_OLD,
+            GPU,
+            GPU_OLD,
+        ],
         Occupant::Planner => &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, PLANNER],
         Occupant::Shuffler => &[BASE, BASE_OLD, OPEN, OPEN_OLD],
         Occupant::Compiler | Occupant::Finisher => &[BASE, BASE_OLD],
@@ -295,13 +338,16 @@ pub(super) fn allowed(occupant: Occupant) -> Vec<c_long> {
 
 /// Calls that end the process.
 pub(super) fn killing(occupant: Occupant) -> impl Iterator<Item = c_long> {
-    let spared: &[c_long] = match occupant {
-        Occupant::GpuWorker => GPU_SPARED,
-        Occupant::Planner => PLANNER_SPARED,
-        Occupant::Fetcher => FETCHER_SPARED,
-        Occupant::Worker | Occupant::Shuffler | Occupant::Compiler | Occupant::Finisher => &[],
+    let (spared, old): (&[c_long], &[c_long]) = match occupant {
+        Occupant::GpuWorker => (GPU_SPARED, GPU_SPARED_OLD),
+        Occupant::Planner => (PLANNER_SPARED, &[]),
+        Occupant::Fetcher => (FETCHER_SPARED, &[]),
+        Occupant::Worker | Occupant::Shuffler | Occupant::Compiler | Occupant::Finisher => {
+            (&[], &[])
+        }
     };
-    KILL.iter().chain(KILL_OLD).copied().filter(|call| !spared.contains(call))
+    let is_spared = |call: &c_long| spared.contains(call) || old.contains(call);
+    KILL.iter().chain(KILL_OLD).copied().filter(move |call| !is_spared(call))
 }
 
 #[cfg(test)]

@@ -73,9 +73,10 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
     let only = |call: c_long, tests: &[Test]| {
         (call, Rule::by(tests.iter().map(|test| (*test, Action::Allow)).collect(), REFUSED))
     };
-    // A process instead of a thread ends this one.
+    // A process instead of a thread ends this one, unless a driver tries whether it may.
+    let process = if occupant == Occupant::GpuWorker { REFUSED } else { Action::Kill };
     let clone = vec![
-        (flags(0, libc::CLONE_THREAD, 0), Action::Kill),
+        (flags(0, libc::CLONE_THREAD, 0), process),
         (flags(0, THREAD | NO_THREAD, THREAD), Action::Allow),
     ];
     let fcntl = [libc::F_GETFL, libc::F_SETFL, libc::F_GETFD, libc::F_SETFD, libc::F_DUPFD_CLOEXEC];
@@ -108,6 +109,14 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
         }
         Occupant::Planner | Occupant::Shuffler | Occupant::Compiler | Occupant::Finisher => {}
     }
+    if occupant == Occupant::GpuWorker {
+        // Of this machine, and of a kind that sends nothing to whom it has no connection with.
+        let tests = vec![
+            (Test::Other { argument: 0, value: libc::AF_UNIX.cast_unsigned() }, REFUSED),
+            (flags(1, KIND_OF_SOCKET, libc::SOCK_SEQPACKET), Action::Allow),
+        ];
+        rules.push((libc::SYS_socket, Rule::by(tests, REFUSED)));
+    }
     let no_code = flags(2, libc::PROT_EXEC, 0);
     let mapping: &[Test] = match occupant {
         // The driver makes code and shares memory as it likes: any argument is allowed.
@@ -125,6 +134,9 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
     }
     rules
 }
+
+/// The bits that say what kind of socket is wanted; the others are flags.
+const KIND_OF_SOCKET: i32 = 0xf;
 
 /// What makes a thread of this process.
 const THREAD: i32 =
@@ -203,8 +215,12 @@ mod tests {
             assert_eq!(clone(THREAD | libc::CLONE_SETTLS), SECCOMP_RET_ALLOW);
             assert_eq!(clone(THREAD | libc::CLONE_NEWUSER), EPERM);
             assert_eq!(clone(libc::CLONE_THREAD), EPERM);
+            let process = match occupant {
+                Occupant::GpuWorker => EPERM,
+                _ => SECCOMP_RET_KILL_PROCESS,
+            };
             for fork in [libc::SIGCHLD, libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD] {
-                assert_eq!(clone(fork), SECCOMP_RET_KILL_PROCESS, "{occupant:?}: {fork:#x}");
+                assert_eq!(clone(fork), process, "{occupant:?}: {fork:#x}");
             }
             let hidden = SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
             assert_eq!(judged(occupant, libc::SYS_clone3, [0; 6]), hidden);
@@ -218,6 +234,10 @@ mod tests {
             let mut arguments = [u64::MAX; 6];
             arguments[place] = u64::from(value.cast_unsigned());
             arguments
+        };
+        let socket = |domain: i32, kind: i32| {
+            let kind = kind | libc::SOCK_CLOEXEC;
+            [u64::from(domain.cast_unsigned()), u64::from(kind.cast_unsigned()), 0, 0, 0, 0]
         };
         let own = std::process::id().cast_signed();
         let (code, both) = (libc::PROT_READ | libc::PROT_EXEC, libc::PROT_WRITE | libc::PROT_EXEC);
@@ -242,6 +262,9 @@ mod tests {
             (Compiler, libc::SYS_mprotect, at(2, code), true),
             (Compiler, libc::SYS_mmap, at(2, both), false),
             (GpuWorker, libc::SYS_mmap, at(2, both), true),
+            (GpuWorker, libc::SYS_socket, socket(libc::AF_UNIX, libc::SOCK_SEQPACKET), true),
+            (GpuWorker, libc::SYS_socket, socket(libc::AF_UNIX, libc::SOCK_DGRAM), false),
+            (GpuWorker, libc::SYS_socket, socket(libc::AF_INET, libc::SOCK_SEQPACKET), false),
         ] {
             let expected = if is_allowed { SECCOMP_RET_ALLOW } else { EPERM };
             assert_eq!(judged(occupant, call, arguments), expected, "{occupant:?}: {call}");

@@ -12,7 +12,7 @@ const TOOLS: &str = "/dev/nvidia-uvm-tools";
 const PARTS: &str = "/dev/nvidia-caps";
 
 /// What the driver reads of itself and of the machine.
-const READ: [&str; 12] = [
+const READ: [&str; 15] = [
     "/proc/driver/nvidia",
     "/proc/driver/nvidia-uvm",
     "/proc/self",
@@ -20,6 +20,9 @@ const READ: [&str; 12] = [
     "/proc/modules",
     "/proc/meminfo",
     "/proc/cpuinfo",
+    "/proc/sys/vm/mmap_min_addr",
+    "/proc/sys/vm/overcommit_memory",
+    "/sys/devices/system/memory",
     "/sys/devices/system/node",
     "/sys/devices/system/cpu",
     "/sys/module/nvidia",

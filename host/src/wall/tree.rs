@@ -20,6 +20,8 @@ pub(super) enum Action {
 pub(super) enum Test {
     /// Of the lower 32 bits, those in `mask` are set that are in `set`, and no others.
     Bits { argument: u8, mask: u32, set: u32 },
+    /// The lower 32 bits are another number.
+    Other { argument: u8, value: u32 },
     /// All 64 bits are 0.
     Null { argument: u8 },
 }
@@ -122,6 +124,9 @@ fn leaf(rule: &Rule) -> Vec<sock_filter> {
                     program.push(step(MASK, mask));
                 }
                 program.push(branch(IF_EQUAL, set & mask, 0, 1));
+            }
+            Test::Other { argument, value } => {
+                program.extend([step(LOAD, low(argument)), branch(IF_EQUAL, value, 1, 0)]);
             }
             Test::Null { argument } => program.extend([
                 step(LOAD, low(argument)),
