@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench fuzz lint fmt setup python-env node-env python-guest test-guests clean
+.PHONY: help demo test bench gpu fuzz lint fmt setup python-env node-env python-guest test-guests clean
 
 # Guests share one folder of build outputs, wherever they lie and whoever builds them.
 guest_target := $(CURDIR)/target/guests
@@ -53,6 +53,9 @@ $(python_guest): $(shell find tests/guests/python wit -type f -not -path '*/__py
 bench: setup ## Measure against native code; needs python3.
 	cargo build --release --locked --package sandmill
 	python3 benches/run.py
+
+gpu: ## Test and measure what needs a GPU; scripts/gpu.sh says how without cargo.
+	@scripts/gpu.sh
 
 fuzz: ## Fuzz each target for a few seconds; needs cargo-fuzz and a nightly toolchain.
 	@scripts/fuzz.sh smoke

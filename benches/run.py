@@ -8,10 +8,13 @@ once, from a fixed seed. `make bench` builds the release binary and runs this.
     benches/run.py              everything, with the table of ten times the size (2 GB)
     benches/run.py --quick      three rounds and no table of ten times the size
     benches/run.py tiny table   only these of: tiny, start, files, table, parquet, jsonl, perceptron, fuel,
-                                memory, books, noise, inference
+                                memory, books, noise, inference, gpu
+
+On a machine that cannot build anything, SANDMILL_PACKED names the folder that `scripts/gpu.sh pack` has made.
 """
 
 import argparse
+import csv
 import json
 import os
 import shutil
@@ -24,9 +27,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "target" / "bench"
-SANDMILL = ROOT / "target" / "release" / "sandmill"
+PACKED = Path(os.environ["SANDMILL_PACKED"]).resolve() if "SANDMILL_PACKED" in os.environ else None
+SANDMILL = (PACKED or ROOT / "target" / "release") / "sandmill"
 BUILDS = ROOT / "target" / "outside"
-NATIVE = BUILDS / "release" / "bench-native"
+NATIVE = (PACKED or BUILDS / "release") / "bench-native"
 
 WORKERS = 2
 FILES = 20_000
@@ -40,7 +44,7 @@ REST = 2_000
 # Images that are computed at once, and how many in all, for each model.
 BATCHES = (64, 256, 1024)
 IMAGES = {"mlp": 4_000_000, "cnn": 80_000}
-RESNET_BATCH, RESNET_IMAGES = 64, 6400
+RESNET_BATCH, RESNET_IMAGES = 64, 25_600
 DIGITS = 50_000
 PACKAGES = ["numpy==2.4.6", "onnx==1.23.2", "onnxruntime==1.31.1", "pillow==12.3.0"]
 # What neighbours do, and how much of a job's throughput must be left beside them, in percent. Memory
@@ -54,7 +58,7 @@ def main():
     options.add_argument("--quick", action="store_true", help="three rounds, no tenfold table")
     options.add_argument("--rounds", type=int, help="rounds of each, 5 unless given")
     options = options.parse_args()
-    parts = (tiny, start, files, table, parquet, jsonl, perceptron, fuel, memory, books, noise, inference)
+    parts = (tiny, start, files, table, parquet, jsonl, perceptron, fuel, memory, books, noise, inference, gpu)
     known = {part.__name__: part for part in parts}
     if unknown := [part for part in options.parts if part not in known]:
         sys.exit(f"bench: no part {unknown[0]}; there are {', '.join(known)}")
@@ -304,7 +308,7 @@ def inference(options):
                 line("   of Python's", in_python / here, "x", goals[1], at_least=True),
                 line("   of Python's, by tract", in_python / tract, "x"),
             ]
-    return [*lines, *digits(options, python, script), *on_gpu(options, component, models, library)]
+    return [*lines, *digits(options, python, script)]
 
 
 def digits(options, python, script):
@@ -333,28 +337,55 @@ def digits(options, python, script):
     ]
 
 
-def on_gpu(options, component, models, library):
-    """A network as large as ResNet-18 on a GPU, where there is one."""
-    if not list(Path("/proc/driver/nvidia/gpus").glob("*")):
+def gpu(options):
+    """A network as large as ResNet-18 on a GPU, where there is one, by each backend that can use it."""
+    python, library = python_env()
+    os.environ |= {"SANDMILL_ONNXRUNTIME": str(library), "ORT_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1"}
+    said = subprocess.run([SANDMILL, "doctor", "--json"], stdout=subprocess.PIPE, text=True).stdout
+    found = json.loads(said)
+    if not found["gpus"]["count"]:
         print("Inference on a GPU is skipped: no GPU", file=sys.stderr)
         return []
+    script = ROOT / "benches" / "inference.py"
+    models = made("models", lambda path: [script, "models", path], python)
+    component = build_guest("infer")
     words = [models / "resnet.onnx", RESNET_IMAGES, RESNET_BATCH]
-    more = "backend: onnxruntime, device: gpu"
-    taken = loops_of(
-        {
-            "native": lambda: printed([NATIVE, "infer", library, *words, "gpu"]),
-            "sandmill": infer_job("infer-resnet", component, words, more),
-        },
-        options.rounds,
-    )
-    native, here = (side[RESNET_BATCH] for side in taken.values())
-    return [
-        line("Inference: as ResNet-18 on a GPU, native", RESNET_BATCH / native, "images/s"),
-        line("   throughput of native kept", native / here, "x", 0.8, at_least=True),
-    ]
+    # What Sandmill compiles for tract, the other side finds.
+    os.environ |= {"XDG_CACHE_HOME": str(WORK / "cache" / "cuda"), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    natively = {
+        "onnxruntime": [NATIVE, "infer", library, *words, "gpu"],
+        "tract": [NATIVE, "infer-tract", *words],
+    }
+    lines = []
+    for backend in found["backends"]:
+        name = backend["name"]
+        if why := backend["missing"] or backend["no_gpu"]:
+            print(f"Inference on a GPU by {name} is skipped: {why}", file=sys.stderr)
+            continue
+        if name == "tract" and not PACKED:
+            build_native("--features", "tract")
+        job_name = f"infer-resnet-{name}"
+        here = infer_job(job_name, component, words, f"backend: {name}, device: gpu", "gpus: 1")
+        # The first time its kernels are compiled.
+        here()
+        taken = loops_of({"native": lambda: printed(natively[name]), "sandmill": here}, options.rounds)
+        native, here = (side[RESNET_BATCH] for side in taken.values())
+        lines += [
+            line(f"Inference: as ResNet-18 on a GPU, {name}, native", RESNET_BATCH / native, "images/s"),
+            line("   throughput of native kept", native / here, "x", 0.8, at_least=True),
+            line("   use of the GPU at its highest", gpu_percent(job_name), "%"),
+        ]
+    return lines
 
 
-def infer_job(name, component, words, more):
+def gpu_percent(name):
+    """The highest use of a GPU among the samples of a job."""
+    samples = WORK / "jobs" / name / "logs" / "perf" / "0" / "node_resource_usage.csv"
+    rows = list(csv.DictReader(samples.read_text().splitlines()))
+    return max((float(row["GPU 0 %"]) for row in rows if row.get("GPU 0 %")), default=0)
+
+
+def infer_job(name, component, words, more, besides=""):
     """A job that computes in a loop; gives a function that runs it and says what it measured."""
     model, images, batches = words
     run = job(
@@ -364,7 +395,7 @@ def infer_job(name, component, words, more):
         f'["--images", "{images}", "--batches", "{batches}"]',
         1,
         1,
-        f"models: {{ model: {{ path: {model}, {more} }} }}\ninference: {{ threads: 1 }}",
+        f"models: {{ model: {{ path: {model}, {more} }} }}\ninference: {{ threads: 1 }}\n{besides}",
     )
 
     def measured():
@@ -515,9 +546,11 @@ def made(name, command, program=NATIVE):
     return path
 
 
-def build_native():
+def build_native(*options):
+    if PACKED:
+        return
     subprocess.run(
-        ["cargo", "build", "--release", "--locked", "--quiet"],
+        ["cargo", "build", "--release", "--locked", "--quiet", *options],
         cwd=ROOT / "benches" / "native",
         env={**os.environ, "CARGO_TARGET_DIR": str(BUILDS)},
         check=True,
@@ -526,6 +559,11 @@ def build_native():
 
 def python_env():
     """An environment with what the Python side needs: its interpreter, and ONNX Runtime's library in it."""
+    if PACKED:
+        import onnxruntime
+
+        capi = Path(onnxruntime.__file__).parent / "capi"
+        return Path(sys.executable), next(capi.glob("libonnxruntime.so*"))
     env = WORK / "venv"
     stamp = env / "+".join(PACKAGES)
     if not stamp.exists():
@@ -540,6 +578,8 @@ def python_env():
 
 def build_guest(name, where=ROOT / "benches" / "guests"):
     """Builds the guest crate of that name with the product's own command; gives its component."""
+    if PACKED:
+        return PACKED / "guests" / f"{name}.wasm"
     built = subprocess.run(
         [SANDMILL, "build", where / name],
         env={**os.environ, "CARGO_TARGET_DIR": str(ROOT / "target" / "guests")},

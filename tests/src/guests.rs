@@ -1,6 +1,6 @@
 //! The components that tests run.
 
-use crate::{newest, root, sandmill};
+use crate::{newest, packed, root, sandmill};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,6 +46,10 @@ pub fn python_guest() -> PathBuf {
 fn components() -> &'static [PathBuf] {
     static COMPONENTS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     COMPONENTS.get_or_init(|| {
+        if let Some(folder) = packed() {
+            let entries = fs::read_dir(folder.join("guests")).unwrap();
+            return entries.map(|entry| entry.unwrap().path()).collect();
+        }
         let target = root().join("target/guests");
         fs::create_dir_all(&target).unwrap();
         // What the build printed: one path a line.
@@ -73,24 +77,33 @@ fn is_current(list: &Path) -> bool {
 /// component twenty times larger.
 const CRATES: [&str; 2] = ["tests/guests", "tests/guests/tables"];
 
-/// Builds all components with the product's own command, which prints their paths.
+/// Builds all components, and gives their paths.
 fn build(target: &Path) -> Vec<u8> {
-    let mut paths = Vec::new();
-    for folder in CRATES {
-        let output = Command::new(sandmill())
-            .args(["build", folder, "--examples"])
-            .current_dir(root())
-            .env("CARGO_TARGET_DIR", target)
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "`sandmill build {folder} --examples` failed:\n{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        assert!(!output.stdout.is_empty(), "`sandmill build {folder} --examples` built nothing");
-        paths.extend(output.stdout);
+    CRATES.iter().flat_map(|folder| built(&["build", folder, "--examples"], target)).collect()
+}
+
+/// The component of a crate of `examples`.
+pub fn example(name: &str) -> PathBuf {
+    if packed().is_some() {
+        return guest(&name.replace('-', "_"));
     }
-    paths
+    let folder = format!("examples/{name}");
+    let path = built(&["build", &folder], &root().join("target/guests"));
+    root().join(String::from_utf8(path).unwrap().trim())
+}
+
+/// Builds with the product's own command, which prints the paths of components.
+fn built(command: &[&str], target: &Path) -> Vec<u8> {
+    let mut building = Command::new(sandmill());
+    building.args(command).current_dir(root()).env("CARGO_TARGET_DIR", target);
+    let output = building.output().unwrap();
+    let command = command.join(" ");
+    assert!(
+        output.status.success(),
+        "`sandmill {command}` failed:\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(!output.stdout.is_empty(), "`sandmill {command}` built nothing");
+    output.stdout
 }

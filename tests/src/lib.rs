@@ -34,7 +34,7 @@ mod redact;
 mod servers;
 mod wat;
 
-pub use guests::{guest, guests, python_guest};
+pub use guests::{example, guest, guests, python_guest};
 pub use healthy::{Fate, play, play_with};
 pub use job::{Job, Running};
 pub use models::{computing, models_in};
@@ -50,9 +50,18 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// The repository's root.
+/// The repository's root: where it was when this was built, or, for what was packed, the working folder.
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| match packed() {
+        Some(_) => std::env::current_dir().unwrap(),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned(),
+    })
+}
+
+/// The folder of what `scripts/gpu.sh pack` has made, for a machine that cannot build anything.
+pub(crate) fn packed() -> Option<PathBuf> {
+    std::env::var_os("SANDMILL_PACKED").map(PathBuf::from)
 }
 
 /// The `sandmill` binary. It belongs to another package, so that cargo does not build it for this
@@ -60,6 +69,9 @@ pub fn root() -> &'static Path {
 pub fn sandmill() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
+        if let Some(folder) = packed() {
+            return folder.join("sandmill");
+        }
         // A test lies in target/debug/deps, a documentation test elsewhere.
         let test = std::env::current_exe().unwrap();
         let binary = test.parent().unwrap().with_file_name("sandmill");

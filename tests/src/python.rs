@@ -1,11 +1,14 @@
 //! What the tests take from PyPI.
 
-use crate::root;
+use crate::{packed, root};
 use std::fs;
 use std::path::PathBuf;
 
 /// The Python that has onnxruntime and numpy. `make test` brings it, or `make python-env`.
 pub fn python() -> PathBuf {
+    if packed().is_some() {
+        return "python3".into();
+    }
     let python = root().join("target/venv/bin/python");
     assert!(python.exists(), "{} is not there; `make python-env` brings it", python.display());
     python
@@ -14,6 +17,9 @@ pub fn python() -> PathBuf {
 /// ONNX Runtime's library, as it comes with the Python package; for `SANDMILL_ONNXRUNTIME`. `make test`
 /// brings it, or `make python-env`.
 pub fn onnxruntime() -> PathBuf {
+    if let Some(named) = std::env::var_os("SANDMILL_ONNXRUNTIME").filter(|_| packed().is_some()) {
+        return named.into();
+    }
     let pythons = fs::read_dir(root().join("target/venv/lib")).into_iter().flatten().flatten();
     let folders = pythons.map(|python| python.path().join("site-packages/onnxruntime/capi"));
     let files = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();

@@ -4,11 +4,11 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, guest, sandmill};
+use sandmill_tests::{Job, Ran, computing, example, guest, onnx_model, root, sandmill};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 /// A line of `nvidia-smi` for each GPU: index, UUID, name, megabytes. None without any.
@@ -104,15 +104,10 @@ fn a_lease_outlives_no_worker() {
 /// The program that compiles for a GPU says why it cannot, or can.
 #[test]
 fn a_gpu_is_made_ready_or_the_reason_told() {
-    let cache = tempfile::tempdir().unwrap();
-    let output = Command::new(sandmill())
-        .arg("gpu-prepare")
-        .env("XDG_CACHE_HOME", cache.path())
-        .env("CUDA_HOME", "/usr/local/cuda")
-        .output()
-        .unwrap();
+    let there = gpus().is_some();
+    let output = made_ready();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if gpus().is_some() {
+    if there {
         assert!(output.status.success(), "{said}");
         return;
     }
@@ -122,4 +117,100 @@ fn a_gpu_is_made_ready_or_the_reason_told() {
         "{said}"
     );
     assert!(!said.contains("panicked"), "{said}");
+}
+
+/// Compiles in advance what jobs would: that takes minutes, for which no test waits.
+fn made_ready() -> Output {
+    let folder = root().join("target/test-cache/cuda");
+    fs::create_dir_all(&folder).unwrap();
+    let libraries = std::env::var_os("SANDMILL_CUDA_LIBRARIES");
+    Command::new(sandmill())
+        .arg("gpu-prepare")
+        .env("XDG_CACHE_HOME", folder)
+        .env("CUDA_HOME", std::env::var_os("CUDA_HOME").unwrap_or("/usr/local/cuda".into()))
+        .envs(libraries.map(|folders| ("LD_LIBRARY_PATH", folders)))
+        .output()
+        .unwrap()
+}
+
+/// The digits of the example, whose model has these settings.
+fn digits(machine: &Path, settings: &str, workers: u32) -> Ran {
+    assert!(made_ready().status.success());
+    let data = root().join("examples/digit-identification/data");
+    let (images, model) = (data.join("images"), data.join("models/digits.onnx"));
+    Job::new(&example("digit-identification"))
+        .env("SANDMILL_MACHINE_DIRECTORY", machine.join("machine").to_str().unwrap())
+        .yaml(&format!("inputs: {{images: {}}}\nmini_batch_size: 20\ngpus: 1", images.display()))
+        .yaml(&format!("process_count_per_node: {workers}\nrun_max_try: 1"))
+        .yaml(&format!("models: {{digits: {{path: {}, {settings}}}}}", model.display()))
+        .run(&[])
+}
+
+/// Whether all rows are those of scikit-learn.
+fn equal_scikit_learn(ran: &Ran) {
+    let expected = root().join("examples/digit-identification/expected/digits.txt");
+    let expected = fs::read_to_string(expected).unwrap();
+    let mut expected: Vec<&str> = expected.lines().collect();
+    expected.sort_unstable();
+    assert_eq!(ran.sorted_output(), expected, "{ran}");
+}
+
+#[test]
+fn digits_on_the_gpu_are_those_of_the_cpu() {
+    if gpus().is_none() {
+        return;
+    }
+    let machine = tempfile::tempdir().unwrap();
+    let ran = digits(machine.path(), "device: gpu", 1);
+    ran.exits_with(0);
+    equal_scikit_learn(&ran);
+    let result = ran.log("job_result.txt");
+    assert!(result.contains("  inference     90 calls on gpu"), "{result}");
+}
+
+/// G2: of two workers and one GPU the second has none, so that its models go to the CPU if the job lets them,
+/// and nowhere if it does not.
+#[test]
+fn two_workers_share_no_gpu() {
+    if gpus().is_none() {
+        return;
+    }
+    let machine = tempfile::tempdir().unwrap();
+    let ran = digits(machine.path(), "device: gpu, fallback: cpu", 2);
+    ran.exits_with(0);
+    equal_scikit_learn(&ran);
+    let attempts = ran.log("sys/job_report/processed_mini-batches.csv");
+    for device in [",gpu ", ",cpu (fell back)"] {
+        assert!(attempts.contains(device), "no {device} in\n{attempts}");
+    }
+    let ran = digits(machine.path(), "device: gpu", 2);
+    ran.says("none is leased to this worker");
+}
+
+/// More than the GPU has is a failure of the attempt, by its name; the next attempt finds the memory free.
+#[test]
+fn a_full_gpu_fails_the_attempt() {
+    let Some(gpus) = gpus() else { return };
+    assert!(made_ready().status.success());
+    let megabytes: f64 = gpus[0][3].parse().unwrap();
+    // The product of a column and a row: their square of numbers of 4 bytes, half more than there is.
+    let square = "outer".to_owned();
+    let nodes: &[(&str, &[&str], &str)] =
+        &[("Transpose", &["x"], "t"), ("MatMul", &["x", "t"], "m"), ("MatMul", &["m", "x"], "y")];
+    let folder = tempfile::tempdir().unwrap();
+    let model: PathBuf = folder.path().join(format!("{square}.onnx"));
+    fs::write(&model, onnx_model(["N", "1"], nodes)).unwrap();
+    let tensor = |count: usize| format!("x f32 {count}x1 {}\n", "0000803f".repeat(count));
+    let large = (megabytes * 1.5 * f64::from(1 << 20) / 4.0).sqrt() as usize;
+    let ran = computing("backend: tract, device: gpu", &[])
+        .env("SANDMILL_MACHINE_DIRECTORY", folder.path().join("machine").to_str().unwrap())
+        .yaml(&format!("  {square}: {{path: {}, backend: tract, device: gpu}}", model.display()))
+        .yaml("process_count_per_node: 1\ngpus: 1\nrun_max_try: 1\nerror_threshold: 1")
+        .file("inputs/outer-1.tensors", tensor(large))
+        .file("inputs/outer-2.tensors", tensor(2))
+        .run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "outer-2 y f32 2x1 0000004000000040\n");
+    let attempts = ran.log("sys/job_report/processed_mini-batches.csv");
+    assert!(attempts.contains("device_out_of_memory"), "{attempts}");
 }

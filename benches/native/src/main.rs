@@ -7,10 +7,15 @@
 //!     bench-native convert FROM.csv TO.jsonl|TO.parquet ROWS
 //!     bench-native logistic|perceptron FILE OUTPUT THREADS
 //!     bench-native infer LIBRARY MODEL IMAGES BATCH,BATCH.. cpu|gpu
+//!     bench-native infer-tract MODEL IMAGES BATCH,BATCH..
+//!
+//! The last one, on a GPU, needs the feature `tract`.
 
 mod convert;
 mod generate;
 mod infer;
+#[cfg(feature = "tract")]
+mod infer_tract;
 #[path = "../../kernels/logistic.rs"]
 mod logistic_kernel;
 #[path = "../../kernels/perceptron.rs"]
@@ -50,6 +55,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         ["infer", library, model, images, batches, device] => {
             infer::run(library, model, images.parse()?, batches, device == "gpu")?;
+        }
+        #[cfg(feature = "tract")]
+        ["infer-tract", model, images, batches] => {
+            infer_tract::run(model, images.parse()?, batches)?;
         }
         _ => return Err("see the head of main.rs for the commands".into()),
     }

@@ -4,7 +4,8 @@
 //! - `backend`: what every backend takes, gives and is;
 //! - `error`: why something is refused, in the words of `wasi:nn`;
 //! - `memory`: what models cost a worker process;
-//! - `registry`: the models of a worker, which of them are loaded, and what was computed;
+//! - `registry`: the models of a worker, which of them are loaded, and what was computed; `note`: where it says what
+//!   it is at;
 //! - `backends`: which backend runs a model, and on which device;
 //! - `inputs`: tensors compared with what a model takes, the same for every backend;
 //! - `vet`, `weights`, `onnx_facts`: a model looked at before a backend does, its weights, and what its file
@@ -25,6 +26,7 @@ mod guard;
 mod inputs;
 mod kernels;
 mod memory;
+mod note;
 mod onnx_facts;
 mod onnxruntime;
 mod probe;
@@ -46,6 +48,7 @@ pub use error::{ErrorCode, InferenceError};
 pub use guard::quiet_panics;
 pub use kernels::{KERNELS_COMMAND, serve_kernels};
 pub use memory::{PROCESSORS, bytes_below, has_inference, inference_memory};
+pub use note::NotePlace;
 pub use onnxruntime::{NO_TELEMETRY, NamedLibrary};
 pub use probe::{BackendState, PROBE_COMMAND, Probe, serve_probe};
 pub use registry::{LoadedModel, Models};

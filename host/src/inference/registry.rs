@@ -2,6 +2,7 @@
 
 use super::backends::{Backends, Purpose};
 use super::error::short;
+use super::note::NotePlace;
 use super::vet;
 use super::{
     ErrorCode, Facts, InferenceError, Loaded, ModelSource, OwnedTensor, TensorView, Wanted, inputs,
@@ -11,9 +12,7 @@ use crate::model::{
     InferenceStats, InferenceWork, Limits, Model,
 };
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::num::NonZero;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -41,7 +40,7 @@ struct Shared {
     /// Bytes that they may have.
     limit: ByteSize,
     /// Where it is noted what is done with a model.
-    note: OnceLock<File>,
+    note: OnceLock<NotePlace>,
 }
 
 /// A model that is loaded. Clones are handles of the same.
@@ -90,10 +89,10 @@ impl Models {
         }
     }
 
-    /// Has it noted in this file, from now on, what is done with a model ([`InferenceNote`]).
-    pub fn note_in(&self, file: File) {
-        // There is one file for a process.
-        let _ = self.shared.note.set(file);
+    /// Has it noted in this place, from now on, what is done with a model ([`InferenceNote`]).
+    pub fn note_in(&self, place: NotePlace) {
+        // There is one place for a process.
+        let _ = self.shared.note.set(place);
     }
 
     /// The names of the job's models, in alphabetical order.
@@ -243,25 +242,23 @@ impl LoadedModel {
 }
 
 /// As long as it lives, it stands in the note that something is done with a model.
-struct Noted<'a>(Option<&'a File>);
+struct Noted<'a>(Option<&'a NotePlace>);
 
 impl Drop for Noted<'_> {
     fn drop(&mut self) {
-        if let Some(file) = self.0 {
-            // Only for people, and no reason to fail.
-            let _ = file.write_all_at(&InferenceNote::encode(None), 0);
+        if let Some(place) = self.0 {
+            place.put(None);
         }
     }
 }
 
 impl Shared {
     fn noted(&self, work: InferenceWork, model: Option<u32>) -> Noted<'_> {
-        let file = self.note.get();
-        if let Some(file) = file {
-            let note = InferenceNote::now(work, model);
-            let _ = file.write_all_at(&InferenceNote::encode(Some(note)), 0);
+        let place = self.note.get();
+        if let Some(place) = place {
+            place.put(Some(InferenceNote::now(work, model)));
         }
-        Noted(file)
+        Noted(place)
     }
 
     /// The error, with the limit's name where that was the reason.

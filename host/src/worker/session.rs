@@ -7,7 +7,7 @@ use super::guest::Guest;
 use super::link::{Incoming, Link};
 use super::load::Loader;
 use super::report::{bounded, host_fault};
-use crate::inference::{Models, has_inference};
+use crate::inference::{Models, NotePlace, has_inference};
 use crate::model::{
     Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction,
     OutputLayout, WallState, WorkerId,
@@ -199,10 +199,10 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
     mounts.push(writable(job_dir.script_log_dir(), GUEST_LOGS));
     // Libraries of backends are opened here, before the wall; models are read behind it.
     let lease = setup.gpu.map(|gpu| gpu.index);
-    let note = has_inference(&setup.models, &setup.inference).then(|| note_file(job_dir, worker));
+    let note = has_inference(&setup.models, &setup.inference).then(|| note_place(job_dir, worker));
     let models = Models::open(setup.models, &setup.inference, lease, setup.workers, &setup.limits);
-    if let Some(file) = note.flatten() {
-        models.note_in(file);
+    if let Some(place) = note.flatten() {
+        models.note_in(place);
     }
     Grants {
         mounts,
@@ -226,9 +226,12 @@ fn grants(setup: Setup, bench: &Bench) -> Grants {
 }
 
 /// Where it is noted what is done with a model; none where there is no room, which is no reason to fail.
-fn note_file(job_dir: &JobDir, worker: WorkerId) -> Option<File> {
-    let file = File::create(job_dir.worker_inference(worker));
-    file.inspect_err(|error| eprintln!("what models do cannot be noted: {error}")).ok()
+fn note_place(job_dir: &JobDir, worker: WorkerId) -> Option<NotePlace> {
+    let mut options = File::options();
+    let options = options.read(true).write(true).create(true).truncate(true);
+    let place =
+        options.open(job_dir.worker_inference(worker)).and_then(|file| NotePlace::of(&file));
+    place.inspect_err(|error| eprintln!("what models do cannot be noted: {error}")).ok()
 }
 
 #[cfg(test)]

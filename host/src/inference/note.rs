@@ -1,0 +1,86 @@
+//! Where a worker notes what it is at with a model: the beginning of a file, as memory. Two calls of the kernel for
+//! each computation, which is how often it changes, would be a seventh of a small one.
+
+use crate::model::InferenceNote;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::ptr;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The place, for as long as the process lives.
+#[derive(Debug)]
+pub struct NotePlace(&'static [AtomicU8; InferenceNote::BYTES]);
+
+impl NotePlace {
+    /// Takes a file, open for reading and writing, that nobody else writes to, and notes that nothing is done.
+    ///
+    /// # Errors
+    /// There is no room for it, or its file system has no files that are memory.
+    pub fn of(file: &File) -> io::Result<Self> {
+        // With room on the disk: a process that writes to memory for which there is none is ended.
+        file.write_all_at(&InferenceNote::encode(None), 0)?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let (length, shared) = (InferenceNote::BYTES, libc::MAP_SHARED);
+        // SAFETY: a mapping at a place of the kernel's choice touches no memory that is in use.
+        let place =
+            unsafe { libc::mmap(ptr::null_mut(), length, protection, shared, file.as_raw_fd(), 0) };
+        if place == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: so many bytes are there, and are never taken back. Whoever else writes to the file changes
+        // numbers under us, which atomics are made for.
+        Ok(Self(unsafe { &*place.cast() }))
+    }
+
+    /// What stands there from now on.
+    pub(super) fn put(&self, note: Option<InferenceNote>) {
+        let [first, rest @ ..] = self.0;
+        // As long as the rest changes, nothing is done.
+        first.store(0, Ordering::Release);
+        if note.is_some() {
+            let [kind, bytes @ ..] = InferenceNote::encode(note);
+            for (place, byte) in rest.iter().zip(bytes) {
+                place.store(byte, Ordering::Relaxed);
+            }
+            first.store(kind, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::InferenceWork;
+
+    #[test]
+    fn what_is_noted_stands_in_the_file() {
+        let file = tempfile::tempfile().unwrap();
+        let place = NotePlace::of(&file).unwrap();
+        let read = || {
+            let mut bytes = [0; InferenceNote::BYTES];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            InferenceNote::decode(&bytes)
+        };
+        assert_eq!(read(), None);
+        for note in [
+            Some(InferenceNote::now(InferenceWork::Loading, None)),
+            Some(InferenceNote::now(InferenceWork::Computing, Some(7))),
+            None,
+            Some(InferenceNote::now(InferenceWork::Computing, Some(0))),
+        ] {
+            place.put(note);
+            assert_eq!(read(), note);
+        }
+        assert_eq!(file.metadata().unwrap().len(), InferenceNote::BYTES as u64);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_no_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("note");
+        std::fs::write(&path, [0; 64]).unwrap();
+        assert!(NotePlace::of(&File::open(path).unwrap()).is_err());
+    }
+}

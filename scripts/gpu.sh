@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# What only a machine with a GPU of NVIDIA's can show, by one command (`make gpu`).
+#
+#   scripts/gpu.sh pack    builds all that is needed into target/gpu.tar.xz, for a machine that can build nothing
+#   scripts/gpu.sh         on the machine with the GPU, in the root of the repository: what there is, the tests that
+#                          need a GPU, and its throughput; unpacks target/gpu.tar.xz if that is there. Wants
+#                          python3 with numpy, onnx and onnxruntime; goes on after a failure, and ends with a list.
+#
+# Where CUDA's libraries lie: SANDMILL_CUDA_LIBRARIES and CUDA_HOME, as for any job; python3's own are found.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+packed=target/gpu
+
+pack() {
+    cargo build --locked --release --package sandmill
+    cargo build --locked --workspace --all-targets
+    make --no-print-directory test-guests
+    (cd benches/native && CARGO_TARGET_DIR=../../target/outside cargo build --locked --release --features tract)
+    rm -rf "$packed" "$packed.tar.xz"
+    mkdir -p "$packed/guests"
+    strip -o "$packed/sandmill" target/release/sandmill
+    strip -o "$packed/bench-native" target/outside/release/bench-native
+    local test
+    for test in gpu_real nn_conformance; do
+        # shellcheck disable=SC2012
+        strip -o "$packed/$test" "$(ls -t target/debug/deps/"$test"-* | grep -v '\.d$' | head -n 1)"
+    done
+    local guests=target/guests/wasm32-wasip2/release
+    local build=(env CARGO_TARGET_DIR="$PWD/target/guests" target/release/sandmill build)
+    cp "$guests"/examples/{computes,echo_files,hostile_files}.wasm "$packed/guests"
+    cp "$("${build[@]}" examples/digit-identification)" "$packed/guests/digit_identification.wasm"
+    cp "$("${build[@]}" benches/guests/infer)" "$packed/guests/infer.wasm"
+    tar -C target -cf - gpu | xz -T0 -6 >"$packed.tar.xz"
+    ls -l "$packed.tar.xz"
+}
+
+failed=()
+step() {
+    local begun=$SECONDS
+    printf '\n#### %s\n' "$*"
+    "$@" || failed+=("$*")
+    printf '#### %s s\n' "$((SECONDS - begun))"
+}
+
+# The folders of the libraries that python3 has as packages: one each, with CUDA's toolkit before them.
+libraries() {
+    local packages folder
+    packages=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    for folder in /usr/local/cuda/lib64 /usr/local/nvidia/lib64 "$packages"/nvidia/*/lib; do
+        [ ! -d "$folder" ] || printf '%s:' "$folder"
+    done
+}
+
+# Built here where it can be, else unpacked.
+prepare() {
+    if [ -e "$packed.tar.xz" ]; then
+        tar -C target -xf "$packed.tar.xz"
+    elif [ ! -x "$packed/sandmill" ]; then
+        pack
+    fi
+}
+
+# The same with the wall and, if that fails, without, which tells whether the wall stands in CUDA's way.
+first_job() {
+    local job=target/gpu/first data=$PWD/examples/digit-identification/data mode
+    for mode in required off; do
+        rm -rf "$job" && mkdir -p "$job"
+        cat >"$job/job.yaml" <<END
+name: digits
+entry_script: $PWD/$packed/guests/digit_identification.wasm
+inputs: {images: $data/images}
+models: {digits: {path: $data/models/digits.onnx, backend: tract, device: gpu}}
+mini_batch_size: 20
+gpus: 1
+process_count_per_node: 1
+run_max_try: 1
+os_sandbox: $mode
+END
+        "$packed/sandmill" run "$job/job.yaml" --job-dir "$job/job" && break
+        find "$job/job/logs" -type f \( -name error.txt -o -name '*.stderr.txt' \) -exec tail -v -n 40 {} + || true
+    done
+    [ "$mode" = required ]
+}
+
+rust_test() { "$packed/$1" --test-threads=1 --nocapture "${@:2}"; }
+
+if [ "${1-}" = pack ]; then
+    pack
+    exit
+fi
+prepare
+SANDMILL_CUDA_LIBRARIES=${SANDMILL_CUDA_LIBRARIES:-$(libraries)}
+SANDMILL_ONNXRUNTIME=${SANDMILL_ONNXRUNTIME:-$(python3 -c 'import onnxruntime, os; print(os.path.dirname(onnxruntime.__file__))')}
+SANDMILL_CACHE_DIR=$PWD/target/test-cache
+export SANDMILL_CUDA_LIBRARIES SANDMILL_ONNXRUNTIME SANDMILL_CACHE_DIR
+export SANDMILL_PACKED=$PWD/$packed SANDMILL_REQUIRE_GPU=1
+mkdir -p target/test-cache
+# Made when CUDA is first used, by a program that no worker may start.
+[ -e /dev/nvidia-uvm ] || nvidia-modprobe -u -c=0 || true
+step nvidia-smi
+step sh -c 'uname -a; ls -l /dev/nvidia* /proc/driver/nvidia; id'
+step "$packed/sandmill" doctor
+step first_job
+step rust_test gpu_real
+step rust_test nn_conformance models_on_a_gpu
+step env OMP_NUM_THREADS=1 python3 benches/run.py --rounds 3 gpu
+if [ ${#failed[@]} = 0 ]; then
+    printf '\n#### all passed\n'
+else
+    printf '\n#### FAILED: %s' "${failed[@]}"
+    printf '\n'
+    exit 1
+fi
