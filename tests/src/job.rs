@@ -281,9 +281,13 @@ fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
             || fs::read_link(entry.path().join("fd/2")).is_ok_and(|log| log.starts_with(&folder));
         if pid != leader && !is_dead && (is_child || logs_there()) {
             let command = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
-            // It forks workers, whose command line is the same.
-            let role = if head.ends_with("(nursery") { " nursery" } else { "" };
-            found.push((pid, command.replace('\0', " ").trim_end().to_owned() + role));
+            let command = command.replace('\0', " ").trim_end().to_owned();
+            // It forks workers and the planner, whose command line is the same.
+            found.push(match head.rsplit_once('(') {
+                Some((_, "nursery")) => (pid, command + " nursery"),
+                Some((_, "planner")) => (pid, command.replace(" worker", " plan-worker")),
+                _ => (pid, command),
+            });
         }
     }
     found

@@ -201,28 +201,35 @@ fn planned_for_long() -> Job {
         .file("input/a.csv", text)
 }
 
-/// Kills the planner over its file, if it is not one that was killed before.
-fn kill_planner(running: &mut Running, before: &[u32]) -> u32 {
+/// The planner once it looks into its file, if it is not one that was there before.
+fn planner(running: &Running, before: &[u32]) -> Option<u32> {
     let has_opened = |id: u32| {
         let files = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
         files.filter_map(|file| fs::read_link(file.path()).ok()).any(|it| it.ends_with("a.csv"))
     };
-    let planner = |running: &Running| {
-        let mut children = running.children().into_iter();
-        children.find(|(id, command)| {
-            command.ends_with(" plan-worker") && !before.contains(id) && has_opened(*id)
-        })
+    let mut children = running.children().into_iter();
+    let plans = |(id, command): &(u32, String)| {
+        command.ends_with(" plan-worker") && !before.contains(id) && has_opened(*id)
     };
-    running.until("the planner plans", |running| planner(running).is_some());
-    let (pid, _) = planner(running).unwrap();
-    kill(pid);
-    pid
+    children.find(plans).map(|(id, _)| id)
 }
 
+/// Kills it, and says how it was started.
+fn kill_planner(running: &mut Running, before: &[u32]) -> (u32, String) {
+    running.until("the planner plans", |running| planner(running, before).is_some());
+    let pid = planner(running, before).unwrap();
+    let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
+    kill(pid);
+    (pid, command.replace('\0', " ").trim_end().to_owned())
+}
+
+/// It was forked, before there was a plan to make; the one in its place is started.
 #[test]
 fn a_killed_planner_is_replaced() {
     let mut running = planned_for_long().start(&[]);
-    kill_planner(&mut running, &[]);
+    let (first, command) = kill_planner(&mut running, &[]);
+    assert!(command.ends_with(" worker"), "{command}");
+    running.until("another one plans", |running| planner(running, &[first]).is_some());
     let ran = running.wait();
     ran.exits_with(0).left_nothing();
     assert_eq!(ran.output().lines().count(), 2_000_000);
@@ -232,7 +239,7 @@ fn a_killed_planner_is_replaced() {
 #[test]
 fn a_file_whose_columns_planners_die_over_fails() {
     let mut running = planned_for_long().start(&[]);
-    let first = kill_planner(&mut running, &[]);
+    let (first, _) = kill_planner(&mut running, &[]);
     kill_planner(&mut running, &[first]);
     let ran = running.wait();
     ran.exits_with(42);

@@ -16,8 +16,8 @@ pub(super) fn serve() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let command = arguments.next()?;
     match command.to_str()? {
-        WORKER_COMMAND => Some(worker::serve()),
-        PLAN_COMMAND => Some(served("the planner", plan::serve())),
+        WORKER_COMMAND => Some(worker::serve().unwrap_or_else(plan)),
+        PLAN_COMMAND => Some(plan()),
         store::FETCH_COMMAND => Some(served("the process that fetches", store::serve())),
         plan::SHUFFLE_COMMAND => Some(served("a process that groups rows", plan::serve_shuffle())),
         inference::KERNELS_COMMAND => {
@@ -39,6 +39,10 @@ pub(super) fn serve() -> Option<ExitCode> {
         }
         _ => None,
     }
+}
+
+fn plan() -> ExitCode {
+    served("the planner", plan::serve())
 }
 
 fn lossy(argument: &OsStr) -> String {

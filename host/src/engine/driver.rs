@@ -357,6 +357,7 @@ impl<'a> Driver<'a> {
 
     /// Writes the end down, then tells of it.
     async fn finish(mut self, mut result: JobResult) -> Result<JobResult, EngineError> {
+        self.pool.close();
         if let Err(text) = self.finish_commits(result.status).await {
             result.status = JobStatus::Failed;
             result.ended_by.get_or_insert(EndedBy::Commit);

@@ -6,6 +6,7 @@ use super::models::Seen;
 use super::taking_up::TakenUp;
 use crate::compile::Compiled;
 use crate::model::{JobDir, Source};
+use crate::pool::Standby;
 use crate::spec::JobSpec;
 use crate::store::Objects;
 use crate::turns::Turns;
@@ -36,6 +37,8 @@ pub struct Job {
     pub(super) taken_up: Option<TakenUp>,
     /// Files that an earlier run could not read.
     pub(super) again: Vec<(u32, String)>,
+    /// Processes that were started meanwhile, if any.
+    pub(super) standby: Option<Standby>,
     /// The machine's caps; none if there are none.
     pub(super) turns: Option<Turns>,
     /// The GPUs that are this job's alone.

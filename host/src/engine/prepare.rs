@@ -16,6 +16,7 @@ use crate::dataset::{self, DatasetError};
 use crate::inference::NamedLibrary;
 use crate::journal::JournalError;
 use crate::model::{JobDir, OutputAction, Source};
+use crate::pool::Standby;
 use crate::spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors};
 use crate::store::StoreError;
 use crate::turns::{Turns, TurnsError};
@@ -172,6 +173,7 @@ pub fn prepare(
 ) -> Result<Prepared, PrepareError> {
     // Before any input is fetched, as the process that does is behind the wall, too.
     wall::check(spec.os_sandbox)?;
+    let mut standby = stand_by(&spec, options);
     let (inputs, objects) = stage(&mut spec, options, say)?;
     let sources = dataset::resolve(&inputs)?;
     let root = absolute(&options.job_dir);
@@ -195,6 +197,9 @@ pub fn prepare(
     refuse_cancelled(options)?;
     let component = component?;
     check_digest(&spec, component.digest.clone())?;
+    if let Some(standby) = &mut standby {
+        standby.load(&component.file, setup::loading(&spec));
+    }
     find_onnxruntime(&mut spec, options)?;
     let job_dir = JobDir::new(&root);
     let share = setup::monitor(&spec, &job_dir).budget.total();
@@ -203,7 +208,7 @@ pub fn prepare(
         .then_some(spec.append_row_file_name.as_str());
     let wanted = Wanted { name: &spec.name, output: spec.output.as_deref(), output_file };
     let held = hold(&job_dir, wanted)?;
-    let ready = Ready { spec, sources, objects, component, models, job_dir, turns };
+    let ready = Ready { spec, sources, objects, component, models, job_dir, turns, standby };
     match held.earlier().cloned() {
         Some(earlier) if !options.overwrite => {
             wait_for(&ready.objects, options, say);
@@ -211,6 +216,13 @@ pub fn prepare(
         }
         _ => ready.begin(held, options, say),
     }
+}
+
+/// Starts what the job will need, if it begins here and its workers are alike.
+fn stand_by(spec: &JobSpec, options: &Options) -> Option<Standby> {
+    let begins = options.overwrite || !JobDir::new(&options.job_dir).state_file().exists();
+    let alike = spec.gpus == 0 && spec.models.is_empty();
+    (begins && alike).then(|| Standby::start(&options.program))
 }
 
 fn refuse_cancelled(options: &Options) -> Result<(), PrepareError> {

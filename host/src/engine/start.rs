@@ -41,12 +41,15 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
     // What an interrupted shuffle left would be in the way.
     let spill = job.job_dir.spill();
     remove_tree(&spill).map_err(|e| failed(&format!("cannot remove {}", spill.display()), e))?;
-    // First the planner: it starts while the journal is made.
+    // First the planner: it begins while the journal is made.
     let (events, workers) = mpsc::channel(256);
     let (plan_events, planner) = mpsc::channel(4);
     let component = job.component.file.try_clone();
     let component = component.map_err(|e| failed("the compiled entry script cannot be used", e))?;
     let mut pool = Pool::new(job.program.clone(), component, events);
+    if let Some(standby) = job.standby.take() {
+        pool.take_over(standby);
+    }
     let mut monitor = setup::monitor(&job.spec, &job.job_dir);
     monitor.gpus = job.gpus.indices();
     pool.confine(job.spec.os_sandbox, &job.job_dir, monitor.budget.clone());

@@ -14,6 +14,7 @@ use crate::compile::Compiled;
 use crate::journal::{JobIdentity, Journal, JournalError};
 use crate::model::{JobDir, JobResult, JobStatus, Source};
 use crate::output::remove_tree;
+use crate::pool::Standby;
 use crate::protocol::PlanRequest;
 use crate::spec::JobSpec;
 use crate::store::Objects;
@@ -56,6 +57,7 @@ pub(super) struct Ready {
     pub(super) models: Vec<Seen>,
     pub(super) job_dir: JobDir,
     pub(super) turns: Option<Turns>,
+    pub(super) standby: Option<Standby>,
 }
 
 impl Ready {
@@ -82,7 +84,7 @@ impl Ready {
         let mut gpus = Gpus::take(&mut self.spec, &options.policy.machine())?;
         gpus.make_ready(&mut self.spec, options, say);
         let claim = claim()?;
-        let Self { spec, sources, objects, component, models, job_dir, turns } = self;
+        let Self { spec, sources, objects, component, models, job_dir, turns, standby } = self;
         let again = taken_up.as_ref().map(|taken_up| taken_up.again.clone()).unwrap_or_default();
         let program = options.program.clone();
         let job = Job {
@@ -97,6 +99,7 @@ impl Ready {
             models,
             taken_up,
             again,
+            standby,
             turns,
             gpus,
         };

@@ -2,6 +2,7 @@
 
 use super::child::Child;
 use super::environment::gpu_environment;
+use super::pipes::{Pipes, Theirs};
 use crate::inference::NO_TELEMETRY;
 use crate::model::{self, JobDir, MiniBatchId, WorkerId};
 use crate::protocol::Setup;
@@ -64,31 +65,26 @@ impl Program {
         command
     }
 
-    /// Starts the process that workers are forked from: its end of a socket of messages as descriptor 0, the
-    /// compiled component as 1, the log file of the worker that it is started for as 2.
-    pub(super) fn start_nursery(
-        &self,
-        socket: OwnedFd,
-        component: &File,
-        stderr: &StderrLog,
-    ) -> io::Result<process::Child> {
+    /// Starts the process that others are forked from: its end of a socket of messages as descriptor 0. What it
+    /// could say is told by who does without it.
+    pub(super) fn start_nursery(&self, socket: OwnedFd) -> io::Result<process::Child> {
         let mut command = self.command(&self.worker, Path::new("/"));
-        command
-            .stdin(Stdio::from(socket))
-            .stdout(Stdio::from(component.try_clone()?))
-            .stderr(Stdio::from(stderr.file.try_clone()?));
+        command.stdin(Stdio::from(socket)).stdout(Stdio::null()).stderr(Stdio::null());
         command.into_std().spawn()
     }
 
     /// Starts the planner with three pipes.
-    pub(super) fn start_planner(&self) -> io::Result<tokio::process::Child> {
+    pub(super) fn start_planner(&self) -> io::Result<(Child, Pipes)> {
+        let (pipes, Theirs { stdin, stdout, stderr }) = Pipes::new()?;
         // The request names absolute paths only, so the working directory does not matter.
-        self.command(&self.planner, Path::new("/"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+        let child = self
+            .command(&self.planner, Path::new("/"))
+            .stdin(stdin)
+            .stdout(stdout)
+            .stderr(stderr)
             .spawn()
-            .map_err(|e| explain(&e, "start the planner", &self.path))
+            .map_err(|e| explain(&e, "start the planner", &self.path))?;
+        Ok((Child::Spawned(child), pipes))
     }
 
     /// Starts a worker: its end of a socket as descriptor 0, the compiled component as 1, its own

@@ -6,7 +6,8 @@
 //!
 //! [`Pool`] is the door; `conversation` is one worker's life, `planner` the planner's, `launch`
 //! says what a child process is given, `environment` what for a GPU, `confine` which cgroup a worker gets;
-//! `nursery` is the process that workers are forked from, `child` one to wait for.
+//! `nursery` is the process that others are forked from, `standby` the same before there is a pool, `child` one to wait
+//! for; `pipes` are a planner's.
 
 mod child;
 mod confine;
@@ -16,8 +17,10 @@ mod event;
 mod launch;
 mod nursery;
 mod outbox;
+mod pipes;
 mod planner;
 mod processes;
+mod standby;
 #[cfg(test)]
 mod tests;
 
@@ -25,3 +28,4 @@ pub use environment::gpu_environment;
 pub use event::{PoolEvent, WorkerExit};
 pub use launch::settle;
 pub use processes::Pool;
+pub use standby::Standby;

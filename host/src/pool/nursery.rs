@@ -1,23 +1,24 @@
-//! The leader's end of the process that workers are forked from (`worker::nursery`). It has what each
-//! worker's process would do first behind it; where it cannot be used, each worker is started by itself.
+//! The leader's end of the process that the planner and workers are forked from (`worker::nursery`). It has what
+//! each of these would do first behind it; where it cannot be used, each is started by itself.
 
 use super::child::{self, Child, Forked};
 use super::launch::{Program, StderrLog};
+use super::pipes::{Pipes, Theirs};
 use crate::model::JobDir;
 use crate::protocol::{
     FromNursery, Loading, Setup, ToNursery, packets, receive_packet, send_packet,
 };
 use crate::wall::Leaf;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process;
 use std::time::Duration;
 
-/// How long it may take to load the entry script and to fork. The leader does nothing else meanwhile.
+/// How long it may take to start, to load the entry script and to fork. The leader does nothing else meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long may be waited for answers of one that has ended: a copy may hold its socket for a moment.
 const LAST_PATIENCE: Duration = Duration::from_millis(100);
@@ -37,23 +38,58 @@ pub(super) enum Nursery {
 pub(super) struct Open {
     process: process::Child,
     socket: OwnedFd,
-    loading: Loading,
+    loading: Option<Loading>,
+    /// Whether it was asked for a planner, and nobody has looked at the answer.
+    owes_planner: bool,
 }
 
 impl Nursery {
+    /// Starts it if it is not there yet.
+    pub(super) fn begin(&mut self, program: &Program) {
+        if matches!(self, Self::Unborn) && program.has_nursery {
+            *self = Open::start(program).map_or(Self::Closed, Self::Open);
+        }
+    }
+
+    /// Has it load the entry script, once.
+    pub(super) fn load(&mut self, component: &File, loading: Loading) {
+        let Self::Open(open) = self else { return };
+        if open.loading.is_none() {
+            match send_packet(&open.socket, &ToNursery::Load(loading), &[component.as_fd()]) {
+                Ok(()) => open.loading = Some(loading),
+                Err(_) => *self = Self::Closed,
+            }
+        }
+    }
+
     /// Starts it if it is not there yet and serves such workers: one with a GPU or with ONNX Runtime finds
-    /// variables in its environment that libraries read when a program starts. `stderr` is that of the worker
-    /// that it is started for.
-    pub(super) fn open(
-        &mut self,
-        program: &Program,
-        component: &File,
-        setup: &Setup,
-        stderr: &StderrLog,
-    ) {
-        if matches!(self, Self::Unborn) && program.has_nursery && suits(setup) {
-            let started = Open::start(program, component, setup.loading(), stderr);
-            *self = started.map_or(Self::Closed, Self::Open);
+    /// variables in its environment that libraries read when a program starts.
+    pub(super) fn open(&mut self, program: &Program, component: &File, setup: &Setup) {
+        if suits(setup) {
+            self.begin(program);
+            self.load(component, setup.loading());
+        }
+    }
+
+    /// Asks for a planner, which waits for its request. [`planner`](Self::planner) has the answer.
+    pub(super) fn call_planner(&mut self) -> Option<Pipes> {
+        let Self::Open(open) = self else { return None };
+        let (pipes, Theirs { stdin, stdout, stderr }) = Pipes::new().ok()?;
+        let theirs = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        send_packet(&open.socket, &ToNursery::Plan, &theirs).ok()?;
+        open.owes_planner = true;
+        Some(pipes)
+    }
+
+    /// The planner that was asked for, if it could be forked.
+    pub(super) fn planner(&mut self) -> Option<Child> {
+        let Self::Open(open) = self else { return None };
+        match open.planner() {
+            Ok(child) => Some(Child::Forked(child)),
+            Err(_) => {
+                *self = Self::Closed;
+                None
+            }
         }
     }
 
@@ -65,17 +101,25 @@ impl Nursery {
         (socket, stderr): (&UnixStream, &StderrLog),
     ) -> Option<Child> {
         let Self::Open(open) = self else { return None };
-        if !suits(setup) || open.loading != setup.loading() {
+        if !suits(setup) || open.loading != Some(setup.loading()) {
             return None;
         }
         let folder = JobDir::new(&setup.job_dir).worker_dir(setup.worker);
         let cgroup = cgroup.map(|cgroup| cgroup.path().to_owned());
-        match open.fork(&ToNursery::Fork { folder, cgroup }, socket, stderr) {
+        let fds = [socket.as_fd(), stderr.as_fd()];
+        match open.fork(&ToNursery::Fork { folder, cgroup }, &fds) {
             Ok(child) => Some(Child::Forked(child)),
             Err(_) => {
                 *self = Self::Closed;
                 None
             }
+        }
+    }
+
+    /// Ends it, as nothing more will be forked. What that takes is not waited for now.
+    pub(super) fn end(&mut self) {
+        if let Self::Open(open) = self {
+            let _ = open.process.kill();
         }
     }
 }
@@ -85,42 +129,41 @@ fn suits(setup: &Setup) -> bool {
 }
 
 impl Open {
-    fn start(
-        program: &Program,
-        component: &File,
-        loading: Loading,
-        stderr: &StderrLog,
-    ) -> io::Result<Self> {
+    fn start(program: &Program) -> io::Result<Self> {
         child::check()?;
         let (socket, theirs) = packets()?;
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
         set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
-        let process = program.start_nursery(theirs, component, stderr)?;
-        let open = Self { process, socket, loading };
-        send_packet(&open.socket, &ToNursery::Load(loading), &[])?;
-        Ok(open)
+        let process = program.start_nursery(theirs)?;
+        Ok(Self { process, socket, loading: None, owes_planner: false })
     }
 
-    fn fork(
-        &self,
-        request: &ToNursery,
-        socket: &UnixStream,
-        stderr: &StderrLog,
-    ) -> io::Result<Forked> {
-        send_packet(&self.socket, request, &[socket.as_fd(), stderr.as_fd()])?;
+    fn planner(&mut self) -> io::Result<Forked> {
+        // Whatever comes of it, there is one answer.
+        self.owes_planner = false;
+        Forked::new(self.forked()?)
+    }
+
+    fn fork(&self, request: &ToNursery, descriptors: &[BorrowedFd<'_>]) -> io::Result<Forked> {
+        send_packet(&self.socket, request, descriptors)?;
+        Forked::new(self.forked()?)
+    }
+
+    /// The process that it says it has forked.
+    fn forked(&self) -> io::Result<Pid> {
         let id = match receive_packet(&self.socket)? {
             Some((FromNursery::Forked(id), _)) => pid(id),
             Some((FromNursery::Failed(reason), _)) => return Err(io::Error::other(reason)),
             None => None,
         };
-        Forked::new(id.ok_or(io::ErrorKind::UnexpectedEof)?)
+        Ok(id.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Whoever looks after the pool is gone finds nothing of it, nor of a worker whose number came when nobody
-        // waited for it any more.
+        // Whoever looks after the pool is gone finds nothing of it, nor of a worker or a planner whose number came
+        // when nobody waited for it any more.
         let is_gone = pid(self.process.id()).is_none_or(child::end);
         let _ = set_socket_timeout(&self.socket, Timeout::Recv, Some(LAST_PATIENCE));
         while is_gone && let Ok(Some((answer, _))) = receive_packet(&self.socket) {
@@ -138,8 +181,6 @@ fn pid(id: u32) -> Option<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ByteSize;
-    use crate::protocol::PROTOCOL_VERSION;
     use rustix::process::{WaitId, WaitIdOptions, waitid};
     use std::process::Command;
 
@@ -155,14 +196,7 @@ mod tests {
         send_packet(&theirs, &FromNursery::Failed("late".into()), &[]).unwrap();
         send_packet(&theirs, &FromNursery::Forked(worker.id()), &[]).unwrap();
         drop(theirs);
-        let loading = Loading {
-            fuel: false,
-            profile: false,
-            deterministic: false,
-            stack: ByteSize(1),
-            protocol: PROTOCOL_VERSION,
-        };
-        drop(Open { process, socket, loading });
+        drop(Open { process, socket, loading: None, owes_planner: true });
         for id in ids {
             let left = waitid(WaitId::Pid(pid(id).unwrap()), WaitIdOptions::EXITED);
             assert!(left.is_err(), "nobody has to wait for it");

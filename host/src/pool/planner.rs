@@ -1,6 +1,8 @@
 //! The planner's life as the leader sees it.
 
+use super::child::Child;
 use super::launch::{Process, Program, STDERR_TAIL, printable};
+use super::pipes::Pipes;
 use crate::model::{BadFile, MiniBatch, TableFormat, Work};
 use crate::protocol::{FrameBuffer, FrameError, FromPlanner, PlanRequest, encode};
 use crate::wall::death;
@@ -11,7 +13,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStderr, ChildStdout};
+use tokio::net::unix::pipe::Receiver;
 use tokio::sync::mpsc;
 
 /// How long a planner that has said everything may take to end.
@@ -98,14 +100,14 @@ impl Plan {
     /// Gives the planner its request and delivers what it says, as fast as the channel is emptied.
     pub(super) async fn run(
         mut self,
-        mut child: Child,
+        mut process: (Child, Pipes),
         mut frame: Vec<u8>,
         events: mpsc::Sender<FromPlanner>,
     ) {
         let text = loop {
-            let Some(death) = self.attend(child, frame, &events).await else { return };
+            let Some(death) = self.attend(process, frame, &events).await else { return };
             let Some(next) = self.next(&death) else { break death.text };
-            (child, frame) = next;
+            (process, frame) = next;
         };
         // Nobody listening is no loss.
         let _ = events.send(FromPlanner::Failed(text)).await;
@@ -114,7 +116,7 @@ impl Plan {
     /// One process, to its end. None if there is nothing more to say.
     async fn attend(
         &mut self,
-        mut child: Child,
+        (mut child, pipes): (Child, Pipes),
         request: Vec<u8>,
         events: &mpsc::Sender<FromPlanner>,
     ) -> Option<Death> {
@@ -122,8 +124,12 @@ impl Plan {
         if !self.planner.put(&process) {
             process.kill();
         }
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let mut stderr = Tail { pipe: child.stderr.take(), bytes: Vec::new() };
+        // Without them it is as if it had said nothing.
+        let (stdin, stdout, stderr) = match pipes.open() {
+            Ok((stdin, stdout, stderr)) => (Some(stdin), Some(stdout), Some(stderr)),
+            Err(_) => (None, None, None),
+        };
+        let mut stderr = Tail { pipe: stderr, bytes: Vec::new() };
         let feed = async {
             if let Some(mut stdin) = stdin {
                 // A planner that does not listen says why, or its end does.
@@ -162,7 +168,7 @@ impl Plan {
 
     /// Another process in the place of one that died. The first that does so tells what it looks into; of
     /// those after it, that is left out. None if there is nothing to be done.
-    fn next(&mut self, death: &Death) -> Option<(Child, Vec<u8>)> {
+    fn next(&mut self, death: &Death) -> Option<((Child, Pipes), Vec<u8>)> {
         let how = death.by_signal.as_ref()?;
         // Another planner would write anew what workers read.
         if matches!(*self.planner.slot(), Slot::Closed) || self.told.has_spilled {
@@ -292,7 +298,7 @@ impl Told {
 }
 
 async fn read(
-    stdout: Option<ChildStdout>,
+    stdout: Option<Receiver>,
     told: &mut Told,
     events: &mpsc::Sender<FromPlanner>,
 ) -> End {
@@ -347,7 +353,7 @@ fn describe(end: &End, status: &io::Result<ExitStatus>, stderr: &str) -> String 
 
 /// Keeps the end of what comes through a pipe.
 struct Tail {
-    pipe: Option<ChildStderr>,
+    pipe: Option<Receiver>,
     bytes: Vec<u8>,
 }
 

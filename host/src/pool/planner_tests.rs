@@ -39,6 +39,31 @@ async fn the_planner_gets_its_request_and_is_heard() {
     assert_eq!(next(&mut planner).await, None);
 }
 
+/// What was started before is of no use, or was started by a thread with which it ends.
+#[tokio::test]
+async fn the_planner_is_started_where_none_could_be_forked() {
+    let dir = tempfile::tempdir().unwrap();
+    let frames_at = dir.path().join("frames");
+    fs::write(&frames_at, frames(&[FromPlanner::Finished])).unwrap();
+    for same_thread in [true, false] {
+        let mut bench = Bench::new(&format!("cat {}", frames_at.display()), 8);
+        let gone = Program {
+            path: "/bin/sh".into(),
+            worker: vec!["-c".into(), "exit 5".into()],
+            planner: Vec::new(),
+            has_nursery: true,
+        };
+        let standby = match same_thread {
+            true => Standby::with_program(&gone),
+            false => std::thread::spawn(move || Standby::with_program(&gone)).join().unwrap(),
+        };
+        bench.pool.take_over(standby);
+        let mut planner = bench.plan(8);
+        assert_eq!(next(&mut planner).await, Some(FromPlanner::Finished));
+        assert_eq!(next(&mut planner).await, None);
+    }
+}
+
 #[tokio::test]
 async fn the_planner_waits_for_the_leader() {
     let dir = tempfile::tempdir().unwrap();

@@ -6,7 +6,9 @@ use super::confine::{Cell, Confinement};
 use super::conversation::{self, Link, Remains};
 use super::launch::{Program, StderrLog, make_place};
 use super::nursery::Nursery;
+use super::pipes::Pipes;
 use super::planner::{Plan, Planner};
+use super::standby::Standby;
 use crate::gpu::MemoryWatch;
 use crate::model::{JobDir, OsSandbox, WorkerId};
 use crate::perf::{MemoryBudget, memory_kills};
@@ -30,6 +32,8 @@ pub struct Pool {
     planner: Option<Arc<Planner>>,
     /// Ends before the cgroup that it shares with the leader is left.
     nursery: Nursery,
+    /// A planner's that the nursery was asked for, before there was a plan to make.
+    waiting: Option<Pipes>,
     workers: HashMap<WorkerId, Arc<Link>>,
     /// Workers with messages that were queued and not sent.
     queued: HashSet<WorkerId>,
@@ -57,12 +61,25 @@ impl Pool {
             events,
             planner: None,
             nursery: Nursery::default(),
+            waiting: None,
             workers: HashMap::new(),
             queued: HashSet::new(),
             confinement: Confinement::default(),
             gpus: None,
             memory_kills: memory_kills(),
         }
+    }
+
+    /// Takes over processes that were started before. To be called first.
+    pub fn take_over(&mut self, standby: Standby) {
+        if let Some((nursery, waiting)) = standby.take() {
+            (self.nursery, self.waiting) = (nursery, waiting);
+        }
+    }
+
+    /// Ends what workers are forked from, as there will be no more of them. Does not wait for its end.
+    pub fn close(&mut self) {
+        self.nursery.end();
     }
 
     /// Gives each worker from now on a cgroup of its own, with this budget as its limit, where the
@@ -81,7 +98,7 @@ impl Pool {
         self.confinement.missing()
     }
 
-    /// Starts the planner, which speaks through a channel of its own: it is read only as fast as
+    /// Starts the planner, or takes the one that waits, which speaks through a channel of its own: it is read only as fast as
     /// that is emptied. Where it is killed over a file, another takes its place, which leaves that file out.
     /// After its end without `Finished` or `Failed`, a `Failed` that says how it ended is made up.
     ///
@@ -97,11 +114,14 @@ impl Pool {
         }
         let mut bytes = Vec::new();
         encode(request, &mut bytes).map_err(io::Error::other)?;
-        let child = self.program.start_planner()?;
+        let waiting = self.waiting.take();
+        let waiting = waiting.and_then(|pipes| Some((self.nursery.planner()?, pipes)));
+        let (child, pipes) = waiting.map_or_else(|| self.program.start_planner(), Ok)?;
+        bytes.drain(..pipes.begin(&bytes));
         let planner = Arc::new(Planner::default());
         self.planner = Some(Arc::clone(&planner));
         let plan = Plan::new(self.program.clone(), request.clone(), planner);
-        tokio::spawn(plan.run(child, bytes, events));
+        tokio::spawn(plan.run((child, pipes), bytes, events));
         Ok(())
     }
 
@@ -111,8 +131,8 @@ impl Pool {
     /// # Errors
     /// If the worker's folders cannot be made, which `spawn` would tell as well.
     pub fn begin(&mut self, setup: &Setup) -> io::Result<()> {
-        let stderr = make_place(setup)?;
-        self.nursery.open(&self.program, &self.component, setup, &stderr);
+        make_place(setup)?;
+        self.nursery.open(&self.program, &self.component, setup);
         Ok(())
     }
 
@@ -124,7 +144,7 @@ impl Pool {
         stderr: &StderrLog,
     ) -> io::Result<(Child, UnixStream)> {
         let cgroup = cell.map(|cell| &cell.leaf);
-        self.nursery.open(&self.program, &self.component, setup, stderr);
+        self.nursery.open(&self.program, &self.component, setup);
         let (socket, theirs) = UnixStream::pair()?;
         if let Some(child) = self.nursery.fork(setup, cgroup, (&theirs, stderr)) {
             return Ok((child, socket));

@@ -1,7 +1,7 @@
 //! Real processes: shell scripts that act as workers, and in `planner` as the planner.
 
 use super::launch::Program;
-use super::{Pool, PoolEvent, WorkerExit};
+use super::{Pool, PoolEvent, Standby, WorkerExit};
 use crate::model::{
     CallStats, GpuLease, InferenceSettings, Limits, LoggingLevel, MiniBatch, MiniBatchId,
     OsSandbox, OutputAction, WallState, Work, WorkerId,
@@ -156,23 +156,23 @@ async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
 /// tests that run the binary.)
 #[tokio::test]
 async fn workers_do_without_a_nursery() {
-    let script = r#"[ "$PWD" = / ] || exit 5
-        echo once >>"$(dirname "$(readlink /proc/$$/fd/1)")/nurseries""#;
-    let mut bench = Bench::with(script, 8, true);
+    let seen = tempfile::tempdir().unwrap();
+    let seen = seen.path().join("nurseries");
+    let script = format!(r#"[ "$PWD" = / ] || exit 5; echo once >>"{}""#, seen.display());
+    let mut bench = Bench::with(&script, 8, true);
     bench.pool.begin(&bench.setup()).unwrap();
     for _ in 0..2 {
         bench.pool.spawn(bench.setup()).unwrap();
         let (_, exit) = bench.until_the_end().await;
         assert_eq!((exit.code, exit.note.as_str()), (Some(5), ""));
     }
-    let asked = fs::read_to_string(bench.dir.path().join("nurseries")).unwrap();
-    assert_eq!(asked, "once\n");
+    assert_eq!(fs::read_to_string(&seen).unwrap(), "once\n");
     // Such a worker is none that could be forked.
-    let mut bench = Bench::with(script, 8, true);
+    let mut bench = Bench::with(&script, 8, true);
     let gpu = Some(GpuLease::plain(0));
     bench.pool.spawn(Setup { gpu, ..bench.setup() }).unwrap();
     bench.until_the_end().await;
-    assert!(!bench.dir.path().join("nurseries").exists());
+    assert_eq!(fs::read_to_string(&seen).unwrap(), "once\n");
 }
 
 /// The library would start a thread before the wall stands.

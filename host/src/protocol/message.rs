@@ -125,7 +125,9 @@ pub struct Loading {
 /// Leader to the process that workers are forked from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToNursery {
-    /// Load the compiled code; the first message.
+    /// Fork a planner. With the message come three descriptors: its standard input, output and error.
+    Plan,
+    /// Load the compiled code, the descriptor that comes with the message, for all workers.
     Load(Loading),
     /// Fork a worker. With the message come two descriptors: its socket, and the file for its standard
     /// error.
@@ -137,10 +139,10 @@ pub enum ToNursery {
     },
 }
 
-/// The answer to [`ToNursery::Fork`].
+/// The answer to [`ToNursery::Plan`] and [`ToNursery::Fork`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromNursery {
-    /// The worker's process id. It is a child of the leader.
+    /// The new process's id. It is a child of the leader.
     Forked(u32),
     /// Why there is none.
     Failed(String),

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// No message is longer. It holds a few paths.
 const MOST: usize = 32 << 10;
 /// As many descriptors come with a message at the most.
-const DESCRIPTORS: usize = 2;
+const DESCRIPTORS: usize = 3;
 
 /// Two ends of a socket that keeps messages apart.
 pub fn packets() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -24,7 +24,7 @@ pub fn packets() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Sends a message with these descriptors, two at the most.
+/// Sends a message with these descriptors, three at the most.
 pub fn send_packet<T: Serialize>(
     socket: impl AsFd,
     message: &T,
@@ -104,8 +104,8 @@ mod tests {
         let (message, descriptors) = receive_packet::<ToNursery>(&theirs).unwrap().unwrap();
         assert_eq!((message, descriptors.len()), (fork("b"), 0));
 
-        let three = [files[0].as_fd(), files[0].as_fd(), files[0].as_fd()];
-        assert!(send_packet(&ours, &fork("c"), &three).is_err());
+        let four = [files[0].as_fd(), files[0].as_fd(), files[0].as_fd(), files[0].as_fd()];
+        assert!(send_packet(&ours, &fork("c"), &four).is_err());
         assert!(send_packet(&ours, &fork(&"x".repeat(MOST)), &[]).is_err());
         send_packet(&ours, &7_u64, &[]).unwrap();
         assert!(receive_packet::<FromNursery>(&theirs).is_err(), "no such message");

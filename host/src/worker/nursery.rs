@@ -1,9 +1,10 @@
-//! The process that workers are forked from: it has started, and loaded the entry script, once for all of
-//! them. It looks at nothing else, and ends with the leader.
+//! A process that others are forked from: the planner, and workers, which find the program started, and the
+//! entry script loaded, once for all of them. It looks at nothing else, and ends with the leader.
 
 use super::code::{self, Code};
 use crate::protocol::{FromNursery, ToNursery, receive_packet, send_packet};
-use crate::wall;
+use crate::wall::{self, Twin};
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,47 +12,81 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 /// What processes are called, where only so much is shown.
-const NURSERY: &std::ffi::CStr = c"nursery";
-const WORKER: &std::ffi::CStr = c"worker";
+const NURSERY: &CStr = c"nursery";
+const PLANNER: &CStr = c"planner";
+const WORKER: &CStr = c"worker";
 
-/// Serves until the leader is gone, and returns nothing then. In a worker that is forked it returns the
-/// worker's socket and code. `compiled` is the entry script.
-pub(super) fn tend(socket: OwnedFd, compiled: File) -> io::Result<Option<(UnixStream, Code)>> {
+/// What this process has become.
+pub(super) enum Forked {
+    /// The planner, its request on standard input.
+    Planner,
+    /// A worker with its socket and its code.
+    Worker(UnixStream, Code),
+}
+
+/// Serves until the leader is gone, and returns nothing then; returns also in each process that is forked.
+pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<Forked>> {
     // Nothing depends on names.
     let _ = rustix::thread::set_name(NURSERY);
     let mut loaded = None;
     while let Some((message, descriptors)) = receive_packet(&socket)? {
-        match message {
+        let twin = match message {
             ToNursery::Load(loading) => {
-                loaded = Some(Code::Loaded(loading, code::load(&compiled, loading)));
+                let [compiled] = exactly(descriptors)?;
+                loaded = Some(Code::Loaded(loading, code::load(&File::from(compiled), loading)));
                 // A copy has this thread alone: what another one holds would stay locked for ever.
                 wall::alone()?;
+                continue;
             }
+            ToNursery::Plan => fork(&socket)?.map(|twin| (twin, None)),
             ToNursery::Fork { folder, cgroup } => {
-                let answer = match wall::twin() {
-                    Ok(Ok(id)) => FromNursery::Forked(id.as_raw_pid().cast_unsigned()),
-                    Err(error) => FromNursery::Failed(error.to_string()),
-                    Ok(Err(twin)) => {
-                        // This is the leader's and the nursery's, not a worker's.
-                        drop(socket);
-                        twin.begin(cgroup.as_deref())?;
-                        let code = loaded.unwrap_or(Code::Compiled(compiled));
-                        let socket = settle(descriptors, folder)?;
-                        return Ok(Some((socket, code)));
-                    }
-                };
-                send_packet(&socket, &answer, &[])?;
+                fork(&socket)?.map(|twin| (twin, Some((folder, cgroup))))
             }
-        }
+        };
+        let Some((twin, worker)) = twin else { continue };
+        // This is the leader's and the nursery's.
+        drop(socket);
+        let Some((folder, cgroup)) = worker else {
+            drop(loaded);
+            twin.begin(None)?;
+            become_planner(descriptors)?;
+            return Ok(Some(Forked::Planner));
+        };
+        twin.begin(cgroup.as_deref())?;
+        let code = loaded.ok_or_else(|| io::Error::other("no entry script was loaded before"))?;
+        return Ok(Some(Forked::Worker(settle(descriptors, folder)?, code)));
     }
     Ok(None)
 }
 
+/// A copy of this process, of which the leader is told. Some in the copy.
+fn fork(socket: &OwnedFd) -> io::Result<Option<Twin>> {
+    let answer = match wall::twin() {
+        Ok(Ok(id)) => FromNursery::Forked(id.as_raw_pid().cast_unsigned()),
+        Ok(Err(twin)) => return Ok(Some(twin)),
+        Err(error) => FromNursery::Failed(error.to_string()),
+    };
+    send_packet(socket, &answer, &[])?;
+    Ok(None)
+}
+
+fn exactly<const N: usize>(descriptors: Vec<OwnedFd>) -> io::Result<[OwnedFd; N]> {
+    descriptors.try_into().map_err(|_| io::Error::other("a message came without its descriptors"))
+}
+
+/// Gives a planner its files.
+fn become_planner(descriptors: Vec<OwnedFd>) -> io::Result<()> {
+    let [stdin, stdout, stderr] = exactly(descriptors)?;
+    rustix::stdio::dup2_stdin(stdin.as_fd())?;
+    rustix::stdio::dup2_stdout(stdout.as_fd())?;
+    rustix::stdio::dup2_stderr(stderr.as_fd())?;
+    let _ = rustix::thread::set_name(PLANNER);
+    Ok(())
+}
+
 /// Gives a worker its files and its place. Returns its socket.
 fn settle(descriptors: Vec<OwnedFd>, folder: PathBuf) -> io::Result<UnixStream> {
-    let Ok([socket, stderr]) = <[OwnedFd; 2]>::try_from(descriptors) else {
-        return Err(io::Error::other("a worker was to be forked without its descriptors"));
-    };
+    let [socket, stderr] = exactly(descriptors)?;
     rustix::stdio::dup2_stderr(stderr.as_fd())?;
     rustix::stdio::dup2_stdout(stderr.as_fd())?;
     std::env::set_current_dir(folder)?;

@@ -2,8 +2,9 @@
 
 use super::code::Code;
 use super::link::{Incoming, Link};
+use super::nursery::{self, Forked};
 use super::session::{End, Session};
-use super::{lockdown, nursery, process};
+use super::{lockdown, process};
 use crate::inference;
 use crate::protocol::{PROTOCOL_VERSION, Setup, ToWorker};
 use crate::turns;
@@ -27,30 +28,40 @@ pub const EXIT_FAULT: u8 = 4;
 /// compiled component, its standard error a file for faults that are not the guest's. Ends with 0
 /// after `Shutdown` and when the leader is gone, else with [`EXIT_INIT_FAILED`] or [`EXIT_FAULT`].
 ///
-/// Where the socket keeps messages apart (`SOCK_SEQPACKET`), this is the process that workers are forked
-/// from, and it returns in each of them, too.
-pub fn serve() -> ExitCode {
+/// Where the socket keeps messages apart (`SOCK_SEQPACKET`), this is the process that workers and the planner
+/// are forked from, and it returns in each of them, too: nothing in the planner, whose request is on standard
+/// input.
+pub fn serve() -> Option<ExitCode> {
     inference::quiet_panics();
-    match run() {
-        Ok(End::Done) => ExitCode::SUCCESS,
-        Ok(End::InitFailed) => ExitCode::from(EXIT_INIT_FAILED),
+    Some(match run() {
+        Ok(Role::Worker(End::Done)) => ExitCode::SUCCESS,
+        Ok(Role::Worker(End::InitFailed)) => ExitCode::from(EXIT_INIT_FAILED),
+        Ok(Role::Planner) => return None,
         Err(fault) => {
             eprintln!("sandmill worker: {fault}");
             ExitCode::from(EXIT_FAULT)
         }
-    }
+    })
 }
 
-fn run() -> io::Result<End> {
+/// What this process is, or was.
+enum Role {
+    Worker(End),
+    Planner,
+}
+
+fn run() -> io::Result<Role> {
     wall::enter()?;
     process::keep_memory();
     let (socket, compiled) = take_descriptors()?;
     if socket_type(&socket)? != SocketType::SEQPACKET {
-        return work(socket.into(), Code::Compiled(compiled));
+        return work(socket.into(), Code::Compiled(compiled)).map(Role::Worker);
     }
-    match nursery::tend(socket, compiled)? {
-        Some((socket, code)) => work(socket, code),
-        None => Ok(End::Done),
+    drop(compiled);
+    match nursery::tend(socket)? {
+        Some(Forked::Worker(socket, code)) => work(socket, code).map(Role::Worker),
+        Some(Forked::Planner) => Ok(Role::Planner),
+        None => Ok(Role::Worker(End::Done)),
     }
 }
 
