@@ -19,6 +19,7 @@ mod resolve;
 mod schema;
 pub mod sqlite;
 mod stand_in;
+mod stream;
 
 pub use columnar::{LoadedRows, RowError, RowPart, RowReader};
 pub use csv::{LoadedTable, RowLines, TablePart, TableReader};
@@ -29,6 +30,7 @@ pub use pattern::Pattern;
 pub use resolve::{reaches, resolve};
 pub use schema::{schema_bytes, schema_of};
 pub use stand_in::{STAND_IN_MODE, UNFETCHED, is_stand_in, unfetched};
+pub use stream::Stream;
 
 /// An input that cannot be used, in words for people.
 #[derive(Debug, thiserror::Error)]

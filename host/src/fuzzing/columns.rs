@@ -6,6 +6,7 @@ use crate::dataset::{DatasetError, RowPart, RowReader};
 use crate::model::{SliceSize, TableFormat, TableKind};
 use arrow::ipc::reader::StreamReader;
 use std::fs;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "t";
@@ -42,7 +43,8 @@ fn read(kind: TableKind, size: SliceSize, path: &Path) -> Result<(), DatasetErro
         let read = reader.read(std::iter::once(part));
         let loaded = read.map_err(|error| DatasetError(error.to_string()))?;
         assert_eq!(loaded.rows, slice.rows);
-        let mut stream = StreamReader::try_new(loaded.ipc, None).expect("a stream");
+        let mut stream =
+            StreamReader::try_new(Cursor::new(loaded.ipc.to_vec()), None).expect("a stream");
         let batch = stream.next().expect("one batch").expect("a batch of the stream");
         assert_eq!(batch.num_rows() as u64, slice.rows);
     }

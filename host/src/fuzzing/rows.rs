@@ -12,6 +12,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use arrow::ipc::reader::StreamReader;
 use std::cell::RefCell;
 use std::fs;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "t";
@@ -78,7 +79,8 @@ fn read(format: usize, size: SliceSize, folder: &Path) -> (RecordBatch, Vec<Fail
             let table = reader.read(folder, &slice, FILE).expect("a short file can be read");
             assert_eq!(table.rows + table.rejected_count, slice.rows);
             refused.extend(table.rejected);
-            let stream = StreamReader::try_new(table.ipc, None).expect("a stream");
+            let stream =
+                StreamReader::try_new(Cursor::new(table.ipc.to_vec()), None).expect("a stream");
             batches.extend(stream.map(|batch| batch.expect("a batch of the stream")));
         }
         assert!(refused.iter().all(|item| item.line.is_some() && !item.reason.is_empty()));

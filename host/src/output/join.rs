@@ -204,7 +204,7 @@ mod tests {
     fn csv(join: Join, fill: impl FnOnce(&mut RowWriter) -> String) -> String {
         let format = OutputFormat { join: Some(join), ..OutputFormat::of(OutputKind::Csv) };
         let mut writer = RowWriter::new(1000, true, &format);
-        if let Err(failure) = writer.join_table(&input()) {
+        if let Err(failure) = writer.join_table(&[input().into()]) {
             return failure.message;
         }
         let refused = fill(&mut writer);
@@ -282,7 +282,7 @@ mod tests {
             let ids = Arc::new(Int64Array::from(vec![7, 8]));
             let both = [("id", Arc::clone(&ids) as _), ("value", ids as _)];
             let input = stream(&[RecordBatch::try_from_iter(both).unwrap()]);
-            writer.join_table(&input).unwrap();
+            writer.join_table(&[input.into()]).unwrap();
             let refused = fill(&mut writer);
             let sealed = writer.seal().err().map(|failure| failure.message);
             let text = String::from_utf8(writer.segment().to_vec()).unwrap();

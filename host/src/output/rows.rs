@@ -130,13 +130,14 @@ impl RowWriter {
         self.found_header.take()
     }
 
-    /// The input of the attempt: a table, as the guest gets it. Does nothing where rows are not joined.
+    /// The input of the attempt: a table in pieces, as the guest gets it. Does nothing where rows are not joined.
     ///
     /// # Errors
     /// The job joins columns that the table does not have.
-    pub fn join_table(&mut self, ipc: &[u8]) -> Result<(), Failure> {
+    pub fn join_table(&mut self, pieces: &[Buffer]) -> Result<(), Failure> {
         let Some(join) = &self.join else { return Ok(()) };
-        let joined = Joined::table(ipc, join);
+        let ipc = pieces.iter().map(Buffer::as_slice).collect::<Vec<_>>().concat();
+        let joined = Joined::table(&ipc, join);
         self.joined = Some(joined.map_err(|why| Failure::new(FailureKind::BadResults, why))?);
         Ok(())
     }

@@ -13,6 +13,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::io;
+use std::io::Cursor;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -170,7 +171,7 @@ fn rows(tree: &Tree, sources: &[Source], plan: &Plan) -> Vec<(String, Vec<String
             work => panic!("{work:?}"),
         };
         assert_eq!(loaded.rows + loaded.rejected_count, batch.planned_items());
-        let mut texts: Vec<_> = StreamReader::try_new(loaded.ipc, None)
+        let mut texts: Vec<_> = StreamReader::try_new(Cursor::new(loaded.ipc.to_vec()), None)
             .unwrap()
             .flat_map(|table| {
                 let table = table.unwrap();
@@ -448,7 +449,7 @@ proptest! {
             let Work::Rows(rows) = &batch.work else { panic!("{batch:?}") };
             let loaded = reader.read_rows(&request.spill, rows, "rows").unwrap();
             prop_assert_eq!(loaded.rejected_count, 0);
-            let table = StreamReader::try_new(loaded.ipc, None).unwrap().next().unwrap().unwrap();
+            let table = StreamReader::try_new(Cursor::new(loaded.ipc.to_vec()), None).unwrap().next().unwrap().unwrap();
             let column = table.column(0).as_string::<i32>();
             let values: Vec<_> = column.iter().map(|v| v.unwrap_or_default().to_owned()).collect();
             prop_assert_eq!(&values, expected);

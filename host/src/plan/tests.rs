@@ -12,6 +12,7 @@ use arrow::ipc::reader::StreamReader;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use insta::assert_snapshot;
 use std::fs;
+use std::io::Cursor;
 use std::path::PathBuf;
 
 pub(super) struct Tree(tempfile::TempDir);
@@ -369,7 +370,11 @@ fn texts(tree: &Tree, plan: &Plan) -> Vec<String> {
         let Work::Text(slice) = &batch.work else { return format!("{:?}", batch.work) };
         let mut reader = TableReader::new(&plan.tables[batch.source as usize]).unwrap();
         let table = reader.read(&tree.root().join("in"), slice, &slice.file).unwrap();
-        let batch = StreamReader::try_new(table.ipc, None).unwrap().next().unwrap().unwrap();
+        let batch = StreamReader::try_new(Cursor::new(table.ipc.to_vec()), None)
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
         let names: Vec<_> = batch.schema().fields().iter().map(|f| f.name().clone()).collect();
         let null = FormatOptions::default().with_null("-");
         let cell = |column: &ArrayRef, row| {

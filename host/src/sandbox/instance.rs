@@ -82,7 +82,7 @@ impl Instance {
     ) -> (CallStats, Result<(), Failure>) {
         let batch = match data {
             MiniBatchData::Files(paths) => types::MiniBatch::Files(paths),
-            MiniBatchData::Table(ipc) => types::MiniBatch::Table(ipc),
+            MiniBatchData::Table(ipc) => types::MiniBatch::Table(types::Pieces(ipc)),
             MiniBatchData::Void => types::MiniBatch::Void,
         };
         let context = types::Context {

@@ -1,14 +1,15 @@
 //! What a call of `run` is given, and who takes what it returns.
 
 use crate::model::Failure;
+use arrow::buffer::Buffer;
 
 /// What `run` is called with.
 #[derive(Clone, Copy, Debug)]
 pub enum MiniBatchData<'a> {
     /// Guest paths.
     Files(&'a [String]),
-    /// An Arrow IPC stream.
-    Table(&'a [u8]),
+    /// An Arrow IPC stream, in pieces.
+    Table(&'a [Buffer]),
     /// Nothing.
     Void,
 }

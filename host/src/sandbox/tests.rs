@@ -6,6 +6,7 @@ use super::*;
 use crate::compile::testing::component;
 use crate::compile::{Instrumentation, compile_here};
 use crate::model::{ByteSize, CallStats, Failure, FailureKind, Limits, LoggingLevel, Mount};
+use arrow::buffer::Buffer;
 use std::path::PathBuf;
 use std::time::Instant as Time;
 
@@ -129,8 +130,9 @@ fn rows_outcomes_and_tables_come_back() {
     }
     let echo =
         format!("{RETURN} RUN (call $return (i32.const 2) (local.get $ptr) (local.get $len)))");
+    let pieces = [b"ARR".as_slice(), b"OW"].map(Buffer::from);
     let (_, result) =
-        run(&mut Bench::new("run-only", &echo).instance(), MiniBatchData::Table(b"ARROW"));
+        run(&mut Bench::new("run-only", &echo).instance(), MiniBatchData::Table(&pieces));
     assert_eq!(result.expect("succeeds").table.as_deref(), Some(&b"ARROW"[..]));
     let outcomes = format!(
         r#"(data (i32.const 64) "\00\00\00\00\80\00\00\00\02\00\00\00\01\00\00\00\82\00\00\00\03\00\00\00")

@@ -5,6 +5,7 @@
 //! them as soon as its function has returned. Nothing here fails because of too large results: the
 //! size is counted to its end, copying stops at the limit, and the instance stays whole.
 
+use arrow::buffer::Buffer;
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 use wasmtime::component::__internal::wasmtime_environ::component::StringEncoding;
@@ -21,7 +22,7 @@ pub(super) enum MiniBatch<'a> {
     #[component(name = "files")]
     Files(&'a [String]),
     #[component(name = "table")]
-    Table(&'a [u8]),
+    Table(Pieces<'a>),
     #[component(name = "void")]
     Void,
 }
@@ -297,6 +298,62 @@ lift!(Rows, WasmList<WasmStr>, lift_rows);
 lift!(Outcomes, WasmList<std::result::Result<WasmStr, WasmStr>>, lift_outcomes);
 lift!(Table, WasmList<u8>, lift_table);
 lift!(Text, WasmStr, lift_text);
+
+/// Bytes that lie in pieces, and become one list in the guest's memory.
+#[derive(Clone, Copy)]
+pub(super) struct Pieces<'a>(pub(super) &'a [Buffer]);
+
+impl Pieces<'_> {
+    /// Copies them into memory that the guest gives; returns place and length.
+    fn lower<T>(self, cx: &mut LowerContext<'_, T>) -> Result<(u32, u32)> {
+        let size = self.0.iter().map(Buffer::len).sum();
+        let start = cx.realloc(0, 0, 1, size)?;
+        let mut rest = cx.as_slice_mut().get_mut(start..).unwrap_or_default();
+        for piece in self.0 {
+            let Some((place, behind)) = rest.split_at_mut_checked(piece.len()) else {
+                bail!("the guest's memory ends before what it is given");
+            };
+            place.copy_from_slice(piece);
+            rest = behind;
+        }
+        Ok((u32::try_from(start)?, u32::try_from(size)?))
+    }
+}
+
+// SAFETY: everything is what `[u8]` says.
+unsafe impl ComponentType for Pieces<'_> {
+    type Lower = <[u8] as ComponentType>::Lower;
+    const ABI: CanonicalAbiInfo = <[u8] as ComponentType>::ABI;
+    fn typecheck(ty: &InterfaceType, types: &InstanceType<'_>) -> Result<()> {
+        <[u8] as ComponentType>::typecheck(ty, types)
+    }
+}
+
+// SAFETY: place and length are written as `[u8]` writes them: all of `dst`, or eight bytes at `offset`.
+unsafe impl Lower for Pieces<'_> {
+    fn linear_lower_to_flat<T>(
+        &self,
+        cx: &mut LowerContext<'_, T>,
+        _: InterfaceType,
+        dst: &mut MaybeUninit<Self::Lower>,
+    ) -> Result<()> {
+        let (start, size) = self.lower(cx)?;
+        dst.write([start, size].map(|number| ValRaw::i64(number.into())));
+        Ok(())
+    }
+
+    fn linear_lower_to_memory<T>(
+        &self,
+        cx: &mut LowerContext<'_, T>,
+        _: InterfaceType,
+        offset: usize,
+    ) -> Result<()> {
+        let (start, size) = self.lower(cx)?;
+        *cx.get(offset) = start.to_le_bytes();
+        *cx.get(offset + 4) = size.to_le_bytes();
+        Ok(())
+    }
+}
 
 /// A file's bytes on their way into the guest; the buffer is used again for the next file.
 pub(super) struct FileBytes(Vec<u8>);

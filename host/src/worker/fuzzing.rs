@@ -16,7 +16,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
         FailedItem { item: "/t.csv".into(), line: Some(7), row: None, reason: "x".into() };
     let (data, given, rejected) = match (how >> 1) & 3 {
         0 => (MiniBatchData::Void, 0, vec![]),
-        1 => (MiniBatchData::Table(b""), paths.len() as u64, vec![rejected; 2]),
+        1 => (MiniBatchData::Table(&[]), paths.len() as u64, vec![rejected; 2]),
         _ => (MiniBatchData::Files(&paths), paths.len() as u64, vec![]),
     };
     let loaded = Loaded {

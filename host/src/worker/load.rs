@@ -327,7 +327,11 @@ impl Input {
         };
         Ok(Loaded {
             file_rows: parts.iter().map(file_rows).collect(),
-            ..Loaded::new(MiniBatchData::Table(table.ipc), &self.source.dataset, table.rows)
+            ..Loaded::new(
+                MiniBatchData::Table(table.ipc.pieces()),
+                &self.source.dataset,
+                table.rows,
+            )
         })
     }
 }

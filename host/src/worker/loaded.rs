@@ -56,7 +56,7 @@ impl<'a> Loaded<'a> {
     /// From a text table.
     pub(super) fn table(table: LoadedTable<'a>, dataset: &'a str, table_file: String) -> Self {
         Self {
-            data: MiniBatchData::Table(table.ipc),
+            data: MiniBatchData::Table(table.ipc.pieces()),
             dataset,
             items: table.rows,
             rejected_count: table.rejected_count,

@@ -37,7 +37,7 @@ impl<'a> Sink<'a> {
     /// Notes the input that rows are joined with, where the job wants that.
     pub(super) fn join(&mut self, loaded: &Loaded<'_>) -> Result<(), Failure> {
         match loaded.data {
-            MiniBatchData::Table(ipc) => self.rows.join_table(ipc)?,
+            MiniBatchData::Table(pieces) => self.rows.join_table(pieces)?,
             MiniBatchData::Files(paths) => self.rows.join_files(paths),
             MiniBatchData::Void => {}
         }
@@ -268,7 +268,7 @@ mod tests {
             reason: "no number".into(),
         };
         let table = || Loaded {
-            data: MiniBatchData::Table(b""),
+            data: MiniBatchData::Table(&[]),
             items: 2,
             rejected_count: 3,
             rejected: vec![record.clone()],

@@ -4,8 +4,7 @@ use super::at::At;
 use super::compact::compact;
 use super::file::TableFile;
 use super::schema::from_message;
-use crate::dataset::csv::write_ipc;
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, Stream, fail};
 use crate::model::{PartitionFormat, TableFormat, TableKind, TableSlice};
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
@@ -13,8 +12,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Reads rows of files that have types of their own into Arrow IPC. Keeps the last file open, with what describes it,
-/// and its buffer.
+/// Reads rows of files that have types of their own into Arrow IPC. Keeps the last file open, with what describes it.
 #[derive(Debug)]
 pub struct RowReader {
     kind: TableKind,
@@ -27,14 +25,14 @@ pub struct RowReader {
     /// All columns.
     schema: SchemaRef,
     opened: Option<(PathBuf, TableFile)>,
-    ipc: Vec<u8>,
+    ipc: Stream,
 }
 
 /// A mini-batch in memory.
 #[derive(Debug)]
 pub struct LoadedRows<'a> {
-    /// An Arrow IPC stream: schema, dictionaries, one record batch, end.
-    pub ipc: &'a [u8],
+    /// Schema, dictionaries, one record batch, end.
+    pub ipc: &'a Stream,
     /// Rows in it.
     pub rows: u64,
 }
@@ -86,7 +84,7 @@ impl RowReader {
         };
         let data = Arc::new(Schema::new(schema.fields()[..in_files].to_vec()));
         let (kind, query) = (format.kind, format.query.clone());
-        Ok(Self { kind, query, data, path, schema, opened: None, ipc: Vec::new() })
+        Ok(Self { kind, query, data, path, schema, opened: None, ipc: Stream::default() })
     }
 
     /// Reads rows of one or more files, in their order, into one table.
@@ -97,6 +95,7 @@ impl RowReader {
         &mut self,
         parts: impl Iterator<Item = RowPart<'a>>,
     ) -> Result<LoadedRows<'_>, RowError> {
+        self.ipc.clear();
         let mut batches = Vec::new();
         let mut label = "";
         for part in parts {
@@ -117,8 +116,8 @@ impl RowReader {
         };
         drop(batches);
         let rows = batch.num_rows() as u64;
-        match write_ipc(&batch, &self.schema, &mut self.ipc) {
-            Ok(()) => Ok(LoadedRows { ipc: &self.ipc, rows }),
+        match Stream::of(&batch, &self.schema) {
+            Ok(stream) => Ok(LoadedRows { ipc: self.ipc.put(stream), rows }),
             Err(error) => Err(broken(format!("cannot be written as Arrow data: {error}"))),
         }
     }

@@ -22,6 +22,7 @@ use parquet::file::metadata::{
 };
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use proptest::prelude::*;
+use std::io::Cursor;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -67,7 +68,7 @@ impl Folder {
                 reader.read(std::iter::once(part)).map_err(|e| DatasetError(e.to_string()))?
             };
             assert_eq!(loaded.rows, slice.rows);
-            let mut stream = StreamReader::try_new(loaded.ipc, None).unwrap();
+            let mut stream = StreamReader::try_new(Cursor::new(loaded.ipc.to_vec()), None).unwrap();
             batches.push(stream.next().unwrap().unwrap());
             assert!(stream.next().is_none(), "one batch");
         }
@@ -261,7 +262,11 @@ fn files_become_one_table() {
         let part = RowPart { root: folder.0.path(), slice: &slice, item: "t" };
         reader.read(std::iter::once(part)).unwrap()
     };
-    let batch = StreamReader::try_new(loaded.ipc, None).unwrap().next().unwrap().unwrap();
+    let batch = StreamReader::try_new(Cursor::new(loaded.ipc.to_vec()), None)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
     assert_eq!(batch.column(0).as_ref(), &Int64Array::from(vec![1, 2]));
     assert_eq!(batch.column(1).null_count(), 2);
     let keys: DictionaryArray<Int8Type> = ["a", "b"].into_iter().collect();

@@ -36,7 +36,6 @@ pub use lines::RowLines;
 pub use misfit::shortened;
 pub(super) use numbers::{short_float, short_integer};
 pub use origins::{Names, put_number, take_number};
-pub(super) use reader::write_ipc;
 pub use reader::{LoadedTable, TablePart, TableReader, read_slice};
 pub use rows::{RawRow, each_row, quote_field};
 pub use types::{arrow_type, fits};

@@ -7,7 +7,7 @@ use super::origins::Origins;
 use super::plain::PlainDecoder;
 use super::types::arrow_type;
 use crate::dataset::json::{JsonDecoder, Lines};
-use crate::dataset::{DatasetError, fail, schema_of};
+use crate::dataset::{DatasetError, Stream, fail, schema_of};
 use crate::model::{
     ColumnType, FailedItem, PartitionFormat, SpilledRows, TableFormat, TableKind, TextSlice,
 };
@@ -17,7 +17,6 @@ use arrow::csv::ReaderBuilder;
 use arrow::csv::reader::Decoder;
 use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use arrow::ipc::writer::StreamWriter;
 use regex::Regex;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -50,14 +49,14 @@ pub struct TableReader {
     decoder: Option<(Decoder, usize)>,
     text: Vec<u8>,
     kept: Vec<u8>,
-    ipc: Vec<u8>,
+    ipc: Stream,
 }
 
 /// A mini-batch in memory.
 #[derive(Debug)]
 pub struct LoadedTable<'a> {
-    /// An Arrow IPC stream: schema, one record batch, end.
-    pub ipc: &'a [u8],
+    /// Schema, one record batch, end.
+    pub ipc: &'a Stream,
     /// Rows in it.
     pub rows: u64,
     /// Records that did not fit the schema; exact, also where `rejected` was cut.
@@ -143,7 +142,7 @@ impl TableReader {
             decoder: None,
             text: Vec::new(),
             kept: Vec::new(),
-            ipc: Vec::new(),
+            ipc: Stream::default(),
         })
     }
 
@@ -171,6 +170,7 @@ impl TableReader {
         parts: impl Iterator<Item = TablePart<'a>>,
         label: &str,
     ) -> Result<LoadedTable<'_>, DatasetError> {
+        self.ipc.clear();
         let (mut batches, mut misfits) = (Vec::new(), Misfits::default());
         let mut origins = Vec::new();
         for part in parts {
@@ -204,6 +204,7 @@ impl TableReader {
         rows: &SpilledRows,
         label: &str,
     ) -> Result<LoadedTable<'_>, DatasetError> {
+        self.ipc.clear();
         let places = Places::Files(Origins::new(root, rows, label));
         let part = TablePart { root, slice: &rows.text, item: label };
         let (batch, misfits) = self.load_text(part, places)?;
@@ -221,9 +222,9 @@ impl TableReader {
         label: &str,
     ) -> Result<LoadedTable<'_>, DatasetError> {
         let rows = batch.num_rows() as u64;
-        match write_ipc(batch, &self.schema, &mut self.ipc) {
-            Ok(()) => Ok(LoadedTable {
-                ipc: &self.ipc,
+        match Stream::of(batch, &self.schema) {
+            Ok(stream) => Ok(LoadedTable {
+                ipc: self.ipc.put(stream),
                 rows,
                 rejected_count: misfits.count,
                 rejected: misfits.named,
@@ -450,16 +451,4 @@ fn null_pattern(values: &[String]) -> Result<Option<Regex>, DatasetError> {
         Ok(pattern) => Ok(Some(pattern)),
         Err(error) => fail!("the null values cannot be used: {error}; give fewer or shorter ones"),
     }
-}
-
-/// Writes a stream with one batch.
-pub(in crate::dataset) fn write_ipc(
-    batch: &RecordBatch,
-    schema: &Schema,
-    out: &mut Vec<u8>,
-) -> Result<(), ArrowError> {
-    out.clear();
-    let mut writer = StreamWriter::try_new(out, schema)?;
-    writer.write(batch)?;
-    writer.finish()
 }

@@ -13,6 +13,7 @@ use arrow::ipc::reader::StreamReader;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use insta::assert_snapshot;
 use proptest::prelude::*;
+use std::io::Cursor;
 use std::path::PathBuf;
 
 struct Files(tempfile::TempDir);
@@ -90,8 +91,10 @@ fn read(
     for slice in slices {
         let loaded = reader.read(&files.root(), slice, "t.csv").unwrap();
         assert_eq!(loaded.rows + loaded.rejected_count, slice.rows);
-        let batches: Vec<_> =
-            StreamReader::try_new(loaded.ipc, None).unwrap().map(Result::unwrap).collect();
+        let batches: Vec<_> = StreamReader::try_new(Cursor::new(loaded.ipc.to_vec()), None)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
         assert_eq!(batches.len(), 1);
         rows.extend(texts(&batches[0]));
         rejected.extend(loaded.rejected);
@@ -448,7 +451,7 @@ fn rejected_records_are_named_up_to_a_limit() {
     let mut reader = TableReader::new(&format).unwrap();
     let loaded = reader.read(&files.root(), &slices[0], "t.csv").unwrap();
     assert_eq!((loaded.rows, loaded.rejected_count, loaded.rejected.len()), (0, 1500, 1000));
-    assert_eq!(StreamReader::try_new(loaded.ipc, None).unwrap().count(), 1);
+    assert_eq!(StreamReader::try_new(Cursor::new(loaded.ipc.to_vec()), None).unwrap().count(), 1);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use arrow::json::LineDelimitedWriter;
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use std::fs;
+use std::io::Cursor;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -66,7 +67,7 @@ impl File {
             assert_eq!(lines.len() as u64, slice.rows, "each row has its line");
             assert!(lines.is_sorted_by(|one, next| one < next), "{lines:?}");
             refused.extend(table.rejected);
-            let mut stream = StreamReader::try_new(table.ipc, None).unwrap();
+            let mut stream = StreamReader::try_new(Cursor::new(table.ipc.to_vec()), None).unwrap();
             rows.extend(printed(&stream.next().unwrap().unwrap()));
         }
         (rows, refused)
