@@ -142,14 +142,42 @@ impl<'a> Column<'a> {
     }
 }
 
+/// Appends a text that mostly has few bytes: copies of a length that the compiler knows need no call.
+#[inline]
+fn append(text: &str, out: &mut Vec<u8>) {
+    let text = text.as_bytes();
+    let done =
+        append_ends::<16>(text, out) || append_ends::<8>(text, out) || append_ends::<4>(text, out);
+    if !done {
+        out.extend_from_slice(text);
+    }
+}
+
+/// Appends a text of `N` to twice as many bytes, by its first and its last ones. False for others.
+#[inline]
+fn append_ends<const N: usize>(text: &[u8], out: &mut Vec<u8>) -> bool {
+    let (Some(first), Some(last)) = (text.first_chunk::<N>(), text.last_chunk::<N>()) else {
+        return false;
+    };
+    if text.len() > 2 * N {
+        return false;
+    }
+    let end = out.len() + text.len();
+    out.reserve(2 * N);
+    out.extend_from_slice(first);
+    out.truncate(end - N);
+    out.extend_from_slice(last);
+    true
+}
+
 fn integer(value: impl itoa::Integer, out: &mut Vec<u8>) {
-    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    append(itoa::Buffer::new().format(value), out);
 }
 
 fn float64(value: f64, out: &mut Vec<u8>) {
     let size = value.abs();
     if size == 0.0 || (1e-4..1e16).contains(&size) {
-        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
+        append(zmij::Buffer::new().format_finite(value), out);
     } else {
         uncommon_float(zmij::Buffer::new().format(value), out);
     }
@@ -158,7 +186,7 @@ fn float64(value: f64, out: &mut Vec<u8>) {
 fn float32(value: f32, out: &mut Vec<u8>) {
     let size = value.abs();
     if size == 0.0 || (1e-4..1e13).contains(&size) {
-        out.extend_from_slice(zmij::Buffer::new().format_finite(value).as_bytes());
+        append(zmij::Buffer::new().format_finite(value), out);
     } else {
         uncommon_float(zmij::Buffer::new().format(value), out);
     }
@@ -215,6 +243,16 @@ mod tests {
         let mut out = Vec::new();
         float32(value, &mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn texts_of_all_lengths_are_appended_whole() {
+        let all = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        for length in 0..=all.len() {
+            let mut out = b"before".to_vec();
+            append(&all[..length], &mut out);
+            assert_eq!(out, format!("before{}", &all[..length]).as_bytes());
+        }
     }
 
     #[test]
