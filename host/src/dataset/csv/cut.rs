@@ -2,10 +2,10 @@
 
 use super::header::read_names;
 use super::scan::Scan;
+use super::window::Window;
 use crate::dataset::{DatasetError, fail};
 use crate::model::{ByteSize, CsvFormat, SliceSize, TextSlice};
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -17,8 +17,6 @@ pub const MAX_SLICE: u64 = 1 << 30;
 const MAX_REST: u64 = MAX_SLICE / 2;
 /// The longest header, in bytes; more is a quote that was left open.
 const MAX_HEADER: usize = 1 << 20;
-/// Bytes read at once; they should stay in the second-level cache until they are scanned.
-const BLOCK: usize = 256 << 10;
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 /// Cuts files into slices, one file after the other. Keeps its buffer in between.
@@ -31,7 +29,7 @@ pub struct Cutter {
     /// [`MAX_REST`] and [`MAX_SLICE`]; less in tests, which would take long.
     pub(super) max_rest: u64,
     pub(super) max_slice: u64,
-    block: Vec<u8>,
+    window: Window,
 }
 
 /// A file that is being cut.
@@ -43,10 +41,9 @@ pub struct CutFile<'a> {
     name: String,
     unpacked: Option<String>,
     scan: Scan,
-    /// The part of the block that holds bytes not yet scanned.
+    /// How many bytes of the window were scanned.
     at: usize,
-    filled: usize,
-    /// Where byte `at` lies in the file.
+    /// Where the byte at `at` lies in the file.
     offset: u64,
     header: Vec<u8>,
 }
@@ -60,7 +57,7 @@ impl Cutter {
             size,
             max_rest: MAX_REST,
             max_slice: MAX_SLICE,
-            block: Vec::new(),
+            window: Window::default(),
         }
     }
 
@@ -73,8 +70,8 @@ impl Cutter {
     /// Cuts otherwise from now on, with the buffer that is there.
     #[cfg(any(test, fuzzing))]
     pub fn begin(&mut self, format: &CsvFormat, size: SliceSize) {
-        let block = std::mem::take(&mut self.block);
-        *self = Self { block, ..Self::new(format, size) };
+        let window = std::mem::take(&mut self.window);
+        *self = Self { window, ..Self::new(format, size) };
     }
 
     /// Opens the file `name` below `root` and reads its header, if it should have one. Fails if
@@ -94,7 +91,6 @@ impl Cutter {
         name: String,
         unpacked: Option<String>,
     ) -> Result<CutFile<'_>, DatasetError> {
-        self.block.resize(BLOCK, 0);
         let scan = self.delimiter.map_or_else(Scan::of_lines, Scan::new);
         let mut opened = CutFile {
             cutter: self,
@@ -104,7 +100,6 @@ impl Cutter {
             unpacked,
             scan,
             at: 0,
-            filled: 0,
             offset: 0,
             header: Vec::new(),
         };
@@ -228,7 +223,7 @@ impl CutFile<'_> {
                 break;
             }
             let count = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            self.scan.advance(&self.cutter.block[self.at..self.at + count]);
+            self.scan.advance(&self.cutter.window.bytes()[self.at..self.at + count]);
             self.consume(count);
             left -= count as u64;
         }
@@ -251,7 +246,7 @@ impl CutFile<'_> {
             if count == 0 {
                 return Ok(());
             }
-            let bytes = &self.cutter.block[self.at..self.at + count];
+            let bytes = &self.cutter.window.bytes()[self.at..self.at + count];
             match self.scan.advance_to_record_end(bytes) {
                 None => self.consume(count),
                 Some(end) => {
@@ -273,7 +268,7 @@ impl CutFile<'_> {
 
     fn skip_bom(&mut self) -> Result<(), DatasetError> {
         self.refill()?;
-        if self.cutter.block[..self.filled].starts_with(BOM) {
+        if self.cutter.window.bytes().starts_with(BOM) {
             self.consume(BOM.len());
         }
         Ok(())
@@ -285,7 +280,7 @@ impl CutFile<'_> {
             if count == 0 {
                 break;
             }
-            let bytes = &self.cutter.block[self.at..self.at + count];
+            let bytes = &self.cutter.window.bytes()[self.at..self.at + count];
             let end = self.scan.advance_to_record_end(bytes);
             self.header.extend_from_slice(&bytes[..end.unwrap_or(count)]);
             self.consume(end.unwrap_or(count));
@@ -308,13 +303,13 @@ impl CutFile<'_> {
 
     /// Bytes to be scanned; empty at the file's end, where the last record is ended.
     fn pending(&mut self) -> Result<&[u8], DatasetError> {
-        if self.at == self.filled {
+        if self.at == self.cutter.window.bytes().len() {
             self.refill()?;
-            if self.filled == 0 {
+            if self.cutter.window.bytes().is_empty() {
                 self.scan.finish();
             }
         }
-        Ok(&self.cutter.block[self.at..self.filled])
+        Ok(&self.cutter.window.bytes()[self.at..])
     }
 
     fn consume(&mut self, count: usize) {
@@ -322,18 +317,11 @@ impl CutFile<'_> {
         self.offset += count as u64;
     }
 
-    /// Reads until the block is full or the file ends, so that a slow source costs no small scans.
     fn refill(&mut self) -> Result<(), DatasetError> {
         self.at = 0;
-        self.filled = 0;
-        while self.filled < BLOCK {
-            match self.file.read(&mut self.cutter.block[self.filled..]) {
-                Ok(0) => break,
-                Ok(count) => self.filled += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return fail!("cannot read {}: {error}", self.path.display()),
-            }
+        match self.cutter.window.move_to(&self.file, self.offset) {
+            Ok(()) => Ok(()),
+            Err(error) => fail!("cannot read {}: {error}", self.path.display()),
         }
-        Ok(())
     }
 }

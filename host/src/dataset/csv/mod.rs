@@ -1,5 +1,5 @@
 //! CSV tables. `scan` finds where records end, fast and without looking at fields; `cut` makes
-//! slices of a file with it; `header` and `infer` find names and types of columns; `reader` turns a
+//! slices of a file with it, through a `window`; `header` and `infer` find names and types of columns; `reader` turns a
 //! slice into Arrow with arrow-csv (or with [`json`](super::json), whose slices it reads the same way), or much
 //! faster with `plain` where the text is usual (`ends` finds where fields end, `numbers` reads them, `fill` makes columns),
 //! and
@@ -26,6 +26,7 @@ mod records;
 mod rows;
 mod scan;
 mod types;
+mod window;
 
 pub use cut::{CutFile, Cutter, MAX_SLICE, open_file};
 pub(super) use ends::{FieldEnds, Found};
