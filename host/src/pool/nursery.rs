@@ -10,7 +10,7 @@ use crate::protocol::{
 };
 use crate::wall::Leaf;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::Pid;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
