@@ -8,7 +8,7 @@ once, from a fixed seed. `make bench` builds the release binary and runs this.
     benches/run.py              everything, with the table of ten times the size (2 GB)
     benches/run.py --quick      three rounds and no table of ten times the size
     benches/run.py tiny table   only these of: tiny, start, files, table, parquet, jsonl, perceptron, fuel,
-                                memory, books, noise, inference, gpu
+                                memory, books, noise, inference, digits, gpu
 
 On a machine that cannot build anything, SANDMILL_PACKED names the folder that `scripts/gpu.sh pack` has made.
 """
@@ -58,7 +58,7 @@ def main():
     options.add_argument("--quick", action="store_true", help="three rounds, no tenfold table")
     options.add_argument("--rounds", type=int, help="rounds of each, 5 unless given")
     options = options.parse_args()
-    parts = (tiny, start, files, table, parquet, jsonl, perceptron, fuel, memory, books, noise, inference, gpu)
+    parts = (tiny, start, files, table, parquet, jsonl, perceptron, fuel, memory, books, noise, inference, digits, gpu)
     known = {part.__name__: part for part in parts}
     if unknown := [part for part in options.parts if part not in known]:
         sys.exit(f"bench: no part {unknown[0]}; there are {', '.join(known)}")
@@ -279,11 +279,9 @@ def noise(options):
 
 
 def inference(options):
-    """Computing with a model: what crossing into Sandmill costs, how its backends compare with Python, and
-    a whole job over images. Everything computes on one thread in each of its processes."""
-    python, library = python_env()
-    script = ROOT / "benches" / "inference.py"
-    os.environ |= {"SANDMILL_ONNXRUNTIME": str(library), "ORT_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1"}
+    """Computing with a model: what crossing into Sandmill costs, and how its backends compare with Python.
+    Everything computes on one thread in each of its processes."""
+    python, library, script = python_side()
     models = made("models", lambda path: [script, "models", path], python)
     component = build_guest("infer")
     lines = []
@@ -308,11 +306,12 @@ def inference(options):
                 line("   of Python's", in_python / here, "x", goals[1], at_least=True),
                 line("   of Python's, by tract", in_python / tract, "x"),
             ]
-    return [*lines, *digits(options, python, script)]
+    return lines
 
 
-def digits(options, python, script):
+def digits(options):
     """A job over PNG files against a pool of Python processes."""
+    python, _, script = python_side()
     count = DIGITS // (5 if options.quick else 1)
     example = ROOT / "examples" / "digit-identification"
     data = made(f"digits-{count}", lambda path: [script, "images", path, count, example / "data" / "images"], python)
@@ -339,14 +338,12 @@ def digits(options, python, script):
 
 def gpu(options):
     """A network as large as ResNet-18 on a GPU, where there is one, by each backend that can use it."""
-    python, library = python_env()
-    os.environ |= {"SANDMILL_ONNXRUNTIME": str(library), "ORT_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1"}
+    python, library, script = python_side()
     said = subprocess.run([SANDMILL, "doctor", "--json"], stdout=subprocess.PIPE, text=True).stdout
     found = json.loads(said)
     if not found["gpus"]["count"]:
         print("Inference on a GPU is skipped: no GPU", file=sys.stderr)
         return []
-    script = ROOT / "benches" / "inference.py"
     models = made("models", lambda path: [script, "models", path], python)
     component = build_guest("infer")
     words = [models / "resnet.onnx", RESNET_IMAGES, RESNET_BATCH]
@@ -557,6 +554,13 @@ def build_native(*options):
     )
 
 
+def python_side():
+    """What compares with models: the interpreter, ONNX Runtime's library, and the script."""
+    python, library = python_env()
+    os.environ |= {"SANDMILL_ONNXRUNTIME": str(library), "ORT_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1"}
+    return python, library, ROOT / "benches" / "inference.py"
+
+
 def python_env():
     """An environment with what the Python side needs: its interpreter, and ONNX Runtime's library in it."""
     if PACKED:
@@ -579,7 +583,7 @@ def python_env():
 def build_guest(name, where=ROOT / "benches" / "guests"):
     """Builds the guest crate of that name with the product's own command; gives its component."""
     if PACKED:
-        return PACKED / "guests" / f"{name}.wasm"
+        return PACKED / "guests" / f"{name.replace('-', '_')}.wasm"
     built = subprocess.run(
         [SANDMILL, "build", where / name],
         env={**os.environ, "CARGO_TARGET_DIR": str(ROOT / "target" / "guests")},

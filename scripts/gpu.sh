@@ -48,7 +48,7 @@ libraries() {
     packages=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     for folder in /usr/local/cuda/lib64 /usr/local/nvidia/lib64 "$packages"/nvidia/*/lib; do
         [ ! -d "$folder" ] || printf '%s:' "$folder"
-    done
+    done | sed 's/:$//'
 }
 
 # Built here where it can be, else unpacked.
@@ -103,7 +103,8 @@ step "$packed/sandmill" doctor
 step first_job
 step rust_test gpu_real
 step rust_test nn_conformance models_on_a_gpu
-step env OMP_NUM_THREADS=1 python3 benches/run.py --rounds 3 gpu
+# What computes natively asks the loader.
+step env LD_LIBRARY_PATH="$SANDMILL_CUDA_LIBRARIES" python3 benches/run.py --rounds 3 gpu
 if [ ${#failed[@]} = 0 ]; then
     printf '\n#### all passed\n'
 else

@@ -247,12 +247,12 @@ impl Gpus {
 /// The backends, each tried out in a process of its own.
 fn backends(arguments: &BackendArguments) -> Result<Vec<BackendState>, Problem> {
     let (program, os_sandbox) = (this_program()?, OsSandbox::BestEffort);
-    let probe = Probe { program, os_sandbox, cuda: library_folders() };
-    let onnxruntime = match arguments.onnxruntime() {
-        Some(named) => match named.find() {
-            Ok(library) => probe.onnxruntime_and_gpu(&library),
-            Err(why) => BackendState::missing_onnxruntime(why),
-        },
+    let library = arguments.onnxruntime().map(|named| named.find());
+    let cuda = library_folders(library.as_ref().and_then(|found| found.as_deref().ok()));
+    let probe = Probe { program, os_sandbox, cuda };
+    let onnxruntime = match library {
+        Some(Ok(library)) => probe.onnxruntime_and_gpu(&library),
+        Some(Err(why)) => BackendState::missing_onnxruntime(why),
         None => BackendState::missing_onnxruntime(
             "where its library is, is not known: install it (pip install onnxruntime), and name that \
              with SANDMILL_ONNXRUNTIME=PATH"

@@ -72,7 +72,8 @@ pub(super) fn weigh_models(spec: &mut JobSpec, options: &Options) -> Result<(), 
 /// Who tries out what computes with this job's models.
 pub(super) fn probe(spec: &JobSpec, options: &Options) -> Probe {
     let (program, os_sandbox) = (options.program.clone(), spec.os_sandbox);
-    Probe { program, os_sandbox, cuda: library_folders() }
+    let cuda = library_folders(spec.inference.onnxruntime.as_deref());
+    Probe { program, os_sandbox, cuda }
 }
 
 #[cfg(test)]

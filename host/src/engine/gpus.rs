@@ -47,7 +47,7 @@ impl Gpus {
             spec.notices.push(lacking(leases.len(), most, &busy, inventory.missing.as_deref()));
         }
         if !leases.is_empty() {
-            spec.inference.cuda = library_folders();
+            spec.inference.cuda = library_folders(spec.inference.onnxruntime.as_deref());
         }
         let memory = nvidia.ok().filter(|_| inventory.known && !leases.is_empty());
         let memory = memory.map(|nvidia| MemoryWatch::new(nvidia, &leases));

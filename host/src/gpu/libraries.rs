@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Names the folders, and no others.
@@ -11,24 +12,36 @@ const USUAL: [&str; 3] =
     ["/usr/local/cuda/lib64", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib"];
 
 /// The folders with CUDA's libraries that are there, absolute: those that `SANDMILL_CUDA_LIBRARIES` names
-/// (divided by colons), else those of `LD_LIBRARY_PATH` and the usual ones. The folders that every
-/// program finds are not among them. Never from a job file: what lies there runs in the worker process.
-pub fn library_folders() -> Vec<PathBuf> {
+/// (divided by colons), else those of `LD_LIBRARY_PATH`, the usual ones, and those of packages of Python that
+/// were installed with this library of ONNX Runtime. The folders that every program finds are not among
+/// them. Never from a job file: what lies there runs in the worker process.
+pub fn library_folders(onnxruntime: Option<&Path>) -> Vec<PathBuf> {
     let given = env::var_os(GIVEN);
     let path = env::var_os("LD_LIBRARY_PATH");
-    folders(given.as_deref(), path.as_deref(), Path::is_dir)
+    let packages = onnxruntime.map(packages_beside).unwrap_or_default();
+    folders(given.as_deref(), path.as_deref(), packages, Path::is_dir)
+}
+
+/// `site-packages/nvidia/*/lib`, beside `site-packages/onnxruntime/capi/libonnxruntime.so`.
+fn packages_beside(library: &Path) -> Vec<PathBuf> {
+    let Some(packages) = library.ancestors().nth(3) else { return Vec::new() };
+    let entries = fs::read_dir(packages.join("nvidia")).into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path().join("lib")).collect();
+    folders.sort();
+    folders
 }
 
 fn folders(
     given: Option<&OsStr>,
     path: Option<&OsStr>,
+    packages: Vec<PathBuf>,
     there: impl Fn(&Path) -> bool,
 ) -> Vec<PathBuf> {
     let named: Vec<PathBuf> = match given {
         Some(given) => env::split_paths(given).collect(),
         None => {
             let path = path.into_iter().flat_map(env::split_paths);
-            path.chain(USUAL.iter().map(PathBuf::from)).collect()
+            path.chain(USUAL.iter().map(PathBuf::from)).chain(packages).collect()
         }
     };
     let mut folders: Vec<PathBuf> = Vec::new();
@@ -49,12 +62,28 @@ mod tests {
     fn folders_are_absolute_there_and_named_once() {
         let there = |path: &Path| path != Path::new("/gone");
         let of = |given: Option<&str>, path: Option<&str>| -> Vec<String> {
-            let found = folders(given.map(OsStr::new), path.map(OsStr::new), there);
+            let found = folders(given.map(OsStr::new), path.map(OsStr::new), Vec::new(), there);
             found.iter().map(|path| path.display().to_string()).collect()
         };
         assert_eq!(of(Some("/a:lib::/gone:/b:/a"), Some("/c")), ["/a", "/b"]);
         assert_eq!(of(Some(""), Some("/c")), Vec::<String>::new());
         assert_eq!(of(None, Some("/c:/usr/local/cuda/lib64")).len(), 4);
         assert_eq!(of(None, None), USUAL);
+    }
+
+    /// `pip install onnxruntime-gpu[cuda,cudnn]` is all that it takes.
+    #[test]
+    fn packages_of_python_bring_their_libraries() {
+        let site = tempfile::tempdir().unwrap();
+        for package in ["cudnn/lib", "cu13/lib", "cu13/include", "headers"] {
+            fs::create_dir_all(site.path().join("nvidia").join(package)).unwrap();
+        }
+        let packages = packages_beside(&site.path().join("onnxruntime/capi/libonnxruntime.so.1"));
+        let expected =
+            ["cu13/lib", "cudnn/lib"].map(|below| site.path().join("nvidia").join(below));
+        let there = |path: &Path| path.starts_with(site.path()) && path.is_dir();
+        assert_eq!(folders(None, None, packages.clone(), there), expected);
+        assert_eq!(folders(Some(OsStr::new("")), None, packages, there), Vec::<PathBuf>::new());
+        assert_eq!(packages_beside(Path::new("/lib.so")), Vec::<PathBuf>::new());
     }
 }

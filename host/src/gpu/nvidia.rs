@@ -121,7 +121,7 @@ fn load() -> Result<Nvml, NvmlError> {
         Err(error @ NvmlError::LibloadingError(_)) => error,
         other => return other,
     };
-    let mut places = library_folders().into_iter().map(|folder| folder.join(LIBRARY));
+    let mut places = library_folders(None).into_iter().map(|folder| folder.join(LIBRARY));
     match places.find(|place| place.exists()) {
         Some(place) => Nvml::builder().lib_path(place.as_os_str()).init(),
         None => Err(first),

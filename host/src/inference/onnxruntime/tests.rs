@@ -139,6 +139,21 @@ fn a_model_is_described_and_computes() {
     assert!(text.starts_with("onnxruntime cannot run it: ") && text.contains("Got: 3"), "{text}");
 }
 
+/// All that `wasi:nn` has, bf16 among them, with which tract cannot compute.
+#[test]
+fn numbers_of_all_types_go_through() {
+    use TensorType::{Bf16, F16, F32, F64, I32, I64, U8};
+    // By the numbers that ONNX has for them.
+    for (number, ty) in [(1, F32), (2, U8), (6, I32), (7, I64), (10, F16), (11, F64), (16, Bf16)] {
+        let (x, y) = (port("x", number, &["n"]), port("y", number, &["n"]));
+        let mut same = load(&model(&node("Identity", &["x"]), &[], &x, &y)).unwrap();
+        assert_eq!(same.facts().inputs[0].ty, ElementType::Standard(ty));
+        let bytes: Vec<u8> = (1..=3 * ty.size()).map(|n| n as u8).collect();
+        let outputs = same.run(&[view(ty, &[3], &bytes)]).unwrap();
+        assert_eq!((outputs[0].ty, &outputs[0].bytes), (ty, &bytes));
+    }
+}
+
 #[test]
 fn booleans_are_bytes_and_scalars_have_one_element() {
     let (x, y) = (port("x", BOOL, &["n"]), port("y", BOOL, &["n"]));
