@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What only a machine with a GPU of NVIDIA's can show, by one command (`make gpu`).
 #
-#   scripts/gpu.sh pack    builds all that is needed into target/gpu.tar.xz, for a machine that can build nothing
+#   scripts/gpu.sh pack    builds all that is needed into target/gpu.tar.gz, for a machine that can build nothing
 #   scripts/gpu.sh         on the machine with the GPU, in the root of the repository: what there is, the tests that
-#                          need a GPU, and its throughput; unpacks target/gpu.tar.xz if that is there. Wants
+#                          need a GPU, and its throughput; unpacks target/gpu.tar.gz if that is there. Wants
 #                          python3 with numpy, onnx and onnxruntime; goes on after a failure, and ends with a list.
 #
 # Where CUDA's libraries lie: SANDMILL_CUDA_LIBRARIES and CUDA_HOME, as for any job; python3's own are found.
@@ -16,7 +16,7 @@ pack() {
     cargo build --locked --workspace --all-targets
     make --no-print-directory test-guests
     (cd benches/native && CARGO_TARGET_DIR=../../target/outside cargo build --locked --release --features tract)
-    rm -rf "$packed" "$packed.tar.xz"
+    rm -rf "$packed" "$packed.tar.gz"
     mkdir -p "$packed/guests"
     strip -o "$packed/sandmill" target/release/sandmill
     strip -o "$packed/bench-native" target/outside/release/bench-native
@@ -30,8 +30,8 @@ pack() {
     cp "$guests"/examples/{computes,echo_files,hostile_files}.wasm "$packed/guests"
     cp "$("${build[@]}" examples/digit-identification)" "$packed/guests/digit_identification.wasm"
     cp "$("${build[@]}" benches/guests/infer)" "$packed/guests/infer.wasm"
-    tar -C target -cf - gpu | xz -T0 -6 >"$packed.tar.xz"
-    ls -l "$packed.tar.xz"
+    tar -C target -czf "$packed.tar.gz" gpu
+    ls -l "$packed.tar.gz"
 }
 
 failed=()
@@ -53,8 +53,8 @@ libraries() {
 
 # Built here where it can be, else unpacked.
 prepare() {
-    if [ -e "$packed.tar.xz" ]; then
-        tar -C target -xf "$packed.tar.xz"
+    if [ -e "$packed.tar.gz" ]; then
+        tar -C target -xf "$packed.tar.gz"
     elif [ ! -x "$packed/sandmill" ]; then
         pack
     fi
