@@ -311,7 +311,7 @@ mod tests {
         let job = dir.path().join("job.yaml");
         std::fs::write(&job, "name: abc\nentry_script: entry.wasm\ninputs: {t: a.txt}\n").unwrap();
         let spec = crate::spec::load(&job, &[]).unwrap();
-        let limits = Limits { fuel: Some(9), stack: ByteSize(1 << 20), ..spec.limits.clone() };
+        let limits = Limits { fuel: Some(9), stack: ByteSize(1 << 20), ..spec.limits };
         for spec in [
             JobSpec { profile: true, ..spec.clone() },
             JobSpec { deterministic: true, ..spec.clone() },
