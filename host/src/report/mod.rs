@@ -4,7 +4,8 @@
 //! A reporter is a [`Reporter`]; [`Reporters`] hands each event to all of them and keeps one that
 //! fails (a full disk, say) from starving the rest. [`log_tree`] and [`terminal`] are the usual
 //! ones. Reporters run on the leader's thread, so an event must cost them about a microsecond:
-//! they count and buffer, and draw or flush when the clock ticks.
+//! they count and buffer, and draw or flush when the clock ticks. The first event, at which they make their files, is
+//! the clock's as well.
 
 mod advice;
 mod counters;

@@ -2,17 +2,20 @@
 
 use super::log_file::is_full;
 use crate::event::{Event, EventKind};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 const TICK: Duration = Duration::from_millis(100);
+/// Events that may wait while the reporters' own thread is at work.
+const WAITING: usize = 1000;
 
 /// One sink of events.
 pub trait Reporter: Send {
-    /// Takes note of an event. Runs on the leader's thread: count and buffer, no more.
+    /// Takes note of an event. All but the first run on the leader's thread: count and buffer, no more.
     fn on_event(&mut self, event: &Event) -> io::Result<()>;
 
     /// Ten times a second, also while nothing happens: the time to draw and to flush.
@@ -35,40 +38,93 @@ struct Sink {
 /// All reporters of a job. A clone is another handle on the same ones.
 #[derive(Clone)]
 pub struct Reporters {
-    list: Arc<Mutex<Vec<Sink>>>,
-    _clock: Arc<Clock>,
+    sinks: Arc<Sinks>,
+    clock: Arc<Clock>,
+}
+
+/// What the leader and the reporters' thread share.
+struct Sinks {
+    list: Mutex<Vec<Sink>>,
+    /// Events that arrived while the list was in use.
+    waiting: Mutex<VecDeque<Event>>,
 }
 
 impl Reporters {
     /// Starts the clock for these reporters. An event reaches them in this order.
     pub fn new(reporters: Vec<Box<dyn Reporter>>) -> Self {
         let sinks = reporters.into_iter().map(|reporter| Sink { reporter, told: false });
-        let list = Arc::new(Mutex::new(sinks.collect()));
-        let clock = Arc::new(Clock::start(Arc::clone(&list)));
-        Self { list, _clock: clock }
+        let sinks = Sinks { list: Mutex::new(sinks.collect()), waiting: Mutex::default() };
+        let sinks = Arc::new(sinks);
+        let clock = Arc::new(Clock::start(Arc::clone(&sinks)));
+        Self { sinks, clock }
     }
 
     /// Hands an event to every reporter. One that fails is told to the user in one line and gets
     /// no further events; the job and the other reporters go on. One that lacks room goes on, too: there may be
     /// some again, at the job's end at the latest.
+    ///
+    /// At a job's start they make their files, for which the leader does not wait: another thread does that, and
+    /// what follows meanwhile is handed over behind it.
     pub fn on_event(&self, event: &Event) {
-        let mut list = lock(&self.list);
-        if matches!(event.kind, EventKind::JobFinished { .. }) {
-            // What lacks room now, lacks its last lines for good.
-            list.iter_mut().for_each(|sink| sink.told = false);
+        match self.sinks.list_for(event, self.clock.runs()) {
+            Some(mut list) => {
+                self.sinks.catch_up(&mut list);
+                handle(&mut list, event);
+            }
+            None => {
+                lock(&self.sinks.waiting).push_back(event.clone());
+                self.clock.wake();
+            }
         }
-        each(&mut list, |reporter| reporter.on_event(event));
     }
 
     /// Shows a line to the person at the terminal, above the progress bar if there is one.
     pub fn say(&self, line: &str) {
-        each(&mut lock(&self.list), |reporter| reporter.say(line));
+        let mut list = lock(&self.sinks.list);
+        self.sinks.catch_up(&mut list);
+        each(&mut list, |reporter| reporter.say(line));
     }
 }
 
-fn lock(list: &Mutex<Vec<Sink>>) -> MutexGuard<'_, Vec<Sink>> {
+impl Sinks {
+    /// The list, if an event goes to it at once; `has_thread`: whether it could go there later.
+    fn list_for(&self, event: &Event, has_thread: bool) -> Option<MutexGuard<'_, Vec<Sink>>> {
+        let waiting = lock(&self.waiting).len();
+        let is_last = matches!(event.kind, EventKind::JobFinished { .. });
+        if is_last || waiting >= WAITING || !has_thread {
+            return Some(lock(&self.list));
+        }
+        if waiting > 0 || matches!(event.kind, EventKind::JobStarted { .. }) {
+            return None;
+        }
+        match self.list.try_lock() {
+            Ok(list) => Some(list),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Hands over what waits, in order. Whoever has the list does so before anything else.
+    fn catch_up(&self, list: &mut Vec<Sink>) {
+        loop {
+            let next = lock(&self.waiting).pop_front();
+            let Some(event) = next else { return };
+            handle(list, &event);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A reporter that panicked has already been reported; the others are still sound.
-    list.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn handle(list: &mut Vec<Sink>, event: &Event) {
+    if matches!(event.kind, EventKind::JobFinished { .. }) {
+        // What lacks room now, lacks its last lines for good.
+        list.iter_mut().for_each(|sink| sink.told = false);
+    }
+    each(list, |reporter| reporter.on_event(event));
 }
 
 fn each(list: &mut Vec<Sink>, mut act: impl FnMut(&mut dyn Reporter) -> io::Result<()>) {
@@ -95,23 +151,42 @@ fn each(list: &mut Vec<Sink>, mut act: impl FnMut(&mut dyn Reporter) -> io::Resu
     }
 }
 
-/// A thread that ticks until it is dropped.
+/// A thread that ticks, and hands over what waits, until it is dropped.
 struct Clock {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Clock {
-    fn start(list: Arc<Mutex<Vec<Sink>>>) -> Self {
+    fn start(sinks: Arc<Sinks>) -> Self {
         let (stop, stopped) = mpsc::channel::<()>();
         let tick = move || {
-            while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                each(&mut lock(&list), |reporter| reporter.on_tick());
+            loop {
+                let woken = stopped.recv_timeout(TICK);
+                let mut list = lock(&sinks.list);
+                sinks.catch_up(&mut list);
+                match woken {
+                    Ok(()) => {}
+                    Err(RecvTimeoutError::Timeout) => {
+                        each(&mut list, |reporter| reporter.on_tick());
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
             }
         };
         // Without a thread to spare there is no bar, and files are flushed at the end.
         let thread = std::thread::Builder::new().name("reporters".to_owned()).spawn(tick).ok();
         Self { stop: Some(stop), thread }
+    }
+
+    fn runs(&self) -> bool {
+        self.thread.is_some()
+    }
+
+    /// Has events handed over that wait.
+    fn wake(&self) {
+        // One that has ended hands nothing over any more; the next event does.
+        let _ = self.stop.as_ref().map(|stop| stop.send(()));
     }
 }
 
@@ -162,6 +237,33 @@ mod tests {
         // file that is opened or flushed for each mini-batch would be over.
         let each = began.elapsed() / TIMES;
         assert!(each < Duration::from_micros(500), "{each:?} a mini-batch");
+    }
+
+    /// Waits at the first event until it is told to go on.
+    struct Slow(mpsc::Receiver<()>, Arc<Mutex<Vec<u64>>>);
+    impl Reporter for Slow {
+        fn on_event(&mut self, event: &Event) -> io::Result<()> {
+            if matches!(event.kind, EventKind::JobStarted { .. }) {
+                self.0.recv().unwrap();
+            }
+            self.1.lock().unwrap().push(event.seq);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_the_first_event_and_all_come_in_order() {
+        let (seen, (go_on, told)) = (Arc::default(), mpsc::channel());
+        let reporters = Reporters::new(vec![Box::new(Slow(told, Arc::clone(&seen)))]);
+        let mut events = samples::job();
+        events.iter_mut().zip(0..).for_each(|(event, seq)| event.seq = seq);
+        let (last, others) = events.split_last().unwrap();
+        others.iter().for_each(|event| reporters.on_event(event));
+        assert!(seen.lock().unwrap().is_empty(), "the first is still at work");
+        go_on.send(()).unwrap();
+        reporters.on_event(last);
+        let all: Vec<_> = (0..events.len() as u64).collect();
+        assert_eq!(*seen.lock().unwrap(), all);
     }
 
     struct Full;
