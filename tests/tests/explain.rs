@@ -294,6 +294,27 @@ fn logs_of_a_mini_batch_and_of_a_worker() {
     ran.exits_with(2).says("nothing is known of mini-batch 5 of job");
 }
 
+/// One that is much slower than the others is named, and whether it computed or waited.
+#[test]
+fn a_slow_mini_batch() {
+    let job = job("hostile_files", "arguments: [--do, pause, --on-batch, '3']");
+    let ran = (5..15).fold(job, |job, n| job.file(&format!("input/f{n}.txt"), "x")).run(&[]);
+    ran.exits_with(0);
+    let text = explained(ran);
+    let text = regex::Regex::new(r"took \d+ times").unwrap().replace(&text, "took [N] times");
+    assert_snapshot!(text, @"
+    Job test completed after [TIME]
+
+
+    What to read
+      - job/logs/job_result.txt: the outcome
+      - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
+
+    What to change
+      - Mini-batch 3 took [N] times as long as most, and computed for less than half of that: see what it waits for, above all the disk or network that its files lie on
+    ");
+}
+
 /// T7.
 #[test]
 fn status_while_a_job_runs_and_after() {

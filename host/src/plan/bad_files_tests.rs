@@ -69,6 +69,27 @@ fn packed_files_and_bad_ones() {
     assert_eq!(planned_with(tools).unwrap().mini_batches, plan.mini_batches);
 }
 
+/// What is asked of its columns hides nothing.
+#[test]
+fn an_input_without_a_readable_file_fails_by_its_files() {
+    let tree = Tree::new(&[("in/1.gz", "no")]);
+    for (keys, columns) in [(vec!["key".to_owned()], None), (vec![], Some(vec!["x".to_owned()]))] {
+        let table = TableInput { columns, ..TableInput::default() };
+        let (size, inputs) = (SliceSize::Bytes(100), vec![table]);
+        let cut = Cut::Tables { size, inputs, full_inference: false };
+        let start = || Err(io::Error::other("nothing is to be grouped"));
+        let request = PlanRequest {
+            partition_keys: keys,
+            spill: tree.root().join("spill"),
+            ..PlanRequest::new(vec![tree.source("one", "in")], cut)
+        };
+        let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+        let plan = planned_with(tools).unwrap();
+        let works: Vec<_> = plan.mini_batches.iter().map(|batch| &batch.work).collect();
+        assert!(matches!(works[..], [Work::Unreadable(_)]), "{works:?}");
+    }
+}
+
 #[test]
 fn an_input_that_nobody_can_read_is_told() {
     let tree = Tree::new(&[("in/1", "a"), ("in/2", "b")]);

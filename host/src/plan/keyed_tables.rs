@@ -10,7 +10,7 @@ use super::text::each_slice;
 use super::{PlanError, columnar, refuse};
 use crate::dataset::Unpacker;
 use crate::dataset::csv::MAX_SLICE;
-use crate::model::{ByteSize, SliceSize, TableFormat, TableKind, TextSlice, Work};
+use crate::model::{ByteSize, PartitionFormat, SliceSize, TableFormat, TableKind, TextSlice, Work};
 
 /// One mini-batch for each combination of keys' values that an input has; each input is divided on
 /// its own.
@@ -30,6 +30,7 @@ pub(super) fn plan(
                 drop(columnar::keys_of_paths(input, keys)?);
             }
             TableKind::Csv | TableKind::Jsonl if input.path.as_ref().is_some_and(in_path) => {}
+            TableKind::Csv if is_unknown(input, format) => {}
             TableKind::Csv | TableKind::Jsonl => drop(columns(input, format, keys)?),
         }
     }
@@ -42,6 +43,10 @@ pub(super) fn plan(
         match input.path.as_ref().map(|path| positions(path, keys)) {
             Some(Ok(positions)) => {
                 plan_folders(input, format, keys, &positions, unpacker, sender)?;
+            }
+            _ if is_unknown(input, format) => {
+                let size = SliceSize::Bytes(MAX_SLICE);
+                each_slice(input, format, size, unpacker, sender, &mut |_, _| Ok(()))?;
             }
             _ => {
                 let columns = columns(input, format, keys)?;
@@ -57,6 +62,12 @@ pub(super) fn plan(
         }
     }
     Ok(())
+}
+
+/// Whether none of its files has told a column: why, each tells when it is cut.
+fn is_unknown(input: &Input<'_>, format: &TableFormat) -> bool {
+    let of_path = input.path.iter().flat_map(PartitionFormat::keys).count();
+    format.kind == TableKind::Csv && format.columns.len() == of_path
 }
 
 /// Which columns the keys are.

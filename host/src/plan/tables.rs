@@ -310,9 +310,10 @@ pub(super) fn check_keys(input: &Input<'_>, names: &[&str]) -> Result<(), PlanEr
 }
 
 /// Which of the columns in the files, called `names`, the job file asks for, in its order; none for
-/// all of them. Fails if it asks for one that is not there.
+/// all of them, and where no file has told any. Fails if it asks for one that is not there.
 pub(super) fn pick(input: &Input<'_>, names: &[&str]) -> Result<Option<Vec<usize>>, PlanError> {
-    let Some(wanted) = &input.table.columns else { return Ok(None) };
+    let wanted = input.table.columns.as_ref().filter(|_| !names.is_empty());
+    let Some(wanted) = wanted else { return Ok(None) };
     let mut picked = Vec::with_capacity(wanted.len());
     for name in wanted {
         if let Some(index) = names.iter().position(|known| known == name) {

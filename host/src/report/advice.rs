@@ -64,7 +64,7 @@ pub(super) fn name(ended_by: EndedBy) -> String {
 }
 
 /// A call that spent less than this share of its time computing waited for something.
-const COMPUTING: f64 = 0.5;
+pub(super) const COMPUTING: f64 = 0.5;
 
 /// What to change when attempts fail like this. `killed`: by somebody else, with its process.
 pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Vec<String> {

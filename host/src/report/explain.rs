@@ -1,6 +1,6 @@
 //! What went wrong in a job, or made it slow, and what to do: the text of `sandmill explain`.
 
-use super::advice::{advice, of_failure, of_init};
+use super::advice::{COMPUTING, advice, of_failure, of_init};
 use super::history::{Attempt, Doing, Group, History};
 use super::result::{Places, shell_word};
 use super::words::{count, counted, first_line, seconds, worker_id};
@@ -271,9 +271,14 @@ fn to_change(history: &History, places: &Places) -> Vec<String> {
         && slow.run > 1.0
         && slow.run > 10.0 * median
     {
+        let why = if slow.cpu < COMPUTING * slow.run {
+            "and computed for less than half of that: see what it waits for, above all the disk or \
+             network that its files lie on"
+        } else {
+            "so its data may be larger than the others'. A smaller mini_batch_size balances the workers"
+        };
         add(format!(
-            "Mini-batch {} took {:.0} times as long as most: its data may be larger than the others'. \
-             A smaller mini_batch_size balances the workers",
+            "Mini-batch {} took {:.0} times as long as most, {why}",
             slow.id,
             slow.run / median.max(0.001)
         ));
