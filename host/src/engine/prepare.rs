@@ -222,7 +222,7 @@ pub fn prepare(
 fn stand_by(spec: &JobSpec, options: &Options) -> Option<Standby> {
     let begins = options.overwrite || !JobDir::new(&options.job_dir).state_file().exists();
     let alike = spec.gpus == 0 && spec.models.is_empty();
-    (begins && alike).then(|| Standby::start(&options.program))
+    (begins && alike).then(|| Standby::start(&options.program, spec.os_sandbox))
 }
 
 fn refuse_cancelled(options: &Options) -> Result<(), PrepareError> {

@@ -22,9 +22,15 @@ pub fn library_folders(onnxruntime: Option<&Path>) -> Vec<PathBuf> {
     folders(given.as_deref(), path.as_deref(), packages, Path::is_dir)
 }
 
-/// `site-packages/nvidia/*/lib`, beside `site-packages/onnxruntime/capi/libonnxruntime.so`.
+/// `site-packages/nvidia/*/lib`, beside `site-packages/onnxruntime/capi/libonnxruntime.so`. Nothing where the library
+/// lies elsewhere: what is beside it then, anybody may have put there.
 fn packages_beside(library: &Path) -> Vec<PathBuf> {
-    let Some(packages) = library.ancestors().nth(3) else { return Vec::new() };
+    let Some(packages) = library.ancestors().nth(3).filter(|packages| {
+        let is_package = library.parent() == Some(&packages.join("onnxruntime/capi"));
+        is_package && (packages.ends_with("site-packages") || packages.ends_with("dist-packages"))
+    }) else {
+        return Vec::new();
+    };
     let entries = fs::read_dir(packages.join("nvidia")).into_iter().flatten().flatten();
     let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path().join("lib")).collect();
     folders.sort();
@@ -74,16 +80,24 @@ mod tests {
     /// `pip install onnxruntime-gpu[cuda,cudnn]` is all that it takes.
     #[test]
     fn packages_of_python_bring_their_libraries() {
-        let site = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let site = dir.path().join("site-packages");
         for package in ["cudnn/lib", "cu13/lib", "cu13/include", "headers"] {
-            fs::create_dir_all(site.path().join("nvidia").join(package)).unwrap();
+            fs::create_dir_all(site.join("nvidia").join(package)).unwrap();
+            fs::create_dir_all(dir.path().join("nvidia").join(package)).unwrap();
         }
-        let packages = packages_beside(&site.path().join("onnxruntime/capi/libonnxruntime.so.1"));
-        let expected =
-            ["cu13/lib", "cudnn/lib"].map(|below| site.path().join("nvidia").join(below));
-        let there = |path: &Path| path.starts_with(site.path()) && path.is_dir();
+        let packages = packages_beside(&site.join("onnxruntime/capi/libonnxruntime.so.1"));
+        let expected = ["cu13/lib", "cudnn/lib"].map(|below| site.join("nvidia").join(below));
+        let there = |path: &Path| path.starts_with(&site) && path.is_dir();
         assert_eq!(folders(None, None, packages.clone(), there), expected);
         assert_eq!(folders(Some(OsStr::new("")), None, packages, there), Vec::<PathBuf>::new());
+        // A release that was unpacked, to a folder for everybody's files, say.
+        for release in
+            ["onnxruntime-linux-x64-1/lib", "onnxruntime/capi", "site-packages/onnxruntime/lib"]
+        {
+            let library = dir.path().join(release).join("libonnxruntime.so.1");
+            assert_eq!(packages_beside(&library), Vec::<PathBuf>::new(), "{release}");
+        }
         assert_eq!(packages_beside(Path::new("/lib.so")), Vec::<PathBuf>::new());
     }
 }

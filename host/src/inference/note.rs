@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::ptr;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering, fence};
 
 /// The place, for as long as the process lives.
 #[derive(Debug)]
@@ -38,7 +38,8 @@ impl NotePlace {
     pub(super) fn put(&self, note: Option<InferenceNote>) {
         let [first, rest @ ..] = self.0;
         // As long as the rest changes, nothing is done.
-        first.store(0, Ordering::Release);
+        first.store(0, Ordering::Relaxed);
+        fence(Ordering::Release);
         if note.is_some() {
             let [kind, bytes @ ..] = InferenceNote::encode(note);
             for (place, byte) in rest.iter().zip(bytes) {

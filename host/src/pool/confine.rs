@@ -35,14 +35,21 @@ pub(super) struct Cell {
     budget: MemoryBudget,
 }
 
+/// The place for cgroups, or why there is none.
+pub(super) type Room = Result<Arc<Leaves>, String>;
+
+/// What this machine allows. To be called while this process has no children.
+pub(super) fn room(mode: OsSandbox) -> Room {
+    match mode {
+        OsSandbox::Off => Err("os_sandbox is off".to_owned()),
+        OsSandbox::Required | OsSandbox::BestEffort => Leaves::prepare(),
+    }
+}
+
 impl Confinement {
-    /// What this machine allows, for a job.
-    pub(super) fn new(mode: OsSandbox, job_dir: &JobDir, budget: MemoryBudget) -> Self {
-        let leaves = match mode {
-            OsSandbox::Off => Err("os_sandbox is off".to_owned()),
-            OsSandbox::Required | OsSandbox::BestEffort => Leaves::prepare(),
-        };
-        let leaves = match leaves {
+    /// For the workers of a job.
+    pub(super) fn new(room: Room, job_dir: &JobDir, budget: MemoryBudget) -> Self {
+        let leaves = match room {
             Ok(leaves) => leaves,
             Err(reason) => return Self { place: None, missing: Some(reason) },
         };
@@ -86,7 +93,7 @@ mod tests {
     #[test]
     fn without_the_wall_there_is_no_cgroup() {
         let budget = MemoryBudget::new(&Limits::default(), 0, 0);
-        let mut none = Confinement::new(OsSandbox::Off, &JobDir::new("job"), budget);
+        let mut none = Confinement::new(room(OsSandbox::Off), &JobDir::new("job"), budget);
         assert!(none.cell(WorkerId(0)).is_none());
         assert_eq!(none.missing(), Some("os_sandbox is off"));
     }

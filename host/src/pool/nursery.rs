@@ -39,8 +39,6 @@ pub(super) struct Open {
     process: process::Child,
     socket: OwnedFd,
     loading: Option<Loading>,
-    /// Whether it was asked for a planner, and nobody has looked at the answer.
-    owes_planner: bool,
 }
 
 impl Nursery {
@@ -71,13 +69,13 @@ impl Nursery {
         }
     }
 
-    /// Asks for a planner, which waits for its request. [`planner`](Self::planner) has the answer.
+    /// Asks for a planner, which waits for its request. [`planner`](Self::planner) has the answer, and is to be called
+    /// before anything else is asked for.
     pub(super) fn call_planner(&mut self) -> Option<Pipes> {
         let Self::Open(open) = self else { return None };
         let (pipes, Theirs { stdin, stdout, stderr }) = Pipes::new().ok()?;
         let theirs = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
         send_packet(&open.socket, &ToNursery::Plan, &theirs).ok()?;
-        open.owes_planner = true;
         Some(pipes)
     }
 
@@ -135,12 +133,10 @@ impl Open {
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
         set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
         let process = program.start_nursery(theirs)?;
-        Ok(Self { process, socket, loading: None, owes_planner: false })
+        Ok(Self { process, socket, loading: None })
     }
 
     fn planner(&mut self) -> io::Result<Forked> {
-        // Whatever comes of it, there is one answer.
-        self.owes_planner = false;
         Forked::new(self.forked()?)
     }
 
@@ -196,7 +192,7 @@ mod tests {
         send_packet(&theirs, &FromNursery::Failed("late".into()), &[]).unwrap();
         send_packet(&theirs, &FromNursery::Forked(worker.id()), &[]).unwrap();
         drop(theirs);
-        drop(Open { process, socket, loading: None, owes_planner: true });
+        drop(Open { process, socket, loading: None });
         for id in ids {
             let left = waitid(WaitId::Pid(pid(id).unwrap()), WaitIdOptions::EXITED);
             assert!(left.is_err(), "nobody has to wait for it");

@@ -1,6 +1,7 @@
 //! Shell scripts that act as the planner.
 
 use super::*;
+use crate::model::OsSandbox;
 use crate::protocol::{Cut, FromPlanner, PlanRequest};
 
 fn request() -> PlanRequest {
@@ -54,8 +55,10 @@ async fn the_planner_is_started_where_none_could_be_forked() {
             has_nursery: true,
         };
         let standby = match same_thread {
-            true => Standby::with_program(&gone),
-            false => std::thread::spawn(move || Standby::with_program(&gone)).join().unwrap(),
+            true => Standby::with_program(&gone, OsSandbox::Off),
+            false => std::thread::spawn(move || Standby::with_program(&gone, OsSandbox::Off))
+                .join()
+                .unwrap(),
         };
         bench.pool.take_over(standby);
         let mut planner = bench.plan(8);

@@ -2,7 +2,7 @@
 
 use super::PoolEvent;
 use super::child::Child;
-use super::confine::{Cell, Confinement};
+use super::confine::{Cell, Confinement, Room, room};
 use super::conversation::{self, Link, Remains};
 use super::launch::{Program, StderrLog, make_place};
 use super::nursery::Nursery;
@@ -38,6 +38,8 @@ pub struct Pool {
     /// Workers with messages that were queued and not sent.
     queued: HashSet<WorkerId>,
     confinement: Confinement,
+    /// For that, if it was looked for before.
+    room: Option<Room>,
     gpus: Option<MemoryWatch>,
     /// Processes that the kernel had killed for lack of memory before.
     memory_kills: Option<u64>,
@@ -65,6 +67,7 @@ impl Pool {
             workers: HashMap::new(),
             queued: HashSet::new(),
             confinement: Confinement::default(),
+            room: None,
             gpus: None,
             memory_kills: memory_kills(),
         }
@@ -72,8 +75,8 @@ impl Pool {
 
     /// Takes over processes that were started before. To be called first.
     pub fn take_over(&mut self, standby: Standby) {
-        if let Some((nursery, waiting)) = standby.take() {
-            (self.nursery, self.waiting) = (nursery, waiting);
+        if let Some((nursery, waiting, room)) = standby.take() {
+            (self.nursery, self.waiting, self.room) = (nursery, waiting, Some(room));
         }
     }
 
@@ -83,9 +86,11 @@ impl Pool {
     }
 
     /// Gives each worker from now on a cgroup of its own, with this budget as its limit, where the
-    /// machine and the job allow it. To be called before any process is started.
+    /// machine and the job allow it. To be called before any process is started, but for those that are
+    /// [taken over](Self::take_over).
     pub fn confine(&mut self, mode: OsSandbox, job_dir: &JobDir, budget: MemoryBudget) {
-        self.confinement = Confinement::new(mode, job_dir, budget);
+        let room = self.room.take().unwrap_or_else(|| room(mode));
+        self.confinement = Confinement::new(room, job_dir, budget);
     }
 
     /// Has the end of each worker with a GPU wait until the GPU's memory is back. None where nobody tells.

@@ -116,8 +116,8 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
         FailureKind::Forbidden => vec![
             "The system-call filter ended the worker: guest code must have got out of its sandbox, or a library of the machine behaves unexpectedly. Please report it",
         ],
-        FailureKind::WorkerDied if failure.message.contains("returncode -9") => vec![
-            "Find out who kills processes here: a person, a watcher of memory or time, a container that ends. The mini-batch was tried again, and nothing else is lost",
+        FailureKind::WorkerDied if was_killed(failure) => vec![
+            "Find out who kills processes here: a person, a watcher of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows that; nothing else is lost",
         ],
         FailureKind::WorkerDied => vec![
             "The worker process ended unbidden: what it said last is in its file below logs/sys/node. If it happens again, please report it",
@@ -127,6 +127,11 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
         ],
     };
     texts.into_iter().map(str::to_owned).collect()
+}
+
+/// Whether somebody killed the worker.
+pub(super) fn was_killed(failure: &Failure) -> bool {
+    failure.kind == FailureKind::WorkerDied && failure.message.contains("returncode -9")
 }
 
 /// What to change when workers fail to start.

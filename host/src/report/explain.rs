@@ -1,6 +1,6 @@
 //! What went wrong in a job, or made it slow, and what to do: the text of `sandmill explain`.
 
-use super::advice::{COMPUTING, advice, of_failure, of_init};
+use super::advice::{COMPUTING, advice, of_failure, of_init, was_killed};
 use super::history::{Attempt, Doing, Group, History};
 use super::result::{Places, shell_word};
 use super::words::{count, counted, first_line, seconds, worker_id};
@@ -259,7 +259,14 @@ fn to_change(history: &History, places: &Places) -> Vec<String> {
         of_failure(&group.failure, &group.first, killed).into_iter().for_each(&mut add);
     }
     if let Some(end) = history.result.as_ref().and_then(|result: &JobResult| result.ended_by) {
-        if !history.failed_items.is_empty() {
+        let for_failures = matches!(
+            end,
+            EndedBy::ErrorThreshold
+                | EndedBy::AllowedFailedCount
+                | EndedBy::AllowedFailedPercent
+                | EndedBy::NothingSucceeded
+        );
+        if for_failures && !history.failed_items.is_empty() {
             add("Mend the items that failed, or leave them out, and run anew with --overwrite; files \
                  that could not be read at all need only be mended: resume reads them again"
                 .to_owned());
@@ -283,7 +290,11 @@ fn to_change(history: &History, places: &Places) -> Vec<String> {
             slow.run / median.max(0.001)
         ));
     }
-    let killed = history.groups.iter().any(|group| group.failure.kind == FailureKind::OutOfMemory);
+    // What is said of those is said above.
+    let killed = history
+        .groups
+        .iter()
+        .any(|group| group.failure.kind == FailureKind::OutOfMemory || was_killed(&group.failure));
     if history.exit_count > 2 && !killed {
         add("Workers end unbidden again and again: read what their processes said".to_owned());
     }

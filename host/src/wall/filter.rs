@@ -116,6 +116,19 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
             (flags(1, KIND_OF_SOCKET, libc::SOCK_SEQPACKET), Action::Allow),
         ];
         rules.push((libc::SYS_socket, Rule::by(tests, REFUSED)));
+        // No programs for the kernel to run on packets.
+        let programs = [
+            libc::SO_ATTACH_FILTER,
+            libc::SO_ATTACH_BPF,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            libc::SO_ATTACH_REUSEPORT_EBPF,
+        ];
+        let mut tests: Vec<_> = programs.map(|option| (number(2, option), REFUSED)).into();
+        let other = Test::Other { argument: 1, value: libc::SOL_SOCKET.cast_unsigned() };
+        tests.push((other, REFUSED));
+        rules.push((libc::SYS_setsockopt, Rule::by(tests, Action::Allow)));
+        // Room behind a file's end is not held to the largest length of a file.
+        rules.push(only(libc::SYS_fallocate, &[number(1, 0)]));
     }
     let no_code = flags(2, libc::PROT_EXEC, 0);
     let mapping: &[Test] = match occupant {
@@ -239,6 +252,9 @@ mod tests {
             let kind = kind | libc::SOCK_CLOEXEC;
             [u64::from(domain.cast_unsigned()), u64::from(kind.cast_unsigned()), 0, 0, 0, 0]
         };
+        let option = |level: i32, name: i32| {
+            [0, u64::from(level.cast_unsigned()), u64::from(name.cast_unsigned()), 0, 0, 0]
+        };
         let own = std::process::id().cast_signed();
         let (code, both) = (libc::PROT_READ | libc::PROT_EXEC, libc::PROT_WRITE | libc::PROT_EXEC);
         for (occupant, call, arguments, is_allowed) in [
@@ -265,6 +281,16 @@ mod tests {
             (GpuWorker, libc::SYS_socket, socket(libc::AF_UNIX, libc::SOCK_SEQPACKET), true),
             (GpuWorker, libc::SYS_socket, socket(libc::AF_UNIX, libc::SOCK_DGRAM), false),
             (GpuWorker, libc::SYS_socket, socket(libc::AF_INET, libc::SOCK_SEQPACKET), false),
+            (GpuWorker, libc::SYS_setsockopt, option(libc::SOL_SOCKET, libc::SO_PASSCRED), true),
+            (
+                GpuWorker,
+                libc::SYS_setsockopt,
+                option(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
+                false,
+            ),
+            (GpuWorker, libc::SYS_setsockopt, option(libc::SOL_IP, libc::SO_PASSCRED), false),
+            (GpuWorker, libc::SYS_fallocate, at(1, 0), true),
+            (GpuWorker, libc::SYS_fallocate, at(1, libc::FALLOC_FL_KEEP_SIZE), false),
         ] {
             let expected = if is_allowed { SECCOMP_RET_ALLOW } else { EPERM };
             assert_eq!(judged(occupant, call, arguments), expected, "{occupant:?}: {call}");

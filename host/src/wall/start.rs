@@ -111,7 +111,8 @@ fn leads_session() -> bool {
 
 /// Closes what was inherited by mistake: a descriptor that the leader itself was started with.
 fn close_others() -> io::Result<()> {
-    // SAFETY: nothing of this process was opened yet, so that nobody owns these descriptors.
+    // SAFETY: nobody owns these descriptors: nothing of this process was opened yet, or, where it was forked to become
+    // another one, all that was opened is closed again.
     let answer = unsafe { libc::syscall(libc::SYS_close_range, FIRST_OTHER, u32::MAX, 0) };
     if answer == 0 {
         return Ok(());

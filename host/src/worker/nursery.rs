@@ -2,6 +2,7 @@
 //! entry script loaded, once for all of them. It looks at nothing else, and ends with the leader.
 
 use super::code::{self, Code};
+use super::process;
 use crate::protocol::{FromNursery, ToNursery, receive_packet, send_packet};
 use crate::wall::{self, Twin};
 use std::ffi::CStr;
@@ -33,6 +34,8 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<Forked>> {
         let twin = match message {
             ToNursery::Load(loading) => {
                 let [compiled] = exactly(descriptors)?;
+                // For workers alone: a planner was forked before.
+                process::keep_memory();
                 loaded = Some(Code::Loaded(loading, code::load(&File::from(compiled), loading)));
                 // A copy has this thread alone: what another one holds would stay locked for ever.
                 wall::alone()?;

@@ -52,9 +52,9 @@ enum Role {
 
 fn run() -> io::Result<Role> {
     wall::enter()?;
-    process::keep_memory();
     let (socket, compiled) = take_descriptors()?;
     if socket_type(&socket)? != SocketType::SEQPACKET {
+        process::keep_memory();
         return work(socket.into(), Code::Compiled(compiled)).map(Role::Worker);
     }
     drop(compiled);

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
+use std::time::{Duration, Instant};
 
 /// Bytes read at once; they should stay in the second-level cache until they are looked at.
 const BLOCK: usize = 256 << 10;
@@ -15,6 +16,9 @@ const BLOCK: usize = 256 << 10;
 const MAPPED: Range<u64> = (1 << 20)..(2 << 20);
 /// Where mappings may begin: a multiple of all sizes of pages.
 const STEP: u64 = 64 << 10;
+
+/// How long what is mapped may be looked at between two slices.
+const FRESH: Duration = Duration::from_millis(50);
 
 /// Bytes of a file from a place on. Keeps its buffer.
 #[derive(Debug, Default)]
@@ -32,6 +36,12 @@ impl Window {
             Some(mapping) => mapping.bytes(),
             None => &self.block[..self.read],
         }
+    }
+
+    /// Forgets what was mapped a while ago: whoever looks at it now may have waited, and a file that was cut short
+    /// meanwhile would end this process. True if there was such.
+    pub(super) fn is_forgotten(&mut self) -> bool {
+        self.mapping.take_if(|mapping| mapping.since.elapsed() > FRESH).is_some()
     }
 
     /// Moves to a place in a file. Blocks are full unless the file ends, so that a slow source costs no small looks.
@@ -62,6 +72,7 @@ struct Mapping {
     length: usize,
     /// Bytes before the place that was wanted.
     skip: usize,
+    since: Instant,
 }
 
 impl Mapping {
@@ -81,7 +92,8 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return None;
         }
-        let mapping = Self { start: NonNull::new(start.cast())?, length, skip };
+        let since = Instant::now();
+        let mapping = Self { start: NonNull::new(start.cast())?, length, skip, since };
         mapping.is_there().then_some(mapping)
     }
 
@@ -121,6 +133,20 @@ impl Drop for Mapping {
 mod tests {
     use super::*;
     use std::io::Write;
+
+    #[test]
+    fn what_was_mapped_a_while_ago_is_forgotten() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(MAPPED.end).unwrap();
+        let mut window = Window::default();
+        window.move_to(&file, 0).unwrap();
+        assert_eq!((window.bytes().len() as u64, window.is_forgotten()), (MAPPED.end, false));
+        std::thread::sleep(FRESH * 2);
+        file.set_len(5).unwrap();
+        assert!(window.is_forgotten() && window.bytes().is_empty());
+        window.move_to(&file, 3).unwrap();
+        assert_eq!((window.bytes(), window.is_forgotten()), (&[0, 0][..], false));
+    }
 
     #[test]
     fn a_window_shows_the_file_from_any_place_on() {

@@ -3,7 +3,9 @@
 //! need not come from the disk. Where somebody else has written to it since, all of it is read back once more.
 
 use super::disk::machine;
+use super::header::Top;
 use super::rows::Rows;
+use super::settle::begins_with;
 use crate::journal::{Committed, Journal, Order};
 use crate::model::{Segment, WorkerId};
 use crate::output::{Appender, Checker};
@@ -65,9 +67,18 @@ pub(super) fn in_place(appender: &Appender) -> Result<Metadata, String> {
     Ok(metadata)
 }
 
-/// Reads back all that the journal puts into the output: `start` bytes, then rows. An error as above.
-pub(super) fn confirm_all(rows: &Rows, journal: &Journal, start: u64) -> Result<(), String> {
+/// Reads back all that the journal puts into the output: what it begins with, then rows. An error as above.
+pub(super) fn confirm_all(
+    rows: &Rows,
+    journal: &Journal,
+    header: Option<&Top>,
+) -> Result<(), String> {
     let appender = &rows.appender;
+    let header = header.map_or(&[][..], |top| &top.bytes);
+    let start = header.len() as u64;
+    if !begins_with(appender.file(), header) {
+        return Err(told(appender, "does not begin with its header any more"));
+    }
     let mut checker = checker(appender)?;
     let (order, last) = match &rows.held {
         None => (Order::Commit, u64::MAX),

@@ -9,7 +9,7 @@ use super::finish;
 use super::header::Top;
 use super::parts::Parts;
 use super::replace::{Replacement, carry_out};
-use super::rows::{HEADER, Rows, SYNCED};
+use super::rows::{HEADER, Rows};
 use super::split;
 use crate::fail_point;
 use crate::journal::{Changes, End, Entry, FileEntry, Journal};
@@ -141,22 +141,14 @@ impl Store {
     }
 
     /// Whether the output is what was committed to it. Looks at it no closer than at its length and time of
-    /// change, unless somebody else has written to it.
+    /// change, unless somebody else has written to it. If it is not, the next start sees that, too, by the time.
     fn look_at_output(&mut self) -> Result<(), String> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
-        let start = self.header.as_ref().map_or(0, |top| top.bytes.len() as u64);
         if rows.is_untouched()? {
             return Ok(());
         }
         rows.note_time();
-        let confirmed = confirm_all(rows, &self.journal, start);
-        if confirmed.is_err() {
-            // The next start looks at all of it.
-            let notes = vec![(SYNCED.to_owned(), None)];
-            let changes = Changes { notes, ..Changes::default() };
-            self.journal.commit(&changes).map_err(|e| e.to_string())?;
-        }
-        confirmed
+        confirm_all(rows, &self.journal, self.header.as_ref())
     }
 
     /// Puts what the output begins with at its top, if the group has brought that. True if there were rows
@@ -212,8 +204,8 @@ impl Store {
         Ok(())
     }
 
-    /// Completes the output and notes the job's end. `told` hears now and then that something moves. An error is for people; where it is the fault
-    /// of what `init` or `shutdown` wrote, the job's end is noted as failed.
+    /// Completes the output and notes the job's end. `told` hears now and then that something moves. An error is
+    /// for people; where it is the fault of what `init` or `shutdown` wrote, the job's end is noted as failed.
     pub(super) fn finish(
         &mut self,
         mut status: JobStatus,

@@ -127,17 +127,16 @@ impl Parts {
     /// Puts the part files of workers on the disk. Those of one worker come together.
     pub(super) fn sync(&mut self, workers: impl Iterator<Item = WorkerId>) -> Result<(), String> {
         let mut last = None;
-        for worker in workers {
-            if last.replace(worker) != Some(worker)
-                && let Some(part) = self.open.get_mut(&worker)
-            {
-                let path = self.job_dir.part_file(worker);
-                let sync = || {
-                    let length = part.file.metadata()?.len();
-                    part.file.sync_data().map(|()| length)
-                };
-                part.synced = sync().map_err(|e| machine("write to disk", &path, &e))?;
-            }
+        for worker in workers.filter(|worker| last.replace(*worker) != Some(*worker)) {
+            // Closed meanwhile, if many are open.
+            self.get(worker)?;
+            let Some(part) = self.open.get_mut(&worker) else { continue };
+            let path = self.job_dir.part_file(worker);
+            let sync = || {
+                let length = part.file.metadata()?.len();
+                part.file.sync_data().map(|()| length)
+            };
+            part.synced = sync().map_err(|e| machine("write to disk", &path, &e))?;
         }
         Ok(())
     }

@@ -24,7 +24,8 @@ fn an_output_that_is_not_what_was_committed_fails_the_job_and_is_made_whole() {
         let journal = bench.journal();
         assert_eq!(journal.finished().unwrap(), None, "the job has not ended well");
         let (_, restored) = recover(bench.target(), journal, false).unwrap();
-        assert_eq!((restored.succeeded, bench.output("rows.txt").len()), (3, 18));
+        assert_eq!(restored.succeeded, 3);
+        assert_eq!(bench.output("rows.txt"), "row 0\nrow 1\nrow 2\n");
         text
     };
     let write = |at: u64| {
@@ -35,12 +36,36 @@ fn an_output_that_is_not_what_was_committed_fails_the_job_and_is_made_whole() {
     };
     insta::assert_snapshot!(ends(&write(7)), @"the output file rows.txt holds other bytes from 6 up to 12 than the rows that process001 reported");
     insta::assert_snapshot!(ends(&write(20)), @"the output file rows.txt has 21 bytes, and 18 were written");
+    // The same file, of other content and length.
+    insta::assert_snapshot!(ends(&|path| fs::write(path, "x\n").unwrap()), @"the output file rows.txt has 2 bytes, and 18 were written");
     insta::assert_snapshot!(ends(&|path| fs::remove_file(path).unwrap()), @"the output file rows.txt was removed, renamed or replaced while the job ran");
     let replace = |path: &std::path::Path| {
         fs::rename(path, path.with_extension("old")).unwrap();
         fs::write(path, "row 0\nrow 1\nrow 2\n").unwrap();
     };
     insta::assert_snapshot!(ends(&replace), @"the output file rows.txt was removed, renamed or replaced while the job ran");
+}
+
+/// Of a job that was cut short nobody has seen it in time.
+#[test]
+fn an_output_that_was_changed_while_nothing_ran_is_made_whole() {
+    let mut bench = Bench::new(Some("rows.txt"));
+    let path = bench.job.default_output().join("rows.txt");
+    for id in 0..3 {
+        let success = bench.success(id, u64::from(id), &format!("row {id}\n"));
+        bench.submit(&success);
+        bench.committer().flush();
+        bench.reply();
+    }
+    let journal = bench.journal();
+    fs::write(&path, "row 0\nrow X\nrow 2\n").unwrap();
+    // One worker's part file is gone, too.
+    fs::remove_file(bench.job.part_file(WorkerId(2))).unwrap();
+    let (_, restored) = recover(bench.target(), journal, false).unwrap();
+    assert_eq!(
+        (restored.succeeded, bench.output("rows.txt").as_str()),
+        (3, "row 0\nrow 1\nrow 2\n")
+    );
 }
 
 /// Where the bytes come from that are wrong does not matter: the output is read back.

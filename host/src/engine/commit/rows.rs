@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The journal's note of what [`Rows::mark`] says.
+/// The journal's note of what [`mark`] says.
 pub(super) const SYNCED: &str = "store.synced";
 
 /// The journal's note of the header: see `Top::note`.
@@ -141,13 +141,11 @@ impl Rows {
     pub(super) fn sync(&mut self) -> Result<(String, Option<String>), String> {
         self.confirm()?;
         self.appender.sync().map_err(|e| e.to_string())?;
-        self.mark().map(|mark| (SYNCED.to_owned(), Some(mark)))
-    }
-
-    /// Says that the file, up to its end, is what it should be.
-    fn mark(&self) -> Result<String, String> {
+        // There are file systems that set it now.
+        self.note_time();
         let mark = mark(self.appender.file(), self.appender.len());
-        mark.map_err(|e| super::disk::machine("look at", self.path(), &e))
+        let mark = mark.map_err(|e| super::disk::machine("look at", self.path(), &e))?;
+        Ok((SYNCED.to_owned(), Some(mark)))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -176,22 +174,19 @@ impl Held {
     }
 }
 
-/// Says of a file that, up to a place, it is what it should be.
+/// Says of a file that, up to a place, it is what it should be, as long as nobody writes to it.
 pub(super) fn mark(file: &File, length: u64) -> std::io::Result<String> {
-    Ok(format!("{length} {}", file.metadata()?.ino()))
+    let found = file.metadata()?;
+    Ok(format!("{length} {} {}.{:09}", found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
-/// How much of the file a mark vouches for.
+/// How much of the file a mark vouches for: nothing where somebody may have written to it since, be it this
+/// program, which was killed before it could note that.
 pub(super) fn vouched(mark: Option<&str>, file: &File) -> u64 {
-    let words = mark.and_then(|mark| mark.split_once(' '));
-    let parsed =
-        words.and_then(|(length, inode)| Some((length.parse().ok()?, inode.parse().ok()?)));
-    let Some((length, inode)): Option<(u64, u64)> = parsed else { return 0 };
-    // Another file than the one that was put on the disk: restored from a copy, say.
-    match file.metadata() {
-        Ok(metadata) if metadata.ino() == inode => length.min(metadata.len()),
-        _ => 0,
-    }
+    let length: Option<u64> = mark.and_then(|mark| mark.split(' ').next()?.parse().ok());
+    let vouched = length
+        .filter(|length| self::mark(file, *length).is_ok_and(|now| Some(now.as_str()) == mark));
+    vouched.map_or(0, |length| length.min(file.metadata().map_or(0, |found| found.len())))
 }
 
 fn place(entry: &Entry) -> Place {
