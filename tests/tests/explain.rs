@@ -270,7 +270,7 @@ fn a_worker_killed_from_outside() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - Find out who kills processes here: a person, a watcher of memory or time, a container that ends. The mini-batch was tried again, and nothing else is lost
+      - Find out who kills processes here: a person, a watcher of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows that; nothing else is lost
     ");
 }
 

@@ -172,7 +172,10 @@ fn failures_on_a_full_disk_are_told_at_the_end() {
     let told =
         ["process000", "process001"].map(|name| ran.log(&format!("user/error/0/{name}.txt")));
     assert!(!failed.is_empty(), "{ran}");
-    assert_eq!(ids(&told.concat(), "mini-batch "), failed, "{ran}");
+    // What is set aside on so small a disk may be too little for the last events themselves.
+    let told = ids(&told.concat(), "mini-batch ");
+    let missing: Vec<_> = failed.difference(&told).collect();
+    assert!(missing.is_empty(), "{missing:?}\n{ran}");
 }
 
 /// The leader may write no larger file (`ulimit -f`), on a disk that has room.

@@ -80,7 +80,11 @@ fn disturbed(job: Job, random: &mut Random, kills: &mut Kills, wanted: usize) ->
         if ran.code == 0 {
             return ran;
         }
-        cut_tails(ran.dir(), random, kills);
+        // What is completed is on the disk, and nobody looks after it any more.
+        let state = fs::read_to_string(ran.dir().join("job/job.json")).unwrap_or_default();
+        if !state.contains("\"completed\"") {
+            cut_tails(ran.dir(), random, kills);
+        }
         // On a busy machine a life may end before the job has begun.
         let has_begun = ran.has("job/job.json");
         let job = ran.into_job();
