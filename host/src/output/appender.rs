@@ -4,15 +4,13 @@ use super::OutputError;
 use crate::model::Segment;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Read, Seek};
+use std::io::{self, BufRead, BufReader, Seek};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes that are read at once.
-const CHUNK: usize = 256 << 10;
-/// Bytes that are copied at once where the kernel does not copy by itself: with more at once it takes longer.
-const COPIED: usize = 64 << 10;
+/// Bytes that are read at once: with more, it takes longer.
+const BLOCK: usize = 64 << 10;
 
 /// Appends committed segments of part files to the output file. All or nothing of a segment counts:
 /// after an error the length is what it was.
@@ -187,7 +185,7 @@ impl Appender {
         let mut chunk = std::mem::take(&mut self.chunk);
         let mut result = Ok(());
         while from < end && result.is_ok() {
-            let length = (end - from).min(COPIED as u64) as usize;
+            let length = (end - from).min(BLOCK as u64) as usize;
             chunk.resize(length, 0);
             result = part
                 .read_exact_at(&mut chunk, from)
@@ -225,14 +223,13 @@ impl Appender {
 pub struct Checker<'a> {
     reader: BufReader<&'a File>,
     at: u64,
-    chunk: Vec<u8>,
 }
 
 impl<'a> Checker<'a> {
     /// Reads `file` from its beginning.
     pub fn new(mut file: &'a File) -> io::Result<Self> {
         file.rewind()?;
-        Ok(Self { reader: BufReader::with_capacity(CHUNK, file), at: 0, chunk: vec![0; CHUNK] })
+        Ok(Self { reader: BufReader::with_capacity(BLOCK, file), at: 0 })
     }
 
     /// Whether the bytes from `offset` are those of the segment. False too where the file ends before.
@@ -245,14 +242,17 @@ impl<'a> Checker<'a> {
         let mut hasher = crc32fast::Hasher::new();
         let mut left = segment.length;
         while left > 0 {
-            let wanted = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
-            let read = self.reader.read(&mut self.chunk[..wanted])?;
-            if read == 0 {
-                return Ok(false);
-            }
-            hasher.update(&self.chunk[..read]);
-            left -= read as u64;
-            self.at += read as u64;
+            let block = match self.reader.fill_buf() {
+                Ok([]) => return Ok(false),
+                Ok(block) => &block[..block.len().min(usize::try_from(left).unwrap_or(BLOCK))],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let length = block.len();
+            hasher.update(block);
+            self.reader.consume(length);
+            left -= length as u64;
+            self.at += length as u64;
         }
         Ok(hasher.finalize() == segment.checksum)
     }
@@ -284,9 +284,9 @@ fn checked_end(segment: &Segment, size: u64) -> Result<u64, OutputError> {
 pub fn checksum(file: &File, mut from: u64, length: u64) -> io::Result<u32> {
     let end = from.saturating_add(length);
     let mut hasher = crc32fast::Hasher::new();
-    let mut chunk = vec![0; length.min(CHUNK as u64) as usize];
+    let mut chunk = vec![0; length.min(BLOCK as u64) as usize];
     while from < end {
-        let chunk = &mut chunk[..(end - from).min(CHUNK as u64) as usize];
+        let chunk = &mut chunk[..(end - from).min(BLOCK as u64) as usize];
         file.read_exact_at(chunk, from)?;
         hasher.update(chunk);
         from += chunk.len() as u64;
