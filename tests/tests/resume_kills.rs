@@ -80,9 +80,10 @@ fn disturbed(job: Job, random: &mut Random, kills: &mut Kills, wanted: usize) ->
         if ran.code == 0 {
             return ran;
         }
-        // What is completed is on the disk, and nobody looks after it any more.
+        // What is completed is on the disk, and nobody looks after it any more. Parts are when they have their name:
+        // they may be the workers' files.
         let state = fs::read_to_string(ran.dir().join("job/job.json")).unwrap_or_default();
-        if !state.contains("\"completed\"") {
+        if !state.contains("\"completed\"") && !ran.has("job/output/parallel_run_step") {
             cut_tails(ran.dir(), random, kills);
         }
         // On a busy machine a life may end before the job has begun.
