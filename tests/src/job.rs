@@ -282,9 +282,16 @@ fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
         if pid != leader && !is_dead && (is_child || logs_there()) {
             let command = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
             let command = command.replace('\0', " ").trim_end().to_owned();
-            // It forks workers and the planner, whose command line is the same.
+            // It forks workers and the planner, whose command line is the same. Before it has its name, it has nothing
+            // to say, where workers have their log.
+            let is_mute = || {
+                command.ends_with(" worker")
+                    && fs::read_link(entry.path().join("fd/2"))
+                        .is_ok_and(|it| it == Path::new("/dev/null"))
+            };
             found.push(match head.rsplit_once('(') {
                 Some((_, "nursery")) => (pid, command + " nursery"),
+                _ if is_mute() => (pid, command + " nursery"),
                 Some((_, "planner")) => (pid, command.replace(" worker", " plan-worker")),
                 _ => (pid, command),
             });

@@ -6,6 +6,7 @@ use crate::gpu::library_folders;
 use crate::inference::{Probe, bytes_below};
 use crate::model::Backend;
 use crate::spec::JobSpec;
+use std::path::PathBuf;
 
 /// Puts ONNX Runtime's library into the settings of a job that may use it. Where it cannot be used, that is
 /// an error if a model of the job is to run on it, or the command line names it for this very job; else
@@ -72,8 +73,13 @@ pub(super) fn weigh_models(spec: &mut JobSpec, options: &Options) -> Result<(), 
 /// Who tries out what computes with this job's models.
 pub(super) fn probe(spec: &JobSpec, options: &Options) -> Probe {
     let (program, os_sandbox) = (options.program.clone(), spec.os_sandbox);
-    let cuda = library_folders(spec.inference.onnxruntime.as_deref());
-    Probe { program, os_sandbox, cuda }
+    Probe { program, os_sandbox, cuda: cuda_folders(options) }
+}
+
+/// Where CUDA's libraries are: also beside ONNX Runtime, whether that or another backend computes.
+pub(super) fn cuda_folders(options: &Options) -> Vec<PathBuf> {
+    let library = options.onnxruntime.as_ref().and_then(|named| named.find().ok());
+    library_folders(library.as_deref())
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! The GPUs of a job: no other job of this machine has them as long as it runs (prs-semantics G1).
 
-use super::backends::probe;
+use super::backends::{cuda_folders, probe};
 use super::kernels;
 use super::prepare::Options;
 use crate::compile::Cache;
-use crate::gpu::{Inventory, MemoryWatch, Nvidia, library_folders};
-use crate::model::{GpuLease, MachineCaps};
+use crate::gpu::{Inventory, MemoryWatch, Nvidia};
+use crate::model::GpuLease;
 use crate::spec::JobSpec;
 use crate::turns::{Devices, Taken, TurnsError};
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ pub(super) struct Gpus {
 impl Gpus {
     /// Takes as many as the job has workers for, if there are that many. If there are not, a notice says
     /// what becomes of the rest, and who has them.
-    pub(super) fn take(spec: &mut JobSpec, caps: &MachineCaps) -> Result<Self, TurnsError> {
+    pub(super) fn take(spec: &mut JobSpec, options: &Options) -> Result<Self, TurnsError> {
         if spec.gpus == 0 {
             return Ok(Self::default());
         }
@@ -31,7 +31,7 @@ impl Gpus {
         let inventory = Inventory::of(&nvidia);
         let (candidates, names) = candidates(spec.gpus, &inventory);
         let most = spec.gpus.min(spec.process_count) as usize;
-        let taken = Devices::open(caps)?.take(&names, most)?;
+        let taken = Devices::open(&options.policy.machine())?.take(&names, most)?;
         let leases: Vec<GpuLease> = taken
             .held
             .iter()
@@ -47,7 +47,7 @@ impl Gpus {
             spec.notices.push(lacking(leases.len(), most, &busy, inventory.missing.as_deref()));
         }
         if !leases.is_empty() {
-            spec.inference.cuda = library_folders(spec.inference.onnxruntime.as_deref());
+            spec.inference.cuda = cuda_folders(options);
         }
         let memory = nvidia.ok().filter(|_| inventory.known && !leases.is_empty());
         let memory = memory.map(|nvidia| MemoryWatch::new(nvidia, &leases));

@@ -81,7 +81,7 @@ impl Ready {
         taken_up: Option<TakenUp>,
         claim: impl FnOnce() -> Result<Claim, ClaimError>,
     ) -> Result<Prepared, PrepareError> {
-        let mut gpus = Gpus::take(&mut self.spec, &options.policy.machine())?;
+        let mut gpus = Gpus::take(&mut self.spec, options)?;
         gpus.make_ready(&mut self.spec, options, say);
         let claim = claim()?;
         let Self { spec, sources, objects, component, models, job_dir, turns, standby } = self;

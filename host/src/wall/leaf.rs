@@ -392,6 +392,8 @@ mod tests {
                 scope.spawn(|| {
                     while !done.load(Ordering::Relaxed) {
                         let _ = take_away(&path);
+                        // Whoever never lets go leaves nobody else a turn.
+                        std::thread::sleep(Duration::from_micros(20));
                     }
                 });
             }
