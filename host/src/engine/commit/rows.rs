@@ -76,9 +76,7 @@ impl Rows {
     /// Puts what the output begins with into the empty file.
     pub(super) fn put_header(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.unconfirmed.add_header(bytes);
-        self.appender.put(bytes, 0).map_err(|e| e.to_string())?;
-        self.note_time();
-        Ok(())
+        self.appender.put(bytes, 0).map_err(|e| e.to_string())
     }
 
     /// Appends what of the entries, sorted by worker, may be appended now.
@@ -113,7 +111,6 @@ impl Rows {
             self.unconfirmed.add(same[0].0, &segments);
             fail_point::pass_with("rows-appending", || self.unsynced(parts));
         }
-        self.note_time();
         Ok(())
     }
 
@@ -141,7 +138,7 @@ impl Rows {
     pub(super) fn sync(&mut self) -> Result<(String, Option<String>), String> {
         self.confirm()?;
         self.appender.sync().map_err(|e| e.to_string())?;
-        // There are file systems that set it now.
+        // Not before, as there are file systems that set it now.
         self.note_time();
         let mark = mark(self.appender.file(), self.appender.len());
         let mark = mark.map_err(|e| super::disk::machine("look at", self.path(), &e))?;
