@@ -4,19 +4,26 @@ use super::tests::Bench;
 use super::*;
 use crate::engine::commit::recover::recover;
 use std::fs::{self, OpenOptions};
+use std::path::PathBuf;
+
+/// A row of each of three workers, committed, and where the output is.
+fn three_rows() -> (Bench, PathBuf) {
+    let mut bench = Bench::new(Some("rows.txt"));
+    let path = bench.job.default_output().join("rows.txt");
+    for id in 0..3 {
+        let success = bench.success(id, u64::from(id), &format!("row {id}\n"));
+        bench.submit(&success);
+        bench.committer().flush();
+        bench.reply();
+    }
+    (bench, path)
+}
 
 /// Row 2 of what users ask for: nobody is told that rows are there which are not.
 #[test]
 fn an_output_that_is_not_what_was_committed_fails_the_job_and_is_made_whole() {
     let ends = |tamper: &dyn Fn(&std::path::Path)| {
-        let mut bench = Bench::new(Some("rows.txt"));
-        let path = bench.job.default_output().join("rows.txt");
-        for id in 0..3 {
-            let success = bench.success(id, u64::from(id), &format!("row {id}\n"));
-            bench.submit(&success);
-            bench.committer().flush();
-            bench.reply();
-        }
+        let (mut bench, path) = three_rows();
         tamper(&path);
         let (_, replies) = bench.finish();
         let [CommitReply::Fatal(text)] = &replies[..] else { panic!("{replies:?}") };
@@ -49,14 +56,7 @@ fn an_output_that_is_not_what_was_committed_fails_the_job_and_is_made_whole() {
 /// Of a job that was cut short nobody has seen it in time.
 #[test]
 fn an_output_that_was_changed_while_nothing_ran_is_made_whole() {
-    let mut bench = Bench::new(Some("rows.txt"));
-    let path = bench.job.default_output().join("rows.txt");
-    for id in 0..3 {
-        let success = bench.success(id, u64::from(id), &format!("row {id}\n"));
-        bench.submit(&success);
-        bench.committer().flush();
-        bench.reply();
-    }
+    let (mut bench, path) = three_rows();
     let journal = bench.journal();
     fs::write(&path, "row 0\nrow X\nrow 2\n").unwrap();
     // One worker's part file is gone, too.

@@ -28,7 +28,7 @@ pub(super) struct Rows {
     /// For rows that stand in the order of mini-batches.
     pub(super) held: Option<Held>,
     /// What was appended and not read back yet.
-    pub(super) unconfirmed: Unconfirmed,
+    unconfirmed: Unconfirmed,
     /// Bytes of it that the journal knows.
     known: u64,
     /// When the file was last written to, by the file system's clock.
@@ -129,14 +129,9 @@ impl Rows {
         }
     }
 
-    /// Reads back what was appended: an error is for people.
-    pub(super) fn confirm(&mut self) -> Result<(), String> {
-        self.unconfirmed.confirm(&self.appender)
-    }
-
     /// Reads back what was appended, puts the output on the disk and returns what to note of that.
     pub(super) fn sync(&mut self) -> Result<(String, Option<String>), String> {
-        self.confirm()?;
+        self.unconfirmed.confirm(&self.appender)?;
         self.appender.sync().map_err(|e| e.to_string())?;
         // Not before, as there are file systems that set it now.
         self.note_time();
