@@ -201,7 +201,7 @@ limits: {memory: 1, feul: 3}
     error: job.yaml:6: arguments[0]: found "${{inputs.nope}}"; the first argument must start with "-", as in [--model, digits.bin]
     error: job.yaml:6: arguments[0]: found the unknown reference ${{inputs.nope}}; there are ${{inputs.texts}}, ${{side_inputs.w}}, ${{output}}
     error: job.yaml:7: mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
-    error: job.yaml:8: node_count: found 4; only 1 is supported for now: the job runs on this machine, with process_count_per_node workers
+    error: job.yaml:8: node_count: found 4, which is outside 1..1: the cluster is this machine, with process_count_per_node workers
     error: job.yaml:9: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
     error: job.yaml:10: output_action: found "append"; expected append_row or summary_only
     error: job.yaml:11: run_invocation_timeout: found 0; expected seconds, more than 0 and at most 259200 (e.g. 60)
@@ -248,7 +248,7 @@ fn a_file_that_the_azure_sdk_saved_runs() {
     job imported: 2 workers
     note: compute_target: ignored, the job runs on this machine
     note: environment: ignored, an entry script is a component and brings all that it needs
-    note: node_count: the file asks for 4 nodes; the job runs on this one
+    note: node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
     note: task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
     note: first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
     note: progress_update_timeout is not in the saved file: 3660 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600

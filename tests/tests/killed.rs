@@ -170,6 +170,23 @@ fn workers_outlive_the_process_that_they_were_forked_from() {
     assert!(ran.log("sys/node/0/_main.txt").contains("process001 is ready"), "{ran}");
 }
 
+/// W7: the process that workers are forked from and all of them at once, as where a node is lost.
+#[test]
+fn a_node_that_loses_all_its_processes_gets_others() {
+    let mut running = stuck_job().start(&[]);
+    the_stuck_worker(&mut running);
+    let lost = running.children();
+    assert_eq!(lost.len(), 3, "two workers, and what they were forked from: {lost:?}");
+    lost.iter().for_each(|(pid, _)| kill(*pid));
+    let ran = running.wait();
+    ran.exits_with(0).left_nothing();
+    assert_eq!(ran.sorted_output(), rows(), "{ran}");
+    let main = ran.log("sys/node/0/_main.txt");
+    for process in ["is replaced by process002", "is replaced by process003"] {
+        assert!(main.contains(process), "{main}");
+    }
+}
+
 /// Where a machine is out of memory, the leader and what others run there shall not pay for what a worker took.
 #[test]
 #[cfg(target_os = "linux")]

@@ -13,11 +13,11 @@ const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 /// GPUs of one job.
 const MOST_GPUS: u32 = 1000;
 
-/// Refuses more than one node.
+/// Refuses more nodes than there are: the cluster is this machine (prs-semantics C5).
 pub(super) fn check_node_count(count: Option<&At<u32>>, report: &Report) {
     if let Some(count) = count.filter(|count| count.value != 1) {
         let message = format!(
-            "found {}; only 1 is supported for now: the job runs on this machine, with \
+            "found {}, which is outside 1..1: the cluster is this machine, with \
              process_count_per_node workers",
             count.value
         );

@@ -217,13 +217,21 @@ fn add_resources(entries: &mut Vec<Entry>, ours: &mut Vec<Entry>, report: &Repor
     }
 }
 
-/// The number of nodes: one is what there is.
+/// Whether the file asks for more nodes than the one that there is: the job runs on that then, which is
+/// told. Any other number goes on to be judged as our own.
+pub(super) fn are_more_nodes(key: &str, node: &Node, report: &Report) -> bool {
+    let count = text(node).and_then(|text| text.trim().parse::<u32>().ok());
+    let Some(count) = count.filter(|count| *count > 1) else { return false };
+    report.notice(format!(
+        "{key}: the file asks for {count} nodes; the job runs on this one, with \
+         process_count_per_node workers in all"
+    ));
+    true
+}
+
 fn add_nodes(key: &str, node: Node, ours: &mut Vec<Entry>, report: &Report) {
-    match text(&node).and_then(|text| text.trim().parse::<u32>().ok()) {
-        Some(1) => {}
-        Some(count) if count > 1 => report
-            .notice(format!("{key}: the file asks for {count} nodes; the job runs on this one")),
-        _ => ours.push(entry("node_count", node)),
+    if !are_more_nodes(key, &node, report) {
+        ours.push(entry("node_count", node));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Files that the Azure SDK saved: the settings below `parallel_run_config` become ours.
 
+use super::job::are_more_nodes;
 use crate::spec::error::Report;
 use crate::spec::keys;
 use crate::spec::tree::{Entry, Node, Value, join};
@@ -54,15 +55,7 @@ fn is_wanted(Entry { key, node }: &Entry, report: &Report) -> bool {
         return false;
     }
     if key == "node_count" {
-        return match node_count(node) {
-            Some(count) if count > 1 => {
-                report.notice(format!(
-                    "node_count: the file asks for {count} nodes; the job runs on this one"
-                ));
-                false
-            }
-            _ => true,
-        };
+        return !are_more_nodes(key, node, report);
     }
     // What is misspelt is found, with all other misspelt keys, when the settings are read.
     if keys::nearest(key, keys::top_level()).is_some() {
@@ -70,11 +63,4 @@ fn is_wanted(Entry { key, node }: &Entry, report: &Report) -> bool {
     }
     report.notice(format!("{key}: ignored, Sandmill knows no such setting"));
     false
-}
-
-fn node_count(node: &Node) -> Option<u32> {
-    match &node.value {
-        Value::Scalar { text, .. } => text.trim().parse().ok(),
-        _ => None,
-    }
 }

@@ -66,7 +66,7 @@ fn a_saved_file_loads_unchanged() {
     insta::assert_snapshot!(spec.notices.join("\n"), @"
     compute_target: ignored, the job runs on this machine
     environment: ignored, an entry script is a component and brings all that it needs
-    node_count: the file asks for 4 nodes; the job runs on this one
+    node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
     task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
     first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
     progress_update_timeout is not in the saved file: 3660 seconds, from run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600
@@ -123,7 +123,7 @@ job.yaml:6: entry_script: found "digit_identification.py", a Python script; entr
     job.yaml:45: allowed_failed_count: found "x"; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures
     job.yaml:46: error_treshold: unknown key; did you mean error_threshold?
     job.yaml:47: parallel_run_config.node_count: given below parallel_run_config and beside it; remove one of them
-    job.yaml:47: node_count: found 2; only 1 is supported for now: the job runs on this machine, with process_count_per_node workers
+    job.yaml:47: node_count: found 2, which is outside 1..1: the cluster is this machine, with process_count_per_node workers
     "#);
     insta::assert_snapshot!(errors("parallel_run_config: other.yml\n"), @r#"job.yaml:1: parallel_run_config: found "other.yml"; expected the settings that ParallelRunConfig saves, as a map"#);
     insta::assert_snapshot!(errors_with(
@@ -132,7 +132,7 @@ job.yaml:6: entry_script: found "digit_identification.py", a Python script; entr
     ), @r#"
     job.yaml:39: partition_keys: found together with mini_batch_size (5); mini-batches are made by keys or by size: choose one, and remove the other
     --set inputs.a: input a has no partition_format, which names the keys in its files' paths: add one (e.g. partition_format: "{store}/{file}")
-    --set node_count: found 3; only 1 is supported for now: the job runs on this machine, with process_count_per_node workers
+    --set node_count: found 3, which is outside 1..1: the cluster is this machine, with process_count_per_node workers
     "#);
 }
 
@@ -163,7 +163,7 @@ fn saved_files_have_thresholds_and_preview_names() {
     compute_target: ignored, the job runs on this machine
     environment: ignored, an entry script is a component and brings all that it needs
     input_format: ignored, deprecated in Azure: each input says its own format
-    node_count: the file asks for 4 nodes; the job runs on this one
+    node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
     models: ignored, deprecated in Azure: name files beside the section
     tags: ignored, for display in Azure only
     properties: ignored, for display in Azure only

@@ -81,7 +81,7 @@ fn a_parallel_job_loads() {
     task.code is taken for source_directory
     task.environment: ignored, an entry script is a component and brings all that it needs
     task.program_arguments is taken for arguments
-    resources.instance_count: the file asks for 2 nodes; the job runs on this one
+    resources.instance_count: the file asks for 2 nodes; the job runs on this one, with process_count_per_node workers in all
     resources.instance_type: ignored, the job runs on this machine
     resources.shm_size: ignored, there are no containers here; limits.memory bounds an entry script
     retry_settings.max_retries 2 is run_max_try 3: the first attempt counts, too
