@@ -338,6 +338,9 @@ mod tests {
             monitor(&spec, &JobDir::new("job")).budget.total().0
         };
         assert!(total("partition_keys: [k]\n") - total("mini_batch_size: 1KB\n") > MAX_SLICE);
+        let small = "limits: {memory: 64 MB}\n";
+        let keyed = total(&format!("partition_keys: [k]\n{small}"));
+        assert!(keyed - total(&format!("mini_batch_size: 1KB\n{small}")) < 2 * MAX_SLICE);
         assert_eq!(total("mini_batch_size: 7 rows\n"), total("partition_keys: [k]\n"));
     }
 
