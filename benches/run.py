@@ -7,6 +7,7 @@ once, from a fixed seed. `make bench` builds the release binary and runs this.
 
     benches/run.py              everything, with the table of ten times the size (2 GB)
     benches/run.py --quick      three rounds and no table of ten times the size
+    benches/run.py --large memory    a table of 10 GB, too; it and the job's output take 13 GB
     benches/run.py tiny table   only these of: tiny, start, files, table, parquet, jsonl, perceptron, fuel,
                                 memory, books, noise, inference, digits, gpu
 
@@ -56,6 +57,7 @@ def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("parts", nargs="*", metavar="PART", help="see above")
     options.add_argument("--quick", action="store_true", help="three rounds, no tenfold table")
+    options.add_argument("--large", action="store_true", help="a table of 10 GB, too")
     options.add_argument("--rounds", type=int, help="rounds of each, 5 unless given")
     options = options.parse_args()
     parts = (tiny, start, files, table, parquet, jsonl, perceptron, fuel, memory, books, noise, inference, digits, gpu)
@@ -225,15 +227,28 @@ def fuel(options):
 
 
 def memory(options):
-    """How much the leader needs, and whether that grows with the input."""
+    """What more rows take: processor time in proportion, and no more memory."""
     component = build_guest("logistic")
-    sizes = [(1, "table.csv")] if options.quick else [(1, "table.csv"), (10, "table-10x.csv")]
-    lines = []
-    for factor, name in sizes:
-        run = table_job(f"memory-{factor}x", component, table_data(name, ROWS * factor))
-        taken = run(watch_memory=True)
-        lines.append(line(f"Leader's peak memory, {ROWS * factor:,} rows", taken.peak, "MB", 60))
-        shutil.rmtree(WORK / "jobs" / f"memory-{factor}x")
+    sizes = [1] if options.quick else [1, 10, 50] if options.large else [1, 10]
+    lines, single = [], None
+    for factor in sizes:
+        name = f"memory-{factor}x"
+        rows = ROWS * factor
+        data = table_data("table.csv" if factor == 1 else f"table-{factor}x.csv", rows)
+        run = table_job(name, component, data)
+        # Short runs vary more than long ones.
+        taken = [run(watch_memory=True) for _ in range(options.rounds if factor == 1 else 1)]
+        cpu = statistics.median(each.cpu for each in taken)
+        single = single or cpu
+        size = data.stat().st_size / 1e9
+        lines += [
+            line(f"{rows:,} rows, {size:.1f} GB: leader's peak memory", taken[-1].peak, "MB", 60),
+            line("   a worker's peak memory", taken[-1].children, "MB"),
+            line("   CPU for each row, against that of the smallest", cpu / factor / single, "x", 1.1),
+        ]
+        if count_lines(job_output(name)) != rows:
+            sys.exit(f"bench: {name} has not as many rows as its input")
+        shutil.rmtree(WORK / "jobs" / name)
     return lines
 
 
