@@ -29,31 +29,42 @@ impl<'a> Records<'a> {
         Self { text, ends: found.ends(), count: found.count / fields, fields, delimiter }
     }
 
-    /// Calls `take` with the bounds of a column's fields. None if it gives that, or if a record has
-    /// more or fewer fields than it should.
+    /// Calls `take` with the bounds of a column's fields. None if it gives that, or as [`Self::bounds`].
     #[inline(always)]
     pub(in crate::dataset) fn each(
         &self,
         column: usize,
         mut take: impl FnMut(usize, usize) -> Option<()>,
     ) -> Option<()> {
-        let text = self.text.as_bytes();
-        let is_last = column + 1 == self.fields;
-        let bounds = self.ends.get(column..).unwrap_or_default().windows(2);
-        for bounds in bounds.step_by(self.fields).take(self.count) {
-            let (mut start, end) = (bounds[0].wrapping_add(1) as usize, bounds[1] as usize);
-            // Every end is a delimiter's or a record's place.
-            if (text.get(end) == Some(&self.delimiter)) == is_last {
-                return None;
-            }
-            if column == 0 {
-                while text.get(start).is_some_and(|byte| is_terminator(*byte)) {
-                    start += 1;
-                }
-            }
+        for record in 0..self.count {
+            let (start, end) = self.bounds(column, record)?;
             take(start, end)?;
         }
         Some(())
+    }
+
+    /// Where a record's field starts and ends. None if the record has more or fewer fields than it should.
+    #[inline(always)]
+    pub(in crate::dataset) fn bounds(
+        &self,
+        column: usize,
+        record: usize,
+    ) -> Option<(usize, usize)> {
+        let text = self.text.as_bytes();
+        let at = record * self.fields + column;
+        let &[before, end] = self.ends.get(at..at + 2)?.first_chunk()?;
+        let (mut start, end) = (before.wrapping_add(1) as usize, end as usize);
+        // Every end is a delimiter's or a record's place.
+        let is_last = column + 1 == self.fields;
+        if (text.get(end) == Some(&self.delimiter)) == is_last {
+            return None;
+        }
+        if column == 0 {
+            while text.get(start).is_some_and(|byte| is_terminator(*byte)) {
+                start += 1;
+            }
+        }
+        Some((start, end))
     }
 }
 
@@ -126,6 +137,14 @@ impl<T> Room<'_, T> {
             None => self.nulls.push(self.row),
         }
         self.row += 1;
+        Some(())
+    }
+
+    /// Fills in the next ones. None if there is no place left for all of them.
+    #[inline(always)]
+    pub(in crate::dataset) fn put_all<const N: usize>(&mut self, values: [T; N]) -> Option<()> {
+        *self.all.get_mut(self.row..)?.first_chunk_mut()? = values;
+        self.row += N;
         Some(())
     }
 }

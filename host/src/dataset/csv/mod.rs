@@ -1,9 +1,8 @@
 //! CSV tables. `scan` finds where records end, fast and without looking at fields; `cut` makes
 //! slices of a file with it, through a `window`; `header` and `infer` find names and types of columns; `reader` turns a
 //! slice into Arrow with arrow-csv (or with [`json`](super::json), whose slices it reads the same way), or much
-//! faster with `plain` where the text is usual (`ends` finds where fields end, `numbers` reads them, `fill` makes columns),
-//! and
-//! `misfit` sorts out the records that arrow-csv refuses; `lines` tells where a row stands in its file.
+//! faster with `plain` where the text is usual (`ends` finds where fields end, `numbers` reads them, `wide` several at once, `fill` makes
+//! columns), and `misfit` sorts out the records that arrow-csv refuses; `lines` tells where a row stands in its file.
 //! `rows` gives single records with their fields, for those who group them, and `origins` keeps where
 //! such records came from. `records` is csv-core, arrow-csv's own parser, record by record.
 //!
@@ -26,6 +25,8 @@ mod records;
 mod rows;
 mod scan;
 mod types;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 mod window;
 
 pub use cut::{CutFile, Cutter, MAX_SLICE, open_file};

@@ -6,7 +6,7 @@ use arrow::datatypes::Float64Type;
 /// Whole numbers up to here are floats exactly.
 const EXACT: u64 = 1 << 53;
 /// Powers of ten that are floats exactly, as far as sixteen bytes need them.
-const POWERS: [f64; 16] =
+pub(super) const POWERS: [f64; 16] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
