@@ -237,7 +237,7 @@ def memory(options):
         data = table_data("table.csv" if factor == 1 else f"table-{factor}x.csv", rows)
         run = table_job(name, component, data)
         # Short runs vary more than long ones.
-        taken = [run(watch_memory=True) for _ in range(options.rounds if factor == 1 else 1)]
+        taken = [run(watch_memory=True) for _ in range(1 if factor > 10 else options.rounds)]
         cpu = statistics.median(each.cpu for each in taken)
         single = single or cpu
         size = data.stat().st_size / 1e9
