@@ -22,6 +22,10 @@ use tokio::process::Command;
 /// Bytes of stderr that go into a note.
 pub(super) const STDERR_TAIL: usize = 2048;
 
+/// Has glibc's allocator ask for huge pages, which a machine gives to those who ask unless it is told otherwise: with
+/// tensors of megabytes, computing took a seventh longer without.
+const HUGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+
 /// The program and the arguments that make it a worker or a planner.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
@@ -103,8 +107,7 @@ impl Program {
             command.envs(gpu_environment(gpu, &setup.inference.cuda)?);
         }
         if setup.inference.onnxruntime.is_some() {
-            let (variable, value) = NO_TELEMETRY;
-            command.env(variable, value);
+            command.envs([NO_TELEMETRY, HUGE_PAGES]);
         }
         if let Some(cgroup) = cgroup {
             cgroup.admit(command.as_std_mut());
