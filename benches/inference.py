@@ -2,6 +2,7 @@
 """What the inference benchmark compares Sandmill with, in Python, and what makes its models and images.
 
     inference.py models FOLDER                       mlp.onnx, cnn.onnx and resnet.onnx
+    inference.py layers FILE                         the perceptron of benches/kernels as a model
     inference.py images FOLDER COUNT FROM            COUNT copies of the PNG files in FROM
     inference.py loop MODEL IMAGES BATCH,BATCH..     seconds of one computation, for each batch size
     inference.py digits FOLDER MODEL OUTPUT WORKERS  tells digits apart, a row for each PNG file
@@ -24,7 +25,7 @@ AT_ONCE = 250
 
 def main():
     command, *words = sys.argv[1:]
-    {"models": models, "images": images, "loop": loop, "digits": digits}[command](*words)
+    {"models": models, "layers": layers, "images": images, "loop": loop, "digits": digits}[command](*words)
 
 
 def session(model):
@@ -98,6 +99,31 @@ def models(folder):
     save(folder / "mlp.onnx", ["N", 64], 10, *perceptron(weights))
     save(folder / "cnn.onnx", ["N", 1, 28, 28], 10, *convolutions(weights))
     save(folder / "resnet.onnx", ["N", 3, 224, 224], 1000, *residual(weights))
+
+
+def layers(path):
+    """Two hidden layers of 128, with the same weights as `benches/kernels/perceptron.rs`."""
+    from onnx.helper import make_node as node
+
+    state = 0x5EED_0003
+
+    def weights(*shape):
+        nonlocal state
+        numbers = []
+        for _ in range(np.prod(shape)):
+            state = (state * 1_664_525 + 1_013_904_223) % 2**32
+            numbers.append((state >> 16) / 65_536 - 0.5)
+        return np.array(numbers, "f").reshape(shape)
+
+    values = {"W1": weights(10, 128), "W2": weights(128, 128) / 8, "W3": weights(128, 1) / 8}
+    nodes = [
+        node("MatMul", ["x", "W1"], ["a"]),
+        node("Relu", ["a"], ["b"]),
+        node("MatMul", ["b", "W2"], ["c"]),
+        node("Relu", ["c"], ["d"]),
+        node("MatMul", ["d", "W3"], ["y"]),
+    ]
+    save(path, ["N", 10], 1, nodes, {name: value.astype("f") for name, value in values.items()})
 
 
 def save(path, shape, classes, nodes, initializers):

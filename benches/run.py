@@ -179,8 +179,23 @@ def jsonl(options):
 
 
 def perceptron(options):
-    """Heavy arithmetic in the guest."""
-    return scored(options, "perceptron", "parquet", HEAVY_ROWS, 2.6)
+    """Heavy arithmetic: in the guest, and by the host's ONNX Runtime."""
+    lines = scored(options, "perceptron", "parquet", HEAVY_ROWS, 2.6)
+    data, output = WORK / f"table-{HEAVY_ROWS}.parquet", WORK / "perceptron-parquet-native.txt"
+    natively = [NATIVE, "perceptron", data, output, WORKERS]
+    run = perceptron_by_model("perceptron-nn", data)
+    taken = rounds_of({"native": lambda: measure(natively), "sandmill": run}, options.rounds)
+    near_rows(output, job_output("perceptron-nn"))
+    return [*lines, *ratio_lines("   by way of wasi:nn", taken["sandmill"], taken["native"], 1)]
+
+
+def perceptron_by_model(name, data):
+    """The job that has the host compute."""
+    python, _, script = python_side()
+    model = made("perceptron.onnx", lambda path: [script, "layers", path], python)
+    more = f"models: {{ perceptron: {{ path: {model}, backend: onnxruntime }} }}\ninference: {{ threads: 1 }}"
+    component = build_guest("perceptron")
+    return table_job(name, component, data, more, "parquet", arguments='["--nn"]')
 
 
 def scored(options, guest, form, rows, goal):
@@ -529,9 +544,9 @@ def job(name, component, inputs, arguments, mini_batch_size, workers, more=""):
     return run
 
 
-def table_job(name, component, data, more="", form="csv", size="1 MB"):
+def table_job(name, component, data, more="", form="csv", size="1 MB", arguments="[]"):
     inputs = f"  rows:\n    path: {data}\n    format: {form}"
-    return job(name, component, inputs, "[]", size, WORKERS, more)
+    return job(name, component, inputs, arguments, size, WORKERS, more)
 
 
 def job_output(name):
@@ -721,6 +736,14 @@ def same_rows(expected, actual, read=bytes):
         f"bench: {actual} has {len(actual_rows)} rows and {expected} {len(expected_rows)}; "
         f"the first that differ are {here[1]} and {here[0]}"
     )
+
+
+def near_rows(expected, actual):
+    """Fails unless both files hold the same ids, with numbers of single precision that were added up in any order."""
+    sides = [sorted(map(numbers, path.read_bytes().splitlines())) for path in (expected, actual)]
+    near = (a[0] == b[0] and abs(a[1] - b[1]) < 1e-4 for a, b in zip(*sides))
+    if len(sides[0]) != len(sides[1]) or not all(near):
+        sys.exit(f"bench: {actual} has other rows than {expected}")
 
 
 # --- results ----------------------------------------------------------------------------------

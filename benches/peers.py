@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+"""Measures Sandmill beside what people run such jobs with in Python, in turns, each from its start to its exit: a pool
+of processes with pyarrow (or pandas) and numpy, cut as the job is cut; DuckDB with a function in Python; Ray Data. The
+perceptron is computed by the host's ONNX Runtime, as one would.
+
+    benches/peers.py [--rounds N] [JOB...]     jobs: csv, parquet, perceptron, files; all unless named
+
+The release binary must be there (`make bench`). The packages come from PyPI, into target/bench/peers. Data, work and
+rows are those of `benches/run.py`; rows are held against Sandmill's, floats to nine digits.
+"""
+
+import argparse
+import functools
+import io
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGES = ["numpy==2.4.6", "pyarrow==26.0.1", "pandas", "duckdb==2.0.0", "ray[data]==2.60.0"]
+ENGINES = {
+    "csv": ["pyarrow", "pandas", "duckdb", "ray"],
+    "parquet": ["pyarrow", "duckdb", "ray"],
+    "perceptron": ["pyarrow", "ray"],
+    "files": ["pool"],
+}
+SLICE = 1_000_000
+FILES_AT_ONCE = 10
+COLUMNS = [f"f{n}" for n in range(10)]
+
+
+# --- the side that measures ---------------------------------------------------------------------
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("jobs", nargs="*", metavar="JOB")
+    options.add_argument("--rounds", type=int, default=3)
+    options = options.parse_args()
+    import run
+
+    run.WORK.mkdir(parents=True, exist_ok=True)
+    os.environ["SANDMILL_CACHE_DIR"] = str(run.WORK / "cache")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    python = installed(run)
+    run.build_native()
+    lines = []
+    for job in options.jobs or ENGINES:
+        lines += beside(run, python, job, options.rounds)
+    run.show(lines, options.rounds)
+
+
+def installed(run):
+    env = run.WORK / "peers"
+    stamp = env / "complete"
+    python = env / "bin" / "python"
+    if not stamp.exists():
+        print(f"installing {', '.join(PACKAGES)} into {env.relative_to(run.ROOT)} ...", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", env], check=True)
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, *PACKAGES], check=True)
+        stamp.touch()
+    return python
+
+
+def beside(run, python, job, rounds):
+    """One job by Sandmill and by each of the others."""
+    name, data, here = ours(run, job)
+    sides = {"sandmill": here}
+    for engine in ENGINES[job]:
+        output = run.WORK / f"peer-{job}-{engine}"
+        sides[engine] = functools.partial(theirs, run, [python, __file__, "run", engine, job, data, output])
+    taken = run.rounds_of(sides, rounds)
+    lines = [run.line(f"{job}: Sandmill", taken["sandmill"].wall * 1000, "ms")]
+    for engine in ENGINES[job]:
+        output = run.WORK / f"peer-{job}-{engine}"
+        subprocess.run([python, __file__, "compare", run.job_output(name), output], check=True)
+        factor = taken[engine].wall / taken["sandmill"].wall
+        lines.append(run.line(f"   {engine} takes", taken[engine].wall * 1000, "ms"))
+        lines.append(run.line("      times Sandmill's", factor, "x", 1, at_least=True))
+    return lines
+
+
+def ours(run, job):
+    """The name, the data and the run of Sandmill's side, as `run.py` has them."""
+    if job == "files":
+        data = run.files_data("files", run.FILES)
+        arguments = '["--via", "sdk"]'
+        component = run.build_guest("tally")
+        return "peers-files", data, run.job("peers-files", component, f"  files: {data}", arguments, FILES_AT_ONCE, run.WORKERS)
+    form = "csv" if job == "csv" else "parquet"
+    rows = run.HEAVY_ROWS if job == "perceptron" else run.ROWS
+    data = run.table_data("table.csv", run.ROWS)
+    if form == "parquet":
+        csv = data
+        data = run.made(f"table-{rows}.parquet", lambda path: ["convert", csv, path, rows])
+    name = f"peers-{job}"
+    if job == "perceptron":
+        return name, data, run.perceptron_by_model(name, data)
+    return name, data, run.table_job(name, run.build_guest("logistic"), data, form=form)
+
+
+def theirs(run, command):
+    output = Path(command[-1])
+    shutil.rmtree(output, ignore_errors=True)
+    output.unlink(missing_ok=True)
+    return run.measure(command)
+
+
+# --- the other side, with its packages ----------------------------------------------------------
+
+
+def logistic(columns):
+    import numpy as np
+
+    weights = [0.31, -1.27, 0.08, 0.94, -0.55, 1.71, -0.02, 0.66, -1.13, 0.49]
+    total = np.full(len(columns[0]), -0.125)
+    for weight, column in zip(weights, columns):
+        total += weight * column
+    return 1 / (1 + np.exp(-total))
+
+
+def layers(made=[]):
+    """The network's weights, made once in each process."""
+    import numpy as np
+
+    if made:
+        return made
+    state = 0x5EED_0003
+
+    def weight():
+        nonlocal state
+        state = (state * 1_664_525 + 1_013_904_223) & 0xFFFF_FFFF
+        return (state >> 16) / 65_536 - 0.5
+
+    first = [[weight() for _ in range(128)] for _ in range(10)]
+    second = [[weight() / 8 for _ in range(128)] for _ in range(128)]
+    last = [weight() / 8 for _ in range(128)]
+    made.extend(np.array(layer, "f") for layer in (first, second, last))
+    return made
+
+
+def perceptron(columns):
+    import numpy as np
+
+    first, second, last = layers()
+    hidden = np.maximum(np.stack(columns, axis=1).astype("f") @ first, 0)
+    return (np.maximum(hidden @ second, 0) @ last).astype("d")
+
+
+def model(job):
+    return perceptron if job == "perceptron" else logistic
+
+
+def lines_of(ids, scores):
+    """Rows as text, by the fastest way there is in Python."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    sink = io.BytesIO()
+    options = csv.WriteOptions(include_header=False, delimiter=" ")
+    csv.write_csv(pa.table([ids, scores], ["id", "score"]), sink, options)
+    return sink.getvalue()
+
+
+def slices(data, job):
+    """Byte ranges of lines, or numbers of row groups."""
+    if job != "csv":
+        from pyarrow import parquet
+
+        yield from range(parquet.ParquetFile(data).metadata.num_row_groups)
+        return
+    with open(data, "rb") as file:
+        file.readline()
+        start = file.tell()
+        size = os.path.getsize(data)
+        while start < size:
+            file.seek(min(start + SLICE, size))
+            file.readline()
+            yield start, file.tell()
+            start = file.tell()
+
+
+def score(engine, job, data, part):
+    if job == "csv":
+        start, end = part
+        with open(data, "rb") as file:
+            file.seek(start)
+            text = io.BytesIO(file.read(end - start))
+        if engine == "pandas":
+            import pandas
+
+            table = pandas.read_csv(text, names=["id", *COLUMNS])
+            table["score"] = logistic([table[name].to_numpy() for name in COLUMNS])
+            return table.to_csv(columns=["id", "score"], sep=" ", header=False, index=False).encode()
+        from pyarrow import csv
+
+        options = csv.ReadOptions(column_names=["id", *COLUMNS], use_threads=False)
+        table = csv.read_csv(text, read_options=options)
+    else:
+        from pyarrow import parquet
+
+        table = parquet.ParquetFile(data).read_row_group(part, use_threads=False)
+    return lines_of(table["id"], model(job)([table[name].to_numpy() for name in COLUMNS]))
+
+
+def tally(folder, files):
+    rows = []
+    for file in files:
+        content = Path(folder, file).read_bytes()
+        value = 0xCBF2_9CE4_8422_2325
+        for byte in content:
+            value = (value ^ byte) * 0x0100_0000_01B3 & 0xFFFF_FFFF_FFFF_FFFF
+        count, words = content.count(b"\n"), len(content.split())
+        rows.append(f"{Path(file).name} {len(content)} {count} {words} {value:016x}\n")
+    return "".join(rows).encode()
+
+
+def in_pool(call, parts, output):
+    with multiprocessing.Pool(2) as pool, open(output, "wb") as rows:
+        for lines in pool.imap_unordered(call, parts):
+            rows.write(lines)
+
+
+def by_duckdb(job, data, output):
+    import duckdb
+    import pyarrow as pa
+
+    # It looks at how many parameters there are.
+    def scored(f0, f1, f2, f3, f4, f5, f6, f7, f8, f9):
+        columns = [f0, f1, f2, f3, f4, f5, f6, f7, f8, f9]
+        return pa.array(logistic([column.to_numpy() for column in columns]))
+
+    database = duckdb.connect()
+    database.execute("SET threads = 2")
+    database.create_function("scored", scored, ["DOUBLE"] * 10, "DOUBLE", type="arrow")
+    source = f"read_{'csv' if job == 'csv' else 'parquet'}('{data}')"
+    query = f"SELECT id, scored({', '.join(COLUMNS)}) FROM {source}"
+    database.execute(f"COPY ({query}) TO '{output}' (FORMAT csv, HEADER false, DELIMITER ' ')")
+
+
+def by_ray(job, data, output):
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    read = ray.data.read_csv if job == "csv" else ray.data.read_parquet
+
+    def scored(batch):
+        return {"id": batch["id"], "score": model(job)([batch[name] for name in COLUMNS])}
+
+    read(data).map_batches(scored, batch_size=10_000).write_csv(output)
+
+
+def run_peer(engine, job, data, output):
+    if job == "files":
+        files = sorted(str(path.relative_to(data)) for path in Path(data).rglob("*.txt"))
+        parts = [files[at : at + FILES_AT_ONCE] for at in range(0, len(files), FILES_AT_ONCE)]
+        in_pool(functools.partial(tally, data), parts, output)
+    elif engine in ("pyarrow", "pandas"):
+        in_pool(functools.partial(score, engine, job, data), slices(data, job), output)
+    else:
+        {"duckdb": by_duckdb, "ray": by_ray}[engine](job, data, output)
+
+
+def compare(here, there):
+    """Fails unless both hold the same rows, floats to nine digits; to four where single precision is added up in
+    another order."""
+    import numpy as np
+    import pandas
+
+    if "files" in there:
+        same = sorted(Path(here).read_bytes().splitlines()) == sorted(Path(there).read_bytes().splitlines())
+    else:
+
+        def rows(path):
+            is_folder = Path(path).is_dir()
+            files = Path(path).glob("*.csv") if is_folder else [path]
+            read = dict(sep=",", header=0) if is_folder else dict(sep=" ", header=None)
+            tables = [pandas.read_csv(file, **read).set_axis(["id", "score"], axis=1) for file in files]
+            return pandas.concat(tables).sort_values("id")
+
+        ours, other = rows(here), rows(there)
+        near = 1e-4 if "perceptron" in there else 1e-9
+        same = np.array_equal(ours.id, other.id) and np.allclose(ours.score, other.score, rtol=near, atol=near)
+    if not same:
+        sys.exit(f"bench: {there} has other rows than {here}")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["run", engine, job, data, output]:
+            run_peer(engine, job, data, output)
+        case ["compare", here, there]:
+            compare(here, there)
+        case _:
+            main()
