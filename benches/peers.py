@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures Sandmill beside what people run such jobs with in Python, in turns, each from its start to its exit: a pool
 of processes with pyarrow (or pandas) and numpy, cut as the job is cut; DuckDB with a function in Python; Ray Data. The
-perceptron is computed by the host's ONNX Runtime, as one would.
+perceptron is computed by ONNX Runtime in Sandmill, and by numpy elsewhere.
 
     benches/peers.py [--rounds N] [JOB...]     jobs: csv, parquet, perceptron, files; all unless named
 
@@ -19,9 +19,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGES = ["numpy==2.4.6", "pyarrow==26.0.1", "pandas", "duckdb==2.0.0", "ray[data]==2.60.0"]
+PACKAGES = ["numpy==2.4.6", "pyarrow==26.0.1", "pandas==3.1.1", "duckdb==2.0.0", "ray[data]==2.60.0"]
 ENGINES = {
-    "csv": ["pyarrow", "pandas", "duckdb", "ray"],
+    "csv": ["pyarrow", "pandas==3.1.1", "duckdb", "ray"],
     "parquet": ["pyarrow", "duckdb", "ray"],
     "perceptron": ["pyarrow", "ray"],
     "files": ["pool"],
@@ -49,12 +49,12 @@ def main():
     lines = []
     for job in options.jobs or ENGINES:
         lines += beside(run, python, job, options.rounds)
-    run.show(lines, options.rounds)
+    run.show(lines, options.rounds, "peers.json")
 
 
 def installed(run):
     env = run.WORK / "peers"
-    stamp = env / "complete"
+    stamp = env / "+".join(PACKAGES)
     python = env / "bin" / "python"
     if not stamp.exists():
         print(f"installing {', '.join(PACKAGES)} into {env.relative_to(run.ROOT)} ...", file=sys.stderr)
@@ -270,7 +270,8 @@ def compare(here, there):
     import numpy as np
     import pandas
 
-    if "files" in there:
+    job = Path(there).name
+    if "files" in job:
         same = sorted(Path(here).read_bytes().splitlines()) == sorted(Path(there).read_bytes().splitlines())
     else:
 
@@ -282,7 +283,7 @@ def compare(here, there):
             return pandas.concat(tables).sort_values("id")
 
         ours, other = rows(here), rows(there)
-        near = 1e-4 if "perceptron" in there else 1e-9
+        near = 1e-4 if "perceptron" in job else 1e-9
         same = np.array_equal(ours.id, other.id) and np.allclose(ours.score, other.score, rtol=near, atol=near)
     if not same:
         sys.exit(f"bench: {there} has other rows than {here}")

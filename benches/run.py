@@ -257,8 +257,8 @@ def memory(options):
         single = single or cpu
         size = data.stat().st_size / 1e9
         lines += [
-            line(f"{rows:,} rows, {size:.1f} GB: leader's peak memory", taken[-1].peak, "MB", 60),
-            line("   a worker's peak memory", taken[-1].children, "MB"),
+            line(f"{rows:,} rows, {size:.1f} GB: leader's peak memory", max(each.peak for each in taken), "MB", 60),
+            line("   a worker's peak memory", max(each.children for each in taken), "MB"),
             line("   CPU for each row, against that of the smallest", cpu / factor / single, "x", 1.1),
         ]
         if count_lines(job_output(name)) != rows:
@@ -657,8 +657,8 @@ def measure(command, watch_memory=False):
 
 
 class Watcher:
-    """Reads the peak memory of a process, and the largest one of its children, until it ends. Memory is
-    watched in runs of its own, since looking takes time."""
+    """Reads the peak memory of a process, and the largest one of its children, until it ends. Looking
+    takes time, which the watched processes' CPU does not have in it, but their wall time."""
 
     def __init__(self, pid):
         self.process = Path(f"/proc/{pid}")
@@ -765,7 +765,7 @@ def ratio_lines(name, taken, native, goal):
     ]
 
 
-def show(lines, rounds):
+def show(lines, rounds, name="results.json"):
     processors, load = os.cpu_count(), os.getloadavg()[0]
     print(f"\nmedians of {rounds} rounds, {WORKERS} workers, {processors} processors", end=", ")
     print(f"load {load:.1f} at the end (what else runs makes these figures worse)")
@@ -779,7 +779,7 @@ def show(lines, rounds):
             sign = ">=" if each["at_least"] else "<="
             goal = f"{sign} {each['goal']:g} {each['unit']:<2}  {met}"
         print(f"{each['name']:44}{measured:>12}  {goal:>10}".rstrip())
-    (WORK / "results.json").write_text(json.dumps(lines, indent=1))
+    (WORK / name).write_text(json.dumps(lines, indent=1))
 
 
 if __name__ == "__main__":

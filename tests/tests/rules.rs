@@ -53,6 +53,7 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
         } else if behaviour.starts_with("*Not portable:*") {
             Verdict::NotPortable
         } else {
+            assert!(!behaviour.starts_with('*'), "{id} begins with no known word: {behaviour}");
             Verdict::Reproduced
         };
         let tests = tests.split('`').skip(1).step_by(2).map(str::to_owned).collect();

@@ -28,16 +28,20 @@ impl MemoryBudget {
     /// eight bytes in a column, once more in what is handed to the guest, and buffers double when
     /// they grow.
     const TABLE: u64 = 16;
-    /// A table that fits into `limits.memory` takes so many times that beside its text, at the most: as columns,
-    /// the buffers of which double when they grow, and as what is handed to the guest. One that does not fit is
-    /// of no use to the entry script.
+    /// A table that fits into `limits.memory` takes so many times that, at the most: as columns, the buffers of
+    /// which double when they grow, and as what is handed to the guest. One that does not fit is of no use to the
+    /// entry script.
     const COLUMNS: u64 = 3;
+    /// What is made of text before that, for a byte of it: the text, copies where records are sorted out, where
+    /// each field lies, and columns that are not wanted.
+    const TEXT: u64 = 6;
 
     /// The budget of a worker whose guest has these limits. `mini_batch_bytes`: how much of a table
     /// one mini-batch holds, 0 for files, which the guest reads itself. `inference`: bytes for models
     /// and tensors.
     pub fn new(limits: &Limits, mini_batch_bytes: u64, inference: u64) -> Self {
-        let fits = limits.memory.0.saturating_mul(Self::COLUMNS).saturating_add(mini_batch_bytes);
+        let columns = limits.memory.0.saturating_mul(Self::COLUMNS);
+        let fits = mini_batch_bytes.saturating_mul(Self::TEXT).saturating_add(columns);
         let host = [
             limits.results.0.saturating_mul(Self::RESULTS),
             limits.read.0,
@@ -145,7 +149,7 @@ mod tests {
         assert_eq!(table.total().0 - budget.total().0, 1600 << 20);
         // However large a mini-batch is, its table must fit into the guest's memory, which is 1 GB.
         let large = MemoryBudget::new(&Limits::default(), 1 << 30, 0);
-        assert_eq!(large.total().0 - budget.total().0, 4 << 30);
+        assert_eq!(large.total().0 - budget.total().0, (6 + 3) << 30);
         let endless = Limits { memory: ByteSize(u64::MAX), ..Limits::default() };
         assert_eq!(MemoryBudget::new(&endless, u64::MAX, 7).total(), ByteSize(u64::MAX));
         let models = MemoryBudget::new(&Limits::default(), 0, 1 << 30);

@@ -141,6 +141,7 @@ impl<T> Room<'_, T> {
     }
 
     /// Fills in the next ones. None if there is no place left for all of them.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(in crate::dataset) fn put_all<const N: usize>(&mut self, values: [T; N]) -> Option<()> {
         *self.all.get_mut(self.row..)?.first_chunk_mut()? = values;

@@ -151,7 +151,13 @@ pub(in crate::spec) const JOB: &[Key] = &[
         "2",
         "GPUs that workers get, one each, the lowest free one first. By default the number in the variable AZ_BATCHAI_GPU_COUNT_FOUND of Sandmill's own environment, else what NVIDIA's driver tells.",
     ),
-    key("node_count", Kind::Integer { min: 1, max: COUNT }, "1", "1", "Machines. Only 1 for now."),
+    key(
+        "node_count",
+        Kind::Integer { min: 1, max: COUNT },
+        "1",
+        "1",
+        "Machines. Only 1: the cluster is this machine.",
+    ),
     key(
         "output_action",
         Kind::Choice(output_actions),
