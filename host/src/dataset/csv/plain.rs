@@ -100,12 +100,22 @@ impl<'a> Fields<'a> {
         long: impl Fn(&str) -> Option<T>,
     ) -> Option<()> {
         let mut room = values.room(self.records.count);
-        self.records.each(column, |start, end| {
-            room.put(match short(start, end) {
-                Some(value) => Some(value),
-                None => self.parsed(start, end, &long)?,
-            })
-        })
+        self.records.each(column, |start, end| room.put(self.value(start, end, &short, &long)?))
+    }
+
+    /// The value of a field, by `short`, or by `long` what that does not know; as [`Self::parsed`] gives it.
+    #[inline(always)]
+    fn value<T>(
+        &self,
+        start: usize,
+        end: usize,
+        short: &impl Fn(usize, usize) -> Option<T>,
+        long: &impl Fn(&str) -> Option<T>,
+    ) -> Option<Option<T>> {
+        match short(start, end) {
+            Some(value) => Some(Some(value)),
+            None => self.parsed(start, end, long),
+        }
     }
 
     /// Fills in the floats of a column.
@@ -125,6 +135,7 @@ impl<'a> Fields<'a> {
     #[target_feature(enable = "avx2")]
     fn fill_floats_wide(&self, values: &mut Values<f64>, column: usize) -> Option<()> {
         let (text, count) = (self.records.text.as_bytes(), self.records.count);
+        let short = |start, end| short_float(text, start, end);
         let mut room = values.room(count);
         let (mut record, mut misses) = (0, 0);
         while record < count {
@@ -142,10 +153,7 @@ impl<'a> Fields<'a> {
             }
             for record in record..count.min(record + wide::LANES) {
                 let (start, end) = self.records.bounds(column, record)?;
-                room.put(match short_float(text, start, end) {
-                    Some(float) => Some(float),
-                    None => self.parsed(start, end, &float)?,
-                })?;
+                room.put(self.value(start, end, &short, &float)?)?;
             }
             record += wide::LANES;
         }
