@@ -7,7 +7,8 @@
 //! 1. All of it is checked: rows lie where the worker says, files can be published.
 //! 2. The files that wait to be published are put on the disk.
 //! 3. The rows are copied to the output file: in the order of commits, or, for ordered output, in
-//!    that of ids. They are read back, held against the workers' checksums and put on the disk. What has to
+//!    that of ids. They are read back, held against the workers' checksums and put on the disk (should the file's
+//!    time tell that somebody wrote to it meanwhile, all of it is read back at the job's end). What has to
 //!    wait for a lower id stays in its part file, which is put on the disk.
 //! 4. One transaction journals the ends of the mini-batches, how long the output is now, where the rows lie
 //!    in the part files, the files with the places they will have, and notes.

@@ -231,6 +231,9 @@ impl Store {
                 let mark = rows.sync()?;
                 notes.extend(Some(mark).filter(|_| !gap));
             }
+            if rows.is_doubtful() {
+                confirm_all(rows, &self.journal, self.header.as_ref())?;
+            }
         }
         if status == JobStatus::Completed {
             finish::make(self, told)?;

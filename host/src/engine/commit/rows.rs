@@ -5,7 +5,7 @@ use super::parts::Parts;
 use crate::fail_point::{self, Unsynced};
 use crate::journal::Entry;
 use crate::model::{MiniBatchId, Segment, WorkerId};
-use crate::output::Appender;
+use crate::output::{Appender, OutputError};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -33,6 +33,9 @@ pub(super) struct Rows {
     known: u64,
     /// When the file was last written to, by the file system's clock.
     written: Option<SystemTime>,
+    /// Whether the file's time has changed while it was put on the disk: by somebody who wrote to it meanwhile, or
+    /// by the file system.
+    doubtful: bool,
 }
 
 /// What waits for mini-batches with lower ids.
@@ -47,7 +50,7 @@ pub(super) struct Held {
 impl Rows {
     pub(super) fn new(appender: Appender, held: Option<Held>) -> Self {
         let (known, unconfirmed) = (appender.len(), Unconfirmed::default());
-        let mut rows = Self { appender, held, unconfirmed, known, written: None };
+        let mut rows = Self { appender, held, unconfirmed, known, written: None, doubtful: false };
         rows.note_time();
         rows
     }
@@ -129,13 +132,29 @@ impl Rows {
         }
     }
 
+    /// Whether all of it has to be read back before the job can have ended well.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.doubtful
+    }
+
     /// Reads back what was appended, puts the output on the disk and returns what to note of that.
     pub(super) fn sync(&mut self) -> Result<(String, Option<String>), String> {
-        self.unconfirmed.confirm(&self.appender)?;
-        self.appender.sync().map_err(|e| e.to_string())?;
-        // Not before, as there are file systems that set it now.
+        self.sync_by(Appender::sync)
+    }
+
+    fn sync_by(
+        &mut self,
+        sync: impl FnOnce(&mut Appender) -> Result<(), OutputError>,
+    ) -> Result<(String, Option<String>), String> {
         self.note_time();
-        let mark = mark(self.appender.file(), self.appender.len());
+        let read_back = self.written;
+        self.unconfirmed.confirm(&self.appender)?;
+        sync(&mut self.appender).map_err(|e| e.to_string())?;
+        // There are file systems that set it now.
+        self.note_time();
+        self.doubtful |= self.written != read_back;
+        let vouched = if self.doubtful { 0 } else { self.appender.len() };
+        let mark = mark(self.appender.file(), vouched);
         let mark = mark.map_err(|e| super::disk::machine("look at", self.path(), &e))?;
         Ok((SYNCED.to_owned(), Some(mark)))
     }
@@ -183,4 +202,40 @@ pub(super) fn vouched(mark: Option<&str>, file: &File) -> u64 {
 
 fn place(entry: &Entry) -> Place {
     entry.worker.zip(entry.end.rows())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::FileExt;
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    /// Somebody writes to the output after it was read back: the time that is noted then is not ours.
+    #[test]
+    fn a_change_while_it_is_put_on_the_disk_is_doubted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.txt");
+        let mut rows = Rows::new(Appender::create(&path).unwrap(), None);
+        let appended = |rows: &mut Rows, tampers: bool| {
+            // The clock of older kernels goes in steps.
+            sleep(Duration::from_millis(20));
+            rows.put_header(b"header\n").unwrap();
+            sleep(Duration::from_millis(20));
+            let (_, mark) = rows
+                .sync_by(|appender| {
+                    if tampers {
+                        let file = OpenOptions::new().write(true).open(&path).unwrap();
+                        file.write_all_at(b"H", 0).unwrap();
+                    }
+                    appender.sync()
+                })
+                .unwrap();
+            (rows.is_doubtful(), mark.unwrap().split(' ').next().unwrap().to_owned())
+        };
+        assert_eq!(appended(&mut rows, false), (false, "7".to_owned()));
+        assert_eq!(appended(&mut rows, true), (true, "0".to_owned()));
+        assert_eq!(appended(&mut rows, false), (true, "0".to_owned()), "until the end");
+    }
 }
