@@ -47,7 +47,7 @@ fn by_model(model: &Model, columns: &[&[f64]], rows: usize) -> Result<Vec<f64>> 
             *value = *float as f32;
         }
     }
-    let rows = Tensor::new(&[rows, columns.len()], values)?;
+    let rows = Tensor::new([rows, columns.len()], values)?;
     let numbers = model.run(&[("x", rows)])?.take("y")?.into_values::<f32>()?;
     Ok(numbers.into_iter().map(f64::from).collect())
 }
