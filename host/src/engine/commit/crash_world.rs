@@ -253,7 +253,7 @@ impl World {
     }
 
     pub(super) fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.target.output.join(name)).unwrap()
+        fs::read_to_string(self.target.output.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
     /// All rows of the parts, each of which has the header, behind one of them.

@@ -104,7 +104,8 @@ fn open_to_write(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 
-/// Takes the files of mini-batches that run again out of the output, or prepares that.
+/// Prepares that the files of mini-batches that run again go out of the output. They stay until the journal
+/// has that: the next start may find these mini-batches' rows after all.
 pub(super) fn take_out(
     target: &CommitTarget,
     journal: &Journal,
@@ -121,11 +122,8 @@ pub(super) fn take_out(
         // Each file is that of the last one who wrote it.
         let last: HashMap<_, _> =
             entries.iter().map(|entry| (&entry.path, is_gone(entry))).collect();
-        for (path, _) in last.iter().filter(|(_, gone)| **gone) {
-            let path = target.output.join(path);
-            remove_tree(&path).map_err(|e| machine("remove", &path, &e))?;
-        }
-        fail_point::pass("lost-files-removed");
+        let gone = last.into_iter().filter(|(_, gone)| *gone);
+        gone.for_each(|(path, _)| replacement.remove(path.clone()));
         return Ok(());
     }
     let touched: HashSet<String> =
@@ -134,7 +132,7 @@ pub(super) fn take_out(
     for path in touched {
         let old = target.output.join(&path);
         if !kept.iter().any(|entry| entry.path == path) {
-            remove_tree(&old).map_err(|e| machine("remove", &old, &e))?;
+            replacement.remove(path);
             continue;
         }
         let new = replacement.place(&target.output, &path);

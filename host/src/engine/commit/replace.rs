@@ -1,7 +1,7 @@
-//! Putting new files in the place of old ones in the output folder, together with a change of the
-//! journal: the new ones are written and on the disk, then one transaction changes the journal and
-//! notes what is to be renamed, then they are renamed, then the note goes. Whoever finds the note
-//! goes on from there; whoever finds new files without it removes them.
+//! Putting new files in the place of old ones in the output folder, or nothing, together with a change
+//! of the journal: the new ones are written and on the disk, then one transaction changes the journal
+//! and notes what is to be renamed and removed, then that is done, then the note goes. Whoever finds the
+//! note goes on from there; whoever finds new files without it removes them.
 
 use super::disk::{machine, sync_around};
 use crate::fail_point;
@@ -10,26 +10,33 @@ use crate::output::remove_tree;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The journal's note of what is to be renamed.
+/// The journal's note of what is to be renamed and removed.
 const REPLACE: &str = "store.replace";
 
 /// How the new files' names begin. No guest's file is published under such a name.
 pub(super) const NEW: &str = ".sandmill-new-";
 
-/// Files that are about to take the places of others.
+/// Files that are about to take the places of others, or only to go.
 #[derive(Debug, Default)]
 pub(super) struct Replacement {
-    /// Names of new files and of those that they replace, below the output folder.
-    pairs: Vec<(String, String)>,
+    /// Names of new files, if there are any, and of those whose places they take, below the output folder.
+    pairs: Vec<Pair>,
 }
+
+type Pair = (Option<String>, String);
 
 impl Replacement {
     /// Where to write what replaces `old`, a path below the output folder.
     pub(super) fn place(&mut self, output: &Path, old: &str) -> PathBuf {
         let new = format!("{NEW}{}", self.pairs.len());
         let path = output.join(&new);
-        self.pairs.push((new, old.to_owned()));
+        self.pairs.push((Some(new), old.to_owned()));
         path
+    }
+
+    /// Has nothing take the place of `old`, a path below the output folder.
+    pub(super) fn remove(&mut self, old: String) {
+        self.pairs.push((None, old));
     }
 
     fn is_empty(&self) -> bool {
@@ -67,12 +74,16 @@ pub(super) fn carry_out(journal: &mut Journal, output: &Path) -> Result<(), Stri
     let Some(text) = journal.noted(REPLACE).map_err(|e| e.to_string())? else {
         return remove_stale(output);
     };
-    let pairs: Vec<(String, String)> =
+    let pairs: Vec<Pair> =
         serde_json::from_str(&text).map_err(|e| format!("the journal's note {text:?}: {e}"))?;
     for (new, old) in pairs {
-        let (new, old) = (output.join(new), output.join(old));
-        if new.symlink_metadata().is_ok() {
-            fs::rename(&new, &old).map_err(|e| machine("replace", &old, &e))?;
+        let old = output.join(old);
+        match new.map(|new| output.join(new)) {
+            None => remove_tree(&old).map_err(|e| machine("remove", &old, &e))?,
+            Some(new) if new.symlink_metadata().is_ok() => {
+                fs::rename(&new, &old).map_err(|e| machine("replace", &old, &e))?;
+            }
+            Some(_) => {}
         }
         fail_point::pass("file-replaced");
     }
