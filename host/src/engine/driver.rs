@@ -259,6 +259,7 @@ impl<'a> Driver<'a> {
                 self.room.release(worker);
                 Message::Exited(worker, exit)
             }
+            PoolEvent::GpuFree(worker) => Message::GpuFree(worker),
             PoolEvent::Notice(text) => Message::Notice(text),
         };
         self.tell(message);

@@ -28,7 +28,7 @@ impl ProcessorTime {
             PoolEvent::Worker(worker, FromWorker::Finished(report)) => {
                 *self.before.entry(*worker).or_default() += report.process_seconds;
             }
-            PoolEvent::Worker(..) | PoolEvent::Notice(_) => {}
+            PoolEvent::Worker(..) | PoolEvent::GpuFree(_) | PoolEvent::Notice(_) => {}
             PoolEvent::Exited(worker, _) => {
                 self.before.remove(worker);
                 self.killed.remove(&worker.to_string());

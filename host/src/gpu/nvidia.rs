@@ -106,6 +106,12 @@ impl Nvidia {
         memory(&self.device(visible).ok()?).map(|(used, _)| used)
     }
 
+    /// The processes that compute on it, by the numbers that the driver knows.
+    pub(super) fn processes(&self, visible: &str) -> Option<Vec<u32>> {
+        let processes = self.device(visible).ok()?.running_compute_processes().ok()?;
+        Some(processes.iter().map(|process| process.pid).collect())
+    }
+
     fn device(&self, visible: &str) -> Result<Device<'_>, NvmlError> {
         match visible.parse() {
             Ok(index) => self.0.device_by_index(index),

@@ -176,14 +176,21 @@ impl Listener {
         exit.failure = remains.cell.and_then(|cell| cell.end(exit.signal));
         exit.not_for_memory = exit.signal == Some(9)
             && remains.memory_kills.is_some_and(|kills| memory_kills() == Some(kills));
-        // Nor is its GPU's memory taken.
-        if let Some((memory, lease)) = remains.gpu
-            && let Some(text) = memory.wait(&lease).await
-        {
-            let _ = inbox.events.send(PoolEvent::Notice(text)).await;
+        // Nor is its GPU's memory taken, if that comes back soon. Nobody listening is no loss.
+        let mut held = remains.gpu;
+        if let Some((memory, lease)) = &held {
+            match memory.wait(lease).await {
+                Some(text) => drop(inbox.events.send(PoolEvent::Notice(text)).await),
+                None => held = None,
+            }
         }
-        // Nobody listening is no loss.
-        let _ = inbox.events.send(PoolEvent::Exited(inbox.worker, exit)).await;
+        exit.holds_gpu = held.is_some();
+        let _ = inbox.events.send(PoolEvent::Exited(worker, exit)).await;
+        let Some((memory, lease)) = held else { return };
+        tokio::select! {
+            () = memory.wait_on(&lease) => drop(inbox.events.send(PoolEvent::GpuFree(worker)).await),
+            () = inbox.events.closed() => {}
+        }
     }
 }
 
@@ -198,7 +205,14 @@ fn describe(status: io::Result<ExitStatus>, fault: Option<String>, log: &StderrL
     };
     let tail = Some(log.tail()).filter(|tail| !tail.is_empty());
     let note: Vec<String> = [fault, unknown, tail].into_iter().flatten().collect();
-    WorkerExit { code, signal, note: note.join("\n"), failure: None, not_for_memory: false }
+    WorkerExit {
+        code,
+        signal,
+        note: note.join("\n"),
+        failure: None,
+        not_for_memory: false,
+        holds_gpu: false,
+    }
 }
 
 /// The receiving half of a worker's socket.

@@ -10,8 +10,10 @@ pub enum PoolEvent {
     Worker(WorkerId, FromWorker),
     /// Something for the user.
     Notice(String),
-    /// A worker is gone, its last message delivered; always the last event of a worker.
+    /// A worker is gone, its last message delivered.
     Exited(WorkerId, WorkerExit),
+    /// The GPU of a worker that is gone is free.
+    GpuFree(WorkerId),
 }
 
 /// How a worker process ended.
@@ -28,4 +30,6 @@ pub struct WorkerExit {
     /// Whether it was not the kernel that killed it for lack of memory, as that has killed nobody since the job
     /// began. False where nobody tells.
     pub not_for_memory: bool,
+    /// Whether its GPU is not free yet: [`PoolEvent::GpuFree`] follows once it is.
+    pub holds_gpu: bool,
 }

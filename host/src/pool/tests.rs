@@ -128,7 +128,8 @@ async fn delivers_every_message_and_then_the_end() {
             signal: None,
             note: "trouble".into(),
             failure: None,
-            not_for_memory: false
+            not_for_memory: false,
+            holds_gpu: false
         }
     );
 }

@@ -29,8 +29,8 @@ impl Leases {
         self.taken.iter().find(|(_, holder)| **holder == worker).map(|(index, _)| *index)
     }
 
-    /// To be called when a worker is gone, not when it is killed: a process that still ends may
-    /// still use its GPU.
+    /// To be called when a worker is gone and its GPU is free, not when it is killed: a process that still
+    /// ends may still use its GPU.
     pub(super) fn release(&mut self, worker: WorkerId) {
         self.taken.retain(|_, holder| *holder != worker);
     }

@@ -152,6 +152,7 @@ impl Machine {
             Message::Finished(worker, report) => self.on_finished(worker, *report),
             Message::Overrun(worker, failure) => self.on_overrun(worker, failure),
             Message::Exited(worker, exit) => self.on_exited(worker, &exit),
+            Message::GpuFree(worker) => self.on_gpu_free(worker),
             Message::Committed(ids) => ids.into_iter().for_each(|id| self.on_committed(id)),
             Message::Rejected(id, failure) => self.on_rejected(id, failure),
             Message::CommitFailed(text) => self.on_commit_failed(text),

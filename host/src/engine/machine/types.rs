@@ -46,6 +46,8 @@ pub enum Message {
     Overrun(WorkerId, Failure),
     /// A worker process is gone.
     Exited(WorkerId, WorkerExit),
+    /// The GPU of a worker that is gone, which was not free then, is free.
+    GpuFree(WorkerId),
     /// These are in the journal and in the output.
     Committed(Vec<MiniBatchId>),
     /// This one cannot be committed, through its own fault.

@@ -44,13 +44,13 @@ impl Machine {
         self.actions.push(Action::Spawn(id, gpu));
     }
 
-    /// A process that cannot be killed keeps its GPU.
+    /// A process that cannot be killed keeps its GPU, and so does one whose memory the driver has not put away.
     fn tell_of_lost_gpus(&mut self, id: WorkerId) {
         let lost = self.leases.taken().find(|(_, holder)| !self.workers.contains_key(holder));
         if let Some((index, holder)) = lost {
             self.notice(format!(
-                "{id} starts without a GPU: {holder} was killed, does not end, and still holds GPU \
-                 {index}"
+                "{id} starts without a GPU: GPU {index} is not free, as {holder} has not ended or its \
+                 memory there is still in use"
             ));
         }
     }
@@ -286,8 +286,17 @@ impl Machine {
         }
     }
 
+    pub(super) fn on_gpu_free(&mut self, id: WorkerId) {
+        if let Some(index) = self.leases.of(id) {
+            self.leases.release(id);
+            self.notice(format!("GPU {index}, which {id} had, is free again"));
+        }
+    }
+
     pub(super) fn on_exited(&mut self, id: WorkerId, exit: &WorkerExit) {
-        self.leases.release(id);
+        if !exit.holds_gpu {
+            self.leases.release(id);
+        }
         self.abandoned.remove(&id);
         // Its place is free.
         self.room_again_at = None;

@@ -134,6 +134,7 @@ impl World {
             }
             5..=8 => self.overrun(),
             9..=12 => self.lie(),
+            13 | 14 => self.free_gpu(),
             _ => {}
         }
     }

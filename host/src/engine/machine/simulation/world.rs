@@ -74,6 +74,8 @@ pub(super) struct World {
     pub(super) plan_told: bool,
     pub(super) workers: BTreeMap<WorkerId, FakeWorker>,
     pub(super) next_worker: u32,
+    /// GPUs that are not free although the workers that had them are gone.
+    pub(super) busy_gpus: BTreeMap<WorkerId, u32>,
     /// What the committer has still to do.
     pub(super) committer: VecDeque<Settled>,
     /// What it has written and not told.
@@ -121,6 +123,7 @@ impl World {
             plan_told: false,
             workers: BTreeMap::new(),
             next_worker: 0,
+            busy_gpus: BTreeMap::new(),
             committer: VecDeque::new(),
             untold: VecDeque::new(),
             committer_dead: false,
@@ -160,6 +163,7 @@ impl World {
         self.journal.keys().for_each(|id| restored.finished.insert(*id));
         self.machine = machine(&self.policy, restored);
         self.now = Duration::ZERO;
+        self.busy_gpus.clear();
         (self.planned, self.plan_told, self.open) = (0, false, 0);
         self.workers.clear();
         self.committer.clear();
@@ -278,8 +282,9 @@ impl World {
         assert!(!self.winding_down, "a worker is started although the job ends");
         assert_eq!(id.0, self.next_worker, "numbers rise, also over runs");
         self.next_worker += 1;
-        // Until its process is gone, a worker has its GPU.
-        let taken: BTreeSet<u32> = self.workers.values().filter_map(|worker| worker.gpu).collect();
+        // Until its process is gone and its memory is free, a worker has its GPU.
+        let taken = self.workers.values().filter_map(|worker| worker.gpu);
+        let taken: BTreeSet<u32> = taken.chain(self.busy_gpus.values().copied()).collect();
         let lowest = self.policy.gpus.iter().copied().find(|index| !taken.contains(index));
         assert_eq!(gpu, lowest, "the lowest free GPU of {:?}", self.policy.gpus);
         let worker = FakeWorker { gpu, ..FakeWorker::default() };
@@ -341,11 +346,26 @@ impl World {
     }
 
     pub(super) fn exit(&mut self, id: WorkerId, code: Option<i32>, signal: Option<i32>) {
-        self.workers.remove(&id);
+        let gpu = self.workers.remove(&id).and_then(|worker| worker.gpu);
+        let busy = gpu.filter(|_| self.dice.one_in(8));
+        self.busy_gpus.extend(busy.map(|gpu| (id, gpu)));
         self.tell(Message::Exited(
             id,
-            WorkerExit { code, signal, note: String::new(), failure: None, not_for_memory: false },
+            WorkerExit {
+                code,
+                signal,
+                note: String::new(),
+                failure: None,
+                not_for_memory: false,
+                holds_gpu: busy.is_some(),
+            },
         ));
+    }
+
+    pub(super) fn free_gpu(&mut self) {
+        if let Some((id, _)) = self.busy_gpus.pop_first() {
+            self.tell(Message::GpuFree(id));
+        }
     }
 
     pub(super) fn is_completed(&self) -> bool {

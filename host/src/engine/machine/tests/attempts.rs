@@ -104,7 +104,14 @@ fn a_worker_that_somebody_killed_did_not_run_out_of_memory() {
     let mut machine = running(Policy { workers: 1, ..policy() }, 1);
     machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
     let (note, failure) = (String::new(), None);
-    let exit = WorkerExit { code: None, signal: Some(9), note, failure, not_for_memory: true };
+    let exit = WorkerExit {
+        code: None,
+        signal: Some(9),
+        note,
+        failure,
+        not_for_memory: true,
+        holds_gpu: false,
+    };
     let actions = machine.handle(Message::Exited(W0, exit), secs(2));
     assert_eq!(lost_kind(&actions), Some(FailureKind::WorkerDied));
     assert!(lost(&actions).unwrap().message.contains("exited with returncode -9 inside run"));
@@ -117,7 +124,14 @@ fn a_worker_that_a_limit_ended_is_told_as_such() {
     machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
     let failure = Some(Failure::new(FailureKind::OutOfMemory, "too much"));
     let note = "its last words".to_owned();
-    let exit = WorkerExit { code: None, signal: Some(9), note, failure, not_for_memory: false };
+    let exit = WorkerExit {
+        code: None,
+        signal: Some(9),
+        note,
+        failure,
+        not_for_memory: false,
+        holds_gpu: false,
+    };
     let actions = machine.handle(Message::Exited(W0, exit), secs(2));
     let told = lost(&actions).expect("it was in run");
     assert_eq!((told.message.as_str(), told.detail.as_str()), ("too much", "its last words"));
@@ -158,6 +172,7 @@ fn a_worker_that_got_no_memory_is_told_as_such() {
             note,
             failure,
             not_for_memory: false,
+            holds_gpu: false,
         };
         lost(&machine.handle(Message::Exited(W0, exit), secs(2))).unwrap()
     };

@@ -18,6 +18,7 @@ fn init_failures_in_a_row_end_the_job() {
             note: String::new(),
             failure: None,
             not_for_memory: false,
+            holds_gpu: false,
         };
         let actions = machine.handle(Message::Exited(WorkerId(worker), exit), secs(1));
         if worker == 2 {

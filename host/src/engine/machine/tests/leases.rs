@@ -52,12 +52,28 @@ fn g1_a_lost_gpu_is_told_and_comes_back_with_the_exit() {
         notices(&actions),
         [
             "process000 was killed and does not end; the job goes on without it",
-            "process001 starts without a GPU: process000 was killed, does not end, and still holds \
-             GPU 0"
+            "process001 starts without a GPU: GPU 0 is not free, as process000 has not ended or its \
+             memory there is still in use"
         ]
     );
     machine.handle(exit(None, Some(9)), secs(100));
     assert_eq!(spawned(&machine.handle(exit_of(1, Some(1), None), secs(101))), [(2, Some(0))]);
+}
+
+/// G1: a GPU whose memory stays in use goes to nobody until that is over.
+#[test]
+fn g1_a_lease_ends_when_the_gpu_is_free() {
+    let mut machine = new(Policy { gpus: vec![0], ..policy() });
+    machine.handle(Message::Planned(batches(9)), secs(0));
+    machine.handle(ready(0), secs(0));
+    let Message::Exited(worker, exit) = exit(None, Some(9)) else { unreachable!() };
+    let holds = WorkerExit { holds_gpu: true, ..exit };
+    let actions = machine.handle(Message::Exited(worker, holds), secs(1));
+    assert_eq!(spawned(&actions), [(1, None)]);
+    machine.handle(ready(1), secs(2));
+    let actions = machine.handle(Message::GpuFree(worker), secs(3));
+    assert_eq!(notices(&actions), ["GPU 0, which process000 had, is free again"]);
+    assert_eq!(spawned(&machine.handle(exit_of(1, Some(1), None), secs(4))), [(2, Some(0))]);
 }
 
 /// G2: without GPUs nobody has one; the index is told with the start.
