@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures Sandmill beside what people run such jobs with in Python, in turns, each from its start to its exit: a pool
-of processes with pyarrow (or pandas) and numpy, cut as the job is cut; DuckDB with a function in Python; Ray Data. The
-perceptron is computed by ONNX Runtime in Sandmill, and by numpy elsewhere.
+of processes with pyarrow (or pandas) and numpy, cut as the job is cut; DuckDB with a function in Python; Ray Data; PySpark,
+where there is Java. The perceptron is computed by ONNX Runtime in Sandmill, and by numpy elsewhere.
 
     benches/peers.py [--rounds N] [JOB...]     jobs: csv, parquet, perceptron, files; all unless named
 
@@ -19,11 +19,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGES = ["numpy==2.4.6", "pyarrow==26.0.1", "pandas==3.1.1", "duckdb==2.0.0", "ray[data]==2.60.0"]
+PACKAGES = ["numpy==2.4.6", "pyarrow==26.0.1", "pandas==3.1.1", "duckdb==2.0.0", "ray[data]==2.60.0", "pyspark==4.3.0"]
 ENGINES = {
-    "csv": ["pyarrow", "pandas==3.1.1", "duckdb", "ray"],
-    "parquet": ["pyarrow", "duckdb", "ray"],
-    "perceptron": ["pyarrow", "ray"],
+    "csv": ["pyarrow", "pandas", "duckdb", "ray", "spark"],
+    "parquet": ["pyarrow", "duckdb", "ray", "spark"],
+    "perceptron": ["pyarrow", "ray", "spark"],
     "files": ["pool"],
 }
 SLICE = 1_000_000
@@ -69,18 +69,26 @@ def beside(run, python, job, rounds):
     """One job by Sandmill and by each of the others."""
     name, data, here = ours(run, job)
     sides = {"sandmill": here}
-    for engine in ENGINES[job]:
+    engines = [engine for engine in ENGINES[job] if engine != "spark" or has_java()]
+    for engine in engines:
         output = run.WORK / f"peer-{job}-{engine}"
         sides[engine] = functools.partial(theirs, run, [python, __file__, "run", engine, job, data, output])
     taken = run.rounds_of(sides, rounds)
     lines = [run.line(f"{job}: Sandmill", taken["sandmill"].wall * 1000, "ms")]
-    for engine in ENGINES[job]:
+    for engine in engines:
         output = run.WORK / f"peer-{job}-{engine}"
         subprocess.run([python, __file__, "compare", run.job_output(name), output], check=True)
         factor = taken[engine].wall / taken["sandmill"].wall
         lines.append(run.line(f"   {engine} takes", taken[engine].wall * 1000, "ms"))
         lines.append(run.line("      times Sandmill's", factor, "x", 1, at_least=True))
     return lines
+
+
+def has_java():
+    found = shutil.which("java") is not None
+    if not found:
+        print("PySpark is left out: there is no Java", file=sys.stderr)
+    return found
 
 
 def ours(run, job):
@@ -253,6 +261,24 @@ def by_ray(job, data, output):
     read(data).map_batches(scored, batch_size=10_000).write_csv(output)
 
 
+def by_spark(job, data, output):
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    def scored(batches):
+        for batch in batches:
+            columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS]
+            scores = pa.array(model(job)(columns))
+            yield pa.RecordBatch.from_arrays([batch.column("id"), scores], ["id", "score"])
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.driver.memory": "4g"}
+    spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    schema = "id long, " + ", ".join(f"{name} double" for name in COLUMNS)
+    table = spark.read.csv(data, schema, header=True) if job == "csv" else spark.read.parquet(data)
+    table.mapInArrow(scored, "id long, score double").write.csv(output, header=True)
+
+
 def run_peer(engine, job, data, output):
     if job == "files":
         files = sorted(str(path.relative_to(data)) for path in Path(data).rglob("*.txt"))
@@ -261,7 +287,7 @@ def run_peer(engine, job, data, output):
     elif engine in ("pyarrow", "pandas"):
         in_pool(functools.partial(score, engine, job, data), slices(data, job), output)
     else:
-        {"duckdb": by_duckdb, "ray": by_ray}[engine](job, data, output)
+        {"duckdb": by_duckdb, "ray": by_ray, "spark": by_spark}[engine](job, data, output)
 
 
 def compare(here, there):

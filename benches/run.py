@@ -329,12 +329,15 @@ def inference(options):
         goals = (0.9, 0.95) if model == "cnn" else (None, None)
         for batch in BATCHES:
             native, in_python, here, tract = (side[batch] for side in taken.values())
+            more = statistics.median(here) - statistics.median(native)
             lines += [
-                line(f"Inference: {model}, {batch} images at once, native", native * 1e6, "us"),
-                line("   a call costs more than natively", (here - native) * 1e6, "us"),
-                line("   throughput of native kept", native / here, "x", goals[0], at_least=True),
-                line("   of Python's", in_python / here, "x", goals[1], at_least=True),
-                line("   of Python's, by tract", in_python / tract, "x"),
+                line(
+                    f"Inference: {model}, {batch} images at once, native", statistics.median(native) * 1e6, "us"
+                ),
+                line("   a call costs more than natively", more * 1e6, "us"),
+                line("   throughput of native kept", ratio(native, here), "x", goals[0], at_least=True),
+                line("   of Python's", ratio(in_python, here), "x", goals[1], at_least=True),
+                line("   of Python's, by tract", ratio(in_python, tract), "x"),
             ]
     return lines
 
@@ -398,8 +401,12 @@ def gpu(options):
         taken = loops_of({"native": lambda: printed(natively[name]), "sandmill": here}, options.rounds)
         native, here = (side[RESNET_BATCH] for side in taken.values())
         lines += [
-            line(f"Inference: as ResNet-18 on a GPU, {name}, native", RESNET_BATCH / native, "images/s"),
-            line("   throughput of native kept", native / here, "x", 0.8, at_least=True),
+            line(
+                f"Inference: as ResNet-18 on a GPU, {name}, native",
+                RESNET_BATCH / statistics.median(native),
+                "images/s",
+            ),
+            line("   throughput of native kept", ratio(native, here), "x", 0.8, at_least=True),
             line("   use of the GPU at its highest", gpu_percent(job_name), "%"),
         ]
     return lines
@@ -445,12 +452,18 @@ def seconds_each(path):
 
 
 def loops_of(sides, rounds):
-    """Runs all sides in turns and gives, for each one and each batch, the median."""
+    """Runs all sides in turns and gives, for each one and each batch, the seconds of each round."""
     taken = in_turns(sides, rounds)
     return {
-        name: {batch: statistics.median(each[batch] for each in results) for batch in results[0]}
+        name: {batch: [each[batch] for each in results] for batch in results[0]}
         for name, results in taken.items()
     }
+
+
+def ratio(these, those):
+    """The median of the rounds' ratios: the speed of a machine that others use, too, changes from round to round by
+    more than what is to be told apart."""
+    return statistics.median(this / that for this, that in zip(these, those))
 
 
 def hostile(name):

@@ -4,15 +4,17 @@
 use super::Nvidia;
 use crate::model::GpuLease;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// How long it is waited for before it is told.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration =
+    if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 /// For as long as the job takes.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 /// Between two looks, then and later.
@@ -21,38 +23,55 @@ const LONG_PAUSE: Duration = Duration::from_secs(1);
 /// So much more than before is nobody's: the driver keeps some for itself.
 const SLACK: u64 = 64 << 20;
 
+/// Bytes in use on the GPU that `CUDA_VISIBLE_DEVICES` would name so, where somebody tells.
+type Reading = Arc<dyn Fn(&str) -> Option<u64> + Send + Sync>;
+
 /// What the GPUs of a job had in use before it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MemoryWatch {
-    nvidia: Arc<Nvidia>,
+    reading: Reading,
     before: BTreeMap<String, u64>,
+}
+
+impl fmt::Debug for MemoryWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryWatch").field("before", &self.before).finish_non_exhaustive()
+    }
 }
 
 impl MemoryWatch {
     /// Begins with what is in use now.
     pub fn new(nvidia: Nvidia, leases: &[GpuLease]) -> Self {
-        let used = |lease: &GpuLease| Some((lease.visible.clone(), nvidia.used(&lease.visible)?));
+        Self::of(Arc::new(move |visible| in_use(&nvidia, visible)), leases)
+    }
+
+    pub(crate) fn of(reading: Reading, leases: &[GpuLease]) -> Self {
+        let used = |lease: &GpuLease| Some((lease.visible.clone(), reading(&lease.visible)?));
         let before = leases.iter().filter_map(used).collect();
-        Self { nvidia: Arc::new(nvidia), before }
+        Self { reading, before }
     }
 
     /// Waits until the memory of this GPU is back, some seconds at most. Otherwise returns what to tell
     /// people. To be called when the worker is gone.
     pub async fn wait(&self, lease: &GpuLease) -> Option<String> {
         let left = self.freed(lease, PATIENCE, PAUSE).await.err()?;
-        let megabytes = left.map_or("some".to_owned(), |bytes| (bytes >> 20).to_string());
+        let what = match left {
+            Some(bytes) => format!("{} MB of its memory are in use", bytes >> 20),
+            None => "the driver does not tell whether its memory is free".to_owned(),
+        };
+        let waited = PATIENCE.as_secs();
         Some(format!(
-            "GPU {}: {megabytes} MB of its memory are in use {} s after its worker ended; no worker gets \
-             it until they are free",
-            lease.index,
-            PATIENCE.as_secs()
+            "GPU {}: {what} {waited} s after its worker ended; no worker of this job gets it until it \
+             is free",
+            lease.index
         ))
     }
 
     /// Waits on, for as long as it takes.
     pub async fn wait_on(&self, lease: &GpuLease) {
-        // Nothing else ends this.
-        let _ = self.freed(lease, FOR_EVER, LONG_PAUSE).await;
+        while self.freed(lease, FOR_EVER, LONG_PAUSE).await.is_err() {
+            sleep(LONG_PAUSE).await;
+        }
     }
 
     async fn freed(
@@ -62,20 +81,23 @@ impl MemoryWatch {
         pause: Duration,
     ) -> Result<(), Option<u64>> {
         let Some(before) = self.before.get(&lease.visible) else { return Ok(()) };
-        let (nvidia, visible) = (self.nvidia.clone(), lease.visible.clone());
-        let used = move || match nvidia.processes(&visible) {
-            Some(all) if are_others(&all) => Some(0),
-            _ => nvidia.used(&visible),
-        };
-        freed(*before, used, patience, pause).await
+        let (reading, visible) = (Arc::clone(&self.reading), lease.visible.clone());
+        freed(*before, move || reading(&visible), patience, pause).await
     }
 }
 
-/// Whether the processes that the driver names live: then what is in use is theirs, and a worker that is gone has
-/// nothing any more. Of another container's it may not know the numbers that they have here.
-fn are_others(processes: &[u32]) -> bool {
-    let lives = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
-    !processes.is_empty() && processes.iter().all(lives)
+/// Bytes in use, but for those of processes that live: a worker that is gone left none of these.
+fn in_use(nvidia: &Nvidia, visible: &str) -> Option<u64> {
+    let used = nvidia.used(visible)?;
+    Some(used.saturating_sub(of_others(&nvidia.processes(visible).unwrap_or_default())))
+}
+
+/// What the processes that the driver names have, if all of them live and all of that is known. The driver may know
+/// those of other containers by other numbers than they have here.
+fn of_others(processes: &[(u32, Option<u64>)]) -> u64 {
+    let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+    let known = processes.iter().map(|(pid, bytes)| bytes.filter(|_| lives(*pid)));
+    known.sum::<Option<u64>>().unwrap_or(0)
 }
 
 /// Waits until little more is in use than before; else how much more, if that is known. Asks on a
@@ -98,7 +120,7 @@ async fn freed(
         }
     });
     if asking.is_err() {
-        return Ok(()); // Without a thread to spare it is not waited for.
+        return Err(None);
     }
     let until = Instant::now() + patience;
     let mut more = None;
@@ -129,9 +151,10 @@ mod tests {
     #[test]
     fn what_a_process_that_is_gone_had_is_nobody_elses() {
         let (own, gone) = (std::process::id(), u32::MAX);
-        assert!(are_others(&[own]));
-        assert!(!are_others(&[own, gone]), "one may be the worker's");
-        assert!(!are_others(&[]), "the driver may not tell");
+        assert_eq!(of_others(&[(own, Some(3)), (own, Some(4))]), 7);
+        assert_eq!(of_others(&[(own, Some(3)), (gone, Some(4))]), 0, "one may be the worker's");
+        assert_eq!(of_others(&[(own, Some(3)), (own, None)]), 0, "not all is told");
+        assert_eq!(of_others(&[]), 0);
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use super::{Gpu, library_folders};
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
+use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml, cuda_driver_version_major, cuda_driver_version_minor};
 use std::path::Path;
@@ -106,10 +107,14 @@ impl Nvidia {
         memory(&self.device(visible).ok()?).map(|(used, _)| used)
     }
 
-    /// The processes that compute on it, by the numbers that the driver knows.
-    pub(super) fn processes(&self, visible: &str) -> Option<Vec<u32>> {
+    /// The processes that compute on it, by the numbers that the driver knows, and their bytes of memory.
+    pub(super) fn processes(&self, visible: &str) -> Option<Vec<(u32, Option<u64>)>> {
         let processes = self.device(visible).ok()?.running_compute_processes().ok()?;
-        Some(processes.iter().map(|process| process.pid).collect())
+        let bytes = |memory: &UsedGpuMemory| match memory {
+            UsedGpuMemory::Used(bytes) => Some(*bytes),
+            UsedGpuMemory::Unavailable => None,
+        };
+        Some(processes.iter().map(|it| (it.pid, bytes(&it.used_gpu_memory))).collect())
     }
 
     fn device(&self, visible: &str) -> Result<Device<'_>, NvmlError> {

@@ -93,7 +93,8 @@ impl Pool {
         self.confinement = Confinement::new(room, job_dir, budget);
     }
 
-    /// Has the end of each worker with a GPU wait until the GPU's memory is back. None where nobody tells.
+    /// Has the end of each worker with a GPU wait some seconds until the GPU's memory is back; see
+    /// [`PoolEvent::GpuFree`](super::PoolEvent::GpuFree). None where nobody tells.
     pub fn watch_gpus(&mut self, memory: Option<MemoryWatch>) {
         self.gpus = memory;
     }

@@ -2,6 +2,7 @@
 
 use super::launch::Program;
 use super::{Pool, PoolEvent, Standby, WorkerExit};
+use crate::gpu::MemoryWatch;
 use crate::model::{
     CallStats, GpuLease, InferenceSettings, Limits, LoggingLevel, MiniBatch, MiniBatchId,
     OsSandbox, OutputAction, WallState, Work, WorkerId,
@@ -11,6 +12,8 @@ use crate::protocol::{
 };
 use std::fs::{self, File};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -151,6 +154,26 @@ async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
         bench.until_the_end().await;
         assert_eq!(String::from_utf8(bench.worker_file("env")).unwrap(), expected);
     }
+}
+
+/// The end of a worker is told although its GPU is not free, and that it is free once it is.
+#[tokio::test]
+async fn the_gpu_of_a_worker_that_is_gone_is_waited_for() {
+    let used = Arc::new(AtomicU64::new(0));
+    let reading = Arc::clone(&used);
+    let reading = Arc::new(move |_: &str| Some(reading.load(Ordering::Relaxed)));
+    let lease = GpuLease::plain(0);
+    let watch = MemoryWatch::of(reading, std::slice::from_ref(&lease));
+    used.store(900 << 20, Ordering::Relaxed);
+    let mut bench = Bench::new("exit 3", 8);
+    bench.pool.watch_gpus(Some(watch));
+    bench.pool.spawn(Setup { gpu: Some(lease), ..bench.setup() }).unwrap();
+    let PoolEvent::Notice(text) = bench.next().await else { panic!("a notice") };
+    assert!(text.starts_with("GPU 0: 900 MB of its memory are in use"), "{text}");
+    let (_, exit) = bench.until_the_end().await;
+    assert!(exit.holds_gpu);
+    used.store(0, Ordering::Relaxed);
+    assert!(matches!(bench.next().await, PoolEvent::GpuFree(WORKER)));
 }
 
 /// What forks no workers is asked once, and each is started by itself. (Workers that are forked are in all

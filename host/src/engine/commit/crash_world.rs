@@ -117,7 +117,9 @@ impl World {
                 .map(|p| (p, format!("of {id}")))
                 .into(),
             (1 | 2, OnConflict::Append | OnConflict::Overwrite) => {
-                ["shared", "deep/shared"].map(|p| (p.to_owned(), format!("of {id}\n"))).into()
+                ["shared".to_owned(), "deep/shared".to_owned(), format!("own/{id}")]
+                    .map(|p| (p, format!("of {id}\n")))
+                    .into()
             }
             _ => Vec::new(),
         }

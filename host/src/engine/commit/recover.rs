@@ -2,7 +2,7 @@
 //!
 //! The steps, each of which may be cut short and is then done again by the next start:
 //!
-//! 1. Renaming that the journal has noted is finished (`replace`).
+//! 1. Renaming and removing that the journal has noted is finished (`replace`).
 //! 2. Files of committed mini-batches that are not published yet are published.
 //! 3. Rows that the journal puts into the output are looked for there and, where they are not whole,
 //!    in the part files. Mini-batches whose rows are in neither are taken out of the journal with

@@ -36,6 +36,7 @@ impl Machine {
             .chain(self.init_rules_deadline())
             .chain(self.spawn_again_at.filter(|_| self.ending.is_none()))
             .chain(self.room_again_at.filter(|_| self.ending.is_none()))
+            .chain(self.leases.next_end(self.now).filter(|_| self.ending.is_none()))
             .min()
     }
 

@@ -76,6 +76,10 @@ impl Policy {
     /// is asked to end.
     pub const STRAYS: u32 = 16;
 
+    /// How long the place of a worker stays empty whose GPU is not free yet. Then another one takes it, without
+    /// that GPU: one whose memory is not free after that long has lost it for good, more likely than not.
+    pub const GPU_PATIENCE: Duration = Duration::from_secs(60);
+
     /// How long to wait after a worker process could not be started, while others work.
     pub const SPAWN_PAUSE: Duration = Duration::from_secs(10);
 

@@ -9,7 +9,7 @@ use crate::model::{
     Restored, Source, WorkerId,
 };
 use jiff::{SignedDuration, Timestamp};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 /// The state of one job.
@@ -26,6 +26,8 @@ pub struct Machine {
     pub(super) workers: BTreeMap<WorkerId, Worker>,
     pub(super) next_worker: u32,
     pub(super) leases: Leases,
+    /// Workers of which it was told that they still have a GPU.
+    pub(super) told_lost: BTreeSet<WorkerId>,
     /// Attempts, ended well or for good, that wait for the journal.
     pub(super) committing: HashMap<MiniBatchId, Committing>,
     /// The attempts that killed workers were at, until these have exited: results that still come of
@@ -80,6 +82,7 @@ impl Machine {
     pub fn new(policy: Policy, sources: Vec<Source>, began: Timestamp, restored: Restored) -> Self {
         Self {
             leases: Leases::new(policy.gpus.clone()),
+            told_lost: BTreeSet::new(),
             policy,
             sources,
             began,

@@ -28,7 +28,8 @@ impl Machine {
             !worker.is_doomed() || (!self.policy.gpus.is_empty() && self.leases.of(*id).is_some())
         };
         let places = self.workers.iter().filter(|(id, worker)| in_place(id, worker)).count();
-        for _ in places..wanted {
+        let missing = wanted.saturating_sub(places);
+        for _ in self.leases.awaited(missing, self.now)..missing {
             self.spawn();
         }
     }
@@ -47,12 +48,17 @@ impl Machine {
     /// A process that cannot be killed keeps its GPU, and so does one whose memory the driver has not put away.
     fn tell_of_lost_gpus(&mut self, id: WorkerId) {
         let lost = self.leases.taken().find(|(_, holder)| !self.workers.contains_key(holder));
-        if let Some((index, holder)) = lost {
-            self.notice(format!(
-                "{id} starts without a GPU: GPU {index} is not free, as {holder} has not ended or its \
-                 memory there is still in use"
-            ));
-        }
+        let Some((index, holder)) = lost.filter(|(_, holder)| self.told_lost.insert(*holder))
+        else {
+            return;
+        };
+        let why = match self.leases.is_kept(holder) {
+            true => "had it, and its memory there is still in use",
+            false => "was killed, does not end, and still holds it",
+        };
+        self.notice(format!(
+            "{id} starts without a GPU: GPU {index} is not free, as {holder} {why}"
+        ));
     }
 
     pub(super) fn on_spawned(&mut self, worker: WorkerId, pid: u32) {
@@ -294,8 +300,9 @@ impl Machine {
     }
 
     pub(super) fn on_exited(&mut self, id: WorkerId, exit: &WorkerExit) {
-        if !exit.holds_gpu {
-            self.leases.release(id);
+        match exit.holds_gpu {
+            true => self.leases.keep(id, self.now + Policy::GPU_PATIENCE),
+            false => self.leases.release(id),
         }
         self.abandoned.remove(&id);
         // Its place is free.

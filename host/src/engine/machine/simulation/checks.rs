@@ -45,7 +45,12 @@ impl World {
         assert!(live <= most, "{live} workers live");
         // Row 16: live workers = wanted, or a reason was told.
         let reason = self.told_init_stop || self.now < self.paused_until;
-        assert!(places >= most.min(self.open) || reason, "{live} workers for {} tasks", self.open);
+        let missing = most.min(self.open).saturating_sub(places);
+        assert!(
+            missing <= self.gpus_awaited(missing) || reason,
+            "{live} workers for {} tasks",
+            self.open
+        );
         let waiting = self.open.checked_sub(held.len()).expect("held, but not waited for");
         assert!(waiting == 0 || !idle, "a worker idles while {waiting} mini-batches wait");
     }

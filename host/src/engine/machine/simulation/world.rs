@@ -74,8 +74,8 @@ pub(super) struct World {
     pub(super) plan_told: bool,
     pub(super) workers: BTreeMap<WorkerId, FakeWorker>,
     pub(super) next_worker: u32,
-    /// GPUs that are not free although the workers that had them are gone.
-    pub(super) busy_gpus: BTreeMap<WorkerId, u32>,
+    /// GPUs that are not free although the workers that had them are gone, and until when they are waited for.
+    pub(super) busy_gpus: BTreeMap<WorkerId, (u32, Duration)>,
     /// What the committer has still to do.
     pub(super) committer: VecDeque<Settled>,
     /// What it has written and not told.
@@ -211,6 +211,10 @@ impl World {
                 self.workers.remove(worker);
                 self.paused_until = self.paused_until.max(self.now + Policy::SPAWN_PAUSE);
             }
+            Message::Exited(worker, _) => {
+                let until = self.now + Policy::GPU_PATIENCE;
+                self.busy_gpus.entry(*worker).and_modify(|busy| busy.1 = until);
+            }
             Message::NoRoom(worker) => {
                 self.workers.remove(worker);
                 // Its number is used again.
@@ -284,7 +288,8 @@ impl World {
         self.next_worker += 1;
         // Until its process is gone and its memory is free, a worker has its GPU.
         let taken = self.workers.values().filter_map(|worker| worker.gpu);
-        let taken: BTreeSet<u32> = taken.chain(self.busy_gpus.values().copied()).collect();
+        let taken: BTreeSet<u32> =
+            taken.chain(self.busy_gpus.values().map(|(gpu, _)| *gpu)).collect();
         let lowest = self.policy.gpus.iter().copied().find(|index| !taken.contains(index));
         assert_eq!(gpu, lowest, "the lowest free GPU of {:?}", self.policy.gpus);
         let worker = FakeWorker { gpu, ..FakeWorker::default() };
@@ -348,7 +353,7 @@ impl World {
     pub(super) fn exit(&mut self, id: WorkerId, code: Option<i32>, signal: Option<i32>) {
         let gpu = self.workers.remove(&id).and_then(|worker| worker.gpu);
         let busy = gpu.filter(|_| self.dice.one_in(8));
-        self.busy_gpus.extend(busy.map(|gpu| (id, gpu)));
+        self.busy_gpus.extend(busy.map(|gpu| (id, (gpu, Duration::MAX))));
         self.tell(Message::Exited(
             id,
             WorkerExit {
@@ -360,6 +365,14 @@ impl World {
                 holds_gpu: busy.is_some(),
             },
         ));
+    }
+
+    /// How many of so many workers wait until the GPU of one that is gone is free.
+    pub(super) fn gpus_awaited(&self, workers: usize) -> usize {
+        let taken = self.workers.values().filter(|worker| worker.gpu.is_some()).count();
+        let free = self.policy.gpus.len() - taken - self.busy_gpus.len();
+        let awaited = self.busy_gpus.values().filter(|(_, until)| self.now < *until).count();
+        awaited.min(workers.saturating_sub(free))
     }
 
     pub(super) fn free_gpu(&mut self) {

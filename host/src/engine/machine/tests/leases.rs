@@ -52,28 +52,57 @@ fn g1_a_lost_gpu_is_told_and_comes_back_with_the_exit() {
         notices(&actions),
         [
             "process000 was killed and does not end; the job goes on without it",
-            "process001 starts without a GPU: GPU 0 is not free, as process000 has not ended or its \
-             memory there is still in use"
+            "process001 starts without a GPU: GPU 0 is not free, as process000 was killed, does not \
+             end, and still holds it"
         ]
     );
     machine.handle(exit(None, Some(9)), secs(100));
     assert_eq!(spawned(&machine.handle(exit_of(1, Some(1), None), secs(101))), [(2, Some(0))]);
 }
 
-/// G1: a GPU whose memory stays in use goes to nobody until that is over.
-#[test]
-fn g1_a_lease_ends_when_the_gpu_is_free() {
-    let mut machine = new(Policy { gpus: vec![0], ..policy() });
+/// A job whose only worker ended at second 1, and whose GPU is not free.
+fn one_that_waits(gpus: &[u32]) -> (Machine, Vec<Action>) {
+    let mut machine = new(Policy { gpus: gpus.to_vec(), ..policy() });
     machine.handle(Message::Planned(batches(9)), secs(0));
     machine.handle(ready(0), secs(0));
     let Message::Exited(worker, exit) = exit(None, Some(9)) else { unreachable!() };
     let holds = WorkerExit { holds_gpu: true, ..exit };
     let actions = machine.handle(Message::Exited(worker, holds), secs(1));
-    assert_eq!(spawned(&actions), [(1, None)]);
-    machine.handle(ready(1), secs(2));
-    let actions = machine.handle(Message::GpuFree(worker), secs(3));
+    (machine, actions)
+}
+
+/// G1: a GPU whose memory stays in use goes to nobody until that is over; it is waited for.
+#[test]
+fn g1_a_lease_ends_when_the_gpu_is_free() {
+    let (mut machine, actions) = one_that_waits(&[0]);
+    assert_eq!(spawned(&actions), []);
+    let actions = machine.handle(Message::GpuFree(WorkerId(0)), secs(3));
     assert_eq!(notices(&actions), ["GPU 0, which process000 had, is free again"]);
-    assert_eq!(spawned(&machine.handle(exit_of(1, Some(1), None), secs(4))), [(2, Some(0))]);
+    assert_eq!(spawned(&actions), [(1, Some(0))]);
+    // Where another one is free, nobody waits.
+    let (_, actions) = one_that_waits(&[0, 1]);
+    assert_eq!(spawned(&actions), [(1, Some(1))]);
+}
+
+/// G1: after a minute the job goes on without it.
+#[test]
+fn g1_a_gpu_that_does_not_come_back_is_not_waited_for_for_ever() {
+    let (mut machine, _) = one_that_waits(&[0]);
+    assert_eq!(machine.next_deadline(), Some(secs(61)));
+    assert_eq!(spawned(&machine.handle(Message::Tick, secs(60))), []);
+    let actions = machine.handle(Message::Tick, secs(61));
+    assert_eq!(spawned(&actions), [(1, None)]);
+    assert_eq!(
+        notices(&actions),
+        [
+            "process001 starts without a GPU: GPU 0 is not free, as process000 had it, and its memory \
+             there is still in use"
+        ]
+    );
+    let actions = machine.handle(exit_of(1, Some(1), None), secs(62));
+    assert_eq!((spawned(&actions), notices(&actions).len()), (vec![(2, None)], 0), "told once");
+    machine.handle(Message::GpuFree(WorkerId(0)), secs(63));
+    assert_eq!(spawned(&machine.handle(exit_of(2, Some(1), None), secs(64))), [(3, Some(0))]);
 }
 
 /// G2: without GPUs nobody has one; the index is told with the start.
