@@ -169,7 +169,9 @@ impl World {
         let other = MiniBatchId(self.dice.below(20));
         match (self.dice.below(4), held) {
             (0, _) => {
-                self.workers.entry(id).and_modify(|worker| worker.ready = false);
+                self.workers.entry(id).and_modify(|worker| {
+                    (worker.ready, worker.lied) = (false, true);
+                });
                 self.tell(Message::Restarting(id));
             }
             (1, Some(mut assignment)) => {

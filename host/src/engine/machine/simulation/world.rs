@@ -25,6 +25,8 @@ pub(super) struct FakeWorker {
     pub(super) killed: bool,
     killed_at: Duration,
     pub(super) failed_init: bool,
+    /// It has said out of turn that its instance broke, so that its being ready again may count for nothing.
+    pub(super) lied: bool,
     /// The machine does not wait for it any more.
     pub(super) given_up: bool,
     pub(super) gpu: Option<u32>,
@@ -204,8 +206,9 @@ impl World {
                 self.open += batches.iter().filter(is_new).count();
             }
             Message::Rejected(..) => self.open += 1,
-            Message::Ready(worker, _) if self.workers[worker].is_live() => {
-                self.told_init_stop = false;
+            Message::Ready(worker, _) => {
+                let worker = &self.workers[worker];
+                self.told_init_stop &= !worker.is_live() || worker.lied;
             }
             Message::SpawnFailed(worker, _) => {
                 self.workers.remove(worker);
