@@ -205,14 +205,7 @@ fn describe(status: io::Result<ExitStatus>, fault: Option<String>, log: &StderrL
     };
     let tail = Some(log.tail()).filter(|tail| !tail.is_empty());
     let note: Vec<String> = [fault, unknown, tail].into_iter().flatten().collect();
-    WorkerExit {
-        code,
-        signal,
-        note: note.join("\n"),
-        failure: None,
-        not_for_memory: false,
-        holds_gpu: false,
-    }
+    WorkerExit { code, signal, note: note.join("\n"), ..WorkerExit::default() }
 }
 
 /// The receiving half of a worker's socket.

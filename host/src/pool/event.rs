@@ -17,7 +17,7 @@ pub enum PoolEvent {
 }
 
 /// How a worker process ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerExit {
     /// Its exit code, unless a signal ended it.
     pub code: Option<i32>,

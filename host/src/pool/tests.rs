@@ -124,17 +124,7 @@ async fn delivers_every_message_and_then_the_end() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     let (seen, exit) = bench.until_the_end().await;
     assert_eq!(seen, messages);
-    assert_eq!(
-        exit,
-        WorkerExit {
-            code: Some(3),
-            signal: None,
-            note: "trouble".into(),
-            failure: None,
-            not_for_memory: false,
-            holds_gpu: false
-        }
-    );
+    assert_eq!(exit, WorkerExit { code: Some(3), note: "trouble".into(), ..WorkerExit::default() });
 }
 
 /// G1, G2: the process itself sees its GPU alone, for libraries that it loads; without a lease there

@@ -359,14 +359,7 @@ impl World {
         self.busy_gpus.extend(busy.map(|gpu| (id, (gpu, Duration::MAX))));
         self.tell(Message::Exited(
             id,
-            WorkerExit {
-                code,
-                signal,
-                note: String::new(),
-                failure: None,
-                not_for_memory: false,
-                holds_gpu: busy.is_some(),
-            },
+            WorkerExit { code, signal, holds_gpu: busy.is_some(), ..WorkerExit::default() },
         ));
     }
 

@@ -105,12 +105,11 @@ fn a_worker_that_somebody_killed_did_not_run_out_of_memory() {
     machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
     let (note, failure) = (String::new(), None);
     let exit = WorkerExit {
-        code: None,
         signal: Some(9),
         note,
         failure,
         not_for_memory: true,
-        holds_gpu: false,
+        ..WorkerExit::default()
     };
     let actions = machine.handle(Message::Exited(W0, exit), secs(2));
     assert_eq!(lost_kind(&actions), Some(FailureKind::WorkerDied));
@@ -124,14 +123,7 @@ fn a_worker_that_a_limit_ended_is_told_as_such() {
     machine.handle(Message::Started(W0, MiniBatchId(0)), secs(1));
     let failure = Some(Failure::new(FailureKind::OutOfMemory, "too much"));
     let note = "its last words".to_owned();
-    let exit = WorkerExit {
-        code: None,
-        signal: Some(9),
-        note,
-        failure,
-        not_for_memory: false,
-        holds_gpu: false,
-    };
+    let exit = WorkerExit { signal: Some(9), note, failure, ..WorkerExit::default() };
     let actions = machine.handle(Message::Exited(W0, exit), secs(2));
     let told = lost(&actions).expect("it was in run");
     assert_eq!((told.message.as_str(), told.detail.as_str()), ("too much", "its last words"));
@@ -166,14 +158,8 @@ fn a_worker_that_got_no_memory_is_told_as_such() {
         let mut machine = running(policy(), 1);
         machine.handle(started(0, 0), secs(1));
         let (note, failure) = (note.to_owned(), None);
-        let exit = WorkerExit {
-            code: None,
-            signal: Some(libc::SIGABRT),
-            note,
-            failure,
-            not_for_memory: false,
-            holds_gpu: false,
-        };
+        let exit =
+            WorkerExit { signal: Some(libc::SIGABRT), note, failure, ..WorkerExit::default() };
         lost(&machine.handle(Message::Exited(W0, exit), secs(2))).unwrap()
     };
     let told = failure("memory allocation of 8388608 bytes failed\n");

@@ -12,14 +12,7 @@ fn init_failures_in_a_row_end_the_job() {
         let actions = machine.handle(Message::InitFailed(WorkerId(worker), failure), secs(1));
         let spawns = actions.iter().any(|action| matches!(action, Action::Spawn(..)));
         assert_eq!(spawns, worker < 2, "3 x process_count_per_node");
-        let exit = WorkerExit {
-            code: Some(3),
-            signal: None,
-            note: String::new(),
-            failure: None,
-            not_for_memory: false,
-            holds_gpu: false,
-        };
+        let exit = WorkerExit { code: Some(3), ..WorkerExit::default() };
         let actions = machine.handle(Message::Exited(WorkerId(worker), exit), secs(1));
         if worker == 2 {
             let result = result(&actions);

@@ -117,17 +117,7 @@ fn exit(code: Option<i32>, signal: Option<i32>) -> Message {
 }
 
 fn exit_of(worker: u32, code: Option<i32>, signal: Option<i32>) -> Message {
-    Message::Exited(
-        WorkerId(worker),
-        WorkerExit {
-            code,
-            signal,
-            note: String::new(),
-            failure: None,
-            not_for_memory: false,
-            holds_gpu: false,
-        },
-    )
+    Message::Exited(WorkerId(worker), WorkerExit { code, signal, ..WorkerExit::default() })
 }
 
 /// A worker's `init` fails, and it is gone. What is done at the first.
