@@ -182,6 +182,21 @@ fn files() -> Vec<Attack> {
         ("make in the input", |s| open(s.folder.join("input/new"), MAKE)),
         ("remove an input", |s| tried(libc::SYS_unlinkat, &[HERE, s.at("input/file"), 0])),
         ("cut an input", |s| tried(libc::SYS_truncate, &[s.at("input/file"), 0])),
+        ("empty an input by opening it", |s| {
+            open(s.folder.join("input/file"), READ | libc::O_TRUNC as usize)
+        }),
+        ("empty it by a driver's way of opening", |s| {
+            open(s.folder.join("input/file"), (libc::O_ACCMODE | libc::O_TRUNC) as usize)
+        }),
+        ("empty a staged input by opening it", |s| {
+            open(s.folder.join("stage/linked"), READ | libc::O_TRUNC as usize)
+        }),
+        ("empty an input by openat2", |s| {
+            let how: &'static mut [u64; 3] = Box::leak(Box::new([0; 3]));
+            how[0] = libc::O_TRUNC as u64;
+            let how = how.as_ptr() as usize;
+            tried(libc::SYS_openat2, &[HERE, s.at("input/file"), how, size_of::<[u64; 3]>()])
+        }),
         ("take an input along", |s| {
             tried(
                 libc::SYS_renameat2,

@@ -1,12 +1,13 @@
 //! Reading whole files for the guest, under the same grants as WASI's files. One file costs an
-//! open, a stat, a read and a close.
+//! open, a stat, a read and a close, if it lies beside the one before it.
 
 use super::types::FileBytes;
 use crate::dataset::Found;
 use crate::model::{ByteSize, Mount};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
@@ -16,8 +17,17 @@ const PATH_LIMIT: usize = 4096;
 /// The folders that a guest sees, open.
 pub(super) struct Files {
     /// The longest guest paths first.
-    mounts: Vec<(String, Dir)>,
+    mounts: Vec<Granted>,
     limit: ByteSize,
+}
+
+struct Granted {
+    guest: String,
+    dir: Dir,
+    /// Where it cannot be written to: the folder that was last read from in this call, by its path below `dir`.
+    /// Between calls, and where a guest writes, another folder may come to its place.
+    last: Option<(String, Option<Dir>)>,
+    is_writable: bool,
 }
 
 impl Files {
@@ -29,18 +39,27 @@ impl Files {
         let mut opened = Vec::with_capacity(mounts.len());
         for mount in mounts {
             let dir = Dir::open_ambient_dir(&mount.host, ambient_authority());
-            let guest = mount.guest.trim_end_matches('/').to_owned();
-            opened.push((guest, dir.map_err(|error| (mount, error))?));
+            opened.push(Granted {
+                guest: mount.guest.trim_end_matches('/').to_owned(),
+                dir: dir.map_err(|error| (mount, error))?,
+                last: None,
+                is_writable: mount.writable,
+            });
         }
-        opened.sort_by_key(|(guest, _)| std::cmp::Reverse(guest.len()));
+        opened.sort_by_key(|granted| std::cmp::Reverse(granted.guest.len()));
         Ok(Self { mounts: opened, limit })
+    }
+
+    /// Begins a call.
+    pub(super) fn restart(&mut self) {
+        self.mounts.iter_mut().for_each(|granted| granted.last = None);
     }
 
     /// The bytes of the file at a guest path, and what the file was just before.
     ///
     /// # Errors
     /// Why it cannot be read, for the guest.
-    pub(super) fn read(&self, path: &str) -> Result<(FileBytes, Found), String> {
+    pub(super) fn read(&mut self, path: &str) -> Result<(FileBytes, Found), String> {
         if path.len() > PATH_LIMIT {
             return Err(format!("the path is longer than {PATH_LIMIT} bytes"));
         }
@@ -63,29 +82,71 @@ impl Files {
         Ok((bytes, found))
     }
 
-    fn open_file(&self, path: &str) -> Result<File, String> {
+    /// The regular file at a path below a folder of the guest's that it may not write to; none where it takes more
+    /// than a name to find it, or it cannot be opened.
+    pub(super) fn open_plain(&mut self, guest: &str, inside: &str) -> Option<std::fs::File> {
+        let guest = guest.trim_end_matches('/');
+        let granted = self.mounts.iter_mut().find(|granted| granted.guest == guest)?;
+        let file = granted.open_beside_last(inside)?.ok()?;
+        let stat = rustix::fs::fstat(&file).ok()?;
+        FileType::from_raw_mode(stat.st_mode).is_file().then(|| file.into_std())
+    }
+
+    fn open_file(&mut self, path: &str) -> Result<File, String> {
         if !path.starts_with('/') {
             return Err(format!("{path:?} is no absolute path"));
         }
         if path.contains('\0') {
             return Err(format!("{path:?} holds a null character"));
         }
-        let found = self.mounts.iter().find_map(|(guest, dir)| {
-            let inside = path.strip_prefix(guest.as_str())?;
+        let found = self.mounts.iter_mut().find_map(|granted| {
+            let inside = path.strip_prefix(granted.guest.as_str())?;
             let inside = if inside.is_empty() { inside } else { inside.strip_prefix('/')? };
-            Some((dir, inside.trim_start_matches('/')))
+            Some((granted, inside.trim_start_matches('/')))
         });
-        let Some((dir, inside)) = found else {
+        let Some((granted, inside)) = found else {
             return Err(format!("{path}: it lies outside of the folders that were granted"));
         };
         if inside.is_empty() {
             return Err(format!("{path}: it is no regular file"));
         }
+        granted.open(inside).map_err(|error| format!("{path}: {}", words(&error)))
+    }
+}
+
+impl Granted {
+    fn open(&mut self, inside: &str) -> io::Result<File> {
+        if let Some(opened) = self.open_beside_last(inside) {
+            return opened;
+        }
         let mut options = OpenOptions::new();
         // A fifo would otherwise wait for a writer, and a device for who knows what.
         options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-        dir.open_with(Path::new(inside), &options)
-            .map_err(|error| format!("{path}: {}", words(&error)))
+        self.dir.open_with(Path::new(inside), &options)
+    }
+
+    /// Opens it by its name alone. None where that does not do: it may be a link, or no name.
+    fn open_beside_last(&mut self, inside: &str) -> Option<io::Result<File>> {
+        let (folder, name) = inside.rsplit_once('/').unwrap_or(("", inside));
+        if self.is_writable || matches!(name, "" | "." | "..") {
+            return None;
+        }
+        if folder.is_empty() {
+            return open_name(&self.dir, name);
+        }
+        if self.last.as_ref().is_none_or(|(last, _)| last != folder) {
+            self.last = Some((folder.to_owned(), self.dir.open_dir(folder).ok()));
+        }
+        open_name(self.last.as_ref()?.1.as_ref()?, name)
+    }
+}
+
+fn open_name(dir: &Dir, name: &str) -> Option<io::Result<File>> {
+    let how =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    match rustix::fs::openat(dir, name, how, Mode::empty()) {
+        Err(Errno::LOOP) => None,
+        opened => Some(opened.map(|file| File::from_std(file.into())).map_err(io::Error::from)),
     }
 }
 
@@ -175,8 +236,8 @@ mod tests {
 
     #[test]
     fn reads_what_was_granted() {
-        let (_root, files) = files(5);
-        let read = |path: &str| files.read(path).map(|(mut bytes, _)| bytes.buffer().clone());
+        let (_root, mut files) = files(5);
+        let mut read = |path: &str| files.read(path).map(|(mut bytes, _)| bytes.buffer().clone());
         assert_eq!(read("/inputs/x/a.txt"), Ok(b"alpha".to_vec()));
         assert_eq!(read("/inputs/x/inside"), Ok(b"alpha".to_vec()));
         assert_eq!(read("/inputs/x//./sub/../a.txt"), Ok(b"alpha".to_vec()));
@@ -185,8 +246,34 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_in_the_place_of_another_is_found_by_the_next_call() {
+        let (root, mut files) = files(5);
+        files.read("/inputs/x/sub/b.txt").expect("reads");
+        let path = |name: &str| root.path().join(name);
+        std::fs::rename(path("in/sub"), path("in/old")).expect("moves");
+        std::fs::create_dir(path("in/sub")).expect("creates");
+        std::fs::write(path("in/sub/new.txt"), "new").expect("writes");
+        files.restart();
+        files.read("/inputs/x/sub/new.txt").expect("reads");
+        assert!(files.open_plain("/inputs/x", "sub/b.txt").is_none());
+    }
+
+    #[test]
+    fn what_takes_more_than_a_name_is_not_opened_plainly() {
+        let (_root, mut files) = files(5);
+        let mut is_plain = |inside: &str| files.open_plain("/inputs/x/", inside).is_some();
+        assert!(is_plain("a.txt") && is_plain("sub/b.txt") && is_plain("sub/../a.txt"));
+        for other in
+            ["inside", "outside", "root/etc/passwd", "../secret.txt", "sub", "a.txt/", "fifo"]
+        {
+            assert!(!is_plain(other), "{other}");
+        }
+        assert!(files.open_plain("/inputs", "x/a.txt").is_none(), "no folder of the guest's");
+    }
+
+    #[test]
     fn refuses_everything_else() {
-        let (_root, files) = files(1 << 20);
+        let (_root, mut files) = files(1 << 20);
         let mut table = String::new();
         for path in [
             "/inputs/x/missing",
@@ -239,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_file_over_the_limit_is_refused() {
-        let (_root, files) = files(4);
+        let (_root, mut files) = files(4);
         let error = files.read("/inputs/x/a.txt").map(|_| ()).expect_err("too large");
         assert_eq!(
             error,

@@ -120,15 +120,13 @@ pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
         Ok(cx.data().host.write_log(level, &message.to_str(&cx)?)?)
     })?;
     host.func_wrap("read", |mut cx: Context<'_>, (path,): (WasmStr,)| {
-        let path = path.to_str(&cx)?;
-        let result: Result<FileBytes, String> = match cx.data().host.files.read(&path) {
-            Ok((bytes, found)) => {
-                let path = path.into_owned();
-                cx.data_mut().noticed.read(&path, found);
-                Ok(bytes)
-            }
-            Err(error) => Err(error),
-        };
+        let path = path.to_str(&cx)?.into_owned();
+        let state = cx.data_mut();
+        let read = state.host.files.read(&path);
+        let result: Result<FileBytes, String> = read.map(|(bytes, found)| {
+            state.noticed.read(&path, found);
+            bytes
+        });
         Ok((result,))
     })
 }

@@ -141,6 +141,7 @@ impl Instance {
         state.budget.take_refusal();
         state.quota.restart();
         state.kept.restart();
+        state.host.files.restart();
         let written = state.stderr.position();
         let entered = self.timers.handle().enter();
         let start = Time::now();

@@ -66,6 +66,11 @@ impl Noticed {
         self.folders.insert(handle, name.to_owned());
     }
 
+    /// The guest's name of a folder that it has from the start.
+    pub(super) fn folder_name(&self, handle: u32) -> Option<&str> {
+        self.folders.get(&handle).map(String::as_str)
+    }
+
     /// The guest opened something in a folder.
     pub(super) fn opened(&mut self, folder: u32, path: &str, handle: u32) {
         self.open.remove(&handle);

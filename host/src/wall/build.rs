@@ -1,5 +1,6 @@
 //! The wall of one process.
 
+use super::files::Cuts;
 use super::{cgroup, files, filter, layer, leaf, limits, powers, start};
 use crate::model::{OsSandbox, WallState};
 use std::path::PathBuf;
@@ -108,7 +109,13 @@ impl Wall {
         standing.always(layer::SESSION, start::has_own_session)?;
         standing.always(layer::LIMITS, || limits::apply(&self.bounds, self.occupant))?;
         standing.always(layer::PRIVILEGES, powers::no_new_privileges)?;
-        standing.unless_off(layer::LANDLOCK, || files::confine(&self.folders, self.occupant))?;
+        let cuts = match self.mode {
+            OsSandbox::Required => Cuts::Filtered,
+            // The filter may come to be missing.
+            OsSandbox::BestEffort | OsSandbox::Off => Cuts::Ruled,
+        };
+        let confine = || files::confine(&self.folders, self.occupant, cuts);
+        standing.unless_off(layer::LANDLOCK, confine)?;
         standing.unless_off(layer::CAPABILITIES, || powers::drop_capabilities(self.occupant))?;
         // The last one, because it forbids what makes the others.
         standing.unless_off(layer::SECCOMP, || filter::install(self.occupant))?;

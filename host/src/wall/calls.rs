@@ -61,14 +61,12 @@ const BASE_OLD: &[c_long] = &[SYS_poll, SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
 const BASE_OLD: &[c_long] = &[];
 
-/// Looking at files, and opening them as far as Landlock lets it.
+/// Looking at files, as far as Landlock lets it. Opening them is ruled by its arguments ([`opening`]).
 const OPEN: &[c_long] = &[
     SYS_faccessat,
     SYS_faccessat2,
     SYS_getdents64,
     SYS_newfstatat,
-    SYS_openat,
-    SYS_openat2,
     SYS_readlinkat,
     SYS_statx,
     SYS_unlinkat,
@@ -76,10 +74,26 @@ const OPEN: &[c_long] = &[
 
 /// Its older names.
 #[cfg(target_arch = "x86_64")]
-const OPEN_OLD: &[c_long] =
-    &[SYS_access, SYS_lstat, SYS_open, SYS_readlink, SYS_rmdir, SYS_stat, SYS_unlink];
+const OPEN_OLD: &[c_long] = &[SYS_access, SYS_lstat, SYS_readlink, SYS_rmdir, SYS_stat, SYS_unlink];
 #[cfg(not(target_arch = "x86_64"))]
 const OPEN_OLD: &[c_long] = &[];
+
+/// Opening a file, with the place of the argument that says how, for who has files at all.
+pub(super) fn opening(occupant: Occupant) -> &'static [(c_long, u8)] {
+    match occupant {
+        Occupant::Compiler | Occupant::Finisher => &[],
+        Occupant::Worker
+        | Occupant::GpuWorker
+        | Occupant::Planner
+        | Occupant::Shuffler
+        | Occupant::Fetcher => OPENING,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+const OPENING: &[(c_long, u8)] = &[(SYS_openat, 2), (SYS_open, 1)];
+#[cfg(not(target_arch = "x86_64"))]
+const OPENING: &[(c_long, u8)] = &[(SYS_openat, 2)];
 
 /// Folders.
 const FOLDERS: &[c_long] = &[SYS_mkdirat];
@@ -366,7 +380,7 @@ mod tests {
 
     #[test]
     fn only_who_has_files_opens_any() {
-        let opens = |occupant| allowed(occupant).contains(&SYS_openat);
+        let opens = |occupant| opening(occupant).contains(&(SYS_openat, 2));
         assert!(opens(Occupant::Worker) && opens(Occupant::Planner) && opens(Occupant::Shuffler));
         assert!(!opens(Occupant::Compiler) && !opens(Occupant::Finisher));
         assert!(!allowed(Occupant::Worker).contains(&SYS_ioctl));

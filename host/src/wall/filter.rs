@@ -92,6 +92,12 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
         only(libc::SYS_tgkill, &[number(0, std::process::id().cast_signed())]),
         only(libc::SYS_fcntl, &fcntl.map(|command| number(1, command))),
     ];
+    let opening = calls::opening(occupant);
+    if !opening.is_empty() {
+        // Whoever finds openat2 missing takes openat, the flags of which can be looked at.
+        rules.push((libc::SYS_openat2, Rule::always(HIDDEN)));
+        rules.extend(opening.iter().map(|&(call, how)| only(call, &cutting_if_writing(how))));
+    }
     match occupant {
         Occupant::GpuWorker | Occupant::Worker => rules.extend([
             // Times of an open file, not of one by path: Landlock does not rule those.
@@ -146,6 +152,16 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
         rules.extend([libc::SYS_mmap, libc::SYS_mprotect].map(|call| only(call, mapping)));
     }
     rules
+}
+
+/// Whoever opens a file empties it only if it is opened for writing, for which Landlock has its rule.
+const fn cutting_if_writing(how: u8) -> [Test; 3] {
+    const BITS: i32 = libc::O_TRUNC | libc::O_ACCMODE;
+    [
+        flags(how, libc::O_TRUNC, 0),
+        flags(how, BITS, libc::O_TRUNC | libc::O_WRONLY),
+        flags(how, BITS, libc::O_TRUNC | libc::O_RDWR),
+    ]
 }
 
 /// The bits that say what kind of socket is wanted; the others are flags.
@@ -237,6 +253,9 @@ mod tests {
             }
             let hidden = SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
             assert_eq!(judged(occupant, libc::SYS_clone3, [0; 6]), hidden);
+            let has_files = !calls::opening(occupant).is_empty();
+            let open = if has_files { hidden } else { EPERM };
+            assert_eq!(judged(occupant, libc::SYS_openat2, [0; 6]), open, "{occupant:?}");
         }
     }
 
@@ -257,7 +276,15 @@ mod tests {
         };
         let own = std::process::id().cast_signed();
         let (code, both) = (libc::PROT_READ | libc::PROT_EXEC, libc::PROT_WRITE | libc::PROT_EXEC);
+        let cut = libc::O_TRUNC | libc::O_CREAT;
         for (occupant, call, arguments, is_allowed) in [
+            (Worker, libc::SYS_openat, at(2, libc::O_RDONLY), true),
+            (Worker, libc::SYS_openat, at(2, libc::O_WRONLY | cut), true),
+            (Worker, libc::SYS_openat, at(2, libc::O_RDWR | cut), true),
+            (Worker, libc::SYS_openat, at(2, libc::O_RDONLY | libc::O_TRUNC), false),
+            // Neither for reading nor for writing, as the kernel takes it for drivers.
+            (Worker, libc::SYS_openat, at(2, libc::O_ACCMODE | libc::O_TRUNC), false),
+            (Compiler, libc::SYS_openat, at(2, libc::O_RDONLY), false),
             (Worker, libc::SYS_prctl, at(0, libc::PR_SET_NAME), true),
             (Worker, libc::SYS_prctl, at(0, libc::PR_SET_DUMPABLE), false),
             (Worker, libc::SYS_prlimit64, at(2, 0), true),
