@@ -2,14 +2,20 @@
 """Plans a job over a million files, and prints how long that takes and what memory it takes: the peak of
 the process that prints the plan, as the leader reads it, and of the planner that it starts.
 
-The files are empty and lie in folders of 1,000; they are made once, below target/bench. The release
+The files are empty and lie in folders of 1,000; they are made once, below target/bench. With --objects they are
+objects of a store, which a server of the tests lists a thousand at a time, each time anew. The release
 binary is measured unless another is named.
 
-    benches/many_files.py [--files N] [--program PATH] [--rounds N] [--mini-batch-size N]
+    benches/many_files.py [--files N] [--objects] [--program PATH] [--rounds N] [--mini-batch-size N]
 """
 
 import argparse
+import contextlib
+import os
+import shutil
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 
 import run
@@ -17,26 +23,55 @@ import run
 FOLDER = 1_000
 # What the issue of a million files asks for.
 MOST_SECONDS, MOST_MEGABYTES = 10, 60
+# What is known of objects.
+CACHE = run.WORK / "many-cache"
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--files", type=int, default=1_000_000)
+    options.add_argument("--objects", action="store_true")
     options.add_argument("--program", type=Path, default=run.SANDMILL)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--mini-batch-size", type=int, default=100)
     options = options.parse_args()
-    folder = made(options.files)
-    job = job_file(folder, options.mini_batch_size)
-    command = [options.program, "plan", job]
-    taken = [run.measure(command) for _ in range(options.rounds)]
-    watched = run.measure(command, watch_memory=True)
+    with listed(options.files) if options.objects else contextlib.nullcontext():
+        place = "s3://many/in/" if options.objects else made(options.files)
+        job = job_file(place, options.mini_batch_size)
+        command = [options.program, "plan", job]
+        taken = [measure(command, round) for round in range(options.rounds)]
+        watched = measure(command, options.rounds, watch_memory=True)
     said = (run.WORK / "last-run.txt").read_text(errors="replace").splitlines()[-1]
-    print(f"{options.files} files in folders of {FOLDER}: {said}")
+    what = "objects" if options.objects else "files"
+    print(f"{options.files} {what} in folders of {FOLDER}: {said}")
     wall = statistics.median(one.wall for one in taken)
     cpu = statistics.median(one.cpu for one in taken)
     print(f"planned in {wall:.2f} s (at most {MOST_SECONDS}), {cpu:.2f} s of CPU")
     print(f"peak memory: leader {watched.peak:.0f} MB (at most {MOST_MEGABYTES}), planner {watched.children:.0f} MB")
+
+
+def measure(command, round, **watch):
+    """Nothing is known of objects. Folders of earlier rounds stay until the end: ext4 is slow to make files where
+    many were removed just before."""
+    os.environ["SANDMILL_CACHE_DIR"] = str(CACHE / str(round))
+    return run.measure(command, **watch)
+
+
+@contextlib.contextmanager
+def listed(count):
+    """A server that lists so many objects, to which the environment leads."""
+    script = run.ROOT / "tests/servers/objects.py"
+    with subprocess.Popen([sys.executable, script, str(count)], stdout=subprocess.PIPE, text=True) as server:
+        os.environ |= {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.stdout.readline().strip()}",
+            "AWS_ACCESS_KEY_ID": "anybody",
+            "AWS_SECRET_ACCESS_KEY": "nothing",
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
+        yield
+        server.kill()
+    shutil.rmtree(CACHE)
 
 
 def made(count):
@@ -53,12 +88,12 @@ def made(count):
     return folder
 
 
-def job_file(folder, size):
-    """A job over the folder. Its entry script is not looked at by `sandmill plan`."""
+def job_file(place, size):
+    """A job over the place. Its entry script is not looked at by `sandmill plan`."""
     script = run.WORK / "many.wasm"
     script.touch()
     path = run.WORK / "many.yaml"
-    path.write_text(f"entry_script: {script}\ninputs: {{many: {folder}}}\nmini_batch_size: {size}\n")
+    path.write_text(f"entry_script: {script}\ninputs: {{many: '{place}'}}\nmini_batch_size: {size}\n")
     return path
 
 

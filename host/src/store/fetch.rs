@@ -10,7 +10,7 @@ use object_store::{Error, GetOptions, GetResultPayload, ObjectMeta};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, Metadata};
 use std::future::poll_fn;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -76,11 +76,30 @@ fn bare(e_tag: &str) -> &str {
 
 /// Puts a stand-in at the place of a file, by way of `part`.
 pub(super) fn stand_in(known: Known, part: &Path, file: &Path) -> std::io::Result<()> {
-    let mut options = File::options();
-    let made = options.write(true).create_new(true).mode(STAND_IN_MODE).open(part)?;
-    made.set_len(known.size)?;
-    made.set_modified(known.modified())?;
+    make(known, part)?;
     put(part, file)
+}
+
+/// The same where mostly there is nothing, and nobody looks yet: half the calls of the kernel, and files of a folder
+/// lie together on the disk. One that is cut short is known by its length or time, as another version is.
+pub(super) fn first_stand_in(known: Known, part: &Path, file: &Path) -> std::io::Result<()> {
+    let made = match make(known, file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            file.parent().map_or(Ok(()), fs::create_dir_all)?;
+            make(known, file)
+        }
+        made => made,
+    };
+    match made {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => stand_in(known, part, file),
+        made => made,
+    }
+}
+
+fn make(known: Known, path: &Path) -> std::io::Result<()> {
+    let made = File::options().write(true).create_new(true).mode(STAND_IN_MODE).open(path)?;
+    made.set_len(known.size)?;
+    made.set_modified(known.modified())
 }
 
 /// A path below the folder for objects. An error says why there can be none.
@@ -279,6 +298,22 @@ mod tests {
         assert!(!differs(object(None, 3, 5_000_000_007)));
         assert!(differs(object(Some("two"), 3, 5_000_000_007)));
         assert!(differs(object(Some("one"), 4, 5_000_000_007)));
+    }
+
+    #[test]
+    fn a_first_stand_in_comes_to_its_place_whatever_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir_all(path("folder/inner")).unwrap();
+        std::os::unix::fs::symlink(UNFETCHED, path("mark")).unwrap();
+        fs::write(path("file"), "of an earlier job").unwrap();
+        let known = Known::from(&object(Some("one"), 3, 5_000_000_007));
+        for name in ["new/below/a", "folder", "mark", "file"] {
+            first_stand_in(known, &path("part"), &path(name)).unwrap();
+            let metadata = path(name).symlink_metadata().unwrap();
+            assert!(is_stand_in(&metadata) && Known::from(&metadata) == known, "{name}");
+        }
+        assert!(!path("part").exists());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Finds the objects that are wanted, page by page, so that a list of any length takes little memory, and puts
 //! stand-ins in the places of those that are not here yet.
 
-use super::fetch::{Known, Miss, Target, fetch, mark, place, stand_in};
+use super::fetch::{Known, Miss, Target, fetch, first_stand_in, mark, place, stand_in};
 use super::message::{FetchRequest, Fetched, StoreConfig, Wanted};
 use super::open::{At, Store};
 use super::words::{failed, is_out_of_reach};
@@ -249,7 +249,8 @@ impl Round<'_> {
         let mut target = self.target(file);
         if let Some(known) = expected.filter(|known| known.size > 0) {
             self.so_far.awaited += 1;
-            stand_in(known, &target.part, &target.file).map_err(|error| unmade(&target, &error))?;
+            let put = if found.is_some() { stand_in } else { first_stand_in };
+            put(known, &target.part, &target.file).map_err(|error| unmade(&target, &error))?;
             return self.maybe_tell();
         }
         while self.tasks.len() >= AT_ONCE {
