@@ -42,7 +42,7 @@ pub use onnx::{onnx_model, onnx_model_of};
 pub use python::{onnxruntime, python};
 pub use ran::Ran;
 pub use redact::{cut_denials, redact};
-pub use servers::Server;
+pub use servers::{Server, bytes_here};
 pub use wat::{add_world, good_row, wat_guest, wat_module};
 
 use std::fs;

@@ -2,9 +2,9 @@
 //! principal.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, Server, guest, python, root};
+use sandmill_tests::{Job, Ran, Server, bytes_here, guest, python, root};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -131,19 +131,6 @@ fn globs_single_objects_and_tables_of_s3() {
     ran.exits_with(0);
 }
 
-/// Bytes of the objects that are here; what stands for others takes none.
-fn bytes_in(folder: &Path) -> u64 {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| Some((entry.path(), fs::symlink_metadata(entry.path()).ok()?)))
-        .map(|(path, found)| match found.mode() & 0o7777 {
-            _ if found.is_dir() => bytes_in(&path),
-            0o1000 => 0,
-            _ => found.len(),
-        })
-        .sum()
-}
-
 /// Three times as much as the cache holds; nothing of it is there that no mini-batch needs.
 #[test]
 fn an_input_may_be_larger_than_the_cache() {
@@ -157,7 +144,7 @@ fn an_input_may_be_larger_than_the_cache() {
     let mut running = job.start(&[]);
     let mut most = 0;
     running.until("the job ends", |_| {
-        most = most.max(bytes_in(&objects));
+        most = most.max(bytes_here(&objects));
         fs::read_to_string(objects.with_file_name("job/output/parallel_run_step.txt"))
             .is_ok_and(|rows| rows.lines().count() == 30)
     });
@@ -235,16 +222,6 @@ fn what_is_not_there_fails_the_job() {
     error: input 't': reading one.txt of s3://box/: there is no such thing; check the address (404 Not Found)
     ");
     assert_snapshot!(refused("{t: {path: in, datastore: nightly}}"), @r#"error: input 't': stores.yaml has no datastore "nightly" for tenant default; there: x"#);
-    // Tables must fit.
-    moto.put("/box/large/x", vec![b'x'; 600 << 10]);
-    moto.put("/box/too/x", vec![b'x'; 600 << 10]);
-    let tables = "{t: {paths: ['s3://box/large/', 's3://box/too/'], format: csv}}";
-    assert_snapshot!(refused(tables), @"
-    input 't': looking at s3://box/large/
-    input 't': 1 object, 600 KB; 1 to fetch
-    input 't': looking at s3://box/too/
-    error: input 't': the objects of s3://box/too/ take more than 424 KB, which is what is left of the cache: raise cache.size in the file of datastores, or name fewer of them
-    ");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use super::run::{Counts, JobArguments, not_prepared, this_program};
 use super::{refused, say, signals};
 use crate::engine::Options;
 use crate::model::{InputKind, MiniBatch, Source, Work, visible};
-use crate::protocol::{FrameError, FromPlanner, PlanRequest, encode, read_frame};
+use crate::protocol::{FrameError, FromPlanner, MayOpen, PlanRequest, encode, read_frame};
+use crate::store::Objects;
 use crate::wall::{self, death};
 use crate::{dataset, engine};
 use anyhow::{Context, anyhow, bail};
@@ -14,7 +15,7 @@ use std::fs::DirBuilder;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -41,18 +42,21 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
     options.policy = policy.clone();
     options.datastores = arguments.job.datastores.load()?;
     // What is fetched stays for `run`.
-    let (inputs, _objects) = engine::stage(&mut spec, &options, &mut say).map_err(not_prepared)?;
+    let (inputs, mut objects) =
+        engine::stage(&mut spec, &options, &mut say).map_err(not_prepared)?;
     let sources = dataset::resolve(&inputs).map_err(Problem::usage)?;
     policy.check(&spec, &sources, None).map_err(refused)?;
     let mut planner = Planner::new(spill_folder(&spec.input_kind));
     let mut request = engine::plan_request(&spec, &sources, planner.spill.clone());
     // A planner that dies over a file is not replaced, as that of a job is; the file is named.
     request.tells_files = true;
+    request.asks = objects.come_on_demand();
     // As long as when a job is taken up.
     planner.patience = spec.first_task_creation_timeout.max(spec.progress_update_timeout);
     let messages = planner.start(&request).map_err(Problem::usage)?;
+    let mut store = Store { looks: engine::Looks::new(&sources), objects: &mut objects };
     let mut table = Table::new(BufWriter::new(io::stdout().lock()), &request.sources);
-    let printed = print(&mut planner, &messages, &mut table);
+    let printed = print(&mut planner, &messages, &mut store, &mut table);
     planner.stop();
     match printed {
         Ok(()) => {
@@ -84,6 +88,8 @@ fn spill_folder(kind: &InputKind) -> PathBuf {
 /// spilled is taken away, with this or with Ctrl-C, whichever comes first.
 struct Planner {
     child: Arc<Mutex<Option<Child>>>,
+    /// Where it is told of files that it asks for, if it does.
+    stdin: Option<ChildStdin>,
     spill: PathBuf,
     /// The longest that it may say nothing.
     patience: Duration,
@@ -94,7 +100,8 @@ type Messages = Receiver<Result<Option<FromPlanner>, FrameError>>;
 
 impl Planner {
     fn new(spill: PathBuf) -> Self {
-        let planner = Self { child: Arc::default(), spill, patience: Duration::MAX };
+        let (child, patience) = (Arc::default(), Duration::MAX);
+        let planner = Self { child, stdin: None, spill, patience };
         let (child, spill) = (planner.child.clone(), planner.spill.clone());
         let watched = signals::each(move |_, what| {
             // Held until the end: nobody starts anything, or tells of the planner's end.
@@ -135,7 +142,18 @@ impl Planner {
         // The planner reads all of it before it says anything. If it cannot, its end says more
         // than this error would.
         let _ = stdin.write_all(&frame);
+        self.stdin = request.asks.then_some(stdin);
         listen(stdout)
+    }
+
+    fn answer(&mut self, answer: &MayOpen) -> anyhow::Result<()> {
+        let mut frame = Vec::new();
+        encode(answer, &mut frame)?;
+        if let Some(stdin) = &mut self.stdin {
+            // As above.
+            let _ = stdin.write_all(&frame);
+        }
+        Ok(())
     }
 
     fn stop(&mut self) {
@@ -186,9 +204,27 @@ fn end(child: &mut Option<Child>, spill: &Path) {
     }
 }
 
+/// Where the planner's objects come from.
+struct Store<'a> {
+    looks: engine::Looks,
+    objects: &'a mut Objects,
+}
+
+impl Store<'_> {
+    /// Waits until it is known what becomes of a file that the planner asks for; none if it need not ask.
+    fn bring(&mut self, source: u32, file: String) -> Option<MayOpen> {
+        let mut answer = self.looks.open(source, file, self.objects);
+        while answer.is_none() {
+            answer = self.looks.arrived(&self.objects.blocking_arrival()?);
+        }
+        answer
+    }
+}
+
 fn print<W: Write>(
     planner: &mut Planner,
     messages: &Messages,
+    store: &mut Store<'_>,
     table: &mut Table<'_, W>,
 ) -> anyhow::Result<()> {
     let mut opened = None;
@@ -205,9 +241,15 @@ fn print<W: Write>(
         match message {
             Some(FromPlanner::Tables(_)) => {}
             Some(FromPlanner::Opening { source, file }) => {
-                let source = table.sources.get(source as usize);
-                opened = source.map(|source| source.root.join(file));
+                let root = table.sources.get(source as usize).map(|source| &source.root);
+                opened = root.map(|root| root.join(&file));
+                if planner.stdin.is_some()
+                    && let Some(answer) = store.bring(source, file)
+                {
+                    planner.answer(&answer)?;
+                }
             }
+            Some(FromPlanner::Closed) => {}
             Some(FromPlanner::Notice(notice)) => say(&format!("note: {notice}")),
             Some(FromPlanner::MiniBatches(batches)) => {
                 if table.mini_batches == 0 {

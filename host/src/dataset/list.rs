@@ -1,7 +1,7 @@
 //! The files of a source, one after the other, sorted by path.
 
 use super::pattern::Pattern;
-use super::stand_in::{unfetched, wait_for};
+use super::stand_in::unfetched;
 use super::{DatasetError, fail};
 use crate::model::{BadFile, Source};
 use std::fs::{self, FileType};
@@ -28,8 +28,6 @@ pub struct Listing {
     /// Whether files are left out that other programs keep beside rows.
     rows_only: bool,
     left_out: bool,
-    /// Whether objects on their way are waited for.
-    waits: bool,
     notices: Vec<String>,
     unfetched: Vec<BadFile>,
 }
@@ -96,7 +94,6 @@ impl Listing {
             ahead: None,
             rows_only: false,
             left_out: false,
-            waits: false,
             notices: Vec::new(),
             unfetched: Vec::new(),
         };
@@ -106,11 +103,10 @@ impl Listing {
 
     /// The files of an input of rows. As Spark and Hive have it, a folder's files and folders whose names
     /// begin with `_` or `.` hold none (`_SUCCESS`, `_metadata`, `.part-0.crc`), unless they are named, or
-    /// have a value of a key. As somebody will look into them, objects on their way are waited for, one by one.
+    /// have a value of a key.
     pub fn of_rows(source: &Source) -> Result<Self, DatasetError> {
         let mut listing = Self::new(source)?;
         listing.rows_only = source.pattern.is_none();
-        listing.waits = true;
         Ok(listing)
     }
 
@@ -147,7 +143,7 @@ impl Listing {
             self.prefix.truncate(level.prefix);
             if let Some(file) = self.take(&entry, depth - 1)? {
                 self.found = true;
-                if !self.leaves_out(&file) && self.is_here(&file) {
+                if !self.leaves_out(&file) {
                     return Ok(Some(file));
                 }
             }
@@ -170,14 +166,6 @@ impl Listing {
     /// from their store.
     pub fn take_unfetched(&mut self) -> Vec<BadFile> {
         std::mem::take(&mut self.unfetched)
-    }
-
-    /// Whether there is a file to look into. If it is to be one, waits for it.
-    fn is_here(&mut self, file: &str) -> bool {
-        let bad = if self.waits { wait_for(&self.root.join(file), file) } else { None };
-        let is_here = bad.is_none();
-        self.unfetched.extend(bad);
-        is_here
     }
 
     fn start(&mut self) -> Result<(), DatasetError> {

@@ -29,7 +29,7 @@ pub use packed::{OpenError, Unpacker};
 pub use pattern::Pattern;
 pub use resolve::{reaches, resolve};
 pub use schema::{schema_bytes, schema_of};
-pub use stand_in::{STAND_IN_MODE, UNFETCHED, is_stand_in, unfetched};
+pub use stand_in::{STAND_IN_MODE, UNFETCHED, is_stand_in, unfetched, wait_for};
 pub use stream::Stream;
 
 /// An input that cannot be used, in words for people.

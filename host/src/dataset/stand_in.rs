@@ -25,7 +25,7 @@ pub fn is_stand_in(metadata: &Metadata) -> bool {
 
 /// Waits for as long as a stand-in is at a path. Returns what its mark says if the object cannot be had. What
 /// is wrong with another file is told by whoever opens it.
-pub(super) fn wait_for(path: &Path, file: &str) -> Option<BadFile> {
+pub fn wait_for(path: &Path, file: &str) -> Option<BadFile> {
     loop {
         match fs::symlink_metadata(path) {
             Ok(found) if is_stand_in(&found) => thread::sleep(PAUSE),

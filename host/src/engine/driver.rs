@@ -197,14 +197,22 @@ impl<'a> Driver<'a> {
             },
             Some(event) = self.workers.recv() => self.on_pool_event(event),
             arrival = self.intake.next_arrival() => {
-                self.intake.arrived(arrival).into_iter().for_each(|message| self.tell(message));
+                let messages = self.intake.arrived(arrival);
+                self.on_intake(messages);
             }
             Some(message) = self.planner.recv(), if wants_plan => {
                 let messages = self.intake.take(message, &self.machine, &self.committer);
-                messages.into_iter().for_each(|message| self.tell(message));
+                self.on_intake(messages);
             }
             () = tokio::time::sleep_until((self.start + deadline).into()) => {}
         }
+    }
+
+    fn on_intake(&mut self, messages: Vec<Message>) {
+        if let Some(answer) = self.intake.answer() {
+            self.pool.answer(answer);
+        }
+        messages.into_iter().for_each(|message| self.tell(message));
     }
 
     fn is_somebody_late(&self) -> bool {

@@ -1,15 +1,16 @@
-//! What the planner says, checked, and held back until the objects are here that mini-batches need.
+//! What the planner says, checked, and held back until the objects are here that mini-batches need. The planner, too,
+//! waits here for those that it asks for: what it says of one object stands before what it asks next.
 
 use super::commit::{CommitRequest, Committer};
+use super::looks::Looks;
 use super::machine::{Machine, Message};
 use super::verify::{PlanDigest, tables_note};
 use crate::journal::unreadable_note;
 use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat, Work};
-use crate::protocol::FromPlanner;
+use crate::protocol::{FromPlanner, MayOpen};
 use crate::store::{Arrival, Objects};
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use tokio::sync::mpsc::UnboundedReceiver;
 
 /// No more of the plan is read while so many mini-batches wait for their objects, or descriptors of so many
 /// bytes.
@@ -29,7 +30,9 @@ pub(super) struct Intake {
     digest: Option<PlanDigest>,
     /// Nobody else changes the inputs' objects until the job's end.
     objects: Objects,
-    arrivals: Option<UnboundedReceiver<Arrival>>,
+    looks: Looks,
+    /// For the planner.
+    answer: Option<MayOpen>,
     /// In the order of the plan, with whether all of their objects are here.
     waiting: VecDeque<(MiniBatch, bool)>,
     /// Of these descriptors.
@@ -40,14 +43,15 @@ pub(super) struct Intake {
 
 impl Intake {
     /// `again`: files that an earlier run could not read, with the indices of their sources.
-    pub(super) fn new(sources: &[Source], mut objects: Objects, again: &[(u32, String)]) -> Self {
+    pub(super) fn new(sources: &[Source], objects: Objects, again: &[(u32, String)]) -> Self {
         Self {
             tables: None,
             roots: sources.iter().map(|source| source.root.clone()).collect(),
             planned: 0,
             last_file: None,
             digest: Some(PlanDigest::new(again)),
-            arrivals: objects.arrivals(),
+            looks: Looks::new(sources),
+            answer: None,
             objects,
             waiting: VecDeque::new(),
             bytes: 0,
@@ -98,7 +102,16 @@ impl Intake {
                 self.ready()
             }
             FromPlanner::Notice(message) => vec![Message::Notice(message)],
+            FromPlanner::Opening { source, file } => {
+                self.answer = self.looks.open(source, file, &mut self.objects);
+                Vec::new()
+            }
+            FromPlanner::Closed => {
+                self.looks.close(&self.objects);
+                Vec::new()
+            }
             FromPlanner::Finished => {
+                self.looks.close(&self.objects);
                 if let Some(digest) = self.digest.take() {
                     let (key, value) = digest.note();
                     committer.submit(CommitRequest::Note { key, value });
@@ -107,7 +120,7 @@ impl Intake {
                 self.ready()
             }
             FromPlanner::Failed(text) => vec![Message::PlanFailed(text)],
-            FromPlanner::Tables(_) | FromPlanner::MiniBatches(_) | FromPlanner::Opening { .. } => {
+            FromPlanner::Tables(_) | FromPlanner::MiniBatches(_) => {
                 vec![Message::PlanFailed("the planner process spoke out of turn".to_owned())]
             }
         }
@@ -122,34 +135,33 @@ impl Intake {
 
     fn wait_for(&mut self, batch: MiniBatch, machine: &Machine) {
         self.bytes += batch.size();
-        let is_wanted = batch.files().next().is_some() && !machine.was_done_before(batch.id);
+        let files = batch.reads();
+        let is_wanted = !files.is_empty() && !machine.was_done_before(batch.id);
         if is_wanted {
             let path = |(source, file): (u32, &str)| {
                 self.roots.get(source as usize).map_or_else(|| file.into(), |root| root.join(file))
             };
-            self.objects.want(batch.id.0, batch.files().map(path).collect());
+            self.objects.want(batch.id.0, files.into_iter().map(path).collect());
         }
         self.waiting.push_back((batch, !is_wanted));
     }
 
     /// The next thing that arrives; never, if nothing will.
     pub(super) async fn next_arrival(&mut self) -> Arrival {
-        match &mut self.arrivals {
-            Some(arrivals) => match arrivals.recv().await {
-                Some(arrival) => arrival,
-                // All is here.
-                None => {
-                    self.arrivals = None;
-                    Arrival::Progress
-                }
-            },
-            None => std::future::pending().await,
-        }
+        self.objects.arrival().await
+    }
+
+    /// What the planner must know, which waits for it.
+    pub(super) fn answer(&mut self) -> Option<MayOpen> {
+        self.answer.take()
     }
 
     /// Objects have come. Returns what the machine must know.
     pub(super) fn arrived(&mut self, arrival: Arrival) -> Vec<Message> {
         let mut messages = vec![Message::Arrived];
+        if let Some(answer) = self.looks.arrived(&arrival) {
+            self.answer = Some(answer);
+        }
         if let Arrival::Ready(number, failed) = arrival {
             let waits = self.waiting.iter_mut().find(|(batch, _)| batch.id.0 == number);
             if let Some((batch, is_ready)) = waits {

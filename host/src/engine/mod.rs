@@ -6,8 +6,8 @@
 //! `staging` brings what lies in stores, and takes results there; `models` looks at the job's models
 //! (`model_digests` at all that they are made of), and puts single files where workers find them; `gpus` takes the
 //! GPUs that no other job has, and `kernels` makes them ready for models. `inferring` says who computes with a model when
-//! somebody is late. `driver` runs a `job`, on what `start` starts; `intake` takes the plan; `commit` is the thread that
-//! commits what workers finished.
+//! somebody is late. `driver` runs a `job`, on what `start` starts; `intake` takes the plan, and `looks` what the
+//! planner asks for; `commit` is the thread that commits what workers finished.
 
 mod backends;
 mod cancel;
@@ -22,6 +22,7 @@ mod intake;
 mod job;
 mod job_state;
 mod kernels;
+mod looks;
 pub mod machine;
 mod model_digests;
 mod models;
@@ -43,6 +44,7 @@ pub use commit::fuzz_recovery;
 pub use driver::run;
 pub use job::Job;
 pub use job_state::{JobFile, JobState, OutputSize, Standing};
+pub use looks::Looks;
 pub use model_digests::{ModelDigests, model_digests};
 pub use models::{ModelError, give_models};
 pub use prepare::{Options, PrepareError, Prepared, prepare};

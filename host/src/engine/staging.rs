@@ -2,9 +2,9 @@
 
 use super::prepare::{Options, PrepareError};
 use crate::compile::Cache;
-use crate::model::{ByteSize, Input, InputKind};
+use crate::model::{ByteSize, Input, InputKind, TableKind};
 use crate::spec::{JobSpec, StoredKind};
-use crate::store::{Kept, Objects, Stager, StoreError, Watch};
+use crate::store::{Coming, Kept, Objects, Stager, StoreError, Watch};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,8 @@ const TELL: Duration = Duration::from_secs(10);
 /// operator's policy first. `say` gets lines for people.
 ///
 /// Files are handed over by name: they come when their mini-batches are near. Tables are looked into while the
-/// job is planned: all of them are on their way when this returns, and whoever looks waits for each.
+/// job is planned: where they fit into the cache, all of them are on their way when this returns, and whoever looks
+/// waits for each; else each comes when the planner [asks](crate::protocol::PlanRequest::asks) for it.
 ///
 /// # Errors
 /// If the policy does not allow a store, or what the job names cannot be listed or does not fit, or a side input
@@ -33,7 +34,6 @@ pub fn stage(
     }
     options.policy.check_stores(spec)?;
     let cache = cache(options)?;
-    let on_demand = matches!(spec.input_kind, InputKind::Files { .. });
     let stop = || options.cancel.reason().is_some();
     let mut watch = Watch { stop: &stop, say };
     let mut kept = Kept::default();
@@ -62,7 +62,22 @@ pub fn stage(
         }
     }
     let stager = stager(spec, options, &cache);
-    Ok(stager.stage(&spec.inputs, on_demand, kept, &mut watch)?)
+    Ok(stager.stage(&spec.inputs, coming(spec), kept, &mut watch)?)
+}
+
+/// Rows are grouped when all of them are here, and databases are many files at once.
+fn coming(spec: &JobSpec) -> Coming {
+    match &spec.input_kind {
+        InputKind::Files { .. } => Coming::OnDemand,
+        InputKind::Tables { inputs, .. } => {
+            let are_databases = inputs.iter().any(|table| table.kind == TableKind::Sqlite);
+            match are_databases || !spec.partition_keys.is_empty() {
+                true => Coming::AtOnce,
+                false => Coming::AsTheyFit,
+            }
+        }
+        InputKind::Void { .. } => Coming::AtOnce,
+    }
 }
 
 /// Waits for all objects that come unasked: a plan that is compared with an earlier one must not have to wait.

@@ -55,7 +55,8 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
     pool.confine(job.spec.os_sandbox, &job.job_dir, monitor.budget.clone());
     pool.watch_gpus(job.gpus.memory());
     let request = setup::plan_request(&job.spec, &job.sources, spill);
-    pool.plan(&PlanRequest { again: job.again.clone(), ..request }, plan_events)
+    let (again, asks) = (job.again.clone(), job.objects.come_on_demand());
+    pool.plan(&PlanRequest { again, asks, ..request }, plan_events)
         .map_err(|e| failed("the planner process cannot be started", e))?;
     let (replies, commits) = mpsc::unbounded_channel();
     let (committer, restored) = start_committer(job, replies)?;

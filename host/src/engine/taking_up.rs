@@ -108,7 +108,7 @@ impl Ready {
 
     /// Goes on from what the directory holds.
     pub(super) fn go_on(
-        self,
+        mut self,
         held: Held,
         earlier: &JobState,
         options: &Options,
@@ -124,8 +124,9 @@ impl Ready {
             ));
             return self.begin(held, options, say);
         };
+        let dir = self.job_dir.root().to_owned();
         let changed = |why: String| ClaimError::Changed {
-            dir: self.job_dir.root().to_owned(),
+            dir,
             name: earlier.name.clone(),
             how: earlier.status.how(),
             why,
@@ -145,7 +146,7 @@ impl Ready {
 
     /// The result of a completed run, if this one would come to the same (prs-semantics C25).
     fn reuse(
-        self,
+        mut self,
         held: &Held,
         earlier: &JobState,
         options: &Options,
@@ -186,7 +187,7 @@ impl Ready {
 
     /// Whether the job and its inputs are what they were.
     fn check(
-        &self,
+        &mut self,
         held: &Held,
         journal: &Journal,
         known: Known,
@@ -212,10 +213,12 @@ impl Ready {
         })?;
         let spill = self.job_dir.spill();
         let request = plan_request(&self.spec, &self.sources, spill.clone());
+        let (again, asks) = (known.again(), self.objects.come_on_demand());
         let planning = Planning {
             program: options.program.clone(),
             component,
-            request: PlanRequest { again: known.again(), ..request },
+            request: PlanRequest { again, asks, ..request },
+            objects: &mut self.objects,
             patience: self.spec.first_task_creation_timeout.max(self.spec.progress_update_timeout),
             cancel: options.cancel.clone(),
         };

@@ -2,11 +2,13 @@
 //! mini-batches that are done are compared with what they would be today.
 
 use super::cancel::Cancel;
+use super::looks::{LonePlanner, Looks};
 use crate::dataset::{Found, Root, content_stamp};
 use crate::journal::{Journal, JournalError};
 use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat, Work, hex};
 use crate::pool::Pool;
 use crate::protocol::{FromPlanner, PlanRequest};
+use crate::store::Objects;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
@@ -144,13 +146,15 @@ pub(super) enum Mismatch {
 }
 
 /// How to plan.
-pub(super) struct Planning {
+pub(super) struct Planning<'a> {
     /// The `sandmill` binary.
     pub(super) program: PathBuf,
     /// What workers would be given; the planner has no use for it.
     pub(super) component: File,
     /// The inputs, and how they are cut.
     pub(super) request: PlanRequest,
+    /// What the inputs are made of.
+    pub(super) objects: &'a mut Objects,
     /// The longest that the planner may say nothing.
     pub(super) patience: Duration,
     /// Ends it early.
@@ -158,20 +162,23 @@ pub(super) struct Planning {
 }
 
 /// Plans the job, and compares. Does nothing if there is nothing to compare with.
-pub(super) fn verify(planning: Planning, known: Known) -> Result<(), Mismatch> {
+pub(super) fn verify(planning: Planning<'_>, known: Known) -> Result<(), Mismatch> {
     if known.is_empty() {
         return Ok(());
     }
-    let Planning { program, component, request, patience, cancel } = planning;
+    let Planning { program, component, request, objects, patience, cancel } = planning;
     let failed = |e: std::io::Error| Mismatch::Failed(format!("the inputs cannot be cut: {e}"));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let result = runtime.block_on(async {
         let (worker_events, _) = mpsc::channel(1);
-        let (events, planner) = mpsc::channel(4);
+        let (events, says) = mpsc::channel(4);
         // Dropping the pool ends the planner.
         let mut pool = Pool::new(program, component, worker_events);
         pool.plan(&request, events).map_err(failed)?;
+        let answer = |answer| pool.answer(answer);
+        let looks = Looks::new(&request.sources);
+        let planner = LonePlanner { says, answer: &answer, looks, objects };
         let mut cancelled = cancel.watch();
         let asked = async { cancelled.wait_for(Option::is_some).await.is_ok() };
         tokio::select! {
@@ -186,7 +193,7 @@ pub(super) fn verify(planning: Planning, known: Known) -> Result<(), Mismatch> {
 }
 
 async fn compare(
-    mut planner: mpsc::Receiver<FromPlanner>,
+    mut planner: LonePlanner<'_>,
     looker: Looker,
     mut known: Known,
     patience: Duration,
@@ -201,7 +208,7 @@ async fn compare(
     let looker = Arc::new(looker);
     let mut digest = PlanDigest::new(&known.again);
     loop {
-        match tokio::time::timeout(patience, planner.recv()).await.map_err(late)? {
+        match planner.next(patience).await.map_err(late)? {
             Some(FromPlanner::MiniBatches(batches)) => {
                 digest.add(&batches);
                 let looker = Arc::clone(&looker);
@@ -219,7 +226,7 @@ async fn compare(
                     ));
                 }
             }
-            Some(FromPlanner::Notice(_) | FromPlanner::Opening { .. }) => {}
+            Some(FromPlanner::Notice(_) | FromPlanner::Opening { .. } | FromPlanner::Closed) => {}
             None => return Err(Mismatch::Failed("the planner process broke down".to_owned())),
         }
     }
@@ -368,11 +375,14 @@ mod tests {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let result = runtime.block_on(async {
-            let (events, planner) = mpsc::channel(8);
+            let (events, says) = mpsc::channel(8);
             for message in messages {
                 events.send(message).await.unwrap();
             }
             drop(events);
+            let looks = Looks::new(&[]);
+            let mut objects = Objects::default();
+            let planner = LonePlanner { says, answer: &drop, looks, objects: &mut objects };
             compare(planner, Looker::new(vec![source]), known, Duration::from_secs(60)).await
         });
         result.map_err(|mismatch| match mismatch {

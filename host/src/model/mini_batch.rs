@@ -18,7 +18,7 @@ pub struct MiniBatch {
     /// A digest of the descriptor and, for tables, of what the planner knows of their files. See
     /// [`AttemptReport::stamp`](super::AttemptReport::stamp).
     pub stamp: u64,
-    /// Those of its files that could not be fetched from their store: the place among [`MiniBatch::files`], from
+    /// Those of its files that could not be fetched from their store: the place among [`MiniBatch::reads`], from
     /// the first on, and why, for people. Only the leader knows.
     pub unfetched: Vec<(u32, String)>,
 }
@@ -51,9 +51,9 @@ impl MiniBatch {
         self.unfetched.get(at).map(|(_, reason)| reason.as_str())
     }
 
-    /// Whether it has files, and none of them could be fetched.
+    /// Whether it reads files, and none of them could be fetched.
     pub fn is_unfetched(&self) -> bool {
-        !self.unfetched.is_empty() && self.unfetched.len() >= self.files().count()
+        !self.unfetched.is_empty() && self.unfetched.len() >= self.reads().len()
     }
 
     /// How many items the plan expects: files, or records counted while cutting.
@@ -93,6 +93,17 @@ impl MiniBatch {
                 .iter()
                 .flat_map(|(source, files)| files.iter().map(move |file| (*source, file.as_str()))),
         )
+    }
+
+    /// The files that must have come from their store before a worker gets it: the index of each one's source, and
+    /// its path below that. What was unpacked lies elsewhere, and rows are grouped when all of them are here.
+    pub fn reads(&self) -> Vec<(u32, &str)> {
+        match &self.work {
+            Work::Files(_) | Work::FileGroup(_) => self.files().collect(),
+            Work::Text(slice) if slice.unpacked.is_none() => vec![(self.source, &slice.file)],
+            Work::Table(slice) => vec![(self.source, &slice.file)],
+            _ => Vec::new(),
+        }
     }
 
     /// Where its items lie, as far as that is known: each of its files, and of rows each file's with the
@@ -318,4 +329,30 @@ pub struct Mount {
     pub guest: String,
     /// Whether the guest may write there.
     pub writable: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_unpacked_needs_its_object_no_more() {
+        let slice = TextSlice {
+            file: "a.csv".to_owned(),
+            offset: 0,
+            length: 1,
+            first_line: 1,
+            rows: 1,
+            unpacked: None,
+        };
+        let of = |work| MiniBatch::new(MiniBatchId(0), 7, work);
+        let mut batch = of(Work::Text(slice.clone()));
+        assert_eq!((batch.reads(), batch.is_unfetched()), (vec![(7, "a.csv")], false));
+        batch.set_unfetched(vec![(0, "gone".to_owned())]);
+        assert!(batch.is_unfetched());
+        let unpacked = Some("0".to_owned());
+        assert!(of(Work::Text(TextSlice { unpacked, ..slice })).reads().is_empty());
+        let files = of(Work::Files(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(files.reads(), files.files().collect::<Vec<_>>());
+    }
 }

@@ -1,11 +1,12 @@
 //! Files that cannot be read, or that nobody is to look into.
 
 use super::shuffle::{Bounds, Tools};
-use super::tests::{Tree, planned_with};
+use super::tests::{Tree, mute, planned_with};
 use super::*;
-use crate::model::{BadFile, SliceSize, TableInput, TableKind, Work};
+use crate::model::{BadFile, MiniBatch, SliceSize, TableInput, TableKind, Work};
 use crate::protocol::PlanRequest;
 use insta::assert_snapshot;
+use std::cell::{Cell, RefCell};
 use std::fs;
 
 /// What a planner died over is named to the next one, which says what it looks into.
@@ -24,7 +25,7 @@ fn deadly_files_are_not_looked_into() {
         let start = || Err(io::Error::other("nothing is to be grouped"));
         let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
         let (mut opened, mut works) = (Vec::new(), Vec::new());
-        plan_with(tools, &mut |message| {
+        plan_with(tools, &mute, &mut |message| {
             match message {
                 FromPlanner::Opening { source: 0, file } => opened.push(file),
                 // Columns are looked for as well.
@@ -40,6 +41,66 @@ fn deadly_files_are_not_looked_into() {
         opened.dedup();
         assert_eq!(opened, ["2.csv"], "{}", kind.name());
         assert_eq!((works.len(), &works[0]), (2, &Work::Unreadable(bad)));
+    }
+}
+
+/// What is known of a file stands before the question for the next one, and nothing is looked into without an
+/// answer.
+#[test]
+fn files_that_are_asked_for_are_looked_into_when_they_are_here() {
+    for (kind, full_inference) in [(TableKind::Csv, false), (TableKind::Jsonl, true)] {
+        let texts = match kind {
+            TableKind::Csv => ["x\n1\n2\n", "x\n3\n", "x\n4\n"],
+            _ => ["{\"x\": 1}\n{\"x\": 2}\n", "{\"x\": 3}\n", "{\"x\": 4}\n"],
+        };
+        let [one, two, three] = texts;
+        let tree = Tree::new(&[("in/1", one), ("in/2", two), ("in/3", three)]);
+        let inputs = vec![TableInput { kind, ..TableInput::default() }];
+        let cut = Cut::Tables { size: SliceSize::Rows(1), inputs, full_inference };
+        let request = PlanRequest {
+            asks: true,
+            again: vec![(0, "1".to_owned())],
+            ..PlanRequest::new(vec![tree.source("one", "in")], cut)
+        };
+        let asked: RefCell<Vec<String>> = RefCell::default();
+        let stale = Cell::new(true);
+        let hear = || {
+            let asked = asked.borrow();
+            let file = if stale.replace(!stale.get()) { "0" } else { asked.last().unwrap() };
+            let unfetched = (file == "2").then(|| "gone".to_owned());
+            Ok(MayOpen { source: 0, file: file.to_owned(), unfetched })
+        };
+        let start = || Err(io::Error::other("nothing is to be grouped"));
+        let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
+        let mut said = Vec::new();
+        plan_with(tools, &hear, &mut |message| {
+            said.push(match message {
+                FromPlanner::Opening { file, .. } => {
+                    asked.borrow_mut().push(file.clone());
+                    format!("open {file}")
+                }
+                FromPlanner::MiniBatches(batches) => {
+                    let of = |batch: &MiniBatch| match &batch.work {
+                        Work::Text(slice) => format!("{} {}", slice.file, slice.first_line),
+                        Work::Unreadable(bad) => format!("{} {}", bad.file, bad.reason),
+                        _ => String::new(),
+                    };
+                    batches.iter().map(of).collect::<Vec<_>>().join(", ")
+                }
+                FromPlanner::Tables(_) => "tables".to_owned(),
+                FromPlanner::Closed => "closed".to_owned(),
+                _ => return Ok(()),
+            });
+            Ok(())
+        })
+        .unwrap();
+        let said = said.join("; ");
+        let looked = "open 1; open 2; open 3; tables; ";
+        let cut = said.strip_prefix(looked).unwrap_or_else(|| panic!("{said}"));
+        let (first, second) = if kind == TableKind::Csv { (2, 3) } else { (1, 2) };
+        let expected =
+            format!("open 1; 1 {first}; open 2; 2 gone; open 3; 3 {first}; closed; 1 {second}");
+        assert_eq!(cut, expected);
     }
 }
 

@@ -20,7 +20,7 @@ pub use serve::serve;
 pub use shuffle::{SHUFFLE_COMMAND, serve as serve_shuffle};
 
 use crate::dataset::DatasetError;
-use crate::protocol::{Cut, FromPlanner, PROTOCOL_VERSION, PlanRequest};
+use crate::protocol::{Cut, FromPlanner, MayOpen, PROTOCOL_VERSION, PlanRequest};
 use sender::Sender;
 use shuffle::Tools;
 use std::io;
@@ -44,16 +44,22 @@ macro_rules! refuse {
 }
 use refuse;
 
-/// Plans, handing each message to `emit` as soon as it is known. What is wrong with the inputs is a
-/// message too; only an error of `emit` is an error, and stops planning.
+/// Plans, handing each message to `emit` as soon as it is known. `hear` waits for the next answer, where the
+/// request has the planner ask. What is wrong with the inputs is a message too; only an error of `emit` or `hear`
+/// is an error, and stops planning.
 fn plan_with(
     tools: Tools<'_>,
+    hear: &dyn Fn() -> io::Result<MayOpen>,
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
-    let PlanRequest { memory, again, partition_keys, .. } = tools.request;
+    let PlanRequest { memory, again, partition_keys, asks, .. } = tools.request;
     // Groups are made of many files.
     let again = if partition_keys.is_empty() { again.as_slice() } else { &[] };
-    match plan_all(tools, &mut Sender::new(emit, *memory, again)) {
+    let mut sender = Sender::new(emit, *memory, again);
+    if *asks {
+        sender.ask(hear);
+    }
+    match plan_all(tools, &mut sender) {
         Ok(()) => emit(FromPlanner::Finished),
         Err(PlanError::Input(error)) => emit(FromPlanner::Failed(error.to_string())),
         Err(PlanError::Output(error)) => Err(error),

@@ -3,7 +3,7 @@
 use super::stamp::Stamp;
 use super::{PlanError, refuse};
 use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, Work};
-use crate::protocol::FromPlanner;
+use crate::protocol::{FromPlanner, MayOpen};
 use std::collections::HashSet;
 use std::io;
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ const REASON: usize = 2000;
 /// Hands messages to the leader.
 pub(super) struct Sender<'a> {
     emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>,
+    /// Waits for the next answer, where files are asked for.
+    hear: Option<&'a dyn Fn() -> io::Result<MayOpen>>,
     next_id: u64,
     pending: Vec<MiniBatch>,
     pending_bytes: usize,
@@ -51,6 +53,7 @@ impl<'a> Sender<'a> {
     ) -> Self {
         Self {
             emit,
+            hear: None,
             next_id: 0,
             pending: Vec::new(),
             pending_bytes: 0,
@@ -62,6 +65,11 @@ impl<'a> Sender<'a> {
             of_file: None,
             behind: Vec::new(),
         }
+    }
+
+    /// From now on each file is asked for before it is looked into; `hear` waits for the next answer.
+    pub(super) fn ask(&mut self, hear: &'a dyn Fn() -> io::Result<MayOpen>) {
+        self.hear = Some(hear);
     }
 
     /// Whether a file of a source has one place.
@@ -88,10 +96,20 @@ impl<'a> Sender<'a> {
         (self.emit)(message)
     }
 
-    /// Names the file that is looked into next, behind all that is known of those before it.
-    pub(super) fn opening(&mut self, source: u32, file: &str) -> io::Result<()> {
+    /// Names the file that is looked into next, behind all that is known of those before it. Where files are
+    /// asked for, waits for the answer: why it cannot be had, if it cannot.
+    pub(super) fn opening(&mut self, source: u32, file: &str) -> io::Result<Option<BadFile>> {
         self.flush()?;
-        self.send(FromPlanner::Opening { source, file: file.to_owned() })
+        self.send(FromPlanner::Opening { source, file: file.to_owned() })?;
+        let Some(hear) = self.hear else { return Ok(None) };
+        loop {
+            let answer = hear()?;
+            // What an earlier planner asked for, which died, may be answered first.
+            if (answer.source, answer.file.as_str()) == (source, file) {
+                let bad = |reason| BadFile { file: answer.file, reason };
+                return Ok(answer.unfetched.map(bad));
+            }
+        }
     }
 
     /// Sends a notice; after many, just counts them.
@@ -218,6 +236,10 @@ impl<'a> Sender<'a> {
 
     /// Sends what waits, and how many notices were not told.
     pub(super) fn close(&mut self) -> Result<(), PlanError> {
+        if self.hear.is_some() && !self.behind.is_empty() {
+            self.flush()?;
+            self.send(FromPlanner::Closed)?;
+        }
         for (source, work, stamp) in std::mem::take(&mut self.behind) {
             self.add_group(source, work, Vec::new(), stamp)?;
         }

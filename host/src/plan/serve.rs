@@ -5,7 +5,7 @@ use super::groups::{format_of, positions};
 use super::plan_with;
 use super::shuffle::{self, Bounds, Hand, Tools};
 use crate::model::{OsSandbox, Source};
-use crate::protocol::{Cut, FrameError, MAX_FRAME, PlanRequest, encode, read_frame};
+use crate::protocol::{Cut, FrameError, MAX_FRAME, MayOpen, PlanRequest, encode, read_frame};
 use crate::wall::{self, Folder, Occupant, Rights, Wall};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -45,7 +45,12 @@ pub fn serve() -> io::Result<()> {
         next.ok_or_else(|| io::Error::other("there is no other process left"))
     };
     let tools = Tools { request: &request, start: &next, bounds: Bounds::default() };
-    serve_request(tools, &mut io::stdout().lock())
+    let hear = || {
+        let answer = read_frame(&mut io::stdin().lock(), &mut Vec::new());
+        let gone = || io::Error::new(ErrorKind::UnexpectedEof, "nobody answers any more");
+        answer.map_err(io::Error::other)?.ok_or_else(gone)
+    };
+    serve_request(tools, &hear, &mut io::stdout().lock())
 }
 
 /// The processes that group rows, if rows are to be grouped, and those that replace them. Makes the
@@ -96,9 +101,13 @@ pub(super) fn lock_down(
     Wall { occupant, mode, folders, bounds }.build().map(drop).map_err(io::Error::other)
 }
 
-pub(super) fn serve_request(tools: Tools<'_>, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn serve_request(
+    tools: Tools<'_>,
+    hear: &dyn Fn() -> io::Result<MayOpen>,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let mut bytes = Vec::new();
-    plan_with(tools, &mut |message| {
+    plan_with(tools, hear, &mut |message| {
         bytes.clear();
         match encode(&message, &mut bytes) {
             Ok(()) => {}

@@ -9,10 +9,10 @@ use super::text::each_slice;
 use super::{PlanError, columnar, keyed_tables, refuse};
 use crate::dataset::csv::{MAX_SLICE, arrow_type, infer_format};
 use crate::dataset::json::infer_json;
-use crate::dataset::{Listing, Unpacker, schema_bytes};
+use crate::dataset::{Listing, Unpacker, schema_bytes, wait_for};
 use crate::model::{
-    ByteSize, Column, ColumnType, CsvFormat, PartitionFormat, SliceSize, Source, TableFormat,
-    TableInput, TableKind, Work,
+    BadFile, ByteSize, Column, ColumnType, CsvFormat, PartitionFormat, SliceSize, Source,
+    TableFormat, TableInput, TableKind, Work,
 };
 use crate::protocol::{FromPlanner, PlanRequest};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
@@ -49,7 +49,7 @@ impl Input<'_> {
         bad.map(|(_, bad)| bad.reason.as_str())
     }
 
-    /// Whether a file may be looked into; that it is, is told where somebody wants to know.
+    /// Whether a file may be looked into, once it is here.
     pub(super) fn may_open(
         &self,
         source: u32,
@@ -59,10 +59,23 @@ impl Input<'_> {
         if self.deadly(source, file).is_some() {
             return Ok(false);
         }
-        if self.request.tells_files {
-            sender.opening(source, file)?;
+        Ok(self.open(source, file, sender)?.is_none())
+    }
+
+    /// Names a file that is looked into next, where somebody wants to know, and waits for as long as it is an
+    /// object on its way. Returns why it cannot be had from its store, if it cannot.
+    pub(super) fn open(
+        &self,
+        source: u32,
+        file: &str,
+        sender: &mut Sender<'_>,
+    ) -> Result<Option<BadFile>, PlanError> {
+        if (self.request.tells_files || self.request.asks)
+            && let Some(bad) = sender.opening(source, file)?
+        {
+            return Ok(Some(bad));
         }
-        Ok(true)
+        Ok(wait_for(&self.sources[(source - self.first) as usize].root.join(file), file))
     }
 
     /// The dialect, of CSV.

@@ -70,12 +70,17 @@ fn plan(
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
     let start = || Err(io::Error::other("nothing is to be grouped"));
-    plan_with(Tools { request, start: &start, bounds: Bounds::default() }, emit)
+    plan_with(Tools { request, start: &start, bounds: Bounds::default() }, &mute, emit)
+}
+
+/// Nobody is asked.
+pub(super) fn mute() -> io::Result<MayOpen> {
+    Err(io::Error::other("nobody answers"))
 }
 
 pub(super) fn planned_with(tools: Tools<'_>) -> Result<Plan, String> {
     let mut messages = Vec::new();
-    plan_with(tools, &mut |message| {
+    plan_with(tools, &mute, &mut |message| {
         messages.push(message);
         Ok(())
     })
@@ -282,7 +287,7 @@ fn bad_requests_are_refused_in_words() {
     })
     .unwrap();
     let [FromPlanner::Failed(error)] = messages.as_slice() else { panic!("{messages:?}") };
-    assert_snapshot!(error, @"the planner speaks version 8 of the protocol, the leader version 0: the program was replaced while a job ran; start the job again");
+    assert_snapshot!(error, @"the planner speaks version 9 of the protocol, the leader version 0: the program was replaced while a job ran; start the job again");
 }
 
 #[test]
@@ -319,7 +324,7 @@ fn messages_are_framed() {
     let mut out = Vec::new();
     let start = || Err(io::Error::other("nothing is to be grouped"));
     let tools = Tools { request: &request, start: &start, bounds: Bounds::default() };
-    serve_request(tools, &mut out).unwrap();
+    serve_request(tools, &mute, &mut out).unwrap();
     let mut seen = Vec::new();
     let mut rest = out.as_slice();
     while let Some((length, body)) = rest.split_first_chunk::<4>() {

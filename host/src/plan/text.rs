@@ -7,7 +7,7 @@ use super::tables::Input;
 use super::{PlanError, refuse};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
 use crate::dataset::{DatasetError, Listing, OpenError, Unpacker};
-use crate::model::{Column, SliceSize, TableFormat, TableKind, TextSlice};
+use crate::model::{Column, SliceSize, TableFormat, TableKind, TextSlice, Work};
 use crate::protocol::FromPlanner;
 use std::fs::Metadata;
 
@@ -38,14 +38,16 @@ pub(super) fn each_file<'s>(
         let begun = input.begun.take();
         let mut listing = begun.map_or_else(|| Listing::of_rows(source), Ok)?;
         while let Some(file) = next_file(&mut listing, index, sender)? {
-            files += 1;
             if let Some(reason) = input.deadly(index, &file) {
+                files += 1;
                 sender.add_bad(index, file, reason.to_owned(), Stamp::new())?;
                 continue;
             }
-            if input.request.tells_files {
-                sender.opening(index, &file)?;
+            if let Some(bad) = input.open(index, &file, sender)? {
+                sender.add(index, Work::Unreadable(bad), Stamp::new())?;
+                continue;
             }
+            files += 1;
             match &input.path {
                 Some(path) if path.folder_values(&file).is_none() && input.is_hive => {
                     let reason = format!(

@@ -4,7 +4,7 @@ use super::child::Child;
 use super::launch::{Process, Program, STDERR_TAIL, printable};
 use super::pipes::Pipes;
 use crate::model::{BadFile, MiniBatch, TableFormat, Work};
-use crate::protocol::{FrameBuffer, FrameError, FromPlanner, PlanRequest, encode};
+use crate::protocol::{FrameBuffer, FrameError, FromPlanner, MayOpen, PlanRequest, encode};
 use crate::wall::death;
 use std::collections::HashSet;
 use std::io;
@@ -13,7 +13,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::unix::pipe::Receiver;
+use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::mpsc;
 
 /// How long a planner that has said everything may take to end.
@@ -89,12 +89,19 @@ pub(super) struct Plan {
     program: Program,
     request: PlanRequest,
     planner: Arc<Planner>,
+    /// What it is told of files that it asks for.
+    answers: mpsc::UnboundedReceiver<MayOpen>,
     told: Told,
 }
 
 impl Plan {
-    pub(super) fn new(program: Program, request: PlanRequest, planner: Arc<Planner>) -> Self {
-        Self { program, request, planner, told: Told::default() }
+    pub(super) fn new(
+        program: Program,
+        request: PlanRequest,
+        planner: Arc<Planner>,
+        answers: mpsc::UnboundedReceiver<MayOpen>,
+    ) -> Self {
+        Self { program, request, planner, answers, told: Told::default() }
     }
 
     /// Gives the planner its request and delivers what it says, as fast as the channel is emptied.
@@ -130,10 +137,11 @@ impl Plan {
             Err(_) => (None, None, None),
         };
         let mut stderr = Tail { pipe: stderr, bytes: Vec::new() };
+        let answers = self.request.asks.then_some(&mut self.answers);
         let feed = async {
-            if let Some(mut stdin) = stdin {
+            if let Some(stdin) = stdin {
                 // A planner that does not listen says why, or its end does.
-                let _ = stdin.write_all(&request).await;
+                let _ = feed(stdin, &request, answers).await;
             }
         };
         let aside = async {
@@ -174,7 +182,7 @@ impl Plan {
         if matches!(*self.planner.slot(), Slot::Closed) || self.told.has_spilled {
             return None;
         }
-        if self.request.tells_files {
+        if self.told.is_later {
             let (source, file) = self.told.opening.take()?;
             let folder = self.request.sources.get(source as usize).map(|source| &source.root);
             let path = folder.map_or_else(|| file.clone().into(), |folder| folder.join(&file));
@@ -253,8 +261,8 @@ impl Told {
     fn new_in(&mut self, message: FromPlanner) -> Result<Option<FromPlanner>, End> {
         match message {
             FromPlanner::Opening { source, file } => {
-                self.opening = Some((source, file));
-                Ok(None)
+                self.opening = Some((source, file.clone()));
+                Ok(Some(FromPlanner::Opening { source, file }))
             }
             FromPlanner::Tables(tables) if self.is_later && self.tables.is_some() => {
                 if self.tables.as_ref() == Some(&tables) { Ok(None) } else { Err(End::Changed) }
@@ -292,9 +300,28 @@ impl Told {
                 }
                 Ok(Some(FromPlanner::Notice(text)))
             }
-            message @ (FromPlanner::Finished | FromPlanner::Failed(_)) => Ok(Some(message)),
+            message @ (FromPlanner::Closed | FromPlanner::Finished | FromPlanner::Failed(_)) => {
+                Ok(Some(message))
+            }
         }
     }
+}
+
+/// Writes the request, then each answer. Without answers, the pipe ends with the request.
+async fn feed(
+    mut stdin: Sender,
+    request: &[u8],
+    answers: Option<&mut mpsc::UnboundedReceiver<MayOpen>>,
+) -> io::Result<()> {
+    stdin.write_all(request).await?;
+    let Some(answers) = answers else { return Ok(()) };
+    let mut frame = Vec::new();
+    while let Some(answer) = answers.recv().await {
+        frame.clear();
+        encode(&answer, &mut frame).map_err(io::Error::other)?;
+        stdin.write_all(&frame).await?;
+    }
+    Ok(())
 }
 
 async fn read(

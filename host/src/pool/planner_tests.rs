@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::OsSandbox;
-use crate::protocol::{Cut, FromPlanner, PlanRequest};
+use crate::protocol::{Cut, FromPlanner, MayOpen, PlanRequest, encode};
 
 fn request() -> PlanRequest {
     PlanRequest::new(vec![], Cut::Void { count: 3 })
@@ -180,6 +180,52 @@ async fn a_planner_that_plans_otherwise_than_the_one_before_fails_the_job() {
         }
         assert_eq!(failed.is_none(), is_same, "{failed:?}");
         assert_eq!(heard, if is_same { vec![0, 1, 2] } else { vec![0, 1] });
+    }
+}
+
+/// Its answers come behind the request, also to one that took the place of another.
+#[tokio::test]
+async fn a_planner_that_asks_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let request = PlanRequest { asks: true, ..request() };
+    let answer = |file: &str| MayOpen { source: 0, file: file.to_owned(), unfetched: None };
+    let open = |file: &str| FromPlanner::Opening { source: 0, file: file.to_owned() };
+    fs::write(at("0"), frames(&[FromPlanner::Tables(vec![]), open("a")])).unwrap();
+    fs::write(at("1"), frames(&[FromPlanner::Tables(vec![]), open("b")])).unwrap();
+    fs::write(at("end"), frames(&[FromPlanner::Closed, FromPlanner::Finished])).unwrap();
+    let mut answered = Vec::new();
+    encode(&answer("b"), &mut answered).unwrap();
+    let (bytes, folder) = (answered.len(), dir.path().display());
+    let mut request_bytes = Vec::new();
+    for tells_files in [false, true] {
+        let mut frame = Vec::new();
+        encode(&PlanRequest { tells_files, ..request.clone() }, &mut frame).unwrap();
+        request_bytes.push(frame.len());
+    }
+    let script = format!(
+        "cd {folder}; n=$(ls | grep -c heard); touch heard$n; cat $n; \
+         [ $n = 0 ] && dd bs=1 count={} of=answer0 2>/dev/null && kill -KILL $$; \
+         dd bs=1 count={} of=answer1 2>/dev/null; cat end",
+        request_bytes[0] + bytes,
+        request_bytes[1] + bytes,
+    );
+    let mut bench = Bench::new(&script, 8);
+    let (sender, mut planner) = mpsc::channel(8);
+    bench.pool.plan(&request, sender).unwrap();
+    assert_eq!(next(&mut planner).await, Some(FromPlanner::Tables(vec![])));
+    for file in ["a", "b"] {
+        assert_eq!(next(&mut planner).await, Some(open(file)));
+        bench.pool.answer(answer(file));
+    }
+    assert_eq!(next(&mut planner).await, Some(FromPlanner::Closed));
+    assert_eq!(next(&mut planner).await, Some(FromPlanner::Finished));
+    for (name, file) in [("answer0", "a"), ("answer1", "b")] {
+        let mut heard = FrameBuffer::default();
+        heard.push(&fs::read(at(name)).unwrap());
+        let again: PlanRequest = heard.next_message().unwrap().unwrap();
+        assert!(again.asks);
+        assert_eq!(heard.next_message::<MayOpen>().unwrap(), Some(answer(file)));
     }
 }
 

@@ -12,7 +12,7 @@ use super::standby::Standby;
 use crate::gpu::MemoryWatch;
 use crate::model::{JobDir, OsSandbox, WorkerId};
 use crate::perf::{MemoryBudget, memory_kills};
-use crate::protocol::{FromPlanner, PlanRequest, Setup, ToWorker, encode};
+use crate::protocol::{FromPlanner, MayOpen, PlanRequest, Setup, ToWorker, encode};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -30,6 +30,8 @@ pub struct Pool {
     component: File,
     events: mpsc::Sender<PoolEvent>,
     planner: Option<Arc<Planner>>,
+    /// What the planner is told of files that it asks for.
+    answers: Option<mpsc::UnboundedSender<MayOpen>>,
     /// Ends before the cgroup that it shares with the leader is left.
     nursery: Nursery,
     /// A planner's that the nursery was asked for, before there was a plan to make.
@@ -62,6 +64,7 @@ impl Pool {
             component,
             events,
             planner: None,
+            answers: None,
             nursery: Nursery::default(),
             waiting: None,
             workers: HashMap::new(),
@@ -126,9 +129,19 @@ impl Pool {
         bytes.drain(..pipes.begin(&bytes));
         let planner = Arc::new(Planner::default());
         self.planner = Some(Arc::clone(&planner));
-        let plan = Plan::new(self.program.clone(), request.clone(), planner);
+        let (answers, told) = mpsc::unbounded_channel();
+        self.answers = Some(answers);
+        let plan = Plan::new(self.program.clone(), request.clone(), planner, told);
         tokio::spawn(plan.run((child, pipes), bytes, events));
         Ok(())
+    }
+
+    /// Answers the planner, if its request has it [ask](PlanRequest::asks).
+    pub fn answer(&self, answer: MayOpen) {
+        if let Some(answers) = &self.answers {
+            // One that has ended asks for nothing.
+            let _ = answers.send(answer);
+        }
     }
 
     /// Starts the process that workers such as this one will be forked from, so that it is ready when the

@@ -56,9 +56,11 @@ impl FromPlanner {
     pub fn check(&self) -> Checked {
         match self {
             Self::Notice(text) | Self::Failed(text) => hold(text.len() <= DETAIL, "a long text"),
-            Self::Opening { file, .. } => hold(file.len() <= DETAIL, "a long path"),
+            Self::Opening { file, .. } => {
+                hold(file.len() <= DETAIL && stays_below(file), "a file outside of its input")
+            }
             Self::MiniBatches(batches) => batches.iter().try_for_each(mini_batch),
-            Self::Tables(_) | Self::Finished => Ok(()),
+            Self::Tables(_) | Self::Finished | Self::Closed => Ok(()),
         }
     }
 }

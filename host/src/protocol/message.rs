@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Changes with every change of a message or of the framing.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// Leader to worker. The first message is `Setup`.
 #[expect(
@@ -175,7 +175,7 @@ pub enum FromWorker {
     Restarting,
 }
 
-/// Leader to planner: the only message, as the first frame on its standard input.
+/// Leader to planner: the first frame on its standard input, and the only one unless it [asks](Self::asks).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanRequest {
     /// [`PROTOCOL_VERSION`] of the leader.
@@ -199,6 +199,9 @@ pub struct PlanRequest {
     pub again: Vec<(u32, String)>,
     /// Whether each file is named before it is looked into: an earlier planner died over one.
     pub tells_files: bool,
+    /// Whether the planner names each file before it looks into it, and waits until a [`MayOpen`] says that it is
+    /// here: objects of stores come on demand.
+    pub asks: bool,
     /// Files that planners died over, each with the index of its source: they are not looked into.
     pub deadly: Vec<(u32, BadFile)>,
 }
@@ -219,6 +222,7 @@ impl PlanRequest {
             memory: u64::MAX,
             again: Vec::new(),
             tells_files: false,
+            asks: false,
             deadly: Vec::new(),
         }
     }
@@ -248,6 +252,18 @@ pub enum Cut {
     },
 }
 
+/// Leader to planner, on its standard input, as the answer to [`FromPlanner::Opening`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MayOpen {
+    /// The index of the file's source.
+    pub source: u32,
+    /// Its path below that.
+    pub file: String,
+    /// Why it cannot be had from its store, for people; none if it is here. It stays until the planner names
+    /// another one, or says [`FromPlanner::Closed`] or that it has finished.
+    pub unfetched: Option<String>,
+}
+
 /// Planner to leader, on its standard output, in this order: `Tables`, any number of `MiniBatches`,
 /// then `Finished`; or `Failed` at any time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -262,12 +278,14 @@ pub enum FromPlanner {
     Finished,
     /// The inputs cannot be read or cut; for people, complete.
     Failed(String),
-    /// The file that is looked into next, where the request asks for that. For whoever started the planner,
-    /// and for nobody else.
+    /// The file that is looked into next, where the request wants to be told, behind all mini-batches of those
+    /// before it, which are not looked into any more.
     Opening {
         /// The index of its source.
         source: u32,
         /// Its path below that.
         file: String,
     },
+    /// No file is looked into any more; mini-batches may follow.
+    Closed,
 }

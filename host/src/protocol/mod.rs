@@ -11,7 +11,7 @@ mod packet;
 
 pub use frame::{FrameBuffer, FrameError, MAX_FRAME, decode, encode, read_frame};
 pub use message::{
-    Assignment, Cut, FromNursery, FromPlanner, FromWorker, Loading, PROTOCOL_VERSION, PlanRequest,
-    Setup, ToNursery, ToWorker,
+    Assignment, Cut, FromNursery, FromPlanner, FromWorker, Loading, MayOpen, PROTOCOL_VERSION,
+    PlanRequest, Setup, ToNursery, ToWorker,
 };
 pub use packet::{packets, receive_packet, send_packet};

@@ -1,5 +1,5 @@
-//! Fetches objects ahead of the mini-batches that need them, as many as the cache has room for, and makes room
-//! when these are done. On a thread of its own.
+//! Fetches objects ahead of the mini-batches that need them, and those that the planner is to look into, as many as
+//! the cache has room for, and makes room when these are done. On a thread of its own.
 
 use super::fetch::{Known, stand_in};
 use super::message::{FetchRequest, FromFetcher, Task};
@@ -63,7 +63,7 @@ struct Place {
 struct Held {
     place: usize,
     bytes: u64,
-    /// How many need it.
+    /// How many need it. One on its way that nobody needs any more goes when it has come.
     users: usize,
     state: HeldState,
 }
@@ -157,12 +157,7 @@ impl Ahead<'_> {
                 let state = match has_room {
                     true => self.ask_for(place, &file),
                     // Alone, too, it would have none.
-                    false => HeldState::Failed(format!(
-                        "its mini-batch takes {}, and the cache has room for {}: raise cache.size in \
-                         the file of datastores, or choose a smaller mini_batch_size",
-                        ByteSize(bytes),
-                        ByteSize(self.lot.room)
-                    )),
+                    false => HeldState::Failed(too_large(files.len(), bytes, self.lot.room)),
                 };
                 let bytes = if has_room { size } else { 0 };
                 self.used += bytes;
@@ -328,29 +323,51 @@ impl Ahead<'_> {
                 }
             }
         }
+        self.let_go(file);
     }
 
-    /// What only this one needed makes room.
+    /// What only this one needed makes room. It may not have come yet, nor have been asked for.
     fn release(&mut self, number: u64) {
+        self.waiting.retain(|(waiting, _)| *waiting != number);
         let Some(wanted) = self.wanted.remove(&number) else { return };
+        self.coming.retain(|coming| *coming != number);
         for file in wanted.files {
-            let Some(held) = self.held.get_mut(&file) else { continue };
-            held.users = held.users.saturating_sub(1);
-            if held.users > 0 {
-                continue;
+            if let Some(held) = self.held.get_mut(&file) {
+                held.users = held.users.saturating_sub(1);
             }
-            let Some(held) = self.held.remove(&file) else { continue };
-            self.used = self.used.saturating_sub(held.bytes);
-            if self.lot.evicts && matches!(held.state, HeldState::Here) {
-                self.made += 1;
-                let part = self.places.get(held.place).map(|place| &place.request.folder);
-                let part =
-                    part.map(|folder| folder.join("part").join(format!("out-{}", self.made)));
-                // What cannot be removed stays, and is removed with the whole folder.
-                let _ = part.map_or(Ok(()), |part| evict(&file, &part));
-            }
+            self.let_go(&file);
         }
     }
+
+    /// Makes room if nobody needs an object, and it is not on its way.
+    fn let_go(&mut self, file: &Path) {
+        let is_needed = |held: &Held| held.users > 0 || matches!(held.state, HeldState::Coming(_));
+        if self.held.get(file).is_none_or(is_needed) {
+            return;
+        }
+        let Some(held) = self.held.remove(file) else { return };
+        self.used = self.used.saturating_sub(held.bytes);
+        if self.lot.evicts && matches!(held.state, HeldState::Here) {
+            self.made += 1;
+            let part = self.places.get(held.place).map(|place| &place.request.folder);
+            let part = part.map(|folder| folder.join("part").join(format!("out-{}", self.made)));
+            // What cannot be removed stays, and is removed with the whole folder.
+            let _ = part.map_or(Ok(()), |part| evict(file, &part));
+        }
+    }
+}
+
+/// Why what is wanted together can never have room.
+fn too_large(files: usize, bytes: u64, room: u64) -> String {
+    let (what, remedy) = match files {
+        1 => ("it", ""),
+        _ => ("its mini-batch", ", or choose a smaller mini_batch_size"),
+    };
+    format!(
+        "{what} takes {}, and the cache has room for {}: raise cache.size in the file of datastores{remedy}",
+        ByteSize(bytes),
+        ByteSize(room)
+    )
 }
 
 /// Puts a stand-in in the place of an object.
@@ -361,3 +378,7 @@ pub(super) fn evict(file: &Path, part: &Path) -> std::io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "ahead_tests.rs"]
+mod tests;

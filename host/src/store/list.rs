@@ -36,8 +36,10 @@ pub(super) type Tell<'a> = dyn FnMut(Fetched) -> Result<(), String> + 'a;
 pub(super) struct Extent {
     /// The most bytes.
     pub(super) most: u64,
-    /// Whether all of it is fetched before anybody works on it.
-    pub(super) whole: bool,
+    /// Whether all that is wanted must be within these.
+    pub(super) must_fit: bool,
+    /// Whether what is named and not there is known to be missing.
+    pub(super) is_final: bool,
 }
 
 /// Fills the slot of a request with stand-ins. An error is for people.
@@ -197,7 +199,7 @@ impl Round<'_> {
                         if self.so_far.objects == before {
                             let what = format!("reading {name} of {}", self.request.shown);
                             let text = failed(&error, &what, &self.config);
-                            self.missing(name, &text, !self.extent.whole)?;
+                            self.missing(name, &text, !self.extent.is_final)?;
                             missing = Some(text);
                         }
                     }
@@ -279,7 +281,7 @@ impl Round<'_> {
     /// Adds to what is wanted. Fails if it is more than may be fetched.
     fn count(&mut self, bytes: u64) -> Result<(), String> {
         self.so_far.bytes += bytes;
-        if self.extent.whole && self.so_far.bytes > self.extent.most {
+        if self.extent.must_fit && self.so_far.bytes > self.extent.most {
             return Err(format!(
                 "the objects of {} take more than {}, which is what is left of the cache: raise \
                  cache.size in the file of datastores, or name fewer of them",

@@ -61,9 +61,10 @@ pub(super) enum Task {
         wanted: Wanted,
         /// The most bytes that what is fetched may have.
         most: u64,
-        /// Whether all will be fetched before anybody works on it: then all of it must fit, and what is named
-        /// and not there is known to be missing. Else whoever wants an object finds out.
-        whole: bool,
+        /// Whether all of it must fit.
+        must_fit: bool,
+        /// Whether what is named and not there is known to be missing. Else whoever wants an object finds out.
+        is_final: bool,
     },
     /// Fetch all that stand-ins stand for.
     All,

@@ -29,4 +29,4 @@ mod words;
 pub(crate) use message::{FetchRequest, FromFetcher};
 pub use objects::{Arrival, Objects};
 pub use serve::{FETCH_COMMAND, serve};
-pub use stager::{Kept, Stager, StoreError, Watch};
+pub use stager::{Coming, Kept, Stager, StoreError, Watch};

@@ -6,6 +6,7 @@ use super::message::{FetchRequest, Task};
 use super::process::ask;
 use super::slot::Slot;
 use crate::dataset::is_stand_in;
+use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -31,6 +32,8 @@ pub enum Arrival {
 #[derive(Debug, Default)]
 pub struct Objects {
     bringer: Option<Bringer>,
+    /// How many were wanted for no mini-batch.
+    others: u64,
     /// Last: the folders are kept until nobody writes there any more.
     _slots: Vec<Slot>,
 }
@@ -70,7 +73,7 @@ impl Drop for Bringer {
 impl Objects {
     /// Objects that are all here.
     pub(super) fn here(slots: Vec<Slot>) -> Self {
-        Self { bringer: None, _slots: slots }
+        Self { _slots: slots, ..Self::default() }
     }
 
     /// Brings all of them, folder by folder; those that cannot be had get marks.
@@ -88,7 +91,8 @@ impl Objects {
         };
         let thread = thread::Builder::new().name("bring".to_owned()).spawn(work)?;
         let (thread, arrivals) = (Some(thread), Some(arrivals));
-        Ok(Self { bringer: Some(Bringer { thread, events: None, arrivals, state }), _slots: slots })
+        let bringer = Some(Bringer { thread, events: None, arrivals, state });
+        Ok(Self { bringer, _slots: slots, ..Self::default() })
     }
 
     /// Brings those that are [wanted](Self::want).
@@ -101,10 +105,8 @@ impl Objects {
         let work = move || ahead::run(lot, &asked, &own, sender);
         let thread = thread::Builder::new().name("fetch-ahead".to_owned()).spawn(work)?;
         let (thread, arrivals) = (Some(thread), Some(arrivals));
-        Ok(Self {
-            bringer: Some(Bringer { thread, events: Some(events), arrivals, state }),
-            _slots: slots,
-        })
+        let bringer = Some(Bringer { thread, events: Some(events), arrivals, state });
+        Ok(Self { bringer, _slots: slots, ..Self::default() })
     }
 
     /// Whether objects come only if they are [wanted](Self::want).
@@ -112,9 +114,23 @@ impl Objects {
         self.bringer.as_ref().is_some_and(|bringer| bringer.events.is_some())
     }
 
-    /// What comes is told there; none for the second time, and if all is here.
-    pub fn arrivals(&mut self) -> Option<UnboundedReceiver<Arrival>> {
-        self.bringer.as_mut()?.arrivals.take()
+    /// The next thing that comes; never, if nothing will.
+    pub async fn arrival(&mut self) -> Arrival {
+        let Some(bringer) = &mut self.bringer else { return pending().await };
+        let Some(arrivals) = &mut bringer.arrivals else { return pending().await };
+        match arrivals.recv().await {
+            Some(arrival) => arrival,
+            None => {
+                // All is here.
+                bringer.arrivals = None;
+                Arrival::Progress
+            }
+        }
+    }
+
+    /// The same for a thread that waits for it; none if nothing will come.
+    pub fn blocking_arrival(&mut self) -> Option<Arrival> {
+        self.bringer.as_mut()?.arrivals.as_mut()?.blocking_recv()
     }
 
     /// Asks for these files under a number. They are brought in the order in which they are asked for, and stay
@@ -123,7 +139,15 @@ impl Objects {
         self.send(Event::Want(number, files));
     }
 
-    /// Nobody needs what was wanted under these numbers any more.
+    /// Asks for a file for no mini-batch. Returns its number, which none of these has.
+    pub fn want_one(&mut self, file: PathBuf) -> u64 {
+        let number = u64::MAX - self.others;
+        self.others += 1;
+        self.want(number, vec![file]);
+        number
+    }
+
+    /// Nobody needs what was wanted under these numbers any more, whether it has come or not.
     pub fn release(&self, numbers: Vec<u64>) {
         self.send(Event::Release(numbers));
     }

@@ -35,6 +35,17 @@ pub struct Stager<'a> {
     pub tenant: &'a str,
 }
 
+/// When the objects of a job's inputs come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coming {
+    /// At once: all of them must fit into the cache.
+    AtOnce,
+    /// At once if all of them fit, else when they are [wanted](Objects::want).
+    AsTheyFit,
+    /// When they are wanted. A guest sees those of its mini-batch alone.
+    OnDemand,
+}
+
 /// How often progress is told.
 const TELL: Duration = Duration::from_secs(10);
 
@@ -60,7 +71,7 @@ pub struct Kept {
 #[derive(Default)]
 struct Found {
     requests: Vec<FetchRequest>,
-    /// Of what comes on demand.
+    /// Of what need not be here together.
     bytes: u64,
 }
 
@@ -76,8 +87,7 @@ impl Stager<'_> {
     /// Finds all that inputs name in stores. Returns the inputs with paths of this machine, and the objects,
     /// which must be kept for as long as anybody reads there. Inputs of this machine are left as they are.
     ///
-    /// `on_demand`: whether objects come when they are [wanted](Objects::want). Else all of them must fit into
-    /// the cache, and are on their way when this returns.
+    /// What comes at once is on its way when this returns.
     ///
     /// # Errors
     /// If a store cannot be listed, does not have what is named, or holds more than fits. An object that
@@ -85,7 +95,7 @@ impl Stager<'_> {
     pub fn stage(
         &self,
         inputs: &[Input],
-        on_demand: bool,
+        coming: Coming,
         mut kept: Kept,
         watch: &mut Watch<'_>,
     ) -> Result<(Vec<Input>, Objects), StoreError> {
@@ -94,14 +104,14 @@ impl Stager<'_> {
             let named = |text: String| StoreError(format!("input '{}': {text}", input.name));
             let what = format!("input '{}'", input.name);
             let to = (&mut kept, &mut found);
-            let paths = self.find(&what, input, on_demand, to, watch).map_err(named)?;
+            let paths = self.find(&what, input, coming, to, watch).map_err(named)?;
             staged.push(if paths.is_empty() {
                 input.clone()
             } else {
                 Input { paths, ..input.clone() }
             });
         }
-        let objects = self.objects(kept, found, on_demand);
+        let objects = self.objects(kept, found, coming);
         let objects =
             objects.map_err(|error| StoreError(format!("nothing can be fetched: {error}")))?;
         Ok((staged, objects))
@@ -123,7 +133,7 @@ impl Stager<'_> {
         let input = Input { name: what.to_owned(), paths, partition_format: None };
         let mut found = Found::default();
         let to = (kept, &mut found);
-        let paths = self.find(what, &input, false, to, watch).map_err(named)?;
+        let paths = self.find(what, &input, Coming::AtOnce, to, watch).map_err(named)?;
         for request in found.requests {
             let data = request.folder.join("data");
             self.ask(&FetchRequest { task: Task::All, ..request }, watch).map_err(named)?;
@@ -140,7 +150,7 @@ impl Stager<'_> {
         &self,
         what: &str,
         input: &Input,
-        on_demand: bool,
+        coming: Coming,
         (kept, found): (&mut Kept, &mut Found),
         watch: &mut Watch<'_>,
     ) -> Result<Vec<String>, String> {
@@ -155,18 +165,20 @@ impl Stager<'_> {
             (watch.say)(&format!("{what}: looking at {}", part.shown));
             let most = size.saturating_sub(kept.bytes);
             let wanted = part.wanted.clone();
+            let must_fit = coming == Coming::AtOnce;
+            let is_final = coming != Coming::OnDemand;
             let request =
-                self.request(&part, &slot, Task::List { wanted, most, whole: !on_demand });
+                self.request(&part, &slot, Task::List { wanted, most, must_fit, is_final });
             let so_far = self.ask(&request, watch)?;
             (watch.say)(&format!("{what}: {}", summary(&so_far)));
-            match on_demand {
-                true => found.bytes += so_far.bytes,
-                false => kept.bytes += so_far.bytes,
+            match must_fit {
+                true => kept.bytes += so_far.bytes,
+                false => found.bytes += so_far.bytes,
             }
             let data = slot.data();
-            // Of objects that come one by one, a guest sees those of its mini-batch.
-            let below = |path: &String| match (path.as_str(), on_demand) {
-                ("", true) => data.join("**"),
+            // By a glob, as a folder's files would all be seen.
+            let below = |path: &String| match (path.as_str(), coming) {
+                ("", Coming::OnDemand) => data.join("**"),
                 (path, _) => data.join(path),
             };
             paths.extend(part.paths.iter().map(|path| below(path).to_string_lossy().into_owned()));
@@ -176,18 +188,18 @@ impl Stager<'_> {
         Ok(paths)
     }
 
-    fn objects(&self, kept: Kept, found: Found, on_demand: bool) -> std::io::Result<Objects> {
+    fn objects(&self, kept: Kept, found: Found, coming: Coming) -> std::io::Result<Objects> {
         let Found { requests, bytes } = found;
         let slots = kept.slots;
         if requests.is_empty() {
             return Ok(Objects::here(slots));
         }
         let program = self.program.to_owned();
-        if !on_demand {
-            return Objects::bringing(slots, requests, program);
-        }
         let room = self.datastores.cache_size().0.saturating_sub(kept.bytes);
         let evicts = bytes > room;
+        if !evicts && coming != Coming::OnDemand {
+            return Objects::bringing(slots, requests, program);
+        }
         if evicts {
             requests.iter().for_each(|request| empty(&request.folder));
         }

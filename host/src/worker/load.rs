@@ -115,6 +115,10 @@ impl Loader {
         };
         let index = mini_batch.source as usize;
         self.input(mini_batch.source)?;
+        if let (true, Some((_, reason))) = (mini_batch.is_unfetched(), mini_batch.unfetched.first())
+        {
+            return Err(failed(reason.clone()));
+        }
         match &mini_batch.work {
             Work::Void => Ok(Loaded::new(MiniBatchData::Void, "", 0)),
             Work::Files(_) | Work::FileGroup(_) => self.load_files(mini_batch),
@@ -182,14 +186,10 @@ impl Loader {
     }
 
     /// Files of one or more sources of an input. Those that could not be fetched from their store are no part of
-    /// what the guest gets; fails if that are all of them.
+    /// what the guest gets.
     fn load_files(&mut self, mini_batch: &MiniBatch) -> Result<Loaded<'_>, Failure> {
         let now = Timestamp::now() - CLOCK;
         self.loaded = (now.as_second(), now.subsec_nanosecond().unsigned_abs());
-        if let (true, Some((_, reason))) = (mini_batch.is_unfetched(), mini_batch.unfetched.first())
-        {
-            return Err(failed(reason.clone()));
-        }
         let parts: Vec<(u32, &[String])> = match &mini_batch.work {
             Work::Files(files) => vec![(mini_batch.source, files)],
             Work::FileGroup(parts) => {

@@ -1,0 +1,181 @@
+//! Objects that come when they are told to, by way of a process that says nothing itself.
+
+use super::*;
+use crate::dataset::STAND_IN_MODE;
+use crate::model::{OsSandbox, StoreKind};
+use crate::protocol::PROTOCOL_VERSION;
+use crate::store::message::StoreConfig;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Room for this many bytes.
+const ROOM: u64 = 100;
+
+struct Bench {
+    dir: tempfile::TempDir,
+    events: Sender<Event>,
+    arrivals: UnboundedReceiver<Arrival>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Bench {
+    /// A store of objects with so many bytes each.
+    fn new(objects: &[(&str, u64)]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for folder in ["data", "part"] {
+            fs::create_dir(at(folder)).unwrap();
+        }
+        for (name, bytes) in objects {
+            let mut options = fs::File::options();
+            let made = options.write(true).create_new(true).mode(STAND_IN_MODE);
+            made.open(at("data").join(name)).unwrap().set_len(*bytes).unwrap();
+        }
+        fs::write(at("fetcher"), "#!/bin/sh\nexec /bin/sleep 60\n").unwrap();
+        fs::set_permissions(at("fetcher"), fs::Permissions::from_mode(0o700)).unwrap();
+        let store = StoreConfig {
+            kind: StoreKind::S3,
+            container: "box".to_owned(),
+            options: Vec::new(),
+            credentials: String::new(),
+        };
+        let request = FetchRequest {
+            protocol: PROTOCOL_VERSION,
+            os_sandbox: OsSandbox::Off,
+            store,
+            prefix: String::new(),
+            task: Task::Serve,
+            shown: "s3://box/".to_owned(),
+            folder: dir.path().to_owned(),
+        };
+        let lot = Lot { program: at("fetcher"), requests: vec![request], room: ROOM, evicts: true };
+        let ((events, asked), (sender, arrivals)) = (channel(), unbounded_channel());
+        let own = events.clone();
+        let thread = Some(std::thread::spawn(move || run(lot, &asked, &own, sender)));
+        Self { dir, events, arrivals, thread }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join("data").join(name)
+    }
+
+    fn want(&self, number: u64, names: &[&str]) {
+        let files = names.iter().map(|name| self.file(name)).collect();
+        self.events.send(Event::Want(number, files)).unwrap();
+    }
+
+    fn release(&self, number: u64) {
+        self.events.send(Event::Release(vec![number])).unwrap();
+    }
+
+    /// The object comes, or cannot be had.
+    fn comes(&self, name: &str, failed: Option<&str>) {
+        if failed.is_none() {
+            let bytes = self.file(name).metadata().unwrap().len();
+            let part = self.dir.path().join("part/fetched");
+            fs::write(&part, vec![b'x'; bytes as usize]).unwrap();
+            fs::rename(part, self.file(name)).unwrap();
+        }
+        let brought = FromFetcher::Brought(name.to_owned(), failed.map(str::to_owned));
+        self.events.send(Event::Said(0, 1, Some(Ok(brought)))).unwrap();
+    }
+
+    /// What is told next, but that something moves.
+    fn next(&mut self) -> (u64, Vec<(u32, String)>) {
+        loop {
+            if let Arrival::Ready(number, failed) = self.arrivals.blocking_recv().unwrap() {
+                return (number, failed);
+            }
+        }
+    }
+
+    /// All that is told before the end, and which of the objects are here then.
+    fn end(mut self, names: &[&str]) -> (Vec<u64>, Vec<bool>) {
+        self.events.send(Event::End).unwrap();
+        self.thread.take().unwrap().join().unwrap();
+        let mut told = Vec::new();
+        while let Ok(arrival) = self.arrivals.try_recv() {
+            if let Arrival::Ready(number, _) = arrival {
+                told.push(number);
+            }
+        }
+        let is_here = |name: &&str| !is_stand_in(&self.file(name).symlink_metadata().unwrap());
+        (told, names.iter().map(is_here).collect())
+    }
+}
+
+/// The planner moves on to what has no room before the mini-batches of the object before it are done.
+#[test]
+fn an_object_waits_until_the_one_before_it_is_not_needed() {
+    let mut bench = Bench::new(&[("a", 60), ("b", 60)]);
+    let (first, second) = (u64::MAX, u64::MAX - 1);
+    bench.want(first, &["a"]);
+    bench.comes("a", None);
+    assert_eq!(bench.next(), (first, vec![]));
+    for number in [0, 1] {
+        bench.want(number, &["a"]);
+        assert_eq!(bench.next(), (number, vec![]), "it is here");
+    }
+    bench.release(first);
+    bench.want(second, &["b"]);
+    bench.release(0);
+    bench.release(1);
+    bench.comes("b", None);
+    assert_eq!(bench.next(), (second, vec![]));
+    assert_eq!(bench.end(&["a", "b"]), (vec![], vec![false, true]));
+}
+
+#[test]
+fn what_nobody_needs_any_more_goes_when_it_has_come() {
+    let mut bench = Bench::new(&[("a", 60), ("b", 60), ("c", 30)]);
+    bench.want(1, &["a"]);
+    bench.want(2, &["c"]);
+    bench.release(1);
+    // Others need not wait for it, but for its room.
+    bench.comes("c", None);
+    assert_eq!(bench.next(), (2, vec![]));
+    bench.want(3, &["b"]);
+    bench.comes("a", None);
+    bench.comes("b", None);
+    assert_eq!(bench.next(), (3, vec![]));
+    assert_eq!(bench.end(&["a", "b", "c"]), (vec![], vec![false, true, true]));
+}
+
+#[test]
+fn what_was_not_asked_for_yet_may_be_released() {
+    let mut bench = Bench::new(&[("a", 60), ("b", 60), ("c", 60)]);
+    bench.want(1, &["a"]);
+    bench.comes("a", None);
+    assert_eq!(bench.next(), (1, vec![]));
+    bench.want(2, &["b"]);
+    bench.want(3, &["c"]);
+    bench.release(2);
+    bench.release(1);
+    bench.comes("c", None);
+    assert_eq!(bench.next(), (3, vec![]));
+    assert_eq!(bench.end(&["a", "b", "c"]), (vec![], vec![false, false, true]));
+}
+
+#[test]
+fn what_cannot_be_had_is_told_and_takes_no_room() {
+    let mut bench = Bench::new(&[("a", 60), ("b", 60), ("large", 101)]);
+    bench.want(1, &["a"]);
+    bench.comes("a", Some("it broke"));
+    assert_eq!(bench.next(), (1, vec![(0, "it broke".to_owned())]));
+    bench.release(1);
+    let (_, failed) = {
+        bench.want(2, &["large"]);
+        bench.next()
+    };
+    insta::assert_snapshot!(failed[0].1, @"it takes 101 bytes, and the cache has room for 100 bytes: raise cache.size in the file of datastores");
+    bench.release(2);
+    bench.want(3, &["a", "b"]);
+    let (_, failed) = {
+        bench.comes("a", None);
+        bench.next()
+    };
+    insta::assert_snapshot!(failed[0].1, @"its mini-batch takes 120 bytes, and the cache has room for 100 bytes: raise cache.size in the file of datastores, or choose a smaller mini_batch_size");
+    assert_eq!(failed.len(), 1);
+}

@@ -1,0 +1,308 @@
+//! Tables in stores that are larger than the cache: the planner asks for each object, and what nobody needs any
+//! more makes room for the next.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, Server, bytes_here, guest, python};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+/// Bytes that the cache has for objects: the least that there is.
+const ROOM: u64 = 1 << 20;
+
+/// A job over tables whose objects have a folder of its own.
+fn job(server: &Server, inputs: &str) -> Job {
+    with_room(server, inputs, ROOM)
+}
+
+fn with_room(server: &Server, inputs: &str, room: u64) -> Job {
+    let job = Job::new(&guest("echo_table")).yaml(&format!(
+        "inputs: {inputs}\nmini_batch_size: 10 KB\nprocess_count_per_node: 2\nerror_threshold: -1\n\
+         ordered: true\narguments: [--rows]"
+    ));
+    opened(job, server, room)
+}
+
+/// The same job, with the folder of its objects in its own.
+fn opened(job: Job, server: &Server, room: u64) -> Job {
+    let folder = job.path("objects").display().to_string();
+    let stores = format!("cache: {{folder: {folder}, size: {room}}}\ndatastores: {{}}\n");
+    let job = job.file("stores.yaml", stores).env("SANDMILL_DATASTORES", "stores.yaml");
+    fs::set_permissions(job.path("stores.yaml"), fs::Permissions::from_mode(0o600)).unwrap();
+    server.opened_for(job)
+}
+
+/// The same over files of this machine.
+const CSV: &str = "{t: {path: in, format: csv}}";
+const PARQUET: &str = "{t: {path: in, format: parquet}}";
+
+/// Rows of a table of which the cache holds two, and of one that it holds alone.
+const HALF: usize = 4000;
+const MOST: usize = 5500;
+
+/// A table with rows of about 110 bytes.
+fn csv(object: usize, rows: usize) -> String {
+    let rows = (0..rows).map(|row| format!("{row},{:x>90} of {object:02} and {row:05}\n", ""));
+    format!("n,x\n{}", rows.collect::<String>())
+}
+
+/// A store of tables, and a job over files like these.
+fn tables(objects: usize, rows: usize) -> (Server, Job) {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    let mut here = job(&moto, CSV);
+    for object in 0..objects {
+        let (name, text) = (format!("in/{object:02}.csv"), csv(object, rows));
+        moto.put(&format!("/box/{name}"), &text);
+        here = here.file(&name, text);
+    }
+    (moto, here)
+}
+
+/// What a job gives.
+fn rows(job: Job, count: usize) -> String {
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    let rows = ran.output();
+    assert_eq!(rows.lines().count(), count);
+    rows
+}
+
+const STORED: &str = "{t: {path: s3://box/in/, format: csv}}";
+
+/// Runs a job, and holds what is here of its objects against the room that they have.
+fn bounded(job: Job, settings: &[&str]) -> Ran {
+    let objects = job.path("objects");
+    let settings: Vec<_> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+    let mut running = job.start(&settings);
+    let mut most = 0;
+    running.until("the result is there", |running| {
+        most = most.max(bytes_here(&objects));
+        running.dir().join("job/logs/job_result.txt").exists()
+    });
+    assert!(0 < most && most <= ROOM, "{most}");
+    let ran = running.wait();
+    ran.exits_with(0);
+    ran
+}
+
+#[test]
+fn text_comes_object_by_object() {
+    let (moto, here) = tables(8, HALF);
+    let expected = rows(here, 8 * HALF);
+    let ran = bounded(job(&moto, STORED), &[]);
+    assert_eq!(ran.output(), expected);
+    ran.says("8 to fetch");
+    // What is asked for again is compared, object by object, and nothing is run.
+    let ran = ran.into_job().run(&[]);
+    ran.exits_with(0);
+    ran.says("nothing has changed");
+
+    // With types that all of them decide.
+    let ran = bounded(job(&moto, STORED), &["schema_inference=full"]);
+    assert_eq!(ran.output(), expected);
+
+    // With room for all of them nothing is asked for, and all of it stays.
+    let ran = with_room(&moto, STORED, 10 * ROOM).run(&[]);
+    assert_eq!(ran.output(), expected);
+    ran.into_job().run(&["--overwrite"]).exits_with(0).says("0 to fetch");
+}
+
+#[test]
+fn a_plan_is_that_of_the_same_files_here() {
+    let (moto, here) = tables(8, HALF);
+    let ran = job(&moto, STORED).command(&["plan", "job.yaml"]);
+    ran.exits_with(0);
+    assert_eq!(ran.stdout, here.command(&["plan", "job.yaml"]).stdout);
+    assert!(bytes_here(&ran.dir().join("objects")) <= ROOM);
+}
+
+#[test]
+fn parquet_comes_object_by_object() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    let code = "import sys, random, pyarrow as pa, pyarrow.parquet as pq\nfor index in range(6):\n    \
+        rows = [random.Random(index * 9999 + row).randbytes(50).hex() for row in range(4500)]\n    \
+        pq.write_table(pa.table({'x': rows}), f'{sys.argv[1]}/{index}.parquet', row_group_size=999)";
+    let here = job(&moto, PARQUET).file("in/0.parquet", "");
+    let made = Command::new(python()).args(["-c", code]).arg(here.path("in")).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for index in 0..6 {
+        let name = format!("in/{index}.parquet");
+        let bytes = fs::read(here.path(&name)).unwrap();
+        assert!((400 << 10..500 << 10).contains(&bytes.len()), "{}", bytes.len());
+        moto.put(&format!("/box/{name}"), bytes);
+    }
+    let expected = rows(here, 6 * 4500);
+    let stored = "{t: {path: s3://box/in/, format: parquet}}";
+    for inference in ["first", "full"] {
+        let setting = format!("schema_inference={inference}");
+        let ran = bounded(job(&moto, stored), &[&setting]);
+        assert_eq!(ran.output(), expected);
+    }
+}
+
+/// Hundreds of mini-batches of one object fill all queues while the planner waits for the next one, which has no
+/// room before they are done.
+#[test]
+fn mini_batches_that_wait_do_not_keep_the_planner_from_its_object() {
+    let (moto, here) = tables(4, MOST);
+    let ran = bounded(job(&moto, STORED), &["mini_batch_size=1 KB"]);
+    assert_eq!(ran.output(), rows(here, 4 * MOST));
+}
+
+/// W7: nothing is lost, and nothing there twice.
+#[test]
+fn a_job_whose_leader_was_killed_goes_on() {
+    let (moto, here) = tables(8, HALF);
+    let expected = rows(here, 8 * HALF);
+    let mut job = job(&moto, STORED);
+    for part in [1, 2] {
+        let rows = job.path("job/output/parallel_run_step.txt");
+        let mut running = if part == 1 { job.start(&[]) } else { job.start_resume(&[]) };
+        running.until("a part of the rows is there", |_| {
+            let found = fs::metadata(&rows).map_or(0, |found| found.len());
+            found > part * expected.len() as u64 / 4
+        });
+        running.kill_leader();
+        job = running.wait().into_job();
+    }
+    let ran = job.resume(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), expected);
+    assert!(bytes_here(&ran.dir().join("objects")) <= ROOM);
+}
+
+/// Another planner asks for the same objects, and what is planned twice is there once.
+#[test]
+fn a_planner_that_was_killed_is_replaced() {
+    let (moto, here) = tables(8, HALF);
+    let expected = rows(here, 8 * HALF);
+    let mut running = job(&moto, STORED).start(&[]);
+    let rows = running.dir().join("job/output/parallel_run_step.txt");
+    running.until("the first rows are there", |_| fs::metadata(&rows).is_ok_and(|it| it.len() > 0));
+    let is_planner = |(_, command): &(u32, String)| command.ends_with(" plan-worker");
+    let planner = running.children().into_iter().find(is_planner);
+    let (planner, _) = planner.expect("it waits for objects");
+    let planner = rustix::process::Pid::from_raw(planner.cast_signed()).unwrap();
+    rustix::process::kill_process(planner, rustix::process::Signal::KILL).unwrap();
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.output(), expected);
+    assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
+}
+
+/// Rows that are grouped are read more than once, and so are databases.
+#[test]
+fn what_must_be_here_at_once_is_refused_if_it_has_no_room() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    for name in ["large/x", "too/x"] {
+        moto.put(&format!("/box/{name}"), vec![b'x'; 600 << 10]);
+    }
+    let refused = |table: &str, lines: &str| {
+        let job = Job::new(&guest("echo_table")).yaml(&format!(
+            "inputs: {{t: {{paths: ['s3://box/large/', 's3://box/too/'], {table}}}}}\n{lines}"
+        ));
+        let ran = opened(job, &moto, ROOM).run(&[]);
+        ran.exits_with(2);
+        assert!(!ran.has("job"), "{ran}");
+        ran.stderr
+    };
+    let grouped = refused("format: csv", "partition_keys: [x]");
+    assert_snapshot!(grouped, @"
+    input 't': looking at s3://box/large/
+    input 't': 1 object, 600 KB; 1 to fetch
+    input 't': looking at s3://box/too/
+    error: input 't': the objects of s3://box/too/ take more than 424 KB, which is what is left of the cache: raise cache.size in the file of datastores, or name fewer of them
+    ");
+    assert_eq!(refused("format: sqlite, query: select 1", ""), grouped);
+}
+
+/// Each fails alone: one that has no room, one that is not to be had, and one of which only a part comes.
+#[test]
+fn what_cannot_be_had_fails_alone() {
+    let server = Server::objects(0);
+    let url = server.url();
+    let names = [
+        "a-25000",
+        "big-90000",
+        "gone",
+        "short.b-25000",
+        "never.error.c-25000",
+        "never.short.d-25000",
+        "e-25000",
+    ];
+    let paths: Vec<_> = names.iter().map(|name| format!("{url}/in/{name}")).collect();
+    let inputs = format!(
+        "{{t: {{paths: [{}], format: csv, header: false, schema: {{x: string}}}}}}",
+        paths.join(", ")
+    );
+    let ran = bounded(job(&server, &inputs), &[]);
+    let mut rows: Vec<_> = ran.output().lines().map(str::to_owned).collect();
+    rows.dedup_by_key(|row| row.split(' ').next().unwrap().to_owned());
+    assert_eq!(rows, ["a-25000 0", "e-25000 0", "short.b-25000 0"]);
+    assert_eq!(ran.output().lines().count(), 75_000);
+    let failed = ran.failed_items();
+    assert_eq!(failed.lines().count(), 1 + 4, "{failed}");
+    for (name, reason) in [
+        ("big-90000", "and the cache has room for 1 MB: raise cache.size"),
+        ("gone", "there is no such thing; check the address (404 Not Found"),
+        ("never.error.c-25000", "(500 Internal Server Error: it broke)"),
+        ("never.short.d-25000", "reading it failed"),
+    ] {
+        let is_it =
+            |line: &str| line.contains(&format!("/inputs/t/{name},")) && line.contains(reason);
+        assert!(failed.lines().any(is_it), "{name}: {reason}\n{failed}");
+    }
+    // The planner that only looks is told the same.
+    let ran = ran.into_job().command(&["plan", "job.yaml"]);
+    ran.exits_with(0);
+    assert_eq!(
+        ran.stdout.lines().filter(|line| line.contains("and the cache has room")).count(),
+        1
+    );
+}
+
+/// Empty objects need not be fetched, and those of this machine not either: whatever lies between two looks at an
+/// object, the second finds what the first found.
+#[test]
+fn objects_stand_beside_empty_ones_and_files_of_this_machine() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    let text = |name: &str| (0..60000).map(|row| format!("{name},{row}\n")).collect::<String>();
+    for name in ["a", "c", "d"] {
+        moto.put(&format!("/box/in/{name}.csv"), format!("x,n\n{}", text(name)));
+    }
+    moto.put("/box/in/b.csv", "");
+    let inputs = "{t: {path: s3://box/in/, format: csv}, here: {path: in, format: csv}}";
+    for _ in 0..3 {
+        let job = job(&moto, inputs).file("in/e.csv", "x,n\ne,1\n");
+        let ran = bounded(job, &["schema_inference=full"]);
+        assert_eq!(ran.output(), format!("{}{}{}e,1\n", text("a"), text("c"), text("d")));
+        assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
+    }
+}
+
+/// What could not be had has one place in the plan, and the rest of it comes behind all other files, with mini-batches
+/// enough to fill all queues.
+#[test]
+fn what_had_failed_is_fetched_again_behind_all_others() {
+    let server = Server::objects(0);
+    let url = server.url();
+    let paths = ["a-25000", "closed.b-45000", "d-25000"].map(|name| format!("{url}/in/{name}"));
+    let inputs = format!(
+        "{{t: {{paths: [{}], format: csv, header: false, schema: {{x: string}}}}}}",
+        paths.join(", ")
+    );
+    let ran = job(&server, &inputs).run(&["--set", "error_threshold=0"]);
+    ran.exits_with(42);
+    assert!(ran.failed_items().contains("was refused"), "{ran}");
+    server.release();
+    let ran = ran.into_job().resume(&["--set", "error_threshold=0"]);
+    ran.exits_with(0);
+    assert_eq!(ran.output().lines().count(), 95_000);
+    assert!(bytes_here(&ran.dir().join("objects")) <= ROOM);
+}
