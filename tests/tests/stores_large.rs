@@ -36,7 +36,6 @@ fn opened(job: Job, server: &Server, room: u64) -> Job {
 
 /// The same over files of this machine.
 const CSV: &str = "{t: {path: in, format: csv}}";
-const PARQUET: &str = "{t: {path: in, format: parquet}}";
 
 /// Rows of a table of which the cache holds two, and of one that it holds alone.
 const HALF: usize = 4000;
@@ -62,7 +61,7 @@ fn tables(objects: usize, rows: usize) -> (Server, Job) {
 }
 
 /// What a job gives.
-fn rows(job: Job, count: usize) -> String {
+fn rows_of(job: Job, count: usize) -> String {
     let ran = job.run(&[]);
     ran.exits_with(0);
     let rows = ran.output();
@@ -91,7 +90,7 @@ fn bounded(job: Job, settings: &[&str]) -> Ran {
 #[test]
 fn text_comes_object_by_object() {
     let (moto, here) = tables(8, HALF);
-    let expected = rows(here, 8 * HALF);
+    let expected = rows_of(here, 8 * HALF);
     let ran = bounded(job(&moto, STORED), &[]);
     assert_eq!(ran.output(), expected);
     ran.says("8 to fetch");
@@ -119,29 +118,56 @@ fn a_plan_is_that_of_the_same_files_here() {
     assert!(bytes_here(&ran.dir().join("objects")) <= ROOM);
 }
 
-#[test]
-fn parquet_comes_object_by_object() {
+/// Six tables of some hundred kilobytes each in a store, by a program that writes them below its argument, and a job over
+/// the same files here.
+fn written(format: &str, code: &str, names: impl Fn(usize) -> String) -> (Server, String, String) {
     let moto = Server::moto();
     moto.put("/box", "");
-    let code = "import sys, random, pyarrow as pa, pyarrow.parquet as pq\nfor index in range(6):\n    \
-        rows = [random.Random(index * 9999 + row).randbytes(50).hex() for row in range(4500)]\n    \
-        pq.write_table(pa.table({'x': rows}), f'{sys.argv[1]}/{index}.parquet', row_group_size=999)";
-    let here = job(&moto, PARQUET).file("in/0.parquet", "");
-    let made = Command::new(python()).args(["-c", code]).arg(here.path("in")).output().unwrap();
+    let inputs = |path: &str| format!("{{t: {{path: {path}, format: {format}}}}}");
+    let here = job(&moto, &inputs("in"));
+    let rows = "import sys, os, random, gzip, json\n\
+        def text(row): return random.Random(row).randbytes(50).hex()\n";
+    let code = format!("{rows}os.chdir(sys.argv[1])\n{code}");
+    let mut python = Command::new(python());
+    let made = python.args(["-c", &code]).arg(here.dir()).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    for index in 0..6 {
-        let name = format!("in/{index}.parquet");
-        let bytes = fs::read(here.path(&name)).unwrap();
-        assert!((400 << 10..500 << 10).contains(&bytes.len()), "{}", bytes.len());
-        moto.put(&format!("/box/{name}"), bytes);
+    let mut bytes = 0;
+    for object in 0..6 {
+        let name = names(object);
+        let table = fs::read(here.path(&name)).unwrap();
+        bytes += table.len() as u64;
+        moto.put(&format!("/box/{name}"), table);
     }
-    let expected = rows(here, 6 * 4500);
-    let stored = "{t: {path: s3://box/in/, format: parquet}}";
+    assert!(bytes > ROOM, "{bytes}");
+    let expected = rows_of(here, 6 * 4500);
+    (moto, inputs("s3://box/in/"), expected)
+}
+
+#[test]
+fn parquet_comes_object_by_object() {
+    let code = "import pyarrow as pa, pyarrow.parquet as pq\nos.mkdir('in')\n\
+        for at in range(6):\n    \
+        rows = [text(at * 9999 + row) for row in range(4500)]\n    \
+        pq.write_table(pa.table({'x': rows}), f'in/{at}.parquet', row_group_size=999)";
+    let (moto, stored, expected) = written("parquet", code, |at| format!("in/{at}.parquet"));
     for inference in ["first", "full"] {
         let setting = format!("schema_inference={inference}");
-        let ran = bounded(job(&moto, stored), &[&setting]);
+        let ran = bounded(job(&moto, &stored), &[&setting]);
         assert_eq!(ran.output(), expected);
     }
+}
+
+/// What is unpacked is cut, and needs its object no more.
+#[test]
+fn packed_lines_come_object_by_object_and_folders_make_columns() {
+    let code = "for at in range(6):\n    \
+        os.makedirs(f'in/year={at}')\n    \
+        lines = [json.dumps({'n': row, 'x': text(at * 9999 + row)}) for row in range(4500)]\n    \
+        gzip.open(f'in/year={at}/t.jsonl.gz', 'wt').write('\\n'.join(lines))";
+    let (moto, stored, expected) = written("jsonl", code, |at| format!("in/year={at}/t.jsonl.gz"));
+    assert!(expected.lines().next_back().unwrap().ends_with(",5"), "{expected}");
+    let ran = bounded(job(&moto, &stored), &[]);
+    assert_eq!(ran.output(), expected);
 }
 
 /// Hundreds of mini-batches of one object fill all queues while the planner waits for the next one, which has no
@@ -150,14 +176,39 @@ fn parquet_comes_object_by_object() {
 fn mini_batches_that_wait_do_not_keep_the_planner_from_its_object() {
     let (moto, here) = tables(4, MOST);
     let ran = bounded(job(&moto, STORED), &["mini_batch_size=1 KB"]);
-    assert_eq!(ran.output(), rows(here, 4 * MOST));
+    assert_eq!(ran.output(), rows_of(here, 4 * MOST));
+}
+
+/// Those that follow are on their way while the planner waits for one.
+#[test]
+fn objects_are_fetched_in_advance() {
+    let server = Server::objects(0);
+    let url = server.url();
+    let names = ["a-20000", "held.b-20000", "c-10000", "d-40000", "e-20000"];
+    let paths: Vec<_> = names.iter().map(|name| format!("{url}/in/{name}")).collect();
+    let inputs = format!(
+        "{{t: {{paths: [{}], format: csv, header: false, schema: {{x: string}}}}}}",
+        paths.join(", ")
+    );
+    let mut running = job(&server, &inputs).start(&[]);
+    let asked = |name: &str| server.get("/requests").contains(&format!("\"GET /in/{name}\""));
+    running.until("the object behind the one that is held comes", |_| asked("c-10000"));
+    // And what is here is worked on.
+    let rows = running.dir().join("job/output/parallel_run_step.txt");
+    let first = "a-20000 19999\n";
+    running.until("rows", |_| fs::read_to_string(&rows).is_ok_and(|rows| rows.contains(first)));
+    server.release();
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.output().lines().count(), 110_000);
+    assert!(asked("e-20000"));
 }
 
 /// W7: nothing is lost, and nothing there twice.
 #[test]
 fn a_job_whose_leader_was_killed_goes_on() {
     let (moto, here) = tables(8, HALF);
-    let expected = rows(here, 8 * HALF);
+    let expected = rows_of(here, 8 * HALF);
     let mut job = job(&moto, STORED);
     for part in [1, 2] {
         let rows = job.path("job/output/parallel_run_step.txt");
@@ -179,7 +230,7 @@ fn a_job_whose_leader_was_killed_goes_on() {
 #[test]
 fn a_planner_that_was_killed_is_replaced() {
     let (moto, here) = tables(8, HALF);
-    let expected = rows(here, 8 * HALF);
+    let expected = rows_of(here, 8 * HALF);
     let mut running = job(&moto, STORED).start(&[]);
     let rows = running.dir().join("job/output/parallel_run_step.txt");
     running.until("the first rows are there", |_| fs::metadata(&rows).is_ok_and(|it| it.len() > 0));

@@ -41,7 +41,7 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
     let mut options = Options::new(PathBuf::new(), this_program()?);
     options.policy = policy.clone();
     options.datastores = arguments.job.datastores.load()?;
-    // What is fetched stays for `run`.
+    // What is fetched stays for `run`, if all of it has room.
     let (inputs, mut objects) =
         engine::stage(&mut spec, &options, &mut say).map_err(not_prepared)?;
     let sources = dataset::resolve(&inputs).map_err(Problem::usage)?;
@@ -212,8 +212,8 @@ struct Store<'a> {
 
 impl Store<'_> {
     /// Waits until it is known what becomes of a file that the planner asks for; none if it need not ask.
-    fn bring(&mut self, source: u32, file: String) -> Option<MayOpen> {
-        let mut answer = self.looks.open(source, file, self.objects);
+    fn bring(&mut self, source: u32, file: String, next: Vec<String>) -> Option<MayOpen> {
+        let mut answer = self.looks.open(source, file, next, self.objects);
         while answer.is_none() {
             answer = self.looks.arrived(&self.objects.blocking_arrival()?);
         }
@@ -240,11 +240,11 @@ fn print<W: Write>(
         };
         match message {
             Some(FromPlanner::Tables(_)) => {}
-            Some(FromPlanner::Opening { source, file }) => {
+            Some(FromPlanner::Opening { source, file, next }) => {
                 let root = table.sources.get(source as usize).map(|source| &source.root);
                 opened = root.map(|root| root.join(&file));
                 if planner.stdin.is_some()
-                    && let Some(answer) = store.bring(source, file)
+                    && let Some(answer) = store.bring(source, file, next)
                 {
                     planner.answer(&answer)?;
                 }

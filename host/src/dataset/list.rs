@@ -4,6 +4,7 @@ use super::pattern::Pattern;
 use super::stand_in::unfetched;
 use super::{DatasetError, fail};
 use crate::model::{BadFile, Source};
+use std::collections::VecDeque;
 use std::fs::{self, FileType};
 use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -23,11 +24,19 @@ pub struct Listing {
     prefix: Vec<u8>,
     levels: Vec<Level>,
     found: bool,
-    /// The next file, where somebody has looked at it.
-    ahead: Option<String>,
+    /// What comes next, as far as somebody has looked ahead.
+    ahead: VecDeque<Step>,
     /// Whether files are left out that other programs keep beside rows.
     rows_only: bool,
     left_out: bool,
+    notices: Vec<String>,
+    unfetched: Vec<BadFile>,
+}
+
+/// The way to the next file.
+#[derive(Debug)]
+struct Step {
+    file: Result<Option<String>, DatasetError>,
     notices: Vec<String>,
     unfetched: Vec<BadFile>,
 }
@@ -91,7 +100,7 @@ impl Listing {
             prefix: Vec::new(),
             levels: Vec::new(),
             found: false,
-            ahead: None,
+            ahead: VecDeque::new(),
             rows_only: false,
             left_out: false,
             notices: Vec::new(),
@@ -130,9 +139,44 @@ impl Listing {
     /// if a file of the input has a name that is not UTF-8 or is no ordinary file, if a link leads
     /// nowhere or out of the root, and at the end if there was no file at all.
     pub fn next_file(&mut self) -> Result<Option<String>, DatasetError> {
-        if let Some(file) = self.ahead.take() {
-            return Ok(Some(file));
+        let step = self.ahead.pop_front().unwrap_or_else(|| self.step());
+        self.notices.extend(step.notices);
+        self.unfetched.extend(step.unfetched);
+        step.file
+    }
+
+    /// The next file, which stays the next one. Fails as that does.
+    pub fn peek_file(&mut self) -> Result<Option<&str>, DatasetError> {
+        self.look_ahead(1);
+        if let Some(Step { file: Err(_), .. }) = self.ahead.front() {
+            self.next_file()?;
         }
+        Ok(self.ahead().next())
+    }
+
+    /// Finds the next files in advance, so many of them.
+    pub fn look_ahead(&mut self, count: usize) {
+        let is_last = |step: &Step| !matches!(step.file, Ok(Some(_)));
+        while self.ahead.len() < count && !self.ahead.back().is_some_and(is_last) {
+            let step = self.step();
+            self.ahead.push_back(step);
+        }
+    }
+
+    /// The next files, as far as they were found in advance. They stay the next ones.
+    pub fn ahead(&self) -> impl Iterator<Item = &str> {
+        self.ahead.iter().filter_map(|step| step.file.as_ref().ok()?.as_deref())
+    }
+
+    fn step(&mut self) -> Step {
+        let (notices, unfetched) = (self.take_notices(), self.take_unfetched());
+        let file = self.walk();
+        let notices = std::mem::replace(&mut self.notices, notices);
+        let unfetched = std::mem::replace(&mut self.unfetched, unfetched);
+        Step { file, notices, unfetched }
+    }
+
+    fn walk(&mut self) -> Result<Option<String>, DatasetError> {
         loop {
             let depth = self.levels.len();
             let Some(level) = self.levels.last_mut() else { break };
@@ -149,12 +193,6 @@ impl Listing {
             }
         }
         if self.found { Ok(None) } else { fail!("{}", self.nothing()) }
-    }
-
-    /// The next file, which stays the next one. Fails as that does.
-    pub fn peek_file(&mut self) -> Result<Option<&str>, DatasetError> {
-        self.ahead = self.next_file()?;
-        Ok(self.ahead.as_deref())
     }
 
     /// What was left out since the last call and should be told, one line each.

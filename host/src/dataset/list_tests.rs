@@ -1,6 +1,7 @@
 //! What belongs to a source.
 
 use super::*;
+use crate::dataset::UNFETCHED;
 use insta::assert_snapshot;
 use std::os::unix::fs::symlink;
 
@@ -101,6 +102,24 @@ fn a_file_that_was_looked_at_is_still_the_next() {
     let files = std::iter::from_fn(|| listing.next_file().unwrap());
     assert_eq!(files.collect::<Vec<_>>(), ["a.csv", "b.csv"]);
     assert_eq!(listing.peek_file().unwrap(), None);
+}
+
+/// What is told of files that were found in advance is told when their turn comes, so that a plan is the same however
+/// far somebody looks.
+#[test]
+fn looking_ahead_changes_nothing() {
+    let tree = Tree::new(&["a", "c", "e"]);
+    symlink(format!("{UNFETCHED}it broke"), tree.path("b")).unwrap();
+    symlink("nowhere", tree.path("d")).unwrap();
+    let mut listing = Listing::new(&tree.source(None)).unwrap();
+    listing.look_ahead(9);
+    assert_eq!(listing.ahead().collect::<Vec<_>>(), ["a", "c"]);
+    assert_eq!(listing.next_file().unwrap().as_deref(), Some("a"));
+    assert!(listing.take_unfetched().is_empty());
+    assert_eq!(listing.next_file().unwrap().as_deref(), Some("c"));
+    assert_eq!(listing.take_unfetched().len(), 1);
+    assert_eq!(listing.ahead().count(), 0);
+    assert!(listing.peek_file().unwrap_err().to_string().contains("is not there"));
 }
 
 #[test]

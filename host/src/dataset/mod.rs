@@ -32,6 +32,10 @@ pub use schema::{schema_bytes, schema_of};
 pub use stand_in::{STAND_IN_MODE, UNFETCHED, is_stand_in, unfetched, wait_for};
 pub use stream::Stream;
 
+/// Whether a file may be looked into, once it is here. Gets the index of its source, its path below that, and the
+/// listing of those that follow.
+pub type MayLook<'a, E> = dyn FnMut(u32, &str, &mut Listing) -> Result<bool, E> + 'a;
+
 /// An input that cannot be used, in words for people.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]

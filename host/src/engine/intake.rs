@@ -102,8 +102,8 @@ impl Intake {
                 self.ready()
             }
             FromPlanner::Notice(message) => vec![Message::Notice(message)],
-            FromPlanner::Opening { source, file } => {
-                self.answer = self.looks.open(source, file, &mut self.objects);
+            FromPlanner::Opening { source, file, next } => {
+                self.answer = self.looks.open(source, file, next, &mut self.objects);
                 Vec::new()
             }
             FromPlanner::Closed => {

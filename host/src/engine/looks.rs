@@ -3,17 +3,19 @@
 use crate::model::Source;
 use crate::protocol::{FromPlanner, MayOpen};
 use crate::store::{Arrival, Objects};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 
-/// The file that the planner has asked for last. Its object is here from the answer on until the planner asks for
-/// another one, or says that it looks into none any more; no earlier one is, unless a mini-batch needs it.
+/// The file that the planner has asked for last, and those that it said it is likely to ask for next. The first one's
+/// object is here from the answer on until the planner asks for another, or says that it looks into none any more; the
+/// others come as far as there is room.
 #[derive(Debug)]
 pub struct Looks {
     roots: Vec<PathBuf>,
-    last: Option<Look>,
+    files: VecDeque<Look>,
 }
 
 #[derive(Debug)]
@@ -29,41 +31,62 @@ impl Looks {
     /// Of a planner that reads these sources. It has asked for nothing yet.
     pub fn new(sources: &[Source]) -> Self {
         let roots = sources.iter().map(|source| source.root.clone()).collect();
-        Self { roots, last: None }
+        Self { roots, files: VecDeque::new() }
     }
 
-    /// The planner asks for a file of a source. Returns the answer, if it is known; else one of those that
-    /// [arrive](Self::arrived) has it. What a planner asks that took the place of one that died is no news.
-    pub fn open(&mut self, source: u32, file: String, objects: &mut Objects) -> Option<MayOpen> {
-        if let Some(last) = &self.last
-            && (last.source, &last.file) == (source, &file)
-        {
-            return last.answer.clone();
+    /// The planner asks for a file of a source, and is likely to ask for those that are `next`. Returns the answer, if
+    /// it is known; else one of those that [arrive](Self::arrived) has it. What a planner asks that took the place
+    /// of one that died is no news.
+    pub fn open(
+        &mut self,
+        source: u32,
+        file: String,
+        next: Vec<String>,
+        objects: &mut Objects,
+    ) -> Option<MayOpen> {
+        let known = self.files.iter().position(|look| look.is(source, &file));
+        // First what goes: there may be room for one only, and what was asked for earlier comes earlier.
+        self.release(0, known.unwrap_or(self.files.len()), objects);
+        for (index, file) in std::iter::once(file).chain(next).enumerate() {
+            if self.files.get(index).is_some_and(|look| !look.is(source, &file)) {
+                self.release(index, self.files.len(), objects);
+            }
+            if index == self.files.len() {
+                let root = self.roots.get(source as usize);
+                let path = root.map_or_else(|| PathBuf::from(&file), |root| root.join(&file));
+                let number = objects.want_one(path);
+                self.files.push_back(Look { number, source, file, answer: None });
+            }
         }
-        // First: there may be room for one only.
-        self.close(objects);
-        let root = self.roots.get(source as usize);
-        let path = root.map_or_else(|| PathBuf::from(&file), |root| root.join(&file));
-        let number = objects.want_one(path);
-        self.last = Some(Look { number, source, file, answer: None });
-        None
+        self.files.front()?.answer.clone()
     }
 
     /// Something has come. Returns the answer for the planner, if it has waited for that.
     pub fn arrived(&mut self, arrival: &Arrival) -> Option<MayOpen> {
         let Arrival::Ready(number, failed) = arrival else { return None };
-        let last = self.last.as_mut().filter(|last| last.number == *number)?;
+        let index = self.files.iter().position(|look| look.number == *number)?;
+        let look = self.files.get_mut(index)?;
         let unfetched = failed.first().map(|(_, reason)| reason.clone());
-        let (source, file) = (last.source, last.file.clone());
-        last.answer = Some(MayOpen { source, file, unfetched });
-        last.answer.clone()
+        look.answer = Some(MayOpen { source: look.source, file: look.file.clone(), unfetched });
+        look.answer.clone().filter(|_| index == 0)
     }
 
     /// The planner looks into nothing any more.
     pub fn close(&mut self, objects: &Objects) {
-        if let Some(last) = self.last.take() {
-            objects.release(vec![last.number]);
+        self.release(0, self.files.len(), objects);
+    }
+
+    fn release(&mut self, from: usize, to: usize, objects: &Objects) {
+        let numbers: Vec<u64> = self.files.drain(from..to).map(|look| look.number).collect();
+        if !numbers.is_empty() {
+            objects.release(numbers);
         }
+    }
+}
+
+impl Look {
+    fn is(&self, source: u32, file: &str) -> bool {
+        (self.source, self.file.as_str()) == (source, file)
     }
 }
 
@@ -94,8 +117,8 @@ impl LonePlanner<'_> {
                 }
             };
             let answer = match tokio::time::timeout(patience, said).await? {
-                Ok(Some(FromPlanner::Opening { source, file })) => {
-                    self.looks.open(source, file, self.objects)
+                Ok(Some(FromPlanner::Opening { source, file, next })) => {
+                    self.looks.open(source, file, next, self.objects)
                 }
                 Ok(said) => return Ok(said),
                 Err(arrival) => self.looks.arrived(&arrival),
@@ -117,26 +140,63 @@ impl Drop for LonePlanner<'_> {
 mod tests {
     use super::*;
 
+    fn answer(file: &str, unfetched: Option<&str>) -> Option<MayOpen> {
+        let (file, unfetched) = (file.to_owned(), unfetched.map(str::to_owned));
+        Some(MayOpen { source: 0, file, unfetched })
+    }
+
+    /// That of what was wanted after so many others.
+    fn ready(number: u64) -> Arrival {
+        Arrival::Ready(u64::MAX - number, vec![])
+    }
+
+    struct Bench(Looks, Objects);
+
+    impl Bench {
+        fn open(&mut self, file: &str, next: &[&str]) -> Option<MayOpen> {
+            let next = next.iter().map(|&file| file.to_owned()).collect();
+            self.0.open(0, file.to_owned(), next, &mut self.1)
+        }
+
+        fn numbers(&self) -> Vec<(&str, u64)> {
+            let files = self.0.files.iter();
+            files.map(|look| (look.file.as_str(), u64::MAX - look.number)).collect()
+        }
+    }
+
     #[test]
     fn each_file_that_is_asked_for_is_answered_once_it_is_known() {
-        let (mut objects, mut looks) = (Objects::default(), Looks::new(&[]));
-        let answer = |file: &str, unfetched: Option<&str>| {
-            let (file, unfetched) = (file.to_owned(), unfetched.map(str::to_owned));
-            Some(MayOpen { source: 0, file, unfetched })
-        };
-        let mut open = |looks: &mut Looks, file: &str| looks.open(0, file.to_owned(), &mut objects);
-        let arrived = |number: u64| Arrival::Ready(u64::MAX - number, vec![]);
-        assert_eq!(open(&mut looks, "a"), None);
-        assert_eq!(looks.arrived(&Arrival::Progress), None);
-        assert_eq!(looks.arrived(&Arrival::Ready(0, vec![])), None, "that of a mini-batch");
-        assert_eq!(looks.arrived(&arrived(0)), answer("a", None));
-        assert_eq!(open(&mut looks, "a"), answer("a", None), "another planner asks");
-        assert_eq!(open(&mut looks, "b"), None);
-        // Somebody else asked for it, and has died.
-        assert_eq!(open(&mut looks, "c"), None);
-        assert_eq!(looks.arrived(&arrived(1)), None);
+        let mut bench = Bench(Looks::new(&[]), Objects::default());
+        assert_eq!(bench.open("a", &[]), None);
+        assert_eq!(bench.0.arrived(&Arrival::Progress), None);
+        assert_eq!(bench.0.arrived(&Arrival::Ready(0, vec![])), None, "that of a mini-batch");
+        assert_eq!(bench.0.arrived(&ready(0)), answer("a", None));
+        assert_eq!(bench.open("a", &[]), answer("a", None), "another planner asks");
+        assert_eq!(bench.open("b", &[]), None);
+        // Whoever asked for it has died.
+        assert_eq!(bench.open("c", &[]), None);
+        assert_eq!(bench.0.arrived(&ready(1)), None);
         let failed = Arrival::Ready(u64::MAX - 2, vec![(0, "gone".to_owned())]);
-        assert_eq!(looks.arrived(&failed), answer("c", Some("gone")));
-        assert_eq!(open(&mut looks, "a"), None, "it is not kept");
+        assert_eq!(bench.0.arrived(&failed), answer("c", Some("gone")));
+        assert_eq!(bench.open("a", &[]), None, "it is not kept");
+    }
+
+    #[test]
+    fn what_is_likely_to_follow_is_asked_for_once_and_in_its_order() {
+        let mut bench = Bench(Looks::new(&[]), Objects::default());
+        assert_eq!(bench.open("a", &["b", "c"]), None);
+        assert_eq!(bench.0.arrived(&ready(1)), None, "nobody waits for it yet");
+        assert_eq!(bench.0.arrived(&ready(0)), answer("a", None));
+        assert_eq!(bench.open("b", &["c", "d"]), answer("b", None));
+        assert_eq!(bench.numbers(), [("b", 1), ("c", 2), ("d", 3)]);
+        // Others than were named, and then back: what was asked for too early would be in the way.
+        assert_eq!(bench.open("c", &["x", "d"]), None);
+        assert_eq!(bench.numbers(), [("c", 2), ("x", 4), ("d", 5)]);
+        assert_eq!(bench.open("a", &["b", "c"]), None);
+        assert_eq!(bench.numbers(), [("a", 6), ("b", 7), ("c", 8)]);
+        assert_eq!(bench.open("c", &[]), None);
+        assert_eq!(bench.numbers(), [("c", 8)]);
+        bench.0.close(&bench.1);
+        assert_eq!(bench.0.arrived(&ready(8)), None);
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn format(
     'sources: for (index, source) in (input.first..).zip(input.sources) {
         let mut listing = Listing::of_rows(source)?;
         while let Some(file) = listing.next_file()? {
-            if !input.may_open(index, &file, sender)? {
+            if !input.may_open(index, &file, &mut listing, sender)? {
                 continue;
             }
             let path = source.root.join(&file);

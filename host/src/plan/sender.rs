@@ -97,10 +97,15 @@ impl<'a> Sender<'a> {
     }
 
     /// Names the file that is looked into next, behind all that is known of those before it. Where files are
-    /// asked for, waits for the answer: why it cannot be had, if it cannot.
-    pub(super) fn opening(&mut self, source: u32, file: &str) -> io::Result<Option<BadFile>> {
+    /// asked for, waits for the answer: why it cannot be had, if it cannot. `next` are those that follow.
+    pub(super) fn opening(
+        &mut self,
+        source: u32,
+        file: &str,
+        next: Vec<String>,
+    ) -> io::Result<Option<BadFile>> {
         self.flush()?;
-        self.send(FromPlanner::Opening { source, file: file.to_owned() })?;
+        self.send(FromPlanner::Opening { source, file: file.to_owned(), next })?;
         let Some(hear) = self.hear else { return Ok(None) };
         loop {
             let answer = hear()?;

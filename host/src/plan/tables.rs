@@ -19,6 +19,9 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use std::cell::RefCell;
 use std::sync::Arc;
 
+/// Files that are named in advance, at most: as many as are fetched at once.
+const AHEAD: usize = 16;
+
 /// One input: its sources with the number of the first, and what the job file says of its tables.
 pub(super) struct Input<'a> {
     pub(super) first: u32,
@@ -54,24 +57,37 @@ impl Input<'_> {
         &self,
         source: u32,
         file: &str,
+        listing: &mut Listing,
         sender: &mut Sender<'_>,
     ) -> Result<bool, PlanError> {
         if self.deadly(source, file).is_some() {
             return Ok(false);
         }
-        Ok(self.open(source, file, sender)?.is_none())
+        // The first part of an input may end with any file.
+        let next = if self.full { self.following(listing) } else { Vec::new() };
+        Ok(self.open(source, file, next, sender)?.is_none())
+    }
+
+    /// The files that a listing has next, if somebody brings them in advance.
+    pub(super) fn following(&self, listing: &mut Listing) -> Vec<String> {
+        if !self.request.asks {
+            return Vec::new();
+        }
+        listing.look_ahead(AHEAD);
+        listing.ahead().take(AHEAD).map(str::to_owned).collect()
     }
 
     /// Names a file that is looked into next, where somebody wants to know, and waits for as long as it is an
-    /// object on its way. Returns why it cannot be had from its store, if it cannot.
+    /// object on its way. Returns why it cannot be had from its store, if it cannot. `next` are those that follow.
     pub(super) fn open(
         &self,
         source: u32,
         file: &str,
+        next: Vec<String>,
         sender: &mut Sender<'_>,
     ) -> Result<Option<BadFile>, PlanError> {
         if (self.request.tells_files || self.request.asks)
-            && let Some(bad) = sender.opening(source, file)?
+            && let Some(bad) = sender.opening(source, file, next)?
         {
             return Ok(Some(bad));
         }
@@ -236,8 +252,9 @@ fn csv_format(
             ..TableFormat::default()
         },
         None => {
-            let mut may_open =
-                |index: u32, file: &str| input.may_open(input.first + index, file, sender);
+            let mut may_open = |index: u32, file: &str, listing: &mut Listing| {
+                input.may_open(input.first + index, file, listing, sender)
+            };
             let (sources, full) = (input.sources, input.full);
             let inferred = infer_format(sources, input.csv(), full, unpacker, &mut may_open)?;
             notices.extend(columns::notices(input.name(), &inferred));
@@ -271,8 +288,9 @@ fn json_format(
             Schema::new(columns.iter().map(field).collect::<Vec<_>>())
         }
         None => {
-            let mut may_open =
-                |index: u32, file: &str| input.may_open(input.first + index, file, sender);
+            let mut may_open = |index: u32, file: &str, listing: &mut Listing| {
+                input.may_open(input.first + index, file, listing, sender)
+            };
             let inferred = infer_json(input.sources, input.full, unpacker, &mut may_open)?;
             notices.extend(columns::json_notices(input.name(), &inferred));
             inferred.schema

@@ -43,7 +43,8 @@ pub(super) fn each_file<'s>(
                 sender.add_bad(index, file, reason.to_owned(), Stamp::new())?;
                 continue;
             }
-            if let Some(bad) = input.open(index, &file, sender)? {
+            let next = input.following(&mut listing);
+            if let Some(bad) = input.open(index, &file, next, sender)? {
                 sender.add(index, Work::Unreadable(bad), Stamp::new())?;
                 continue;
             }

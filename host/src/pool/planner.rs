@@ -260,9 +260,9 @@ impl Told {
     /// What of a message is to be delivered, if anything. Fails if it is not what an earlier process said.
     fn new_in(&mut self, message: FromPlanner) -> Result<Option<FromPlanner>, End> {
         match message {
-            FromPlanner::Opening { source, file } => {
+            FromPlanner::Opening { source, file, next } => {
                 self.opening = Some((source, file.clone()));
-                Ok(Some(FromPlanner::Opening { source, file }))
+                Ok(Some(FromPlanner::Opening { source, file, next }))
             }
             FromPlanner::Tables(tables) if self.is_later && self.tables.is_some() => {
                 if self.tables.as_ref() == Some(&tables) { Ok(None) } else { Err(End::Changed) }

@@ -105,7 +105,7 @@ async fn a_file_that_planners_die_over_is_left_out() {
         FromPlanner::Notice("a note".to_owned()),
         FromPlanner::MiniBatches(vec![batch(0)]),
     ];
-    let open = |file: &str| FromPlanner::Opening { source: 0, file: file.to_owned() };
+    let open = |file: &str| FromPlanner::Opening { source: 0, file: file.to_owned(), next: vec![] };
     let second = [first.clone(), vec![open("a.parquet"), open("b.parquet")]].concat();
     let third = [first[..2].to_vec(), vec![FromPlanner::MiniBatches(vec![batch(0), batch(1)])]];
     let third =
@@ -190,7 +190,7 @@ async fn a_planner_that_asks_is_answered() {
     let at = |name: &str| dir.path().join(name);
     let request = PlanRequest { asks: true, ..request() };
     let answer = |file: &str| MayOpen { source: 0, file: file.to_owned(), unfetched: None };
-    let open = |file: &str| FromPlanner::Opening { source: 0, file: file.to_owned() };
+    let open = |file: &str| FromPlanner::Opening { source: 0, file: file.to_owned(), next: vec![] };
     fs::write(at("0"), frames(&[FromPlanner::Tables(vec![]), open("a")])).unwrap();
     fs::write(at("1"), frames(&[FromPlanner::Tables(vec![]), open("b")])).unwrap();
     fs::write(at("end"), frames(&[FromPlanner::Closed, FromPlanner::Finished])).unwrap();

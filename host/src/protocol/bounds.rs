@@ -25,6 +25,9 @@ const SECONDS: f64 = 1e9;
 const COUNT: u64 = 1 << 40;
 const PLACE: u64 = 1 << 60;
 
+/// Files that a planner may name in advance; it names less.
+const NEXT: usize = 64;
+
 type Checked = Result<(), FrameError>;
 
 fn hold(condition: bool, what: &'static str) -> Checked {
@@ -56,8 +59,10 @@ impl FromPlanner {
     pub fn check(&self) -> Checked {
         match self {
             Self::Notice(text) | Self::Failed(text) => hold(text.len() <= DETAIL, "a long text"),
-            Self::Opening { file, .. } => {
-                hold(file.len() <= DETAIL && stays_below(file), "a file outside of its input")
+            Self::Opening { file, next, .. } => {
+                let mut files = next.iter().chain([file]);
+                let are_below = files.all(|file| file.len() <= DETAIL && stays_below(file));
+                hold(are_below && next.len() <= NEXT, "a file outside of its input, or many files")
             }
             Self::MiniBatches(batches) => batches.iter().try_for_each(mini_batch),
             Self::Tables(_) | Self::Finished | Self::Closed => Ok(()),

@@ -86,6 +86,12 @@ fn a_planner_is_held_to_what_can_be() {
         assert!(files(outside).is_some(), "{outside:?}");
         assert!(check(Work::FileGroup(vec![(7, vec![outside.into()])])).is_some());
     }
+    let opening = |file: &str, next: Vec<String>| {
+        error(FromPlanner::Opening { source: 0, file: file.into(), next }.check())
+    };
+    assert_eq!(opening("a/b", vec!["c".into(); 16]), None);
+    assert!(opening("../a", vec![]).is_some() && opening("a", vec!["/b".into()]).is_some());
+    assert!(opening("a", vec!["c".into(); 1000]).is_some());
     let slice = |offset, length, rows| TextSlice {
         file: "t.csv".into(),
         offset,

@@ -285,6 +285,9 @@ pub enum FromPlanner {
         source: u32,
         /// Its path below that.
         file: String,
+        /// Those of this source that are likely to follow, if the planner [asks](PlanRequest::asks): they may be
+        /// brought in advance.
+        next: Vec<String>,
     },
     /// No file is looked into any more; mini-batches may follow.
     Closed,

@@ -93,8 +93,6 @@ struct Ahead<'a> {
     held: HashMap<PathBuf, Held>,
     /// What there was no room for so far.
     waiting: VecDeque<(u64, Vec<PathBuf>)>,
-    /// The numbers of what is on its way, in their order.
-    coming: VecDeque<u64>,
     wanted: HashMap<u64, Wanted>,
     /// Counts stand-ins that are made.
     made: u64,
@@ -123,13 +121,12 @@ pub(super) fn run(
         used: 0,
         held: HashMap::new(),
         waiting: VecDeque::new(),
-        coming: VecDeque::new(),
         wanted: HashMap::new(),
         made: 0,
     };
     loop {
         match events.recv_timeout(TICK) {
-            Ok(Event::Want(number, files)) => ahead.waiting.push_back((number, files)),
+            Ok(Event::Want(number, files)) => ahead.want(number, files),
             Ok(Event::Release(numbers)) => {
                 numbers.into_iter().for_each(|number| ahead.release(number));
             }
@@ -138,11 +135,21 @@ pub(super) fn run(
             Err(RecvTimeoutError::Timeout) => ahead.end_silent(),
         }
         ahead.admit();
-        ahead.deliver();
     }
 }
 
 impl Ahead<'_> {
+    /// What others need already takes no room, and need not wait for those that have none yet: these may wait for
+    /// it to be done.
+    fn want(&mut self, number: u64, files: Vec<PathBuf>) {
+        let is_new =
+            |file: &PathBuf| !self.held.contains_key(file) && self.place_of(file).is_some();
+        match files.iter().any(is_new) {
+            true => self.waiting.push_back((number, files)),
+            false => self.join(number, files),
+        }
+    }
+
     /// Asks for what there is room for, in the order in which it was wanted.
     fn admit(&mut self) {
         while let Some((number, files)) = self.waiting.pop_front() {
@@ -167,13 +174,17 @@ impl Ahead<'_> {
         }
     }
 
+    /// The folder of objects that a file is in, if it is one.
+    fn place_of(&self, file: &Path) -> Option<usize> {
+        self.places.iter().position(|place| file.starts_with(&place.data))
+    }
+
     /// Those of the files that are objects and that nobody needed so far, with their folders and bytes.
     fn new_ones(&self, files: &[PathBuf]) -> Vec<(PathBuf, usize, u64)> {
         let mut new: Vec<(PathBuf, usize, u64)> = Vec::new();
         let mut seen = HashSet::new();
         for file in files {
-            let place = self.places.iter().position(|place| file.starts_with(&place.data));
-            if let Some(place) = place
+            if let Some(place) = self.place_of(file)
                 && !self.held.contains_key(file)
                 && seen.insert(file)
             {
@@ -244,26 +255,23 @@ impl Ahead<'_> {
                 coming += 1;
             }
         }
-        self.coming.push_back(number);
         self.wanted.insert(number, Wanted { files, coming });
+        if coming == 0 {
+            self.tell(number);
+        }
     }
 
-    /// Tells of what is here, in the order in which it was wanted.
-    fn deliver(&mut self) {
-        while let Some(number) = self.coming.front().copied() {
-            let Some(wanted) = self.wanted.get(&number).filter(|wanted| wanted.coming == 0) else {
-                return;
-            };
-            let mut failed = Vec::new();
-            for (index, file) in (0..).zip(&wanted.files) {
-                if let Some(Held { state: HeldState::Failed(reason), .. }) = self.held.get(file) {
-                    failed.push((index, reason.clone()));
-                }
+    /// Tells that all is here that was wanted under a number, or cannot be had.
+    fn tell(&self, number: u64) {
+        let Some(wanted) = self.wanted.get(&number) else { return };
+        let mut failed = Vec::new();
+        for (index, file) in (0..).zip(&wanted.files) {
+            if let Some(Held { state: HeldState::Failed(reason), .. }) = self.held.get(file) {
+                failed.push((index, reason.clone()));
             }
-            self.coming.pop_front();
-            // Nobody may want to know any more.
-            let _ = self.arrivals.send(Arrival::Ready(number, failed));
         }
+        // Nobody may want to know any more.
+        let _ = self.arrivals.send(Arrival::Ready(number, failed));
     }
 
     fn on_said(&mut self, index: usize, number: u64, said: Said) {
@@ -318,8 +326,10 @@ impl Ahead<'_> {
         let state = failed.map_or(HeldState::Here, HeldState::Failed);
         if let HeldState::Coming(waiting) = std::mem::replace(&mut held.state, state) {
             for number in waiting {
-                if let Some(wanted) = self.wanted.get_mut(&number) {
-                    wanted.coming = wanted.coming.saturating_sub(1);
+                let Some(wanted) = self.wanted.get_mut(&number) else { continue };
+                wanted.coming = wanted.coming.saturating_sub(1);
+                if wanted.coming == 0 {
+                    self.tell(number);
                 }
             }
         }
@@ -330,7 +340,6 @@ impl Ahead<'_> {
     fn release(&mut self, number: u64) {
         self.waiting.retain(|(waiting, _)| *waiting != number);
         let Some(wanted) = self.wanted.remove(&number) else { return };
-        self.coming.retain(|coming| *coming != number);
         for file in wanted.files {
             if let Some(held) = self.held.get_mut(&file) {
                 held.users = held.users.saturating_sub(1);

@@ -114,17 +114,33 @@ fn an_object_waits_until_the_one_before_it_is_not_needed() {
     bench.want(first, &["a"]);
     bench.comes("a", None);
     assert_eq!(bench.next(), (first, vec![]));
+    bench.want(second, &["b"]);
     for number in [0, 1] {
         bench.want(number, &["a"]);
-        assert_eq!(bench.next(), (number, vec![]), "it is here");
+        assert_eq!(bench.next(), (number, vec![]), "it is here, and needs no room");
     }
     bench.release(first);
-    bench.want(second, &["b"]);
     bench.release(0);
     bench.release(1);
     bench.comes("b", None);
     assert_eq!(bench.next(), (second, vec![]));
     assert_eq!(bench.end(&["a", "b"]), (vec![], vec![false, true]));
+}
+
+/// Else what is fetched in advance would hold back what is here.
+#[test]
+fn what_is_here_does_not_wait_for_what_was_wanted_before_it() {
+    let mut bench = Bench::new(&[("a", 30), ("b", 30), ("c", 30)]);
+    bench.want(1, &["a"]);
+    bench.want(2, &["b", "c"]);
+    bench.want(3, &["c"]);
+    bench.comes("c", None);
+    assert_eq!(bench.next(), (3, vec![]));
+    bench.comes("b", None);
+    assert_eq!(bench.next(), (2, vec![]));
+    bench.comes("a", None);
+    assert_eq!(bench.next(), (1, vec![]));
+    assert_eq!(bench.end(&["a"]), (vec![], vec![true]));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::reader::read_slice;
 use super::records::Records;
 use super::scan::{count_lines, is_terminator};
 use super::types::{fits, guess, is_null, join};
-use crate::dataset::{DatasetError, Listing, Unpacker};
+use crate::dataset::{DatasetError, Listing, MayLook, Unpacker};
 use crate::model::{Column, ColumnType, CsvFormat, SliceSize, Source, TableFormat, TextSlice};
 
 /// How much of an input decides the types.
@@ -30,14 +30,14 @@ pub struct Inferred {
 /// The format of one input, given its sources. Types come from the first megabyte of rows, in at
 /// most 100 files, or with `full` from all files. A column without values is text; an input without
 /// rows has text columns as named by its first header, if any. What cannot be read, or has another
-/// header than the first, teaches nothing. `may_open` is asked before each file, which it gets with the
-/// index of its source. Fails if a folder cannot be listed, or as `may_open` does.
+/// header than the first, teaches nothing. `may_open` is asked before each file. Fails if a
+/// folder cannot be listed, or as `may_open` does.
 pub fn infer_format<E: From<DatasetError>>(
     sources: &[Source],
     csv: &CsvFormat,
     full: bool,
     unpacker: &Unpacker,
-    may_open: &mut dyn FnMut(u32, &str) -> Result<bool, E>,
+    may_open: &mut MayLook<'_, E>,
 ) -> Result<Inferred, E> {
     let mut inference = Inference { csv, unpacker, columns: Vec::new(), first_file: String::new() };
     let mut left = SAMPLE;
@@ -45,7 +45,7 @@ pub fn infer_format<E: From<DatasetError>>(
     'sources: for (index, source) in (0..).zip(sources) {
         let mut listing = Listing::of_rows(source)?;
         while let Some(file) = listing.next_file()? {
-            if !may_open(index, &file)? {
+            if !may_open(index, &file, &mut listing)? {
                 continue;
             }
             // A file that cannot be read teaches nothing; it is told when it is cut.

@@ -52,7 +52,7 @@ impl Files {
     }
 
     fn infer(&self, csv: &CsvFormat, full: bool) -> Result<Vec<(String, ColumnType)>, String> {
-        let (unpacker, mut all) = (Unpacker::new(&self.root()), |_, _: &str| Ok(true));
+        let (unpacker, mut all) = (Unpacker::new(&self.root()), |_, _: &_, _: &mut _| Ok(true));
         let format = infer_format(&[self.source()], csv, full, &unpacker, &mut all).map_err(
             |error: DatasetError| error.to_string().replace(self.root().to_str().unwrap(), "/d"),
         )?;

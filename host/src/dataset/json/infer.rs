@@ -2,7 +2,7 @@
 
 use super::lines::Lines;
 use crate::dataset::csv::{Cutter, read_slice};
-use crate::dataset::{DatasetError, Listing, Unpacker};
+use crate::dataset::{DatasetError, Listing, MayLook, Unpacker};
 use crate::model::{SliceSize, Source};
 use arrow::datatypes::{DataType, Field, Schema};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -32,20 +32,20 @@ pub struct InferredJson {
 /// The columns of one input, given its sources. They come from the first megabyte of lines, in at most
 /// 100 files, or with `full` from all files. A column without values is text, and so is one of numbers,
 /// truth values and texts; whole numbers and others are floats; where objects or lists meet something
-/// else, what came first stays. What cannot be read teaches nothing. `may_open` is asked before each file,
-/// which it gets with the index of its source. Fails if a folder cannot be listed, or as `may_open` does.
+/// else, what came first stays. What cannot be read teaches nothing. `may_open` is asked before each file. Fails
+/// if a folder cannot be listed, or as `may_open` does.
 pub fn infer_json<E: From<DatasetError>>(
     sources: &[Source],
     full: bool,
     unpacker: &Unpacker,
-    may_open: &mut dyn FnMut(u32, &str) -> Result<bool, E>,
+    may_open: &mut MayLook<'_, E>,
 ) -> Result<InferredJson, E> {
     let mut learned = Learned { fields: Fields::default(), notes: Notes::default() };
     let (mut left, mut files) = (SAMPLE, 0);
     'sources: for (index, source) in (0..).zip(sources) {
         let mut listing = Listing::of_rows(source)?;
         while let Some(file) = listing.next_file()? {
-            if !may_open(index, &file)? {
+            if !may_open(index, &file, &mut listing)? {
                 continue;
             }
             let most = if full { u64::MAX } else { left };

@@ -36,7 +36,7 @@ impl File {
             pattern: None,
             partition_format: None,
         };
-        let (unpacker, mut all) = (Unpacker::new(self.root()), |_, _: &str| Ok(true));
+        let (unpacker, mut all) = (Unpacker::new(self.root()), |_, _: &_, _: &mut _| Ok(true));
         let inferred: Result<_, DatasetError> = infer_json(&[source], false, &unpacker, &mut all);
         let inferred = inferred.unwrap();
         (inferred.schema, inferred.doubts)
