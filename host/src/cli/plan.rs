@@ -6,7 +6,9 @@ use super::run::{Counts, JobArguments, not_prepared, this_program};
 use super::{refused, say, signals};
 use crate::engine::Options;
 use crate::model::{InputKind, MiniBatch, Source, Work, visible};
-use crate::protocol::{FrameError, FromPlanner, MayOpen, PlanRequest, encode, read_frame};
+use crate::protocol::{
+    FrameError, FromPlanner, MayOpen, PlanRequest, Question, encode, read_frame,
+};
 use crate::store::Objects;
 use crate::wall::{self, death};
 use crate::{dataset, engine};
@@ -90,6 +92,7 @@ struct Planner {
     child: Arc<Mutex<Option<Child>>>,
     /// Where it is told of files that it asks for, if it does.
     stdin: Option<ChildStdin>,
+    question: Arc<Question>,
     spill: PathBuf,
     /// The longest that it may say nothing.
     patience: Duration,
@@ -101,7 +104,7 @@ type Messages = Receiver<Result<Option<FromPlanner>, FrameError>>;
 impl Planner {
     fn new(spill: PathBuf) -> Self {
         let (child, patience) = (Arc::default(), Duration::MAX);
-        let planner = Self { child, stdin: None, spill, patience };
+        let planner = Self { child, stdin: None, question: Arc::default(), spill, patience };
         let (child, spill) = (planner.child.clone(), planner.spill.clone());
         let watched = signals::each(move |_, what| {
             // Held until the end: nobody starts anything, or tells of the planner's end.
@@ -143,14 +146,15 @@ impl Planner {
         // than this error would.
         let _ = stdin.write_all(&frame);
         self.stdin = request.asks.then_some(stdin);
-        listen(stdout)
+        listen(stdout, request.asks.then(|| Arc::clone(&self.question)))
     }
 
     fn answer(&mut self, answer: &MayOpen) -> anyhow::Result<()> {
         let mut frame = Vec::new();
         encode(answer, &mut frame)?;
         if let Some(stdin) = &mut self.stdin {
-            // As above.
+            self.question.answer();
+            // As above. It has room in the pipe, as there is no other one in it.
             let _ = stdin.write_all(&frame);
         }
         Ok(())
@@ -175,13 +179,18 @@ impl Drop for Planner {
     }
 }
 
-/// Reads on a thread, a little ahead.
-fn listen(stdout: ChildStdout) -> anyhow::Result<Messages> {
+/// Reads on a thread, a little ahead. Nobody vouches for what the planner says, either.
+fn listen(stdout: ChildStdout, question: Option<Arc<Question>>) -> anyhow::Result<Messages> {
     let (sender, messages) = mpsc::sync_channel(4);
     std::thread::Builder::new().spawn(move || {
         let (mut stdout, mut buffer) = (BufReader::new(stdout), Vec::new());
         loop {
-            let message = read_frame(&mut stdout, &mut buffer);
+            let message = read_frame(&mut stdout, &mut buffer).and_then(|message| {
+                let Some(message): Option<FromPlanner> = message else { return Ok(None) };
+                message.check()?;
+                question.as_ref().map_or(Ok(()), |question| question.hear(&message))?;
+                Ok(Some(message))
+            });
             let last = !matches!(message, Ok(Some(_)));
             if sender.send(message).is_err() || last {
                 return;

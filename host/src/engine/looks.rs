@@ -140,6 +140,9 @@ impl Drop for LonePlanner<'_> {
 mod tests {
     use super::*;
 
+    /// The number of the first look.
+    const FIRST: u64 = 1 << 63;
+
     fn answer(file: &str, unfetched: Option<&str>) -> Option<MayOpen> {
         let (file, unfetched) = (file.to_owned(), unfetched.map(str::to_owned));
         Some(MayOpen { source: 0, file, unfetched })
@@ -147,7 +150,7 @@ mod tests {
 
     /// That of what was wanted after so many others.
     fn ready(number: u64) -> Arrival {
-        Arrival::Ready(u64::MAX - number, vec![])
+        Arrival::Ready(FIRST + number, vec![])
     }
 
     struct Bench(Looks, Objects);
@@ -160,7 +163,7 @@ mod tests {
 
         fn numbers(&self) -> Vec<(&str, u64)> {
             let files = self.0.files.iter();
-            files.map(|look| (look.file.as_str(), u64::MAX - look.number)).collect()
+            files.map(|look| (look.file.as_str(), look.number - FIRST)).collect()
         }
     }
 
@@ -176,7 +179,7 @@ mod tests {
         // Whoever asked for it has died.
         assert_eq!(bench.open("c", &[]), None);
         assert_eq!(bench.0.arrived(&ready(1)), None);
-        let failed = Arrival::Ready(u64::MAX - 2, vec![(0, "gone".to_owned())]);
+        let failed = Arrival::Ready(FIRST + 2, vec![(0, "gone".to_owned())]);
         assert_eq!(bench.0.arrived(&failed), answer("c", Some("gone")));
         assert_eq!(bench.open("a", &[]), None, "it is not kept");
     }

@@ -4,7 +4,9 @@ use super::child::Child;
 use super::launch::{Process, Program, STDERR_TAIL, printable};
 use super::pipes::Pipes;
 use crate::model::{BadFile, MiniBatch, TableFormat, Work};
-use crate::protocol::{FrameBuffer, FrameError, FromPlanner, MayOpen, PlanRequest, encode};
+use crate::protocol::{
+    FrameBuffer, FrameError, FromPlanner, MayOpen, PlanRequest, Question, encode,
+};
 use crate::wall::death;
 use std::collections::HashSet;
 use std::io;
@@ -91,6 +93,8 @@ pub(super) struct Plan {
     planner: Arc<Planner>,
     /// What it is told of files that it asks for.
     answers: mpsc::UnboundedReceiver<MayOpen>,
+    /// Of the process that runs.
+    question: Question,
     told: Told,
 }
 
@@ -101,7 +105,14 @@ impl Plan {
         planner: Arc<Planner>,
         answers: mpsc::UnboundedReceiver<MayOpen>,
     ) -> Self {
-        Self { program, request, planner, answers, told: Told::default() }
+        Self {
+            program,
+            request,
+            planner,
+            answers,
+            question: Question::default(),
+            told: Told::default(),
+        }
     }
 
     /// Gives the planner its request and delivers what it says, as fast as the channel is emptied.
@@ -137,11 +148,13 @@ impl Plan {
             Err(_) => (None, None, None),
         };
         let mut stderr = Tail { pipe: stderr, bytes: Vec::new() };
-        let answers = self.request.asks.then_some(&mut self.answers);
+        self.question = Question::default();
+        let question = self.request.asks.then_some(&self.question);
+        let answers = &mut self.answers;
         let feed = async {
             if let Some(stdin) = stdin {
                 // A planner that does not listen says why, or its end does.
-                let _ = feed(stdin, &request, answers).await;
+                let _ = feed(stdin, &request, question.map(|question| (question, answers))).await;
             }
         };
         let aside = async {
@@ -149,7 +162,7 @@ impl Plan {
             std::future::pending::<()>().await;
         };
         let end = tokio::select! {
-            end = read(stdout, &mut self.told, events) => end,
+            end = read(stdout, question, &mut self.told, events) => end,
             () = aside => End::Closed,
         };
         if matches!(end, End::Malformed(_) | End::Changed | End::Unheard) {
@@ -183,7 +196,9 @@ impl Plan {
             return None;
         }
         if self.told.is_later {
-            let (source, file) = self.told.opening.take()?;
+            // One that waits for a file does not look into it.
+            let opening = self.told.opening.take();
+            let (source, file) = opening.filter(|_| !self.question.is_open())?;
             let folder = self.request.sources.get(source as usize).map(|source| &source.root);
             let path = folder.map_or_else(|| file.clone().into(), |folder| folder.join(&file));
             let reason = format!(
@@ -300,9 +315,11 @@ impl Told {
                 }
                 Ok(Some(FromPlanner::Notice(text)))
             }
-            message @ (FromPlanner::Closed | FromPlanner::Finished | FromPlanner::Failed(_)) => {
-                Ok(Some(message))
+            FromPlanner::Closed => {
+                self.opening = None;
+                Ok(Some(FromPlanner::Closed))
             }
+            message @ (FromPlanner::Finished | FromPlanner::Failed(_)) => Ok(Some(message)),
         }
     }
 }
@@ -311,14 +328,15 @@ impl Told {
 async fn feed(
     mut stdin: Sender,
     request: &[u8],
-    answers: Option<&mut mpsc::UnboundedReceiver<MayOpen>>,
+    answers: Option<(&Question, &mut mpsc::UnboundedReceiver<MayOpen>)>,
 ) -> io::Result<()> {
     stdin.write_all(request).await?;
-    let Some(answers) = answers else { return Ok(()) };
+    let Some((question, answers)) = answers else { return Ok(()) };
     let mut frame = Vec::new();
     while let Some(answer) = answers.recv().await {
         frame.clear();
         encode(&answer, &mut frame).map_err(io::Error::other)?;
+        question.answer();
         stdin.write_all(&frame).await?;
     }
     Ok(())
@@ -326,6 +344,7 @@ async fn feed(
 
 async fn read(
     stdout: Option<Receiver>,
+    question: Option<&Question>,
     told: &mut Told,
     events: &mpsc::Sender<FromPlanner>,
 ) -> End {
@@ -338,7 +357,8 @@ async fn read(
                 Ok(None) => break,
                 Err(error) => return End::Malformed(error),
             };
-            if let Err(error) = message.check() {
+            let heard = question.map_or(Ok(()), |question| question.hear(&message));
+            if let Err(error) = message.check().and(heard) {
                 return End::Malformed(error);
             }
             let message = match told.new_in(message) {

@@ -7,6 +7,7 @@ use crate::model::{
     WallState, Work,
 };
 use std::path::{Component, Path};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of a failure's one line; workers cut at less.
 const MESSAGE: usize = 8 << 10;
@@ -27,6 +28,8 @@ const PLACE: u64 = 1 << 60;
 
 /// Files that a planner may name in advance; it names less.
 const NEXT: usize = 64;
+/// Bytes of the path of a file that it looks into: the kernel opens no longer one.
+const PATH: usize = 4 << 10;
 
 type Checked = Result<(), FrameError>;
 
@@ -61,12 +64,41 @@ impl FromPlanner {
             Self::Notice(text) | Self::Failed(text) => hold(text.len() <= DETAIL, "a long text"),
             Self::Opening { file, next, .. } => {
                 let mut files = next.iter().chain([file]);
-                let are_below = files.all(|file| file.len() <= DETAIL && stays_below(file));
+                let are_below = files.all(|file| file.len() <= PATH && stays_below(file));
                 hold(are_below && next.len() <= NEXT, "a file outside of its input, or many files")
             }
             Self::MiniBatches(batches) => batches.iter().try_for_each(mini_batch),
             Self::Tables(_) | Self::Finished | Self::Closed => Ok(()),
         }
+    }
+}
+
+/// Whether a planner that [asks](crate::protocol::PlanRequest::asks) waits for an answer. One that asked for more before
+/// it has it could fill its leader's memory.
+#[derive(Debug, Default)]
+pub struct Question(AtomicBool);
+
+impl Question {
+    /// Notes what the planner says.
+    ///
+    /// # Errors
+    /// [`FrameError::Beyond`] if it asks although it waits for an answer.
+    pub fn hear(&self, message: &FromPlanner) -> Result<(), FrameError> {
+        let asks = matches!(message, FromPlanner::Opening { .. });
+        hold(
+            !asks || !self.0.swap(true, Ordering::AcqRel),
+            "a question before the last one's answer",
+        )
+    }
+
+    /// The answer is about to be written.
+    pub fn answer(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+
+    /// Whether it waits.
+    pub fn is_open(&self) -> bool {
+        self.0.load(Ordering::Acquire)
     }
 }
 

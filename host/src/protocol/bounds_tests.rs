@@ -131,3 +131,22 @@ fn lists_end_while_they_are_read() {
     encode(&message, &mut bytes).unwrap();
     assert!(refused(&bytes).contains("cannot be decoded"));
 }
+
+#[test]
+fn a_planner_asks_for_one_file_at_a_time() {
+    let opening = |file: String| FromPlanner::Opening { source: 0, file, next: Vec::new() };
+    let question = Question::default();
+    question.hear(&FromPlanner::Closed).unwrap();
+    question.hear(&opening("a".to_owned())).unwrap();
+    question.hear(&FromPlanner::Notice("looks".to_owned())).unwrap();
+    assert!(question.is_open());
+    let error = question.hear(&opening("b".to_owned())).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a message goes beyond its bounds: a question before the last one's answer"
+    );
+    question.answer();
+    assert!(!question.is_open());
+    question.hear(&opening("b".to_owned())).unwrap();
+    assert!(opening("x".repeat(PATH + 1)).check().is_err());
+}

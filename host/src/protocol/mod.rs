@@ -9,6 +9,7 @@ mod frame;
 mod message;
 mod packet;
 
+pub use bounds::Question;
 pub use frame::{FrameBuffer, FrameError, MAX_FRAME, decode, encode, read_frame};
 pub use message::{
     Assignment, Cut, FromNursery, FromPlanner, FromWorker, Loading, MayOpen, PROTOCOL_VERSION,

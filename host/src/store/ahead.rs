@@ -9,7 +9,7 @@ use crate::dataset::is_stand_in;
 use crate::model::ByteSize;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
@@ -18,6 +18,9 @@ use tokio::sync::mpsc::UnboundedSender;
 const IDLE: usize = 4;
 /// How often it is looked whether a process has fallen silent.
 const TICK: Duration = Duration::from_secs(5);
+
+/// Mini-batches have smaller numbers, and what the planner asks for larger ones.
+pub(super) const LOOKS: u64 = 1 << 63;
 
 /// What happened.
 #[derive(Debug)]
@@ -139,12 +142,14 @@ pub(super) fn run(
 }
 
 impl Ahead<'_> {
-    /// What others need already takes no room, and need not wait for those that have none yet: these may wait for
-    /// it to be done.
+    /// What others need already takes no room, and need not wait for the planner's files that have none yet: these may
+    /// wait for it to be done. It waits for mini-batches, which are handed out in their order: what a later one keeps an
+    /// earlier one may have no room beside.
     fn want(&mut self, number: u64, files: Vec<PathBuf>) {
         let is_new =
             |file: &PathBuf| !self.held.contains_key(file) && self.place_of(file).is_some();
-        match files.iter().any(is_new) {
+        let is_behind = self.waiting.iter().any(|(waiting, _)| *waiting < LOOKS);
+        match is_behind || files.iter().any(is_new) {
             true => self.waiting.push_back((number, files)),
             false => self.join(number, files),
         }
@@ -155,7 +160,9 @@ impl Ahead<'_> {
         while let Some((number, files)) = self.waiting.pop_front() {
             let new = self.new_ones(&files);
             let bytes: u64 = new.iter().map(|(.., bytes)| bytes).sum();
-            if self.used + bytes > self.lot.room && !self.held.is_empty() {
+            // What could never have room need not wait for some.
+            let is_hopeless = files.len() == 1 && bytes > self.lot.room;
+            if self.used + bytes > self.lot.room && !self.held.is_empty() && !is_hopeless {
                 self.waiting.push_front((number, files));
                 return;
             }
@@ -174,9 +181,14 @@ impl Ahead<'_> {
         }
     }
 
-    /// The folder of objects that a file is in, if it is one.
+    /// The folder of objects that a file is in, if it is one. What leads out of it again is none.
     fn place_of(&self, file: &Path) -> Option<usize> {
-        self.places.iter().position(|place| file.starts_with(&place.data))
+        let is_below = |place: &Place| {
+            let Ok(name) = file.strip_prefix(&place.data) else { return false };
+            let is_plain = |part| matches!(part, Component::Normal(_));
+            name.file_name().is_some() && name.components().all(is_plain)
+        };
+        self.places.iter().position(is_below)
     }
 
     /// Those of the files that are objects and that nobody needed so far, with their folders and bytes.

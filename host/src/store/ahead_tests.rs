@@ -110,7 +110,7 @@ impl Bench {
 #[test]
 fn an_object_waits_until_the_one_before_it_is_not_needed() {
     let mut bench = Bench::new(&[("a", 60), ("b", 60)]);
-    let (first, second) = (u64::MAX, u64::MAX - 1);
+    let (first, second) = (LOOKS, LOOKS + 1);
     bench.want(first, &["a"]);
     bench.comes("a", None);
     assert_eq!(bench.next(), (first, vec![]));
@@ -141,6 +141,44 @@ fn what_is_here_does_not_wait_for_what_was_wanted_before_it() {
     bench.comes("a", None);
     assert_eq!(bench.next(), (1, vec![]));
     assert_eq!(bench.end(&["a"]), (vec![], vec![true]));
+}
+
+/// Else `b` would be kept by mini-batches that are not handed out before those of `a`, which have no room then.
+#[test]
+fn mini_batches_do_not_overtake_each_other() {
+    let mut bench = Bench::new(&[("a", 60), ("b", 60)]);
+    let look = LOOKS + 1;
+    bench.want(look, &["b"]);
+    bench.want(1, &["b"]);
+    bench.comes("b", None);
+    assert_eq!((bench.next().0, bench.next().0), (look, 1));
+    bench.release(look);
+    bench.want(2, &["a"]);
+    bench.want(3, &["b"]);
+    bench.release(1);
+    bench.comes("a", None);
+    assert_eq!(bench.next(), (2, vec![]));
+    bench.release(2);
+    bench.comes("b", None);
+    assert_eq!(bench.next(), (3, vec![]));
+    assert_eq!(bench.end(&["a", "b"]), (vec![], vec![false, true]));
+}
+
+/// A planner may be taken over by what it looks into.
+#[test]
+fn what_lies_outside_is_let_alone() {
+    let mut bench = Bench::new(&[("a", 60)]);
+    let secret = bench.dir.path().join("secret");
+    fs::write(&secret, "of somebody").unwrap();
+    for name in ["../secret", "sub/../../secret", "."] {
+        bench.want(1, &[name]);
+        assert_eq!(bench.next(), (1, vec![]));
+        bench.release(1);
+    }
+    // By then all of it is done.
+    bench.want(2, &[]);
+    assert_eq!(bench.next(), (2, vec![]));
+    assert_eq!(fs::read_to_string(secret).unwrap(), "of somebody");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The objects of a job: where they lie, and who brings those that are not here yet.
 
-use super::ahead::{self, Event, Lot};
+use super::ahead::{self, Event, LOOKS, Lot};
 use super::fetch::{Target, mark};
 use super::message::{FetchRequest, Task};
 use super::process::ask;
@@ -141,7 +141,7 @@ impl Objects {
 
     /// Asks for a file for no mini-batch. Returns its number, which none of these has.
     pub fn want_one(&mut self, file: PathBuf) -> u64 {
-        let number = u64::MAX - self.others;
+        let number = LOOKS + self.others;
         self.others += 1;
         self.want(number, vec![file]);
         number
