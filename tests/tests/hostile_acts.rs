@@ -70,6 +70,9 @@ fn folders_that_are_not_the_guests() {
 #[test]
 fn calls_that_ask_for_too_much() {
     let fails = Fate::Fails;
+    // For each of six calls.
+    const TOO_LONG: &str = "name-too-long name-too-long name-too-long name-too-long name-too-long \
+                            name-too-long";
     let acts = [
         ("random", fails("exceeds limit")),
         ("random-terabyte", fails("exceeds limit")),
@@ -88,6 +91,7 @@ fn calls_that_ask_for_too_much() {
         ("many-streams", fails("the whole mini-batch")),
         ("many-folders", fails("the whole mini-batch")),
         ("zeroes-at-once", fails("the whole mini-batch")),
+        ("too-long", fails(TOO_LONG)),
     ];
     let settings = "limits: {memory: 64 MB}\nprocess_count_per_node: 1";
     play(&guest("hostile_calls"), settings, &acts, named);

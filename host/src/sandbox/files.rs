@@ -1,18 +1,15 @@
 //! Reading whole files for the guest, under the same grants as WASI's files. One file costs an
 //! open, a stat, a read and a close, if it lies beside the one before it.
 
+use super::paths::LONGEST;
 use super::types::FileBytes;
 use crate::dataset::Found;
 use crate::model::{ByteSize, Mount};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
 use rustix::fs::{FileType, Mode, OFlags};
-use rustix::io::Errno;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
-
-/// Bytes of a path.
-const PATH_LIMIT: usize = 4096;
 
 /// The folders that a guest sees, open.
 pub(super) struct Files {
@@ -26,7 +23,7 @@ struct Granted {
     dir: Dir,
     /// Where it cannot be written to: the folder that was last read from in this call, by its path below `dir`.
     /// Between calls, and where a guest writes, another folder may come to its place.
-    last: Option<(String, Option<Dir>)>,
+    last: Option<(String, Dir)>,
     is_writable: bool,
 }
 
@@ -50,8 +47,8 @@ impl Files {
         Ok(Self { mounts: opened, limit })
     }
 
-    /// Begins a call.
-    pub(super) fn restart(&mut self) {
+    /// Before and after each call.
+    pub(super) fn forget(&mut self) {
         self.mounts.iter_mut().for_each(|granted| granted.last = None);
     }
 
@@ -60,8 +57,8 @@ impl Files {
     /// # Errors
     /// Why it cannot be read, for the guest.
     pub(super) fn read(&mut self, path: &str) -> Result<(FileBytes, Found), String> {
-        if path.len() > PATH_LIMIT {
-            return Err(format!("the path is longer than {PATH_LIMIT} bytes"));
+        if path.len() > LONGEST {
+            return Err(format!("the path is longer than {LONGEST} bytes"));
         }
         let mut file = self.open_file(path)?;
         let at = |error: &io::Error| format!("{path}: {}", words(error));
@@ -87,7 +84,7 @@ impl Files {
     pub(super) fn open_plain(&mut self, guest: &str, inside: &str) -> Option<std::fs::File> {
         let guest = guest.trim_end_matches('/');
         let granted = self.mounts.iter_mut().find(|granted| granted.guest == guest)?;
-        let file = granted.open_beside_last(inside)?.ok()?;
+        let file = granted.open_beside_last(inside)?;
         let stat = rustix::fs::fstat(&file).ok()?;
         FileType::from_raw_mode(stat.st_mode).is_file().then(|| file.into_std())
     }
@@ -116,8 +113,8 @@ impl Files {
 
 impl Granted {
     fn open(&mut self, inside: &str) -> io::Result<File> {
-        if let Some(opened) = self.open_beside_last(inside) {
-            return opened;
+        if let Some(file) = self.open_beside_last(inside) {
+            return Ok(file);
         }
         let mut options = OpenOptions::new();
         // A fifo would otherwise wait for a writer, and a device for who knows what.
@@ -125,9 +122,13 @@ impl Granted {
         self.dir.open_with(Path::new(inside), &options)
     }
 
-    /// Opens it by its name alone. None where that does not do: it may be a link, or no name.
-    fn open_beside_last(&mut self, inside: &str) -> Option<io::Result<File>> {
-        let (folder, name) = inside.rsplit_once('/').unwrap_or(("", inside));
+    /// Opens it by its name alone. None where that does not do: it may be a link, or no name, or lie in another folder
+    /// that came to the place of the last one.
+    fn open_beside_last(&mut self, inside: &str) -> Option<File> {
+        let (folder, name) = match inside.rsplit_once('/') {
+            Some(("", _)) => return None,
+            parts => parts.unwrap_or(("", inside)),
+        };
         if self.is_writable || matches!(name, "" | "." | "..") {
             return None;
         }
@@ -135,19 +136,22 @@ impl Granted {
             return open_name(&self.dir, name);
         }
         if self.last.as_ref().is_none_or(|(last, _)| last != folder) {
-            self.last = Some((folder.to_owned(), self.dir.open_dir(folder).ok()));
+            self.last = Some((folder.to_owned(), self.dir.open_dir(folder).ok()?));
         }
-        open_name(self.last.as_ref()?.1.as_ref()?, name)
+        let opened = self.last.as_ref().and_then(|(_, dir)| open_name(dir, name));
+        if opened.is_none() {
+            self.last = None;
+        }
+        opened
     }
 }
 
-fn open_name(dir: &Dir, name: &str) -> Option<io::Result<File>> {
+/// A file that is no link. The call returns at once, also for a fifo.
+fn open_name(dir: &Dir, name: &str) -> Option<File> {
     let how =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    match rustix::fs::openat(dir, name, how, Mode::empty()) {
-        Err(Errno::LOOP) => None,
-        opened => Some(opened.map(|file| File::from_std(file.into())).map_err(io::Error::from)),
-    }
+    let opened = rustix::fs::openat(dir, name, how, Mode::empty()).ok()?;
+    Some(File::from_std(opened.into()))
 }
 
 /// Reads to the end into an empty `buffer`. `size` is what the file had when it was opened; with
@@ -253,9 +257,13 @@ mod tests {
         std::fs::rename(path("in/sub"), path("in/old")).expect("moves");
         std::fs::create_dir(path("in/sub")).expect("creates");
         std::fs::write(path("in/sub/new.txt"), "new").expect("writes");
-        files.restart();
+        files.read("/inputs/x/sub/new.txt").expect("finds what is not in the old one");
+        assert!(files.read("/inputs/x/sub/b.txt").is_err(), "it is in the old one");
         files.read("/inputs/x/sub/new.txt").expect("reads");
-        assert!(files.open_plain("/inputs/x", "sub/b.txt").is_none());
+        std::fs::rename(path("in/sub"), path("in/new")).expect("moves");
+        files.read("/inputs/x/sub/new.txt").expect("the folder is open");
+        files.forget();
+        assert!(files.read("/inputs/x/sub/new.txt").is_err(), "it is not there");
     }
 
     #[test]
@@ -263,9 +271,18 @@ mod tests {
         let (_root, mut files) = files(5);
         let mut is_plain = |inside: &str| files.open_plain("/inputs/x/", inside).is_some();
         assert!(is_plain("a.txt") && is_plain("sub/b.txt") && is_plain("sub/../a.txt"));
-        for other in
-            ["inside", "outside", "root/etc/passwd", "../secret.txt", "sub", "a.txt/", "fifo"]
-        {
+        for other in [
+            "inside",
+            "outside",
+            "root/etc/passwd",
+            "../secret.txt",
+            "sub",
+            "a.txt/",
+            "/a.txt",
+            "//a.txt",
+            "fifo",
+            "",
+        ] {
             assert!(!is_plain(other), "{other}");
         }
         assert!(files.open_plain("/inputs", "x/a.txt").is_none(), "no folder of the guest's");
@@ -321,7 +338,7 @@ mod tests {
         "" is no absolute path
         "#);
         let error = files.read(&format!("/{}", "x".repeat(5000))).map(|_| ()).expect_err("long");
-        assert_eq!(error, "the path is longer than 4096 bytes");
+        assert_eq!(error, "the path is longer than 4095 bytes");
     }
 
     #[test]

@@ -141,12 +141,13 @@ impl Instance {
         state.budget.take_refusal();
         state.quota.restart();
         state.kept.restart();
-        state.host.files.restart();
+        state.host.files.forget();
         let written = state.stderr.position();
         let entered = self.timers.handle().enter();
         let start = Time::now();
         let result = call(&mut self.store);
         let seconds = start.elapsed().as_secs_f64();
+        self.store.data_mut().host.files.forget();
         drop(entered);
         // Not asked for without need: without fuel the answer is an error, which takes time to make.
         let used = |fuel: u64| fuel.saturating_sub(self.store.get_fuel().unwrap_or(0));

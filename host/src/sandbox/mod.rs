@@ -7,7 +7,7 @@
 //! - `host`: the interface `sandmill:entry/host`; `files`: reading items under the same grants;
 //! - `nn`: the interfaces `wasi:nn` and `sandmill:entry/models`;
 //! - `writing`, `listing`: what of WASI's files is counted or bounded here; `noticed`: and what is seen of
-//!   the mini-batch's files when they are read;
+//!   the mini-batch's files when they are read; `paths`: which paths are too long;
 //! - `profile`: samples of what a guest is doing;
 //! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`: what deterministic jobs have instead of
 //!   the machine's random numbers, clocks and facts about files;
@@ -31,6 +31,7 @@ mod listing;
 mod log_folder;
 mod nn;
 mod noticed;
+mod paths;
 mod plain_files;
 mod profile;
 mod program;

@@ -1,6 +1,7 @@
 //! What guests of deterministic jobs see of files beside their names and bytes: listings in order, and
 //! nothing that depends on when or where a file was made.
 
+use super::paths;
 use super::state::State;
 use super::virtual_time::EPOCH;
 use std::collections::{HashMap, VecDeque};
@@ -58,6 +59,9 @@ pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.stat-at",
         |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
+            if let Some(code) = paths::refused(&path) {
+                return Ok((Err(code),));
+            }
             answer(cx.data_mut(), |files| files.stat_at(fd, flags, path), |stat, _| plain(stat))
         },
     )?;
@@ -67,6 +71,9 @@ pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.metadata-hash-at",
         |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
+            if let Some(code) = paths::refused(&path) {
+                return Ok((Err(code),));
+            }
             answer(cx.data_mut(), |files| files.metadata_hash_at(fd, flags, path), numbered)
         },
     )?;

@@ -16,7 +16,7 @@ use super::sink::Sink;
 use super::state::State;
 use super::virtual_time::{self, VirtualTime};
 use super::writing::{self, Kept};
-use super::{clock, host, listing, traps};
+use super::{clock, host, listing, paths, traps};
 use crate::compile::{CompileError, Instrumentation, NN_VERSION, engine_with_stack, find_entry};
 use crate::model::{ByteSize, Failure, FailureKind, Limits};
 use std::fs::File;
@@ -216,6 +216,7 @@ fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<Sta
     options.network_error_code(true);
     wasmtime_wasi::p2::add_to_linker_with_options_sync(&mut linker, &options)?;
     linker.allow_shadowing(true);
+    paths::link(&mut linker.instance(FILES)?)?;
     if with.deterministic {
         virtual_time::link(&mut linker)?;
         seed::link(&mut linker)?;

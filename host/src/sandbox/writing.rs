@@ -8,6 +8,7 @@
 //! from elsewhere, or out of it, as if it were another disk: a call could fill it with what counts as
 //! another folder's.
 
+use super::paths;
 use super::quota::{Counted, Quota};
 use super::state::State;
 use bytes::Bytes;
@@ -81,6 +82,9 @@ pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.create-directory-at",
         |mut cx: Context<'_>, (folder, path): (Folder, String)| {
+            if let Some(code) = paths::refused(&path) {
+                return Ok((Err(code),));
+            }
             let state = cx.data_mut();
             let stays = state.kept.holds(&folder);
             state.make(stays, |wasi| wasi.filesystem().create_directory_at(folder, path))
@@ -89,6 +93,9 @@ pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.symlink-at",
         |mut cx: Context<'_>, (folder, target, path): (Folder, String, String)| {
+            if let Some(code) = paths::refused(&path) {
+                return Ok((Err(code),));
+            }
             let state = cx.data_mut();
             let stays = state.kept.holds(&folder);
             state.make(stays, |wasi| wasi.filesystem().symlink_at(folder, target, path))
@@ -98,6 +105,9 @@ pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
         "[method]descriptor.link-at",
         |mut cx: Context<'_>,
          (folder, flags, path, to, name): (Folder, PathFlags, String, Folder, String)| {
+            if let Some(code) = paths::refused(&path).or(paths::refused(&name)) {
+                return Ok((Err(code),));
+            }
             let state = cx.data_mut();
             let stays = state.kept.holds(&to);
             if state.kept.holds(&folder) != stays {
@@ -109,6 +119,9 @@ pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.rename-at",
         |mut cx: Context<'_>, (folder, path, to, name): (Folder, String, Folder, String)| {
+            if let Some(code) = paths::refused(&path).or(paths::refused(&name)) {
+                return Ok((Err(code),));
+            }
             let state = cx.data_mut();
             if state.kept.holds(&folder) != state.kept.holds(&to) {
                 return Ok((Err(ErrorCode::CrossDevice),));
@@ -181,6 +194,9 @@ fn open_at(
     mut cx: Context<'_>,
     (folder, at, path, how, flags): (Folder, PathFlags, String, OpenFlags, DescriptorFlags),
 ) -> Answer<Resource<Descriptor>> {
+    if let Some(code) = paths::refused(&path) {
+        return Ok((Err(code),));
+    }
     let state = cx.data_mut();
     let stays = state.kept.holds(&folder);
     let makes = how.contains(OpenFlags::CREATE) && {

@@ -20,7 +20,7 @@ const LARGEST_FILE: u64 = 64 << 30;
 const LARGEST_PART: u64 = 1 << 40;
 
 /// Descriptors of the worker itself, beside those that a guest may have open.
-const OWN_FILES: u64 = 64;
+const OWN_FILES: u64 = 128;
 
 /// What the process may hold beyond the budget that the leader watches, in bytes: stacks and memory
 /// that is reserved and never touched count here, and a guest that asks for too much shall be told so

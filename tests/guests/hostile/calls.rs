@@ -137,6 +137,20 @@ fn with_files(act: &str) -> Result<(), String> {
                 }
             }
         }
+        "too-long" => {
+            let (out, long) = (folder("/output")?, "a/".repeat(1 << 20));
+            let opened =
+                out.open_at(PathFlags::empty(), &long, OpenFlags::empty(), DescriptorFlags::READ);
+            let refused = [
+                opened.err(),
+                out.create_directory_at(&long).err(),
+                out.stat_at(PathFlags::empty(), &long).err(),
+                out.rename_at(&long, &out, "short").err(),
+                out.readlink_at(&long).err(),
+                out.unlink_file_at(&long).err(),
+            ];
+            return Err(refused.map(|code| code.map_or("done", |code| code.name())).join(" "));
+        }
         "raise-rights" => {
             let input = folder("/inputs/texts").or_else(|_| folder("/inputs"))?;
             let flags = DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY;

@@ -1,0 +1,92 @@
+//! Refuses paths that the kernel would find too long, in all that guests ask of WASI's files by path. Finding a file
+//! name by name, as is done where the wall hides `openat2`, takes memory in proportion to the path's length, which
+//! nothing else bounds.
+
+use super::state::State;
+use wasmtime::component::{LinkerInstance, Resource};
+use wasmtime::{Result, StoreContextMut};
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView, WasiFilesystemView};
+use wasmtime_wasi::p2::FsResult;
+use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
+    ErrorCode, Host, HostDescriptor, NewTimestamp, PathFlags,
+};
+
+/// Bytes of a path, as Linux has it (`PATH_MAX`, without the null at its end).
+pub(super) const LONGEST: usize = 4095;
+
+type Context<'a> = StoreContextMut<'a, State>;
+type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
+type Fd = Resource<Descriptor>;
+
+/// What is said of a path that is too long; none of others.
+pub(super) fn refused(path: &str) -> Option<ErrorCode> {
+    (path.len() > LONGEST).then_some(ErrorCode::NameTooLong)
+}
+
+/// Links the functions that nobody else replaces for a reason of its own, in the place of WASI's. To be called before
+/// those who do.
+///
+/// # Errors
+/// If a name is taken, which would be a bug.
+pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
+    types.func_wrap(
+        "[method]descriptor.stat-at",
+        |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
+            answer(&mut cx, refused(&path), |files| files.stat_at(fd, flags, path))
+        },
+    )?;
+    types.func_wrap(
+        "[method]descriptor.set-times-at",
+        |mut cx: Context<'_>,
+         (fd, flags, path, read, written): (
+            Fd,
+            PathFlags,
+            String,
+            NewTimestamp,
+            NewTimestamp,
+        )| {
+            answer(&mut cx, refused(&path), |files| {
+                files.set_times_at(fd, flags, path, read, written)
+            })
+        },
+    )?;
+    types.func_wrap(
+        "[method]descriptor.metadata-hash-at",
+        |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
+            answer(&mut cx, refused(&path), |files| files.metadata_hash_at(fd, flags, path))
+        },
+    )?;
+    types.func_wrap(
+        "[method]descriptor.readlink-at",
+        |mut cx: Context<'_>, (fd, path): (Fd, String)| {
+            answer(&mut cx, refused(&path), |files| files.readlink_at(fd, path))
+        },
+    )?;
+    types.func_wrap(
+        "[method]descriptor.remove-directory-at",
+        |mut cx: Context<'_>, (fd, path): (Fd, String)| {
+            answer(&mut cx, refused(&path), |files| files.remove_directory_at(fd, path))
+        },
+    )?;
+    types.func_wrap(
+        "[method]descriptor.unlink-file-at",
+        |mut cx: Context<'_>, (fd, path): (Fd, String)| {
+            answer(&mut cx, refused(&path), |files| files.unlink_file_at(fd, path))
+        },
+    )
+}
+
+fn answer<T>(
+    cx: &mut Context<'_>,
+    refused: Option<ErrorCode>,
+    ask: impl FnOnce(&mut WasiFilesystemCtxView<'_>) -> FsResult<T>,
+) -> Answer<T> {
+    if let Some(code) = refused {
+        return Ok((Err(code),));
+    }
+    let mut files = cx.data_mut().filesystem();
+    match ask(&mut files) {
+        Ok(value) => Ok((Ok(value),)),
+        Err(error) => Ok((Err(files.convert_error_code(error)?),)),
+    }
+}
