@@ -357,3 +357,25 @@ fn what_had_failed_is_fetched_again_behind_all_others() {
     assert_eq!(ran.output().lines().count(), 95_000);
     assert!(bytes_here(&ran.dir().join("objects")) <= ROOM);
 }
+
+/// The planner still holds the last of them when their mini-batches come: those must not keep it from then on, as those
+/// before them have no room beside it.
+#[test]
+fn several_that_had_failed_have_room_for_one() {
+    let server = Server::objects(0);
+    let url = server.url();
+    let names = ["a-1000", "closed.b-30000", "closed.d-30000"];
+    let paths = names.map(|name| format!("{url}/in/{name}"));
+    let inputs = format!(
+        "{{t: {{paths: [{}], format: csv, header: false, schema: {{x: string}}}}}}",
+        paths.join(", ")
+    );
+    let ran = job(&server, &inputs).run(&["--set", "error_threshold=1"]);
+    ran.exits_with(42);
+    assert_eq!(ran.failed_items().matches("was refused").count(), 2, "{ran}");
+    server.release();
+    let ran = ran.into_job().resume(&["--set", "progress_update_timeout=60"]);
+    ran.exits_with(0);
+    assert_eq!(ran.output().lines().count(), 61_000);
+    assert!(bytes_here(&ran.dir().join("objects")) <= ROOM);
+}
