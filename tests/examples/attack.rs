@@ -1,10 +1,10 @@
 //! Native code of an attacker who has broken out of the component sandbox: builds the wall that a worker
 //! builds, then tries one thing. For `tests/wall.rs`.
 //!
-//! `attack --list` prints what it can try. `attack NAME wall|gpu|weak|bare FOLDER HOST SIBLING DESCRIPTOR` tries one
-//! thing, with `gpu` behind the wall of a worker that has one, with `weak` behind one of best effort, and prints `done`, or `refused N` with the number of the error; the process may also be killed.
-//! HOST and SIBLING are processes of the same user, DESCRIPTOR is one that was inherited. `nowall REASON`
-//! means that this machine cannot build the wall.
+//! `attack --list` prints what it can try. `attack NAME MODE FOLDER HOST SIBLING DESCRIPTOR` tries one thing: MODE is
+//! `wall`, `gpu` (the wall of a worker that has one), `weak` (one of best effort) or `bare`. It prints `done`, or
+//! `refused N` with the number of the error; the process may also be killed. HOST and SIBLING are processes of the same
+//! user, DESCRIPTOR is one that was inherited. `nowall REASON` means that this machine cannot build the wall.
 
 #![expect(clippy::unwrap_used, reason = "an attack that cannot be made fails its test")]
 
@@ -158,6 +158,10 @@ fn open(path: impl AsRef<Path>, how: usize) -> Refused {
 }
 
 impl Scene {
+    fn empty(&self, path: &str, how: c_int) -> Refused {
+        open(self.folder.join(path), (how | libc::O_TRUNC) as usize)
+    }
+
     fn at(&self, path: &str) -> usize {
         text(self.folder.join(path))
     }
@@ -183,21 +187,13 @@ fn files() -> Vec<Attack> {
         ("make in the input", |s| open(s.folder.join("input/new"), MAKE)),
         ("remove an input", |s| tried(libc::SYS_unlinkat, &[HERE, s.at("input/file"), 0])),
         ("cut an input", |s| tried(libc::SYS_truncate, &[s.at("input/file"), 0])),
-        ("empty an input by opening it", |s| {
-            open(s.folder.join("input/file"), READ | libc::O_TRUNC as usize)
-        }),
-        ("empty an input by opening it to write", |s| {
-            open(s.folder.join("input/file"), (libc::O_WRONLY | libc::O_TRUNC) as usize)
-        }),
+        ("empty an input by opening it", |s| s.empty("input/file", libc::O_RDONLY)),
+        ("empty an input by opening it to write", |s| s.empty("input/file", libc::O_WRONLY)),
+        ("empty it by a driver's way of opening", |s| s.empty("input/file", libc::O_ACCMODE)),
+        ("empty a staged input by opening it", |s| s.empty("stage/linked", libc::O_RDONLY)),
         #[cfg(target_arch = "x86_64")]
         ("empty an input by the older call", |s| {
             tried(libc::SYS_open, &[s.at("input/file"), READ | libc::O_TRUNC as usize, 0])
-        }),
-        ("empty it by a driver's way of opening", |s| {
-            open(s.folder.join("input/file"), (libc::O_ACCMODE | libc::O_TRUNC) as usize)
-        }),
-        ("empty a staged input by opening it", |s| {
-            open(s.folder.join("stage/linked"), READ | libc::O_TRUNC as usize)
         }),
         ("empty an input by openat2", |s| {
             let how: &'static mut [u64; 3] = Box::leak(Box::new([0; 3]));
