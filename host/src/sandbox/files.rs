@@ -47,7 +47,7 @@ impl Files {
         Ok(Self { mounts: opened, limit })
     }
 
-    /// Before and after each call.
+    /// After each call.
     pub(super) fn forget(&mut self) {
         self.mounts.iter_mut().for_each(|granted| granted.last = None);
     }

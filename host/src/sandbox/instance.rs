@@ -141,7 +141,6 @@ impl Instance {
         state.budget.take_refusal();
         state.quota.restart();
         state.kept.restart();
-        state.host.files.forget();
         let written = state.stderr.position();
         let entered = self.timers.handle().enter();
         let start = Time::now();
