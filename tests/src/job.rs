@@ -3,6 +3,7 @@
 use crate::{Ran, sandmill};
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -62,6 +63,20 @@ impl Job {
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Has objects of stores lie in its own folder, where they take so many bytes (`1 MB`). `stores` are lines of the
+    /// file of datastores, one for each.
+    #[must_use]
+    pub fn datastores(self, size: &str, stores: &str) -> Self {
+        let folder = self.path("objects").display().to_string();
+        let stores = if stores.is_empty() { " {}\n".to_owned() } else { format!("\n{stores}") };
+        let text = format!("cache: {{folder: {folder}, size: {size}}}\ndatastores:{stores}");
+        let job = self.file("stores.yaml", text).env("SANDMILL_DATASTORES", "stores.yaml");
+        // Others may not read it.
+        let owners = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(job.path("stores.yaml"), owners).unwrap();
+        job
     }
 
     /// The job's folder.

@@ -4,7 +4,6 @@
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Server, bytes_here, guest, python, root};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -19,16 +18,9 @@ fn job(inputs: &str) -> Job {
     datastores(job, "")
 }
 
-/// Writes the file of datastores, for its owner alone.
 fn datastores(job: Job, stores: &str) -> Job {
-    let cache = job.path("objects").display().to_string();
-    let text = format!(
-        "cache: {{folder: {cache}, size: 1 MB}}\ndatastores:\n  x: {{type: http, url: http://x, anonymous: true}}\n{stores}"
-    );
-    let job = job.file("stores.yaml", text).env("SANDMILL_DATASTORES", "stores.yaml");
-    let closed = fs::set_permissions(job.path("stores.yaml"), fs::Permissions::from_mode(0o600));
-    closed.expect("the file was just written");
-    job
+    let x = "  x: {type: http, url: http://x, anonymous: true}\n";
+    job.datastores("1 MB", &format!("{x}{stores}"))
 }
 
 /// No file of the job and nothing that was said holds a secret.

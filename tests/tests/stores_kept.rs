@@ -2,18 +2,10 @@
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Server, cut_denials, guest};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 /// A job whose objects lie in its own folder.
 fn job(script: &str, lines: &str, server: &Server) -> Job {
-    let job = Job::new(&guest(script)).yaml(lines);
-    let cache = job.path("objects").display().to_string();
-    let stores = format!("cache: {{folder: {cache}, size: 1 MB}}\ndatastores: {{}}\n");
-    let job = job.file("stores.yaml", stores).env("SANDMILL_DATASTORES", "stores.yaml");
-    let closed = fs::set_permissions(job.path("stores.yaml"), fs::Permissions::from_mode(0o600));
-    closed.expect("the file was just written");
-    server.opened_for(job)
+    server.opened_for(Job::new(&guest(script)).yaml(lines).datastores("1 MB", ""))
 }
 
 /// A job that reads these paths.

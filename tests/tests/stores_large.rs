@@ -6,7 +6,6 @@
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Server, bytes_here, guest, python};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 /// Bytes that the cache has for objects: the least that there is.
@@ -27,11 +26,7 @@ fn with_room(server: &Server, inputs: &str, room: u64) -> Job {
 
 /// The same job, with the folder of its objects in its own.
 fn opened(job: Job, server: &Server, room: u64) -> Job {
-    let folder = job.path("objects").display().to_string();
-    let stores = format!("cache: {{folder: {folder}, size: {room}}}\ndatastores: {{}}\n");
-    let job = job.file("stores.yaml", stores).env("SANDMILL_DATASTORES", "stores.yaml");
-    fs::set_permissions(job.path("stores.yaml"), fs::Permissions::from_mode(0o600)).unwrap();
-    server.opened_for(job)
+    server.opened_for(job.datastores(&room.to_string(), ""))
 }
 
 /// The same over files of this machine.

@@ -4,6 +4,7 @@ use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
 use super::run::{Counts, JobArguments, not_prepared, this_program};
 use super::{refused, say, signals};
+use crate::engine;
 use crate::engine::Options;
 use crate::model::{InputKind, MiniBatch, Source, Work, visible};
 use crate::protocol::{
@@ -11,7 +12,6 @@ use crate::protocol::{
 };
 use crate::store::Objects;
 use crate::wall::{self, death};
-use crate::{dataset, engine};
 use anyhow::{Context, anyhow, bail};
 use std::fs::DirBuilder;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
@@ -44,9 +44,8 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
     options.policy = policy.clone();
     options.datastores = arguments.job.datastores.load()?;
     // What is fetched stays for `run`, if all of it has room.
-    let (inputs, mut objects) =
+    let (sources, mut objects) =
         engine::stage(&mut spec, &options, &mut say).map_err(not_prepared)?;
-    let sources = dataset::resolve(&inputs).map_err(Problem::usage)?;
     policy.check(&spec, &sources, None).map_err(refused)?;
     let mut planner = Planner::new(spill_folder(&spec.input_kind));
     let mut request = engine::plan_request(&spec, &sources, planner.spill.clone());
@@ -370,13 +369,7 @@ mod tests {
     use crate::model::{MiniBatchId, TextSlice};
 
     fn source(dataset: &str) -> Source {
-        Source {
-            dataset: dataset.to_owned(),
-            root: "/data".into(),
-            guest: format!("/inputs/{dataset}"),
-            pattern: None,
-            partition_format: None,
-        }
+        Source::new(dataset, "/data".into())
     }
 
     fn batch(id: u64, source: u32, work: Work) -> MiniBatch {

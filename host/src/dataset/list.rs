@@ -1,17 +1,18 @@
 //! The files of a source, one after the other, sorted by path.
 
+use super::manifest::{Listed, Manifest};
 use super::pattern::Pattern;
 use super::stand_in::unfetched;
 use super::{DatasetError, fail};
 use crate::model::{BadFile, Source};
 use std::collections::VecDeque;
 use std::fs::{self, FileType};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Walks over the files of a source in the byte order of their paths below its root. Holds the
-/// names of one folder for each level that it is in.
+/// names of one folder for each level that it is in; none where a manifest tells of them.
 #[derive(Debug)]
 pub struct Listing {
     root: PathBuf,
@@ -23,6 +24,7 @@ pub struct Listing {
     /// The folder that is being walked, as a prefix of paths: empty or with a `/` at its end.
     prefix: Vec<u8>,
     levels: Vec<Level>,
+    manifest: Option<Manifest>,
     found: bool,
     /// What comes next, as far as somebody has looked ahead.
     ahead: VecDeque<Step>,
@@ -99,6 +101,7 @@ impl Listing {
             pattern,
             prefix: Vec::new(),
             levels: Vec::new(),
+            manifest: None,
             found: false,
             ahead: VecDeque::new(),
             rows_only: false,
@@ -106,7 +109,8 @@ impl Listing {
             notices: Vec::new(),
             unfetched: Vec::new(),
         };
-        listing.start()?;
+        let manifest = Manifest::of(source).map_err(|error| listing.unreadable(&error))?;
+        listing.start(manifest)?;
         Ok(listing)
     }
 
@@ -177,6 +181,11 @@ impl Listing {
     }
 
     fn walk(&mut self) -> Result<Option<String>, DatasetError> {
+        while let Some(file) = self.next_listed()? {
+            if !self.leaves_out(&file) {
+                return Ok(Some(file));
+            }
+        }
         loop {
             let depth = self.levels.len();
             let Some(level) = self.levels.last_mut() else { break };
@@ -195,6 +204,25 @@ impl Listing {
         if self.found { Ok(None) } else { fail!("{}", self.nothing()) }
     }
 
+    /// The next file that the manifest has; none if there is no manifest.
+    fn next_listed(&mut self) -> Result<Option<String>, DatasetError> {
+        loop {
+            let next = self.manifest.as_mut().map_or(Ok(None), Manifest::next_object);
+            let Some(Listed { name, found }) = next.map_err(|error| self.unreadable(&error))?
+            else {
+                return Ok(None);
+            };
+            if !self.pattern.takes(name.as_bytes()) {
+                continue;
+            }
+            self.found = true;
+            match found {
+                Ok(_) => return Ok(Some(name)),
+                Err(reason) => self.unfetched.push(BadFile { file: name, reason }),
+            }
+        }
+    }
+
     /// What was left out since the last call and should be told, one line each.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
@@ -206,13 +234,32 @@ impl Listing {
         std::mem::take(&mut self.unfetched)
     }
 
-    fn start(&mut self) -> Result<(), DatasetError> {
-        let Pattern::List(files) = &self.pattern else { return self.enter() };
+    fn start(&mut self, mut manifest: Option<Manifest>) -> Result<(), DatasetError> {
+        let Pattern::List(files) = &self.pattern else {
+            self.manifest = manifest;
+            return if self.manifest.is_some() { Ok(()) } else { self.enter() };
+        };
         let mut entries = Vec::with_capacity(files.len());
         for file in files.iter().rev() {
+            let listed = manifest.as_mut().map_or(Ok(None), |manifest| manifest.find(file));
+            match listed.map_err(|error| self.unreadable(&error))? {
+                Some(Ok(_)) => {
+                    entries.push(Entry { name: file.clone().into_bytes(), kind: Kind::File });
+                    continue;
+                }
+                Some(Err(reason)) => {
+                    self.unfetched.push(BadFile { file: file.clone(), reason });
+                    self.found = true;
+                    continue;
+                }
+                None => {}
+            }
             let path = self.root.join(file);
             let kind = match fs::symlink_metadata(&path) {
                 Ok(metadata) => Kind::from(metadata.file_type()),
+                Err(_) if manifest.is_some() => {
+                    return fail!("{}: the store has no {file}; check the address", self.input);
+                }
                 Err(error) => {
                     return fail!("{}: {}: {error}; check the path", self.input, path.display());
                 }
@@ -346,6 +393,10 @@ impl Listing {
             return fail!("{input}: {link} is a link to a device, fifo or socket; remove it");
         }
         Ok(())
+    }
+
+    fn unreadable(&self, error: &io::Error) -> DatasetError {
+        DatasetError(format!("{}: {error}", self.input))
     }
 
     fn path(&self, below: &[u8]) -> PathBuf {

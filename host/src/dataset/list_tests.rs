@@ -31,13 +31,7 @@ impl Tree {
     }
 
     fn source(&self, pattern: Option<&str>) -> Source {
-        Source {
-            dataset: "data".to_owned(),
-            root: self.root(),
-            guest: "/inputs/data".to_owned(),
-            pattern: pattern.map(str::to_owned),
-            partition_format: None,
-        }
+        Source { pattern: pattern.map(str::to_owned), ..Source::new("data", self.root()) }
     }
 
     fn list_by(

@@ -46,6 +46,7 @@ pub fn resolve(inputs: &[Input]) -> Result<Vec<Source>, DatasetError> {
                 guest,
                 pattern,
                 partition_format: input.partition_format.clone(),
+                manifest: None,
             });
         }
     }

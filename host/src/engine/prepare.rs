@@ -174,8 +174,7 @@ pub fn prepare(
     // Before any input is fetched, as the process that does is behind the wall, too.
     wall::check(spec.os_sandbox)?;
     let mut standby = stand_by(&spec, options);
-    let (inputs, objects) = stage(&mut spec, options, say)?;
-    let sources = dataset::resolve(&inputs)?;
+    let (sources, objects) = stage(&mut spec, options, say)?;
     let root = absolute(&options.job_dir);
     options.policy.check(&spec, &sources, Some(&JobDir::new(&root)))?;
     refuse_overlap(&spec, &sources, &root)?;

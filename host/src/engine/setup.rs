@@ -366,13 +366,7 @@ mod tests {
 
     #[test]
     fn each_source_has_the_format_of_its_input() {
-        let source = |dataset: &str| Source {
-            dataset: dataset.into(),
-            root: "/data".into(),
-            guest: format!("/inputs/{dataset}"),
-            pattern: None,
-            partition_format: None,
-        };
+        let source = |dataset: &str| Source::new(dataset, "/data".into());
         let dialect = |delimiter| TableInput {
             csv: CsvFormat { delimiter, ..CsvFormat::default() },
             ..TableInput::default()

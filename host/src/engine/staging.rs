@@ -2,7 +2,8 @@
 
 use super::prepare::{Options, PrepareError};
 use crate::compile::Cache;
-use crate::model::{ByteSize, Input, InputKind, TableKind};
+use crate::dataset;
+use crate::model::{ByteSize, Input, InputKind, Source, TableKind};
 use crate::spec::{JobSpec, StoredKind};
 use crate::store::{Coming, Kept, Objects, Stager, StoreError, Watch};
 use std::path::{Path, PathBuf};
@@ -13,18 +14,30 @@ const OBJECTS: &str = "objects";
 /// How often it is told how far it is.
 const TELL: Duration = Duration::from_secs(10);
 
-/// The inputs of a job as paths of this machine, and what must be kept for as long as anybody reads there.
-/// Side inputs and models of the job that lie in stores are fetched, and get paths of this machine, too. Asks the
-/// operator's policy first. `say` gets lines for people.
+/// What the inputs of a job are made of, and what must be kept for as long as anybody reads there. Side inputs and
+/// models of the job that lie in stores are fetched, and get paths of this machine. Asks the operator's policy
+/// first. `say` gets lines for people.
 ///
 /// Files are handed over by name: they come when their mini-batches are near. Tables are looked into while the
 /// job is planned: where they fit into the cache, all of them are on their way when this returns, and whoever looks
 /// waits for each; else each comes when the planner [asks](crate::protocol::PlanRequest::asks) for it.
 ///
 /// # Errors
-/// If the policy does not allow a store, or what the job names cannot be listed or does not fit, or a side input
-/// or a model cannot be fetched.
+/// If the policy does not allow a store, or what the job names cannot be found, listed or does not fit, or a side
+/// input or a model cannot be fetched.
 pub fn stage(
+    spec: &mut JobSpec,
+    options: &Options,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Vec<Source>, Objects), PrepareError> {
+    let (inputs, objects) = stage_inputs(spec, options, say)?;
+    let mut sources = dataset::resolve(&inputs)?;
+    objects.name_manifests(&mut sources);
+    Ok((sources, objects))
+}
+
+/// The inputs as paths of this machine.
+fn stage_inputs(
     spec: &mut JobSpec,
     options: &Options,
     say: &mut dyn FnMut(&str),

@@ -241,7 +241,7 @@ struct Looker {
 
 impl Looker {
     fn new(sources: Vec<Source>) -> Self {
-        let roots = sources.iter().map(|source| Root::open(&source.root)).collect();
+        let roots = sources.iter().map(Root::of).collect();
         Self { sources, roots, now: Timestamp::now() }
     }
 
@@ -366,13 +366,7 @@ mod tests {
     }
 
     fn compared(known: Known, messages: Vec<FromPlanner>) -> Result<(), String> {
-        let source = Source {
-            dataset: "texts".into(),
-            root: "/data".into(),
-            guest: "/inputs/texts".into(),
-            pattern: None,
-            partition_format: None,
-        };
+        let source = Source::new("texts", "/data".into());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let result = runtime.block_on(async {
             let (events, says) = mpsc::channel(8);
@@ -439,13 +433,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("0.txt"), "a").unwrap();
         let file = std::fs::File::open(folder.path().join("0.txt")).unwrap();
-        let source = Source {
-            dataset: "texts".into(),
-            root: folder.path().into(),
-            guest: "/inputs/texts".into(),
-            pattern: None,
-            partition_format: None,
-        };
+        let source = Source::new("texts", folder.path().into());
         let looker = Looker::new(vec![source]);
         let check = |done: Option<u64>, age: i64| {
             let created = looker.now - SignedDuration::from_secs(100);

@@ -1,6 +1,6 @@
 //! What a mini-batch is: a small descriptor that can travel to any worker.
 
-use super::MiniBatchId;
+use super::{GUEST_INPUTS, MiniBatchId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -318,6 +318,23 @@ pub struct Source {
     pub pattern: Option<String>,
     /// [`Input::partition_format`](super::Input::partition_format).
     pub partition_format: Option<String>,
+    /// Where the list of the files below `root` is, if these are objects of a store that are not here before they are
+    /// wanted.
+    pub manifest: Option<PathBuf>,
+}
+
+impl Source {
+    /// All files of a folder, where the guest sees those of an input with one path.
+    pub fn new(dataset: &str, root: PathBuf) -> Self {
+        Self {
+            dataset: dataset.to_owned(),
+            root,
+            guest: format!("{GUEST_INPUTS}/{dataset}"),
+            pattern: None,
+            partition_format: None,
+            manifest: None,
+        }
+    }
 }
 
 /// A folder of the host that a guest may see.

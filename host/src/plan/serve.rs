@@ -36,7 +36,11 @@ pub fn serve() -> io::Result<()> {
     lock_down(
         Occupant::Planner,
         request.os_sandbox,
-        request.sources.iter().map(|source| source.root.clone()),
+        request
+            .sources
+            .iter()
+            .flat_map(|source| [Some(source.root.clone()), source.manifest.clone()])
+            .flatten(),
         &request.spill,
         MEMORY_BYTES,
     )?;
@@ -130,11 +134,8 @@ mod tests {
     #[test]
     fn helpers_are_for_keys_that_are_columns() {
         let source = |format: Option<&str>| Source {
-            dataset: "one".into(),
-            root: "/data".into(),
-            guest: "/inputs/one".into(),
-            pattern: None,
             partition_format: format.map(str::to_owned),
+            ..Source::new("one", "/data".into())
         };
         let shuffled = |sources: Vec<Source>, keys: &[&str], cut: Option<Cut>| {
             let inputs = vec![TableInput::default(); sources.len()];

@@ -34,13 +34,7 @@ impl Tree {
 
     /// A source of the dataset for all files below `folder`.
     pub(super) fn source(&self, dataset: &str, folder: &str) -> Source {
-        Source {
-            dataset: dataset.to_owned(),
-            root: self.root().join(folder),
-            guest: format!("/inputs/{dataset}"),
-            pattern: None,
-            partition_format: None,
-        }
+        Source::new(dataset, self.root().join(folder))
     }
 
     pub(super) fn clean(&self, text: &str) -> String {
@@ -287,7 +281,7 @@ fn bad_requests_are_refused_in_words() {
     })
     .unwrap();
     let [FromPlanner::Failed(error)] = messages.as_slice() else { panic!("{messages:?}") };
-    assert_snapshot!(error, @"the planner speaks version 9 of the protocol, the leader version 0: the program was replaced while a job ran; start the job again");
+    assert_snapshot!(error, @"the planner speaks version 10 of the protocol, the leader version 0: the program was replaced while a job ran; start the job again");
 }
 
 #[test]

@@ -2,13 +2,17 @@
 //! the cache has room for, and makes room when these are done. On a thread of its own.
 
 use super::fetch::{Known, stand_in};
-use super::message::{FetchRequest, FromFetcher, Task};
+use super::message::{Bring, FetchRequest, FromFetcher, Task};
 use super::objects::Arrival;
 use super::process::{Fetcher, SILENCE, Said, nonsense, printable, silent};
-use crate::dataset::is_stand_in;
+use super::slot::manifest_path;
+use crate::dataset::{Manifest, is_stand_in};
 use crate::model::ByteSize;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -52,6 +56,8 @@ pub(super) struct Lot {
 struct Place {
     request: FetchRequest,
     data: PathBuf,
+    /// What tells of the objects that have no stand-ins.
+    manifest: Option<Manifest>,
     fetcher: Option<Fetcher>,
     /// Counts the processes.
     number: u64,
@@ -66,6 +72,8 @@ struct Place {
 struct Held {
     place: usize,
     bytes: u64,
+    /// Whether its manifest tells of it, so that it needs no stand-in.
+    is_listed: bool,
     /// How many need it. One on its way that nobody needs any more goes when it has come.
     users: usize,
     state: HeldState,
@@ -77,6 +85,16 @@ enum HeldState {
     Coming(Vec<u64>),
     Here,
     Failed(String),
+}
+
+/// An object that nobody needed so far.
+#[derive(Debug)]
+struct New {
+    file: PathBuf,
+    place: usize,
+    bytes: u64,
+    /// What its manifest tells.
+    known: Option<Known>,
 }
 
 /// What is wanted together.
@@ -111,6 +129,8 @@ pub(super) fn run(
     let place = |request: &FetchRequest| Place {
         request: FetchRequest { task: Task::Serve, ..request.clone() },
         data: request.folder.join("data"),
+        // Without it nothing is known of what is in it, which is told of each object.
+        manifest: Manifest::open(&manifest_path(&request.folder)).ok(),
         fetcher: None,
         number: 0,
         open: HashSet::new(),
@@ -159,23 +179,24 @@ impl Ahead<'_> {
     fn admit(&mut self) {
         while let Some((number, files)) = self.waiting.pop_front() {
             let new = self.new_ones(&files);
-            let bytes: u64 = new.iter().map(|(.., bytes)| bytes).sum();
+            let bytes: u64 = new.iter().map(|new| new.bytes).sum();
             // What could never have room need not wait for some.
             let is_hopeless = files.len() == 1 && bytes > self.lot.room;
             if self.used + bytes > self.lot.room && !self.held.is_empty() && !is_hopeless {
                 self.waiting.push_front((number, files));
                 return;
             }
-            for (file, place, size) in new {
-                let has_room = self.used + size <= self.lot.room;
+            for new in new {
+                let has_room = self.used + new.bytes <= self.lot.room;
                 let state = match has_room {
-                    true => self.ask_for(place, &file),
+                    true => self.ask_for(&new),
                     // Alone, too, it would have none.
                     false => HeldState::Failed(too_large(files.len(), bytes, self.lot.room)),
                 };
-                let bytes = if has_room { size } else { 0 };
+                let bytes = if has_room { new.bytes } else { 0 };
                 self.used += bytes;
-                self.held.insert(file, Held { place, bytes, users: 0, state });
+                let (place, is_listed) = (new.place, new.known.is_some());
+                self.held.insert(new.file, Held { place, bytes, is_listed, users: 0, state });
             }
             self.join(number, files);
         }
@@ -191,40 +212,51 @@ impl Ahead<'_> {
         self.places.iter().position(is_below)
     }
 
-    /// Those of the files that are objects and that nobody needed so far, with their folders and bytes.
-    fn new_ones(&self, files: &[PathBuf]) -> Vec<(PathBuf, usize, u64)> {
-        let mut new: Vec<(PathBuf, usize, u64)> = Vec::new();
+    /// Those of the files that are objects and that nobody needed so far.
+    fn new_ones(&mut self, files: &[PathBuf]) -> Vec<New> {
+        let mut new: Vec<New> = Vec::new();
         let mut seen = HashSet::new();
         for file in files {
             if let Some(place) = self.place_of(file)
                 && !self.held.contains_key(file)
                 && seen.insert(file)
             {
-                let bytes = fs::symlink_metadata(file).map_or(0, |found| found.len());
-                new.push((file.clone(), place, bytes));
+                let known = self.places.get_mut(place).and_then(|place| place.known(file));
+                let bytes = known.map_or_else(
+                    || fs::symlink_metadata(file).map_or(0, |found| found.len()),
+                    |known| known.size,
+                );
+                new.push(New { file: file.clone(), place, bytes, known });
             }
         }
         new
     }
 
     /// Asks for an object, if it is not here.
-    fn ask_for(&mut self, index: usize, file: &Path) -> HeldState {
-        match fs::symlink_metadata(file) {
-            Ok(found) if is_stand_in(&found) => {}
-            Ok(_) => return HeldState::Here,
-            Err(error) => return HeldState::Failed(format!("its place is not known: {error}")),
+    fn ask_for(&mut self, new: &New) -> HeldState {
+        let New { file, place: index, known, .. } = new;
+        match (fs::symlink_metadata(file), known) {
+            (Ok(found), Some(known)) => {
+                if found.is_file() && !is_stand_in(&found) && Known::from(&found) == *known {
+                    return HeldState::Here;
+                }
+            }
+            (Ok(found), None) if !is_stand_in(&found) => return HeldState::Here,
+            (Err(error), None) => {
+                return HeldState::Failed(format!("its place is not known: {error}"));
+            }
+            (Err(_), Some(_)) | (Ok(_), None) => {}
         }
-        if self.places.get(index).is_some_and(|place| place.fetcher.is_none()) {
+        if self.places.get(*index).is_some_and(|place| place.fetcher.is_none()) {
             self.end_idle();
-            if let Err(reason) = self.start(index) {
+            if let Err(reason) = self.start(*index) {
                 return HeldState::Failed(reason);
             }
         }
-        let Some(place) = self.places.get_mut(index) else { return HeldState::Here };
-        let name = file.strip_prefix(&place.data).ok().and_then(Path::to_str);
-        match (name, &mut place.fetcher) {
+        let Some(place) = self.places.get_mut(*index) else { return HeldState::Here };
+        match (place.name(file), &mut place.fetcher) {
             (Some(name), Some(fetcher)) => {
-                fetcher.bring(name);
+                fetcher.bring(&Bring { name, known: *known });
                 place.moved = Instant::now();
                 place.open.insert(file.to_owned());
                 HeldState::Coming(Vec::new())
@@ -373,8 +405,40 @@ impl Ahead<'_> {
             let part = self.places.get(held.place).map(|place| &place.request.folder);
             let part = part.map(|folder| folder.join("part").join(format!("out-{}", self.made)));
             // What cannot be removed stays, and is removed with the whole folder.
-            let _ = part.map_or(Ok(()), |part| evict(file, &part));
+            let _ = match part {
+                Some(part) if !held.is_listed => straight(file).and_then(|(_folder, file)| {
+                    let (_folder, part) = straight(&part)?;
+                    evict(&file, &part)
+                }),
+                _ => straight(file).and_then(|(_folder, file)| fs::remove_file(file)),
+            };
         }
+    }
+}
+
+/// The way to a file by its open folder, which no link leads to: a process that fetches writes there, and may have been
+/// taken over.
+fn straight(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
+        return Err(ErrorKind::InvalidInput.into());
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+    let way = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+    Ok((folder, way))
+}
+
+impl Place {
+    /// The name of an object by its file.
+    fn name(&self, file: &Path) -> Option<String> {
+        file.strip_prefix(&self.data).ok()?.to_str().map(str::to_owned)
+    }
+
+    /// What the manifest tells of it.
+    fn known(&mut self, file: &Path) -> Option<Known> {
+        let name = self.name(file)?;
+        let found = self.manifest.as_mut()?.find(&name).ok()??;
+        Some(found.ok()?.into())
     }
 }
 

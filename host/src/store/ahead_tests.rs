@@ -1,13 +1,14 @@
 //! Objects that come when they are told to, by way of a process that says nothing itself.
 
 use super::*;
-use crate::dataset::STAND_IN_MODE;
+use crate::dataset::{Found, ManifestWriter, STAND_IN_MODE};
 use crate::model::{OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
 use crate::store::message::StoreConfig;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
+use std::time::UNIX_EPOCH;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Room for this many bytes.
@@ -18,11 +19,18 @@ struct Bench {
     events: Sender<Event>,
     arrivals: UnboundedReceiver<Arrival>,
     thread: Option<JoinHandle<()>>,
+    /// Of the objects that a manifest tells of.
+    listed: HashMap<String, Found>,
 }
 
 impl Bench {
     /// A store of objects with so many bytes each.
     fn new(objects: &[(&str, u64)]) -> Self {
+        Self::with(objects, &[])
+    }
+
+    /// The same, of which some have no stand-ins.
+    fn with(objects: &[(&str, u64)], listed: &[(&str, u64)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         for folder in ["data", "part"] {
@@ -31,8 +39,18 @@ impl Bench {
         for (name, bytes) in objects {
             let mut options = fs::File::options();
             let made = options.write(true).create_new(true).mode(STAND_IN_MODE);
-            made.open(at("data").join(name)).unwrap().set_len(*bytes).unwrap();
+            let file = at("data").join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            made.open(file).unwrap().set_len(*bytes).unwrap();
         }
+        let found = |length| Found { length, seconds: 1_700_000_000, nanos: 7 };
+        let listed: HashMap<_, _> =
+            listed.iter().map(|(name, bytes)| ((*name).to_owned(), found(*bytes))).collect();
+        let mut manifest = ManifestWriter::new(at("part").join("manifest")).unwrap();
+        for (name, found) in &listed {
+            manifest.add(name, Ok(*found)).unwrap();
+        }
+        manifest.finish(&at("manifest")).unwrap();
         fs::write(at("fetcher"), "#!/bin/sh\nexec /bin/sleep 60\n").unwrap();
         fs::set_permissions(at("fetcher"), fs::Permissions::from_mode(0o700)).unwrap();
         let store = StoreConfig {
@@ -54,7 +72,7 @@ impl Bench {
         let ((events, asked), (sender, arrivals)) = (channel(), unbounded_channel());
         let own = events.clone();
         let thread = Some(std::thread::spawn(move || run(lot, &asked, &own, sender)));
-        Self { dir, events, arrivals, thread }
+        Self { dir, events, arrivals, thread, listed }
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -73,9 +91,14 @@ impl Bench {
     /// The object comes, or cannot be had.
     fn comes(&self, name: &str, failed: Option<&str>) {
         if failed.is_none() {
-            let bytes = self.file(name).metadata().unwrap().len();
+            let listed = self.listed.get(name).copied();
+            let found = listed.unwrap_or_else(|| (&self.file(name).metadata().unwrap()).into());
             let part = self.dir.path().join("part/fetched");
-            fs::write(&part, vec![b'x'; bytes as usize]).unwrap();
+            fs::write(&part, vec![b'x'; found.length as usize]).unwrap();
+            let file = fs::File::options().write(true).open(&part).unwrap();
+            file.set_modified(UNIX_EPOCH + Duration::new(found.seconds as u64, found.nanos))
+                .unwrap();
+            fs::create_dir_all(self.file(name).parent().unwrap()).unwrap();
             fs::rename(part, self.file(name)).unwrap();
         }
         let brought = FromFetcher::Brought(name.to_owned(), failed.map(str::to_owned));
@@ -179,6 +202,51 @@ fn what_lies_outside_is_let_alone() {
     bench.want(2, &[]);
     assert_eq!(bench.next(), (2, vec![]));
     assert_eq!(fs::read_to_string(secret).unwrap(), "of somebody");
+}
+
+/// A manifest knows of it.
+#[test]
+fn what_is_listed_goes_without_a_trace() {
+    let mut bench = Bench::with(&[], &[("sub/a", 60), ("sub/b", 60)]);
+    for (number, name) in [(1, "sub/b"), (2, "sub/a"), (3, "sub/b")] {
+        bench.want(number, &[name]);
+        bench.comes(name, None);
+        assert_eq!(bench.next(), (number, vec![]));
+        assert!(bench.file(name).exists());
+        // It is here.
+        bench.want(number + 10, &[name]);
+        assert_eq!(bench.next(), (number + 10, vec![]));
+        bench.release(number);
+        bench.release(number + 10);
+    }
+    bench.want(4, &["sub/none"]);
+    let (_, failed) = bench.next();
+    assert!(failed[0].1.contains("its place is not known"), "{failed:?}");
+    for name in ["sub/a", "sub/b"] {
+        assert!(!bench.file(name).exists(), "{name}");
+    }
+}
+
+/// A process that fetches may be taken over by a store.
+#[test]
+fn what_links_lead_to_is_let_alone() {
+    let mut bench = Bench::with(&[("stood/a", 30)], &[("listed/a", 30)]);
+    let elsewhere = bench.dir.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    for (number, name) in [(1, "stood/a"), (2, "listed/a")] {
+        bench.want(number, &[name]);
+        bench.comes(name, None);
+        assert_eq!(bench.next(), (number, vec![]));
+        let folder = bench.file(name).parent().unwrap().to_owned();
+        fs::rename(&folder, folder.with_extension("was")).unwrap();
+        symlink(&elsewhere, &folder).unwrap();
+        fs::write(elsewhere.join("a"), "of somebody").unwrap();
+        bench.release(number);
+        // By then all of it is done.
+        bench.want(9, &[]);
+        assert_eq!(bench.next(), (9, vec![]));
+        assert_eq!(fs::read_to_string(elsewhere.join("a")).unwrap(), "of somebody");
+    }
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! Fetches what stand-ins stand for: all of it, or what is asked for, a few objects at a time.
 
 use super::fetch::{Known, Miss, Target, fetch, mark, place};
-use super::list::{AT_ONCE, TELL, Tell, key};
+use super::list::{AT_ONCE, TELL, Tell};
+use super::look::key;
 use super::message::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
 use super::open::Store;
 use super::words::failed;
 use crate::dataset::is_stand_in;
 use crate::protocol::FrameBuffer;
 use std::collections::VecDeque;
-use std::fs::{self, Metadata};
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::io::AsyncReadExt;
@@ -51,9 +52,8 @@ impl<'a> Porter<'a> {
         Ok(Target { file: place(&self.data, name)?, part, most })
     }
 
-    /// Begins to fetch what the stand-in of this name stands for. An error says why nothing can be fetched.
-    fn begin(&mut self, name: String, stands: &Metadata) -> Result<(), String> {
-        let known = Known::from(stands);
+    /// Begins to fetch an object of which so much is known. An error says why nothing can be fetched.
+    fn begin(&mut self, name: String, known: Known) -> Result<(), String> {
         let target = self.target(&name, known.size)?;
         let key = key(&self.store, self.request, &name)?;
         let (store, config) = (Arc::clone(&self.store), Arc::clone(&self.config));
@@ -95,7 +95,7 @@ pub(super) async fn bring_all(
             let name = entry.path().strip_prefix(&data).ok().and_then(|name| name.to_str());
             let (Some(metadata), Some(name)) = (metadata, name) else { continue };
             so_far.objects += 1;
-            porter.begin(name.to_owned(), &metadata)?;
+            porter.begin(name.to_owned(), Known::from(&metadata))?;
         }
         if porter.tasks.is_empty() {
             return Ok(so_far);
@@ -125,21 +125,20 @@ pub(super) async fn serve(
 ) -> Result<(), String> {
     let mut porter = Porter::new(request)?;
     let (mut frames, mut buffer) = (FrameBuffer::default(), vec![0; READ]);
-    let mut waiting: VecDeque<String> = VecDeque::new();
+    let mut waiting: VecDeque<Bring> = VecDeque::new();
     loop {
         while porter.tasks.len() < AT_ONCE
-            && let Some(name) = waiting.pop_front()
+            && let Some(Bring { name, known }) = waiting.pop_front()
         {
-            let stands = fs::symlink_metadata(porter.data.join(&name));
-            let begun = match stands {
-                Ok(stands) if is_stand_in(&stands) => porter.begin(name.clone(), &stands),
-                // It is here.
-                Ok(stands) if stands.is_file() => {
+            let known =
+                known.map_or_else(|| stands_for(&porter.data.join(&name)), |it| Ok(Some(it)));
+            let begun = match known {
+                Ok(Some(known)) => porter.begin(name.clone(), known),
+                Ok(None) => {
                     tell(FromFetcher::Brought(name, None))?;
                     continue;
                 }
-                Ok(_) => Err("nothing is known of it".to_owned()),
-                Err(error) => Err(format!("its place is not known: {error}")),
+                Err(reason) => Err(reason),
             };
             if let Err(reason) = begun {
                 tell(FromFetcher::Brought(name, Some(reason)))?;
@@ -155,15 +154,25 @@ pub(super) async fn serve(
                     return Ok(());
                 }
                 frames.push(buffer.get(..read).unwrap_or_default());
-                while let Some(Bring(name)) =
+                while let Some(object) =
                     frames.next_message().map_err(|error| error.to_string())?
                 {
-                    waiting.push_back(name);
+                    waiting.push_back(object);
                 }
             }
             () = tokio::time::sleep(TELL), if !porter.tasks.is_empty() => {
                 tell(FromFetcher::Progress(Fetched::default()))?;
             }
         }
+    }
+}
+
+/// What a stand-in tells of its object; none if that is here.
+fn stands_for(file: &Path) -> Result<Option<Known>, String> {
+    match fs::symlink_metadata(file) {
+        Ok(stands) if is_stand_in(&stands) => Ok(Some(Known::from(&stands))),
+        Ok(stands) if stands.is_file() => Ok(None),
+        Ok(_) => Err("nothing is known of it".to_owned()),
+        Err(error) => Err(format!("its place is not known: {error}")),
     }
 }

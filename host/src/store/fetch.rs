@@ -3,15 +3,16 @@
 use super::message::StoreConfig;
 use super::open::Store;
 use super::words::failed;
-use crate::dataset::{STAND_IN_MODE, UNFETCHED};
-use crate::model::ByteSize;
+use crate::dataset::{Found, STAND_IN_MODE, UNFETCHED};
+use crate::model::{ByteSize, hex};
 use object_store::path::Path as Key;
 use object_store::{Error, GetOptions, GetResultPayload, ObjectMeta};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, Metadata};
 use std::future::poll_fn;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,11 +20,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const ATTEMPTS: u32 = 4;
 /// The pause after the first.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Bytes of the name of what stands for an object whose own name is too long.
+const NAME: usize = 200;
 /// Bytes of a reason, which a link must hold.
 const REASON: usize = 1000;
 
 /// What a file is like that is an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Known {
     /// Bytes.
     pub(super) size: u64,
@@ -62,10 +65,21 @@ impl From<&ObjectMeta> for Known {
     }
 }
 
+impl From<Found> for Known {
+    fn from(Found { length, seconds, nanos }: Found) -> Self {
+        Self { size: length, time: (seconds, nanos) }
+    }
+}
+
+impl From<Known> for Found {
+    fn from(Known { size, time: (seconds, nanos) }: Known) -> Self {
+        Self { length: size, seconds, nanos }
+    }
+}
+
 impl From<&Metadata> for Known {
     fn from(file: &Metadata) -> Self {
-        let nanos = u32::try_from(file.mtime_nsec()).unwrap_or(0);
-        Self { size: file.len(), time: (file.mtime(), nanos) }
+        Found::from(file).into()
     }
 }
 
@@ -113,6 +127,20 @@ pub(super) fn place(data: &Path, name: &str) -> Result<PathBuf, String> {
         return Err(format!("a part of its key has {} bytes, and a file's name 255", part.len()));
     }
     Ok(data.join(path))
+}
+
+/// The name of a file that stands for an object whose own name no file can have.
+pub(super) fn file_name(name: &str) -> String {
+    let plain = name.replace('/', "%2F").replace('\0', "%00");
+    match plain.as_str() {
+        "" | "." | ".." => format!("%2F{plain}"),
+        _ if plain.len() > NAME => {
+            let digest = hex(Sha256::digest(name.as_bytes()));
+            let cut = plain.floor_char_boundary(NAME);
+            format!("{}...{}", &plain[..cut], &digest[..12])
+        }
+        _ => plain,
+    }
 }
 
 /// Where one object goes.
@@ -324,5 +352,16 @@ mod tests {
             assert!(place(data, wrong).is_err(), "{wrong:?}");
         }
         assert!(place(data, &"x".repeat(256)).is_err());
+    }
+
+    #[test]
+    fn whatever_its_name_an_object_has_a_file() {
+        let data = PathBuf::from("/data");
+        assert_eq!(file_name("a//b"), "a%2F%2Fb");
+        for odd in ["a//b", "", "..", "a/../b", "a\0b", &"ä".repeat(300), &"x/".repeat(300)] {
+            assert!(place(&data, odd).is_err());
+            place(&data, &file_name(odd)).unwrap();
+        }
+        assert_ne!(file_name(&"x".repeat(300)), file_name(&"x".repeat(301)));
     }
 }

@@ -1,19 +1,20 @@
 //! Finds the objects that are wanted, page by page, so that a list of any length takes little memory, and puts
 //! stand-ins in the places of those that are not here yet.
 
-use super::fetch::{Known, Miss, Target, fetch, first_stand_in, mark, place, stand_in};
+use super::fetch::{Known, Miss, Target, fetch, file_name, first_stand_in, mark, place, stand_in};
+use super::look::{is_missing, key, look};
 use super::message::{FetchRequest, Fetched, StoreConfig, Wanted};
 use super::open::{At, Store};
-use super::words::{failed, is_out_of_reach};
-use crate::dataset::{Pattern, is_stand_in};
-use crate::model::{ByteSize, hex};
-use object_store::path::Path as Key;
-use object_store::{Error, GetOptions, GetRange, ObjectMeta};
-use sha2::{Digest, Sha256};
+use super::slot::manifest_path;
+use super::words::failed;
+use crate::dataset::{ManifestWriter, Pattern, is_stand_in};
+use crate::model::ByteSize;
+use object_store::{Error, ObjectMeta};
 use std::collections::HashSet;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -23,8 +24,6 @@ use walkdir::WalkDir;
 pub(super) const AT_ONCE: usize = 16;
 /// How often it is told how far it is.
 pub(super) const TELL: Duration = Duration::from_secs(2);
-/// Bytes of the name of what stands for an object whose own name is too long.
-const NAME: usize = 200;
 /// Objects of a page, as stores have it.
 const PAGE: usize = 1000;
 
@@ -38,11 +37,11 @@ pub(super) struct Extent {
     pub(super) most: u64,
     /// Whether all that is wanted must be within these.
     pub(super) must_fit: bool,
-    /// Whether what is named and not there is known to be missing.
-    pub(super) is_final: bool,
+    /// Whether each object comes when it is wanted, as a manifest tells of it.
+    pub(super) on_demand: bool,
 }
 
-/// Fills the slot of a request with stand-ins. An error is for people.
+/// Fills the slot of a request with stand-ins, or a manifest. An error is for people.
 pub(super) async fn list(
     request: &FetchRequest,
     wanted: &Wanted,
@@ -51,16 +50,20 @@ pub(super) async fn list(
 ) -> Result<Fetched, String> {
     let config = Arc::new(request.store.clone());
     let store = Store::open(&config).map_err(|error| failed(&error, &request.shown, &config))?;
+    let data = request.folder.join("data");
     let mut round = Round {
+        manifest: begin_manifest(request, extent).map_err(|error| unlisted(&error))?,
+        is_first: fs::read_dir(&data).is_ok_and(|mut entries| entries.next().is_none()),
         request,
         extent,
         store: Arc::new(store),
         config,
-        data: request.folder.join("data"),
+        data,
         hasher: RandomState::new(),
         seen: HashSet::new(),
         folders: HashSet::new(),
         empty: HashSet::new(),
+        named_folders: Vec::new(),
         tasks: JoinSet::new(),
         parts: 0,
         so_far: Fetched::default(),
@@ -82,7 +85,25 @@ pub(super) async fn list(
         return Err(format!("{} holds no object; check the address", request.shown));
     }
     round.remove_others();
+    if let Some(manifest) = round.manifest {
+        // They are looked for before anything in them has come.
+        for name in round.named_folders {
+            let folder = place(&round.data, &name)?;
+            fs::create_dir_all(&folder).map_err(|error| unmade(&folder, &error))?;
+        }
+        manifest.finish(&manifest_path(&request.folder)).map_err(|error| unlisted(&error))?;
+    }
     Ok(round.so_far)
+}
+
+/// What an earlier job's listing found holds no more. None if stand-ins are to tell what is found now.
+fn begin_manifest(request: &FetchRequest, extent: Extent) -> io::Result<Option<ManifestWriter>> {
+    match fs::remove_file(manifest_path(&request.folder)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let part = request.folder.join("part").join("manifest");
+    extent.on_demand.then(|| ManifestWriter::new(part)).transpose()
 }
 
 struct Round<'a> {
@@ -91,6 +112,10 @@ struct Round<'a> {
     store: Arc<Store>,
     config: Arc<StoreConfig>,
     data: PathBuf,
+    /// Whether no earlier job has left anything there.
+    is_first: bool,
+    /// Where it is written down what is found in folders, if no stand-ins tell.
+    manifest: Option<ManifestWriter>,
     hasher: RandomState,
     /// Hashes of the names of all that is wanted.
     seen: HashSet<u64>,
@@ -98,6 +123,8 @@ struct Round<'a> {
     folders: HashSet<u64>,
     /// Hashes of the names of those without content: some stores have one for each folder.
     empty: HashSet<u64>,
+    /// Those of what is named that are folders.
+    named_folders: Vec<String>,
     tasks: JoinSet<Result<Arrived, String>>,
     parts: u64,
     so_far: Fetched,
@@ -111,12 +138,11 @@ enum Arrived {
     Whole(u64),
     /// It could not be fetched, and a mark says so.
     Marked,
-    /// It stood for a folder.
-    Folder,
+    /// The same where a manifest is to say so, with the reason.
+    Unfetched(String, String),
+    /// The object of this name stood for a folder.
+    Folder(String),
 }
-
-/// What a store says of a name.
-type Looked = Result<Option<ObjectMeta>, Error>;
 
 impl Round<'_> {
     /// All objects below a prefix whose names, below the request's prefix, match.
@@ -144,7 +170,7 @@ impl Round<'_> {
                 let is_folder = name.is_empty() || (object.size == 0 && is_marker(key, prefix));
                 if !is_folder && pattern.takes(name.as_bytes()) {
                     let name = name.to_owned();
-                    self.want(&name, Some(object)).await?;
+                    self.want(&name, Some(object), true).await?;
                 }
             }
             self.maybe_tell()?;
@@ -187,19 +213,21 @@ impl Round<'_> {
     async fn named(&mut self, names: &[String]) -> Result<(), String> {
         let mut missing = None;
         for names in names.chunks(AT_ONCE) {
-            for (name, looked) in names.iter().zip(self.look(names).await?) {
+            for (name, looked) in names.iter().zip(look(&self.store, self.request, names).await?) {
                 match looked {
-                    Ok(found) => self.want(name, found).await?,
+                    Ok(found) => self.want(name, found, false).await?,
                     Err(error) if is_missing(&error, &self.store) => {
                         let before = self.so_far.objects;
                         if !matches!(*self.store, Store::Http(_)) {
                             let prefix = format!("{}{name}/", self.request.prefix);
                             self.list(&prefix, &Pattern::Everything).await?;
                         }
-                        if self.so_far.objects == before {
+                        if self.so_far.objects > before {
+                            self.named_folders.push(name.clone());
+                        } else {
                             let what = format!("reading {name} of {}", self.request.shown);
                             let text = failed(&error, &what, &self.config);
-                            self.missing(name, &text, !self.extent.is_final)?;
+                            self.missing(name, &text, self.extent.on_demand)?;
                             missing = Some(text);
                         }
                     }
@@ -216,20 +244,13 @@ impl Round<'_> {
         }
     }
 
-    /// Asks for objects by name; in their order, what there is, or nothing where a server does not tell.
-    async fn look(&self, names: &[String]) -> Result<Vec<Looked>, String> {
-        let mut tasks = JoinSet::new();
-        for (index, name) in names.iter().enumerate() {
-            let (store, key) = (Arc::clone(&self.store), key(&self.store, self.request, name)?);
-            tasks.spawn(async move { (index, look(&store, &key).await) });
-        }
-        let mut looked = tasks.join_all().await;
-        looked.sort_by_key(|(index, _)| *index);
-        Ok(looked.into_iter().map(|(_, looked)| looked).collect())
-    }
-
-    /// An object that is wanted: gets a stand-in, if it is not here.
-    async fn want(&mut self, name: &str, known: Option<ObjectMeta>) -> Result<(), String> {
+    /// An object that is wanted: gets a stand-in, if it is not here, or a record of the manifest if it was `listed`.
+    async fn want(
+        &mut self,
+        name: &str,
+        known: Option<ObjectMeta>,
+        listed: bool,
+    ) -> Result<(), String> {
         if self.clashes(name, known.as_ref())? {
             return Ok(());
         }
@@ -241,7 +262,14 @@ impl Round<'_> {
         let expected = known.as_ref().map(Known::from);
         self.count(expected.map_or(0, |known| known.size))?;
         self.seen.insert(self.hasher.hash_one(name));
-        let found = file.symlink_metadata().ok().filter(fs::Metadata::is_file);
+        let found = match self.is_first {
+            true => None,
+            false => file.symlink_metadata().ok().filter(fs::Metadata::is_file),
+        };
+        let in_manifest = listed && self.manifest.is_some();
+        if let (Some(manifest), true, Some(known)) = (&mut self.manifest, listed, expected) {
+            manifest.add(name, Ok(known.into())).map_err(|error| unlisted(&error))?;
+        }
         if let (Some(known), Some(found)) = (expected, &found)
             && Known::from(found) == known
         {
@@ -251,8 +279,11 @@ impl Round<'_> {
         let mut target = self.target(file);
         if let Some(known) = expected.filter(|known| known.size > 0) {
             self.so_far.awaited += 1;
+            if in_manifest {
+                return self.maybe_tell();
+            }
             let put = if found.is_some() { stand_in } else { first_stand_in };
-            put(known, &target.part, &target.file).map_err(|error| unmade(&target, &error))?;
+            put(known, &target.part, &target.file).map_err(|error| unmade(&target.file, &error))?;
             return self.maybe_tell();
         }
         while self.tasks.len() >= AT_ONCE {
@@ -264,13 +295,16 @@ impl Round<'_> {
             None => key(&self.store, self.request, name)?,
         };
         target.most = expected.map_or(target.most, |known| known.size);
+        let name = name.to_owned();
         self.tasks.spawn(async move {
             match fetch(&store, &config, &key, expected, &target).await {
                 Ok(bytes) => Ok(Arrived::Whole(expected.map_or(bytes, |_| 0))),
-                Err(Miss::Folder) => Ok(Arrived::Folder),
+                Err(Miss::Folder) => Ok(Arrived::Folder(name)),
                 Err(Miss::Disk(text)) => Err(text),
+                Err(Miss::Object(reason)) if in_manifest => Ok(Arrived::Unfetched(name, reason)),
                 Err(Miss::Object(reason)) => {
-                    let marked = mark(&target, &reason).map_err(|error| unmade(&target, &error));
+                    let marked =
+                        mark(&target, &reason).map_err(|error| unmade(&target.file, &error));
                     marked.map(|()| Arrived::Marked)
                 }
             }
@@ -317,18 +351,28 @@ impl Round<'_> {
         Ok(false)
     }
 
-    /// An object that cannot be had. If it `may_come`, whoever wants it finds out again; else a mark says so.
+    /// An object that cannot be had. If it `may_come`, whoever wants it finds out again; else a mark says so, or the
+    /// manifest.
     fn missing(&mut self, name: &str, reason: &str, may_come: bool) -> Result<(), String> {
         let file = place(&self.data, name)?;
         self.so_far.objects += 1;
         self.so_far.failed += 1;
+        if self.manifest.is_some() && !may_come {
+            return self.note(name, reason.to_owned());
+        }
         self.seen.insert(self.hasher.hash_one(name));
         let target = self.target(file);
         let made = match may_come {
             true => stand_in(Known::MISSING, &target.part, &target.file),
             false => mark(&target, reason),
         };
-        made.map_err(|error| unmade(&target, &error))
+        made.map_err(|error| unmade(&target.file, &error))
+    }
+
+    /// Has the manifest say why an object cannot be had.
+    fn note(&mut self, name: &str, reason: String) -> Result<(), String> {
+        let Some(manifest) = &mut self.manifest else { return Ok(()) };
+        manifest.add(name, Err(reason)).map_err(|error| unlisted(&error))
     }
 
     fn target(&mut self, file: PathBuf) -> Target {
@@ -350,7 +394,16 @@ impl Round<'_> {
         match next {
             Some(Ok(Ok(Arrived::Whole(bytes)))) => self.count(bytes)?,
             Some(Ok(Ok(Arrived::Marked))) => self.so_far.failed += 1,
-            Some(Ok(Ok(Arrived::Folder))) => self.so_far.objects -= 1,
+            Some(Ok(Ok(Arrived::Unfetched(name, reason)))) => {
+                self.so_far.failed += 1;
+                self.note(&name, reason)?;
+            }
+            Some(Ok(Ok(Arrived::Folder(name)))) => {
+                self.so_far.objects -= 1;
+                if let Some(manifest) = &mut self.manifest {
+                    manifest.remove(&name);
+                }
+            }
             Some(Ok(Err(text))) => return Err(text),
             Some(Err(error)) => return Err(format!("fetching broke down: {error}")),
             None => {}
@@ -385,88 +438,15 @@ impl Round<'_> {
     }
 }
 
-/// The key of an object by its name.
-pub(super) fn key(store: &Store, request: &FetchRequest, name: &str) -> Result<Key, String> {
-    let text = format!("{}{name}", request.prefix);
-    let key = match store {
-        // As it stands in an address.
-        Store::Http(_) => Key::from_url_path(&text),
-        _ => Key::parse(&text),
-    };
-    key.map_err(|error| format!("{text:?} is no key of an object: {error}"))
-}
-
-/// What there is. An error says that there is nothing, or that the store is closed or out of reach.
-async fn look(store: &Store, key: &Key) -> Looked {
-    let head = GetOptions { head: true, ..Default::default() };
-    let error = match store.objects().get_opts(key, head).await {
-        Ok(found) => return Ok(Some(found.meta)),
-        Err(error) => error,
-    };
-    let is_closed = matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. });
-    if is_closed
-        || is_out_of_reach(&error)
-        || !matches!(store, Store::Http(_)) && is_missing(&error, store)
-    {
-        return Err(error);
-    }
-    // Some servers do not answer what is asked seldom, or say that there is nothing: one byte tells.
-    let byte = GetOptions { range: Some(GetRange::Bounded(0..1)), ..Default::default() };
-    match store.objects().get_opts(key, byte).await {
-        Ok(found) => Ok(Some(found.meta)),
-        Err(again) if is_missing(&again, store) => Err(error),
-        // It may be empty, or give no parts.
-        Err(_) => Ok(None),
-    }
-}
-
-/// Whether a name stands for no object, which may be a folder. A web server has nothing else to name, so
-/// that what it refuses is not there, either.
-fn is_missing(error: &Error, store: &Store) -> bool {
-    match error {
-        Error::NotFound { .. } => true,
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            matches!(store, Store::Http(_))
-        }
-        _ => false,
-    }
-}
-
 /// Whether an empty object stands for the folder of the prefix: keys come without a `/` at their end.
 fn is_marker(key: &str, prefix: &str) -> bool {
     prefix.strip_suffix('/') == Some(key)
 }
 
-/// The name of a file that stands for an object whose own name no file can have.
-fn file_name(name: &str) -> String {
-    let plain = name.replace('/', "%2F").replace('\0', "%00");
-    match plain.as_str() {
-        "" | "." | ".." => format!("%2F{plain}"),
-        _ if plain.len() > NAME => {
-            let digest = hex(Sha256::digest(name.as_bytes()));
-            let cut = plain.floor_char_boundary(NAME);
-            format!("{}...{}", &plain[..cut], &digest[..12])
-        }
-        _ => plain,
-    }
+fn unlisted(error: &io::Error) -> String {
+    format!("the list of the objects cannot be written: {error}")
 }
 
-fn unmade(target: &Target, error: &std::io::Error) -> String {
-    format!("{} cannot be made: {error}", target.file.display())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whatever_its_name_an_object_has_a_file() {
-        let data = PathBuf::from("/data");
-        assert_eq!(file_name("a//b"), "a%2F%2Fb");
-        for odd in ["a//b", "", "..", "a/../b", "a\0b", &"ä".repeat(300), &"x/".repeat(300)] {
-            assert!(place(&data, odd).is_err());
-            place(&data, &file_name(odd)).unwrap();
-        }
-        assert_ne!(file_name(&"x".repeat(300)), file_name(&"x".repeat(301)));
-    }
+fn unmade(file: &Path, error: &io::Error) -> String {
+    format!("{} cannot be made: {error}", file.display())
 }

@@ -1,5 +1,6 @@
 //! What is said to the process that fetches, and what it says.
 
+use super::fetch::Known;
 use crate::model::{OsSandbox, StoreKind};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -63,8 +64,9 @@ pub(super) enum Task {
         most: u64,
         /// Whether all of it must fit.
         must_fit: bool,
-        /// Whether what is named and not there is known to be missing. Else whoever wants an object finds out.
-        is_final: bool,
+        /// Whether each object comes when it is wanted: a manifest tells of those of folders then, and stand-ins only
+        /// of those that are named. Of one that is named and not there, whoever wants it finds out.
+        on_demand: bool,
     },
     /// Fetch all that stand-ins stand for.
     All,
@@ -74,9 +76,14 @@ pub(super) enum Task {
     Put,
 }
 
-/// Asks a process that serves for one object, by its name below the prefix.
+/// Asks a process that serves for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Bring(pub(super) String);
+pub(super) struct Bring {
+    /// Below the prefix.
+    pub(super) name: String,
+    /// What its manifest tells of it; a stand-in does if there is none.
+    pub(super) known: Option<Known>,
+}
 
 /// What came of it so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,15 +6,16 @@
 //! - `slot`: the folders that objects lie in; `stager`: who has them filled for a job, `objects`: what the job
 //!   holds of them, `ahead`: who fetches before it is needed and makes room, by way of a `process`;
 //! - `serve`: that process, the only one of Sandmill's that uses the network: behind a wall, with nothing to
-//!   write to but its folder. `open` opens the store, `list` finds objects and puts stand-ins in their places,
-//!   `bring` fetches what these stand for, `fetch` one of them, `put` takes results there; `words` says what
-//!   went wrong, without secrets.
+//!   write to but its folder. `open` opens the store, `list` finds objects, by way of `look` those that are named,
+//!   and puts stand-ins in their places or writes a manifest, `bring` fetches what these tell of, `fetch` one of
+//!   them, `put` takes results there; `words` says what went wrong, without secrets.
 
 mod ahead;
 mod bring;
 mod config;
 mod fetch;
 mod list;
+mod look;
 mod message;
 mod objects;
 mod open;

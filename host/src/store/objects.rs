@@ -6,6 +6,7 @@ use super::message::{FetchRequest, Task};
 use super::process::ask;
 use super::slot::Slot;
 use crate::dataset::is_stand_in;
+use crate::model::Source;
 use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +36,7 @@ pub struct Objects {
     /// How many were wanted for no mini-batch.
     others: u64,
     /// Last: the folders are kept until nobody writes there any more.
-    _slots: Vec<Slot>,
+    slots: Vec<Slot>,
 }
 
 /// Whoever brings objects, on a thread.
@@ -73,7 +74,7 @@ impl Drop for Bringer {
 impl Objects {
     /// Objects that are all here.
     pub(super) fn here(slots: Vec<Slot>) -> Self {
-        Self { _slots: slots, ..Self::default() }
+        Self { slots, ..Self::default() }
     }
 
     /// Brings all of them, folder by folder; those that cannot be had get marks.
@@ -92,7 +93,7 @@ impl Objects {
         let thread = thread::Builder::new().name("bring".to_owned()).spawn(work)?;
         let (thread, arrivals) = (Some(thread), Some(arrivals));
         let bringer = Some(Bringer { thread, events: None, arrivals, state });
-        Ok(Self { bringer, _slots: slots, ..Self::default() })
+        Ok(Self { bringer, slots, ..Self::default() })
     }
 
     /// Brings those that are [wanted](Self::want).
@@ -106,7 +107,14 @@ impl Objects {
         let thread = thread::Builder::new().name("fetch-ahead".to_owned()).spawn(work)?;
         let (thread, arrivals) = (Some(thread), Some(arrivals));
         let bringer = Some(Bringer { thread, events: Some(events), arrivals, state });
-        Ok(Self { bringer, _slots: slots, ..Self::default() })
+        Ok(Self { bringer, slots, ..Self::default() })
+    }
+
+    /// Tells the sources that are made of these where the lists of their files are.
+    pub fn name_manifests(&self, sources: &mut [Source]) {
+        for source in sources {
+            source.manifest = self.slots.iter().find_map(|slot| slot.manifest_of(&source.root));
+        }
     }
 
     /// Whether objects come only if they are [wanted](Self::want).

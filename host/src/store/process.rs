@@ -85,11 +85,9 @@ impl Fetcher {
     }
 
     /// Asks for an object. If it does not listen, its end says more.
-    pub(super) fn bring(&mut self, name: &str) {
+    pub(super) fn bring(&mut self, object: &Bring) {
         let mut frame = Vec::new();
-        if let (Some(stdin), Ok(())) =
-            (&mut self.stdin, encode(&Bring(name.to_owned()), &mut frame))
-        {
+        if let (Some(stdin), Ok(())) = (&mut self.stdin, encode(object, &mut frame)) {
             let _ = stdin.write_all(&frame);
         }
     }

@@ -82,8 +82,8 @@ async fn work(
 ) -> Result<Fetched, String> {
     let mut progress = |so_far| tell(FromFetcher::Progress(so_far));
     match (&request.task, asked) {
-        (Task::List { wanted, most, must_fit, is_final }, _) => {
-            let extent = Extent { most: *most, must_fit: *must_fit, is_final: *is_final };
+        (Task::List { wanted, most, must_fit, on_demand }, _) => {
+            let extent = Extent { most: *most, must_fit: *must_fit, on_demand: *on_demand };
             list(request, wanted, extent, &mut progress).await
         }
         (Task::Put, _) => put_all(request, &mut progress).await,

@@ -60,6 +60,17 @@ impl Slot {
     pub(super) fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
+
+    /// The list of what is below a folder of these, if there is one.
+    pub(super) fn manifest_of(&self, folder: &Path) -> Option<PathBuf> {
+        let manifest = manifest_path(&self.folder);
+        (folder.starts_with(self.data()) && manifest.exists()).then_some(manifest)
+    }
+}
+
+/// Where the list of a folder's objects is, if no stand-ins tell of them.
+pub(super) fn manifest_path(folder: &Path) -> PathBuf {
+    folder.join("manifest")
 }
 
 /// Makes a folder and locks it; none if somebody else uses it.

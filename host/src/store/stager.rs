@@ -166,9 +166,9 @@ impl Stager<'_> {
             let most = size.saturating_sub(kept.bytes);
             let wanted = part.wanted.clone();
             let must_fit = coming == Coming::AtOnce;
-            let is_final = coming != Coming::OnDemand;
+            let on_demand = coming == Coming::OnDemand;
             let request =
-                self.request(&part, &slot, Task::List { wanted, most, must_fit, is_final });
+                self.request(&part, &slot, Task::List { wanted, most, must_fit, on_demand });
             let so_far = self.ask(&request, watch)?;
             (watch.say)(&format!("{what}: {}", summary(&so_far)));
             match must_fit {

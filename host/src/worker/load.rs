@@ -376,13 +376,7 @@ mod tests {
     use crate::model::MiniBatchId;
 
     fn source(root: &Path, pattern: Option<&str>) -> Source {
-        Source {
-            dataset: "images".to_owned(),
-            root: root.to_owned(),
-            guest: "/inputs/images".to_owned(),
-            pattern: pattern.map(str::to_owned),
-            partition_format: None,
-        }
+        Source { pattern: pattern.map(str::to_owned), ..Source::new("images", root.to_owned()) }
     }
 
     fn files(names: &[&str]) -> MiniBatch {

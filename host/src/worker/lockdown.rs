@@ -127,13 +127,8 @@ mod tests {
     #[test]
     fn a_worker_writes_among_its_own_files_only() {
         use crate::model::{Limits, LoggingLevel, OutputAction, OutputFormat, Source, WorkerId};
-        let source = Source {
-            dataset: "d".to_owned(),
-            root: "/data".into(),
-            guest: "/inputs/d".to_owned(),
-            pattern: Some("*.png".to_owned()),
-            partition_format: None,
-        };
+        let source =
+            Source { pattern: Some("*.png".to_owned()), ..Source::new("d", "/data".into()) };
         let setup = Setup {
             protocol: crate::protocol::PROTOCOL_VERSION,
             worker: WorkerId(7),

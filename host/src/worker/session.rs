@@ -245,11 +245,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let source = |guest: &str, pattern: Option<&str>| Source {
-            dataset: "d".to_owned(),
-            root: root.join("data"),
             guest: guest.to_owned(),
             pattern: pattern.map(str::to_owned),
-            partition_format: None,
+            ..Source::new("d", root.join("data"))
         };
         let side = Mount { host: root.join("m"), guest: "/side_inputs/m".into(), writable: false };
         let setup = Setup {

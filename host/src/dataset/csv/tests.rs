@@ -32,13 +32,7 @@ impl Files {
     }
 
     fn source(&self) -> Source {
-        Source {
-            dataset: "data".to_owned(),
-            root: self.root(),
-            guest: "/inputs/data".to_owned(),
-            pattern: None,
-            partition_format: None,
-        }
+        Source::new("data", self.root())
     }
 
     fn slices(&self, csv: &CsvFormat, bytes: u64) -> Vec<TextSlice> {

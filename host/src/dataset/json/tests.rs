@@ -29,13 +29,7 @@ impl File {
     }
 
     fn infer(&self) -> (Schema, Vec<String>) {
-        let source = Source {
-            dataset: "d".into(),
-            root: self.root().to_owned(),
-            guest: "/inputs/d".into(),
-            pattern: None,
-            partition_format: None,
-        };
+        let source = Source::new("d", self.root().to_owned());
         let (unpacker, mut all) = (Unpacker::new(self.root()), |_, _: &_, _: &mut _| Ok(true));
         let inferred: Result<_, DatasetError> = infer_json(&[source], false, &unpacker, &mut all);
         let inferred = inferred.unwrap();

@@ -165,13 +165,7 @@ fn a_job_is_looked_at_again_before_it_begins() {
     let spec = fixture.job(ROOTS, &format!("{JOB}output: out\n"), &[]).unwrap();
     let policy = fixture.policy(ROOTS).unwrap();
     let check = |spec: &JobSpec, source: &Path, job_dir: &str| {
-        let source = Source {
-            dataset: "a".to_owned(),
-            root: source.to_owned(),
-            guest: "/inputs/a".to_owned(),
-            pattern: None,
-            partition_format: None,
-        };
+        let source = Source::new("a", source.to_owned());
         let checked = policy.check(spec, &[source], Some(&JobDir::new(fixture.base.join(job_dir))));
         checked.map_err(|errors| fixture.redact(&errors.to_string()))
     };

@@ -1,0 +1,418 @@
+//! Manifests: lists of the objects of a store that mini-batches of files are made of, in the place of stand-ins,
+//! as making a million files takes longer than listing them.
+//!
+//! A manifest lies beside the folder `data`, where an object lies that was fetched. Its records are sorted by the
+//! bytes of the objects' paths below that folder: the path, a NUL, length, seconds and nanoseconds in digits (or `!`
+//! and why the object cannot be had), a NUL, a line break. Paths have no NUL, so that a record's end can be found from
+//! wherever somebody begins to read.
+
+use super::Found;
+use crate::model::Source;
+use memchr::memmem;
+use rustix::fs::{Mode, OFlags};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::str;
+
+/// Bytes that are read at once.
+const BLOCK: usize = 64 << 10;
+/// Bytes of a record, at most: a store's keys have 1,024, and reasons hardly more.
+const LONGEST: usize = 32 << 10;
+/// How many records are passed over before a path is searched for.
+const NEAR: usize = 1000;
+/// What ends a record.
+const END: &[u8] = b"\0\n";
+/// The folder beside a manifest that its paths begin in.
+const FOLDER: &str = "data";
+
+/// An object, as a manifest has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its path.
+    pub name: String,
+    /// What its file is like, or why there is none.
+    pub found: Result<Found, String>,
+}
+
+/// Writes a manifest. Records may be added in any order; those in that of their paths take no memory.
+#[derive(Debug)]
+pub struct ManifestWriter {
+    path: PathBuf,
+    file: BufWriter<File>,
+    last: String,
+    /// What came out of order, or took another one's place; none was taken away.
+    late: BTreeMap<String, Option<Result<Found, String>>>,
+}
+
+impl ManifestWriter {
+    /// Begins a manifest, at a path that it keeps until it is [finished](Self::finish).
+    pub fn new(path: PathBuf) -> io::Result<Self> {
+        let file = BufWriter::with_capacity(BLOCK, File::create(&path)?);
+        Ok(Self { path, file, last: String::new(), late: BTreeMap::new() })
+    }
+
+    /// Adds an object, or says anew what is known of it.
+    pub fn add(&mut self, name: &str, found: Result<Found, String>) -> io::Result<()> {
+        if name <= self.last.as_str() {
+            self.late.insert(name.to_owned(), Some(found));
+            return Ok(());
+        }
+        name.clone_into(&mut self.last);
+        write_record(&mut self.file, name, &found)
+    }
+
+    /// Takes an object out of it again.
+    pub fn remove(&mut self, name: &str) {
+        self.late.insert(name.to_owned(), None);
+    }
+
+    /// Puts the manifest where it is read.
+    pub fn finish(self, to: &Path) -> io::Result<()> {
+        let Self { path, mut file, late, .. } = self;
+        file.flush()?;
+        if !late.is_empty() {
+            let mut merged = BufWriter::with_capacity(BLOCK, File::create(to)?);
+            merge(Records::at(File::open(&path)?, 0), late, &mut merged)?;
+            merged.flush()?;
+            return fs::remove_file(&path);
+        }
+        fs::rename(path, to)
+    }
+}
+
+fn merge(
+    mut records: Records,
+    late: BTreeMap<String, Option<Result<Found, String>>>,
+    to: &mut impl Write,
+) -> io::Result<()> {
+    let mut late = late.into_iter().peekable();
+    let mut next = records.next()?;
+    loop {
+        let listed = next.as_ref().map(|listed| listed.name.as_str());
+        match late.peek() {
+            Some((name, _)) if listed.is_none_or(|listed| name.as_str() <= listed) => {
+                if listed == Some(name) {
+                    next = records.next()?;
+                }
+                if let Some((name, Some(found))) = late.next() {
+                    write_record(to, &name, &found)?;
+                }
+            }
+            _ => match next {
+                Some(Listed { name, found }) => {
+                    write_record(to, &name, &found)?;
+                    next = records.next()?;
+                }
+                None => return Ok(()),
+            },
+        }
+    }
+}
+
+fn write_record(to: &mut impl Write, name: &str, found: &Result<Found, String>) -> io::Result<()> {
+    to.write_all(name.as_bytes())?;
+    match found {
+        Ok(Found { length, seconds, nanos }) => write!(to, "\0{length} {seconds} {nanos}")?,
+        Err(reason) => write!(to, "\0!{}", reason.replace('\0', " "))?,
+    }
+    to.write_all(END)
+}
+
+/// A manifest, open. Whoever wrote it may have been taken over, so that nothing in it is taken for granted.
+#[derive(Debug)]
+pub struct Manifest {
+    file: File,
+    length: u64,
+    /// What its paths begin with that count; those that are told and asked for come without.
+    prefix: String,
+    records: Records,
+    /// The record that was read last and not asked for.
+    next: Option<Listed>,
+}
+
+impl Manifest {
+    /// Opens a manifest. Does not wait for what is none.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(invalid("it is no file"));
+        }
+        let length = metadata.len();
+        let records = Records::at(file.try_clone()?, 0);
+        Ok(Self { file, length, prefix: String::new(), records, next: None })
+    }
+
+    /// Opens the manifest of a source, if it has one, at the first of its objects. Their paths are those below the
+    /// source's root.
+    pub fn of(source: &Source) -> io::Result<Option<Self>> {
+        let Some(path) = &source.manifest else { return Ok(None) };
+        let folder = path.with_file_name(FOLDER);
+        let below = source.root.strip_prefix(folder).ok().and_then(Path::to_str);
+        let below = below.ok_or_else(|| invalid("it is that of another folder"))?;
+        let mut manifest = Self::open(path)?;
+        if !below.is_empty() {
+            manifest.prefix = format!("{below}/");
+            manifest.seek(&manifest.prefix.clone())?;
+        }
+        Ok(Some(manifest))
+    }
+
+    /// The next object; none behind the last.
+    pub fn next_object(&mut self) -> io::Result<Option<Listed>> {
+        let next = match self.next.take() {
+            Some(next) => Some(next),
+            None => self.records.next()?,
+        };
+        Ok(next.and_then(|Listed { name, found }| {
+            let name = name.strip_prefix(&self.prefix)?.to_owned();
+            Some(Listed { name, found })
+        }))
+    }
+
+    /// What is known of an object. Quick where objects are asked for in the order of their paths.
+    pub fn find(&mut self, name: &str) -> io::Result<Option<Result<Found, String>>> {
+        let whole = format!("{}{name}", self.prefix);
+        if !self.pass_to(&whole, NEAR)? {
+            self.seek(&whole)?;
+        }
+        Ok(self.next.as_ref().filter(|next| next.name == whole).map(|next| next.found.clone()))
+    }
+
+    /// Goes on to an object, past so many at most. Whether it is the next one now.
+    fn pass_to(&mut self, whole: &str, most: usize) -> io::Result<bool> {
+        for _ in 0..most {
+            if self.next.is_none() {
+                self.next = self.records.next()?;
+            }
+            match &self.next {
+                Some(next) if next.name.as_str() < whole => self.next = None,
+                next => return Ok(next.as_ref().is_some_and(|next| next.name == whole)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Goes to an object, or to the one behind its place.
+    fn seek(&mut self, whole: &str) -> io::Result<()> {
+        let (mut low, mut high) = (0, self.length);
+        while high - low > BLOCK as u64 {
+            let middle = low.midpoint(high);
+            let mut records = Records::at(self.file.try_clone()?, middle);
+            records.skip()?;
+            let begin = records.offset();
+            match records.next()? {
+                Some(listed) if begin < high && listed.name.as_str() < whole => low = begin,
+                _ => high = middle,
+            }
+        }
+        self.records = Records::at(self.file.try_clone()?, low);
+        self.next = None;
+        self.pass_to(whole, usize::MAX).map(drop)
+    }
+}
+
+/// The records of a manifest, from one on.
+#[derive(Debug)]
+struct Records {
+    file: File,
+    /// Where the buffer's end is in the file.
+    end: u64,
+    buffer: Vec<u8>,
+    /// How much of the buffer was read.
+    read: usize,
+}
+
+impl Records {
+    fn at(file: File, offset: u64) -> Self {
+        Self { file, end: offset, buffer: Vec::new(), read: 0 }
+    }
+
+    /// Where the next record begins.
+    fn offset(&self) -> u64 {
+        self.end - (self.buffer.len() - self.read) as u64
+    }
+
+    fn next(&mut self) -> io::Result<Option<Listed>> {
+        let Some(length) = self.ahead()? else { return Ok(None) };
+        let record = self.buffer.get(self.read..self.read + length).unwrap_or_default();
+        let listed = parse(record).ok_or_else(|| invalid("a record of it makes no sense"))?;
+        self.read += length + END.len();
+        Ok(Some(listed))
+    }
+
+    /// Passes over what is left of a record.
+    fn skip(&mut self) -> io::Result<()> {
+        if let Some(length) = self.ahead()? {
+            self.read += length + END.len();
+        }
+        Ok(())
+    }
+
+    /// Bytes of the next record without its end; none at the end of the file.
+    fn ahead(&mut self) -> io::Result<Option<usize>> {
+        loop {
+            let rest = self.buffer.get(self.read..).unwrap_or_default();
+            if let Some(length) = memmem::find(rest, END) {
+                return Ok(Some(length));
+            }
+            if rest.len() > LONGEST {
+                return Err(invalid("a record of it has no end"));
+            }
+            self.buffer.drain(..self.read);
+            self.read = 0;
+            let kept = self.buffer.len();
+            self.buffer.resize(kept + BLOCK, 0);
+            let fresh =
+                self.file.read_at(self.buffer.get_mut(kept..).unwrap_or_default(), self.end);
+            let fresh = fresh.inspect_err(|_| self.buffer.truncate(kept))?;
+            self.buffer.truncate(kept + fresh);
+            self.end += fresh as u64;
+            match fresh {
+                0 if kept == 0 => return Ok(None),
+                0 => return Err(invalid("it is cut short")),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn parse(record: &[u8]) -> Option<Listed> {
+    let (name, rest) = str::from_utf8(record).ok()?.split_once('\0')?;
+    let name = name.to_owned();
+    if let Some(reason) = rest.strip_prefix('!') {
+        return Some(Listed { name, found: Err(reason.to_owned()) });
+    }
+    let mut numbers = rest.split(' ');
+    let length = numbers.next()?.parse().ok()?;
+    let seconds = numbers.next()?.parse().ok()?;
+    let nanos = numbers.next()?.parse().ok()?;
+    numbers.next().is_none().then_some(Listed { name, found: Ok(Found { length, seconds, nanos }) })
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(
+        ErrorKind::InvalidData,
+        format!("the list of a store's objects cannot be used: {what}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn found(length: u64) -> Found {
+        Found { length, seconds: 1_700_000_000, nanos: 7 }
+    }
+
+    fn written(dir: &Path, records: &[(String, Result<Found, String>)]) -> PathBuf {
+        let to = dir.join("manifest");
+        let mut writer = ManifestWriter::new(dir.join("part")).unwrap();
+        for (name, found) in records {
+            writer.add(name, found.clone()).unwrap();
+        }
+        writer.finish(&to).unwrap();
+        assert!(!dir.join("part").exists());
+        to
+    }
+
+    fn all(manifest: &mut Manifest) -> Vec<(String, Result<Found, String>)> {
+        std::iter::from_fn(|| manifest.next_object().unwrap())
+            .map(|it| (it.name, it.found))
+            .collect()
+    }
+
+    fn source(dir: &Path, below: &str) -> Source {
+        let manifest = Some(dir.join("manifest"));
+        Source { manifest, ..Source::new("data", dir.join("data").join(below)) }
+    }
+
+    #[test]
+    fn what_comes_late_has_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = ManifestWriter::new(dir.path().join("part")).unwrap();
+        for name in ["b", "d", "a", "f\n", "e", "z"] {
+            writer.add(name, Ok(found(1))).unwrap();
+        }
+        writer.remove("d");
+        writer.remove("never");
+        writer.add("z", Err("it\0broke".to_owned())).unwrap();
+        let path = dir.path().join("manifest");
+        writer.finish(&path).unwrap();
+        let one = |name: &str| (name.to_owned(), Ok(found(1)));
+        let broke = ("z".to_owned(), Err("it broke".to_owned()));
+        let expected = [one("a"), one("b"), one("e"), one("f\n"), broke];
+        assert_eq!(all(&mut Manifest::open(&path).unwrap()), expected);
+    }
+
+    #[test]
+    fn a_source_has_what_lies_below_its_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = ["a", "b/", "b/1", "b/c/2", "b0", "c"];
+        let records: Vec<_> = names.iter().map(|&name| (name.to_owned(), Ok(found(1)))).collect();
+        written(dir.path(), &records);
+        let names = |below: &str| {
+            let mut manifest = Manifest::of(&source(dir.path(), below)).unwrap().unwrap();
+            all(&mut manifest).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("b"), ["", "1", "c/2"]);
+        assert_eq!(names("b/c"), ["2"]);
+        assert!(names("none").is_empty());
+        assert_eq!(names("").len(), 6);
+        let mut below = Manifest::of(&source(dir.path(), "b")).unwrap().unwrap();
+        assert_eq!(below.find("c/2").unwrap(), Some(Ok(found(1))));
+        assert_eq!(below.find("1").unwrap(), Some(Ok(found(1))));
+        assert_eq!(below.find("a").unwrap(), None);
+        let other = Source { root: "/elsewhere".into(), ..source(dir.path(), "") };
+        assert!(Manifest::of(&other).is_err());
+        assert!(Manifest::of(&Source { manifest: None, ..other }).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("manifest");
+        let long = "x".repeat(3 * BLOCK);
+        for wrong in
+            ["a", "a\0\n", "a\x001 2\0\n", "a\x001 2 3 4\0\n", "a\x001 2 3\0\nb\x001 2", &long]
+        {
+            fs::write(&path, wrong).unwrap();
+            let mut manifest = Manifest::open(&path).unwrap();
+            let error =
+                std::iter::from_fn(|| manifest.next_object().transpose()).find_map(Result::err);
+            assert_eq!(error.unwrap().kind(), ErrorKind::InvalidData, "{wrong:?}");
+            assert!(Manifest::open(&path).unwrap().find("c").is_err());
+        }
+        fs::write(&path, "").unwrap();
+        assert_eq!(Manifest::open(&path).unwrap().find("c").unwrap(), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        /// Whatever is asked for after whatever else; the paths take many blocks.
+        #[test]
+        fn each_object_is_found(
+            numbers in prop::collection::vec(0_u32..20_000, 1..400),
+            asked in prop::collection::vec(0_u32..20_000, 1..50),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let name = |number: &u32| format!("{}/{number:05}", "long".repeat(250));
+            let known: BTreeMap<_, _> =
+                numbers.iter().map(|number| (name(number), Ok(found(u64::from(*number))))).collect();
+            let records: Vec<_> = known.clone().into_iter().collect();
+            let path = written(dir.path(), &records);
+            let mut manifest = Manifest::open(&path).unwrap();
+            for number in asked.iter().chain(&numbers) {
+                let name = name(number);
+                prop_assert_eq!(manifest.find(&name).unwrap(), known.get(&name).cloned());
+            }
+            prop_assert_eq!(all(&mut Manifest::open(&path).unwrap()), records);
+        }
+    }
+}

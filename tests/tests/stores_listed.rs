@@ -1,0 +1,126 @@
+//! Files in stores, which a manifest tells of until they are wanted.
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Server, guest};
+use std::fs;
+
+const LINES: &str = "mini_batch_size: 2\nprocess_count_per_node: 2\nerror_threshold: -1";
+
+/// A job over files of a store, with the folder of its objects in its own.
+fn job(inputs: &str, server: &Server) -> Job {
+    let job = Job::new(&guest("echo_files")).yaml(&format!("inputs: {inputs}\n{LINES}"));
+    server.opened_for(job.datastores("1 MB", ""))
+}
+
+/// A bucket with these objects.
+fn bucket(objects: &[(&str, &str)]) -> Server {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    for (name, content) in objects {
+        moto.put(&format!("/box/{name}"), content);
+    }
+    moto
+}
+
+/// Nothing is made for what nobody wants yet.
+#[test]
+fn a_plan_makes_no_files() {
+    let moto = bucket(&[("in/a", "1"), ("in/b/c", "22"), ("in/b/d", "333"), ("in/b.x", "4")]);
+    let ran = job("{t: s3://box/in/}", &moto).command(&["plan", "job.yaml"]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.stdout, @"
+    mini-batch  input      items  where
+             0  t              2  a .. b.x
+             1  t              2  b/c .. b/d
+    ");
+    let here = |folder: &str| {
+        let slot = fs::read_dir(ran.dir().join("objects")).into_iter().flatten().flatten().next();
+        let entries = slot.and_then(|slot| fs::read_dir(slot.path().join(folder)).ok());
+        entries.into_iter().flatten().count()
+    };
+    assert_eq!((here("data"), here("part")), (0, 0));
+}
+
+#[test]
+fn names_and_folders_are_found_in_the_list() {
+    let moto =
+        bucket(&[("a.txt", "1"), ("b.txt", "22"), ("deep/c.txt", "333"), ("deep/d/e.txt", "4")]);
+    let plan = |inputs: &str| job(inputs, &moto).command(&["plan", "job.yaml"]);
+    assert_snapshot!(plan("{t: 's3://box/{b.txt,a.txt}'}").stdout, @"
+    mini-batch  input      items  where
+             0  t              2  a.txt .. b.txt
+    ");
+    assert_snapshot!(plan("{t: s3://box/deep}").stdout, @"
+    mini-batch  input      items  where
+             0  t              2  c.txt .. d/e.txt
+    ");
+    assert_snapshot!(plan("{t: {paths: [s3://box/deep, s3://box/b.txt]}}").stdout, @"
+    mini-batch  input      items  where
+             0  t              2  c.txt .. d/e.txt
+             1  t              1  b.txt
+    ");
+    let missing = plan("{t: 's3://box/{a.txt,none.txt}'}");
+    missing.exits_with(2);
+    assert_snapshot!(missing.stderr, @"
+    input 't': looking at s3://box/{a.txt,none.txt}
+    input 't': 1 object, 1 bytes; 1 to fetch
+    error: input 't': the store has no none.txt; check the address
+    ");
+    let ran = job("{t: {paths: [s3://box/deep, s3://box/b.txt]}}", &moto).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["b.txt: 2", "c.txt: 3", "e.txt: 1"]);
+}
+
+/// Tables have stand-ins in the same place.
+#[test]
+fn jobs_over_files_and_over_tables_share_what_is_here() {
+    let moto = bucket(&[("in/a.csv", "n\n1\n"), ("in/b.csv", "n\n2\n")]);
+    let mut ran = job("{t: s3://box/in/}", &moto).run(&[]);
+    for (format, rows, fetched) in [
+        (", format: csv", ["1", "2"], 0),
+        ("", ["a.csv: 4", "b.csv: 4"], 0),
+        (", format: csv", ["1", "3"], 1),
+        ("", ["a.csv: 4", "b.csv: 5"], 1),
+    ] {
+        if fetched > 0 {
+            let text = if format.is_empty() { "n\n22\n" } else { "n\n3\n" };
+            moto.put("/box/in/b.csv", text);
+        }
+        ran.exits_with(0);
+        let script = guest(if format.is_empty() { "echo_files" } else { "echo_table" });
+        let inputs = format!("{{t: {{path: 's3://box/in/'{format}}}}}");
+        let yaml = format!(
+            "name: test\nentry_script: {}\ninputs: {inputs}\n{LINES}\narguments: [--rows]\n",
+            script.display()
+        );
+        let lines = if format.is_empty() { yaml } else { yaml.replace("size: 2", "size: 1 KB") };
+        ran = ran.into_job().file("job.yaml", lines).run(&["--overwrite"]);
+        ran.exits_with(0);
+        ran.says(&format!("; {fetched} to fetch"));
+        assert_eq!(ran.sorted_output(), rows, "{format} {fetched}");
+    }
+}
+
+/// W7: what is done must be what it was, and what is not done may not have changed since the job began.
+#[test]
+fn a_job_that_was_killed_goes_on_if_its_objects_are_what_they_were() {
+    let moto = bucket(&[]);
+    for index in 0..300 {
+        moto.put(&format!("/box/in/{index:03}"), "x");
+    }
+    let begin = || {
+        let mut running = job("{t: s3://box/in/}", &moto).start(&[]);
+        let rows = running.dir().join("job/output/parallel_run_step.txt");
+        running.until("some rows", |_| fs::metadata(&rows).is_ok_and(|rows| rows.len() > 300));
+        running.kill_leader();
+        running.wait().into_job()
+    };
+    let ran = begin().resume(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output().len(), 300);
+    let job = begin();
+    moto.put("/box/in/000", "y");
+    let ran = job.resume(&[]);
+    ran.exits_with(2);
+    ran.says("mini-batch 0 (/inputs/t/000 and 1 more) is not what it was when it was done");
+}
