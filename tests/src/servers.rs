@@ -57,8 +57,21 @@ impl Server {
     pub fn objects(count: u32) -> Self {
         let script = root().join("tests/servers/objects.py");
         let mut command = Command::new(python());
-        command.arg(script).arg(count.to_string()).stdout(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().unwrap();
+        command.arg(script).arg(count.to_string());
+        Self::told(command)
+    }
+
+    /// `tests/servers/clouds.py`, which puts a certificate and a key into the folder.
+    pub fn clouds(folder: &Path, is_secure: bool) -> Self {
+        let script = root().join("tests/servers/clouds.py");
+        let mut command = Command::new(python());
+        command.arg(script).arg(folder).args(is_secure.then_some("tls"));
+        Self::told(command)
+    }
+
+    /// A server that prints its port.
+    fn told(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).process_group(0).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         Self { child, port: line.trim().parse().unwrap() }

@@ -19,10 +19,15 @@ pub(super) fn configure(
         StorePlace::Datastore(name) => {
             let store = datastores.get(name, tenant)?;
             check_names(store.kind, &store.container, &store.options)?;
+            let mut options = store.options.clone();
+            let is_given = |name: &str| ["managed_identity", "role_arn"].contains(&name);
+            if options.iter().any(|(name, _)| is_given(name)) {
+                options.extend(from_environment(identity(store.kind), environment));
+            }
             let config = StoreConfig {
                 kind: store.kind,
                 container: store.container.clone(),
-                options: store.options.clone(),
+                options,
                 credentials: format!("what the datastore {name} has"),
             };
             return Ok((config, store.prefix.clone()));
@@ -35,7 +40,7 @@ pub(super) fn configure(
         StorePlace::Gcs(bucket) => (StoreKind::Gcs, bucket, None),
         StorePlace::Http(server) => (StoreKind::Http, server, None),
     };
-    let mut options = from_environment(kind, environment);
+    let mut options = from_environment(variables(kind), environment);
     options.extend(more);
     check_names(kind, container, &options)?;
     let has = |name: &str| options.iter().any(|(key, _)| key.ends_with(name));
@@ -91,15 +96,25 @@ fn variables(kind: StoreKind) -> &'static [&'static str] {
     }
 }
 
-/// The variables of the environment, by the names of the library.
+/// How the names begin of those that say who tells what this machine is, or gives roles, where others than usual do: in
+/// pods, tasks and applications. What Google's begin with the library looks at by itself.
+fn identity(kind: StoreKind) -> &'static [&'static str] {
+    match kind {
+        StoreKind::S3 => &["AWS_CONTAINER_", "AWS_METADATA_ENDPOINT", "AWS_ENDPOINT_URL_STS"],
+        StoreKind::Azure => &["IDENTITY_ENDPOINT", "MSI_ENDPOINT"],
+        StoreKind::Gcs | StoreKind::Http => &[],
+    }
+}
+
+/// The variables of the environment that begin so, by the names of the library.
 fn from_environment(
-    kind: StoreKind,
+    wanted: &[&str],
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Vec<(String, String)> {
     let mut options: Vec<_> = environment
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, value)| {
-            !value.is_empty() && variables(kind).iter().any(|start| name.starts_with(start))
+            !value.is_empty() && wanted.iter().any(|start| name.starts_with(start))
         })
         .map(|(name, value)| (name.to_ascii_lowercase(), value))
         .collect();

@@ -35,8 +35,10 @@ impl Store {
     /// Fails if what leads into the store cannot be right; asks nobody.
     pub(super) fn open(config: &StoreConfig) -> Result<Self, Error> {
         // Where identities come from is another matter.
+        let is_other =
+            |name: &str| ["identity", "msi", "metadata"].iter().any(|it| name.contains(it));
         let endpoint = config.options.iter().filter(|(name, _)| {
-            name.contains("endpoint") && !["identity", "msi"].iter().any(|it| name.contains(it))
+            name.ends_with("base_url") || (name.contains("endpoint") && !is_other(name))
         });
         let is_plain = endpoint.into_iter().any(|(_, url)| url.starts_with("http://"))
             || config.container.starts_with("http://");

@@ -32,8 +32,14 @@ const PASSED: [&str; 10] = [
     "all_proxy",
     "no_proxy",
 ];
-/// And for Azure: where the identity of a machine comes from.
-const IDENTITY: [&str; 4] = ["IDENTITY_ENDPOINT", "IDENTITY_HEADER", "MSI_ENDPOINT", "MSI_SECRET"];
+/// And for a kind: where the identity of a machine comes from, as far as the library looks at it by itself.
+fn identity(kind: StoreKind) -> &'static [&'static str] {
+    match kind {
+        StoreKind::Azure => &["IDENTITY_ENDPOINT", "IDENTITY_HEADER", "MSI_ENDPOINT", "MSI_SECRET"],
+        StoreKind::Gcs => &["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"],
+        StoreKind::S3 | StoreKind::Http => &[],
+    }
+}
 
 /// What a process said; none at its end.
 pub(super) type Said = Option<Result<FromFetcher, FrameError>>;
@@ -67,8 +73,7 @@ impl Fetcher {
         encode(request, &mut frame).map_err(|error| format!("too much is named: {error}"))?;
         let mut command = Command::new(program);
         command.arg(FETCH_COMMAND).env_clear().current_dir("/");
-        let identity = IDENTITY.iter().filter(|_| request.store.kind == StoreKind::Azure);
-        let passed = PASSED.iter().chain(identity);
+        let passed = PASSED.iter().chain(identity(request.store.kind));
         command.envs(passed.filter_map(|name| Some((name, std::env::var_os(name)?))));
         wall::keep_apart(&mut command);
         let (stdin, stdout) = (Stdio::piped(), Stdio::piped());

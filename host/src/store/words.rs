@@ -8,12 +8,21 @@ use std::error::Error as _;
 /// Bytes of a store's own words, at most.
 const DETAIL: usize = 400;
 
+/// What the library of TLS says of a certificate that does not hold.
+const UNTRUSTED: &str = "invalid peer certificate";
+
 /// What became of a request. `what` is for the middle of a sentence, as in "listing s3://b/x".
 pub(super) fn failed(error: &Error, what: &str, store: &StoreConfig) -> String {
     let detail = detail(error, store);
     let with = &store.credentials;
     if matches!(error, Error::Precondition { .. }) {
         return format!("{what}: it changed while it was read");
+    }
+    if detail.contains(UNTRUSTED) {
+        return format!(
+            "{what} failed: nobody who is trusted says that the server is the one that is meant; check the \
+             address, or name a file with the certificate of its authority by SSL_CERT_FILE ({detail})"
+        );
     }
     if is_out_of_reach(error) {
         return format!(

@@ -1,0 +1,205 @@
+"""A server for tests that plays the clouds' sides of an identity: each gives tokens to whoever is on the machine, or has
+the right key, and objects to whoever has a token. It prints its port.
+
+    clouds.py FOLDER [tls]      puts account.json there, the key of a service account, and with tls the certificate ca.pem
+
+Buckets (of S3's and Google's kind) and the container (of Azure's) have the objects of OBJECTS; /web/NAME is one of them, for
+everybody. /gcs wants a token of the metadata server or of the service account; /aws wants the credentials of the machine,
+of the pod, or of the role; /acc/blobs the token of the managed identity. What was put is at /put/NAME.
+"""
+
+import base64
+import datetime
+import hashlib
+import http.server
+import json
+import ssl
+import sys
+import time
+import urllib.parse
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+
+OBJECTS = {"in/a.txt": b"1", "in/b.txt": b"22"}
+TOKEN = "hushhush-token"
+POD_TOKEN, WEB_TOKEN, HEADER = "hushhush-pod", "hushhush-web", "hushhush-header"
+put = {}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body=b"", headers=()):
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def json(self, content):
+        self.answer(200, json.dumps(content).encode(), [("Content-Type", "application/json")])
+
+    def has(self, name, value):
+        return self.headers.get(name) == value
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        url = urllib.parse.urlsplit(self.path)
+        query = {name: values[0] for name, values in urllib.parse.parse_qs(url.query).items()}
+        path = urllib.parse.unquote(url.path)
+        place, _, name = path.lstrip("/").partition("/")
+        if path == "/computeMetadata/v1/instance/service-accounts/default/token" and self.has("Metadata-Flavor", "Google"):
+            return self.json({"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"})
+        if path == "/msi/token" and self.has("x-identity-header", HEADER):
+            return self.json({"access_token": TOKEN, "expires_on": str(int(time.time()) + 3600)})
+        if path.startswith("/latest/meta-data/iam/security-credentials") and self.has("X-aws-ec2-metadata-token", TOKEN):
+            return self.answer(200, b"role") if path.endswith("/") else self.json(credentials())
+        if path == "/pod" and self.has("Authorization", POD_TOKEN):
+            return self.json(credentials())
+        if place == "put" and name in put:
+            return self.answer(200, put[name])
+        if place not in ("web", "gcs", "aws", "acc"):
+            return self.answer(404, b"no such thing")
+        if not self.may_enter(place):
+            return self.answer(403, b"<Error><Code>AccessDenied</Code></Error>")
+        if query.get("comp") == "list" or "list-type" in query:
+            return self.listed(place, query.get("prefix", ""))
+        name = name.removeprefix("blobs/")
+        if name not in OBJECTS:
+            return self.answer(404, b"no such thing")
+        body = OBJECTS[name]
+        return self.answer(200, body, [("ETag", tag(body)), ("Last-Modified", "Wed, 01 Jan 2025 00:00:00 GMT")])
+
+    def may_enter(self, place):
+        given = self.headers.get("Authorization", "")
+        if place == "gcs":
+            return given == f"Bearer {TOKEN}" or is_signed(given.removeprefix("Bearer "))
+        if place == "aws":
+            return "Credential=AKIDOFMACHINE/" in given and self.has("x-amz-security-token", TOKEN)
+        return place == "web" or given == f"Bearer {TOKEN}"
+
+    def listed(self, place, prefix):
+        names = [name for name in OBJECTS if name.startswith(prefix)]
+        if place == "acc":
+            items = "".join(
+                f"<Blob><Name>{name}</Name><Properties><Last-Modified>Wed, 01 Jan 2025 00:00:00 GMT</Last-Modified><Etag>{tag(OBJECTS[name]).strip(chr(34))}</Etag><Content-Length>{len(OBJECTS[name])}</Content-Length><Content-Type>text/plain</Content-Type></Properties></Blob>"
+                for name in names
+            )
+            text = f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>{items}</Blobs><NextMarker/></EnumerationResults>'
+        else:
+            items = "".join(
+                f"<Contents><Key>{name}</Key><LastModified>2025-01-01T00:00:00.000Z</LastModified><ETag>{tag(OBJECTS[name])}</ETag><Size>{len(OBJECTS[name])}</Size></Contents>"
+                for name in names
+            )
+            text = f"<ListBucketResult><IsTruncated>false</IsTruncated>{items}</ListBucketResult>"
+        self.answer(200, text.encode(), [("Content-Type", "application/xml")])
+
+    def do_PUT(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
+        if path == "/latest/api/token":
+            return self.answer(200, TOKEN.encode())
+        place, _, name = path.lstrip("/").partition("/")
+        if not self.may_enter(place):
+            return self.answer(403)
+        put[name] = body
+        self.answer(200, b"", [("ETag", tag(body))])
+
+    def do_POST(self):
+        form = urllib.parse.parse_qs(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode())
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
+        form = {name: values[0] for name, values in (query | form).items()}
+        if form.get("Action") != "AssumeRoleWithWebIdentity" or form.get("WebIdentityToken") != WEB_TOKEN:
+            return self.answer(403, b"<Error/>")
+        given = credentials()
+        text = f"<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><SessionToken>{given['Token']}</SessionToken><SecretAccessKey>{given['SecretAccessKey']}</SecretAccessKey><AccessKeyId>{given['AccessKeyId']}</AccessKeyId><Expiration>{given['Expiration']}</Expiration></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"
+        self.answer(200, text.encode())
+
+
+def tag(body):
+    return '"' + hashlib.sha256(body).hexdigest()[:16] + '"'
+
+
+def credentials():
+    end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
+    return {
+        "AccessKeyId": "AKIDOFMACHINE",
+        "SecretAccessKey": "hushhush-secret",
+        "Token": TOKEN,
+        "Expiration": end.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def is_signed(token):
+    """Whether the service account has signed it, for a time that has not passed."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return False
+    head, claims, signature = (base64.urlsafe_b64decode(part + "==") for part in parts)
+    signed = ".".join(parts[:2]).encode()
+    try:
+        key.public_key().verify(signature, signed, padding.PKCS1v15(), hashes.SHA256())
+    except Exception:
+        return False
+    claims = json.loads(claims)
+    return json.loads(head)["alg"] == "RS256" and claims["iss"] == "me@project" and claims["exp"] > time.time()
+
+
+def write_key(path):
+    account = {"type": "service_account", "private_key": private(key).decode(), "private_key_id": "1", "client_email": "me@project"}
+    path.write_text(json.dumps(account))
+
+
+def tls(folder):
+    """A context with a certificate for this machine, of an authority of its own."""
+    own, authority = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+    leaf = certificate("clouds", own, authority, x509.BasicConstraints(ca=False, path_length=None), names)
+    root = certificate("authority", authority, authority, x509.BasicConstraints(ca=True, path_length=None))
+    (folder / "ca.pem").write_bytes(root)
+    (folder / "tls.pem").write_bytes(leaf + private(own))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "tls.pem")
+    return context
+
+
+def certificate(name, own, authority, *extensions):
+    now, day = datetime.datetime.now(datetime.timezone.utc), datetime.timedelta(days=1)
+    subject, issuer = (x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, it)]) for it in (name, "authority"))
+    serial = x509.random_serial_number()
+    made = x509.CertificateBuilder(issuer, subject, own.public_key(), serial, now - day, now + day)
+    for extension in extensions:
+        made = made.add_extension(extension, critical=False)
+    return made.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def private(own):
+    return own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, *_):
+        pass
+
+
+folder, is_secure = Path(sys.argv[1]), sys.argv[2:] == ["tls"]
+key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+write_key(folder / "account.json")
+server = Server(("127.0.0.1", 0), Handler)
+if is_secure:
+    server.socket = tls(folder).wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+print(server.server_address[1], flush=True)
+server.serve_forever()
