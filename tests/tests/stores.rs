@@ -85,7 +85,7 @@ fn folders_and_objects_of_one_name() {
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c: 3"]);
     let failed = fs::read_to_string(ran.dir().join("job/logs/failed_items.csv")).unwrap();
-    assert!(failed.contains("/inputs/texts/c%2Fd.txt"), "{failed}");
+    assert!(failed.contains("/inputs/texts/c/d.txt"), "{failed}");
     // The same when it is there already.
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(0);

@@ -124,22 +124,40 @@ fn policies_hold_for_side_inputs_and_models() {
     "#);
 }
 
-/// An object with a key that no file can have fails alone.
+/// An object with a key that no file can have fails alone, also where its folder is named or a glob is narrow, and so does
+/// one below another object.
 #[test]
 fn odd_keys_fail_their_own_items() {
     let moto = Server::moto();
     moto.put("/box", "");
-    let long = "x".repeat(300);
-    for key in ["in/a.txt", "in/b//c.txt", &format!("in/{long}"), "in/z.txt"] {
-        moto.put(&format!("/box/{key}"), "1");
+    let long = format!("{}.txt", "x".repeat(300));
+    for key in ["a.txt", "b//c.txt", "d.txt/e.txt", "d.txt", &long, "z.txt"] {
+        moto.put(&format!("/box/in/{key}"), "1");
     }
-    let lines = "inputs: {t: s3://box/in/}\nprocess_count_per_node: 1\nerror_threshold: -1";
-    let ran = job("echo_files", lines, &moto).run(&[]);
+    for (address, odd) in [
+        ("s3://box/in/", vec!["b//c.txt", "d.txt/e.txt", &long]),
+        ("s3://box/in", vec!["b//c.txt", "d.txt/e.txt", &long]),
+        ("s3://box/in/*.txt", vec![&long]),
+    ] {
+        let lines =
+            format!("inputs: {{t: '{address}'}}\nprocess_count_per_node: 1\nerror_threshold: -1");
+        let ran = job("echo_files", &lines, &moto).run(&[]);
+        ran.exits_with(0);
+        assert_eq!(ran.sorted_output(), ["a.txt: 1", "d.txt: 1", "z.txt: 1"], "{address}");
+        let failed = ran.failed_items();
+        assert_eq!(failed.lines().count(), 1 + odd.len(), "{address}: {failed}");
+        for name in odd {
+            assert!(failed.contains(&format!("/inputs/t/{name}")), "{address}: {failed}");
+        }
+    }
+    // Of tables there are files, which have other names.
+    let lines =
+        "inputs: {t: {path: s3://box/in/, format: csv, header: false}}\nerror_threshold: -1";
+    let ran = job("echo_table", lines, &moto).run(&[]);
     ran.exits_with(0);
-    assert_eq!(ran.sorted_output(), ["a.txt: 1", "z.txt: 1"]);
     let failed = ran.failed_items();
     assert!(failed.contains("b%2F%2Fc.txt") && failed.contains("is no path of a file"), "{failed}");
-    assert!(failed.contains("a part of its key has 300 bytes"), "{failed}");
+    assert!(failed.contains("a part of its key has 304 bytes"), "{failed}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn a_plan_makes_no_files() {
         let entries = slot.and_then(|slot| fs::read_dir(slot.path().join(folder)).ok());
         entries.into_iter().flatten().count()
     };
-    assert_eq!((here("data"), here("part")), (0, 0));
+    assert_eq!((here("data"), here("part"), here("list")), (0, 0, 0), "also the list has gone");
 }
 
 #[test]
@@ -69,6 +69,53 @@ fn names_and_folders_are_found_in_the_list() {
     let ran = job("{t: {paths: [s3://box/deep, s3://box/b.txt]}}", &moto).run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["b.txt: 2", "c.txt: 3", "e.txt: 1"]);
+}
+
+/// Whether the input is a folder by its address, or by what there is.
+#[test]
+fn a_mini_batch_sees_its_own_objects_alone() {
+    let moto = bucket(&[("in/a.txt", "1"), ("in/b.txt", "22"), ("in/c.txt", "333")]);
+    for address in ["s3://box/in/", "s3://box/in"] {
+        let script = Job::new(&guest("reads_outside")).yaml(&format!(
+            "inputs: {{t: '{address}'}}\nmini_batch_size: 1\nprocess_count_per_node: 1\n\
+             arguments: [--path, /inputs/t/a.txt, --path, /inputs/t/b.txt, --path, /inputs/t/c.txt]"
+        ));
+        let ran = moto.opened_for(script.datastores("1 MB", "")).run(&[]);
+        ran.exits_with(0);
+        assert_eq!(ran.output().matches(".txt=GOT IT").count(), 6, "{address}: {}", ran.output());
+    }
+}
+
+/// Nothing of an earlier job is in the way, whatever it was.
+#[test]
+fn objects_become_folders_and_folders_objects() {
+    let moto = bucket(&[("in/a", "1"), ("in/b/c", "22"), ("in/d", ""), ("in/d/e", "333")]);
+    let ran = job("{t: s3://box/in/}", &moto).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a: 1", "c: 2", "e: 3"]);
+    for name in ["a", "b/c", "d", "d/e"] {
+        moto.delete(&format!("/box/in/{name}"));
+    }
+    for (name, content) in [("a/x", "1"), ("b", "22"), ("d", "333")] {
+        moto.put(&format!("/box/in/{name}"), content);
+    }
+    let ran = ran.into_job().run(&["--overwrite"]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["b: 2", "d: 3", "x: 1"]);
+    // The same way back, for tables.
+    for name in ["a/x", "b", "d"] {
+        moto.delete(&format!("/box/in/{name}"));
+    }
+    for (name, content) in [("a", "n\n1\n"), ("b/c", "n\n2\n")] {
+        moto.put(&format!("/box/in/{name}"), content);
+    }
+    let lines = format!(
+        "name: test\nentry_script: {}\ninputs: {{t: {{path: s3://box/in/, format: csv}}}}\narguments: [--rows]\n",
+        guest("echo_table").display()
+    );
+    let ran = ran.into_job().file("job.yaml", lines).run(&["--overwrite"]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["1", "2"]);
 }
 
 /// Tables have stand-ins in the same place.

@@ -1,7 +1,7 @@
 //! Manifests: lists of the objects of a store that mini-batches of files are made of, in the place of stand-ins,
 //! as making a million files takes longer than listing them.
 //!
-//! A manifest lies beside the folder `data`, where an object lies that was fetched. Its records are sorted by the
+//! A manifest lies in a folder beside the folder `data`, where an object lies that was fetched. Its records are sorted by the
 //! bytes of the objects' paths below that folder: the path, a NUL, length, seconds and nanoseconds in digits (or `!`
 //! and why the object cannot be had), a NUL, a line break. Paths have no NUL, so that a record's end can be found from
 //! wherever somebody begins to read.
@@ -16,16 +16,19 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::str;
+use std::sync::Arc;
 
 /// Bytes that are read at once.
 const BLOCK: usize = 64 << 10;
+/// The same where a record is looked for.
+const PROBE: usize = 4 << 10;
 /// Bytes of a record, at most: a store's keys have 1,024, and reasons hardly more.
 const LONGEST: usize = 32 << 10;
-/// How many records are passed over before a path is searched for.
-const NEAR: usize = 1000;
+/// Bytes of records that are passed over before a path is searched for.
+const NEAR: u64 = 64 << 10;
 /// What ends a record.
 const END: &[u8] = b"\0\n";
-/// The folder beside a manifest that its paths begin in.
+/// The folder that a manifest's paths begin in, beside its own.
 const FOLDER: &str = "data";
 
 /// An object, as a manifest has it.
@@ -75,7 +78,9 @@ impl ManifestWriter {
         file.flush()?;
         if !late.is_empty() {
             let mut merged = BufWriter::with_capacity(BLOCK, File::create(to)?);
-            merge(Records::at(File::open(&path)?, 0), late, &mut merged)?;
+            let written = File::open(&path)?;
+            let length = written.metadata()?.len();
+            merge(Records::of(written, length), late, &mut merged)?;
             merged.flush()?;
             return fs::remove_file(&path);
         }
@@ -124,8 +129,6 @@ fn write_record(to: &mut impl Write, name: &str, found: &Result<Found, String>) 
 /// A manifest, open. Whoever wrote it may have been taken over, so that nothing in it is taken for granted.
 #[derive(Debug)]
 pub struct Manifest {
-    file: File,
-    length: u64,
     /// What its paths begin with that count; those that are told and asked for come without.
     prefix: String,
     records: Records,
@@ -142,17 +145,16 @@ impl Manifest {
         if !metadata.is_file() {
             return Err(invalid("it is no file"));
         }
-        let length = metadata.len();
-        let records = Records::at(file.try_clone()?, 0);
-        Ok(Self { file, length, prefix: String::new(), records, next: None })
+        let records = Records::of(file, metadata.len());
+        Ok(Self { prefix: String::new(), records, next: None })
     }
 
     /// Opens the manifest of a source, if it has one, at the first of its objects. Their paths are those below the
     /// source's root.
     pub fn of(source: &Source) -> io::Result<Option<Self>> {
         let Some(path) = &source.manifest else { return Ok(None) };
-        let folder = path.with_file_name(FOLDER);
-        let below = source.root.strip_prefix(folder).ok().and_then(Path::to_str);
+        let folder = path.parent().and_then(Path::parent).map(|slot| slot.join(FOLDER));
+        let below = folder.and_then(|folder| source.root.strip_prefix(folder).ok()?.to_str());
         let below = below.ok_or_else(|| invalid("it is that of another folder"))?;
         let mut manifest = Self::open(path)?;
         if !below.is_empty() {
@@ -177,15 +179,15 @@ impl Manifest {
     /// What is known of an object. Quick where objects are asked for in the order of their paths.
     pub fn find(&mut self, name: &str) -> io::Result<Option<Result<Found, String>>> {
         let whole = format!("{}{name}", self.prefix);
-        if !self.pass_to(&whole, NEAR)? {
+        if !self.pass_to(&whole, self.records.offset() + NEAR)? {
             self.seek(&whole)?;
         }
         Ok(self.next.as_ref().filter(|next| next.name == whole).map(|next| next.found.clone()))
     }
 
-    /// Goes on to an object, past so many at most. Whether it is the next one now.
-    fn pass_to(&mut self, whole: &str, most: usize) -> io::Result<bool> {
-        for _ in 0..most {
+    /// Goes on to an object, past records up to a place of the file. Whether it is the next one now.
+    fn pass_to(&mut self, whole: &str, most: u64) -> io::Result<bool> {
+        while self.records.offset() <= most {
             if self.next.is_none() {
                 self.next = self.records.next()?;
             }
@@ -199,10 +201,10 @@ impl Manifest {
 
     /// Goes to an object, or to the one behind its place.
     fn seek(&mut self, whole: &str) -> io::Result<()> {
-        let (mut low, mut high) = (0, self.length);
-        while high - low > BLOCK as u64 {
+        let (mut low, mut high) = (0, self.records.length);
+        while high - low > PROBE as u64 {
             let middle = low.midpoint(high);
-            let mut records = Records::at(self.file.try_clone()?, middle);
+            let mut records = self.records.at(middle, PROBE);
             records.skip()?;
             let begin = records.offset();
             match records.next()? {
@@ -210,16 +212,21 @@ impl Manifest {
                 _ => high = middle,
             }
         }
-        self.records = Records::at(self.file.try_clone()?, low);
+        self.records = self.records.at(low, BLOCK);
         self.next = None;
-        self.pass_to(whole, usize::MAX).map(drop)
+        // It is the one that begins behind `high`, at most; without order nothing is found.
+        self.pass_to(whole, high + LONGEST as u64).map(drop)
     }
 }
 
 /// The records of a manifest, from one on.
 #[derive(Debug)]
 struct Records {
-    file: File,
+    file: Arc<File>,
+    /// Bytes of the file when it was opened: it may grow.
+    length: u64,
+    /// Bytes that are read at once.
+    step: usize,
     /// Where the buffer's end is in the file.
     end: u64,
     buffer: Vec<u8>,
@@ -228,8 +235,15 @@ struct Records {
 }
 
 impl Records {
-    fn at(file: File, offset: u64) -> Self {
-        Self { file, end: offset, buffer: Vec::new(), read: 0 }
+    fn of(file: File, length: u64) -> Self {
+        let file = Arc::new(file);
+        Self { file, length, step: BLOCK, end: 0, buffer: Vec::new(), read: 0 }
+    }
+
+    /// The records of the same file from a place on.
+    fn at(&self, offset: u64, step: usize) -> Self {
+        let file = Arc::clone(&self.file);
+        Self { file, length: self.length, step, end: offset, buffer: Vec::new(), read: 0 }
     }
 
     /// Where the next record begins.
@@ -266,7 +280,8 @@ impl Records {
             self.buffer.drain(..self.read);
             self.read = 0;
             let kept = self.buffer.len();
-            self.buffer.resize(kept + BLOCK, 0);
+            let step = self.length.saturating_sub(self.end).min(self.step as u64) as usize;
+            self.buffer.resize(kept + step, 0);
             let fresh =
                 self.file.read_at(self.buffer.get_mut(kept..).unwrap_or_default(), self.end);
             let fresh = fresh.inspect_err(|_| self.buffer.truncate(kept))?;
@@ -310,8 +325,14 @@ mod tests {
         Found { length, seconds: 1_700_000_000, nanos: 7 }
     }
 
+    fn slot() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("list")).unwrap();
+        dir
+    }
+
     fn written(dir: &Path, records: &[(String, Result<Found, String>)]) -> PathBuf {
-        let to = dir.join("manifest");
+        let to = dir.join("list/manifest");
         let mut writer = ManifestWriter::new(dir.join("part")).unwrap();
         for (name, found) in records {
             writer.add(name, found.clone()).unwrap();
@@ -328,7 +349,7 @@ mod tests {
     }
 
     fn source(dir: &Path, below: &str) -> Source {
-        let manifest = Some(dir.join("manifest"));
+        let manifest = Some(dir.join("list/manifest"));
         Source { manifest, ..Source::new("data", dir.join("data").join(below)) }
     }
 
@@ -352,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_source_has_what_lies_below_its_root() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = slot();
         let names = ["a", "b/", "b/1", "b/c/2", "b0", "c"];
         let records: Vec<_> = names.iter().map(|&name| (name.to_owned(), Ok(found(1)))).collect();
         written(dir.path(), &records);
@@ -392,6 +413,26 @@ mod tests {
         assert_eq!(Manifest::open(&path).unwrap().find("c").unwrap(), None);
     }
 
+    /// A process that fetches may be taken over: what it writes may cost time, but not much of it.
+    #[test]
+    fn without_order_little_is_read() {
+        let dir = slot();
+        let path = dir.path().join("manifest");
+        fs::write(&path, "b\x000 0 0\0\n".repeat(1 << 20)).unwrap();
+        let mut manifest = Manifest::open(&path).unwrap();
+        for name in ["a", "c", "b", "c"] {
+            manifest.find(name).unwrap();
+            assert!(manifest.records.buffer.len() <= 2 * BLOCK);
+        }
+        let begun = manifest.records.length - manifest.records.offset();
+        assert!(begun < 4 * BLOCK as u64, "{begun}");
+        // What is written later is not read.
+        let mut file = File::options().append(true).open(&path).unwrap();
+        file.write_all("z\x000 0 0\0\n".repeat(1 << 20).as_bytes()).unwrap();
+        assert_eq!(manifest.find("z").unwrap(), None);
+        assert_eq!(std::iter::from_fn(|| manifest.next_object().unwrap()).count(), 0);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
@@ -401,7 +442,7 @@ mod tests {
             numbers in prop::collection::vec(0_u32..20_000, 1..400),
             asked in prop::collection::vec(0_u32..20_000, 1..50),
         ) {
-            let dir = tempfile::tempdir().unwrap();
+            let dir = slot();
             let name = |number: &u32| format!("{}/{number:05}", "long".repeat(250));
             let known: BTreeMap<_, _> =
                 numbers.iter().map(|number| (name(number), Ok(found(u64::from(*number))))).collect();

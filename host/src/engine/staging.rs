@@ -32,8 +32,23 @@ pub fn stage(
 ) -> Result<(Vec<Source>, Objects), PrepareError> {
     let (inputs, objects) = stage_inputs(spec, options, say)?;
     let mut sources = dataset::resolve(&inputs)?;
-    objects.name_manifests(&mut sources);
+    for source in &mut sources {
+        let is_of = |input: &&Input| input.name == source.dataset;
+        let input = spec.inputs.iter().find(is_of);
+        let is_stored = input.is_some_and(|input| input.addresses().next().is_some());
+        if is_stored && !objects.claim(source) {
+            return Err(outside(&format!("input '{}'", source.dataset), &source.root).into());
+        }
+    }
     Ok((sources, objects))
+}
+
+/// Nobody but the process that fetches could have put a link there.
+fn outside(what: &str, path: &Path) -> StoreError {
+    StoreError(format!(
+        "{what}: what was fetched leads out of the cache, to {}: do not trust that store",
+        path.display()
+    ))
 }
 
 /// The inputs as paths of this machine.

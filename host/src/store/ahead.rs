@@ -9,6 +9,7 @@ use super::slot::manifest_path;
 use crate::dataset::{Manifest, is_stand_in};
 use crate::model::ByteSize;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -87,8 +88,17 @@ enum HeldState {
     Failed(String),
 }
 
-/// An object that nobody needed so far.
+/// What is to be wanted when there is room.
 #[derive(Debug)]
+struct Waiting {
+    number: u64,
+    files: Vec<PathBuf>,
+    /// Those of them that are objects, once somebody has looked.
+    objects: Option<Vec<New>>,
+}
+
+/// An object that somebody may have to ask for.
+#[derive(Clone, Debug)]
 struct New {
     file: PathBuf,
     place: usize,
@@ -113,7 +123,7 @@ struct Ahead<'a> {
     used: u64,
     held: HashMap<PathBuf, Held>,
     /// What there was no room for so far.
-    waiting: VecDeque<(u64, Vec<PathBuf>)>,
+    waiting: VecDeque<Waiting>,
     wanted: HashMap<u64, Wanted>,
     /// Counts stand-ins that are made.
     made: u64,
@@ -168,26 +178,29 @@ impl Ahead<'_> {
     fn want(&mut self, number: u64, files: Vec<PathBuf>) {
         let is_new =
             |file: &PathBuf| !self.held.contains_key(file) && self.place_of(file).is_some();
-        let is_behind = self.waiting.iter().any(|(waiting, _)| *waiting < LOOKS);
+        let is_behind = self.waiting.iter().any(|waiting| waiting.number < LOOKS);
         match is_behind || files.iter().any(is_new) {
-            true => self.waiting.push_back((number, files)),
+            true => self.waiting.push_back(Waiting { number, files, objects: None }),
             false => self.join(number, files),
         }
     }
 
     /// Asks for what there is room for, in the order in which it was wanted.
     fn admit(&mut self) {
-        while let Some((number, files)) = self.waiting.pop_front() {
-            let new = self.new_ones(&files);
-            let bytes: u64 = new.iter().map(|new| new.bytes).sum();
+        while let Some(Waiting { number, files, objects }) = self.waiting.pop_front() {
+            let objects = objects.unwrap_or_else(|| self.look_for(&files));
+            let is_new = |object: &&New| !self.held.contains_key(&object.file);
+            let new: Vec<New> = objects.iter().filter(is_new).cloned().collect();
+            let bytes = new.iter().fold(0_u64, |bytes, new| bytes.saturating_add(new.bytes));
             // What could never have room need not wait for some.
             let is_hopeless = files.len() == 1 && bytes > self.lot.room;
-            if self.used + bytes > self.lot.room && !self.held.is_empty() && !is_hopeless {
-                self.waiting.push_front((number, files));
+            let has_room = self.used.saturating_add(bytes) <= self.lot.room;
+            if !has_room && !self.held.is_empty() && !is_hopeless {
+                self.waiting.push_front(Waiting { number, files, objects: Some(objects) });
                 return;
             }
             for new in new {
-                let has_room = self.used + new.bytes <= self.lot.room;
+                let has_room = self.used.saturating_add(new.bytes) <= self.lot.room;
                 let state = match has_room {
                     true => self.ask_for(&new),
                     // Alone, too, it would have none.
@@ -212,13 +225,12 @@ impl Ahead<'_> {
         self.places.iter().position(is_below)
     }
 
-    /// Those of the files that are objects and that nobody needed so far.
-    fn new_ones(&mut self, files: &[PathBuf]) -> Vec<New> {
-        let mut new: Vec<New> = Vec::new();
+    /// Those of the files that are objects.
+    fn look_for(&mut self, files: &[PathBuf]) -> Vec<New> {
+        let mut objects: Vec<New> = Vec::new();
         let mut seen = HashSet::new();
         for file in files {
             if let Some(place) = self.place_of(file)
-                && !self.held.contains_key(file)
                 && seen.insert(file)
             {
                 let known = self.places.get_mut(place).and_then(|place| place.known(file));
@@ -226,10 +238,10 @@ impl Ahead<'_> {
                     || fs::symlink_metadata(file).map_or(0, |found| found.len()),
                     |known| known.size,
                 );
-                new.push(New { file: file.clone(), place, bytes, known });
+                objects.push(New { file: file.clone(), place, bytes, known });
             }
         }
-        new
+        objects
     }
 
     /// Asks for an object, if it is not here.
@@ -382,7 +394,7 @@ impl Ahead<'_> {
 
     /// What only this one needed makes room. It may not have come yet, nor have been asked for.
     fn release(&mut self, number: u64) {
-        self.waiting.retain(|(waiting, _)| *waiting != number);
+        self.waiting.retain(|waiting| waiting.number != number);
         let Some(wanted) = self.wanted.remove(&number) else { return };
         for file in wanted.files {
             if let Some(held) = self.held.get_mut(&file) {
@@ -423,7 +435,11 @@ fn straight(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
         return Err(ErrorKind::InvalidInput.into());
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+    let folder = match openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // Where the kernel does not know it, no wall is there that a process could be behind.
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(folder, flags, Mode::empty())?,
+        opened => opened?,
+    };
     let way = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
     Ok((folder, way))
 }

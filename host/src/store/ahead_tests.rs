@@ -5,6 +5,7 @@ use crate::dataset::{Found, ManifestWriter, STAND_IN_MODE};
 use crate::model::{OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
 use crate::store::message::StoreConfig;
+use crate::store::slot::OPEN;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
@@ -33,7 +34,7 @@ impl Bench {
     fn with(objects: &[(&str, u64)], listed: &[(&str, u64)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        for folder in ["data", "part"] {
+        for folder in OPEN {
             fs::create_dir(at(folder)).unwrap();
         }
         for (name, bytes) in objects {
@@ -50,7 +51,7 @@ impl Bench {
         for (name, found) in &listed {
             manifest.add(name, Ok(*found)).unwrap();
         }
-        manifest.finish(&at("manifest")).unwrap();
+        manifest.finish(&manifest_path(dir.path())).unwrap();
         fs::write(at("fetcher"), "#!/bin/sh\nexec /bin/sleep 60\n").unwrap();
         fs::set_permissions(at("fetcher"), fs::Permissions::from_mode(0o700)).unwrap();
         let store = StoreConfig {

@@ -1,4 +1,4 @@
-//! Fetches what stand-ins stand for: all of it, or what is asked for, a few objects at a time.
+//! Fetches what stand-ins or manifests tell of: all of it, or what is asked for, a few objects at a time.
 
 use super::fetch::{Known, Miss, Target, fetch, mark, place};
 use super::list::{AT_ONCE, TELL, Tell};

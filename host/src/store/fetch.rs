@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of the name of what stands for an object whose own name is too long.
 const NAME: usize = 200;
 /// Bytes of a reason, which a link must hold.
-const REASON: usize = 1000;
+pub(super) const REASON: usize = 1000;
 
 /// What a file is like that is an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,8 +98,8 @@ pub(super) fn stand_in(known: Known, part: &Path, file: &Path) -> std::io::Resul
 /// lie together on the disk. One that is cut short is known by its length or time, as another version is.
 pub(super) fn first_stand_in(known: Known, part: &Path, file: &Path) -> std::io::Result<()> {
     let made = match make(known, file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            file.parent().map_or(Ok(()), fs::create_dir_all)?;
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            make_folder(file)?;
             make(known, file)
         }
         made => made,
@@ -267,9 +267,7 @@ async fn bring(
 
 /// Gives a file its final name, whatever stands there.
 fn put(part: &Path, file: &Path) -> std::io::Result<()> {
-    if let Some(parent) = file.parent() {
-        fs::create_dir_all(parent)?;
-    }
+    make_folder(file)?;
     match fs::rename(part, file) {
         // What was a folder in an earlier job is an object now: nothing that is wanted lies below.
         Err(_) if file.symlink_metadata().is_ok_and(|there| there.is_dir()) => {
@@ -277,6 +275,22 @@ fn put(part: &Path, file: &Path) -> std::io::Result<()> {
             fs::rename(part, file)
         }
         done => done,
+    }
+}
+
+/// Makes the folder of a file.
+fn make_folder(file: &Path) -> std::io::Result<()> {
+    let Some(folder) = file.parent() else { return Ok(()) };
+    match fs::create_dir_all(folder) {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::AlreadyExists) =>
+        {
+            // What was an object in an earlier job is a folder now.
+            let there = folder.ancestors().find(|path| path.symlink_metadata().is_ok());
+            there.map_or(Ok(()), fs::remove_file)?;
+            fs::create_dir_all(folder)
+        }
+        made => made,
     }
 }
 
@@ -332,11 +346,13 @@ mod tests {
     fn a_first_stand_in_comes_to_its_place_whatever_is_there() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
+        fs::write(path("was"), "an object").unwrap();
+        std::os::unix::fs::symlink(UNFETCHED, path("unfetched")).unwrap();
         fs::create_dir_all(path("folder/inner")).unwrap();
         std::os::unix::fs::symlink(UNFETCHED, path("mark")).unwrap();
         fs::write(path("file"), "of an earlier job").unwrap();
         let known = Known::from(&object(Some("one"), 3, 5_000_000_007));
-        for name in ["new/below/a", "folder", "mark", "file"] {
+        for name in ["new/below/a", "folder", "mark", "file", "was/folder/a", "unfetched/a"] {
             first_stand_in(known, &path("part"), &path(name)).unwrap();
             let metadata = path(name).symlink_metadata().unwrap();
             assert!(is_stand_in(&metadata) && Known::from(&metadata) == known, "{name}");

@@ -1,7 +1,9 @@
-//! Finds the objects that are wanted, page by page, so that a list of any length takes little memory, and puts
-//! stand-ins in the places of those that are not here yet.
+//! Finds the objects that are wanted, page by page, so that a list of any length takes little memory, and writes a
+//! manifest of them, or puts stand-ins in the places of those that are not here yet.
 
-use super::fetch::{Known, Miss, Target, fetch, file_name, first_stand_in, mark, place, stand_in};
+use super::fetch::{
+    Known, Miss, REASON, Target, fetch, file_name, first_stand_in, mark, place, stand_in,
+};
 use super::look::{is_missing, key, look};
 use super::message::{FetchRequest, Fetched, StoreConfig, Wanted};
 use super::open::{At, Store};
@@ -16,7 +18,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 use tokio::task::JoinSet;
 use walkdir::WalkDir;
 
@@ -24,6 +26,8 @@ use walkdir::WalkDir;
 pub(super) const AT_ONCE: usize = 16;
 /// How often it is told how far it is.
 pub(super) const TELL: Duration = Duration::from_secs(2);
+/// A time that some file systems round.
+const PROBED: Duration = Duration::new(1_234_567_891, 123_456_789);
 /// Objects of a page, as stores have it.
 const PAGE: usize = 1000;
 
@@ -63,6 +67,7 @@ pub(super) async fn list(
         seen: HashSet::new(),
         folders: HashSet::new(),
         empty: HashSet::new(),
+        markers: Vec::new(),
         named_folders: Vec::new(),
         tasks: JoinSet::new(),
         parts: 0,
@@ -85,7 +90,14 @@ pub(super) async fn list(
         return Err(format!("{} holds no object; check the address", request.shown));
     }
     round.remove_others();
-    if let Some(manifest) = round.manifest {
+    if let Some(mut manifest) = round.manifest {
+        for name in &round.markers {
+            manifest.remove(name);
+            round.so_far.objects -=
+                u64::from(round.seen.remove(&round.hasher.hash_one(name.as_str())));
+            // Fails if it was none.
+            let _ = fs::remove_file(round.data.join(name));
+        }
         // They are looked for before anything in them has come.
         for name in round.named_folders {
             let folder = place(&round.data, &name)?;
@@ -96,14 +108,19 @@ pub(super) async fn list(
     Ok(round.so_far)
 }
 
-/// What an earlier job's listing found holds no more. None if stand-ins are to tell what is found now.
+/// What an earlier job's listing found holds no more. None if stand-ins are to tell what is found now: also where a
+/// file's time is not kept as it was set, so that no file would be what the manifest says.
 fn begin_manifest(request: &FetchRequest, extent: Extent) -> io::Result<Option<ManifestWriter>> {
-    match fs::remove_file(manifest_path(&request.folder)) {
+    let path = manifest_path(&request.folder);
+    match fs::remove_file(&path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let part = request.folder.join("part").join("manifest");
-    extent.on_demand.then(|| ManifestWriter::new(part)).transpose()
+    let part = path.with_extension("part");
+    let probe = fs::File::create(&part)?;
+    probe.set_modified(UNIX_EPOCH + PROBED)?;
+    let keeps = probe.metadata()?.modified()? == UNIX_EPOCH + PROBED;
+    (extent.on_demand && keeps).then(|| ManifestWriter::new(part)).transpose()
 }
 
 struct Round<'a> {
@@ -123,6 +140,8 @@ struct Round<'a> {
     folders: HashSet<u64>,
     /// Hashes of the names of those without content: some stores have one for each folder.
     empty: HashSet<u64>,
+    /// Names of objects without content that have others below, so that they stand for folders whatever the store says.
+    markers: Vec<String>,
     /// Those of what is named that are folders.
     named_folders: Vec<String>,
     tasks: JoinSet<Result<Arrived, String>>,
@@ -203,7 +222,7 @@ impl Round<'_> {
             && pattern.takes(name.as_bytes())
         {
             let reason = format!("the key {name:?} is no path of a file");
-            self.missing(&file_name(name), &reason, false)?;
+            self.missing(name, &reason, false)?;
         }
         *at = At { token: None, behind: Some(key.clone()), most: None };
         Ok(())
@@ -256,7 +275,7 @@ impl Round<'_> {
         }
         let file = match place(&self.data, name) {
             Ok(file) => file,
-            Err(reason) => return self.missing(&file_name(name), &reason, false),
+            Err(reason) => return self.missing(name, &reason, false),
         };
         self.so_far.objects += 1;
         let expected = known.as_ref().map(Known::from);
@@ -341,8 +360,14 @@ impl Round<'_> {
         if self.folders.contains(&own) || folders.iter().any(is_below) {
             let reason = "the store has an object and a folder of one name, which files cannot have: \
                           name the objects otherwise, or leave one out by a glob";
-            self.missing(&file_name(name), reason, false)?;
+            self.missing(name, reason, false)?;
             return Ok(true);
+        }
+        for (at, _) in name.match_indices('/').filter(|_| self.manifest.is_some()) {
+            let folder = self.hasher.hash_one(&name[..at]);
+            if self.empty.contains(&folder) && !self.folders.contains(&folder) {
+                self.markers.push(name[..at].to_owned());
+            }
         }
         self.folders.extend(folders);
         if is_empty {
@@ -351,17 +376,17 @@ impl Round<'_> {
         Ok(false)
     }
 
-    /// An object that cannot be had. If it `may_come`, whoever wants it finds out again; else a mark says so, or the
-    /// manifest.
+    /// An object that cannot be had. If it `may_come`, whoever wants it finds out again, else the manifest says so, or a
+    /// mark that has another name where no file could have its own.
     fn missing(&mut self, name: &str, reason: &str, may_come: bool) -> Result<(), String> {
-        let file = place(&self.data, name)?;
         self.so_far.objects += 1;
         self.so_far.failed += 1;
         if self.manifest.is_some() && !may_come {
-            return self.note(name, reason.to_owned());
+            return self.note(name, reason);
         }
-        self.seen.insert(self.hasher.hash_one(name));
-        let target = self.target(file);
+        let name = if may_come { name.to_owned() } else { file_name(name) };
+        self.seen.insert(self.hasher.hash_one(name.as_str()));
+        let target = self.target(place(&self.data, &name)?);
         let made = match may_come {
             true => stand_in(Known::MISSING, &target.part, &target.file),
             false => mark(&target, reason),
@@ -370,9 +395,10 @@ impl Round<'_> {
     }
 
     /// Has the manifest say why an object cannot be had.
-    fn note(&mut self, name: &str, reason: String) -> Result<(), String> {
+    fn note(&mut self, name: &str, reason: &str) -> Result<(), String> {
         let Some(manifest) = &mut self.manifest else { return Ok(()) };
-        manifest.add(name, Err(reason)).map_err(|error| unlisted(&error))
+        let reason = reason[..reason.floor_char_boundary(REASON)].to_owned();
+        manifest.add(&name.replace('\0', "%00"), Err(reason)).map_err(|error| unlisted(&error))
     }
 
     fn target(&mut self, file: PathBuf) -> Target {
@@ -396,10 +422,12 @@ impl Round<'_> {
             Some(Ok(Ok(Arrived::Marked))) => self.so_far.failed += 1,
             Some(Ok(Ok(Arrived::Unfetched(name, reason)))) => {
                 self.so_far.failed += 1;
-                self.note(&name, reason)?;
+                self.note(&name, &reason)?;
             }
             Some(Ok(Ok(Arrived::Folder(name)))) => {
                 self.so_far.objects -= 1;
+                // What an earlier job left there is in the way.
+                self.seen.remove(&self.hasher.hash_one(name.as_str()));
                 if let Some(manifest) = &mut self.manifest {
                     manifest.remove(&name);
                 }

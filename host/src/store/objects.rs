@@ -110,11 +110,18 @@ impl Objects {
         Ok(Self { bringer, slots, ..Self::default() })
     }
 
-    /// Tells the sources that are made of these where the lists of their files are.
-    pub fn name_manifests(&self, sources: &mut [Source]) {
-        for source in sources {
-            source.manifest = self.slots.iter().find_map(|slot| slot.manifest_of(&source.root));
+    /// Tells a source that is made of these where the list of its files is, if no stand-ins tell of them. A guest sees
+    /// those of its mini-batch alone then. False if it is not made of these: nobody may read what the process
+    /// that fetches has put a link to.
+    pub fn claim(&self, source: &mut Source) -> bool {
+        let Some(slot) = self.slots.iter().find(|slot| source.root.starts_with(slot.data())) else {
+            return false;
+        };
+        source.manifest = slot.manifest();
+        if source.manifest.is_some() && source.pattern.is_none() {
+            source.pattern = Some("**".to_owned());
         }
+        true
     }
 
     /// Whether objects come only if they are [wanted](Self::want).
@@ -218,5 +225,34 @@ fn mark_all(folder: &Path, reason: &str) {
                 let _ = std::fs::remove_file(&target.file);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::slot::manifest_path;
+
+    /// A process that fetches may be taken over, and what it made may have been resolved.
+    #[test]
+    fn what_lies_elsewhere_is_nobodys_source() {
+        let dir = tempfile::tempdir().unwrap();
+        let slot = Slot::take(&dir.path().join("cache"), "s3://box/").unwrap();
+        let (data, manifest) = (slot.data(), manifest_path(slot.folder()));
+        let objects = Objects::here(vec![slot]);
+        let claimed = |root: PathBuf| {
+            let mut source = Source::new("data", root);
+            objects.claim(&mut source).then_some((source.manifest, source.pattern))
+        };
+        assert_eq!(claimed(data.join("folder")), Some((None, None)), "stand-ins tell of them");
+        std::os::unix::fs::symlink("/etc/passwd", &manifest).unwrap();
+        assert_eq!(claimed(data.clone()), Some((None, None)));
+        std::fs::remove_file(&manifest).unwrap();
+        std::fs::write(&manifest, "").unwrap();
+        let alone = Some("**".to_owned());
+        assert_eq!(claimed(data), Some((Some(manifest.clone()), alone)));
+        assert_eq!(claimed("/home".into()), None);
+        drop(objects);
+        assert!(!manifest.exists(), "each job makes its own");
     }
 }

@@ -4,6 +4,7 @@ use super::bring::{bring_all, serve as serve_asked};
 use super::list::{Extent, list};
 use super::message::{FetchRequest, Fetched, FromFetcher, Task};
 use super::put::put_all;
+use super::slot::OPEN;
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
 use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
 use std::fs::File;
@@ -103,11 +104,13 @@ fn say(out: &mut impl Write, message: &FromFetcher) -> io::Result<()> {
 
 fn lock_down(request: &FetchRequest) -> io::Result<()> {
     let rule = |path: PathBuf, rights| Folder { path, rights };
-    let rights = match request.task {
-        Task::List { .. } | Task::All | Task::Serve => Rights::Write,
-        Task::Put => Rights::Read,
+    let mut folders: Vec<_> = match request.task {
+        Task::List { .. } | Task::All | Task::Serve => {
+            let open = OPEN.iter().map(|below| request.folder.join(below));
+            open.map(|folder| rule(folder, Rights::Write)).collect()
+        }
+        Task::Put => vec![rule(request.folder.clone(), Rights::Read)],
     };
-    let mut folders = vec![rule(request.folder.clone(), rights)];
     folders.extend(NEEDED.iter().map(|path| rule(path.into(), Rights::Read)));
     let certificates = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(std::env::var_os);
     folders.extend(certificates.map(|path| rule(path.into(), Rights::Read)));

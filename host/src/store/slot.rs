@@ -3,7 +3,8 @@
 //! `CACHE/DIGEST-N/data` holds the objects of one place in a store, as files under the names that they have
 //! there; N counts the jobs that use the same place at the same time, each with a copy of its own, as an
 //! object may change between them. Who uses one holds a lock on `lock`; `used` says by its time when
-//! that was.
+//! that was. What is on its way lies in `part`, and `list` has the manifest, if there is one. The process that fetches
+//! can write to these three and nowhere else, so that no link of its making can stand in their places.
 
 use crate::dataset::is_stand_in;
 use crate::model::hex;
@@ -17,6 +18,8 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 use walkdir::WalkDir;
 
+/// The folders of one that the process that fetches writes to.
+pub(super) const OPEN: [&str; 3] = ["data", "part", "list"];
 /// More jobs than this do not read one place at the same time.
 const COPIES: usize = 1000;
 /// How often it is tried to get a folder that somebody else has, and the pause between.
@@ -38,7 +41,7 @@ impl Slot {
         for copy in 0..COPIES {
             let folder = cache.join(format!("{}-{copy}", &digest[..24]));
             let Some(lock) = claim(&folder)? else { continue };
-            for below in ["data", "part"] {
+            for below in OPEN {
                 fs::create_dir_all(folder.join(below))?;
             }
             for half in fs::read_dir(folder.join("part"))?.flatten() {
@@ -61,16 +64,24 @@ impl Slot {
         self.folder.join("data")
     }
 
-    /// The list of what is below a folder of these, if there is one.
-    pub(super) fn manifest_of(&self, folder: &Path) -> Option<PathBuf> {
+    /// The list of the objects, if there is one.
+    pub(super) fn manifest(&self) -> Option<PathBuf> {
         let manifest = manifest_path(&self.folder);
-        (folder.starts_with(self.data()) && manifest.exists()).then_some(manifest)
+        manifest.symlink_metadata().is_ok_and(|found| found.is_file()).then_some(manifest)
+    }
+}
+
+/// A manifest is written anew by each job, and may take as much room as objects do.
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // What cannot be removed stays.
+        let _ = fs::remove_file(manifest_path(&self.folder));
     }
 }
 
 /// Where the list of a folder's objects is, if no stand-ins tell of them.
 pub(super) fn manifest_path(folder: &Path) -> PathBuf {
-    folder.join("manifest")
+    folder.join("list").join("manifest")
 }
 
 /// Makes a folder and locks it; none if somebody else uses it.

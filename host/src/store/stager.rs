@@ -132,7 +132,7 @@ impl Stager<'_> {
         let paths = vec![address.to_string()];
         let input = Input { name: what.to_owned(), paths, partition_format: None };
         let mut found = Found::default();
-        let to = (kept, &mut found);
+        let to = (&mut *kept, &mut found);
         let paths = self.find(what, &input, Coming::AtOnce, to, watch).map_err(named)?;
         for request in found.requests {
             let data = request.folder.join("data");
@@ -142,6 +142,12 @@ impl Stager<'_> {
             }
         }
         let path = paths.first().ok_or_else(|| named(format!("{address} leads to nothing")))?;
+        let real =
+            Path::new(path).canonicalize().map_err(|error| named(format!("{path}: {error}")))?;
+        let is_below = |slot: &Slot| real.starts_with(slot.data());
+        if !kept.slots.last().is_some_and(is_below) {
+            return Err(named(format!("{address} leads out of the cache, to {}", real.display())));
+        }
         Ok(path.into())
     }
 
