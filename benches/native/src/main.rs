@@ -20,17 +20,18 @@ mod infer_tract;
 mod logistic_kernel;
 #[path = "../../kernels/perceptron.rs"]
 mod perceptron_kernel;
+mod process;
 mod table;
 mod tally;
 #[path = "../../kernels/tally.rs"]
 mod tally_kernel;
 
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::Float64Type;
+use process::{Output, keep_memory};
 use std::error::Error;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
-use std::sync::Mutex;
-use table::Model;
 
 fn main() -> Result<(), Box<dyn Error>> {
     keep_memory();
@@ -46,12 +47,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             convert::convert(Path::new(from), Path::new(to), rows.parse()?)?;
         }
         ["logistic", file, output, threads] => {
-            let output = Output::create(output)?;
-            table::run(Path::new(file), &output, threads.parse()?, Model::Logistic)?;
+            let score = || {
+                Ok(on_columns(|columns, rows, numbers| {
+                    logistic_kernel::logistic(columns.iter().copied(), rows, numbers);
+                }))
+            };
+            table::run(Path::new(file), &Output::create(output)?, threads.parse()?, score)?;
         }
         ["perceptron", file, output, threads] => {
-            let output = Output::create(output)?;
-            table::run(Path::new(file), &output, threads.parse()?, Model::Perceptron)?;
+            let score = || Ok(on_columns(perceptron_kernel::perceptron));
+            table::run(Path::new(file), &Output::create(output)?, threads.parse()?, score)?;
         }
         ["infer", library, model, images, batches, device] => {
             infer::run(library, model, images.parse()?, batches, device == "gpu")?;
@@ -65,26 +70,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Makes the allocator keep memory. Otherwise native code faults the same pages in again for every
-/// mini-batch, which costs it a fifth of the table job and would flatter Sandmill.
-fn keep_memory() {
-    // SAFETY: mallopt only sets numbers of the allocator, and no other thread runs yet.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
-    }
-}
-
-/// The one output file that all threads append to.
-struct Output(Mutex<File>);
-
-impl Output {
-    fn create(path: &str) -> io::Result<Self> {
-        File::create(path).map(|file| Self(Mutex::new(file)))
-    }
-
-    fn append(&self, rows: &[u8]) -> io::Result<()> {
-        let mut file = self.0.lock().map_err(|_| io::Error::other("another thread panicked"))?;
-        file.write_all(rows)
+/// Hands the columns after the id to a kernel.
+fn on_columns(
+    kernel: impl Fn(&[&[f64]], usize, &mut Vec<f64>),
+) -> impl FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()> {
+    move |batch, numbers| {
+        let columns = batch.columns()[1..].iter();
+        let columns = columns.map(|column| &**column.as_primitive::<Float64Type>().values());
+        let columns: Vec<&[f64]> = columns.collect();
+        kernel(&columns, batch.num_rows(), numbers);
+        Ok(())
     }
 }

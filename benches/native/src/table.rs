@@ -1,9 +1,9 @@
-//! The table jobs: text or Parquet in, one line of an id and a number a row out.
+//! The table jobs: text or Parquet in, one line of an id and a number a row out. The programs of
+//! `benches/peers` have this file, too, and only compute the numbers elsewhere.
 
-use crate::tally::panicked;
-use crate::{Output, logistic_kernel, perceptron_kernel};
+use crate::process::{Output, panicked};
 use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::{csv, json};
 use parquet::arrow::arrow_reader::{
@@ -27,21 +27,23 @@ const ROWS: usize = 12 * 1024;
 /// More bytes than any line has.
 const LONGEST_LINE: usize = 4096;
 
-/// What is computed of a row.
-#[derive(Clone, Copy)]
-pub(crate) enum Model {
-    Logistic,
-    Perceptron,
-}
-
-/// Scores all rows of `file`, whose name ends in `csv`, `jsonl` or `parquet`.
-pub(crate) fn run(file: &Path, output: &Output, threads: usize, model: Model) -> io::Result<()> {
+/// Scores all rows of `file`, whose name ends in `csv`, `jsonl` or `parquet`. Each thread starts a
+/// scoring function of its own, which replaces numbers by those of a batch.
+pub(crate) fn run<F>(
+    file: &Path,
+    output: &Output,
+    threads: usize,
+    start: impl Fn() -> io::Result<F> + Sync,
+) -> io::Result<()>
+where
+    F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>,
+{
     let kind = file.extension().and_then(|end| end.to_str()).unwrap_or_default();
     let opened = File::open(file)?;
     if kind == "parquet" {
         let metadata = ArrowReaderMetadata::load(&opened, ArrowReaderOptions::new())?;
         let groups = metadata.metadata().num_row_groups();
-        return on_threads(threads, groups, |group, scorer| {
+        return on_threads(threads, groups, start, |group, scorer| {
             // Threads must not share a place in the file.
             let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(
                 File::open(file)?,
@@ -49,21 +51,21 @@ pub(crate) fn run(file: &Path, output: &Output, threads: usize, model: Model) ->
             );
             let reader = reader.with_row_groups(vec![group]).with_batch_size(ROWS).build()?;
             for table in reader {
-                scorer.score(&table.map_err(io::Error::other)?, model);
+                scorer.score(&table.map_err(io::Error::other)?)?;
             }
             scorer.append(output)
         });
     }
     let mini_batches = cut(&opened)?;
     let schema = schema();
-    on_threads(threads, mini_batches.len(), |at, scorer| {
+    on_threads(threads, mini_batches.len(), start, |at, scorer| {
         let range = &mini_batches[at];
         let mut bytes = std::mem::take(&mut scorer.bytes);
         bytes.resize((range.end - range.start) as usize, 0);
         opened.read_exact_at(&mut bytes, range.start)?;
         let decoded = match kind {
-            "jsonl" => scorer.decode_json(&schema, &bytes, model),
-            _ => scorer.decode_csv(&schema, at == 0, &bytes, model),
+            "jsonl" => scorer.decode_json(&schema, &bytes),
+            _ => scorer.decode_csv(&schema, at == 0, &bytes),
         };
         scorer.bytes = bytes;
         decoded.map_err(io::Error::other)?;
@@ -79,15 +81,16 @@ pub(crate) fn schema() -> SchemaRef {
 }
 
 /// Has threads do mini-batches 0 to `count`, each as soon as it has done one.
-fn on_threads(
+fn on_threads<F>(
     threads: usize,
     count: usize,
-    work: impl Fn(usize, &mut Scorer) -> io::Result<()> + Sync,
+    start: impl Fn() -> io::Result<F> + Sync,
+    work: impl Fn(usize, &mut Scorer<F>) -> io::Result<()> + Sync,
 ) -> io::Result<()> {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         let each = || -> io::Result<()> {
-            let mut scorer = Scorer::default();
+            let mut scorer = Scorer::new(start()?);
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 if at >= count {
@@ -101,21 +104,32 @@ fn on_threads(
     })
 }
 
-/// The buffers of a thread.
-#[derive(Default)]
-struct Scorer {
+/// A thread's function and its buffers.
+struct Scorer<F> {
+    compute: F,
     bytes: Vec<u8>,
     numbers: Vec<f64>,
     rows: Vec<u8>,
 }
 
-impl Scorer {
+impl<F> Scorer<F> {
+    fn new(compute: F) -> Self {
+        Self { compute, bytes: Vec::new(), numbers: Vec::new(), rows: Vec::new() }
+    }
+
+    fn append(&mut self, output: &Output) -> io::Result<()> {
+        output.append(&self.rows)?;
+        self.rows.clear();
+        Ok(())
+    }
+}
+
+impl<F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>> Scorer<F> {
     fn decode_csv(
         &mut self,
         schema: &SchemaRef,
         header: bool,
         mut bytes: &[u8],
-        model: Model,
     ) -> Result<(), ArrowError> {
         let mut decoder = csv::ReaderBuilder::new(Arc::clone(schema))
             .with_header(header)
@@ -126,17 +140,12 @@ impl Scorer {
             bytes = &bytes[used..];
             if used == 0 || decoder.capacity() == 0 {
                 let Some(table) = decoder.flush()? else { return Ok(()) };
-                self.score(&table, model);
+                self.score(&table)?;
             }
         }
     }
 
-    fn decode_json(
-        &mut self,
-        schema: &SchemaRef,
-        mut bytes: &[u8],
-        model: Model,
-    ) -> Result<(), ArrowError> {
+    fn decode_json(&mut self, schema: &SchemaRef, mut bytes: &[u8]) -> Result<(), ArrowError> {
         let builder = json::ReaderBuilder::new(Arc::clone(schema)).with_batch_size(ROWS);
         let mut decoder = builder.build_decoder()?;
         while !bytes.is_empty() {
@@ -144,25 +153,15 @@ impl Scorer {
             let used = decoder.decode(bytes)?;
             bytes = &bytes[used..];
             if let Some(table) = decoder.flush()? {
-                self.score(&table, model);
+                self.score(&table)?;
             }
         }
         Ok(())
     }
 
     /// Adds lines of id and number to the rows.
-    fn score(&mut self, table: &RecordBatch, model: Model) {
-        let columns = table.columns()[1..].iter();
-        let columns = columns.map(|column| &**column.as_primitive::<Float64Type>().values());
-        match model {
-            Model::Logistic => {
-                logistic_kernel::logistic(columns, table.num_rows(), &mut self.numbers);
-            }
-            Model::Perceptron => {
-                let columns: Vec<_> = columns.collect();
-                perceptron_kernel::perceptron(&columns, table.num_rows(), &mut self.numbers);
-            }
-        }
+    fn score(&mut self, table: &RecordBatch) -> io::Result<()> {
+        (self.compute)(table, &mut self.numbers)?;
         let ids = table.column(0).as_primitive::<Int64Type>().values();
         let (mut integer, mut float) = (itoa::Buffer::new(), ryu::Buffer::new());
         for (id, number) in ids.iter().zip(&self.numbers) {
@@ -171,11 +170,6 @@ impl Scorer {
             self.rows.extend_from_slice(float.format(*number).as_bytes());
             self.rows.push(b'\n');
         }
-    }
-
-    fn append(&mut self, output: &Output) -> io::Result<()> {
-        output.append(&self.rows)?;
-        self.rows.clear();
         Ok(())
     }
 }

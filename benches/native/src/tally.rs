@@ -1,6 +1,7 @@
 //! The file job.
 
-use crate::{Output, tally_kernel};
+use crate::process::{Output, panicked};
+use crate::tally_kernel;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -34,11 +35,6 @@ pub(crate) fn run(folder: &Path, output: &Output, threads: usize) -> io::Result<
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(panicked())))
     })
-}
-
-/// The error that stands for a thread that panicked, which has said so itself.
-pub(crate) fn panicked() -> io::Error {
-    io::Error::other("a thread panicked")
 }
 
 fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {

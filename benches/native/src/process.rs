@@ -1,0 +1,34 @@
+//! What each of these programs needs, those of `benches/peers` as well.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Mutex;
+
+/// Makes the allocator keep memory. Otherwise native code faults the same pages in again for every
+/// mini-batch, which costs it a fifth of the table job and would flatter Sandmill.
+pub(crate) fn keep_memory() {
+    // SAFETY: mallopt only sets numbers of the allocator, and no other thread runs yet.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+    }
+}
+
+/// The one output file that all threads append to.
+pub(crate) struct Output(Mutex<File>);
+
+impl Output {
+    pub(crate) fn create(path: &str) -> io::Result<Self> {
+        File::create(path).map(|file| Self(Mutex::new(file)))
+    }
+
+    pub(crate) fn append(&self, rows: &[u8]) -> io::Result<()> {
+        let mut file = self.0.lock().map_err(|_| io::Error::other("another thread panicked"))?;
+        file.write_all(rows)
+    }
+}
+
+/// The error that stands for a thread that panicked, which has said so itself.
+pub(crate) fn panicked() -> io::Error {
+    io::Error::other("a thread panicked")
+}
