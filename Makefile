@@ -63,6 +63,7 @@ fuzz: ## Fuzz each target for a few seconds; needs cargo-fuzz and a nightly tool
 fmt: ## Format all Rust code.
 	cargo fmt --all
 	cargo fmt --manifest-path fuzz/Cargo.toml
+	cargo fmt --manifest-path benches/peers/Cargo.toml --all
 	@scripts/examples.sh all fmt
 
 lint: ## Check formatting, clippy, documentation, scripts and dependencies.

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Measures Sandmill beside what people run such jobs with in Python, in turns, each from its start to its exit: a pool
 of processes with pyarrow (or pandas) and numpy, cut as the job is cut; DuckDB with a function in Python; Ray Data; PySpark,
-where there is Java. The perceptron is computed by ONNX Runtime in Sandmill, and by numpy elsewhere.
+where there is Java. The perceptron is computed by ONNX Runtime in Sandmill, and by numpy elsewhere. Extism and arrow-udf,
+which run WebAssembly in a Rust program, are there, too: `wasm_peers.py`.
 
-    benches/peers.py [--rounds N] [JOB...]     jobs: csv, parquet, perceptron, files; all unless named
+    benches/peers.py [--rounds N] [--engines A,B] [JOB...]
+                    jobs: csv, parquet, perceptron, files; all unless named, beside all engines unless named
 
 The release binary must be there (`make bench`). The packages come from PyPI, into target/bench/peers. Data, work and
 rows are those of `benches/run.py`; rows are held against Sandmill's, floats to nine digits.
@@ -21,8 +23,8 @@ from pathlib import Path
 
 PACKAGES = ["numpy==2.4.6", "pyarrow==26.0.1", "pandas==3.1.1", "duckdb==2.0.0", "ray[data]==2.60.0", "pyspark==4.3.0"]
 ENGINES = {
-    "csv": ["pyarrow", "pandas", "duckdb", "ray", "spark"],
-    "parquet": ["pyarrow", "duckdb", "ray", "spark"],
+    "csv": ["pyarrow", "pandas", "duckdb", "ray", "spark", "extism", "arrow-udf"],
+    "parquet": ["pyarrow", "duckdb", "ray", "spark", "extism", "arrow-udf"],
     "perceptron": ["pyarrow", "ray", "spark"],
     "files": ["pool"],
 }
@@ -38,17 +40,24 @@ def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("jobs", nargs="*", metavar="JOB")
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--engines", help="only these, with commas between them")
     options = options.parse_args()
+    wanted = options.engines.split(",") if options.engines else sum(ENGINES.values(), [])
+    if unknown := set(wanted).difference(*ENGINES.values()):
+        sys.exit(f"bench: no engine {', '.join(unknown)}; a job has {ENGINES['csv']}")
     import run
 
     run.WORK.mkdir(parents=True, exist_ok=True)
     os.environ["SANDMILL_CACHE_DIR"] = str(run.WORK / "cache")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     python = installed(run)
+    # Where Extism has its compiled code.
+    os.environ["XDG_CACHE_HOME"] = str(run.WORK / "peers-cache")
     run.build_native()
     lines = []
     for job in options.jobs or ENGINES:
-        lines += beside(run, python, job, options.rounds)
+        engines = [engine for engine in ENGINES[job] if engine in wanted]
+        lines += beside(run, python, job, engines, options.rounds)
     run.show(lines, options.rounds, "peers.json")
 
 
@@ -65,23 +74,34 @@ def installed(run):
     return python
 
 
-def beside(run, python, job, rounds):
+def beside(run, python, job, engines, rounds):
     """One job by Sandmill and by each of the others."""
     name, data, here = ours(run, job)
+    outputs = {}
     sides = {"sandmill": here}
-    engines = [engine for engine in ENGINES[job] if engine != "spark" or has_java()]
     for engine in engines:
-        output = run.WORK / f"peer-{job}-{engine}"
-        sides[engine] = functools.partial(theirs, run, [python, __file__, "run", engine, job, data, output])
+        if command := command_of(python, engine, job):
+            outputs[engine] = run.WORK / f"peer-{job}-{engine}"
+            sides[engine] = functools.partial(theirs, run, [*command, data, outputs[engine]])
     taken = run.rounds_of(sides, rounds)
     lines = [run.line(f"{job}: Sandmill", taken["sandmill"].wall * 1000, "ms")]
-    for engine in engines:
-        output = run.WORK / f"peer-{job}-{engine}"
+    for engine, output in outputs.items():
         subprocess.run([python, __file__, "compare", run.job_output(name), output], check=True)
         factor = taken[engine].wall / taken["sandmill"].wall
         lines.append(run.line(f"   {engine} takes", taken[engine].wall * 1000, "ms"))
         lines.append(run.line("      times Sandmill's", factor, "x", 1, at_least=True))
     return lines
+
+
+def command_of(python, engine, job):
+    """What runs an engine, but for data and output; None, with a line that says so, where it cannot run here."""
+    import wasm_peers
+
+    if engine in wasm_peers.NAMES:
+        return wasm_peers.command(engine)
+    if engine == "spark" and not has_java():
+        return None
+    return [python, __file__, "run", engine, job]
 
 
 def has_java():

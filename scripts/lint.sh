@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 format() {
     cargo fmt --all --check
     cargo fmt --manifest-path fuzz/Cargo.toml --check
+    cargo fmt --manifest-path benches/peers/Cargo.toml --all --check
     scripts/examples.sh all fmt --check
 }
 

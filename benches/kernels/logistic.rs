@@ -16,8 +16,13 @@ pub fn logistic<'a>(columns: impl Iterator<Item = &'a [f64]>, rows: usize, out: 
         }
     }
     for sum in out.iter_mut() {
-        *sum = 1.0 / (1.0 + exp(-*sum));
+        *sum = probability(*sum);
     }
+}
+
+/// The probability that belongs to a row's weighted sum.
+pub fn probability(sum: f64) -> f64 {
+    1.0 / (1.0 + exp(-sum))
 }
 
 /// The exponential function for moderate arguments. The standard library's differs in the last bit

@@ -1,0 +1,15 @@
+//! The logistic regression as a plug-in of Extism: ten columns of floats in, one out, as bytes.
+
+use extism_pdk::{FnResult, plugin_fn};
+
+#[path = "../../../kernels/logistic.rs"]
+mod kernel;
+
+#[plugin_fn]
+pub fn score(input: Vec<u8>) -> FnResult<Vec<u8>> {
+    let floats: &[f64] = bytemuck::cast_slice(&input);
+    let rows = floats.len() / kernel::WEIGHTS.len();
+    let mut numbers = Vec::new();
+    kernel::logistic(floats.chunks_exact(rows), rows, &mut numbers);
+    Ok(bytemuck::cast_slice(&numbers).to_vec())
+}
