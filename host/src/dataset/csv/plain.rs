@@ -9,9 +9,11 @@ use super::types::{UTC, boolean, microseconds};
 #[cfg(target_arch = "x86_64")]
 use super::wide;
 use crate::model::{ColumnType, TableFormat};
-use arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder};
+use arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder, new_null_array};
 use arrow::compute::kernels::cast_utils::Parser;
-use arrow::datatypes::{Date32Type, Float64Type, Int64Type, SchemaRef, TimestampMicrosecondType};
+use arrow::datatypes::{
+    DataType, Date32Type, Float64Type, Int64Type, SchemaRef, TimestampMicrosecondType,
+};
 use memchr::memchr;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,7 +23,8 @@ use std::sync::Arc;
 pub(super) struct PlainDecoder {
     schema: SchemaRef,
     delimiter: u8,
-    kinds: Vec<ColumnType>,
+    /// Of the columns; none of those that nobody asks for.
+    kinds: Vec<Option<ColumnType>>,
     /// What means null beside the empty field.
     nulls: Vec<String>,
     found: Found,
@@ -35,13 +38,17 @@ impl PlainDecoder {
         let plain = matches!(delimiter, b',' | b';' | b'|' | b'\t' | b' ')
             && !format.columns.is_empty()
             && nulls.iter().all(|null| Float64Type::parse(null).is_none());
-        let kinds = format.columns.iter().map(|column| column.kind).collect();
+        let is_wanted = |at: usize| {
+            format.picked.as_ref().is_none_or(|picked| picked.iter().any(|&it| it as usize == at))
+        };
+        let kinds = format.columns.iter().enumerate();
+        let kinds = kinds.map(|(at, column)| is_wanted(at).then_some(column.kind)).collect();
         let (schema, nulls, found) = (Arc::clone(schema), nulls.clone(), Found::default());
         plain.then_some(Self { schema, delimiter, kinds, nulls, found })
     }
 
-    /// The table that arrow-csv would make of whole records, about `rows` of them. None if it would
-    /// refuse them, or if there are quotes within a field.
+    /// The table that arrow-csv would make of whole records, about `rows` of them, but with nulls where nobody asks. None
+    /// if it would refuse them, or if there are quotes within a field.
     pub(super) fn decode(&mut self, text: &str, rows: usize) -> Option<RecordBatch> {
         let fields = self.kinds.len();
         let kinds = self.kinds.iter();
@@ -194,6 +201,8 @@ fn unquoted(raw: &str) -> Option<Cow<'_, str>> {
 
 /// A column that is being filled.
 enum Column {
+    /// So many rows of one that nobody asks for.
+    Unwanted(usize),
     Boolean(Values<bool>),
     Int64(Values<i64>),
     Float64(Values<f64>),
@@ -203,7 +212,8 @@ enum Column {
 }
 
 impl Column {
-    fn new(kind: ColumnType, rows: usize) -> Self {
+    fn new(kind: Option<ColumnType>, rows: usize) -> Self {
+        let Some(kind) = kind else { return Self::Unwanted(0) };
         match kind {
             ColumnType::Boolean => Self::Boolean(Values::new(rows)),
             ColumnType::Int64 => Self::Int64(Values::new(rows)),
@@ -220,6 +230,16 @@ impl Column {
     fn take(&mut self, fields: &Fields<'_>, column: usize) -> Option<()> {
         let text = fields.records.text.as_bytes();
         match self {
+            Self::Unwanted(rows) => {
+                *rows += fields.records.count;
+                match fields.quoted {
+                    true => fields.records.each(column, |start, end| {
+                        fields.field(start, end)?;
+                        Some(())
+                    }),
+                    false => Some(()),
+                }
+            }
             Self::Int64(values) => fields.fill(
                 values,
                 column,
@@ -239,6 +259,7 @@ impl Column {
 
     fn finish(self) -> Option<ArrayRef> {
         Some(match self {
+            Self::Unwanted(rows) => new_null_array(&DataType::Utf8, rows),
             Self::Boolean(values) => Arc::new(values.booleans()),
             Self::Int64(values) => Arc::new(values.array::<Int64Type>()?),
             Self::Float64(values) => Arc::new(values.array::<Float64Type>()?),

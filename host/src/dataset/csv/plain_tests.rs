@@ -18,11 +18,15 @@ const ALL_KINDS: [ColumnType; 6] = [
 ];
 
 fn made(kinds: &[ColumnType], csv: CsvFormat) -> Option<PlainDecoder> {
+    picking(kinds, csv, None)
+}
+
+fn picking(kinds: &[ColumnType], csv: CsvFormat, picked: Option<Vec<u32>>) -> Option<PlainDecoder> {
     let columns: Vec<_> =
         (0..).zip(kinds).map(|(n, kind)| Named { name: format!("c{n}"), kind: *kind }).collect();
     let fields: Vec<_> =
         columns.iter().map(|c| Field::new(&c.name, arrow_type(c.kind), true)).collect();
-    let format = TableFormat { csv, columns, ..TableFormat::default() };
+    let format = TableFormat { csv, columns, picked, ..TableFormat::default() };
     PlainDecoder::new(&format, &Arc::new(Schema::new(fields)))
 }
 
@@ -189,6 +193,25 @@ proptest! {
         let numbers: Vec<_> = texts.iter().filter(|text| text.parse::<f64>().is_ok()).collect();
         let numbers: String = numbers.iter().map(|number| format!("x,{number}{end}")).collect();
         check(&mut decoder(&[ColumnType::String, ColumnType::Float64]), &numbers)?;
+    }
+
+    /// Those that nobody asks for are looked at as texts are, and not kept.
+    #[test]
+    fn picked_columns_are_read_as_all_are(
+        kinds in prop::collection::vec(prop::sample::select(&KINDS), 1..5),
+        picked in prop::collection::btree_set(0..4_u32, 1..4),
+        texts in prop::collection::vec("-?[0-9]{0,12}|[a-z]{0,9}|\"[a,\n]{0,9}\"|a?\"b|", 1..40),
+    ) {
+        let picked: Vec<u32> = picked.into_iter().filter(|&at| (at as usize) < kinds.len()).collect();
+        let kind = |(at, kind): (usize, &ColumnType)| {
+            if picked.contains(&(at as u32)) { *kind } else { ColumnType::String }
+        };
+        let kinds: Vec<_> = kinds.iter().enumerate().map(kind).collect();
+        let mut some = picking(&kinds, CsvFormat::default(), Some(picked.clone())).unwrap();
+        let text: String = texts.chunks_exact(kinds.len()).map(|it| it.join(",") + "\n").collect();
+        let picked: Vec<_> = picked.iter().map(|&at| at as usize).collect();
+        let of = |batch: Option<RecordBatch>| batch.map(|it| cells(&it.project(&picked).unwrap()));
+        prop_assert_eq!(of(some.decode(&text, 1)), of(decoder(&kinds).decode(&text, 1)), "{:?}", text);
     }
 
     #[test]
