@@ -118,6 +118,28 @@ fn objects_become_folders_and_folders_objects() {
     assert_eq!(ran.sorted_output(), ["1", "2"]);
 }
 
+/// Some stores have an object without content for each folder, of the same name, which they give to whoever asks.
+#[test]
+fn an_empty_object_with_others_below_is_a_folder() {
+    let moto =
+        bucket(&[("a.csv", "n\n1\n"), ("d", ""), ("d/e.csv", "n\n2\n"), ("d/f.csv", "n\n3\n")]);
+    let of_files = job("{t: s3://box/}", &moto).run(&[]);
+    of_files.exits_with(0);
+    assert_eq!(of_files.sorted_output(), ["a.csv: 4", "e.csv: 4", "f.csv: 4"]);
+    let table = Job::new(&guest("echo_table"))
+        .yaml("inputs: {t: {path: s3://box/, format: csv}}\narguments: [--rows]");
+    let of_tables = moto.opened_for(table.datastores("1 MB", "")).run(&[]);
+    of_tables.exits_with(0);
+    assert_eq!(of_tables.sorted_output(), ["1", "2", "3"]);
+    let beside = Job::new(&guest("reads_outside")).file("in/x.txt", "").yaml(
+        "inputs: {t: in}\nside_inputs: {s: s3://box/}\nprocess_count_per_node: 1\narguments: [--path, \
+         /side_inputs/s/d/e.csv, --path, /side_inputs/s/d/f.csv]",
+    );
+    let beside = moto.opened_for(beside.datastores("1 MB", "")).run(&[]);
+    beside.exits_with(0);
+    assert_eq!(beside.output().matches(".csv=GOT IT").count(), 4, "{beside}");
+}
+
 /// Tables have stand-ins in the same place.
 #[test]
 fn jobs_over_files_and_over_tables_share_what_is_here() {
@@ -170,4 +192,24 @@ fn a_job_that_was_killed_goes_on_if_its_objects_are_what_they_were() {
     let ran = job.resume(&[]);
     ran.exits_with(2);
     ran.says("mini-batch 0 (/inputs/t/000 and 1 more) is not what it was when it was done");
+}
+
+/// As the kernel does where memory runs out: another one is asked for what it had not brought.
+#[test]
+fn a_process_that_fetches_and_is_killed_is_replaced() {
+    let moto = bucket(&[]);
+    for index in 0..300 {
+        moto.put(&format!("/box/in/{index:03}"), "x");
+    }
+    let mut running = job("{t: s3://box/in/}", &moto).start(&[]);
+    let rows = running.dir().join("job/output/parallel_run_step.txt");
+    running.until("some rows", |_| fs::metadata(&rows).is_ok_and(|rows| rows.len() > 0));
+    let is_fetcher = |(_, command): &(u32, String)| command.ends_with(" fetch-worker");
+    let (fetcher, _) = running.children().into_iter().find(is_fetcher).expect("it fetches");
+    let fetcher = rustix::process::Pid::from_raw(fetcher.cast_signed()).expect("it has a number");
+    rustix::process::kill_process(fetcher, rustix::process::Signal::KILL).expect("it runs");
+    let ran = running.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output().len(), 300);
+    assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
 }

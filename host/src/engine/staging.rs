@@ -39,6 +39,11 @@ pub fn stage(
         if is_stored && !objects.claim(source) {
             return Err(outside(&format!("input '{}'", source.dataset), &source.root).into());
         }
+        // A folder would be seen with whatever has come to it.
+        let is_of_files = matches!(spec.input_kind, InputKind::Files { .. });
+        if is_stored && is_of_files && source.pattern.is_none() {
+            source.pattern = Some("**".to_owned());
+        }
     }
     Ok((sources, objects))
 }

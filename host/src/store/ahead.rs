@@ -2,11 +2,11 @@
 //! the cache has room for, and makes room when these are done. On a thread of its own.
 
 use super::fetch::{Known, stand_in};
-use super::message::{Bring, FetchRequest, FromFetcher, Task};
+use super::message::{FetchRequest, FromFetcher};
 use super::objects::Arrival;
-use super::process::{Fetcher, SILENCE, Said, nonsense, printable, silent};
-use super::slot::manifest_path;
-use crate::dataset::{Manifest, is_stand_in};
+use super::place::{Lost, Place};
+use super::process::{SILENCE, Said, nonsense, printable, silent};
+use crate::dataset::is_stand_in;
 use crate::model::ByteSize;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
@@ -14,9 +14,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Processes that are kept although they have nothing to do.
@@ -50,22 +50,6 @@ pub(super) struct Lot {
     pub(super) room: u64,
     /// Whether what nobody needs must go, as not all of it has room together.
     pub(super) evicts: bool,
-}
-
-/// A folder of objects, and the process that fetches them if there is one.
-#[derive(Debug)]
-struct Place {
-    request: FetchRequest,
-    data: PathBuf,
-    /// What tells of the objects that have no stand-ins.
-    manifest: Option<Manifest>,
-    fetcher: Option<Fetcher>,
-    /// Counts the processes.
-    number: u64,
-    /// What is asked for and has not come.
-    open: HashSet<PathBuf>,
-    /// When something was asked for or came last.
-    moved: Instant,
 }
 
 /// An object that somebody needs.
@@ -115,10 +99,9 @@ struct Wanted {
     coming: usize,
 }
 
-struct Ahead<'a> {
+struct Ahead {
     lot: Lot,
     places: Vec<Place>,
-    events: &'a Sender<Event>,
     arrivals: UnboundedSender<Arrival>,
     used: u64,
     held: HashMap<PathBuf, Held>,
@@ -136,20 +119,11 @@ pub(super) fn run(
     own: &Sender<Event>,
     arrivals: UnboundedSender<Arrival>,
 ) {
-    let place = |request: &FetchRequest| Place {
-        request: FetchRequest { task: Task::Serve, ..request.clone() },
-        data: request.folder.join("data"),
-        // Without it nothing is known of what is in it, which is told of each object.
-        manifest: Manifest::open(&manifest_path(&request.folder)).ok(),
-        fetcher: None,
-        number: 0,
-        open: HashSet::new(),
-        moved: Instant::now(),
-    };
+    let requests = lot.requests.iter().enumerate();
+    let place = |(index, request)| Place::new(index, &lot.program, request, own);
     let mut ahead = Ahead {
-        places: lot.requests.iter().map(place).collect(),
+        places: requests.map(place).collect(),
         lot,
-        events: own,
         arrivals,
         used: 0,
         held: HashMap::new(),
@@ -171,7 +145,7 @@ pub(super) fn run(
     }
 }
 
-impl Ahead<'_> {
+impl Ahead {
     /// What others need already takes no room, and need not wait for the planner's files that have none yet: these may
     /// wait for it to be done. It waits for mini-batches, which are handed out in their order: what a later one keeps an
     /// earlier one may have no room beside.
@@ -217,12 +191,7 @@ impl Ahead<'_> {
 
     /// The folder of objects that a file is in, if it is one. What leads out of it again is none.
     fn place_of(&self, file: &Path) -> Option<usize> {
-        let is_below = |place: &Place| {
-            let Ok(name) = file.strip_prefix(&place.data) else { return false };
-            let is_plain = |part| matches!(part, Component::Normal(_));
-            name.file_name().is_some() && name.components().all(is_plain)
-        };
-        self.places.iter().position(is_below)
+        self.places.iter().position(|place| place.has(file))
     }
 
     /// Those of the files that are objects.
@@ -259,44 +228,24 @@ impl Ahead<'_> {
             }
             (Err(_), Some(_)) | (Ok(_), None) => {}
         }
-        if self.places.get(*index).is_some_and(|place| place.fetcher.is_none()) {
+        if self.places.get(*index).is_some_and(|place| !place.is_served()) {
             self.end_idle();
-            if let Err(reason) = self.start(*index) {
-                return HeldState::Failed(reason);
-            }
         }
         let Some(place) = self.places.get_mut(*index) else { return HeldState::Here };
-        match (place.name(file), &mut place.fetcher) {
-            (Some(name), Some(fetcher)) => {
-                fetcher.bring(&Bring { name, known: *known });
-                place.moved = Instant::now();
-                place.open.insert(file.to_owned());
-                HeldState::Coming(Vec::new())
-            }
-            _ => HeldState::Failed("nobody can ask for its name".to_owned()),
+        match place.ask(file, *known) {
+            Ok(()) => HeldState::Coming(Vec::new()),
+            Err(reason) => HeldState::Failed(reason),
         }
-    }
-
-    fn start(&mut self, index: usize) -> Result<(), String> {
-        let Some(place) = self.places.get_mut(index) else { return Ok(()) };
-        place.number += 1;
-        let (number, events) = (place.number, self.events.clone());
-        let hear = move |said: Said| events.send(Event::Said(index, number, said)).is_ok();
-        place.fetcher = Some(Fetcher::start(&self.lot.program, &place.request, hear)?);
-        Ok(())
     }
 
     /// Ends processes that have nothing to do, if they are many.
     fn end_idle(&mut self) {
-        let running = self.places.iter().filter(|place| place.fetcher.is_some()).count();
-        let mut idle: Vec<&mut Place> = self
-            .places
-            .iter_mut()
-            .filter(|place| place.fetcher.is_some() && place.open.is_empty())
-            .collect();
-        idle.sort_by_key(|place| place.moved);
+        let running = self.places.iter().filter(|place| place.is_served()).count();
+        let mut idle: Vec<&mut Place> =
+            self.places.iter_mut().filter(|place| place.is_idle()).collect();
+        idle.sort_by_key(|place| place.moved());
         for place in idle.into_iter().take((running + 1).saturating_sub(IDLE)) {
-            place.fetcher = None;
+            place.rest();
         }
     }
 
@@ -331,49 +280,43 @@ impl Ahead<'_> {
     }
 
     fn on_said(&mut self, index: usize, number: u64, said: Said) {
-        let Some(place) = self.places.get_mut(index).filter(|place| place.number == number) else {
-            return;
-        };
-        place.moved = Instant::now();
-        match said {
+        let is_of = |place: &&mut Place| place.is_served_by(number);
+        let Some(place) = self.places.get_mut(index).filter(is_of) else { return };
+        place.moves();
+        let lost = match said {
             Some(Ok(FromFetcher::Brought(name, failed))) => {
-                let file = place.data.join(name);
-                if place.open.remove(&file) {
+                if let Some(file) = place.came(&name) {
                     self.arrived(&file, failed.as_deref().map(printable));
                 }
                 let _ = self.arrivals.send(Arrival::Progress);
+                Lost::default()
             }
             Some(Ok(FromFetcher::Progress(_))) => {
                 let _ = self.arrivals.send(Arrival::Progress);
+                Lost::default()
             }
-            Some(Ok(FromFetcher::Failed(text))) => self.broke_down(index, &printable(&text)),
-            Some(Ok(FromFetcher::Done(_))) => self.broke_down(index, "nobody fetches any more"),
-            Some(Err(error)) => self.broke_down(index, &nonsense(&error)),
-            None => {
-                let ended = place.fetcher.take().map(Fetcher::end);
-                self.broke_down(index, &ended.unwrap_or_default());
-            }
-        }
+            Some(Ok(FromFetcher::Failed(text))) => place.give_up(&printable(&text)),
+            Some(Ok(FromFetcher::Done(_))) => place.give_up("nobody fetches any more"),
+            Some(Err(error)) => place.give_up(&nonsense(&error)),
+            None => place.died(),
+        };
+        self.lose(lost);
+        let more = self.places.get_mut(index).and_then(Place::go_on);
+        self.lose(more.unwrap_or_default());
     }
 
-    /// All that a process was asked for fails; whoever wants more gets another process.
-    fn broke_down(&mut self, index: usize, reason: &str) {
-        let Some(place) = self.places.get_mut(index) else { return };
-        place.fetcher = None;
-        for file in std::mem::take(&mut place.open) {
-            self.arrived(&file, Some(reason.to_owned()));
+    /// These cannot be had.
+    fn lose(&mut self, (files, reason): Lost) {
+        for file in files {
+            self.arrived(&file, Some(reason.clone()));
         }
     }
 
     fn end_silent(&mut self) {
         for index in 0..self.places.len() {
-            let is_silent = self
-                .places
-                .get(index)
-                .is_some_and(|place| !place.open.is_empty() && place.moved.elapsed() > SILENCE);
-            if is_silent {
-                self.broke_down(index, &silent());
-            }
+            let place = self.places.get_mut(index).filter(|place| place.is_silent(SILENCE));
+            let lost = place.map(|place| place.give_up(&silent())).unwrap_or_default();
+            self.lose(lost);
         }
     }
 
@@ -414,8 +357,8 @@ impl Ahead<'_> {
         self.used = self.used.saturating_sub(held.bytes);
         if self.lot.evicts && matches!(held.state, HeldState::Here) {
             self.made += 1;
-            let part = self.places.get(held.place).map(|place| &place.request.folder);
-            let part = part.map(|folder| folder.join("part").join(format!("out-{}", self.made)));
+            let part = format!("out-{}", self.made);
+            let part = self.places.get(held.place).map(|place| place.part(&part));
             // What cannot be removed stays, and is removed with the whole folder.
             let _ = match part {
                 Some(part) if !held.is_listed => straight(file).and_then(|(_folder, file)| {
@@ -437,25 +380,11 @@ fn straight(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = match openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         // Where the kernel does not know it, no wall is there that a process could be behind.
-        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(folder, flags, Mode::empty())?,
+        Err(Errno::NOSYS) => rustix::fs::open(folder, flags, Mode::empty())?,
         opened => opened?,
     };
     let way = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
     Ok((folder, way))
-}
-
-impl Place {
-    /// The name of an object by its file.
-    fn name(&self, file: &Path) -> Option<String> {
-        file.strip_prefix(&self.data).ok()?.to_str().map(str::to_owned)
-    }
-
-    /// What the manifest tells of it.
-    fn known(&mut self, file: &Path) -> Option<Known> {
-        let name = self.name(file)?;
-        let found = self.manifest.as_mut()?.find(&name).ok()??;
-        Some(found.ok()?.into())
-    }
 }
 
 /// Why what is wanted together can never have room.

@@ -5,7 +5,8 @@ use crate::dataset::{Found, ManifestWriter, STAND_IN_MODE};
 use crate::model::{OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
 use crate::store::message::StoreConfig;
-use crate::store::slot::OPEN;
+use crate::store::message::Task;
+use crate::store::slot::{OPEN, manifest_path};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
@@ -32,6 +33,11 @@ impl Bench {
 
     /// The same, of which some have no stand-ins.
     fn with(objects: &[(&str, u64)], listed: &[(&str, u64)]) -> Self {
+        Self::fetching("exec /bin/sleep 60", objects, listed)
+    }
+
+    /// The same with a process that does so.
+    fn fetching(script: &str, objects: &[(&str, u64)], listed: &[(&str, u64)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         for folder in OPEN {
@@ -52,7 +58,8 @@ impl Bench {
             manifest.add(name, Ok(*found)).unwrap();
         }
         manifest.finish(&manifest_path(dir.path())).unwrap();
-        fs::write(at("fetcher"), "#!/bin/sh\nexec /bin/sleep 60\n").unwrap();
+        fs::write(at("fetcher"), format!("#!/bin/sh\ncd '{}'\n{script}\n", dir.path().display()))
+            .unwrap();
         fs::set_permissions(at("fetcher"), fs::Permissions::from_mode(0o700)).unwrap();
         let store = StoreConfig {
             kind: StoreKind::S3,
@@ -91,6 +98,11 @@ impl Bench {
 
     /// The object comes, or cannot be had.
     fn comes(&self, name: &str, failed: Option<&str>) {
+        self.comes_by(1, name, failed);
+    }
+
+    /// The same by a later process.
+    fn comes_by(&self, number: u64, name: &str, failed: Option<&str>) {
         if failed.is_none() {
             let listed = self.listed.get(name).copied();
             let found = listed.unwrap_or_else(|| (&self.file(name).metadata().unwrap()).into());
@@ -103,7 +115,7 @@ impl Bench {
             fs::rename(part, self.file(name)).unwrap();
         }
         let brought = FromFetcher::Brought(name.to_owned(), failed.map(str::to_owned));
-        self.events.send(Event::Said(0, 1, Some(Ok(brought)))).unwrap();
+        self.events.send(Event::Said(0, number, Some(Ok(brought)))).unwrap();
     }
 
     /// What is told next, but that something moves.
@@ -203,6 +215,47 @@ fn what_lies_outside_is_let_alone() {
     bench.want(2, &[]);
     assert_eq!(bench.next(), (2, vec![]));
     assert_eq!(fs::read_to_string(secret).unwrap(), "of somebody");
+}
+
+/// As where the kernel ended it for want of memory.
+#[test]
+fn what_a_process_that_died_was_asked_for_is_asked_for_again() {
+    let dies_once = "[ -e died ] || { touch died; exit 1; }; exec /bin/sleep 60";
+    let mut bench = Bench::fetching(dies_once, &[("a", 20), ("b", 20), ("c", 20)], &[]);
+    bench.want(1, &["a", "b"]);
+    while !bench.dir.path().join("died").exists() {
+        std::thread::yield_now();
+    }
+    // What is not asked for yet cannot come.
+    bench.want(2, &["c"]);
+    let mut told = Vec::new();
+    while told.len() < 2 {
+        for name in ["a", "b", "c"] {
+            bench.comes_by(2, name, None);
+        }
+        while let Ok(arrival) = bench.arrivals.try_recv() {
+            if let Arrival::Ready(number, failed) = arrival {
+                told.push((number, failed));
+            }
+        }
+    }
+    told.sort_unstable();
+    assert_eq!(told, [(1, vec![]), (2, vec![])]);
+}
+
+/// Who dies of each object fails each, and whoever wants more gets another process.
+#[test]
+fn a_process_that_always_dies_is_given_up() {
+    let mut bench = Bench::fetching("echo died >> deaths; exit 1", &[("a", 20), ("b", 20)], &[]);
+    for number in [1, 2] {
+        bench.want(number, &["a", "b"]);
+        let (told, failed) = bench.next();
+        assert_eq!((told, failed.len()), (number, 2));
+        assert!(failed[0].1.contains("the process that fetches"), "{failed:?}");
+        bench.release(number);
+    }
+    let deaths = fs::read_to_string(bench.dir.path().join("deaths")).unwrap();
+    assert_eq!(deaths.lines().count(), 6, "both together, then one by one, and all that twice");
 }
 
 /// A manifest knows of it.

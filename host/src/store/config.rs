@@ -20,10 +20,8 @@ pub(super) fn configure(
             let store = datastores.get(name, tenant)?;
             check_names(store.kind, &store.container, &store.options)?;
             let mut options = store.options.clone();
-            let is_given = |name: &str| ["managed_identity", "role_arn"].contains(&name);
-            if options.iter().any(|(name, _)| is_given(name)) {
-                options.extend(from_environment(identity(store.kind), environment));
-            }
+            let way = options.iter().find_map(|(name, _)| identity(store.kind, name));
+            options.extend(from_environment(way.unwrap_or_default(), environment));
             let config = StoreConfig {
                 kind: store.kind,
                 container: store.container.clone(),
@@ -90,20 +88,35 @@ fn check_names(
 fn variables(kind: StoreKind) -> &'static [&'static str] {
     match kind {
         StoreKind::S3 => &["AWS_"],
-        StoreKind::Azure => &["AZURE_", "IDENTITY_ENDPOINT", "MSI_ENDPOINT"],
+        StoreKind::Azure => &["AZURE_", "IDENTITY_ENDPOINT"],
         StoreKind::Gcs => &["GOOGLE_"],
         StoreKind::Http => &[],
     }
 }
 
 /// How the names begin of those that say who tells what this machine is, or gives roles, where others than usual do: in
-/// pods, tasks and applications. What Google's begin with the library looks at by itself.
-fn identity(kind: StoreKind) -> &'static [&'static str] {
-    match kind {
-        StoreKind::S3 => &["AWS_CONTAINER_", "AWS_METADATA_ENDPOINT", "AWS_ENDPOINT_URL_STS"],
-        StoreKind::Azure => &["IDENTITY_ENDPOINT", "MSI_ENDPOINT"],
-        StoreKind::Gcs | StoreKind::Http => &[],
+/// pods, tasks and applications; for stores that are opened in this `way`. What Google's begin with the library looks at
+/// by itself.
+fn identity(kind: StoreKind, way: &str) -> Option<&'static [&'static str]> {
+    const ROLES: &str = "AWS_ENDPOINT_URL_STS";
+    match (kind, way) {
+        (StoreKind::S3, "managed_identity") => Some(&[
+            "AWS_CONTAINER_",
+            "AWS_METADATA_ENDPOINT",
+            "AWS_WEB_IDENTITY_TOKEN_FILE",
+            "AWS_ROLE_",
+            ROLES,
+        ]),
+        (StoreKind::S3, "role_arn") => Some(&[ROLES]),
+        (StoreKind::Azure, "managed_identity") => Some(&["IDENTITY_ENDPOINT"]),
+        _ => None,
     }
+}
+
+/// Whether an option is the address of a store, not of what tells identities.
+pub(super) fn is_endpoint(option: &str) -> bool {
+    let is_other = ["identity", "msi", "metadata", "sts"].iter().any(|it| option.contains(it));
+    option.ends_with("base_url") || (option.contains("endpoint") && !is_other)
 }
 
 /// The variables of the environment that begin so, by the names of the library.

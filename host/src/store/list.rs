@@ -7,18 +7,19 @@ use super::fetch::{
 use super::look::{is_missing, key, look};
 use super::message::{FetchRequest, Fetched, StoreConfig, Wanted};
 use super::open::{At, Store};
-use super::slot::manifest_path;
+use super::slot::{begin_manifest, manifest_path};
 use super::words::failed;
 use crate::dataset::{ManifestWriter, Pattern, is_stand_in};
 use crate::model::ByteSize;
+use object_store::path::Path as Key;
 use object_store::{Error, ObjectMeta};
 use std::collections::HashSet;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use walkdir::WalkDir;
 
@@ -26,8 +27,6 @@ use walkdir::WalkDir;
 pub(super) const AT_ONCE: usize = 16;
 /// How often it is told how far it is.
 pub(super) const TELL: Duration = Duration::from_secs(2);
-/// A time that some file systems round.
-const PROBED: Duration = Duration::new(1_234_567_891, 123_456_789);
 /// Objects of a page, as stores have it.
 const PAGE: usize = 1000;
 
@@ -56,7 +55,10 @@ pub(super) async fn list(
     let store = Store::open(&config).map_err(|error| failed(&error, &request.shown, &config))?;
     let data = request.folder.join("data");
     let mut round = Round {
-        manifest: begin_manifest(request, extent).map_err(|error| unlisted(&error))?,
+        manifest: match extent.on_demand {
+            true => begin_manifest(&request.folder).map_err(|error| unlisted(&error))?,
+            false => None,
+        },
         is_first: fs::read_dir(&data).is_ok_and(|mut entries| entries.next().is_none()),
         request,
         extent,
@@ -67,7 +69,7 @@ pub(super) async fn list(
         seen: HashSet::new(),
         folders: HashSet::new(),
         empty: HashSet::new(),
-        markers: Vec::new(),
+        later: Vec::new(),
         named_folders: Vec::new(),
         tasks: JoinSet::new(),
         parts: 0,
@@ -83,6 +85,9 @@ pub(super) async fn list(
         }
         Wanted::Named(names) => round.named(names).await?,
     }
+    for (name, object) in std::mem::take(&mut round.later) {
+        round.look_at_empty(name, object).await?;
+    }
     while !round.tasks.is_empty() {
         round.one_less().await?;
     }
@@ -90,14 +95,7 @@ pub(super) async fn list(
         return Err(format!("{} holds no object; check the address", request.shown));
     }
     round.remove_others();
-    if let Some(mut manifest) = round.manifest {
-        for name in &round.markers {
-            manifest.remove(name);
-            round.so_far.objects -=
-                u64::from(round.seen.remove(&round.hasher.hash_one(name.as_str())));
-            // Fails if it was none.
-            let _ = fs::remove_file(round.data.join(name));
-        }
+    if let Some(manifest) = round.manifest {
         // They are looked for before anything in them has come.
         for name in round.named_folders {
             let folder = place(&round.data, &name)?;
@@ -106,21 +104,6 @@ pub(super) async fn list(
         manifest.finish(&manifest_path(&request.folder)).map_err(|error| unlisted(&error))?;
     }
     Ok(round.so_far)
-}
-
-/// What an earlier job's listing found holds no more. None if stand-ins are to tell what is found now: also where a
-/// file's time is not kept as it was set, so that no file would be what the manifest says.
-fn begin_manifest(request: &FetchRequest, extent: Extent) -> io::Result<Option<ManifestWriter>> {
-    let path = manifest_path(&request.folder);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let part = path.with_extension("part");
-    let probe = fs::File::create(&part)?;
-    probe.set_modified(UNIX_EPOCH + PROBED)?;
-    let keeps = probe.metadata()?.modified()? == UNIX_EPOCH + PROBED;
-    (extent.on_demand && keeps).then(|| ManifestWriter::new(part)).transpose()
 }
 
 struct Round<'a> {
@@ -140,8 +123,8 @@ struct Round<'a> {
     folders: HashSet<u64>,
     /// Hashes of the names of those without content: some stores have one for each folder.
     empty: HashSet<u64>,
-    /// Names of objects without content that have others below, so that they stand for folders whatever the store says.
-    markers: Vec<String>,
+    /// Objects without content that were listed: what they are shows when all others are known.
+    later: Vec<(String, ObjectMeta)>,
     /// Those of what is named that are folders.
     named_folders: Vec<String>,
     tasks: JoinSet<Result<Arrived, String>>,
@@ -289,13 +272,17 @@ impl Round<'_> {
         if let (Some(manifest), true, Some(known)) = (&mut self.manifest, listed, expected) {
             manifest.add(name, Ok(known.into())).map_err(|error| unlisted(&error))?;
         }
+        if let Some(object) = known.as_ref().filter(|known| listed && known.size == 0) {
+            self.later.push((name.to_owned(), object.clone()));
+            return self.maybe_tell();
+        }
         if let (Some(known), Some(found)) = (expected, &found)
             && Known::from(found) == known
         {
             self.so_far.awaited += u64::from(is_stand_in(found));
             return self.maybe_tell();
         }
-        let mut target = self.target(file);
+        let target = self.target(file);
         if let Some(known) = expected.filter(|known| known.size > 0) {
             self.so_far.awaited += 1;
             if in_manifest {
@@ -305,16 +292,52 @@ impl Round<'_> {
             put(known, &target.part, &target.file).map_err(|error| unmade(&target.file, &error))?;
             return self.maybe_tell();
         }
-        while self.tasks.len() >= AT_ONCE {
-            self.one_less().await?;
-        }
-        let (store, config) = (Arc::clone(&self.store), Arc::clone(&self.config));
         let key = match known {
             Some(known) => known.location,
             None => key(&self.store, self.request, name)?,
         };
+        self.fetch_now((name.to_owned(), key), expected, target, false).await
+    }
+
+    /// An object without content, now that all others are known: one with others below stands for a folder.
+    async fn look_at_empty(&mut self, name: String, object: ObjectMeta) -> Result<(), String> {
+        let (own, known, file) =
+            (self.hasher.hash_one(&name), Known::from(&object), self.data.join(&name));
+        if self.folders.contains(&own) {
+            return self.one_taken_back(&name);
+        }
+        let found = file.symlink_metadata().ok().filter(fs::Metadata::is_file);
+        if found.is_some_and(|found| Known::from(&found) == known) {
+            return self.maybe_tell();
+        }
+        let target = self.target(file);
+        self.fetch_now((name, object.location), Some(known), target, true).await
+    }
+
+    /// What was taken for an object stands for a folder.
+    fn one_taken_back(&mut self, name: &str) -> Result<(), String> {
+        self.so_far.objects = self.so_far.objects.saturating_sub(1);
+        // What an earlier job left there is in the way.
+        self.seen.remove(&self.hasher.hash_one(name));
+        if let Some(manifest) = &mut self.manifest {
+            manifest.remove(name);
+        }
+        self.maybe_tell()
+    }
+
+    async fn fetch_now(
+        &mut self,
+        (name, key): (String, Key),
+        expected: Option<Known>,
+        mut target: Target,
+        listed: bool,
+    ) -> Result<(), String> {
+        while self.tasks.len() >= AT_ONCE {
+            self.one_less().await?;
+        }
+        let (store, config) = (Arc::clone(&self.store), Arc::clone(&self.config));
+        let in_manifest = listed && self.manifest.is_some();
         target.most = expected.map_or(target.most, |known| known.size);
-        let name = name.to_owned();
         self.tasks.spawn(async move {
             match fetch(&store, &config, &key, expected, &target).await {
                 Ok(bytes) => Ok(Arrived::Whole(expected.map_or(bytes, |_| 0))),
@@ -362,12 +385,6 @@ impl Round<'_> {
                           name the objects otherwise, or leave one out by a glob";
             self.missing(name, reason, false)?;
             return Ok(true);
-        }
-        for (at, _) in name.match_indices('/').filter(|_| self.manifest.is_some()) {
-            let folder = self.hasher.hash_one(&name[..at]);
-            if self.empty.contains(&folder) && !self.folders.contains(&folder) {
-                self.markers.push(name[..at].to_owned());
-            }
         }
         self.folders.extend(folders);
         if is_empty {
@@ -424,14 +441,7 @@ impl Round<'_> {
                 self.so_far.failed += 1;
                 self.note(&name, &reason)?;
             }
-            Some(Ok(Ok(Arrived::Folder(name)))) => {
-                self.so_far.objects -= 1;
-                // What an earlier job left there is in the way.
-                self.seen.remove(&self.hasher.hash_one(name.as_str()));
-                if let Some(manifest) = &mut self.manifest {
-                    manifest.remove(&name);
-                }
-            }
+            Some(Ok(Ok(Arrived::Folder(name)))) => return self.one_taken_back(&name),
             Some(Ok(Err(text))) => return Err(text),
             Some(Err(error)) => return Err(format!("fetching broke down: {error}")),
             None => {}

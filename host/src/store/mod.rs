@@ -4,7 +4,7 @@
 //! - `config`: from an address to what opens its store, with what the file of datastores or the
 //!   environment has; `message`: what is said to the process that fetches, and what it says;
 //! - `slot`: the folders that objects lie in; `stager`: who has them filled for a job, `objects`: what the job
-//!   holds of them, `ahead`: who fetches before it is needed and makes room, by way of a `process`;
+//!   holds of them, `ahead`: who fetches before it is needed and makes room, in a `place` by way of a `process`;
 //! - `serve`: that process, the only one of Sandmill's that uses the network: behind a wall, with nothing to
 //!   write to but its folder. `open` opens the store, `list` finds objects, by way of `look` those that are named,
 //!   and puts stand-ins in their places or writes a manifest, `bring` fetches what these tell of, `fetch` one of
@@ -19,6 +19,7 @@ mod look;
 mod message;
 mod objects;
 mod open;
+mod place;
 mod process;
 mod put;
 mod serve;

@@ -110,18 +110,12 @@ impl Objects {
         Ok(Self { bringer, slots, ..Self::default() })
     }
 
-    /// Tells a source that is made of these where the list of its files is, if no stand-ins tell of them. A guest sees
-    /// those of its mini-batch alone then. False if it is not made of these: nobody may read what the process
-    /// that fetches has put a link to.
+    /// Tells a source that is made of these where the list of its files is, if no stand-ins tell of them. False if it is
+    /// not made of these: nobody may read what the process that fetches has put a link to.
     pub fn claim(&self, source: &mut Source) -> bool {
-        let Some(slot) = self.slots.iter().find(|slot| source.root.starts_with(slot.data())) else {
-            return false;
-        };
-        source.manifest = slot.manifest();
-        if source.manifest.is_some() && source.pattern.is_none() {
-            source.pattern = Some("**".to_owned());
-        }
-        true
+        let slot = self.slots.iter().find(|slot| source.root.starts_with(slot.data()));
+        source.manifest = slot.and_then(Slot::manifest);
+        slot.is_some()
     }
 
     /// Whether objects come only if they are [wanted](Self::want).
@@ -242,15 +236,14 @@ mod tests {
         let objects = Objects::here(vec![slot]);
         let claimed = |root: PathBuf| {
             let mut source = Source::new("data", root);
-            objects.claim(&mut source).then_some((source.manifest, source.pattern))
+            objects.claim(&mut source).then_some(source.manifest)
         };
-        assert_eq!(claimed(data.join("folder")), Some((None, None)), "stand-ins tell of them");
+        assert_eq!(claimed(data.join("folder")), Some(None), "stand-ins tell of them");
         std::os::unix::fs::symlink("/etc/passwd", &manifest).unwrap();
-        assert_eq!(claimed(data.clone()), Some((None, None)));
+        assert_eq!(claimed(data.clone()), Some(None));
         std::fs::remove_file(&manifest).unwrap();
         std::fs::write(&manifest, "").unwrap();
-        let alone = Some("**".to_owned());
-        assert_eq!(claimed(data), Some((Some(manifest.clone()), alone)));
+        assert_eq!(claimed(data), Some(Some(manifest.clone())));
         assert_eq!(claimed("/home".into()), None);
         drop(objects);
         assert!(!manifest.exists(), "each job makes its own");

@@ -1,5 +1,6 @@
 //! Opens stores.
 
+use super::config::is_endpoint;
 use super::message::StoreConfig;
 use crate::model::StoreKind;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
@@ -34,12 +35,7 @@ const REDIRECTS: usize = 5;
 impl Store {
     /// Fails if what leads into the store cannot be right; asks nobody.
     pub(super) fn open(config: &StoreConfig) -> Result<Self, Error> {
-        // Where identities come from is another matter.
-        let is_other =
-            |name: &str| ["identity", "msi", "metadata"].iter().any(|it| name.contains(it));
-        let endpoint = config.options.iter().filter(|(name, _)| {
-            name.ends_with("base_url") || (name.contains("endpoint") && !is_other(name))
-        });
+        let endpoint = config.options.iter().filter(|(name, _)| is_endpoint(name));
         let is_plain = endpoint.into_iter().any(|(_, url)| url.starts_with("http://"))
             || config.container.starts_with("http://");
         let client = client(is_plain);

@@ -35,10 +35,44 @@ const PASSED: [&str; 10] = [
 /// And for a kind: where the identity of a machine comes from, as far as the library looks at it by itself.
 fn identity(kind: StoreKind) -> &'static [&'static str] {
     match kind {
-        StoreKind::Azure => &["IDENTITY_ENDPOINT", "IDENTITY_HEADER", "MSI_ENDPOINT", "MSI_SECRET"],
+        StoreKind::Azure => &["IDENTITY_ENDPOINT", "IDENTITY_HEADER"],
         StoreKind::Gcs => &["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"],
         StoreKind::S3 | StoreKind::Http => &[],
     }
+}
+
+/// Who tells what this machine is, from wherever it does as usual.
+const NEAR: [&str; 6] = [
+    "169.254.169.254",
+    "169.254.170.2",
+    "169.254.170.23",
+    "fd00:ec2::254",
+    "fd00:ec2::23",
+    "metadata.google.internal",
+];
+/// Options and variables that name others who do.
+const TELLS: [&str; 4] =
+    ["identity_endpoint", "metadata_endpoint", "container_credentials_full_uri", "msi_endpoint"];
+const TELLS_GOOGLE: [&str; 3] = ["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"];
+
+/// Whom no proxy is asked for: beside those that are named, who tells what this machine is, as a proxy would see
+/// what leads into stores, or tell what it is itself.
+fn direct(store: &StoreConfig, variable: impl Fn(&str) -> Option<String>) -> String {
+    let named = variable("NO_PROXY").or_else(|| variable("no_proxy"));
+    let told = store.options.iter().filter(|(name, _)| TELLS.iter().any(|it| name.ends_with(it)));
+    let told =
+        told.map(|(_, url)| url.clone()).chain(TELLS_GOOGLE.iter().filter_map(|it| variable(it)));
+    let told = told.filter_map(|url| {
+        let (_, rest) = url.split_once("://").unwrap_or(("", &url));
+        let authority = rest.split('/').next()?;
+        let host = match authority.strip_prefix('[') {
+            Some(six) => six.split(']').next(),
+            None => authority.split(':').next(),
+        };
+        host.map(str::to_owned)
+    });
+    let all = named.into_iter().chain(NEAR.map(str::to_owned)).chain(told);
+    all.filter(|host| !host.is_empty()).collect::<Vec<_>>().join(",")
 }
 
 /// What a process said; none at its end.
@@ -75,6 +109,8 @@ impl Fetcher {
         command.arg(FETCH_COMMAND).env_clear().current_dir("/");
         let passed = PASSED.iter().chain(identity(request.store.kind));
         command.envs(passed.filter_map(|name| Some((name, std::env::var_os(name)?))));
+        let direct = direct(&request.store, |name| std::env::var(name).ok());
+        command.envs(["NO_PROXY", "no_proxy"].map(|name| (name, &direct)));
         wall::keep_apart(&mut command);
         let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
         let child = command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn();
@@ -191,4 +227,30 @@ fn complaint(child: &mut Child) -> Receiver<String> {
         });
     }
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_proxy_is_told_what_this_machine_is() {
+        let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let store = StoreConfig {
+            kind: StoreKind::S3,
+            container: "b".to_owned(),
+            options: vec![
+                option("aws_container_credentials_full_uri", "http://127.0.0.1:8080/pod"),
+                option("identity_endpoint", "http://[::1]:42/msi/token"),
+                option("aws_endpoint_url", "http://store:9000"),
+            ],
+            credentials: String::new(),
+        };
+        let variable = |name: &str| match name {
+            "no_proxy" => Some("intern.example".to_owned()),
+            "GCE_METADATA_HOST" => Some("meta:80".to_owned()),
+            _ => None,
+        };
+        insta::assert_snapshot!(direct(&store, variable), @"intern.example,169.254.169.254,169.254.170.2,169.254.170.23,fd00:ec2::254,fd00:ec2::23,metadata.google.internal,127.0.0.1,::1,meta");
+    }
 }

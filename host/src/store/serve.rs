@@ -104,19 +104,21 @@ fn say(out: &mut impl Write, message: &FromFetcher) -> io::Result<()> {
 
 fn lock_down(request: &FetchRequest) -> io::Result<()> {
     let rule = |path: PathBuf, rights| Folder { path, rights };
-    let mut folders: Vec<_> = match request.task {
-        Task::List { .. } | Task::All | Task::Serve => {
-            let open = OPEN.iter().map(|below| request.folder.join(below));
-            open.map(|folder| rule(folder, Rights::Write)).collect()
-        }
+    let open = |rights| {
+        let open = OPEN.iter().map(|below| request.folder.join(below));
+        open.map(|folder| rule(folder, rights)).collect::<Vec<_>>()
+    };
+    let mut folders = match request.task {
+        Task::List { .. } | Task::All => open(Rights::Write),
+        // Marks are links, and it makes none.
+        Task::Serve => open(Rights::Fill),
         Task::Put => vec![rule(request.folder.clone(), Rights::Read)],
     };
     folders.extend(NEEDED.iter().map(|path| rule(path.into(), Rights::Read)));
     let certificates = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(std::env::var_os);
     folders.extend(certificates.map(|path| rule(path.into(), Rights::Read)));
-    // Files of tokens and keys are read again when one has ended.
     let files = request.store.options.iter().filter(|(name, _)| is_file(name));
-    folders.extend(files.map(|(_, path)| rule(path.into(), Rights::Read)));
+    folders.extend(files.map(|(name, path)| rule(readable(name, path), Rights::Read)));
     folders.retain(|folder| folder.path.exists());
     let bounds = Bounds {
         memory: Some(MEMORY_BYTES),
@@ -130,10 +132,34 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
         .map_err(io::Error::other)
 }
 
+/// What must be readable for a file: a token is read again when it has ended, and another file has its name by then, as
+/// in pods.
+fn readable(option: &str, path: &str) -> PathBuf {
+    let path = PathBuf::from(path);
+    match path.parent() {
+        Some(folder) if option.ends_with("token_file") => folder.to_owned(),
+        _ => path,
+    }
+}
+
 /// Whether an option's value is the path of a file.
 fn is_file(option: &str) -> bool {
     option.ends_with("_file")
         || option.ends_with("service_account")
         || option.ends_with("service_account_path")
         || option.ends_with("application_credentials")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kubernetes puts a link in the place of another, and others a file.
+    #[test]
+    fn a_token_may_be_another_file_tomorrow() {
+        for option in ["token_file", "aws_web_identity_token_file", "azure_federated_token_file"] {
+            assert_eq!(readable(option, "/run/secrets/token"), PathBuf::from("/run/secrets"));
+        }
+        assert_eq!(readable("service_account", "/me/key.json"), PathBuf::from("/me/key.json"));
+    }
 }

@@ -6,7 +6,7 @@
 //! that was. What is on its way lies in `part`, and `list` has the manifest, if there is one. The process that fetches
 //! can write to these three and nowhere else, so that no link of its making can stand in their places.
 
-use crate::dataset::is_stand_in;
+use crate::dataset::{ManifestWriter, is_stand_in};
 use crate::model::hex;
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
@@ -15,11 +15,13 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use walkdir::WalkDir;
 
 /// The folders of one that the process that fetches writes to.
 pub(super) const OPEN: [&str; 3] = ["data", "part", "list"];
+/// A time that some file systems round.
+const PROBED: Duration = Duration::new(1_234_567_891, 123_456_789);
 /// More jobs than this do not read one place at the same time.
 const COPIES: usize = 1000;
 /// How often it is tried to get a folder that somebody else has, and the pause between.
@@ -44,9 +46,12 @@ impl Slot {
             for below in OPEN {
                 fs::create_dir_all(folder.join(below))?;
             }
-            for half in fs::read_dir(folder.join("part"))?.flatten() {
-                // Of a process that was killed.
-                let _ = fs::remove_file(half.path());
+            // Of a process that was killed.
+            for half in ["part", "list"].map(|below| folder.join(below)) {
+                for entry in fs::read_dir(half)?.flatten() {
+                    let _ = fs::remove_file(entry.path());
+                    let _ = fs::remove_dir_all(entry.path());
+                }
             }
             File::create(folder.join("used"))?;
             return Ok(Self { folder: folder.canonicalize()?, _lock: lock });
@@ -82,6 +87,16 @@ impl Drop for Slot {
 /// Where the list of a folder's objects is, if no stand-ins tell of them.
 pub(super) fn manifest_path(folder: &Path) -> PathBuf {
     folder.join("list").join("manifest")
+}
+
+/// Begins a list of the objects of a folder. None where a file's time is not kept as it was set, so that no file would
+/// be what the list says.
+pub(super) fn begin_manifest(folder: &Path) -> io::Result<Option<ManifestWriter>> {
+    let part = manifest_path(folder).with_extension("part");
+    let probe = File::create(&part)?;
+    probe.set_modified(UNIX_EPOCH + PROBED)?;
+    let keeps = probe.metadata()?.modified()? == UNIX_EPOCH + PROBED;
+    keeps.then(|| ManifestWriter::new(part)).transpose()
 }
 
 /// Makes a folder and locks it; none if somebody else uses it.

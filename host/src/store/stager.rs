@@ -1,7 +1,7 @@
 //! Finds what a job reads from stores, and has it brought to this machine, by way of processes that fetch.
 
 use super::ahead::{Lot, evict};
-use super::config::configure;
+use super::config::{configure, is_endpoint};
 use super::message::{FetchRequest, Fetched, StoreConfig, Task, Wanted};
 use super::objects::Objects;
 use super::process::ask;
@@ -308,12 +308,14 @@ impl Stager<'_> {
 impl Part {
     /// What tells this part from others, of the same job or of others.
     fn place(&self) -> String {
-        let public = ["endpoint", "account_name", "region"];
+        let public = ["account_name", "region"];
         let options: Vec<_> = self
             .store
             .options
             .iter()
-            .filter(|(name, _)| public.iter().any(|public| name.ends_with(public)))
+            .filter(|(name, _)| {
+                is_endpoint(name) || public.iter().any(|public| name.ends_with(public))
+            })
             .collect();
         let Self { store, prefix, wanted, .. } = self;
         format!("{:?} {} {options:?} {prefix:?} {wanted:?}", store.kind, store.container)

@@ -48,6 +48,8 @@ pub enum Rights {
     Stage,
     /// Making, reading, writing and removing files, no folders and no links.
     Files,
+    /// Making, reading, writing and removing files and folders, no links.
+    Fill,
     /// Everything but running programs and making devices.
     Write,
     /// Reading, writing and controlling a device.

@@ -133,6 +133,7 @@ fn rights(rights: Rights) -> BitFlags<AccessFs> {
         Rights::ReadAndLink => read | Refer,
         Rights::Stage => read | arrange,
         Rights::Files => ReadFile | WriteFile | Truncate | MakeReg | RemoveFile,
+        Rights::Fill => read | arrange | WriteFile | Truncate,
         Rights::Write => read | arrange | WriteFile | Truncate | MakeSym,
         Rights::Device => ReadFile | WriteFile | IoctlDev,
     }

@@ -1,0 +1,196 @@
+//! A folder of objects whose job fetches them when they are wanted, and the process that does.
+//!
+//! What such a process was asked for when it died is asked for once more, one by one: what kills it fails alone.
+
+use super::ahead::Event;
+use super::fetch::Known;
+use super::message::{Bring, FetchRequest, Task};
+use super::process::{Fetcher, Said};
+use super::slot::manifest_path;
+use crate::dataset::Manifest;
+use std::collections::{HashMap, VecDeque};
+use std::path::{Component, Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+/// Objects that cannot be had, all for this reason.
+pub(super) type Lost = (Vec<PathBuf>, String);
+
+/// A folder of objects, and the process that fetches them if there is one.
+#[derive(Debug)]
+pub(super) struct Place {
+    index: usize,
+    program: PathBuf,
+    request: FetchRequest,
+    data: PathBuf,
+    /// What tells of the objects that have no stand-ins.
+    manifest: Option<Manifest>,
+    events: Sender<Event>,
+    fetcher: Option<Fetcher>,
+    /// Counts the processes.
+    number: u64,
+    /// What is asked for and has not come, and how much was asked for before.
+    open: HashMap<PathBuf, (u64, Bring)>,
+    asked: u64,
+    /// What is to be asked for one by one, since a process died.
+    suspects: VecDeque<Bring>,
+    is_careful: bool,
+    /// When something was asked for or came last.
+    moved: Instant,
+}
+
+impl Place {
+    /// The folder of a request, the place of which is `index`. What processes say goes to `events`.
+    pub(super) fn new(
+        index: usize,
+        program: &Path,
+        request: &FetchRequest,
+        events: &Sender<Event>,
+    ) -> Self {
+        Self {
+            index,
+            program: program.to_owned(),
+            request: FetchRequest { task: Task::Serve, ..request.clone() },
+            data: request.folder.join("data"),
+            // Without it nothing is known of what is in it, which is told of each object.
+            manifest: Manifest::open(&manifest_path(&request.folder)).ok(),
+            events: events.clone(),
+            fetcher: None,
+            number: 0,
+            open: HashMap::new(),
+            asked: 0,
+            suspects: VecDeque::new(),
+            is_careful: false,
+            moved: Instant::now(),
+        }
+    }
+
+    /// Where a file may lie until it has its name.
+    pub(super) fn part(&self, name: &str) -> PathBuf {
+        self.request.folder.join("part").join(name)
+    }
+
+    /// Whether a file is an object of this folder. What leads out of it again is none.
+    pub(super) fn has(&self, file: &Path) -> bool {
+        let Ok(name) = file.strip_prefix(&self.data) else { return false };
+        let is_plain = |part| matches!(part, Component::Normal(_));
+        name.file_name().is_some() && name.components().all(is_plain)
+    }
+
+    /// What the manifest tells of an object.
+    pub(super) fn known(&mut self, file: &Path) -> Option<Known> {
+        let name = file.strip_prefix(&self.data).ok()?.to_str()?;
+        let found = self.manifest.as_mut()?.find(name).ok()??;
+        Some(found.ok()?.into())
+    }
+
+    /// Whether there is a process with this number; that of an earlier one has nothing to say.
+    pub(super) fn is_served_by(&self, number: u64) -> bool {
+        self.number == number
+    }
+
+    /// Whether there is a process that has nothing to do.
+    pub(super) fn is_idle(&self) -> bool {
+        self.fetcher.is_some() && self.open.is_empty()
+    }
+
+    /// Whether there is a process.
+    pub(super) fn is_served(&self) -> bool {
+        self.fetcher.is_some()
+    }
+
+    /// When something was asked for or came last.
+    pub(super) fn moved(&self) -> Instant {
+        self.moved
+    }
+
+    /// Something was said.
+    pub(super) fn moves(&mut self) {
+        self.moved = Instant::now();
+    }
+
+    /// Whether what was asked for has not moved for so long.
+    pub(super) fn is_silent(&self, patience: Duration) -> bool {
+        !self.open.is_empty() && self.moved.elapsed() > patience
+    }
+
+    /// Asks for an object, of which its manifest may tell. An error says why nobody can.
+    pub(super) fn ask(&mut self, file: &Path, known: Option<Known>) -> Result<(), String> {
+        let name = file.strip_prefix(&self.data).ok().and_then(Path::to_str);
+        let name = name.ok_or("nobody can ask for its name")?.to_owned();
+        let object = Bring { name, known };
+        if self.is_careful {
+            self.suspects.push_back(object);
+            return Ok(());
+        }
+        self.send(object)
+    }
+
+    fn send(&mut self, object: Bring) -> Result<(), String> {
+        let fetcher = match &mut self.fetcher {
+            Some(fetcher) => fetcher,
+            none => {
+                self.number += 1;
+                let (index, number, events) = (self.index, self.number, self.events.clone());
+                let hear = move |said: Said| events.send(Event::Said(index, number, said)).is_ok();
+                none.insert(Fetcher::start(&self.program, &self.request, hear)?)
+            }
+        };
+        fetcher.bring(&object);
+        self.moved = Instant::now();
+        self.asked += 1;
+        self.open.insert(self.data.join(&object.name), (self.asked, object));
+        Ok(())
+    }
+
+    /// An object has come, or cannot be had. Its file; none if nobody asked for it.
+    pub(super) fn came(&mut self, name: &str) -> Option<PathBuf> {
+        let file = self.data.join(name);
+        self.open.remove(&file).map(|_| file)
+    }
+
+    /// Asks for the next one, where they are asked for one by one. Returns what nobody can ask for.
+    pub(super) fn go_on(&mut self) -> Option<Lost> {
+        if !self.is_careful || !self.open.is_empty() {
+            return None;
+        }
+        let Some(object) = self.suspects.pop_front() else {
+            self.is_careful = false;
+            return None;
+        };
+        let file = self.data.join(&object.name);
+        let reason = self.send(object).err()?;
+        let (mut lost, _) = self.give_up(&reason);
+        lost.push(file);
+        Some((lost, reason))
+    }
+
+    /// The process has died. Returns what has come of that: the object that it was asked for alone cannot be had;
+    /// several are asked for once more.
+    pub(super) fn died(&mut self) -> Lost {
+        let reason = self.fetcher.take().map(Fetcher::end).unwrap_or_default();
+        let open = std::mem::take(&mut self.open);
+        if self.is_careful {
+            return (open.into_keys().collect(), reason);
+        }
+        self.is_careful = !open.is_empty();
+        let mut open: Vec<_> = open.into_values().collect();
+        open.sort_unstable_by_key(|(asked, _)| *asked);
+        self.suspects.extend(open.into_iter().map(|(_, object)| object));
+        (Vec::new(), reason)
+    }
+
+    /// Ends the process. Returns all that it was and would be asked for.
+    pub(super) fn give_up(&mut self, reason: &str) -> Lost {
+        self.fetcher = None;
+        self.is_careful = false;
+        let mut lost: Vec<PathBuf> = self.open.drain().map(|(file, _)| file).collect();
+        lost.extend(self.suspects.drain(..).map(|object| self.data.join(object.name)));
+        (lost, reason.to_owned())
+    }
+
+    /// Ends a process that has nothing to do.
+    pub(super) fn rest(&mut self) {
+        self.fetcher = None;
+    }
+}
