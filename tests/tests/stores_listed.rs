@@ -1,7 +1,7 @@
 //! Files in stores, which a manifest tells of until they are wanted.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Server, guest};
+use sandmill_tests::{Job, Running, Server, guest};
 use std::fs;
 
 const LINES: &str = "mini_batch_size: 2\nprocess_count_per_node: 2\nerror_threshold: -1";
@@ -126,6 +126,13 @@ fn an_empty_object_with_others_below_is_a_folder() {
     let of_files = job("{t: s3://box/}", &moto).run(&[]);
     of_files.exits_with(0);
     assert_eq!(of_files.sorted_output(), ["a.csv: 4", "e.csv: 4", "f.csv: 4"]);
+    let plan = |address: &str| {
+        let ran = job(&format!("{{t: '{address}'}}"), &moto).command(&["plan", "job.yaml"]);
+        ran.exits_with(0);
+        ran.stdout.lines().skip(1).map(|line| line.replace(' ', "")).collect::<Vec<_>>().join(" | ")
+    };
+    assert_eq!(plan("s3://box/d"), "0t2e.csv..f.csv");
+    assert_eq!(plan("s3://box/*"), "0t1a.csv");
     let table = Job::new(&guest("echo_table"))
         .yaml("inputs: {t: {path: s3://box/, format: csv}}\narguments: [--rows]");
     let of_tables = moto.opened_for(table.datastores("1 MB", "")).run(&[]);
@@ -194,22 +201,27 @@ fn a_job_that_was_killed_goes_on_if_its_objects_are_what_they_were() {
     ran.says("mini-batch 0 (/inputs/t/000 and 1 more) is not what it was when it was done");
 }
 
-/// As the kernel does where memory runs out: another one is asked for what it had not brought.
+/// As the kernel does where memory runs out: another one is asked for what it had not brought. The cache has room for a
+/// third of the objects, so that there is always something to fetch.
 #[test]
 fn a_process_that_fetches_and_is_killed_is_replaced() {
     let moto = bucket(&[]);
-    for index in 0..300 {
-        moto.put(&format!("/box/in/{index:03}"), "x");
+    for index in 0..30 {
+        moto.put(&format!("/box/in/{index:02}"), vec![b'x'; 100 << 10]);
     }
     let mut running = job("{t: s3://box/in/}", &moto).start(&[]);
     let rows = running.dir().join("job/output/parallel_run_step.txt");
+    let fetcher = |running: &Running| {
+        let is_fetcher = |(_, command): &(u32, String)| command.ends_with(" fetch-worker");
+        running.children().into_iter().find(is_fetcher).map(|(process, _)| process)
+    };
     running.until("some rows", |_| fs::metadata(&rows).is_ok_and(|rows| rows.len() > 0));
-    let is_fetcher = |(_, command): &(u32, String)| command.ends_with(" fetch-worker");
-    let (fetcher, _) = running.children().into_iter().find(is_fetcher).expect("it fetches");
-    let fetcher = rustix::process::Pid::from_raw(fetcher.cast_signed()).expect("it has a number");
-    rustix::process::kill_process(fetcher, rustix::process::Signal::KILL).expect("it runs");
+    let first = fetcher(&running).expect("it fetches");
+    let process = rustix::process::Pid::from_raw(first.cast_signed()).expect("it has a number");
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it runs");
+    running.until("another one", |running| fetcher(running).is_some_and(|it| it != first));
     let ran = running.wait();
     ran.exits_with(0);
-    assert_eq!(ran.sorted_output().len(), 300);
+    assert_eq!(ran.sorted_output().len(), 30);
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
 }

@@ -8,7 +8,7 @@ use super::place::{Lost, Place};
 use super::process::{SILENCE, Said, nonsense, printable, silent};
 use crate::dataset::is_stand_in;
 use crate::model::ByteSize;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
@@ -301,8 +301,12 @@ impl Ahead {
             None => place.died(),
         };
         self.lose(lost);
-        let more = self.places.get_mut(index).and_then(Place::go_on);
-        self.lose(more.unwrap_or_default());
+        self.go_on(index);
+    }
+
+    fn go_on(&mut self, index: usize) {
+        let lost = self.places.get_mut(index).and_then(Place::go_on);
+        self.lose(lost.unwrap_or_default());
     }
 
     /// These cannot be had.
@@ -315,8 +319,10 @@ impl Ahead {
     fn end_silent(&mut self) {
         for index in 0..self.places.len() {
             let place = self.places.get_mut(index).filter(|place| place.is_silent(SILENCE));
-            let lost = place.map(|place| place.give_up(&silent())).unwrap_or_default();
+            let Some(place) = place else { continue };
+            let lost = place.fell_silent(&silent());
             self.lose(lost);
+            self.go_on(index);
         }
     }
 
@@ -379,8 +385,14 @@ fn straight(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = match openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // Where the kernel does not know it, no wall is there that a process could be behind.
-        Err(Errno::NOSYS) => rustix::fs::open(folder, flags, Mode::empty())?,
+        // Not all kernels have it, and not all containers let it through.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let root = rustix::fs::open("/", flags, Mode::empty())?;
+            let mut parts = folder.components().skip(1);
+            parts.try_fold(root, |folder, part| {
+                openat(&folder, part.as_os_str(), flags | OFlags::NOFOLLOW, Mode::empty())
+            })?
+        }
         opened => opened?,
     };
     let way = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);

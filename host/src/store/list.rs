@@ -7,7 +7,7 @@ use super::fetch::{
 use super::look::{is_missing, key, look};
 use super::message::{FetchRequest, Fetched, StoreConfig, Wanted};
 use super::open::{At, Store};
-use super::slot::{begin_manifest, manifest_path};
+use super::slot::{begin_manifest, manifest_path, remove_others};
 use super::words::failed;
 use crate::dataset::{ManifestWriter, Pattern, is_stand_in};
 use crate::model::ByteSize;
@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-use walkdir::WalkDir;
 
 /// Objects that are asked for at the same time.
 pub(super) const AT_ONCE: usize = 16;
@@ -70,6 +69,7 @@ pub(super) async fn list(
         folders: HashSet::new(),
         empty: HashSet::new(),
         later: Vec::new(),
+        others: HashSet::new(),
         named_folders: Vec::new(),
         tasks: JoinSet::new(),
         parts: 0,
@@ -85,8 +85,8 @@ pub(super) async fn list(
         }
         Wanted::Named(names) => round.named(names).await?,
     }
-    for (name, object) in std::mem::take(&mut round.later) {
-        round.look_at_empty(name, object).await?;
+    for (name, known) in std::mem::take(&mut round.later) {
+        round.look_at_empty(name, known).await?;
     }
     while !round.tasks.is_empty() {
         round.one_less().await?;
@@ -94,7 +94,7 @@ pub(super) async fn list(
     if round.so_far.objects == 0 {
         return Err(format!("{} holds no object; check the address", request.shown));
     }
-    round.remove_others();
+    remove_others(&round.data, |name| round.seen.contains(&round.hasher.hash_one(name)));
     if let Some(manifest) = round.manifest {
         // They are looked for before anything in them has come.
         for name in round.named_folders {
@@ -124,7 +124,9 @@ struct Round<'a> {
     /// Hashes of the names of those without content: some stores have one for each folder.
     empty: HashSet<u64>,
     /// Objects without content that were listed: what they are shows when all others are known.
-    later: Vec<(String, ObjectMeta)>,
+    later: Vec<(String, Known)>,
+    /// Hashes of the names of folders of objects that are not wanted.
+    others: HashSet<u64>,
     /// Those of what is named that are folders.
     named_folders: Vec<String>,
     tasks: JoinSet<Result<Arrived, String>>,
@@ -170,9 +172,15 @@ impl Round<'_> {
                 let Some(name) = key.strip_prefix(self.request.prefix.as_str()) else { continue };
                 // Some stores have an empty object for each folder.
                 let is_folder = name.is_empty() || (object.size == 0 && is_marker(key, prefix));
-                if !is_folder && pattern.takes(name.as_bytes()) {
+                if is_folder {
+                    continue;
+                }
+                if pattern.takes(name.as_bytes()) {
                     let name = name.to_owned();
                     self.want(&name, Some(object), true).await?;
+                } else {
+                    let folders = name.match_indices('/').map(|(at, _)| &name[..at]);
+                    self.others.extend(folders.map(|folder| self.hasher.hash_one(folder)));
                 }
             }
             self.maybe_tell()?;
@@ -217,16 +225,15 @@ impl Round<'_> {
         for names in names.chunks(AT_ONCE) {
             for (name, looked) in names.iter().zip(look(&self.store, self.request, names).await?) {
                 match looked {
-                    Ok(found) => self.want(name, found, false).await?,
-                    Err(error) if is_missing(&error, &self.store) => {
-                        let before = self.so_far.objects;
-                        if !matches!(*self.store, Store::Http(_)) {
-                            let prefix = format!("{}{name}/", self.request.prefix);
-                            self.list(&prefix, &Pattern::Everything).await?;
+                    Ok(found) => {
+                        // What is empty may stand for a folder.
+                        let is_empty = found.as_ref().is_some_and(|found| found.size == 0);
+                        if !(is_empty && self.list_folder(name).await?) {
+                            self.want(name, found, false).await?;
                         }
-                        if self.so_far.objects > before {
-                            self.named_folders.push(name.clone());
-                        } else {
+                    }
+                    Err(error) if is_missing(&error, &self.store) => {
+                        if !self.list_folder(name).await? {
                             let what = format!("reading {name} of {}", self.request.shown);
                             let text = failed(&error, &what, &self.config);
                             self.missing(name, &text, self.extent.on_demand)?;
@@ -244,6 +251,18 @@ impl Round<'_> {
             Some(text) if self.so_far.failed == self.so_far.objects => Err(text),
             _ => Ok(()),
         }
+    }
+
+    /// Whether there is a folder of this name, all of which is wanted then.
+    async fn list_folder(&mut self, name: &str) -> Result<bool, String> {
+        if matches!(*self.store, Store::Http(_)) {
+            return Ok(false);
+        }
+        let before = self.so_far.objects;
+        self.list(&format!("{}{name}/", self.request.prefix), &Pattern::Everything).await?;
+        let is_folder = self.so_far.objects > before;
+        self.named_folders.extend(is_folder.then(|| name.to_owned()));
+        Ok(is_folder)
     }
 
     /// An object that is wanted: gets a stand-in, if it is not here, or a record of the manifest if it was `listed`.
@@ -272,8 +291,8 @@ impl Round<'_> {
         if let (Some(manifest), true, Some(known)) = (&mut self.manifest, listed, expected) {
             manifest.add(name, Ok(known.into())).map_err(|error| unlisted(&error))?;
         }
-        if let Some(object) = known.as_ref().filter(|known| listed && known.size == 0) {
-            self.later.push((name.to_owned(), object.clone()));
+        if let Some(known) = expected.filter(|known| listed && known.size == 0) {
+            self.later.push((name.to_owned(), known));
             return self.maybe_tell();
         }
         if let (Some(known), Some(found)) = (expected, &found)
@@ -300,18 +319,17 @@ impl Round<'_> {
     }
 
     /// An object without content, now that all others are known: one with others below stands for a folder.
-    async fn look_at_empty(&mut self, name: String, object: ObjectMeta) -> Result<(), String> {
-        let (own, known, file) =
-            (self.hasher.hash_one(&name), Known::from(&object), self.data.join(&name));
-        if self.folders.contains(&own) {
+    async fn look_at_empty(&mut self, name: String, known: Known) -> Result<(), String> {
+        let (own, file) = (self.hasher.hash_one(&name), self.data.join(&name));
+        if self.folders.contains(&own) || self.others.contains(&own) {
             return self.one_taken_back(&name);
         }
         let found = file.symlink_metadata().ok().filter(fs::Metadata::is_file);
         if found.is_some_and(|found| Known::from(&found) == known) {
             return self.maybe_tell();
         }
-        let target = self.target(file);
-        self.fetch_now((name, object.location), Some(known), target, true).await
+        let (target, key) = (self.target(file), key(&self.store, self.request, &name)?);
+        self.fetch_now((name, key), Some(known), target, true).await
     }
 
     /// What was taken for an object stands for a folder.
@@ -455,24 +473,6 @@ impl Round<'_> {
         }
         self.told = Instant::now();
         (self.tell)(self.so_far)
-    }
-
-    /// Removes what an earlier job wanted, or the store has no more. What cannot be removed is told by the
-    /// planner, who finds it.
-    fn remove_others(&self) {
-        for entry in
-            WalkDir::new(&self.data).min_depth(1).contents_first(true).into_iter().flatten()
-        {
-            if entry.file_type().is_dir() {
-                // Fails if there is anything in it.
-                let _ = fs::remove_dir(entry.path());
-                continue;
-            }
-            let name = entry.path().strip_prefix(&self.data).ok().and_then(|name| name.to_str());
-            if name.is_none_or(|name| !self.seen.contains(&self.hasher.hash_one(name))) {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! A folder of objects whose job fetches them when they are wanted, and the process that does.
 //!
-//! What such a process was asked for when it died is asked for once more, one by one: what kills it fails alone.
+//! What such a process was at when it died is asked for once more, one by one: what kills it fails alone.
 
 use super::ahead::Event;
 use super::fetch::Known;
+use super::list::AT_ONCE;
 use super::message::{Bring, FetchRequest, Task};
 use super::process::{Fetcher, Said};
 use super::slot::manifest_path;
@@ -12,6 +13,9 @@ use std::collections::{HashMap, VecDeque};
 use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
+
+/// Processes that may die one after the other and bring nothing: each of those that one was at may be the end of one.
+const DEATHS: u32 = AT_ONCE as u32 + 2;
 
 /// Objects that cannot be had, all for this reason.
 pub(super) type Lost = (Vec<PathBuf>, String);
@@ -32,9 +36,12 @@ pub(super) struct Place {
     /// What is asked for and has not come, and how much was asked for before.
     open: HashMap<PathBuf, (u64, Bring)>,
     asked: u64,
-    /// What is to be asked for one by one, since a process died.
+    /// What a process that died may have been at: this is asked for one by one, and all else after it.
     suspects: VecDeque<Bring>,
+    rest: VecDeque<Bring>,
     is_careful: bool,
+    /// Processes that died one after the other and brought nothing.
+    deaths: u32,
     /// When something was asked for or came last.
     moved: Instant,
 }
@@ -60,7 +67,9 @@ impl Place {
             open: HashMap::new(),
             asked: 0,
             suspects: VecDeque::new(),
+            rest: VecDeque::new(),
             is_careful: false,
+            deaths: 0,
             moved: Instant::now(),
         }
     }
@@ -120,7 +129,7 @@ impl Place {
         let name = name.ok_or("nobody can ask for its name")?.to_owned();
         let object = Bring { name, known };
         if self.is_careful {
-            self.suspects.push_back(object);
+            self.rest.push_back(object);
             return Ok(());
         }
         self.send(object)
@@ -146,6 +155,7 @@ impl Place {
     /// An object has come, or cannot be had. Its file; none if nobody asked for it.
     pub(super) fn came(&mut self, name: &str) -> Option<PathBuf> {
         let file = self.data.join(name);
+        self.deaths = 0;
         self.open.remove(&file).map(|_| file)
     }
 
@@ -154,38 +164,65 @@ impl Place {
         if !self.is_careful || !self.open.is_empty() {
             return None;
         }
-        let Some(object) = self.suspects.pop_front() else {
-            self.is_careful = false;
-            return None;
+        let next = match self.suspects.pop_front() {
+            Some(object) => vec![object],
+            None => {
+                self.is_careful = false;
+                self.rest.drain(..).collect()
+            }
         };
-        let file = self.data.join(&object.name);
-        let reason = self.send(object).err()?;
-        let (mut lost, _) = self.give_up(&reason);
-        lost.push(file);
-        Some((lost, reason))
+        let mut next = next.into_iter();
+        while let Some(object) = next.next() {
+            let file = self.data.join(&object.name);
+            if let Err(reason) = self.send(object) {
+                let (mut lost, _) = self.give_up(&reason);
+                lost.push(file);
+                lost.extend(next.map(|object| self.data.join(object.name)));
+                return Some((lost, reason));
+            }
+        }
+        None
     }
 
     /// The process has died. Returns what has come of that: the object that it was asked for alone cannot be had;
     /// several are asked for once more.
     pub(super) fn died(&mut self) -> Lost {
         let reason = self.fetcher.take().map(Fetcher::end).unwrap_or_default();
-        let open = std::mem::take(&mut self.open);
-        if self.is_careful {
-            return (open.into_keys().collect(), reason);
+        self.deaths += 1;
+        if self.deaths > DEATHS {
+            return self.give_up(&reason);
         }
-        self.is_careful = !open.is_empty();
-        let mut open: Vec<_> = open.into_values().collect();
+        if self.is_careful {
+            return (self.open.drain().map(|(file, _)| file).collect(), reason);
+        }
+        let mut open: Vec<_> = self.open.drain().map(|(_, object)| object).collect();
         open.sort_unstable_by_key(|(asked, _)| *asked);
-        self.suspects.extend(open.into_iter().map(|(_, object)| object));
+        self.is_careful = !open.is_empty();
+        // It takes them in their order.
+        for (index, (_, object)) in open.into_iter().enumerate() {
+            let to = if index < AT_ONCE { &mut self.suspects } else { &mut self.rest };
+            to.push_back(object);
+        }
         (Vec::new(), reason)
+    }
+
+    /// Nothing has moved for too long. Returns what cannot be had: one that was asked for alone, or all.
+    pub(super) fn fell_silent(&mut self, reason: &str) -> Lost {
+        if !self.is_careful {
+            return self.give_up(reason);
+        }
+        self.fetcher = None;
+        (self.open.drain().map(|(file, _)| file).collect(), reason.to_owned())
     }
 
     /// Ends the process. Returns all that it was and would be asked for.
     pub(super) fn give_up(&mut self, reason: &str) -> Lost {
         self.fetcher = None;
         self.is_careful = false;
+        self.deaths = 0;
         let mut lost: Vec<PathBuf> = self.open.drain().map(|(file, _)| file).collect();
-        lost.extend(self.suspects.drain(..).map(|object| self.data.join(object.name)));
+        let more = self.suspects.drain(..).chain(self.rest.drain(..));
+        lost.extend(more.map(|object| self.data.join(object.name)));
         (lost, reason.to_owned())
     }
 

@@ -64,7 +64,7 @@ fn direct(store: &StoreConfig, variable: impl Fn(&str) -> Option<String>) -> Str
         told.map(|(_, url)| url.clone()).chain(TELLS_GOOGLE.iter().filter_map(|it| variable(it)));
     let told = told.filter_map(|url| {
         let (_, rest) = url.split_once("://").unwrap_or(("", &url));
-        let authority = rest.split('/').next()?;
+        let authority = rest.split(['/', '?', '#']).next()?.rsplit('@').next()?;
         let host = match authority.strip_prefix('[') {
             Some(six) => six.split(']').next(),
             None => authority.split(':').next(),
@@ -242,6 +242,7 @@ mod tests {
             options: vec![
                 option("aws_container_credentials_full_uri", "http://127.0.0.1:8080/pod"),
                 option("identity_endpoint", "http://[::1]:42/msi/token"),
+                option("aws_metadata_endpoint", "http://me:pw@tells?x"),
                 option("aws_endpoint_url", "http://store:9000"),
             ],
             credentials: String::new(),
@@ -251,6 +252,6 @@ mod tests {
             "GCE_METADATA_HOST" => Some("meta:80".to_owned()),
             _ => None,
         };
-        insta::assert_snapshot!(direct(&store, variable), @"intern.example,169.254.169.254,169.254.170.2,169.254.170.23,fd00:ec2::254,fd00:ec2::23,metadata.google.internal,127.0.0.1,::1,meta");
+        insta::assert_snapshot!(direct(&store, variable), @"intern.example,169.254.169.254,169.254.170.2,169.254.170.23,fd00:ec2::254,fd00:ec2::23,metadata.google.internal,127.0.0.1,::1,tells,meta");
     }
 }

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::ToSocketAddrs;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tokio::net::unix::pipe::Receiver;
 
 /// The hidden subcommand that must end in [`serve`].
@@ -118,7 +118,8 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
     let certificates = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(std::env::var_os);
     folders.extend(certificates.map(|path| rule(path.into(), Rights::Read)));
     let files = request.store.options.iter().filter(|(name, _)| is_file(name));
-    folders.extend(files.map(|(name, path)| rule(readable(name, path), Rights::Read)));
+    let files = files.flat_map(|(_, path)| readable(Path::new(path)));
+    folders.extend(files.map(|path| rule(path, Rights::Read)));
     folders.retain(|folder| folder.path.exists());
     let bounds = Bounds {
         memory: Some(MEMORY_BYTES),
@@ -132,14 +133,17 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
         .map_err(io::Error::other)
 }
 
-/// What must be readable for a file: a token is read again when it has ended, and another file has its name by then, as
-/// in pods.
-fn readable(option: &str, path: &str) -> PathBuf {
-    let path = PathBuf::from(path);
-    match path.parent() {
-        Some(folder) if option.ends_with("token_file") => folder.to_owned(),
-        _ => path,
+/// What must be readable for a file: a token is read again when it has ended. In pods its name is a link to what lies
+/// below its folder, which is another one by then; that folder has nothing else.
+fn readable(path: &Path) -> Vec<PathBuf> {
+    let mut readable = vec![path.to_owned()];
+    if path.is_symlink()
+        && let Some(folder) = path.parent().and_then(|folder| folder.canonicalize().ok())
+        && path.canonicalize().is_ok_and(|target| target.starts_with(&folder))
+    {
+        readable.push(folder);
     }
+    readable
 }
 
 /// Whether an option's value is the path of a file.
@@ -154,12 +158,22 @@ fn is_file(option: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Kubernetes puts a link in the place of another, and others a file.
+    /// As Kubernetes lays tokens out, which puts another link in the place of `..data`.
     #[test]
-    fn a_token_may_be_another_file_tomorrow() {
-        for option in ["token_file", "aws_web_identity_token_file", "azure_federated_token_file"] {
-            assert_eq!(readable(option, "/run/secrets/token"), PathBuf::from("/run/secrets"));
+    fn a_token_of_a_pod_may_be_another_file_tomorrow() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap();
+        let path = |name: &str| folder.join(name);
+        std::fs::create_dir_all(path("pod/..today")).unwrap();
+        std::fs::write(path("pod/..today/token"), "").unwrap();
+        std::os::unix::fs::symlink("..today", path("pod/..data")).unwrap();
+        std::os::unix::fs::symlink("..data/token", path("pod/token")).unwrap();
+        assert_eq!(readable(&path("pod/token")), [path("pod/token"), path("pod")]);
+        // Beside others there may be what is nobody's business.
+        std::fs::write(path("plain"), "").unwrap();
+        std::os::unix::fs::symlink("../plain", path("pod/away")).unwrap();
+        for name in ["plain", "pod/away", "pod/none"] {
+            assert_eq!(readable(&path(name)), [path(name)], "{name}");
         }
-        assert_eq!(readable("service_account", "/me/key.json"), PathBuf::from("/me/key.json"));
     }
 }

@@ -53,6 +53,10 @@ impl Slot {
                     let _ = fs::remove_dir_all(entry.path());
                 }
             }
+            if manifest_path(&folder).symlink_metadata().is_ok() {
+                let error = format!("{} cannot be removed", manifest_path(&folder).display());
+                return Err(io::Error::other(error));
+            }
             File::create(folder.join("used"))?;
             return Ok(Self { folder: folder.canonicalize()?, _lock: lock });
         }
@@ -97,6 +101,22 @@ pub(super) fn begin_manifest(folder: &Path) -> io::Result<Option<ManifestWriter>
     probe.set_modified(UNIX_EPOCH + PROBED)?;
     let keeps = probe.metadata()?.modified()? == UNIX_EPOCH + PROBED;
     keeps.then(|| ManifestWriter::new(part)).transpose()
+}
+
+/// Removes what an earlier job wanted and this one does not, or the store has no more. What cannot be removed is told by
+/// the planner, who finds it.
+pub(super) fn remove_others(data: &Path, is_wanted: impl Fn(&str) -> bool) {
+    for entry in WalkDir::new(data).min_depth(1).contents_first(true).into_iter().flatten() {
+        if entry.file_type().is_dir() {
+            // Fails if there is anything in it.
+            let _ = fs::remove_dir(entry.path());
+            continue;
+        }
+        let name = entry.path().strip_prefix(data).ok().and_then(|name| name.to_str());
+        if !name.is_some_and(&is_wanted) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Makes a folder and locks it; none if somebody else uses it.

@@ -205,10 +205,14 @@ mod tests {
     #[test]
     fn nothing_may_be_run_and_no_device_made() {
         use AccessFs::{Execute, MakeBlock, MakeChar, MakeFifo, MakeSock};
-        for allowed in [Rights::Read, Rights::Stage, Rights::Files, Rights::Write, Rights::Device] {
+        let filled = Rights::Fill;
+        for allowed in
+            [Rights::Read, Rights::Stage, Rights::Files, filled, Rights::Write, Rights::Device]
+        {
             let made = rights(allowed);
             assert!(!made.intersects(Execute | MakeBlock | MakeChar | MakeFifo | MakeSock));
         }
+        assert!(!rights(filled).contains(AccessFs::MakeSym));
         let stage = rights(Rights::Stage);
         assert!(!stage.intersects(AccessFs::WriteFile | AccessFs::Truncate), "{stage:?}");
     }
