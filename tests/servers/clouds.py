@@ -10,8 +10,6 @@ of the pod, or of the role; /acc/blobs the token of the managed identity. What w
 
 import base64
 import datetime
-import hashlib
-import http.server
 import json
 import ssl
 import sys
@@ -19,6 +17,7 @@ import time
 import urllib.parse
 from pathlib import Path
 
+import plain
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
@@ -29,29 +28,12 @@ POD_TOKEN, WEB_TOKEN, HEADER = "hushhush-pod", "hushhush-web", "hushhush-header"
 put = {}
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self, status, body=b"", headers=()):
-        self.send_response(status)
-        for name, value in headers:
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
+class Handler(plain.Handler):
     def json(self, content):
         self.answer(200, json.dumps(content).encode(), [("Content-Type", "application/json")])
 
     def has(self, name, value):
         return self.headers.get(name) == value
-
-    def do_HEAD(self):
-        self.do_GET()
 
     def do_GET(self):
         url = urllib.parse.urlsplit(self.path)
@@ -78,7 +60,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if name not in OBJECTS:
             return self.answer(404, b"no such thing")
         body = OBJECTS[name]
-        return self.answer(200, body, [("ETag", tag(body)), ("Last-Modified", "Wed, 01 Jan 2025 00:00:00 GMT")])
+        return self.answer(200, body, [("ETag", plain.tag(body)), ("Last-Modified", plain.MODIFIED)])
 
     def may_enter(self, place):
         given = self.headers.get("Authorization", "")
@@ -91,14 +73,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def listed(self, place, prefix):
         names = [name for name in OBJECTS if name.startswith(prefix)]
         if place == "acc":
-            items = "".join(
-                f"<Blob><Name>{name}</Name><Properties><Last-Modified>Wed, 01 Jan 2025 00:00:00 GMT</Last-Modified><Etag>{tag(OBJECTS[name]).strip(chr(34))}</Etag><Content-Length>{len(OBJECTS[name])}</Content-Length><Content-Type>text/plain</Content-Type></Properties></Blob>"
-                for name in names
-            )
-            text = f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>{items}</Blobs><NextMarker/></EnumerationResults>'
+            text = plain.blobs((name, OBJECTS[name]) for name in names)
         else:
             items = "".join(
-                f"<Contents><Key>{name}</Key><LastModified>2025-01-01T00:00:00.000Z</LastModified><ETag>{tag(OBJECTS[name])}</ETag><Size>{len(OBJECTS[name])}</Size></Contents>"
+                f"<Contents><Key>{name}</Key><LastModified>2025-01-01T00:00:00.000Z</LastModified><ETag>{plain.tag(OBJECTS[name])}</ETag><Size>{len(OBJECTS[name])}</Size></Contents>"
                 for name in names
             )
             text = f"<ListBucketResult><IsTruncated>false</IsTruncated>{items}</ListBucketResult>"
@@ -113,7 +91,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not self.may_enter(place):
             return self.answer(403)
         put[name] = body
-        self.answer(200, b"", [("ETag", tag(body))])
+        self.answer(200, b"", [("ETag", plain.tag(body))])
 
     def do_POST(self):
         form = urllib.parse.parse_qs(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode())
@@ -124,10 +102,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         given = credentials()
         text = f"<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><SessionToken>{given['Token']}</SessionToken><SecretAccessKey>{given['SecretAccessKey']}</SecretAccessKey><AccessKeyId>{given['AccessKeyId']}</AccessKeyId><Expiration>{given['Expiration']}</Expiration></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"
         self.answer(200, text.encode())
-
-
-def tag(body):
-    return '"' + hashlib.sha256(body).hexdigest()[:16] + '"'
 
 
 def credentials():
@@ -187,18 +161,10 @@ def private(own):
     return own.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
 
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, *_):
-        pass
-
-
 folder, is_secure = Path(sys.argv[1]), sys.argv[2:] == ["tls"]
 key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 write_key(folder / "account.json")
-server = Server(("127.0.0.1", 0), Handler)
+server = plain.Server(("127.0.0.1", 0), Handler)
 if is_secure:
     server.socket = tls(folder).wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
 print(server.server_address[1], flush=True)

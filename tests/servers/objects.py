@@ -11,8 +11,6 @@ then; /any/headless.NAME refuses HEAD; /any/here.NAME sends on to this server an
 """
 
 import collections
-import hashlib
-import http.server
 import json
 import re
 import socket
@@ -21,6 +19,8 @@ import sys
 import threading
 import time
 import urllib.parse
+
+import plain
 
 FAULTS = ("error", "throttle", "busy", "denied", "reset", "short", "slow")
 SECRET, TOKEN = "hushhush-client-secret", "hushhush-token"
@@ -35,21 +35,7 @@ def content(name):
     return "".join(f"{name} {i}\n" for i in range(lines)).encode()
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self, status, body, headers=()):
-        self.send_response(status)
-        for name, value in headers:
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
+class Handler(plain.Handler):
     def do_POST(self):
         if self.path == "/release":
             released.set()
@@ -60,9 +46,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(401, b'{"error": "invalid_client"}')
         token = {"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"}
         self.answer(200, json.dumps(token).encode(), [("Content-Type", "application/json")])
-
-    def do_HEAD(self):
-        self.do_GET()
 
     def do_GET(self):
         url = urllib.parse.urlsplit(self.path)
@@ -101,8 +84,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if name.startswith("gone"):
             return self.answer(404, b"no such thing")
         body = content(name)
-        tag = '"' + hashlib.sha256(body).hexdigest()[:16] + '"'
-        headers = [("ETag", tag), ("Last-Modified", "Wed, 01 Jan 2025 00:00:00 GMT")]
+        tag = plain.tag(body)
+        headers = [("ETag", tag), ("Last-Modified", plain.MODIFIED)]
         wanted = self.headers.get("If-Match")
         if wanted and wanted != tag:
             return self.answer(412, b"")
@@ -131,10 +114,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.connection.close()
             return None
         # "short" and "slow": half of it now.
-        tag = '"' + hashlib.sha256(body).hexdigest()[:16] + '"'
+        tag = plain.tag(body)
         self.send_response(200)
         self.send_header("ETag", tag)
-        self.send_header("Last-Modified", "Wed, 01 Jan 2025 00:00:00 GMT")
+        self.send_header("Last-Modified", plain.MODIFIED)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body[: len(body) // 2])
@@ -147,12 +130,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def blobs(self, query):
         names = ["in/a-1.txt", "in/b-2.txt", "in/c-3.csv", "other/d-1.txt"]
         names = [name for name in names if name.startswith(query.get("prefix", [""])[0])]
-        blobs = ""
-        for name in names:
-            body = content(name.split("/")[-1])
-            tag = hashlib.sha256(body).hexdigest()[:16]
-            blobs += f"<Blob><Name>{name}</Name><Properties><Last-Modified>Wed, 01 Jan 2025 00:00:00 GMT</Last-Modified><Etag>&quot;{tag}&quot;</Etag><Content-Length>{len(body)}</Content-Length><Content-Type>text/plain</Content-Type></Properties></Blob>"
-        text = f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>{blobs}</Blobs><NextMarker/></EnumerationResults>'
+        text = plain.blobs((name, content(name.split("/")[-1])) for name in names)
         self.answer(200, text.encode(), [("Content-Type", "application/xml")])
 
     def many(self, query):
@@ -166,14 +144,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(200, f"<ListBucketResult>{more}{items}</ListBucketResult>".encode())
 
 
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, *_):
-        pass
-
-
-server = Server(("127.0.0.1", 0), Handler)
+server = plain.Server(("127.0.0.1", 0), Handler)
 print(server.server_address[1], flush=True)
 server.serve_forever()

@@ -82,7 +82,7 @@ struct Waiting {
 }
 
 /// An object that somebody may have to ask for.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct New {
     file: PathBuf,
     place: usize,
@@ -164,8 +164,8 @@ impl Ahead {
         while let Some(Waiting { number, files, objects }) = self.waiting.pop_front() {
             let objects = objects.unwrap_or_else(|| self.look_for(&files));
             let is_new = |object: &&New| !self.held.contains_key(&object.file);
-            let new: Vec<New> = objects.iter().filter(is_new).cloned().collect();
-            let bytes = new.iter().fold(0_u64, |bytes, new| bytes.saturating_add(new.bytes));
+            let new = objects.iter().filter(is_new);
+            let bytes = new.fold(0_u64, |bytes, new| bytes.saturating_add(new.bytes));
             // What could never have room need not wait for some.
             let is_hopeless = files.len() == 1 && bytes > self.lot.room;
             let has_room = self.used.saturating_add(bytes) <= self.lot.room;
@@ -173,7 +173,10 @@ impl Ahead {
                 self.waiting.push_front(Waiting { number, files, objects: Some(objects) });
                 return;
             }
-            for new in new {
+            for new in objects {
+                if self.held.contains_key(&new.file) {
+                    continue;
+                }
                 let has_room = self.used.saturating_add(new.bytes) <= self.lot.room;
                 let state = match has_room {
                     true => self.ask_for(&new),
@@ -245,7 +248,7 @@ impl Ahead {
             self.places.iter_mut().filter(|place| place.is_idle()).collect();
         idle.sort_by_key(|place| place.moved());
         for place in idle.into_iter().take((running + 1).saturating_sub(IDLE)) {
-            place.rest();
+            place.end();
         }
     }
 

@@ -113,7 +113,7 @@ impl Objects {
     /// Tells a source that is made of these where the list of its files is, if no stand-ins tell of them. False if it is
     /// not made of these: nobody may read what the process that fetches has put a link to.
     pub fn claim(&self, source: &mut Source) -> bool {
-        let slot = self.slots.iter().find(|slot| source.root.starts_with(slot.data()));
+        let slot = self.slots.iter().find(|slot| slot.holds(&source.root));
         source.manifest = slot.and_then(Slot::manifest);
         slot.is_some()
     }

@@ -227,7 +227,7 @@ impl Place {
     }
 
     /// Ends a process that has nothing to do.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn end(&mut self) {
         self.fetcher = None;
     }
 }

@@ -73,6 +73,12 @@ impl Slot {
         self.folder.join("data")
     }
 
+    /// Whether a path without links leads to where the objects lie, and not to what the process that fetches has put a
+    /// link to.
+    pub(super) fn holds(&self, path: &Path) -> bool {
+        path.starts_with(self.data())
+    }
+
     /// The list of the objects, if there is one.
     pub(super) fn manifest(&self) -> Option<PathBuf> {
         let manifest = manifest_path(&self.folder);

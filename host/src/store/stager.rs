@@ -144,8 +144,7 @@ impl Stager<'_> {
         let path = paths.first().ok_or_else(|| named(format!("{address} leads to nothing")))?;
         let real =
             Path::new(path).canonicalize().map_err(|error| named(format!("{path}: {error}")))?;
-        let is_below = |slot: &Slot| real.starts_with(slot.data());
-        if !kept.slots.last().is_some_and(is_below) {
+        if !kept.slots.last().is_some_and(|slot| slot.holds(&real)) {
             return Err(named(format!("{address} leads out of the cache, to {}", real.display())));
         }
         Ok(path.into())
