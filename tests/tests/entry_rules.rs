@@ -5,6 +5,7 @@
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
+use std::collections::BTreeSet;
 use std::fs;
 
 /// A job of so many files, in mini-batches of two.
@@ -50,21 +51,23 @@ fn functions_are_called_as_often_as_they_should() {
     assert_eq!(runs, expected);
 }
 
-/// E18: files that carry the worker's name do not collide.
+/// E18: files that carry the worker's name do not collide: each that gave rows has its own.
 #[test]
 fn workers_share_a_log_folder() {
     let ran = over_files("surroundings", 24).yaml("process_count_per_node: 2").run(&[]);
     ran.exits_with(0);
-    let names = fs::read_dir(ran.dir().join("job/logs/user/entry_script_log/0/files")).unwrap();
-    let mut count = 0;
-    for name in names {
-        let name = name.unwrap().file_name().into_string().unwrap();
-        let agent = name.strip_suffix(".txt").unwrap();
-        let facts = ran.log(&format!("user/entry_script_log/0/files/{name}"));
-        assert!(facts.contains(&format!("agent_name={agent}\n")), "{name}: {facts}");
-        count += 1;
+    let agents: BTreeSet<String> = ran
+        .sorted_output()
+        .iter()
+        .flat_map(|row| row.split('|'))
+        .filter_map(|fact| fact.strip_prefix("agent_name="))
+        .map(String::from)
+        .collect();
+    assert!(!agents.is_empty(), "{ran}");
+    for agent in agents {
+        let facts = ran.log(&format!("user/entry_script_log/0/files/{agent}.txt"));
+        assert!(facts.contains(&format!("agent_name={agent}\n")), "{agent}: {facts}");
     }
-    assert_eq!(count, printed(&ran).len());
 }
 
 /// E10, O4: no order is promised, and every row is there once, with its key, in the one file.
