@@ -149,7 +149,7 @@ def files(options):
     data = files_data("files", FILES)
     component = build_guest("tally")
     output = WORK / "tally-native.txt"
-    sides = {"native": lambda: measure([NATIVE, "tally", data, output, WORKERS])}
+    sides = {"native": natively(output, "tally", data, output, WORKERS)}
     for via in ("sdk", "fs"):
         arguments = f'["--via", "{via}"]'
         sides[via] = job(f"tally-{via}", component, f"  files: {data}", arguments, 10, WORKERS)
@@ -182,9 +182,9 @@ def perceptron(options):
     """Heavy arithmetic: in the guest, and by the host's ONNX Runtime."""
     lines = scored(options, "perceptron", "parquet", HEAVY_ROWS, 2.6)
     data, output = WORK / f"table-{HEAVY_ROWS}.parquet", WORK / "perceptron-parquet-native.txt"
-    natively = [NATIVE, "perceptron", data, output, WORKERS]
+    native = natively(output, "perceptron", data, output, WORKERS, "arrow")
     run = perceptron_by_model("perceptron-nn", data)
-    taken = rounds_of({"native": lambda: measure(natively), "sandmill": run}, options.rounds)
+    taken = rounds_of({"native": native, "sandmill": run}, options.rounds)
     near_rows(output, job_output("perceptron-nn"))
     return [*lines, *ratio_lines("   by way of wasi:nn", taken["sandmill"], taken["native"], 1)]
 
@@ -208,18 +208,17 @@ def scored(options, guest, form, rows, goal):
     name = f"{guest}-{form}"
     output = WORK / f"{name}-native.txt"
     run = table_job(name, component, data, form=form)
-    taken = rounds_of(
-        {"native": lambda: measure([NATIVE, guest, data, output, WORKERS]), "sandmill": run},
-        options.rounds,
-    )
+    sides = {printer: natively(output, guest, data, output, WORKERS, printer) for printer in ("arrow", "loop")}
+    taken = rounds_of({**sides, "sandmill": run}, options.rounds)
     same_rows(output, job_output(name), numbers)
     watched = run(watch_memory=True)
     what = f"{guest} regression" if guest == "logistic" else guest
     return [
-        native_line(f"{rows:,} rows, {what}, {form}: native", taken["native"]),
-        line("   CPU", taken["native"].cpu * 1000, "ms"),
-        *ratio_lines("   Sandmill", taken["sandmill"], taken["native"], goal),
+        native_line(f"{rows:,} rows, {what}, {form}: native", taken["arrow"]),
+        line("   CPU", taken["arrow"].cpu * 1000, "ms"),
+        *ratio_lines("   Sandmill", taken["sandmill"], taken["arrow"], goal),
         line("   CPU", taken["sandmill"].cpu * 1000, "ms"),
+        line("   wall / native that prints with itoa and ryu", taken["sandmill"].wall / taken["loop"].wall, "x"),
         line("   leader's peak memory", watched.peak, "MB", 60),
         line("   a worker's peak memory", watched.children, "MB"),
     ]
@@ -553,6 +552,17 @@ def job(name, component, inputs, arguments, mini_batch_size, workers, more=""):
         # Removing what the last round left is no part of the job.
         shutil.rmtree(job_dir, ignore_errors=True)
         return measure([SANDMILL, "run", path, "--job-dir", job_dir], watch_memory)
+
+    return run
+
+
+def natively(output, *words):
+    """Gives a function that runs the native program and measures. What the last round left is removed before, as it
+    is with jobs."""
+
+    def run():
+        output.unlink(missing_ok=True)
+        return measure([NATIVE, *words])
 
     return run
 

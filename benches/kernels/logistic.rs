@@ -32,13 +32,23 @@ fn exp(x: f64) -> f64 {
     const ROUND: f64 = 6_755_399_441_055_744.0;
     const LN_2_HIGH: f64 = 0.693_147_180_369_123_8;
     const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+    // Constants, as not every compiler unrolls a loop that divides by its counter.
+    const INVERSES: [f64; 13] = {
+        let mut inverses = [0.0; 13];
+        let mut n = 0;
+        while n < 13 {
+            inverses[n] = 1.0 / (13 - n) as f64;
+            n += 1;
+        }
+        inverses
+    };
     let x = x.clamp(-700.0, 700.0);
     let shifted = x * std::f64::consts::LOG2_E + ROUND;
     let power = shifted - ROUND;
     let rest = x - power * LN_2_HIGH - power * LN_2_LOW;
     let mut sum = 1.0;
-    for n in (1..=13).rev() {
-        sum = 1.0 + sum * rest * (1.0 / f64::from(n));
+    for inverse in INVERSES {
+        sum = 1.0 + sum * rest * inverse;
     }
     // The low bits of `shifted` are the whole number; the exponent of a float starts at bit 52.
     sum * f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52))

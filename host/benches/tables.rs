@@ -2,7 +2,7 @@
 //! --package sandmill` runs them; whole jobs are measured by `benches/run.py`.
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
-use arrow::csv::ReaderBuilder;
+use arrow::csv::{ReaderBuilder, WriterBuilder};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::ipc::writer::StreamWriter;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -134,29 +134,42 @@ fn scan(criterion: &mut Criterion) {
     }
 }
 
-/// Printing a table that a guest returned.
+/// Printing a table that a guest returned, against arrow-csv's writer.
 fn format(criterion: &mut Criterion) {
-    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS as i64));
-    let floats = (0..ROWS).map(|n| 1.0 / (1.0 + random(n) as f64));
-    let floats: ArrayRef = Arc::new(Float64Array::from_iter_values(floats));
-    let batch = RecordBatch::try_from_iter([("id", ids), ("probability", floats)]);
-    let batch = batch.expect("columns of one length");
-    let mut ipc = Vec::new();
-    let mut writer = StreamWriter::try_new(&mut ipc, &batch.schema()).expect("a writer");
-    writer.write(&batch).expect("a vector takes everything");
-    writer.finish().expect("a vector takes everything");
-    drop(writer);
-    let mut rows =
-        RowWriter::new(u64::MAX, true, &OutputFormat::default()).with_row_limit(ByteSize(1 << 20));
     let mut group = criterion.benchmark_group("format");
     group.throughput(Throughput::Elements(ROWS as u64));
-    group.bench_function("IPC to lines of an id and a float", |bench| {
-        bench.iter(|| {
-            rows.clear();
-            rows.table(&ipc).expect("a table");
-            black_box(rows.lines().len())
+    let scores = |n| 1.0 / (1.0 + (random(n) as f64 / 2e5 - 5.0).exp());
+    for (name, float) in
+        [("scores", &scores as &dyn Fn(usize) -> f64), ("tiny", &|n| scores(n) * 1e-9)]
+    {
+        let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS as i64));
+        let floats: ArrayRef = Arc::new(Float64Array::from_iter_values((0..ROWS).map(float)));
+        let batch = RecordBatch::try_from_iter([("id", ids), ("probability", floats)]);
+        let batch = batch.expect("columns of one length");
+        let mut ipc = Vec::new();
+        let mut writer = StreamWriter::try_new(&mut ipc, &batch.schema()).expect("a writer");
+        writer.write(&batch).expect("a vector takes everything");
+        writer.finish().expect("a vector takes everything");
+        drop(writer);
+        let rows = RowWriter::new(u64::MAX, true, &OutputFormat::default());
+        let mut rows = rows.with_row_limit(ByteSize(1 << 20));
+        group.bench_function(format!("an id and {name}, sandmill, IPC to lines"), |bench| {
+            bench.iter(|| {
+                rows.clear();
+                rows.table(&ipc).expect("a table");
+                black_box(rows.lines().len())
+            });
         });
-    });
+        let mut lines = Vec::new();
+        group.bench_function(format!("an id and {name}, arrow-csv, batch to lines"), |bench| {
+            bench.iter(|| {
+                lines.clear();
+                let writer = WriterBuilder::new().with_header(false).with_delimiter(b' ');
+                writer.build(&mut lines).write(&batch).expect("a vector takes everything");
+                black_box(lines.len())
+            });
+        });
+    }
 }
 
 criterion_group!(tables, decode, scan, format);

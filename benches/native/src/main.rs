@@ -5,7 +5,7 @@
 //!     bench-native make-table FILE ROWS
 //!     bench-native tally FOLDER OUTPUT THREADS
 //!     bench-native convert FROM.csv TO.jsonl|TO.parquet ROWS
-//!     bench-native logistic|perceptron FILE OUTPUT THREADS
+//!     bench-native logistic|perceptron FILE OUTPUT THREADS arrow|loop
 //!     bench-native infer LIBRARY MODEL IMAGES BATCH,BATCH.. cpu|gpu
 //!     bench-native infer-tract MODEL IMAGES BATCH,BATCH..
 //!
@@ -32,6 +32,7 @@ use process::{Output, keep_memory};
 use std::error::Error;
 use std::io;
 use std::path::Path;
+use table::Printer;
 
 fn main() -> Result<(), Box<dyn Error>> {
     keep_memory();
@@ -46,17 +47,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["convert", from, to, rows] => {
             convert::convert(Path::new(from), Path::new(to), rows.parse()?)?;
         }
-        ["logistic", file, output, threads] => {
+        ["logistic", file, output, threads, printer] => {
             let score = || {
                 Ok(on_columns(|columns, rows, numbers| {
                     logistic_kernel::logistic(columns.iter().copied(), rows, numbers);
                 }))
             };
-            table::run(Path::new(file), &Output::create(output)?, threads.parse()?, score)?;
+            score_table(file, output, threads, printer, score)?;
         }
-        ["perceptron", file, output, threads] => {
+        ["perceptron", file, output, threads, printer] => {
             let score = || Ok(on_columns(perceptron_kernel::perceptron));
-            table::run(Path::new(file), &Output::create(output)?, threads.parse()?, score)?;
+            score_table(file, output, threads, printer, score)?;
         }
         ["infer", library, model, images, batches, device] => {
             infer::run(library, model, images.parse()?, batches, device == "gpu")?;
@@ -68,6 +69,25 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("see the head of main.rs for the commands".into()),
     }
     Ok(())
+}
+
+fn score_table<F>(
+    file: &str,
+    output: &str,
+    threads: &str,
+    printer: &str,
+    score: impl Fn() -> io::Result<F> + Sync,
+) -> Result<(), Box<dyn Error>>
+where
+    F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>,
+{
+    let printer = match printer {
+        "arrow" => Printer::Arrow,
+        "loop" => Printer::Loop,
+        _ => return Err("rows are printed by `arrow` or in a `loop`".into()),
+    };
+    let output = Output::create(output)?;
+    Ok(table::run(Path::new(file), &output, threads.parse()?, printer, score)?)
 }
 
 /// Hands the columns after the id to a kernel.

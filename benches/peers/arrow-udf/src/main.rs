@@ -15,6 +15,7 @@ use process::{Output, keep_memory};
 use std::error::Error;
 use std::path::Path;
 use std::{fs, io};
+use table::Printer;
 
 const COLUMNS: [usize; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 
@@ -36,6 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         numbers.extend_from_slice(scored.column(0).as_primitive::<Float64Type>().values());
         Ok(())
     };
-    table::run(Path::new(file), &Output::create(output)?, threads.parse()?, || Ok(score))?;
+    let output = Output::create(output)?;
+    table::run(Path::new(file), &output, threads.parse()?, Printer::Loop, || Ok(score))?;
     Ok(())
 }

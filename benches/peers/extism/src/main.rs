@@ -15,6 +15,7 @@ use process::{Output, keep_memory};
 use std::error::Error;
 use std::io;
 use std::path::Path;
+use table::Printer;
 
 fn main() -> Result<(), Box<dyn Error>> {
     keep_memory();
@@ -27,7 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let manifest = Manifest::new([Wasm::file(plugin)]);
     let compiled = PluginBuilder::new(manifest).with_wasi(true).compile()?;
     let start = || scorer(&compiled).map_err(io::Error::other);
-    table::run(Path::new(file), &Output::create(output)?, threads.parse()?, start)?;
+    let output = Output::create(output)?;
+    table::run(Path::new(file), &output, threads.parse()?, Printer::Loop, start)?;
     Ok(())
 }
 
