@@ -32,6 +32,7 @@
 
 use super::group::Store;
 use super::queue::{Queue, Task};
+use super::rows::Rows;
 use crate::journal::Journal;
 use crate::model::{
     Failure, Header, ItemCounts, JobDir, JobStatus, MiniBatchId, OnConflict, Restored, Segment,
@@ -48,6 +49,10 @@ use tokio::sync::mpsc;
 
 /// Groups begin at least this far apart, unless they are full or a flush is asked for.
 const INTERVAL: Duration = Duration::from_millis(100);
+
+/// A group with so many bytes of rows is full. What is copied to the output while workers go on is not waited for at
+/// the job's end, and the sooner room in part files is free, the fewer pages of memory they take.
+const FULL: u64 = 4 << 20;
 
 /// Something to commit.
 #[derive(Clone, Debug, PartialEq)]
@@ -220,7 +225,9 @@ impl Committer {
     ) -> io::Result<(Self, Restored)> {
         let recovered = super::recover::recover(target, journal, retry_failed);
         let (store, restored) = recovered.map_err(io::Error::other)?;
-        let queue = Arc::new(Queue::default());
+        // Where rows stay in part files, nothing is gained by haste.
+        let copies = store.rows.as_ref().is_some_and(Rows::takes_all);
+        let queue = Arc::new(Queue::new(if copies { FULL } else { u64::MAX }));
         let worker = Worker { queue: queue.clone(), store, replies };
         let thread =
             std::thread::Builder::new().name("sandmill-commit".into()).spawn(|| worker.run())?;

@@ -9,10 +9,13 @@ use std::time::Instant;
 
 /// Requests in a group, at most.
 const GROUP: usize = 512;
+
 /// The queue between the leader and the committer. Never makes the leader wait, which would then see
 /// no time-out; how much is in it, the machine bounds (`Policy::UNWRITTEN`).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Queue {
+    /// Bytes of rows that make a group full.
+    full: u64,
     state: Mutex<State>,
     /// Told to the committer.
     work: Condvar,
@@ -21,6 +24,8 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     requests: VecDeque<CommitRequest>,
+    /// Of rows that the requests bring.
+    bytes: u64,
     flush: bool,
     finish: Option<JobStatus>,
     /// The leader's end is gone.
@@ -39,16 +44,27 @@ pub(super) enum Task {
 }
 
 impl Queue {
+    /// `full`: bytes of rows that make a group full.
+    pub(super) fn new(full: u64) -> Self {
+        Self { full, state: Mutex::default(), work: Condvar::new() }
+    }
+
     pub(super) fn submit(&self, request: CommitRequest) {
         let mut state = self.lock();
         if state.stopped {
             return;
         }
+        let was_full = self.is_full(&state);
+        state.bytes += bytes(&request);
         state.requests.push_back(request);
         // In between, the committer sleeps until it is time for the next group.
-        if state.requests.len() == 1 || state.requests.len() == GROUP {
+        if state.requests.len() == 1 || !was_full && self.is_full(&state) {
             self.work.notify_one();
         }
+    }
+
+    fn is_full(&self, state: &State) -> bool {
+        state.requests.len() >= GROUP || state.bytes >= self.full
     }
 
     pub(super) fn flush(&self) {
@@ -70,6 +86,7 @@ impl Queue {
         let mut state = self.lock();
         state.stopped = true;
         state.requests.clear();
+        state.bytes = 0;
     }
 
     /// Waits for the next task; `None` when the leader is gone and nothing waits. A group is given
@@ -90,9 +107,10 @@ impl Queue {
             }
             let hurry = state.flush || state.closed || state.finish.is_some();
             let wait = earliest.saturating_duration_since(Instant::now());
-            if hurry || state.requests.len() >= GROUP || wait.is_zero() {
+            if hurry || self.is_full(&state) || wait.is_zero() {
                 let count = state.requests.len().min(GROUP);
-                let group = state.requests.drain(..count).collect();
+                let group: Vec<_> = state.requests.drain(..count).collect();
+                state.bytes -= group.iter().map(bytes).sum::<u64>();
                 return Some(Task::Commit(group));
             }
             let woken = self.work.wait_timeout(state, wait);
@@ -106,10 +124,19 @@ impl Queue {
     }
 }
 
+/// Of rows that a request brings.
+fn bytes(request: &CommitRequest) -> u64 {
+    match request {
+        CommitRequest::Success(success) => success.segment.length,
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::WorkerId;
+    use crate::engine::commit::Success;
+    use crate::model::{ItemCounts, MiniBatchId, Segment, WorkerId};
     use std::time::Duration;
 
     fn request(number: u32) -> CommitRequest {
@@ -126,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_first_goes_at_once_and_later_ones_in_groups() {
-        let queue = Queue::default();
+        let queue = Queue::new(100);
         queue.submit(request(0));
         assert_eq!(queue.next(Instant::now()), Some(Task::Commit(vec![request(0)])));
         let earliest = Instant::now() + Duration::from_millis(50);
@@ -139,7 +166,7 @@ mod tests {
     #[test]
     fn full_groups_flush_finish_and_close_do_not_wait() {
         let far = Instant::now() + Duration::from_secs(600);
-        let queue = Queue::default();
+        let queue = Queue::new(100);
         (0..GROUP as u32 + 1).for_each(|number| queue.submit(request(number)));
         queue.flush();
         assert!(matches!(queue.next(far), Some(Task::Commit(group)) if group.len() == GROUP));
@@ -154,8 +181,36 @@ mod tests {
     }
 
     #[test]
+    fn groups_of_many_bytes_do_not_wait() {
+        let far = Instant::now() + Duration::from_secs(600);
+        let queue = Queue::new(100);
+        let success = |length| {
+            CommitRequest::Success(Success {
+                worker: WorkerId(0),
+                id: MiniBatchId(length),
+                attempt: 1,
+                items: ItemCounts::default(),
+                is_short: false,
+                segment: Segment { offset: 0, length, checksum: 0, rows: 1 },
+                header: None,
+                has_files: false,
+                stamp: 0,
+            })
+        };
+        for length in [60, 0, 40] {
+            queue.submit(success(length));
+        }
+        assert!(matches!(queue.next(far), Some(Task::Commit(group)) if group.len() == 3));
+        // What was given out counts no more.
+        queue.submit(success(99));
+        let soon = Instant::now() + Duration::from_millis(50);
+        assert!(matches!(queue.next(soon), Some(Task::Commit(group)) if group.len() == 1));
+        assert!(Instant::now() >= soon);
+    }
+
+    #[test]
     fn a_leader_never_waits_and_nothing_is_kept_once_nobody_takes_it() {
-        let queue = Queue::default();
+        let queue = Queue::new(100);
         (0..10_000).for_each(|number| queue.submit(request(number)));
         assert_eq!(queue.lock().requests.len(), 10_000);
         queue.stop();
