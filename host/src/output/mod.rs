@@ -22,6 +22,7 @@ mod finish;
 mod join;
 mod json;
 mod members;
+mod numbers;
 mod part;
 mod publish;
 mod refusal;

@@ -5,6 +5,7 @@ use super::cells::{Column, Kind};
 use super::join::Joined;
 use super::json;
 use super::members::member;
+use super::numbers::Lines;
 use super::refusal::{Refusal, Unfit, unprintable, unquotable};
 use super::style::{NeedsQuotes, Style};
 use super::zones;
@@ -391,6 +392,11 @@ impl RowWriter {
         let columns = batch.columns().iter().map(|column| Column::new(column, self.limit));
         let columns = columns.collect::<Result<Vec<_>, _>>();
         let mut columns = columns.map_err(|error| unprintable(0, &error))?;
+        let lines = (!self.index).then(|| Lines::new(&columns, &self.style)).flatten();
+        if let Some(mut lines) = lines.filter(|lines| lines.longest() <= self.row_limit) {
+            let fits = lines.append(batch.num_rows(), &mut self.buffer, self.limit);
+            return fits.then_some(()).ok_or(Refusal::TooLarge);
+        }
         for row in 0..batch.num_rows() {
             let start = self.buffer.len();
             self.line(&mut columns, row, before + row as u64).map_err(|unfit| match unfit {

@@ -437,6 +437,29 @@ proptest! {
         prop_assert_eq!(lines.lines().count(), rows.len());
     }
 
+    /// Lines of numbers alone are made in a way of their own, unless one could be longer than `limits.row`.
+    #[test]
+    fn lines_of_numbers_are_those_of_other_lines(
+        rows in prop::collection::vec(any::<u64>(), 0..200), width in 1_usize..50,
+    ) {
+        let bits = || rows.iter().copied();
+        let kinds: [ArrayRef; 4] = [
+            Arc::new(Int64Array::from_iter_values(bits().map(u64::cast_signed))),
+            Arc::new(Float64Array::from_iter_values(bits().map(f64::from_bits))),
+            Arc::new(Float32Array::from_iter_values(bits().map(|bits| bits as f32 / 1e20))),
+            Arc::new(UInt8Array::from_iter_values(bits().map(|bits| bits as u8))),
+        ];
+        let columns = kinds.iter().cycle().take(width);
+        let table = ipc(columns.map(|column| ("n", column.clone())).collect());
+        let [fast, slow] = [u64::MAX, 31 * width as u64 - 1].map(|limit| {
+            let mut writer = text_writer(u64::MAX, true).with_row_limit(ByteSize(limit));
+            writer.table(&table).unwrap();
+            String::from_utf8(writer.lines().to_vec()).unwrap()
+        });
+        prop_assert_eq!(&fast, &slow);
+        prop_assert_eq!(fast.lines().count(), rows.len());
+    }
+
     #[test]
     fn damaged_tables_are_an_error_or_rows(
         position in any::<prop::sample::Index>(), byte in any::<u8>(), cut in 0usize..40,

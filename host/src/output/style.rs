@@ -11,7 +11,7 @@ pub(super) struct Style {
     /// A null, with its quotes; none if it would need quotes and may not have them.
     null: Option<Vec<u8>>,
     /// Whether numbers and booleans need no second look.
-    bare_numbers: bool,
+    pub(super) bare_numbers: bool,
     /// A field while it is quoted.
     spare: Vec<u8>,
 }
