@@ -158,10 +158,7 @@ impl<'a> Driver<'a> {
     async fn drive(mut self) -> Result<JobResult, EngineError> {
         loop {
             self.wait().await;
-            // Whatever else has arrived is taken in before anything sleeps again.
-            while let Ok(event) = self.workers.try_recv() {
-                self.on_pool_event(event);
-            }
+            self.take_in().await;
             if self.is_somebody_late() {
                 self.on_deadline().await;
             }
@@ -175,6 +172,18 @@ impl<'a> Driver<'a> {
             if std::mem::take(&mut self.heard) && self.machine.may_pause() {
                 std::thread::sleep(Policy::PAUSE);
             }
+        }
+    }
+
+    /// Takes in what all workers have said meanwhile, before anything sleeps again.
+    async fn take_in(&mut self) {
+        // Sockets are read by tasks. This one comes first in each turn of the runtime: in the first turn it is found
+        // who has said something, in the second it is read.
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+        }
+        while let Ok(event) = self.workers.try_recv() {
+            self.on_pool_event(event);
         }
     }
 

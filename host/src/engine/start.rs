@@ -19,7 +19,9 @@ use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{self, Pool, PoolEvent};
 use crate::protocol::{FromPlanner, PlanRequest};
 use std::fs::File;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 use tokio::sync::mpsc;
 
 /// What a job runs on.
@@ -41,7 +43,6 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
     // What an interrupted shuffle left would be in the way.
     let spill = job.job_dir.spill();
     remove_tree(&spill).map_err(|e| failed(&format!("cannot remove {}", spill.display()), e))?;
-    // First the planner: it begins while the journal is made.
     let (events, workers) = mpsc::channel(256);
     let (plan_events, planner) = mpsc::channel(4);
     let component = job.component.file.try_clone();
@@ -56,10 +57,16 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
     pool.watch_gpus(job.gpus.memory());
     let request = setup::plan_request(&job.spec, &job.sources, spill);
     let (again, asks) = (job.again.clone(), job.objects.come_on_demand());
-    pool.plan(&PlanRequest { again, asks, ..request }, plan_events)
-        .map_err(|e| failed("the planner process cannot be started", e))?;
+    let request = PlanRequest { again, asks, ..request };
     let (replies, commits) = mpsc::unbounded_channel();
-    let (committer, restored) = start_committer(job, replies)?;
+    // The one waits for the planner's process, the other for the disk.
+    let (planned, committing) = thread::scope(|scope| {
+        let committer = scope.spawn(|| start_committer(job, replies));
+        let planned = pool.plan(&request, plan_events);
+        (planned, committer.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    planned.map_err(|e| failed("the planner process cannot be started", e))?;
+    let (committer, restored) = committing?;
     // Now that nothing of an earlier run is in the way.
     models::stage(&job.spec.models, &job.models, &job.job_dir)
         .map_err(|e| EngineError(e.to_string()))?;
