@@ -206,11 +206,14 @@ def scored(options, guest, form, rows, goal):
         data = made(f"table-{rows}.{form}", lambda path: ["convert", csv, path, rows])
     component = build_guest(guest)
     name = f"{guest}-{form}"
-    output = WORK / f"{name}-native.txt"
+    outputs = {printer: WORK / f"{name}-native-{printer}.txt" for printer in ("arrow", "loop")}
     run = table_job(name, component, data, form=form)
-    sides = {printer: natively(output, guest, data, output, WORKERS, printer) for printer in ("arrow", "loop")}
+    sides = {
+        printer: natively(output, guest, data, output, WORKERS, printer) for printer, output in outputs.items()
+    }
     taken = rounds_of({**sides, "sandmill": run}, options.rounds)
-    same_rows(output, job_output(name), numbers)
+    for output in outputs.values():
+        same_rows(output, job_output(name), numbers)
     watched = run(watch_memory=True)
     what = f"{guest} regression" if guest == "logistic" else guest
     return [

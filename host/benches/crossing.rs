@@ -1,5 +1,5 @@
-//! What it costs to go into the sandbox and back, with a table, with paths and with files that are read
-//! there, each beside the same bytes without a sandbox.
+//! What it costs to go into the sandbox and back: with a table and with files that are read there, beside the
+//! same bytes without a sandbox, with paths, and with nothing.
 
 use arrow::buffer::Buffer;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

@@ -51,7 +51,8 @@ fn functions_are_called_as_often_as_they_should() {
     assert_eq!(runs, expected);
 }
 
-/// E18: files that carry the worker's name do not collide: each that gave rows has its own.
+/// E18: files that carry the worker's name do not collide: each that gave rows has its own, and each
+/// file is of one.
 #[test]
 fn workers_share_a_log_folder() {
     let ran = over_files("surroundings", 24).yaml("process_count_per_node: 2").run(&[]);
@@ -67,6 +68,15 @@ fn workers_share_a_log_folder() {
     for agent in agents {
         let facts = ran.log(&format!("user/entry_script_log/0/files/{agent}.txt"));
         assert!(facts.contains(&format!("agent_name={agent}\n")), "{agent}: {facts}");
+    }
+    let files = fs::read_dir(ran.dir().join("job/logs/user/entry_script_log/0/files")).unwrap();
+    for file in files {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let agent = name.strip_suffix(".txt").unwrap();
+        let facts = ran.log(&format!("user/entry_script_log/0/files/{name}"));
+        // One that came when all was done is ended wherever it is in its start.
+        let is_its_own = facts.contains(&format!("agent_name={agent}\n"));
+        assert!(is_its_own || facts.is_empty(), "{name}: {facts}");
     }
 }
 

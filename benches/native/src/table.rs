@@ -183,7 +183,8 @@ impl<F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>> Scorer<F> {
     }
 
     fn print_by_arrow(&mut self, ids: &ArrayRef) -> Result<(), ArrowError> {
-        let numbers = Float64Array::from(std::mem::take(&mut self.numbers));
+        let room = Vec::with_capacity(self.numbers.capacity());
+        let numbers = Float64Array::from(std::mem::replace(&mut self.numbers, room));
         let columns: [(_, ArrayRef); 2] = [("id", Arc::clone(ids)), ("number", Arc::new(numbers))];
         let writer = csv::WriterBuilder::new().with_header(false).with_delimiter(b' ');
         writer.build(&mut self.rows).write(&RecordBatch::try_from_iter(columns)?)

@@ -16,6 +16,7 @@ use anyhow::{Context, anyhow, bail};
 use std::fs::DirBuilder;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -84,6 +85,9 @@ fn spill_folder(kind: &InputKind) -> PathBuf {
     }
     std::env::temp_dir().join(format!("sandmill-plan-{}", std::process::id()))
 }
+
+/// How long Ctrl-C may take to arrive in this process.
+const CTRL_C: Duration = Duration::from_millis(500);
 
 /// The planner as a child process: it looks into files that nobody vouches for. It ends, and what it
 /// spilled is taken away, with this or with Ctrl-C, whichever comes first.
@@ -168,6 +172,14 @@ impl Planner {
     fn status(&mut self) -> String {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let status = child.as_mut().map(Child::wait);
+        drop(child);
+        // Before it has a process group of its own, Ctrl-C is meant for it, too: this process ends by that.
+        let by_signal = status.as_ref().and_then(|status| status.as_ref().ok()?.signal());
+        if by_signal
+            .is_some_and(|signal| [libc::SIGHUP, libc::SIGINT, libc::SIGTERM].contains(&signal))
+        {
+            std::thread::sleep(CTRL_C);
+        }
         status.and_then(Result::ok).map_or_else(|| "ended".to_owned(), death)
     }
 }

@@ -59,14 +59,24 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
     let (again, asks) = (job.again.clone(), job.objects.come_on_demand());
     let request = PlanRequest { again, asks, ..request };
     let (replies, commits) = mpsc::unbounded_channel();
-    // The one waits for the planner's process, the other for the disk.
-    let (planned, committing) = thread::scope(|scope| {
-        let committer = scope.spawn(|| start_committer(job, replies));
+    let plan = || {
         let planned = pool.plan(&request, plan_events);
-        (planned, committer.join().unwrap_or_else(|panic| resume_unwind(panic)))
-    });
-    planned.map_err(|e| failed("the planner process cannot be started", e))?;
-    let (committer, restored) = committing?;
+        planned.map_err(|e| failed("the planner process cannot be started", e))
+    };
+    let (committer, restored) = if job.taken_up.is_some() {
+        plan()?;
+        start_committer(job, replies)?
+    } else {
+        // The one waits for the planner's process, the other for the disk.
+        thread::scope(|scope| {
+            let making =
+                thread::Builder::new().spawn_scoped(scope, || start_committer(job, replies));
+            let making = making.map_err(|e| failed("the journal cannot be made", e))?;
+            let planned = plan();
+            let made = making.join().unwrap_or_else(|panic| resume_unwind(panic));
+            planned.and(made)
+        })?
+    };
     // Now that nothing of an earlier run is in the way.
     models::stage(&job.spec.models, &job.models, &job.job_dir)
         .map_err(|e| EngineError(e.to_string()))?;

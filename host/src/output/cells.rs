@@ -113,13 +113,12 @@ impl<'a> Column<'a> {
 
     /// Whether each row has a value, and [`numbers`](Self::numbers) can write it.
     pub(super) fn is_plain_number(&self) -> bool {
-        let is_plain = !matches!(self.values, Values::Dictionary(..) | Values::Other(..));
-        self.kind == Kind::Number && is_plain && self.nulls.is_none()
+        self.nulls.is_none() && self.numbers(0, &mut [], b'\n')
     }
 
-    /// Writes the values of the rows from `first` on, as many as there are cells, each with `end` behind it.
-    /// Nothing, where it holds anything but [plain numbers](Self::is_plain_number).
-    pub(super) fn numbers(&self, first: usize, cells: &mut [Cell], end: u8) {
+    /// Writes the values of the rows from `first` on, as many as there are cells, each with `end` behind it. False
+    /// where it holds anything but integers and floats.
+    pub(super) fn numbers(&self, first: usize, cells: &mut [Cell], end: u8) -> bool {
         match &self.values {
             Values::I8(values) => fill(&values[first..], cells, end),
             Values::I16(values) => fill(&values[first..], cells, end),
@@ -131,8 +130,9 @@ impl<'a> Column<'a> {
             Values::U64(values) => fill(&values[first..], cells, end),
             Values::F32(values) => fill(&values[first..], cells, end),
             Values::F64(values) => fill(&values[first..], cells, end),
-            _ => {}
+            _ => return false,
         }
+        true
     }
 
     /// Appends the value of a row that has one. `row` is below the batch's number of rows.

@@ -6,6 +6,9 @@ use super::style::Style;
 /// Bytes of the longest number, `-2.2250738585072014e-308`, of what ends it, and some.
 const LONGEST: usize = 31;
 
+/// Bytes of the longest lines that are made of many numbers at once.
+const LONGEST_LINE: u64 = 1 << 20;
+
 /// Numbers that lines are made of at once.
 const BLOCK: usize = 2048;
 
@@ -198,17 +201,16 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// None where a field may need a second look.
-    pub(super) fn new(columns: &'a [Column<'a>], style: &Style) -> Option<Self> {
-        let are_plain = style.bare_numbers && columns.iter().all(Column::is_plain_number);
-        let height = are_plain.then(|| BLOCK.checked_div(columns.len()))??.clamp(1, ROWS);
+    /// For lines with so many bytes at most. None where a field may need a second look, or a line be longer.
+    pub(super) fn new(columns: &'a [Column<'a>], style: &Style, row_limit: u64) -> Option<Self> {
+        let longest = (columns.len() * LONGEST) as u64;
+        let are_plain = style.bare_numbers && longest <= row_limit.min(LONGEST_LINE);
+        if !are_plain || !columns.iter().all(Column::is_plain_number) {
+            return None;
+        }
+        let height = BLOCK.checked_div(columns.len())?.clamp(1, ROWS);
         let cells = vec![Cell { length: 0, text: [0; LONGEST] }; height * columns.len()];
         Some(Self { columns, delimiter: style.delimiter, cells, height })
-    }
-
-    /// Bytes of the longest line that there could be.
-    pub(super) fn longest(&self) -> u64 {
-        (self.columns.len() * LONGEST) as u64
     }
 
     /// Appends the lines of so many rows. False as soon as there are more bytes than the limit.
@@ -219,7 +221,8 @@ impl<'a> Lines<'a> {
             let blocks = self.cells.chunks_exact_mut(self.height);
             for (index, (column, cells)) in self.columns.iter().zip(blocks).enumerate() {
                 let end = if index == last { b'\n' } else { self.delimiter };
-                column.numbers(first, &mut cells[..height], end);
+                let are_numbers = column.numbers(first, &mut cells[..height], end);
+                debug_assert!(are_numbers, "looked at before");
             }
             out.reserve(height * self.columns.len() * LONGEST);
             for row in 0..height {

@@ -392,8 +392,9 @@ impl RowWriter {
         let columns = batch.columns().iter().map(|column| Column::new(column, self.limit));
         let columns = columns.collect::<Result<Vec<_>, _>>();
         let mut columns = columns.map_err(|error| unprintable(0, &error))?;
-        let lines = (!self.index).then(|| Lines::new(&columns, &self.style)).flatten();
-        if let Some(mut lines) = lines.filter(|lines| lines.longest() <= self.row_limit) {
+        if !self.index
+            && let Some(mut lines) = Lines::new(&columns, &self.style, self.row_limit)
+        {
             let fits = lines.append(batch.num_rows(), &mut self.buffer, self.limit);
             return fits.then_some(()).ok_or(Refusal::TooLarge);
         }

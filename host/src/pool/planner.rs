@@ -96,6 +96,8 @@ pub(super) struct Plan {
     /// Of the process that runs.
     question: Question,
     told: Told,
+    /// How the one before it ended.
+    died: String,
 }
 
 impl Plan {
@@ -112,6 +114,7 @@ impl Plan {
             answers,
             question: Question::default(),
             told: Told::default(),
+            died: String::new(),
         }
     }
 
@@ -181,7 +184,7 @@ impl Plan {
         }
         // Its stderr ends with it, unless somebody else holds the pipe.
         let _ = tokio::time::timeout(GRACE, stderr.collect()).await;
-        let text = describe(&end, &status, &printable(&stderr.bytes));
+        let text = describe(&end, &self.died, &status, &printable(&stderr.bytes));
         let status = status.ok().filter(|status| status.signal().is_some());
         let by_signal = status.filter(|_| matches!(end, End::Closed)).map(death);
         Some(Death { text, by_signal })
@@ -212,6 +215,7 @@ impl Plan {
             }
             deadly.push((source, BadFile { file, reason }));
         }
+        self.died.clone_from(how);
         self.request.tells_files = true;
         self.told.begin();
         let mut frame = Vec::new();
@@ -383,10 +387,10 @@ async fn read(
     }
 }
 
-fn describe(end: &End, status: &io::Result<ExitStatus>, stderr: &str) -> String {
+fn describe(end: &End, died: &str, status: &io::Result<ExitStatus>, stderr: &str) -> String {
     let how = match (end, status) {
         (End::Malformed(error), _) => format!("sent something that is no message ({error})"),
-        (End::Changed, _) => "that took the place of one that died made another plan".to_owned(),
+        (End::Changed, _) => format!("{died}, and the one that took its place made another plan"),
         (_, Err(e)) => format!("ended, and how cannot be found out ({e})"),
         (_, Ok(status)) => death(*status),
     };

@@ -47,7 +47,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Groups begin at least this far apart, unless they are full or a flush is asked for.
+/// Groups begin at least this far apart, or a fifth of it where they are full of bytes, unless they are full of
+/// requests or a flush is asked for.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// A group with so many bytes of rows is full. What is copied to the output while workers go on is not waited for at
@@ -225,7 +226,7 @@ impl Committer {
     ) -> io::Result<(Self, Restored)> {
         let recovered = super::recover::recover(target, journal, retry_failed);
         let (store, restored) = recovered.map_err(io::Error::other)?;
-        // Where rows stay in part files, nothing is gained by haste.
+        // Where rows wait in part files, room in them is not free sooner.
         let copies = store.rows.as_ref().is_some_and(Rows::takes_all);
         let queue = Arc::new(Queue::new(if copies { FULL } else { u64::MAX }));
         let worker = Worker { queue: queue.clone(), store, replies };

@@ -5,10 +5,13 @@ use super::committer::CommitRequest;
 use crate::model::JobStatus;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Requests in a group, at most.
 const GROUP: usize = 512;
+
+/// How much earlier than others a group is given out that is full of bytes.
+const EARLIER: Duration = Duration::from_millis(80);
 
 /// The queue between the leader and the committer. Never makes the leader wait, which would then see
 /// no time-out; how much is in it, the machine bounds (`Policy::UNWRITTEN`).
@@ -90,7 +93,8 @@ impl Queue {
     }
 
     /// Waits for the next task; `None` when the leader is gone and nothing waits. A group is given
-    /// out not before `earliest`, unless it is full or somebody is in a hurry.
+    /// out not before `earliest`, or not much before that if it is full of bytes, unless it is full of requests or
+    /// somebody is in a hurry.
     pub(super) fn next(&self, earliest: Instant) -> Option<Task> {
         let mut state = self.lock();
         loop {
@@ -106,8 +110,11 @@ impl Queue {
                 continue;
             }
             let hurry = state.flush || state.closed || state.finish.is_some();
-            let wait = earliest.saturating_duration_since(Instant::now());
-            if hurry || self.is_full(&state) || wait.is_zero() {
+            let mut wait = earliest.saturating_duration_since(Instant::now());
+            if state.bytes >= self.full {
+                wait = wait.saturating_sub(EARLIER);
+            }
+            if hurry || state.requests.len() >= GROUP || wait.is_zero() {
                 let count = state.requests.len().min(GROUP);
                 let group: Vec<_> = state.requests.drain(..count).collect();
                 state.bytes -= group.iter().map(bytes).sum::<u64>();
@@ -181,8 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_many_bytes_do_not_wait() {
-        let far = Instant::now() + Duration::from_secs(600);
+    fn groups_of_many_bytes_wait_less() {
         let queue = Queue::new(100);
         let success = |length| {
             CommitRequest::Success(Success {
@@ -200,7 +206,9 @@ mod tests {
         for length in [60, 0, 40] {
             queue.submit(success(length));
         }
-        assert!(matches!(queue.next(far), Some(Task::Commit(group)) if group.len() == 3));
+        let later = Instant::now() + 2 * EARLIER;
+        assert!(matches!(queue.next(later), Some(Task::Commit(group)) if group.len() == 3));
+        assert!(Instant::now() >= later - EARLIER);
         // What was given out counts no more.
         queue.submit(success(99));
         let soon = Instant::now() + Duration::from_millis(50);
