@@ -178,7 +178,9 @@ async fn a_planner_that_plans_otherwise_than_the_one_before_fails_the_job() {
                 _ => {}
             }
         }
-        assert_eq!(failed.is_none(), is_same, "{failed:?}");
+        let told = "the planner process was killed (signal 9; the machine may have run out of memory), and the one \
+                    that took its place made another plan before it had cut all inputs";
+        assert_eq!(failed.as_deref(), (!is_same).then_some(told));
         assert_eq!(heard, if is_same { vec![0, 1, 2] } else { vec![0, 1] });
     }
 }
