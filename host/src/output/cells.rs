@@ -1,7 +1,7 @@
 //! The values of a table's columns, as Python prints them. Quotes are `style`'s affair.
 
 use super::json::Value;
-use super::numbers::{Cell, Number, Room, fill};
+use super::numbers::{Cell, append, fill};
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, LargeStringArray, StringArray, StringViewArray,
 };
@@ -139,16 +139,16 @@ impl<'a> Column<'a> {
     #[inline]
     pub(super) fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
         match &mut self.values {
-            Values::I8(values) => number(values[row], out),
-            Values::I16(values) => number(values[row], out),
-            Values::I32(values) => number(values[row], out),
-            Values::I64(values) => number(values[row], out),
-            Values::U8(values) => number(values[row], out),
-            Values::U16(values) => number(values[row], out),
-            Values::U32(values) => number(values[row], out),
-            Values::U64(values) => number(values[row], out),
-            Values::F32(values) => number(values[row], out),
-            Values::F64(values) => number(values[row], out),
+            Values::I8(values) => append(values[row], out),
+            Values::I16(values) => append(values[row], out),
+            Values::I32(values) => append(values[row], out),
+            Values::I64(values) => append(values[row], out),
+            Values::U8(values) => append(values[row], out),
+            Values::U16(values) => append(values[row], out),
+            Values::U32(values) => append(values[row], out),
+            Values::U64(values) => append(values[row], out),
+            Values::F32(values) => append(values[row], out),
+            Values::F64(values) => append(values[row], out),
             Values::Boolean(values) => {
                 out.extend_from_slice(if values.value(row) { b"True" } else { b"False" });
             }
@@ -164,52 +164,5 @@ impl<'a> Column<'a> {
             }
         }
         Ok(())
-    }
-}
-
-/// Appends a text that mostly has few bytes: copies of a length that the compiler knows need no call.
-#[inline]
-fn append(text: &str, out: &mut Vec<u8>) {
-    let text = text.as_bytes();
-    let done =
-        append_ends::<16>(text, out) || append_ends::<8>(text, out) || append_ends::<4>(text, out);
-    if !done {
-        out.extend_from_slice(text);
-    }
-}
-
-/// Appends a text of `N` to twice as many bytes, by its first and its last ones. False for others.
-#[inline]
-fn append_ends<const N: usize>(text: &[u8], out: &mut Vec<u8>) -> bool {
-    let (Some(first), Some(last)) = (text.first_chunk::<N>(), text.last_chunk::<N>()) else {
-        return false;
-    };
-    if text.len() > 2 * N {
-        return false;
-    }
-    let end = out.len() + text.len();
-    out.reserve(2 * N);
-    out.extend_from_slice(first);
-    out.truncate(end - N);
-    out.extend_from_slice(last);
-    true
-}
-
-fn number(value: impl Number, out: &mut Vec<u8>) {
-    append(value.text(&mut Room::new()), out);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_of_all_lengths_are_appended_whole() {
-        let all = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-        for length in 0..=all.len() {
-            let mut out = b"before".to_vec();
-            append(&all[..length], &mut out);
-            assert_eq!(out, format!("before{}", &all[..length]).as_bytes());
-        }
     }
 }

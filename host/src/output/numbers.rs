@@ -24,7 +24,7 @@ pub(super) struct Room {
 
 impl Room {
     #[inline]
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let (integer, float) = (itoa::Buffer::new(), zmij::Buffer::new());
         Self { integer, float, uncommon: [0; LONGEST] }
     }
@@ -49,29 +49,24 @@ macro_rules! integers {
 
 integers!(i8 i16 i32 i64 u8 u16 u32 u64);
 
-impl Number for f64 {
-    #[inline]
-    fn text(self, room: &mut Room) -> &str {
-        let size = self.abs();
-        if size == 0.0 || (1e-4..1e16).contains(&size) {
-            room.float.format_finite(self)
-        } else {
-            uncommon(room.float.format(self), &mut room.uncommon)
+/// Up to where numbers are printed alike by Python and by zmij.
+macro_rules! floats {
+    ($($float:ty: $end:literal)*) => {$(
+        impl Number for $float {
+            #[inline]
+            fn text(self, room: &mut Room) -> &str {
+                let size = self.abs();
+                if size == 0.0 || (1e-4..$end).contains(&size) {
+                    room.float.format_finite(self)
+                } else {
+                    uncommon(room.float.format(self), &mut room.uncommon)
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl Number for f32 {
-    #[inline]
-    fn text(self, room: &mut Room) -> &str {
-        let size = self.abs();
-        if size == 0.0 || (1e-4..1e13).contains(&size) {
-            room.float.format_finite(self)
-        } else {
-            uncommon(room.float.format(self), &mut room.uncommon)
-        }
-    }
-}
+floats!(f64: 1e16 f32: 1e13);
 
 /// Rewrites a shortest decimal as Python's `repr` prints it: an exponent below 1e-4 and from 1e16
 /// on, with sign and two digits at least. Python's names of what is no number are `nan` and `inf`.
@@ -148,14 +143,21 @@ pub(super) struct Cell {
 }
 
 impl Cell {
+    const EMPTY: Self = Self { length: 0, text: [0; LONGEST] };
+
     #[inline]
-    fn set(&mut self, text: &str, end: u8) {
+    fn set(&mut self, text: &str) {
         let text = text.as_bytes();
         if !(self.set_ends::<16>(text) || self.set_ends::<8>(text) || self.set_ends::<4>(text)) {
             self.text[..text.len()].copy_from_slice(text);
         }
-        self.text[text.len()] = end;
-        self.length = text.len() as u8 + 1;
+        self.length = text.len() as u8;
+    }
+
+    #[inline]
+    fn end(&mut self, end: u8) {
+        self.text[usize::from(self.length)] = end;
+        self.length += 1;
     }
 
     /// Takes a text of `N` to twice as many bytes, by its first and its last ones. False for others.
@@ -181,11 +183,20 @@ impl Cell {
     }
 }
 
+/// Appends one number.
+#[inline]
+pub(super) fn append(value: impl Number, out: &mut Vec<u8>) {
+    let mut cell = Cell::EMPTY;
+    cell.set(value.text(&mut Room::new()));
+    cell.append(out);
+}
+
 /// Writes numbers into as many cells, each with `end` behind it.
 pub(super) fn fill<T: Number>(values: &[T], cells: &mut [Cell], end: u8) {
     let mut room = Room::new();
     for (cell, value) in cells.iter_mut().zip(values) {
-        cell.set(value.text(&mut room), end);
+        cell.set(value.text(&mut room));
+        cell.end(end);
     }
 }
 
@@ -209,7 +220,7 @@ impl<'a> Lines<'a> {
             return None;
         }
         let height = BLOCK.checked_div(columns.len())?.clamp(1, ROWS);
-        let cells = vec![Cell { length: 0, text: [0; LONGEST] }; height * columns.len()];
+        let cells = vec![Cell::EMPTY; height * columns.len()];
         Some(Self { columns, delimiter: style.delimiter, cells, height })
     }
 
@@ -298,8 +309,9 @@ mod tests {
     #[test]
     fn the_longest_numbers_have_room() {
         let cell = |text: &str| {
-            let mut cell = Cell { length: 0, text: [0; LONGEST] };
-            cell.set(text, b'\n');
+            let mut cell = Cell::EMPTY;
+            cell.set(text);
+            cell.end(b'\n');
             let mut out = b"before".to_vec();
             cell.append(&mut out);
             assert_eq!(out, format!("before{text}\n").as_bytes());
