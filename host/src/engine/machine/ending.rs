@@ -63,13 +63,25 @@ impl Machine {
             || self.workers.values().any(|worker| !worker.held.is_empty());
         if self.ending.is_none() {
             if busy || !self.plan_finished || self.lacks_closer() {
-                return;
+                return self.retire();
             }
             self.all_done();
         }
         if self.workers.is_empty() && self.committing.is_empty() {
             self.finish();
         }
+    }
+
+    /// Asks workers to end while the last results are written. Not if there are files among these, which may be
+    /// refused: then they are made again. Should other results be, a new worker is started for them.
+    fn retire(&mut self) {
+        let may_be_refused = self.committing.values().any(|ended| ended.report.has_files);
+        if !self.awaits_commits_only() || may_be_refused {
+            return;
+        }
+        let idle = self.workers.iter().filter(|(_, worker)| worker.activity == Activity::Idle);
+        let ids: Vec<WorkerId> = idle.map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.shut_down(id));
     }
 
     /// Whether all mini-batches have ended, and no worker is left that could end in order: the files

@@ -38,7 +38,7 @@ pub struct Machine {
     /// Mini-batches that an earlier run of the job had done, and how many they are.
     pub(super) done_before: MiniBatchSet,
     pub(super) restored: u64,
-    /// Whether an earlier run had a worker that ended in order.
+    /// Whether a worker was asked to end in order, or has ended so in an earlier run.
     pub(super) closed: bool,
     pub(super) planned: u64,
     pub(super) planned_items: u64,

@@ -273,6 +273,7 @@ impl Machine {
             && !worker.is_doomed()
         {
             worker.activity = Activity::ShuttingDown(self.now);
+            self.closed = true;
             self.actions.push(Action::Shutdown(id));
         }
     }

@@ -82,8 +82,8 @@ fn a_time_out_of_shutdown_kills_and_the_job_completes() {
     let mut machine = running(policy(), 1);
     machine.handle(report(0, 1, 2, segment()), secs(1));
     machine.handle(committed(0), secs(2));
-    assert_eq!(machine.next_deadline(), Some(secs(62)));
-    let actions = machine.handle(Message::Tick, secs(62));
+    assert_eq!(machine.next_deadline(), Some(secs(61)));
+    let actions = machine.handle(Message::Tick, secs(61));
     assert_eq!(killed(&actions), [0]);
     assert_eq!(
         notices(&actions),
