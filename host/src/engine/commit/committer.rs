@@ -10,6 +10,8 @@
 //!    that of ids. They are read back, held against the workers' checksums and put on the disk (should the file's
 //!    time tell that somebody wrote to it meanwhile, all of it is read back at the job's end). What has to
 //!    wait for a lower id stays in its part file, which is put on the disk.
+//!    Rows of mini-batches without files are copied and read back before the rest of their group is there, as soon as
+//!    there are many: then little is left to be copied and to be put on the disk when a job ends.
 //! 4. One transaction journals the ends of the mini-batches, how long the output is now, where the rows lie
 //!    in the part files, the files with the places they will have, and notes.
 //! 5. The files are published: moved to their names; or, where files are appended, copied to the
@@ -51,8 +53,8 @@ use tokio::sync::mpsc;
 /// requests or a flush is asked for.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// A group with so many bytes of rows is full. What is copied to the output while workers go on is not waited for at
-/// the job's end, and the sooner room in part files is free, the fewer pages of memory they take.
+/// A group with so many bytes of rows is full: the sooner room in part files is free, the fewer pages of memory they
+/// take.
 const FULL: u64 = 4 << 20;
 
 /// Something to commit.
@@ -279,6 +281,7 @@ impl Worker {
         // Also if something below panics: nobody may wait for room for ever.
         let _stop = StopOnDrop(self.queue.clone());
         if let Err(text) = self.serve() {
+            self.store.give_up();
             self.reply(CommitReply::Fatal(text));
         }
     }
@@ -286,9 +289,15 @@ impl Worker {
     fn serve(&mut self) -> Result<(), String> {
         let mut earliest = Instant::now();
         while let Some(task) = self.queue.next(earliest) {
-            earliest = Instant::now() + INTERVAL;
             match task {
-                Task::Commit(group) => self.commit(group)?,
+                Task::Copy(requests) => {
+                    let rejected = self.store.copy(requests)?;
+                    self.reject(rejected);
+                }
+                Task::Commit(group) => {
+                    earliest = Instant::now() + INTERVAL;
+                    self.commit(group)?;
+                }
                 Task::Finish(status) => {
                     let replies = self.replies.clone();
                     // A leader that does not listen any more is ending.
@@ -303,12 +312,9 @@ impl Worker {
     }
 
     fn commit(&mut self, mut group: Vec<CommitRequest>) -> Result<(), String> {
-        while !group.is_empty() {
+        loop {
             let done = self.store.commit(group)?;
-            for (success, failure) in done.rejected {
-                let Success { worker, id, attempt, .. } = success;
-                self.reply(CommitReply::Rejected { worker, id, attempt, failure });
-            }
+            self.reject(done.rejected);
             if !done.free.is_empty() {
                 self.reply(CommitReply::Free(done.free));
             }
@@ -316,8 +322,17 @@ impl Worker {
                 self.reply(CommitReply::Committed(done.committed));
             }
             group = done.postponed;
+            if group.is_empty() {
+                return Ok(());
+            }
         }
-        Ok(())
+    }
+
+    fn reject(&self, rejected: Vec<(Success, Failure)>) {
+        for (success, failure) in rejected {
+            let Success { worker, id, attempt, .. } = success;
+            self.reply(CommitReply::Rejected { worker, id, attempt, failure });
+        }
     }
 
     fn reply(&self, reply: CommitReply) {

@@ -12,44 +12,51 @@ use crate::output::{Appender, Checker};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// The end of the output: what was appended since it was last read back.
+/// The end of the output: what was appended and the journal does not know yet.
 #[derive(Debug, Default)]
-pub(super) struct Unconfirmed {
+pub(super) struct Appended {
     /// In the order of the file. A worker's rows, or the header line.
     pieces: Vec<(Option<WorkerId>, Segment)>,
-    bytes: u64,
+    /// How many of them were read back.
+    confirmed: usize,
 }
 
-impl Unconfirmed {
+impl Appended {
     /// A worker's rows were appended.
     pub(super) fn add(&mut self, worker: WorkerId, segments: &[Segment]) {
         self.pieces.extend(segments.iter().map(|segment| (Some(worker), *segment)));
-        self.bytes += segments.iter().map(|segment| segment.length).sum::<u64>();
-    }
-
-    /// How many bytes were appended.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// The header was written, which is the first of all.
     pub(super) fn add_header(&mut self, bytes: &[u8]) {
         let (length, checksum) = (bytes.len() as u64, crc32fast::hash(bytes));
         self.pieces.push((None, Segment { offset: 0, length, checksum, rows: 0 }));
-        self.bytes += length;
     }
 
-    /// Reads back what was appended. An error is for people: the file is not what it should be, or
+    /// Reads back what of it was not read back yet. An error is for people: the file is not what it should be, or
     /// cannot be read.
     pub(super) fn confirm(&mut self, appender: &Appender) -> Result<(), String> {
         in_place(appender)?;
         let mut checker = checker(appender)?;
-        let mut at = appender.len().saturating_sub(std::mem::take(&mut self.bytes));
-        for (worker, segment) in self.pieces.drain(..) {
-            hold(&mut checker, appender, at, worker, &segment)?;
+        let new = self.pieces.get(self.confirmed..).unwrap_or_default();
+        let bytes: u64 = new.iter().map(|(_, segment)| segment.length).sum();
+        let mut at = appender.len().saturating_sub(bytes);
+        for (worker, segment) in new {
+            hold(&mut checker, appender, at, *worker, segment)?;
             at += segment.length;
         }
+        self.confirmed = self.pieces.len();
         Ok(())
+    }
+
+    /// Somebody else may have written to the file: what was read back counts no more.
+    pub(super) fn doubt(&mut self) {
+        self.confirmed = 0;
+    }
+
+    /// The journal knows of it, or it is gone.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
     }
 }
 

@@ -64,6 +64,7 @@ fn undisturbed_jobs_pass_every_point() {
     replacement-synced
     rows-appended
     rows-appending
+    rows-copied
     ");
 }
 

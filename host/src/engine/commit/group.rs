@@ -15,6 +15,7 @@ use crate::fail_point;
 use crate::journal::{Changes, End, Entry, FileEntry, Journal};
 use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId};
 use crate::output::{Appender, Checker, OutputError, checksum, discard_files};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a failure's message that are journaled.
@@ -31,6 +32,8 @@ pub(super) struct Store {
     pub(super) header: Option<Top>,
     pub(super) parts: Parts,
     pub(super) files: Files,
+    /// What is to be committed next.
+    pub(super) group: Group,
 }
 
 /// What became of a group.
@@ -46,8 +49,10 @@ pub(super) struct Done {
 
 /// What is committed together.
 #[derive(Debug, Default)]
-struct Group {
+pub(super) struct Group {
     entries: Vec<Entry>,
+    /// How many of them have their rows in the output already.
+    copied: usize,
     files: Vec<FileEntry>,
     /// The folders that the files lie in.
     staged: Vec<PathBuf>,
@@ -60,10 +65,56 @@ struct Group {
 }
 
 impl Store {
-    /// Commits what can be committed. An error is fatal, and for people.
+    /// Commits what can be committed, and what was copied before. An error is fatal, and for people.
     pub(super) fn commit(&mut self, requests: Vec<CommitRequest>) -> Result<Done, String> {
+        let mut done = self.gather(requests)?;
+        let group = std::mem::take(&mut self.group);
+        done.committed = group.entries.iter().map(|entry| entry.id).collect();
+        if self.rows.as_ref().is_some_and(Rows::takes_all) {
+            done.free = last_with_rows(&group.entries);
+        }
+        if !group.is_empty() {
+            self.write(group)?;
+            done.free.iter().for_each(|free| self.parts.free(free.worker));
+        }
+        if done.postponed.is_empty() {
+            self.parts.close();
+        }
+        Ok(done)
+    }
+
+    /// Puts rows of attempts without files into the output ahead of their commit, if that can be: what is there is
+    /// on its way to the disk when the commit waits for it. Returns those that cannot be committed. An error as above.
+    pub(super) fn copy(
+        &mut self,
+        requests: Vec<CommitRequest>,
+    ) -> Result<Vec<(Success, Failure)>, String> {
+        let done = self.gather(requests)?;
+        // The header comes before all rows.
+        if self.group.header.is_some() {
+            return Ok(done.rejected);
+        }
+        self.look_at_output()?;
+        if let Some(rows) = self.rows.as_mut().filter(|rows| rows.takes_all()) {
+            let entries = self.group.entries.get(self.group.copied..).unwrap_or_default();
+            rows.copy(entries, &mut self.parts)?;
+            self.group.copied = self.group.entries.len();
+        }
+        self.point("rows-copied");
+        Ok(done.rejected)
+    }
+
+    /// Nothing more is committed: what was copied ahead is taken away again.
+    pub(super) fn give_up(&mut self) {
+        if let Some(rows) = self.rows.as_mut().filter(|rows| rows.is_ahead()) {
+            rows.journaled(false);
+        }
+    }
+
+    /// Checks what is to be committed, and adds it to the group.
+    fn gather(&mut self, requests: Vec<CommitRequest>) -> Result<Done, String> {
         let mut done = Done::default();
-        let mut group = Group::default();
+        let mut group = std::mem::take(&mut self.group);
         for request in requests {
             if !done.postponed.is_empty() {
                 // The segments of a worker must stay in their order.
@@ -93,19 +144,10 @@ impl Store {
             }
         }
         // Segments of one part file that touch are copied as one.
-        group.entries.sort_by_key(|entry| entry.worker);
-        done.committed = group.entries.iter().map(|entry| entry.id).collect();
-        if self.rows.as_ref().is_some_and(Rows::takes_all) {
-            let of_workers = group.entries.chunk_by(|a, b| a.worker == b.worker);
-            done.free = of_workers.filter_map(last_with_rows).collect();
+        if let Some(new) = group.entries.get_mut(group.copied..) {
+            new.sort_by_key(|entry| entry.worker);
         }
-        if !group.is_empty() {
-            self.write(group)?;
-            done.free.iter().for_each(|free| self.parts.free(free.worker));
-        }
-        if done.postponed.is_empty() {
-            self.parts.close();
-        }
+        self.group = group;
         Ok(done)
     }
 
@@ -121,7 +163,7 @@ impl Store {
         let mut changes =
             Changes { entries: group.entries, files: group.files, notes, ..Changes::default() };
         let replaced = self.put_header(group.header.as_ref(), &mut changes)?;
-        let written = self.put_rows(&mut changes, replaced);
+        let written = self.put_rows(&mut changes, group.copied, replaced);
         let journaled =
             written.and_then(|()| self.journal.commit(&changes).map_err(|e| e.to_string()));
         if let Some(rows) = &mut self.rows {
@@ -147,7 +189,7 @@ impl Store {
         if rows.is_untouched()? {
             return Ok(());
         }
-        rows.note_time();
+        rows.doubt();
         confirm_all(rows, &self.journal, self.header.as_ref())
     }
 
@@ -173,11 +215,17 @@ impl Store {
         Ok(true)
     }
 
-    /// Puts the rows of entries on the disk, in the output or, where they cannot be there yet, in the part
-    /// files. `is_new`: whether the output is another file than the journal knows.
-    fn put_rows(&mut self, changes: &mut Changes, is_new: bool) -> Result<(), String> {
+    /// Puts the rows of entries on the disk, in the output, where those of the first `copied` are already, or, where
+    /// they cannot be there yet, in the part files. `is_new`: whether the output is another file than the journal knows.
+    fn put_rows(
+        &mut self,
+        changes: &mut Changes,
+        copied: usize,
+        is_new: bool,
+    ) -> Result<(), String> {
         if let Some(rows) = &mut self.rows {
-            rows.append(&changes.entries, &mut self.parts)?;
+            let left = changes.entries.get(copied..).unwrap_or_default();
+            rows.append(left, &mut self.parts)?;
             fail_point::pass_with("rows-appended", || rows.unsynced(&self.parts));
             if is_new || rows.has_grown() {
                 changes.notes.push(rows.sync()?);
@@ -346,10 +394,14 @@ fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<Appender,
     Ok(new)
 }
 
-/// The last attempt with rows among entries of one worker.
-fn last_with_rows(entries: &[Entry]) -> Option<Free> {
-    let last = entries.iter().rfind(|entry| entry.end.rows().is_some())?;
-    Some(Free { worker: last.worker?, id: last.id, attempt: last.attempts })
+/// Of each worker, the last attempt with rows.
+fn last_with_rows(entries: &[Entry]) -> Vec<Free> {
+    let with_rows = entries.iter().filter(|entry| entry.end.rows().is_some());
+    let free = with_rows.filter_map(|entry| {
+        Some(Free { worker: entry.worker?, id: entry.id, attempt: entry.attempts })
+    });
+    let last: BTreeMap<WorkerId, Free> = free.map(|free| (free.worker, free)).collect();
+    last.into_values().collect()
 }
 
 impl Group {

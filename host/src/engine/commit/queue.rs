@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 /// Requests in a group, at most.
 const GROUP: usize = 512;
 
+/// Rows are copied ahead of their commit once there is this share of what makes a group full: the fewer are left at the
+/// job's end, the less is waited for.
+const AHEAD: u64 = 8;
+
 /// How much earlier than others a group is given out that is full of bytes.
 const EARLIER: Duration = Duration::from_millis(80);
 
@@ -29,6 +33,8 @@ struct State {
     requests: VecDeque<CommitRequest>,
     /// Of rows that the requests bring.
     bytes: u64,
+    /// Requests that were given out to be copied, and not yet to be committed, and the same of them.
+    copied: (usize, u64),
     flush: bool,
     finish: Option<JobStatus>,
     /// The leader's end is gone.
@@ -40,7 +46,9 @@ struct State {
 /// What to do next.
 #[derive(Debug, PartialEq)]
 pub(super) enum Task {
-    /// Commit these.
+    /// Copy the rows of these, which have no files: they are committed with the next group.
+    Copy(Vec<CommitRequest>),
+    /// Commit these, and what was copied before.
     Commit(Vec<CommitRequest>),
     /// Nothing waits, and this is how the job ended.
     Finish(JobStatus),
@@ -57,17 +65,20 @@ impl Queue {
         if state.stopped {
             return;
         }
-        let was_full = self.is_full(&state);
+        let before = self.awaits(&state);
         state.bytes += bytes(&request);
         state.requests.push_back(request);
         // In between, the committer sleeps until it is time for the next group.
-        if state.requests.len() == 1 || !was_full && self.is_full(&state) {
+        if state.requests.len() == 1 || before != self.awaits(&state) {
             self.work.notify_one();
         }
     }
 
-    fn is_full(&self, state: &State) -> bool {
-        state.requests.len() >= GROUP || state.bytes >= self.full
+    /// Whether there are so many rows that they may be copied, and whether the group is full.
+    fn awaits(&self, state: &State) -> (bool, bool) {
+        let (requests, bytes) = state.copied;
+        let full = state.requests.len() + requests >= GROUP || state.bytes + bytes >= self.full;
+        (state.bytes >= self.full / AHEAD, full)
     }
 
     pub(super) fn flush(&self) {
@@ -89,16 +100,17 @@ impl Queue {
         let mut state = self.lock();
         state.stopped = true;
         state.requests.clear();
-        state.bytes = 0;
+        (state.bytes, state.copied) = (0, (0, 0));
     }
 
     /// Waits for the next task; `None` when the leader is gone and nothing waits. A group is given
     /// out not before `earliest`, or not much before that if it is full of bytes, unless it is full of requests or
-    /// somebody is in a hurry.
+    /// somebody is in a hurry; many rows are given out to be copied before.
     pub(super) fn next(&self, earliest: Instant) -> Option<Task> {
         let mut state = self.lock();
         loop {
-            if state.requests.is_empty() {
+            let (requests, copied) = state.copied;
+            if state.requests.is_empty() && requests == 0 {
                 state.flush = false;
                 if let Some(status) = state.finish.take() {
                     return Some(Task::Finish(status));
@@ -111,14 +123,21 @@ impl Queue {
             }
             let hurry = state.flush || state.closed || state.finish.is_some();
             let mut wait = earliest.saturating_duration_since(Instant::now());
-            if state.bytes >= self.full {
+            if state.bytes + copied >= self.full {
                 wait = wait.saturating_sub(EARLIER);
             }
-            if hurry || state.requests.len() >= GROUP || wait.is_zero() {
-                let count = state.requests.len().min(GROUP);
-                let group: Vec<_> = state.requests.drain(..count).collect();
-                state.bytes -= group.iter().map(bytes).sum::<u64>();
-                return Some(Task::Commit(group));
+            if hurry || state.requests.len() + requests >= GROUP || wait.is_zero() {
+                state.copied = (0, 0);
+                return Some(Task::Commit(state.take(GROUP)));
+            }
+            if state.bytes >= self.full / AHEAD {
+                let ready = state.requests.iter().take_while(|request| may_be_copied(request));
+                let (count, before) = (ready.count(), state.bytes);
+                if count > 0 {
+                    let ready = state.take(count);
+                    state.copied = (requests + count, copied + before - state.bytes);
+                    return Some(Task::Copy(ready));
+                }
             }
             let woken = self.work.wait_timeout(state, wait);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
@@ -129,6 +148,21 @@ impl Queue {
         // Each change is a single step, so a panic elsewhere leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl State {
+    /// Takes up to so many requests out.
+    fn take(&mut self, most: usize) -> Vec<CommitRequest> {
+        let count = self.requests.len().min(most);
+        let taken: Vec<_> = self.requests.drain(..count).collect();
+        self.bytes -= taken.iter().map(bytes).sum::<u64>();
+        taken
+    }
+}
+
+/// Whether the rows of a request may come into the output before anything else of it is done.
+fn may_be_copied(request: &CommitRequest) -> bool {
+    matches!(request, CommitRequest::Success(success) if !success.has_files)
 }
 
 /// Of rows that a request brings.
@@ -148,6 +182,20 @@ mod tests {
 
     fn request(number: u32) -> CommitRequest {
         CommitRequest::WorkerGone(WorkerId(number))
+    }
+
+    fn success(length: u64, has_files: bool) -> CommitRequest {
+        CommitRequest::Success(Success {
+            worker: WorkerId(0),
+            id: MiniBatchId(length),
+            attempt: 1,
+            items: ItemCounts::default(),
+            is_short: false,
+            segment: Segment { offset: 0, length, checksum: 0, rows: 1 },
+            header: None,
+            has_files,
+            stamp: 0,
+        })
     }
 
     fn sizes(queue: &Queue, earliest: Instant) -> Vec<usize> {
@@ -190,30 +238,47 @@ mod tests {
     #[test]
     fn groups_of_many_bytes_wait_less() {
         let queue = Queue::new(100);
-        let success = |length| {
-            CommitRequest::Success(Success {
-                worker: WorkerId(0),
-                id: MiniBatchId(length),
-                attempt: 1,
-                items: ItemCounts::default(),
-                is_short: false,
-                segment: Segment { offset: 0, length, checksum: 0, rows: 1 },
-                header: None,
-                has_files: false,
-                stamp: 0,
-            })
-        };
         for length in [60, 0, 40] {
-            queue.submit(success(length));
+            queue.submit(success(length, true));
         }
         let later = Instant::now() + 2 * EARLIER;
         assert!(matches!(queue.next(later), Some(Task::Commit(group)) if group.len() == 3));
         assert!(Instant::now() >= later - EARLIER);
         // What was given out counts no more.
-        queue.submit(success(99));
+        queue.submit(success(99, true));
         let soon = Instant::now() + Duration::from_millis(50);
         assert!(matches!(queue.next(soon), Some(Task::Commit(group)) if group.len() == 1));
         assert!(Instant::now() >= soon);
+    }
+
+    #[test]
+    fn many_rows_are_copied_ahead() {
+        let queue = Queue::new(100);
+        let later = Instant::now() + 2 * EARLIER;
+        [20, 5, 1].into_iter().for_each(|length| queue.submit(success(length, false)));
+        queue.submit(success(60, true));
+        // Up to the first one with files.
+        assert!(matches!(queue.next(later), Some(Task::Copy(group)) if group.len() == 3));
+        queue.submit(success(13, false));
+        assert!(matches!(queue.next(later), Some(Task::Commit(group)) if group.len() == 2));
+        assert!(Instant::now() >= later, "too little for a full group");
+    }
+
+    #[test]
+    fn what_was_copied_makes_a_group_full_and_is_committed() {
+        let queue = Queue::new(100);
+        let far = Instant::now() + 2 * EARLIER;
+        queue.submit(success(50, false));
+        assert!(matches!(queue.next(far), Some(Task::Copy(group)) if group.len() == 1));
+        queue.submit(success(50, false));
+        assert!(matches!(queue.next(far), Some(Task::Copy(group)) if group.len() == 1));
+        assert_eq!(queue.next(far), Some(Task::Commit(Vec::new())));
+        assert!((far - EARLIER..far).contains(&Instant::now()));
+        queue.submit(success(50, false));
+        assert!(matches!(queue.next(far), Some(Task::Copy(group)) if group.len() == 1));
+        queue.finish(JobStatus::Completed);
+        assert_eq!(queue.next(far), Some(Task::Commit(Vec::new())));
+        assert_eq!(queue.next(far), Some(Task::Finish(JobStatus::Completed)));
     }
 
     #[test]

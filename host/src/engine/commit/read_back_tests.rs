@@ -111,3 +111,54 @@ fn room_in_part_files_is_free_once_the_rows_are_in_the_output() {
     let free = |worker, id| Free { worker: WorkerId(worker), id: MiniBatchId(id), attempt: 1 };
     assert_eq!((last(0), last(1)), (Some(free(0, 2)), Some(free(1, 1))));
 }
+
+/// They are in the output, and nobody knows of them yet.
+#[test]
+fn rows_that_are_copied_ahead_count_once_they_are_committed() {
+    let mut bench = Bench::new(Some("rows.txt"));
+    let (target, journal) = (bench.target(), bench.journal());
+    let (mut store, _) = recover(target.clone(), journal, false).unwrap();
+    let row = |bench: &Bench, id: u64| {
+        vec![CommitRequest::Success(bench.success(id as u32 % 2, id, &format!("row {id}\n")))]
+    };
+    for id in [0, 1] {
+        assert!(store.copy(row(&bench, id)).unwrap().is_empty());
+    }
+    assert_eq!(bench.output("rows.txt"), "row 0\nrow 1\n");
+    assert_eq!(store.journal.counts().rows, 0);
+    let done = store.commit(row(&bench, 2)).unwrap();
+    assert_eq!(done.committed, [0, 1, 2].map(MiniBatchId));
+    let free: Vec<_> = done.free.iter().map(|free| (free.worker.0, free.id.0)).collect();
+    assert_eq!(free, [(0, 2), (1, 1)]);
+    assert_eq!(store.journal.counts().rows, 3);
+    // Cut short, and then fatally wrong: what was copied alone is taken away.
+    store.copy(row(&bench, 3)).unwrap();
+    drop(store);
+    let journal = Journal::open(&bench.job.journal()).unwrap();
+    let (mut store, restored) = recover(target, journal, false).unwrap();
+    assert_eq!(restored.succeeded, 3);
+    assert_eq!(bench.output("rows.txt"), "row 0\nrow 1\nrow 2\n");
+    store.copy(row(&bench, 4)).unwrap();
+    store.give_up();
+    assert_eq!(bench.output("rows.txt"), "row 0\nrow 1\nrow 2\n");
+}
+
+/// Also if it happens between the copy and the commit.
+#[test]
+fn rows_that_are_changed_after_they_were_copied_are_not_committed() {
+    for at in [1, 7] {
+        let (mut bench, path) = three_rows();
+        let (mut store, _) = recover(bench.target(), bench.journal(), false).unwrap();
+        let ahead = bench.success(0, 3, "row 3\n");
+        store.copy(vec![CommitRequest::Success(ahead)]).unwrap();
+        // The clock of older kernels goes in steps.
+        std::thread::sleep(Duration::from_millis(20));
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"X", 12 + at).unwrap();
+        let error = store.commit(Vec::new()).unwrap_err();
+        assert!(error.contains("holds other bytes from"), "{error}");
+        store.give_up();
+        assert_eq!(bench.output("rows.txt").len(), 18);
+        assert_eq!(store.journal.counts().rows, 3);
+    }
+}

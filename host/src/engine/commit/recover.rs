@@ -16,7 +16,7 @@
 use super::committer::CommitTarget;
 use super::files::{DONE, Files};
 use super::finish;
-use super::group::Store;
+use super::group::{Group, Store};
 use super::parts::Parts;
 use super::recover_files as files;
 use super::replace::carry_out;
@@ -62,7 +62,7 @@ pub(super) fn recover(
             _ => None,
         };
         let (header, files) = (None, Files::default());
-        let store = Store { target, journal, rows, header, parts, files };
+        let store = Store { target, journal, rows, header, parts, files, group: Group::default() };
         return Ok((store, Restored::default()));
     }
     carry_out(&mut journal, &target.output)?;
@@ -89,7 +89,7 @@ pub(super) fn recover(
     if !is_made {
         reopen(&mut journal)?;
     }
-    Ok((Store { target, journal, rows, header, parts, files }, restored))
+    Ok((Store { target, journal, rows, header, parts, files, group: Group::default() }, restored))
 }
 
 /// Whether a worker has ended in order, as far as it matters: what it left is there or published, or

@@ -1,6 +1,6 @@
 //! The output file: its order, its header, and how much of it the journal knows.
 
-use super::confirm::{Unconfirmed, in_place};
+use super::confirm::{Appended, in_place};
 use super::parts::Parts;
 use crate::fail_point::{self, Unsynced};
 use crate::journal::Entry;
@@ -27,10 +27,10 @@ pub(super) struct Rows {
     pub(super) appender: Appender,
     /// For rows that stand in the order of mini-batches.
     pub(super) held: Option<Held>,
-    /// What was appended and not read back yet.
-    unconfirmed: Unconfirmed,
     /// Bytes of it that the journal knows.
     known: u64,
+    /// What is behind these.
+    appended: Appended,
     /// When the file was last written to, by the file system's clock.
     written: Option<SystemTime>,
     /// Whether the file's time has changed while it was put on the disk: by somebody who wrote to it meanwhile, or
@@ -49,8 +49,8 @@ pub(super) struct Held {
 
 impl Rows {
     pub(super) fn new(appender: Appender, held: Option<Held>) -> Self {
-        let (known, unconfirmed) = (appender.len(), Unconfirmed::default());
-        let mut rows = Self { appender, held, unconfirmed, known, written: None, doubtful: false };
+        let (known, appended) = (appender.len(), Appended::default());
+        let mut rows = Self { appender, held, known, appended, written: None, doubtful: false };
         rows.note_time();
         rows
     }
@@ -66,6 +66,12 @@ impl Rows {
         self.written = self.appender.file().metadata().and_then(|found| found.modified()).ok();
     }
 
+    /// Somebody else has written to the file: what the journal does not know yet is read back again.
+    pub(super) fn doubt(&mut self) {
+        self.note_time();
+        self.appended.doubt();
+    }
+
     /// Whether rows are appended as they come: none stay in the part files.
     pub(super) fn takes_all(&self) -> bool {
         self.held.is_none()
@@ -78,7 +84,7 @@ impl Rows {
 
     /// Puts what the output begins with into the empty file.
     pub(super) fn put_header(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.unconfirmed.add_header(bytes);
+        self.appended.add_header(bytes);
         self.appender.put(bytes, 0).map_err(|e| e.to_string())
     }
 
@@ -93,6 +99,13 @@ impl Rows {
             }
         };
         self.append_all(&ready, parts)
+    }
+
+    /// Appends rows ahead of their commit, and reads them back.
+    pub(super) fn copy(&mut self, entries: &[Entry], parts: &mut Parts) -> Result<(), String> {
+        self.append(entries, parts)?;
+        self.note_time();
+        self.appended.confirm(&self.appender)
     }
 
     /// Appends what is held: what it waits for does not come any more.
@@ -111,10 +124,15 @@ impl Rows {
             let segments: Vec<_> = same.iter().map(|(_, segment)| *segment).collect();
             let part = parts.get(same[0].0)?;
             self.appender.append_all(part, &segments).map_err(|e| e.to_string())?;
-            self.unconfirmed.add(same[0].0, &segments);
+            self.appended.add(same[0].0, &segments);
             fail_point::pass_with("rows-appending", || self.unsynced(parts));
         }
         Ok(())
+    }
+
+    /// Whether anything is in the output that the journal does not know.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.appender.len() > self.known
     }
 
     /// Whether anything is in the output that is perhaps not on the disk.
@@ -125,6 +143,7 @@ impl Rows {
     /// All that was appended is in the journal; or it will never be, and is taken away again. Should that
     /// fail, the next start does it.
     pub(super) fn journaled(&mut self, is_known: bool) {
+        self.appended.clear();
         if is_known {
             self.known = self.appender.len();
         } else {
@@ -148,7 +167,7 @@ impl Rows {
     ) -> Result<(String, Option<String>), String> {
         self.note_time();
         let read_back = self.written;
-        self.unconfirmed.confirm(&self.appender)?;
+        self.appended.confirm(&self.appender)?;
         sync(&mut self.appender).map_err(|e| e.to_string())?;
         // There are file systems that set it now.
         self.note_time();

@@ -243,6 +243,7 @@ fn close(
 ) -> Result<(), String> {
     if rows.appender.len() != total {
         rows.appender.truncate(total).map_err(|e| e.to_string())?;
+        rows.journaled(true);
         rows.note_time();
         fail_point::pass("output-cut");
     } else if trusted == total {

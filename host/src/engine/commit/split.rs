@@ -6,7 +6,7 @@
 //! the end of a completed job, the part files have all rows.
 
 use super::committer::CommitTarget;
-use super::confirm::Unconfirmed;
+use super::confirm::Appended;
 use super::disk::{machine, open_part, sync_folder};
 use super::finish::{self, Making};
 use super::group::Store;
@@ -167,10 +167,11 @@ impl Split<'_> {
         };
         let text = |e: OutputError| e.to_string();
         let mut file = gathered().map_err(text)?;
-        let mut written = Unconfirmed::default();
+        let mut written = Appended::default();
         written.add_header(header);
         written.add(worker, segments);
-        let length = written.bytes();
+        let rows: u64 = segments.iter().map(|segment| segment.length).sum();
+        let length = header.len() as u64 + rows;
         if file.len() > length {
             // Of attempts that came to nothing, the last ones of their worker.
             file.truncate(length).map_err(text)?;
