@@ -1,8 +1,8 @@
 //! Compiled code on disk.
 //!
 //! Loading compiled code is as good as running it, so the folder must belong to its user alone, and
-//! is opened once: all names below are relative to that open folder. An entry is the compiled code
-//! followed by a trailer with the SHA-256 of that and of the entry's name. It is written to a temporary
+//! is opened once: all names below are relative to that open folder. An entry is the compiled code followed by a trailer
+//! with a checksum of that and of the entry's name, for what a disk may do to it. It is written to a temporary
 //! file and renamed, so that a reader sees all of it or nothing, whatever is killed and however many
 //! compile at once. Who writes a temporary file holds a lock on it; one that nobody holds is left over.
 
@@ -20,11 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// Marks the trailer, and its version.
-const MAGIC: &[u8; 8] = b"SMCODE02";
-const TRAILER: usize = MAGIC.len() + 32;
-/// How the names of temporary files begin.
+const MAGIC: &[u8; 8] = b"SMCODE03";
+const TRAILER: usize = MAGIC.len() + 16;
 const TEMPORARY: &str = "tmp-";
-/// Temporary files are removed after this time where the file system has no locks.
+/// Temporary files, whose names begin so, are removed after this time where the file system has no locks.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Compiled components, in a folder that its owner alone can use.
@@ -195,8 +194,8 @@ fn is_left_over(file: &File) -> bool {
         Err(TryLockError::WouldBlock) => false,
         Err(TryLockError::Error(_)) => {
             let modified = file.metadata().and_then(|metadata| metadata.modified());
-            modified
-                .is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > STALE))
+            let age = |at| SystemTime::now().duration_since(at).ok();
+            modified.ok().and_then(age).is_some_and(|age| age > STALE)
         }
     }
 }
@@ -238,9 +237,9 @@ impl<'a> Temporary<'a> {
     fn publish(self, name: &str) -> io::Result<File> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
-        let digest = hash(named(name), &mut file)?;
+        let checksum = checksum(name, &mut file)?;
         file.write_all(MAGIC)?;
-        file.write_all(&digest)?;
+        file.write_all(&checksum)?;
         file.sync_all()?;
         self.dir.rename(&self.name, self.dir, name)?;
         // Opened again for reading alone: what a worker maps, it must not be able to change.
@@ -286,15 +285,18 @@ fn check_private(metadata: &cap_std::fs::Metadata, path: &Path) -> Result<(), Co
 /// Whether a file's trailer fits its name and what is before it. Leaves the file at its end.
 fn is_whole(file: &mut impl Read, length: u64, name: &str) -> io::Result<bool> {
     let Some(code) = length.checked_sub(TRAILER as u64) else { return Ok(false) };
-    let digest = hash(named(name), &mut Read::by_ref(file).take(code))?;
+    let wanted = [&MAGIC[..], &checksum(name, &mut Read::by_ref(file).take(code))?].concat();
     let mut trailer = [0; TRAILER];
     file.read_exact(&mut trailer)?;
-    Ok(trailer[..MAGIC.len()] == *MAGIC && trailer[MAGIC.len()..] == digest)
+    Ok(trailer[..] == wanted)
 }
 
-/// Begins with an entry's name: its code under another name is no entry.
-fn named(name: &str) -> Sha256 {
-    Sha256::new().chain_update(name).chain_update([0])
+/// XXH3 of an entry's name, as its code under another name is no entry, and of what is left in `reader`.
+fn checksum(name: &str, reader: &mut impl Read) -> io::Result<[u8; 16]> {
+    let mut hasher = twox_hash::xxhash3_128::Hasher::new();
+    hasher.write(&[name.as_bytes(), &[0]].concat());
+    each_block(reader, |block| hasher.write(block))?;
+    Ok(hasher.finish_128().to_le_bytes())
 }
 
 /// SHA-256 of what is left in `reader`, without holding it in memory.
@@ -302,15 +304,17 @@ fn named(name: &str) -> Sha256 {
 /// # Errors
 /// If it cannot be read.
 pub fn hash_to_end(reader: &mut impl Read) -> io::Result<[u8; 32]> {
-    hash(Sha256::new(), reader)
+    let mut hash = Sha256::new();
+    each_block(reader, |block| hash.update(block))?;
+    Ok(hash.finalize().into())
 }
 
-fn hash(mut hash: Sha256, reader: &mut impl Read) -> io::Result<[u8; 32]> {
+fn each_block(reader: &mut impl Read, mut take: impl FnMut(&[u8])) -> io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
         match reader.read(&mut buffer) {
-            Ok(0) => return Ok(hash.finalize().into()),
-            Ok(count) => hash.update(&buffer[..count]),
+            Ok(0) => return Ok(()),
+            Ok(count) => take(&buffer[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
