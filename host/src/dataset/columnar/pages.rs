@@ -2,6 +2,8 @@
 //! ends in is kept for the next: it is unpacked once, and those before it are not looked at again.
 
 use super::at::At;
+use super::numbers::{Kind, Memory, Numbers};
+use arrow::buffer::Buffer;
 use parquet::arrow::arrow_reader::RowGroups;
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
@@ -43,30 +45,26 @@ impl Chunks {
         at: &At,
         metadata: &ParquetMetaData,
         group: usize,
-        leaves: impl Iterator<Item = usize>,
+        leaves: &[usize],
     ) -> Result<Self> {
         let row_group = metadata.row_group(group);
         let rows = usize::try_from(row_group.num_rows()).unwrap_or(0);
         let at = Arc::new(at.clone());
-        let chunk = |leaf| {
+        let chunk = |&leaf: &usize| {
             let column = row_group.column(leaf);
             let reader = SerializedPageReader::new(Arc::clone(&at), column, rows, None)?;
             let chunk = Chunk { reader, dictionary: None, page: None, before: 0 };
             Ok((leaf, Arc::new(Mutex::new(chunk))))
         };
-        Ok(Self { group, chunks: leaves.map(chunk).collect::<Result<_>>()? })
+        Ok(Self { group, chunks: leaves.iter().map(chunk).collect::<Result<_>>()? })
     }
 
     /// Whether rows of this row group and these leaf columns can be read from row `first` on.
-    pub(super) fn can_go_on(
-        &self,
-        group: usize,
-        leaves: impl ExactSizeIterator<Item = usize>,
-        first: usize,
-    ) -> bool {
+    pub(super) fn can_go_on(&self, group: usize, first: usize, leaves: &[usize]) -> bool {
         let begins = |chunk: &Arc<Mutex<Chunk>>| locked(chunk).before <= first;
         self.group == group && self.chunks.len() == leaves.len() && { leaves }
-            .all(|leaf| self.chunks.get(&leaf).is_some_and(begins))
+            .iter()
+            .all(|leaf| self.chunks.get(leaf).is_some_and(begins))
     }
 
     /// Whether what is kept is so little that it may stay.
@@ -77,6 +75,29 @@ impl Chunks {
             pages.into_iter().flatten().map(|page| page.buffer().len()).sum::<usize>()
         };
         self.chunks.values().map(bytes).sum::<usize>() <= MAX_KEPT
+    }
+
+    /// The numbers of a leaf column, so many from row `first` on, which is not before the page that was read last. None if
+    /// they are not stored as that `kind` has it: then the chunk is of no use any more.
+    pub(super) fn numbers(
+        &self,
+        leaf: usize,
+        kind: Kind,
+        (first, rows): (usize, usize),
+        memory: &mut Memory,
+    ) -> Option<Buffer> {
+        let mut chunk = locked(self.chunks.get(&leaf)?);
+        let mut numbers = Numbers::new(kind, rows, memory.take())?;
+        let (mut next, end) = (first, first.checked_add(rows)?);
+        while next < end {
+            chunk.go_to(next)?;
+            let page = chunk.page.as_ref()?;
+            let last = end.min(chunk.end());
+            let from = next.checked_sub(chunk.before)?;
+            numbers.add(page, chunk.dictionary.as_ref(), from..last - chunk.before)?;
+            next = last;
+        }
+        numbers.finish()
     }
 
     /// The row group, as the decoder takes it.
@@ -153,6 +174,24 @@ impl Chunk {
         if let Some(page) = self.page.take() {
             self.before += page.num_values() as usize;
         }
+    }
+
+    /// The first row behind the page that was read last.
+    fn end(&self) -> usize {
+        self.before + self.page.as_ref().map_or(0, |page| page.num_values() as usize)
+    }
+
+    /// Reads on to the page with that row. None if there is none, or it cannot be read.
+    fn go_to(&mut self, row: usize) -> Option<()> {
+        while self.end() <= row {
+            let next = self.reader.peek_next_page().ok()??;
+            let rows = next.num_rows.or(next.num_levels).filter(|_| !next.is_dict);
+            match rows {
+                Some(rows) if self.end() + rows <= row => self.skip().ok()?,
+                _ => drop(self.next().ok()??),
+            }
+        }
+        Some(())
     }
 
     /// Leaves the next page of the file behind.

@@ -3,10 +3,12 @@
 use super::at::At;
 use super::cut::Part;
 use super::nesting::check_nesting;
+use super::numbers::{Kind, Memory};
 use super::pages::Chunks;
 use super::width::least;
 use crate::dataset::{DatasetError, fail};
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array};
+use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, SchemaRef};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
@@ -16,10 +18,11 @@ use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::{Compression, Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
-    ColumnChunkMask, ColumnChunkMetaData, PageIndexPolicy, RowGroupMetaData,
+    ColumnChunkMask, ColumnChunkMetaData, PageIndexPolicy, ParquetStatisticsPolicy,
+    RowGroupMetaData,
 };
 use parquet::file::statistics::Statistics;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 /// What a file begins and ends with.
@@ -42,13 +45,19 @@ pub(super) struct ParquetFile {
     has_index: bool,
     /// Pages of the row group that was read last, if the next slice may go on there.
     chunks: Option<Chunks>,
+    /// Leaf columns that are not what [`Kind`] takes them for.
+    not_numbers: HashSet<usize>,
+    /// Of the numbers of the last slice.
+    memory: Memory,
 }
 
 impl ParquetFile {
     /// Reads the footer. Fails if there is none, if it cannot be right, or if it is encrypted.
     pub(super) fn open(at: At) -> Result<Self, DatasetError> {
         check_ends(&at)?;
-        let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Skip);
+        let options = ArrowReaderOptions::new()
+            .with_page_index_policy(PageIndexPolicy::Skip)
+            .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
         let footer = match ArrowReaderMetadata::load(&at, options) {
             Ok(footer) => footer,
             Err(error) => return fail!("has a footer that cannot be read: {}", words(&error)),
@@ -59,7 +68,8 @@ impl ParquetFile {
                 DatasetError(format!("is cut off or broken: row group {number} {what}"))
             })?;
         }
-        Ok(Self { at, footer, has_index: false, chunks: None })
+        let (not_numbers, memory) = (HashSet::new(), Memory::default());
+        Ok(Self { at, footer, has_index: false, chunks: None, not_numbers, memory })
     }
 
     /// All columns.
@@ -127,15 +137,18 @@ impl ParquetFile {
             return fail!("has fewer rows than when it was planned");
         }
         let is_small = rows < there / 2;
-        if is_small && end == part + 1 {
-            let chunks = self.chunks.take();
-            if let Some(batches) = self.read_on(chunks, part, skip, rows, columns) {
-                return Ok(batches);
+        let at = match is_small {
+            true => self.at.clone(),
+            false => self.at.holding(self.ranges(part..end, columns))?,
+        };
+        if end == part + 1 {
+            if let Some(batch) = self.read_one(&at, (part, skip, rows), is_small, columns) {
+                return Ok(vec![batch]);
             }
-            self.index(columns);
+            if is_small {
+                self.index(columns);
+            }
         }
-        let ranges = self.ranges(part..end, columns);
-        let at = if is_small { self.at.clone() } else { self.at.holding(ranges)? };
         let mask = ProjectionMask::roots(self.footer.parquet_schema(), columns.iter().copied());
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(at, self.footer.clone())
             .with_row_groups((part..end).collect())
@@ -157,33 +170,113 @@ impl ParquetFile {
         )
     }
 
-    /// Rows of one row group, by the pages that are kept of it. None if that cannot be, or goes wrong: then
-    /// reading from the row group's begin tells why.
-    fn read_on(
+    /// Rows of one row group, by its pages, which are kept for the next slice if this one `is_small`. None if that
+    /// cannot be, or goes wrong: then reading from the row group's begin tells why.
+    fn read_one(
         &mut self,
-        chunks: Option<Chunks>,
-        group: usize,
-        skip: usize,
-        rows: usize,
+        at: &At,
+        (group, skip, rows): (usize, usize, usize),
+        is_small: bool,
         columns: &[usize],
-    ) -> Option<Vec<RecordBatch>> {
+    ) -> Option<RecordBatch> {
+        let mut kept = self.chunks.take().filter(|_| is_small);
         let leaves: Vec<usize> = self.leaves(columns).into_iter().map(|(leaf, _)| leaf).collect();
-        let metadata = self.footer.metadata();
         let schema = self.footer.parquet_schema();
         if leaves.iter().any(|&leaf| schema.column(leaf).max_rep_level() > 0) {
             return None;
         }
-        let all = || leaves.iter().copied();
-        let chunks = match chunks.filter(|chunks| chunks.can_go_on(group, all(), skip)) {
-            Some(chunks) => chunks,
-            None => Chunks::new(&self.at, metadata, group, all()).ok()?,
-        };
-        let mask = ProjectionMask::roots(schema, columns.iter().copied());
+        loop {
+            let numbers = self.numbers(group, columns);
+            if numbers.is_empty() && !is_small {
+                return None;
+            }
+            let chunks = match kept.take().filter(|kept| kept.can_go_on(group, skip, &leaves)) {
+                Some(chunks) => chunks,
+                None => Chunks::new(at, self.footer.metadata(), group, &leaves).ok()?,
+            };
+            match self.gather(&chunks, (skip, rows), &numbers) {
+                Ok(arrays) => {
+                    let batch = self.complete(&chunks, (skip, rows), columns, arrays)?;
+                    self.chunks = (is_small && chunks.may_stay()).then_some(chunks);
+                    return Some(batch);
+                }
+                // Now it is known what these columns are not.
+                Err(leaves) => self.not_numbers.extend(leaves),
+            }
+        }
+    }
+
+    /// The columns of numbers among some, each with its leaf column.
+    fn numbers(&self, group: usize, columns: &[usize]) -> HashMap<usize, (usize, Kind)> {
+        let group = self.footer.metadata().row_group(group);
+        let leaves = self.leaves(columns).into_iter();
+        let numbers = leaves.filter(|(leaf, _)| !self.not_numbers.contains(leaf)).filter_map(
+            |(leaf, root)| {
+                let kind = Kind::of(group.column(leaf), self.schema().field(root).data_type())?;
+                Some((root, (leaf, kind)))
+            },
+        );
+        numbers.collect()
+    }
+
+    /// The columns of numbers. Fails with the leaf columns that turn out to be none.
+    fn gather(
+        &mut self,
+        chunks: &Chunks,
+        place: (usize, usize),
+        numbers: &HashMap<usize, (usize, Kind)>,
+    ) -> Result<HashMap<usize, ArrayRef>, Vec<usize>> {
+        let (mut lent, mut others) = (Vec::new(), Vec::new());
+        let mut arrays = HashMap::with_capacity(numbers.len());
+        for (&column, &(leaf, kind)) in numbers {
+            let data_type = self.schema().field(column).data_type().clone();
+            let found = chunks.numbers(leaf, kind, place, &mut self.memory).and_then(|numbers| {
+                lent.push(numbers.clone());
+                ArrayData::builder(data_type).len(place.1).add_buffer(numbers).build().ok()
+            });
+            match found {
+                Some(array) => drop(arrays.insert(column, make_array(array))),
+                None => others.push(leaf),
+            }
+        }
+        self.memory.lend(lent);
+        if others.is_empty() { Ok(arrays) } else { Err(others) }
+    }
+
+    /// Rows of one row group: some columns that are there already, and what the library decodes.
+    fn complete(
+        &self,
+        chunks: &Chunks,
+        (skip, rows): (usize, usize),
+        columns: &[usize],
+        mut arrays: HashMap<usize, ArrayRef>,
+    ) -> Option<RecordBatch> {
+        let others: Vec<usize> =
+            columns.iter().copied().filter(|column| !arrays.contains_key(column)).collect();
+        if !others.is_empty() {
+            let decoded = self.decode(chunks, (skip, rows), &others)?;
+            arrays.extend(others.into_iter().zip(decoded));
+        }
+        let arrays = columns.iter().map(|column| arrays.remove(column)).collect::<Option<_>>()?;
+        let fields = self.schema().project(columns).ok()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(fields.into(), arrays, &options).ok()
+    }
+
+    /// Columns of rows, as the library decodes them.
+    fn decode(
+        &self,
+        chunks: &Chunks,
+        (skip, rows): (usize, usize),
+        columns: &[usize],
+    ) -> Option<Vec<ArrayRef>> {
+        let mask = ProjectionMask::roots(self.footer.parquet_schema(), columns.iter().copied());
         let fields = Some(self.footer.schema().fields());
+        let schema = self.footer.parquet_schema();
         let levels = parquet_to_arrow_field_levels(schema, mask, fields).ok()?;
         let selection: RowSelection =
             vec![RowSelector::skip(skip), RowSelector::select(rows)].into();
-        let row_group = chunks.of(metadata);
+        let row_group = chunks.of(self.footer.metadata());
         let reader = ParquetRecordBatchReader::try_new_with_row_groups(
             &levels,
             &row_group,
@@ -191,8 +284,8 @@ impl ParquetFile {
             Some(selection),
         );
         let batches = reader.ok()?.collect::<Result<Vec<_>, _>>().ok()?;
-        self.chunks = chunks.may_stay().then_some(chunks);
-        Some(batches)
+        let batch = concat_batches(&batches.first()?.schema(), &batches).ok()?;
+        (batch.num_rows() == rows).then(|| batch.columns().to_vec())
     }
 
     /// Learns where pages lie, if the file says so: then those before the first row need not be looked at.
@@ -202,6 +295,7 @@ impl ParquetFile {
         }
         let leaves = self.leaves(columns).into_iter().map(|(leaf, _)| leaf);
         let options = ArrowReaderOptions::new()
+            .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll)
             .with_column_index_policy(PageIndexPolicy::Skip)
             .with_offset_index_policy(PageIndexPolicy::Optional)
             .with_offset_index_mask(ColumnChunkMask::columns(leaves));
@@ -325,6 +419,15 @@ fn words(error: &ParquetError) -> String {
         | ParquetError::EOF(text)
         | ParquetError::ArrowError(text) => text.clone(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+impl ParquetFile {
+    /// How many columns of the first row group are read as numbers.
+    pub(super) fn number_count(&self) -> usize {
+        let all: Vec<usize> = (0..self.schema().fields().len()).collect();
+        self.numbers(0, &all).len()
     }
 }
 

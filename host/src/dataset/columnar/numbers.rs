@@ -1,0 +1,293 @@
+//! Columns of numbers that are all there, from their pages right to where they are handed on from: Parquet stores these as
+//! Arrow does, one behind the other or as keys of a dictionary. The library's reader, which reads everything else,
+//! copies dictionaries and clears what it writes to before.
+
+use super::keys::{look_up, number};
+use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::datatypes::DataType;
+use bytes::Bytes;
+use parquet::basic::{Encoding, Type};
+use parquet::column::page::Page;
+use parquet::file::metadata::ColumnChunkMetaData;
+use std::ops::Range;
+
+/// How the numbers of a column are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// Whether there are 8 bytes in each, or 4.
+    is_long: bool,
+    /// Whether pages say which of them are there.
+    has_levels: bool,
+}
+
+impl Kind {
+    /// None if they are, or may be, something else than numbers that stand there as in an array of that type, or if
+    /// some are known to be missing.
+    pub(super) fn of(column: &ColumnChunkMetaData, data_type: &DataType) -> Option<Self> {
+        let descriptor = column.column_descr();
+        let is_long = match (column.column_type(), data_type) {
+            (Type::INT32, DataType::Int32 | DataType::UInt32 | DataType::Date32)
+            | (Type::FLOAT, DataType::Float32) => false,
+            (Type::INT64, DataType::Int64 | DataType::UInt64 | DataType::Timestamp(..))
+            | (Type::DOUBLE, DataType::Float64) => true,
+            _ => return None,
+        };
+        #[expect(deprecated, reason = "of levels that flat columns do not have, it is still named")]
+        let is_known = |encoding| {
+            use Encoding::{BIT_PACKED, PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY};
+            matches!(encoding, PLAIN | RLE | BIT_PACKED | PLAIN_DICTIONARY | RLE_DICTIONARY)
+        };
+        let missing = column.statistics().and_then(|statistics| statistics.null_count_opt());
+        let is_plain = descriptor.max_rep_level() == 0
+            && descriptor.path().parts().len() == 1
+            && column.encodings().all(is_known)
+            && missing.unwrap_or(0) == 0;
+        is_plain.then_some(Self { is_long, has_levels: descriptor.max_def_level() > 0 })
+    }
+
+    /// The numbers of a page. None if some are missing, or if they are stored in another way.
+    fn numbers_of(self, page: &Page) -> Option<Bytes> {
+        match page {
+            Page::DataPage { buf, .. } if !self.has_levels => Some(buf.clone()),
+            Page::DataPage { buf, num_values, def_level_encoding, .. } => {
+                let (length, rest) = buf.split_first_chunk::<4>()?;
+                let levels = rest.get(..u32::from_le_bytes(*length) as usize)?;
+                let all = *def_level_encoding == Encoding::RLE && are_ones(levels, *num_values);
+                all.then(|| buf.slice(4 + levels.len()..))
+            }
+            Page::DataPageV2 {
+                buf,
+                num_values,
+                num_nulls: 0,
+                def_levels_byte_len,
+                rep_levels_byte_len: 0,
+                ..
+            } => {
+                let length = *def_levels_byte_len as usize;
+                let all = !self.has_levels || are_ones(buf.get(..length)?, *num_values);
+                (all && length <= buf.len()).then(|| buf.slice(length..))
+            }
+            Page::DataPageV2 { .. } | Page::DictionaryPage { .. } => None,
+        }
+    }
+}
+
+/// Memory of numbers that were handed on, for those of the next slice if nobody needs it any more by then.
+#[derive(Debug, Default)]
+pub(super) struct Memory(Vec<Buffer>);
+
+impl Memory {
+    /// Some that is free, with or without anything in it.
+    pub(super) fn take(&mut self) -> MutableBuffer {
+        while let Some(buffer) = self.0.pop() {
+            if let Ok(free) = buffer.into_mutable() {
+                return free;
+            }
+        }
+        MutableBuffer::new(0)
+    }
+
+    /// These are handed on.
+    pub(super) fn lend(&mut self, numbers: impl IntoIterator<Item = Buffer>) {
+        self.0 = numbers.into_iter().collect();
+    }
+}
+
+/// Numbers that are gathered from pages.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    kind: Kind,
+    all: MutableBuffer,
+    /// Bytes that are there.
+    done: usize,
+}
+
+impl Numbers {
+    /// With room for so many, in memory that held others.
+    pub(super) fn new(kind: Kind, rows: usize, mut memory: MutableBuffer) -> Option<Self> {
+        // What is there already is written over, and need not be cleared.
+        memory.resize(rows.checked_mul(if kind.is_long { 8 } else { 4 })?, 0);
+        Some(Self { kind, all: memory, done: 0 })
+    }
+
+    /// Adds some numbers of a page. None if that cannot be: then nothing of all this is of use.
+    pub(super) fn add(
+        &mut self,
+        page: &Page,
+        dictionary: Option<&Page>,
+        rows: Range<usize>,
+    ) -> Option<()> {
+        match self.kind.is_long {
+            true => self.add_of::<8>(page, dictionary, rows),
+            false => self.add_of::<4>(page, dictionary, rows),
+        }
+    }
+
+    fn add_of<const WIDTH: usize>(
+        &mut self,
+        page: &Page,
+        dictionary: Option<&Page>,
+        rows: Range<usize>,
+    ) -> Option<()> {
+        let stored = self.kind.numbers_of(page)?;
+        let end = self.done.checked_add(rows.len().checked_mul(WIDTH)?)?;
+        let (new, _) = self.all.get_mut(self.done..end)?.as_chunks_mut::<WIDTH>();
+        match page.encoding() {
+            Encoding::PLAIN => new.copy_from_slice(stored.as_chunks().0.get(rows)?),
+            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
+                let known = dictionary.filter(|page| {
+                    matches!(page.encoding(), Encoding::PLAIN | Encoding::PLAIN_DICTIONARY)
+                })?;
+                let known = known.buffer().as_chunks().0.get(..known.num_values() as usize)?;
+                look_up(&stored, known, rows.start, new)?;
+            }
+            _ => return None,
+        }
+        self.done = end;
+        Some(())
+    }
+
+    /// All of them, if there are as many as there is room for.
+    pub(super) fn finish(self) -> Option<Buffer> {
+        (self.done == self.all.len()).then(|| self.all.into())
+    }
+}
+
+/// Whether these levels, of one bit each, say of so many values that all are there.
+fn are_ones(mut levels: &[u8], count: u32) -> bool {
+    let mut left = count as usize;
+    while left > 0 {
+        let Some(header) = number(&mut levels) else { return false };
+        let (length, is_packed) = ((header >> 1) as usize, header & 1 == 1);
+        let covered = if is_packed { length.saturating_mul(8) } else { length }.min(left);
+        let bytes = if is_packed { covered.div_ceil(8) } else { 1 };
+        let Some((run, rest)) = levels.split_at_checked(bytes) else { return false };
+        let is_one = |at: usize| run.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
+        let all = if is_packed { (0..covered).all(is_one) } else { *run == [1] };
+        if !all || covered == 0 {
+            return false;
+        }
+        // Groups are whole, but for the last one of a page.
+        levels = if is_packed { levels.get(length..).unwrap_or_default() } else { rest };
+        left -= covered;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::at::At;
+    use super::super::parquet::ParquetFile;
+    use super::*;
+    use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+    use arrow::compute::{CastOptions, cast_with_options};
+    use arrow::datatypes::TimeUnit;
+    use parquet::arrow::ArrowWriter;
+    use parquet::basic::Compression;
+    use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+    use std::sync::Arc;
+
+    /// All types, each with and without nulls allowed, of 5 different numbers, or of 400.
+    fn table(different: i32) -> RecordBatch {
+        let numbers: ArrayRef =
+            Arc::new((0..400).map(|n| n * 77 % different).collect::<Int32Array>());
+        let types = [
+            DataType::Int32,
+            DataType::UInt32,
+            DataType::Float32,
+            DataType::Date32,
+            DataType::Int64,
+            DataType::UInt64,
+            DataType::Float64,
+            DataType::Timestamp(TimeUnit::Nanosecond, None),
+            DataType::Timestamp(TimeUnit::Second, Some("+01:00".into())),
+        ];
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        let columns = types.iter().flat_map(|data_type| {
+            let long = cast_with_options(&numbers, &DataType::Int64, &options).unwrap();
+            let array = cast_with_options(&long, data_type, &options).unwrap();
+            [false, true]
+                .map(|nullable| (format!("{data_type} {nullable}"), Arc::clone(&array), nullable))
+        });
+        RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+    }
+
+    /// However they are written, whatever is asked for, it is what the library reads.
+    #[test]
+    fn numbers_are_read_as_the_library_reads_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let properties = || WriterProperties::builder().set_write_batch_size(10);
+        let pages = || properties().set_data_page_row_count_limit(30);
+        for (name, properties) in [
+            ("one page", properties()),
+            ("pages", pages()),
+            ("plain", pages().set_dictionary_enabled(false)),
+            ("packed", pages().set_compression(Compression::SNAPPY)),
+            ("version 2", pages().set_writer_version(WriterVersion::PARQUET_2_0)),
+            (
+                "deltas",
+                pages()
+                    .set_dictionary_enabled(false)
+                    .set_writer_version(WriterVersion::PARQUET_2_0),
+            ),
+            (
+                "packed version 2",
+                properties()
+                    .set_compression(Compression::ZSTD(Default::default()))
+                    .set_writer_version(WriterVersion::PARQUET_2_0),
+            ),
+            ("unknown nulls", pages().set_statistics_enabled(EnabledStatistics::None)),
+            ("dictionary that becomes too large", pages().set_dictionary_page_size_limit(900)),
+        ] {
+            for different in [1, 5, 400] {
+                let table = table(different);
+                let out = std::fs::File::create(&path).unwrap();
+                let mut writer =
+                    ArrowWriter::try_new(out, table.schema(), Some(properties.clone().build()))
+                        .unwrap();
+                writer.write(&table).unwrap();
+                writer.close().unwrap();
+                let mut file = ParquetFile::open(At::open(&path).unwrap().0).unwrap();
+                let all: Vec<usize> = (0..table.num_columns()).collect();
+                for (skip, rows) in
+                    [(0, 400), (0, 1), (29, 2), (100, 50), (150, 1), (399, 1), (60, 31), (7, 390)]
+                {
+                    let batches = file.read(0, skip, rows, &all).unwrap();
+                    assert_eq!(batches.len(), 1);
+                    assert_eq!(
+                        batches[0].columns(),
+                        table.slice(skip, rows).columns(),
+                        "{name}, {skip}"
+                    );
+                    assert_eq!(batches[0].schema().fields(), table.schema().fields(), "{name}");
+                }
+                // Deltas are left to the library.
+                let wanted = if name == "deltas" { 2 * 2 } else { table.num_columns() };
+                assert_eq!(file.number_count(), wanted, "{name} {different}");
+            }
+        }
+    }
+
+    #[test]
+    fn levels_say_whether_all_are_there() {
+        assert!(are_ones(&[200 << 1 & 0x7F | 0x80, 200 >> 6, 1], 200), "one run");
+        assert!(are_ones(&[8, 1, 3, 0xFF, 6, 1], 15), "runs and groups");
+        assert!(are_ones(&[3, 0x07], 3), "a part of a group");
+        assert!(are_ones(&[5, 0xFF, 0x01], 9), "two groups");
+        assert!(are_ones(&[], 0));
+        for (levels, count) in [
+            (&[8, 0][..], 4),
+            (&[8, 1], 5),
+            (&[8, 1, 8, 0], 8),
+            (&[3, 0xFB], 8),
+            (&[5, 0xFF], 9),
+            (&[0, 1], 1),
+            (&[1], 1),
+            (&[], 1),
+            (&[0xFF; 9], 1),
+        ] {
+            assert!(!are_ones(levels, count), "{levels:?}");
+        }
+    }
+}
