@@ -35,9 +35,14 @@ pub(super) fn format(
             }
             let path = source.root.join(&file);
             // What is wrong with a file is told when it is cut.
-            let learned = TableFile::open(kind, query.as_deref(), &path)
-                .and_then(|mut file| columns.learn(file.schema()?, &path.display().to_string()));
-            if learned.is_ok() && !input.full {
+            let learned = TableFile::open(kind, query.as_deref(), &path).and_then(|mut file| {
+                columns.learn(file.schema()?, &path.display().to_string())?;
+                Ok(file)
+            });
+            if let Ok(file) = learned
+                && !input.full
+            {
+                input.learned.replace(Some((path, file)));
                 break 'sources;
             }
         }
@@ -169,7 +174,9 @@ fn each_slice<'s>(
                 sender.notice(format!("{} is empty and gives no mini-batch", path.display()))?
             );
         }
-        let opened = TableFile::open(format.kind, format.query.as_deref(), &path);
+        let kept = input.learned.take().filter(|(kept, file)| *kept == path && file.is_unchanged());
+        let open = || TableFile::open(format.kind, format.query.as_deref(), &path);
+        let opened = kept.map_or_else(open, |(_, file)| Ok(file));
         let cut = opened.and_then(|mut opened| {
             let origin = origin.as_deref().unwrap_or("the table");
             check_columns(input, opened.schema()?, &table, origin)?;

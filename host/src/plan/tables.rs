@@ -7,6 +7,7 @@ use super::shuffle::{Tools, empty_spill};
 use super::stamp::Stamp;
 use super::text::each_slice;
 use super::{PlanError, columnar, keyed_tables, refuse};
+use crate::dataset::columnar::TableFile;
 use crate::dataset::csv::{MAX_SLICE, arrow_type, infer_format};
 use crate::dataset::json::infer_json;
 use crate::dataset::{Listing, Unpacker, schema_bytes, wait_for};
@@ -17,6 +18,7 @@ use crate::model::{
 use crate::protocol::{FromPlanner, PlanRequest};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Files that are named in advance, at most: as many as are fetched at once.
@@ -37,6 +39,8 @@ pub(super) struct Input<'a> {
     pub(super) is_hive: bool,
     /// The first source's listing, where it was begun to find such folders.
     pub(super) begun: RefCell<Option<Listing>>,
+    /// The file that its columns were learned from, where it is open still: as a rule it is cut next.
+    pub(super) learned: RefCell<Option<(PathBuf, TableFile)>>,
 }
 
 impl Input<'_> {
@@ -132,7 +136,10 @@ pub(super) fn group<'a>(
         };
         let (is_hive, begun) = (found.is_some(), RefCell::new(begun));
         let (path, index) = (named.or(found), first as u32);
-        inputs.push(Input { first: index, sources, table, request, full, path, is_hive, begun });
+        let learned = RefCell::default();
+        let input =
+            Input { first: index, sources, table, request, full, path, is_hive, begun, learned };
+        inputs.push(input);
         first += sources.len();
     }
     Ok(inputs)

@@ -86,7 +86,7 @@ impl TableFile {
     }
 
     /// Whether the open file is as it was.
-    pub(super) fn is_unchanged(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         self.at.found() == Some(self.found)
     }
 
