@@ -13,23 +13,20 @@ impl Machine {
         if self.ending.is_some() || self.queue.is_empty() || unwritten {
             return;
         }
-        let deepest = self.workers.values().map(Worker::ahead).max().unwrap_or(0);
-        for depth in 0..=deepest {
-            if depth > 0 && self.queue.len() <= depth * self.policy.workers as usize {
-                break;
+        let takes = |worker: &Worker| match worker.activity {
+            Activity::Idle | Activity::Loading(_) | Activity::Running(_) => {
+                let depth = worker.held.len();
+                (depth <= worker.ahead()).then_some(depth)
             }
-            let takers: Vec<WorkerId> = self
-                .workers
-                .iter()
-                .filter(|(_, worker)| worker.held.len() == depth && depth <= worker.ahead())
-                .filter(|(_, worker)| {
-                    matches!(
-                        worker.activity,
-                        Activity::Idle | Activity::Loading(_) | Activity::Running(_)
-                    )
-                })
-                .map(|(id, _)| *id)
-                .collect();
+            Activity::Starting(_) | Activity::ShuttingDown(_) | Activity::Doomed(_) => None,
+        };
+        // First those who have least.
+        while let Some(depth) = self.workers.values().filter_map(takes).min() {
+            if depth > 0 && self.queue.len() <= depth * self.policy.workers as usize {
+                return;
+            }
+            let takers = self.workers.iter().filter(|(_, worker)| takes(worker) == Some(depth));
+            let takers: Vec<WorkerId> = takers.map(|(id, _)| *id).collect();
             for id in takers {
                 let Some(pending) = self.queue.pop_front() else { return };
                 self.hand_over(id, pending);
