@@ -221,3 +221,32 @@ fn tables_survive_kills() {
         assert!(ran.sorted_output() == expected, "rows are lost or doubled\n{ran}");
     });
 }
+
+/// The same where so many rows come that they are copied to the output before their mini-batches are committed.
+#[test]
+fn rows_that_are_copied_ahead_survive_kills() {
+    let name = "a name that makes a row long ".repeat(4);
+    let row = |id: usize| format!("{id} \"{name}{id}\"");
+    let mut csv = "id,name\n".to_owned();
+    for id in 0..200_000 {
+        csv.push_str(&format!("{id},{name}{id}\n"));
+    }
+    let mut expected: Vec<String> = (0..200_000).map(row).collect();
+    expected.sort();
+    let job = || {
+        Job::new(&guest("echo_table")).file("in.csv", &csv).yaml(
+            "inputs: {rows: {path: in.csv, format: csv}}\nmini_batch_size: 128 KB\n\
+             process_count_per_node: 2\nrun_max_try: 50",
+        )
+    };
+    let check = |ran: &Ran| {
+        assert!(ran.sorted_output() == expected, "rows are lost or doubled\n{ran}");
+    };
+    // That they are; and the machine may end then, too.
+    let ran = job().env("SANDMILL_FAIL_POINT", "rows-copied:2:cut").run(&[]);
+    ran.exits_with(-9);
+    let ran = ran.into_job().env("SANDMILL_FAIL_POINT", "").run(&[]);
+    ran.exits_with(0);
+    check(&ran);
+    kill_until_done(5, kills_in_all() / 10, job, check);
+}
