@@ -177,15 +177,19 @@ fn are_ones(mut levels: &[u8], count: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::at::At;
+    use super::super::guard::caught;
     use super::super::parquet::ParquetFile;
     use super::*;
     use arrow::array::{ArrayRef, Int32Array, RecordBatch};
-    use arrow::compute::{CastOptions, cast_with_options};
+    use arrow::compute::{CastOptions, cast_with_options, concat_batches};
     use arrow::datatypes::TimeUnit;
     use parquet::arrow::ArrowWriter;
     use parquet::basic::Compression;
     use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
     use std::sync::Arc;
+
+    /// How often each file is damaged.
+    const DAMAGES: usize = 150;
 
     /// All types, each with and without nulls allowed, of 5 different numbers, or of 400.
     fn table(different: i32) -> RecordBatch {
@@ -267,6 +271,64 @@ mod tests {
                 assert_eq!(file.number_count(), wanted, "{name} {different}");
             }
         }
+    }
+
+    /// Whatever is wrong with a file: what is read is what the library reads.
+    #[test]
+    fn damaged_numbers_are_what_the_library_takes_them_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let (mut seed, mut read, mut refused) = (1_u64, 0, 0);
+        let mut random = |end: usize| {
+            seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+            (seed >> 33) as usize % end
+        };
+        for plain in [false, true] {
+            for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+                let properties = WriterProperties::builder()
+                    .set_dictionary_enabled(!plain)
+                    .set_writer_version(version)
+                    .set_write_batch_size(10)
+                    .set_data_page_row_count_limit(90);
+                let table = table(40);
+                let mut whole = Vec::new();
+                let mut writer =
+                    ArrowWriter::try_new(&mut whole, table.schema(), Some(properties.build()))
+                        .unwrap();
+                writer.write(&table).unwrap();
+                writer.close().unwrap();
+                let footer = whole.len() - 8;
+                let footer = u32::from_le_bytes(whole[footer..footer + 4].try_into().unwrap());
+                let pages = whole.len() - 8 - footer as usize;
+                let all: Vec<usize> = (0..table.num_columns()).collect();
+                for _ in 0..DAMAGES {
+                    let mut bytes = whole.clone();
+                    for _ in 0..=random(2) {
+                        bytes[4 + random(pages - 4)] ^= 1 << random(8);
+                    }
+                    std::fs::write(&path, &bytes).unwrap();
+                    let open = || ParquetFile::open(At::open(&path).unwrap().0).unwrap();
+                    let (mut ours, mut theirs) = (open(), open().without_numbers());
+                    for (skip, rows) in [(0, 400), (95, 60), (180, 20)] {
+                        let ours = caught(|| ours.read(0, skip, rows, &all));
+                        let theirs = caught(|| theirs.read(0, skip, rows, &all));
+                        match (ours, theirs) {
+                            (Ok(ours), Ok(theirs)) => {
+                                let both = [ours, theirs];
+                                let [ours, theirs] = both.map(|batches| {
+                                    concat_batches(&batches[0].schema(), &batches).unwrap()
+                                });
+                                assert_eq!(ours.columns(), theirs.columns());
+                                read += 1;
+                            }
+                            (Err(_), Err(_)) => refused += 1,
+                            (ours, theirs) => panic!("{:?}, {:?}", ours.err(), theirs.err()),
+                        }
+                    }
+                }
+            }
+        }
+        assert!(read > DAMAGES && refused > DAMAGES / 3, "{read} {refused}");
     }
 
     #[test]

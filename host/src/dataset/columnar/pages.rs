@@ -172,13 +172,14 @@ impl Chunk {
     /// Leaves the page behind that was read last.
     fn pass(&mut self) {
         if let Some(page) = self.page.take() {
-            self.before += page.num_values() as usize;
+            self.before = self.before.saturating_add(page.num_values() as usize);
         }
     }
 
     /// The first row behind the page that was read last.
     fn end(&self) -> usize {
-        self.before + self.page.as_ref().map_or(0, |page| page.num_values() as usize)
+        let rows = self.page.as_ref().map_or(0, |page| page.num_values() as usize);
+        self.before.saturating_add(rows)
     }
 
     /// Reads on to the page with that row. None if there is none, or it cannot be read.
@@ -187,7 +188,7 @@ impl Chunk {
             let next = self.reader.peek_next_page().ok()??;
             let rows = next.num_rows.or(next.num_levels).filter(|_| !next.is_dict);
             match rows {
-                Some(rows) if self.end() + rows <= row => self.skip().ok()?,
+                Some(rows) if self.end().saturating_add(rows) <= row => self.skip().ok()?,
                 _ => drop(self.next().ok()??),
             }
         }
@@ -201,7 +202,8 @@ impl Chunk {
             Some(PageMetadata { is_dict: true, .. }) => self.next().map(drop),
             Some(PageMetadata { num_rows, num_levels, .. }) => {
                 self.pass();
-                self.before += num_rows.or(num_levels).unwrap_or(0);
+                let rows = num_rows.or(num_levels).unwrap_or(0);
+                self.before = self.before.saturating_add(rows);
                 self.reader.skip_next_page()
             }
         }

@@ -429,6 +429,12 @@ impl ParquetFile {
         let all: Vec<usize> = (0..self.schema().fields().len()).collect();
         self.numbers(0, &all).len()
     }
+
+    /// Has the library read all columns.
+    pub(super) fn without_numbers(mut self) -> Self {
+        self.not_numbers.extend(0..self.schema().fields().len());
+        self
+    }
 }
 
 #[cfg(test)]
