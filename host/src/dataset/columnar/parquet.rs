@@ -180,13 +180,14 @@ impl ParquetFile {
         columns: &[usize],
     ) -> Option<RecordBatch> {
         let mut kept = self.chunks.take().filter(|_| is_small);
-        let leaves: Vec<usize> = self.leaves(columns).into_iter().map(|(leaf, _)| leaf).collect();
+        let wanted = self.leaves(columns);
+        let leaves: Vec<usize> = wanted.iter().map(|(leaf, _)| *leaf).collect();
         let schema = self.footer.parquet_schema();
         if leaves.iter().any(|&leaf| schema.column(leaf).max_rep_level() > 0) {
             return None;
         }
         loop {
-            let numbers = self.numbers(group, columns);
+            let numbers = self.numbers(group, &wanted);
             if numbers.is_empty() && !is_small {
                 return None;
             }
@@ -206,12 +207,12 @@ impl ParquetFile {
         }
     }
 
-    /// The columns of numbers among some, each with its leaf column.
-    fn numbers(&self, group: usize, columns: &[usize]) -> HashMap<usize, (usize, Kind)> {
+    /// The columns of numbers among some, which are given by their leaf columns, each with that.
+    fn numbers(&self, group: usize, leaves: &[(usize, usize)]) -> HashMap<usize, (usize, Kind)> {
         let group = self.footer.metadata().row_group(group);
-        let leaves = self.leaves(columns).into_iter();
+        let leaves = leaves.iter();
         let numbers = leaves.filter(|(leaf, _)| !self.not_numbers.contains(leaf)).filter_map(
-            |(leaf, root)| {
+            |&(leaf, root)| {
                 let kind = Kind::of(group.column(leaf), self.schema().field(root).data_type())?;
                 Some((root, (leaf, kind)))
             },
@@ -427,7 +428,7 @@ impl ParquetFile {
     /// How many columns of the first row group are read as numbers.
     pub(super) fn number_count(&self) -> usize {
         let all: Vec<usize> = (0..self.schema().fields().len()).collect();
-        self.numbers(0, &all).len()
+        self.numbers(0, &self.leaves(&all)).len()
     }
 
     /// Has the library read all columns.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::engine::commit::group::Store;
+use crate::engine::commit::queue::may_be_copied;
 use crate::engine::commit::recover::recover;
 use crate::journal::JobIdentity;
 use crate::model::FailureKind;
@@ -230,9 +231,8 @@ impl World {
             let bad = group.iter().filter(|id| **id % 3 == 0);
             let bad: Vec<_> = bad.map(|id| self.spoil(spoiler(*id), *id)).collect();
             let good = group.iter().map(|id| self.work(workers[*id as usize % 2], *id));
-            let is_alone = |request: &CommitRequest| matches!(request, CommitRequest::Success(success) if !success.has_files);
             // Rows may come before anything else of their group.
-            let (ahead, good) = good.partition(is_alone);
+            let (ahead, good) = good.partition(may_be_copied);
             assert!(store.copy(ahead).unwrap().is_empty());
             commit(&mut store, bad.into_iter().chain::<Vec<_>>(good).collect());
             self.ends.borrow_mut().clear();

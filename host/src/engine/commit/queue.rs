@@ -161,7 +161,7 @@ impl State {
 }
 
 /// Whether the rows of a request may come into the output before anything else of it is done.
-fn may_be_copied(request: &CommitRequest) -> bool {
+pub(super) fn may_be_copied(request: &CommitRequest) -> bool {
     matches!(request, CommitRequest::Success(success) if !success.has_files)
 }
 

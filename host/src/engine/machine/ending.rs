@@ -75,8 +75,8 @@ impl Machine {
     /// Asks workers to end while the last results are written. Not if there are files among these, which may be
     /// refused: then they are made again. Should other results be, a new worker is started for them.
     fn retire(&mut self) {
-        let may_be_refused = self.committing.values().any(|ended| ended.report.has_files);
-        if !self.awaits_commits_only() || may_be_refused {
+        let may_be_refused = || self.committing.values().any(|ended| ended.report.has_files);
+        if !self.awaits_commits_only() || may_be_refused() {
             return;
         }
         let idle = self.workers.iter().filter(|(_, worker)| worker.activity == Activity::Idle);
