@@ -8,7 +8,7 @@
 //! whether it is then begun or taken up.
 
 use super::claim_error::ClaimError;
-use super::job_state::{JobFile, JobState, OutputSize, temporary};
+use super::job_state::{JobFile, JobState, OutputSize, sync_name, temporary};
 use super::reserve::Reserve;
 use crate::fail_point;
 use crate::model::{JobDir, JobResult, JobStatus, unfinished};
@@ -95,6 +95,11 @@ impl Claim {
     /// Whether the job was taken up from where an earlier run of it ended.
     pub fn has_earlier_run(&self) -> bool {
         self.state.taken_up > 0
+    }
+
+    /// Puts all on the disk that was noted so far: before the journal is made.
+    pub(super) fn sync(&self) -> Result<(), ClaimError> {
+        sync_name(&self.state_file)
     }
 
     /// Sets room aside for [`end`](Self::end) and for what is told of the job's end.
@@ -213,9 +218,13 @@ impl Held {
         let state = JobState::new(&self.name, new_id(started), started);
         let state = self.placed(state, job_file);
         let state_file = self.job_dir.state_file();
-        // First the state, then the removal: an interruption leaves an unfinished job, not a
-        // finished one without its results.
-        state.write(&state_file)?;
+        match &self.earlier {
+            // Its name is put on the disk while the planner starts.
+            None => state.write_unnamed(&state_file)?,
+            // First the state, then the removal: an interruption leaves an unfinished job, not a
+            // finished one without its results.
+            Some(_) => state.write(&state_file)?,
+        }
         fail_point::pass("job-claimed");
         if let Some(earlier) = &self.earlier {
             clear(&self.job_dir, &self.root, earlier, &self.output)?;

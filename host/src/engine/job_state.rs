@@ -167,6 +167,12 @@ impl JobState {
 
     /// Replaces the file as a whole, so that nobody ever reads half of it.
     pub(super) fn write(&self, path: &Path) -> Result<(), ClaimError> {
+        self.write_unnamed(path)?;
+        sync_name(path)
+    }
+
+    /// As [`write`](Self::write), but that the file has its name is on the disk only after [`sync_name`].
+    pub(super) fn write_unnamed(&self, path: &Path) -> Result<(), ClaimError> {
         let temporary = temporary(path);
         let write = || -> io::Result<()> {
             let mut file = File::create(&temporary)?;
@@ -178,12 +184,17 @@ impl JobState {
             text.push(b'\n');
             file.write_all(&text)?;
             file.sync_all()?;
-            fs::rename(&temporary, path)?;
-            // The new name is on the disk, too.
-            path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+            fs::rename(&temporary, path)
         };
         write().map_err(|e| ClaimError::io("write", path, e))
     }
+}
+
+/// Puts the name of a state file on the disk.
+pub(super) fn sync_name(path: &Path) -> Result<(), ClaimError> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|e| ClaimError::io("write", path, e))
 }
 
 /// Where a state file is written before it takes its place.

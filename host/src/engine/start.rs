@@ -103,6 +103,7 @@ fn start_committer(
             (journal, retry_failed)
         }
         None => {
+            job.claim.sync().map_err(|e| EngineError(e.to_string()))?;
             let journal = Journal::create(&job.job_dir.journal(), &identity(job));
             fail_point::pass("journal-made");
             (journal.map_err(|e| EngineError(e.to_string()))?, false)
