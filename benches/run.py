@@ -16,6 +16,7 @@ On a machine that cannot build anything, SANDMILL_PACKED names the folder that `
 
 import argparse
 import csv
+import functools
 import json
 import os
 import shutil
@@ -111,9 +112,9 @@ def start(options):
     first, second = [], []
     for number in range(options.rounds * 3 + 1):
         one()
-        first += spawn_to_ready(WORK / "jobs" / "start")[:1]
+        first += spawn_to_ready(job_dir("start"))[:1]
         two()
-        second += spawn_to_ready(WORK / "jobs" / "start-two")[1:2]
+        second += spawn_to_ready(job_dir("start-two"))[1:2]
     size = f"{component.stat().st_size / 1e6:.1f} MB"
     return [
         line(f"A worker, from before its start to ready, {size}", statistics.median(first[1:]) * 1000, "ms", 5),
@@ -122,9 +123,9 @@ def start(options):
     ]
 
 
-def spawn_to_ready(job_dir):
+def spawn_to_ready(folder):
     """Seconds from before each worker's start to its being ready, in the order in which they were."""
-    events = (job_dir / "logs" / "sys" / "events.jsonl").read_text().splitlines()
+    events = (folder / "logs" / "sys" / "events.jsonl").read_text().splitlines()
     kinds = [json.loads(text)["kind"] for text in events]
     return [kind["start_seconds"] for kind in kinds if kind["event"] == "worker_ready"]
 
@@ -265,7 +266,7 @@ def memory(options):
         ]
         if count_lines(job_output(name)) != rows:
             sys.exit(f"bench: {name} has not as many rows as its input")
-        shutil.rmtree(WORK / "jobs" / name)
+        shutil.rmtree(job_dir(name))
     return lines
 
 
@@ -276,10 +277,9 @@ def books(options):
     run = job("books", component, f"  files: {data}", '["--via", "sdk"]', 1, WORKERS)
     taken = run(watch_memory=True)
     each = taken.wall / (MANY + REST) * MANY
-    job_dir = WORK / "jobs" / "books"
-    kill_near_end(job_dir)
+    kill_near_end("books")
     done = count_lines(job_output("books"))
-    resumed = measure([SANDMILL, "resume", job_dir], watch_memory=True)
+    resumed = measure([SANDMILL, "resume", job_dir("books")], watch_memory=True)
     if (rows := count_lines(job_output("books"))) != MANY + REST:
         sys.exit(f"bench: the resumed job has {rows} rows and not {MANY + REST}")
     return [
@@ -416,7 +416,7 @@ def gpu(options):
 
 def gpu_percent(name):
     """The highest use of a GPU among the samples of a job."""
-    samples = WORK / "jobs" / name / "logs" / "perf" / "0" / "node_resource_usage.csv"
+    samples = job_dir(name) / "logs" / "perf" / "0" / "node_resource_usage.csv"
     rows = list(csv.DictReader(samples.read_text().splitlines()))
     return max((float(row["GPU 0 %"]) for row in rows if row.get("GPU 0 %")), default=0)
 
@@ -477,13 +477,7 @@ def hostile(name):
         "rank_mini_batch_count: 1000000000\nprocess_count_per_node: 1\nerror_threshold: -1\n"
         "run_max_try: 1\noutput_action: summary_only\n"
     )
-    job_dir = WORK / "jobs" / f"neighbour-{name}"
-
-    def command():
-        shutil.rmtree(job_dir, ignore_errors=True)
-        return [SANDMILL, "run", path, "--job-dir", job_dir]
-
-    return command
+    return lambda: run_command(path)
 
 
 def beside(command, run):
@@ -514,19 +508,18 @@ def beside(command, run):
     return together
 
 
-def kill_near_end(job_dir):
-    """Runs that job again, and kills the leader when little is left to do."""
-    path, output = WORK / "books.yaml", job_output("books")
-    shutil.rmtree(job_dir)
+def kill_near_end(name):
+    """Runs the job of that name again, and kills the leader when little is left to do."""
     leader = subprocess.Popen(
-        [SANDMILL, "run", path, "--job-dir", job_dir],
+        run_command(WORK / f"{name}.yaml"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     while leader.poll() is None:
         time.sleep(0.02)
-        if output.exists() and count_lines(output) >= MANY:
+        outputs = list(jobs().glob(f"{name}.*/output/rows.txt"))
+        if outputs and count_lines(outputs[0]) >= MANY:
             break
     leader.kill()
     if leader.wait() == 0:
@@ -549,14 +542,34 @@ def job(name, component, inputs, arguments, mini_batch_size, workers, more=""):
         f"mini_batch_size: {mini_batch_size}\nprocess_count_per_node: {workers}\n"
         f"append_row_file_name: rows.txt\n{more}\n"
     )
-    job_dir = WORK / "jobs" / name
+    # Removing what the last round left is no part of the job.
+    return lambda watch_memory=False: measure(run_command(path), watch_memory)
 
-    def run(watch_memory=False):
-        # Removing what the last round left is no part of the job.
-        shutil.rmtree(job_dir, ignore_errors=True)
-        return measure([SANDMILL, "run", path, "--job-dir", job_dir], watch_memory)
 
-    return run
+def run_command(path):
+    """The command that runs the job of that file, in a job directory of its own, in place of the last round's."""
+    name = path.stem
+    for last in jobs().glob(f"{name}.*"):
+        shutil.rmtree(last)
+    return [SANDMILL, "run", path, "--job-dir", jobs() / f"{name}.{time.time_ns()}"]
+
+
+@functools.cache
+def jobs():
+    """The folder of job directories. Without a journal, ext4 makes no file in the place of one that was removed in
+    the last minutes, and looks at each such place for each new file: a tiny job then takes up to four times as long,
+    because of the rounds before. Below a folder marked as a top one, each new folder goes elsewhere on the disk."""
+    folder = WORK / "jobs"
+    folder.mkdir(parents=True, exist_ok=True)
+    if marking := shutil.which("chattr"):
+        # Other file systems know no such mark, and need none.
+        subprocess.run([marking, "+T", folder], stderr=subprocess.DEVNULL)
+    return folder
+
+
+def job_dir(name):
+    """The job directory of the last round of the job of that name."""
+    return next(jobs().glob(f"{name}.*"))
 
 
 def natively(output, *words):
@@ -576,7 +589,7 @@ def table_job(name, component, data, more="", form="csv", size="1 MB", arguments
 
 
 def job_output(name):
-    return WORK / "jobs" / name / "output" / "rows.txt"
+    return job_dir(name) / "output" / "rows.txt"
 
 
 def files_data(name, count):
