@@ -97,9 +97,13 @@ impl Claim {
         self.state.taken_up > 0
     }
 
-    /// Puts all on the disk that was noted so far: before the journal is made.
+    /// Has the job's state on the disk under its name, which [`Held::begin`] leaves to others where there was none
+    /// before. Comes before the journal is made.
     pub(super) fn sync(&self) -> Result<(), ClaimError> {
-        sync_name(&self.state_file)
+        match self.before {
+            Some(Before::Nothing { .. }) => sync_name(&self.state_file),
+            _ => Ok(()),
+        }
     }
 
     /// Sets room aside for [`end`](Self::end) and for what is told of the job's end.
@@ -218,15 +222,12 @@ impl Held {
         let state = JobState::new(&self.name, new_id(started), started);
         let state = self.placed(state, job_file);
         let state_file = self.job_dir.state_file();
-        match &self.earlier {
-            // Its name is put on the disk while the planner starts.
-            None => state.write_unnamed(&state_file)?,
-            // First the state, then the removal: an interruption leaves an unfinished job, not a
-            // finished one without its results.
-            Some(_) => state.write(&state_file)?,
-        }
+        state.write_unnamed(&state_file)?;
         fail_point::pass("job-claimed");
         if let Some(earlier) = &self.earlier {
+            // First the state, then the removal: an interruption leaves an unfinished job, not a
+            // finished one without its results.
+            sync_name(&state_file)?;
             clear(&self.job_dir, &self.root, earlier, &self.output)?;
             fail_point::pass("earlier-run-removed");
         }
