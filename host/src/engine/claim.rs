@@ -111,10 +111,9 @@ impl Claim {
         self.reserve = Reserve::new(&job_dir.reserve());
     }
 
-    /// Notes how the job ended, with the room that was set aside. A claim that is dropped without was
-    /// interrupted.
+    /// Notes how the job ended, if need be with some of the room that was set aside. A claim that is dropped
+    /// without was interrupted.
     pub fn end(&mut self, result: &JobResult) -> Result<(), ClaimError> {
-        self.reserve = None;
         let state = &mut self.state;
         state.status = result.status.into();
         state.ended = Some(Timestamp::now());
@@ -122,7 +121,13 @@ impl Claim {
         if result.status == JobStatus::Completed {
             state.output_size = Some(output_size(&self.output, state.output_file.as_deref())?);
         }
-        state.write(&self.state_file)
+        loop {
+            let written = state.write(&self.state_file);
+            let is_full = written.as_ref().is_err_and(ClaimError::is_full);
+            if !is_full || !self.reserve.as_ref().is_some_and(Reserve::give_some) {
+                return written;
+            }
+        }
     }
 
     /// Takes the claim back, for a job that never began: a directory that was new is as it was

@@ -1,11 +1,18 @@
 //! Room on the disk that is set aside while a job runs: where the disk is full, that is what the job's end is
-//! written with, its last lines in the log tree and how it stands.
+//! written with: how it stands, then its last lines in the log tree, for which [`crate::report`] gives back all
+//! that is left.
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes, at most; of a small disk no more than half of what is free. What reports hold back is seldom more.
 const BYTES: u64 = 4 << 20;
+
+/// Bytes that are given back at a time.
+const PART: u64 = 64 << 10;
 
 /// A file that takes up room until it is given back.
 #[derive(Debug)]
@@ -26,9 +33,20 @@ impl Reserve {
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).ok()?;
         Some(reserve)
     }
+
+    /// Gives back some of the room; false if none is left.
+    pub(super) fn give_some(&self) -> bool {
+        let give = || {
+            let file = File::options().write(true).custom_flags(libc::O_NOFOLLOW).open(&self.0)?;
+            let bytes = file.metadata()?.len();
+            file.set_len(bytes.saturating_sub(PART))?;
+            io::Result::Ok(bytes > 0)
+        };
+        give().unwrap_or(false)
+    }
 }
 
-/// Gives the room back.
+/// Gives all of it back.
 impl Drop for Reserve {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
@@ -50,6 +68,11 @@ mod tests {
         // Some file systems cannot.
         if reserve.is_some() {
             assert!(path.metadata().unwrap().blocks() > 0);
+        }
+        if let Some(reserve) = &reserve {
+            let parts = std::iter::repeat_with(|| reserve.give_some()).take_while(|given| *given);
+            assert!(parts.take(100).count() as u64 <= BYTES / PART);
+            assert_eq!(path.metadata().unwrap().blocks(), 0);
         }
         drop(reserve);
         assert!(!path.exists());

@@ -29,6 +29,7 @@ mod progress;
 mod progress_file;
 mod reporters;
 mod result;
+mod room;
 #[cfg(test)]
 mod samples;
 mod standing;
@@ -53,6 +54,7 @@ pub fn log_tree(places: &Places) -> Vec<Box<dyn Reporter>> {
     let pid = std::process::id();
     let mut all: Vec<Box<dyn Reporter>> = vec![
         // Where there is hardly room at the end, those that are read first come first.
+        Box::new(room::Room::new(dir)),
         Box::new(errors::Errors::new(dir)),
         Box::new(system_errors::SystemErrors::new(dir)),
         Box::new(result::ResultFile::new(places.clone())),
