@@ -130,7 +130,7 @@ pub enum EventKind {
         /// The worker's name.
         worker: String,
         /// What the worker, or the engine in its place, says of it.
-        report: AttemptReport,
+        report: Box<AttemptReport>,
         /// Where the mini-batch lies, in words: files, or file and lines.
         location: String,
         /// When the attempt began.
@@ -163,6 +163,6 @@ pub enum EventKind {
     /// The last event.
     JobFinished {
         /// What the job came to.
-        result: JobResult,
+        result: Box<JobResult>,
     },
 }

@@ -336,7 +336,7 @@ fn place(work: &Work) -> String {
     match work {
         Work::Files(files) => ends(files.first(), files.last()),
         Work::FileGroup(parts) => {
-            let mut files = parts.iter().flat_map(|(_, files)| files);
+            let mut files = parts.iter().flat_map(|(_, files)| files.iter());
             ends(files.next(), files.next_back())
         }
         Work::Text(slice) => {
@@ -344,7 +344,7 @@ fn place(work: &Work) -> String {
         }
         Work::TextGroup(slices) => {
             let bytes: u64 = slices.iter().map(|(_, slice)| slice.length).sum();
-            let mut files = slices.iter().map(|(_, slice)| &slice.file);
+            let mut files = slices.iter().map(|(_, slice)| slice.file.as_str());
             format!("{}, {bytes} bytes", ends(files.next(), files.next_back()))
         }
         Work::Rows(rows) => format!("gathered rows, {} bytes", rows.text.length),
@@ -353,7 +353,7 @@ fn place(work: &Work) -> String {
         }
         Work::TableGroup(slices) => {
             let bytes = slices.iter().fold(0_u64, |sum, (_, it)| sum.saturating_add(it.bytes));
-            let mut files = slices.iter().map(|(_, slice)| &slice.file);
+            let mut files = slices.iter().map(|(_, slice)| slice.file.as_str());
             format!("{}, about {bytes} bytes", ends(files.next(), files.next_back()))
         }
         Work::Unreadable(bad) => bad.reason.clone(),
@@ -362,11 +362,11 @@ fn place(work: &Work) -> String {
 }
 
 /// The first and the last of some names.
-fn ends(first: Option<&String>, last: Option<&String>) -> String {
+fn ends(first: Option<&str>, last: Option<&str>) -> String {
     match (first, last) {
         (None, _) => "-".to_owned(),
         (Some(first), Some(last)) if first != last => format!("{first} .. {last}"),
-        (Some(only), _) => only.clone(),
+        (Some(only), _) => only.to_owned(),
     }
 }
 
@@ -394,7 +394,7 @@ mod tests {
         let mut out = Vec::new();
         let mut table = Table::new(&mut out, &sources);
         table.header().unwrap();
-        let files = |names: &[&str]| Work::Files(names.iter().map(|&name| name.into()).collect());
+        let files = |names: &[&str]| Work::Files(names.iter().collect());
         let slice = TextSlice {
             file: "a.csv".into(),
             offset: 10,

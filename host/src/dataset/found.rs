@@ -27,11 +27,14 @@ impl Found {
         (self.seconds, self.nanos) > moment
     }
 
-    /// Adds it to a digest.
-    pub fn add_to(&self, digest: &mut Sha256) {
-        digest.update(self.length.to_le_bytes());
-        digest.update(self.seconds.to_le_bytes());
-        digest.update(u64::from(self.nanos).to_le_bytes());
+    /// What digests are made of.
+    pub fn bytes(&self) -> [u8; 24] {
+        let facts = [self.length, self.seconds.cast_unsigned(), self.nanos.into()];
+        let mut bytes = [0; 24];
+        for (place, fact) in bytes.as_chunks_mut().0.iter_mut().zip(facts) {
+            *place = fact.to_le_bytes();
+        }
+        bytes
     }
 }
 
@@ -90,14 +93,13 @@ impl Root {
 /// to be, in their order. It is `planned` alone without files, and where nobody can say what one of them
 /// was. The same in every build, on every machine.
 pub fn content_stamp(planned: u64, files: impl IntoIterator<Item = Option<Found>>) -> u64 {
-    let mut digest = Sha256::new_with_prefix(planned.to_le_bytes());
-    let mut count = 0_u64;
+    let mut facts = Vec::new();
     for file in files {
         let Some(found) = file else { return planned };
-        found.add_to(&mut digest);
-        count += 1;
+        facts.extend(found.bytes());
     }
-    if count == 0 { planned } else { short(digest) }
+    let digest = || Sha256::new_with_prefix(planned.to_le_bytes()).chain_update(&facts);
+    if facts.is_empty() { planned } else { short(digest()) }
 }
 
 /// The first 64 bits of a digest.

@@ -394,7 +394,7 @@ impl<'a> Driver<'a> {
         result.os_sandbox = std::mem::take(&mut self.wall);
         result.seconds = self.start.elapsed().as_secs_f64();
         let written = self.claim.end(&result);
-        self.emit(EventKind::JobFinished { result: result.clone() });
+        self.emit(EventKind::JobFinished { result: Box::new(result.clone()) });
         written.map_err(|e| EngineError(e.to_string()))?;
         if result.never_began() && !self.claim.has_earlier_run() {
             self.claim.undo().map_err(|e| EngineError(e.to_string()))?;

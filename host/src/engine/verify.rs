@@ -346,7 +346,7 @@ mod tests {
     fn batches(stamps: &[u64]) -> Vec<MiniBatch> {
         let batch = |(id, stamp): (usize, &u64)| MiniBatch {
             stamp: *stamp,
-            ..MiniBatch::new(MiniBatchId(id as u64), 0, Work::Files(vec![format!("{id}.txt")]))
+            ..MiniBatch::new(MiniBatchId(id as u64), 0, Work::Files([format!("{id}.txt")].into()))
         };
         stamps.iter().enumerate().map(batch).collect()
     }

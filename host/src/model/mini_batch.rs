@@ -1,6 +1,6 @@
 //! What a mini-batch is: a small descriptor that can travel to any worker.
 
-use super::{GUEST_INPUTS, MiniBatchId};
+use super::{GUEST_INPUTS, MiniBatchId, Names};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -77,22 +77,20 @@ impl MiniBatch {
 
     /// Its files, if it is one of files: the index of each one's source, and its path below that.
     pub fn files(&self) -> impl Iterator<Item = (u32, &str)> {
-        let (files, parts): (&[String], &[(u32, Vec<String>)]) = match &self.work {
-            Work::Files(files) => (files, &[]),
-            Work::FileGroup(parts) => (&[], parts),
+        let (files, parts): (Option<&Names>, &[(u32, Names)]) = match &self.work {
+            Work::Files(files) => (Some(files), &[]),
+            Work::FileGroup(parts) => (None, parts),
             Work::Text(_)
             | Work::TextGroup(_)
             | Work::Rows(_)
             | Work::Table(_)
             | Work::TableGroup(_)
             | Work::Unreadable(_)
-            | Work::Void => (&[], &[]),
+            | Work::Void => (None, &[]),
         };
-        files.iter().map(|file| (self.source, file.as_str())).chain(
-            parts
-                .iter()
-                .flat_map(|(source, files)| files.iter().map(move |file| (*source, file.as_str()))),
-        )
+        let files = files.into_iter().map(|files| (self.source, files));
+        let all = files.chain(parts.iter().map(|(source, files)| (*source, files)));
+        all.flat_map(|(source, files)| files.iter().map(move |file| (source, file)))
     }
 
     /// The files that must have come from their store before a worker gets it: the index of each one's source, and
@@ -130,11 +128,9 @@ impl MiniBatch {
 
     /// Bytes of memory that the descriptor takes, about.
     pub fn size(&self) -> usize {
-        let of_files =
-            |files: &[String]| files.iter().map(|file| file.len() + size_of::<String>()).sum();
         let names: usize = match &self.work {
-            Work::Files(files) => of_files(files),
-            Work::FileGroup(parts) => parts.iter().map(|(_, files)| of_files(files)).sum(),
+            Work::Files(files) => files.size(),
+            Work::FileGroup(parts) => parts.iter().map(|(_, files)| files.size()).sum(),
             Work::Text(slice) => slice.file.len(),
             Work::TextGroup(slices) => {
                 slices.iter().map(|(_, it)| it.file.len() + size_of::<(u32, TextSlice)>()).sum()
@@ -168,10 +164,10 @@ impl MiniBatch {
             return format!("{folder} with {keys}: {items} {noun}{plural}");
         }
         match &self.work {
-            Work::Files(files) => match files.as_slice() {
-                [] => folder.to_owned(),
-                [only] => format!("{folder}/{only}"),
-                [first, rest @ ..] => format!("{folder}/{first} and {} more", rest.len()),
+            Work::Files(files) => match (files.first(), files.len()) {
+                (None, _) => folder.to_owned(),
+                (Some(only), 1) => format!("{folder}/{only}"),
+                (Some(first), count) => format!("{folder}/{first} and {} more", count - 1),
             },
             Work::Text(slice) => format!(
                 "{folder}/{}, {} records from line {}",
@@ -209,10 +205,10 @@ pub struct Place<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Work {
     /// Files, as paths below the source's root, with `/` between the parts.
-    Files(Vec<String>),
+    Files(Names),
     /// The files of one group by partition keys that lie below several sources of one input: the
     /// source's index, each once, with files as in [`Work::Files`].
-    FileGroup(Vec<(u32, Vec<String>)>),
+    FileGroup(Vec<(u32, Names)>),
     /// A part of one text file: CSV or JSON lines.
     Text(TextSlice),
     /// The text files of one group by partition keys, one or more: a source of the input, and the
@@ -369,7 +365,7 @@ mod tests {
         assert!(batch.is_unfetched());
         let unpacked = Some("0".to_owned());
         assert!(of(Work::Text(TextSlice { unpacked, ..slice })).reads().is_empty());
-        let files = of(Work::Files(vec!["a".to_owned(), "b".to_owned()]));
+        let files = of(Work::Files(["a", "b"].into()));
         assert_eq!(files.reads(), files.files().collect::<Vec<_>>());
     }
 }

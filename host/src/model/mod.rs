@@ -13,6 +13,7 @@ mod input;
 mod limits;
 mod machine_caps;
 mod mini_batch;
+mod names;
 mod output_format;
 mod partition_format;
 mod paths;
@@ -44,6 +45,7 @@ pub use machine_caps::MachineCaps;
 pub use mini_batch::{
     BadFile, MiniBatch, Mount, Place, Source, SpilledRows, TableSlice, TextSlice, Work,
 };
+pub use names::Names;
 pub use output_format::{
     Compression, Join, OnConflict, OutputFormat, OutputKind, OutputLayout, Quoting, unfinished,
 };

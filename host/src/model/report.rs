@@ -149,7 +149,8 @@ pub struct AttemptReport {
     pub has_files: bool,
     /// Seconds from picking the mini-batch up to the end of writing its rows.
     pub elapsed_seconds: f64,
-    /// CPU seconds of the whole worker process in that time, user and system.
+    /// CPU seconds of the whole worker process in that time, user and system; with what it took to tell of the attempt
+    /// before, if it was picked up right after that.
     pub process_seconds: f64,
     /// The call of `run` alone.
     pub run: CallStats,

@@ -4,7 +4,7 @@ use super::sender::Sender;
 use super::stamp::Stamp;
 use super::{PlanError, refuse};
 use crate::dataset::Listing;
-use crate::model::{Source, Work};
+use crate::model::{Names, Source, Work};
 use crate::protocol::FromPlanner;
 
 /// Groups of `count` files that follow each other in one source; what is left at a source's end is
@@ -20,11 +20,13 @@ pub(super) fn plan_files(
     sender.send(FromPlanner::Tables(Vec::new()))?;
     for (index, source) in (0..).zip(sources) {
         let mut listing = Listing::new(source)?;
-        let mut group = Vec::new();
+        let mut group = Names::default();
         loop {
             let file = next_file(&mut listing, index, sender)?;
             let ended = file.is_none();
-            group.extend(file);
+            if let Some(file) = file {
+                group.push(&file);
+            }
             if group.len() as u64 >= count || (ended && !group.is_empty()) {
                 // What the files are, the worker says that opens them anyway.
                 sender.add(index, Work::Files(std::mem::take(&mut group)), Stamp::new())?;

@@ -6,7 +6,7 @@ use super::sender::Sender;
 use super::stamp::Stamp;
 use super::{PlanError, refuse};
 use crate::dataset::Listing;
-use crate::model::{PartitionFormat, Source, Work};
+use crate::model::{Names, PartitionFormat, Source, Work};
 use crate::protocol::FromPlanner;
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ fn plan_input(
     keys: &[String],
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
-    let mut groups: Groups<Vec<(u32, Vec<String>)>> = Groups::new();
+    let mut groups: Groups<Vec<(u32, Names)>> = Groups::new();
     for (index, source) in (first..).zip(sources) {
         let Some(format) = format_of(source)? else {
             return refuse!(
@@ -95,8 +95,8 @@ fn plan_input(
             let values = positions.iter().map(|&at| values[at].to_owned()).collect();
             let parts = groups.entry(values).or_default();
             match parts.last_mut() {
-                Some((last, files)) if *last == index => files.push(file),
-                _ => parts.push((index, vec![file])),
+                Some((last, files)) if *last == index => files.push(&file),
+                _ => parts.push((index, Names::from([file]))),
             }
         }
     }
@@ -105,7 +105,7 @@ fn plan_input(
 
 fn send(
     first: u32,
-    groups: Groups<Vec<(u32, Vec<String>)>>,
+    groups: Groups<Vec<(u32, Names)>>,
     keys: &[String],
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {

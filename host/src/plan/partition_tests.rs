@@ -2,7 +2,7 @@
 
 use super::keyed_tables::check_size;
 use super::shuffle::{Bounds, Hand, Tools, serve_on};
-use super::tests::{Plan, Tree, planned_with};
+use super::tests::{Plan, Tree, joined, planned_with};
 use crate::dataset::TableReader;
 use crate::dataset::csv::MAX_SLICE;
 use crate::model::{Column, MiniBatch, SliceSize, Source, TableInput, TextSlice, Work};
@@ -61,11 +61,11 @@ fn tables(tree: &Tree, sources: Vec<Source>, keys: &[&str]) -> Result<Plan, Stri
 
 fn file_groups(plan: &Plan) -> Vec<String> {
     let group = |batch: &MiniBatch| match &batch.work {
-        Work::Files(files) => format!("{}: {}: {}", batch.source, batch.keys(), files.join(" ")),
+        Work::Files(files) => format!("{}: {}: {}", batch.source, batch.keys(), joined(files)),
         Work::FileGroup(parts) => {
             let parts: Vec<_> = parts
                 .iter()
-                .map(|(source, files)| format!("{source}: {}", files.join(" ")))
+                .map(|(source, files)| format!("{source}: {}", joined(files)))
                 .collect();
             format!("{}: {}", batch.keys(), parts.join("; "))
         }

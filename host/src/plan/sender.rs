@@ -2,7 +2,7 @@
 
 use super::stamp::Stamp;
 use super::{PlanError, refuse};
-use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, Work};
+use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, Names, Work};
 use crate::protocol::{FromPlanner, MayOpen};
 use std::collections::HashSet;
 use std::io;
@@ -261,7 +261,7 @@ impl<'a> Sender<'a> {
 
 /// Bytes that a descriptor takes in a message, at most.
 fn wire_size(mini_batch: &MiniBatch) -> usize {
-    let of_files = |files: &[String]| files.iter().map(|file| file.len() + 8).sum::<usize>();
+    let of_files = |files: &Names| files.text_len() + 8 * files.len();
     let work = match &mini_batch.work {
         Work::Files(files) => of_files(files),
         Work::FileGroup(parts) => parts.iter().map(|(_, files)| of_files(files)).sum(),

@@ -18,7 +18,7 @@ impl Stamp {
     /// Adds one file.
     pub(super) fn add_file(&mut self, found: Found) {
         self.0.update([1]);
-        found.add_to(&mut self.0);
+        self.0.update(found.bytes());
     }
 
     /// Adds a digest of data.
@@ -51,14 +51,14 @@ mod tests {
 
     #[test]
     fn what_changes_a_mini_batch_changes_its_stamp() {
-        let work = Work::Files(vec!["a".to_owned()]);
+        let work = Work::Files(["a"].into());
         let with_file = |nanos| {
             let mut stamp = Stamp::new();
             stamp.add_file(Found { length: 1, seconds: 2, nanos });
             stamp.finish(0, &work, &[])
         };
         let keys = [("k".to_owned(), "v".to_owned())];
-        let other = Work::Files(vec!["b".to_owned()]);
+        let other = Work::Files(["b"].into());
         let mut seen = vec![with_file(1), with_file(2)];
         seen.push(Stamp::new().finish(0, &work, &[]));
         seen.push(Stamp::new().finish(1, &work, &[]));

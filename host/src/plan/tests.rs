@@ -3,8 +3,8 @@ use super::shuffle::Bounds;
 use super::*;
 use crate::dataset::TableReader;
 use crate::model::{
-    Column, ColumnType, CsvFormat, Input, MiniBatch, MiniBatchId, SliceSize, Source, TableFormat,
-    TableInput, TextSlice, Work,
+    Column, ColumnType, CsvFormat, Input, MiniBatch, MiniBatchId, Names, SliceSize, Source,
+    TableFormat, TableInput, TextSlice, Work,
 };
 use crate::protocol::{PlanRequest, decode};
 use arrow::array::ArrayRef;
@@ -120,6 +120,10 @@ fn slices(plan: &Plan) -> Vec<(u32, &str, u64, u64)> {
     slices.collect()
 }
 
+pub(super) fn joined(names: &Names) -> String {
+    names.iter().collect::<Vec<_>>().join(" ")
+}
+
 /// M1: consecutive files, per input, inputs in order; C7.
 #[test]
 fn files_are_grouped_within_their_source() {
@@ -130,7 +134,7 @@ fn files_are_grouped_within_their_source() {
         .mini_batches
         .iter()
         .map(|mini_batch| match &mini_batch.work {
-            Work::Files(files) => format!("{}: {}", mini_batch.source, files.join(" ")),
+            Work::Files(files) => format!("{}: {}", mini_batch.source, joined(files)),
             work => panic!("{work:?}"),
         })
         .collect();
@@ -300,7 +304,7 @@ fn a_leader_that_stops_listening_ends_planning() {
 fn names_that_no_message_could_hold_are_refused() {
     let mut emit = |_| Ok(());
     let mut sender = Sender::new(&mut emit, u64::MAX, &[]);
-    let files = vec!["x".repeat(200); 70_000];
+    let files = vec!["x".repeat(200); 70_000].into_iter().collect();
     let error = sender.add(0, Work::Files(files), stamp::Stamp::new()).unwrap_err();
     assert_snapshot!(error, @"mini_batch_size is too large: the names of one mini-batch's files take 14560000 bytes, and at most 12582912 can be sent to a worker; choose fewer files");
 }

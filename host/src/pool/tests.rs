@@ -109,7 +109,7 @@ fn started(id: u64) -> FromWorker {
 }
 
 fn assignment(id: u64, files: usize) -> ToWorker {
-    let work = Work::Files(vec!["some/file/name.png".into(); files]);
+    let work = Work::Files(vec!["some/file/name.png"; files].into_iter().collect());
     let mini_batch = MiniBatch::new(MiniBatchId(id), 0, work);
     ToWorker::Run(Assignment { mini_batch, attempt: 1 })
 }

@@ -1,6 +1,16 @@
 use super::*;
 use crate::model::{FailedItem, FailureKind, ItemCounts, MiniBatchId, OsSandbox, Segment};
 use crate::protocol::{FrameBuffer, MAX_FRAME, encode};
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn paths_that_stay_below_are_told_by_their_parts(path in "(/|\\.|\\.\\.|a|\0){0,6}") {
+        let down = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        let by_parts = Path::new(&path).components().all(down) && !path.contains('\0');
+        prop_assert_eq!(stays_below(&path), by_parts);
+    }
+}
 
 const RESULTS: ByteSize = ByteSize(1000);
 
@@ -80,11 +90,11 @@ fn a_planner_is_held_to_what_can_be() {
     let check = |work| {
         error(FromPlanner::MiniBatches(vec![MiniBatch::new(MiniBatchId(0), 0, work)]).check())
     };
-    let files = |name: &str| check(Work::Files(vec!["a/b".into(), name.into()]));
+    let files = |name: &str| check(Work::Files(["a/b", name].into()));
     assert_eq!(files("a/b..c"), None);
     for outside in ["../a", "/etc/passwd", "a/../../b", "a\0b"] {
         assert!(files(outside).is_some(), "{outside:?}");
-        assert!(check(Work::FileGroup(vec![(7, vec![outside.into()])])).is_some());
+        assert!(check(Work::FileGroup(vec![(7, [outside].into())])).is_some());
     }
     let opening = |file: &str, next: Vec<String>| {
         error(FromPlanner::Opening { source: 0, file: file.into(), next }.check())

@@ -227,7 +227,7 @@ impl History {
                 (self.planned, self.plan_finished) = (mini_batches, finished);
             }
             EventKind::WindingDown { reason } => self.winding_down = Some(reason),
-            EventKind::JobFinished { result } => self.result = Some(result),
+            EventKind::JobFinished { result } => self.result = Some(*result),
             kind => self.take_work(kind, at),
         }
     }
@@ -270,7 +270,7 @@ impl History {
                     self.set(&worker, Doing::Waiting, at);
                 }
                 let attempt = Attempt::of(&worker, &report, &location, started);
-                self.take_attempt(attempt, report, will_retry);
+                self.take_attempt(attempt, *report, will_retry);
             }
             _ => {}
         }

@@ -73,7 +73,7 @@ fn attempt_finished(report: AttemptReport, will_retry: bool) -> EventKind {
     EventKind::AttemptFinished {
         worker: "process001".to_owned(),
         location: format!("/inputs/images/img_{:04}.png and 9 more", report.id.0 * 10),
-        report,
+        report: Box::new(report),
         started: "2026-11-21T10:00:00.5Z".parse().expect("a time"),
         will_retry,
     }
@@ -93,8 +93,8 @@ pub(super) fn broken_item() -> FailedItem {
     }
 }
 
-pub(super) fn result(status: JobStatus) -> JobResult {
-    let mut result = JobResult {
+pub(super) fn result(status: JobStatus) -> Box<JobResult> {
+    let mut result = Box::new(JobResult {
         ended_by: None,
         short_mini_batches: 0,
         restored_mini_batches: 0,
@@ -110,7 +110,7 @@ pub(super) fn result(status: JobStatus) -> JobResult {
         seconds: 3.21,
         inference: InferenceStats::default(),
         os_sandbox: Default::default(),
-    };
+    });
     if status == JobStatus::Failed {
         result.reason = "10 items failed, more than error_threshold allows (0)".to_owned();
         result.first_failure = Some(FirstFailure {

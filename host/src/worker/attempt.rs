@@ -26,6 +26,8 @@ pub(super) struct Bench {
     /// Whether the part file begins as the output does: it may become a part of that, as it is.
     pub(super) heads: bool,
     pub(super) folder: OutputFolder,
+    /// The process' seconds of CPU at the end of the last attempt, if it has waited for nothing since.
+    pub(super) cpu: Option<f64>,
 }
 
 impl Bench {
@@ -38,7 +40,7 @@ impl Bench {
         guest: &mut Guest,
         link: &mut Link,
     ) -> io::Result<bool> {
-        let clock = Clock::start();
+        let clock = Clock::start(self.cpu.take());
         let mini_batch = &assignment.mini_batch;
         if self.loader.takes_time(mini_batch) {
             link.flush()?;
@@ -61,7 +63,10 @@ impl Bench {
         let inference = guest.take_inference();
         let is_full = |failure: &Failure| failure.kind == FailureKind::DeviceOutOfMemory;
         let goes_on = !result.as_ref().is_err_and(is_full);
-        let report = report(assignment, &clock, Finished { run, inference, result, stamp });
+        let stopped = clock.stop();
+        self.cpu = Some(stopped.1);
+        let report =
+            report(assignment, &clock, stopped, Finished { run, inference, result, stamp });
         link.queue(&FromWorker::Finished(Box::new(report)))?;
         Ok(goes_on)
     }

@@ -39,7 +39,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
         assert!(!must_match || rows.rows() == given, "{} rows for {given}", rows.rows());
         assert_eq!(tally.is_short, rows.rows() < given);
     }
-    let work = Work::Files(paths);
+    let work = Work::Files(paths.iter().collect());
     let mini_batch = MiniBatch::new(MiniBatchId(3), 0, work);
     let assignment = Assignment { mini_batch, attempt: 1 };
     let length = rows.segment().len() as u64;
@@ -51,7 +51,8 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
         result,
         stamp: 0,
     };
-    let report = report(&assignment, &Clock::start(), finished);
+    let clock = Clock::start(None);
+    let report = report(&assignment, &clock, clock.stop(), finished);
     let mut frame = Vec::new();
     encode(&FromWorker::Finished(Box::new(report)), &mut frame).expect("it fits into a frame");
     read_frame::<FromWorker>(&mut frame.as_slice(), &mut Vec::new()).expect("the leader takes it");

@@ -8,8 +8,8 @@ use crate::dataset::{
     DatasetError, Found, Root, RowError, RowPart, RowReader, TablePart, TableReader, content_stamp,
 };
 use crate::model::{
-    AttemptReport, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, Source, SpilledRows,
-    TableFormat, TableSlice, TextSlice, Work, WorkerId,
+    AttemptReport, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, Names, Source,
+    SpilledRows, TableFormat, TableSlice, TextSlice, Work, WorkerId,
 };
 use crate::sandbox::MiniBatchData;
 use jiff::{SignedDuration, Timestamp};
@@ -190,11 +190,9 @@ impl Loader {
     fn load_files(&mut self, mini_batch: &MiniBatch) -> Result<Loaded<'_>, Failure> {
         let now = Timestamp::now() - CLOCK;
         self.loaded = (now.as_second(), now.subsec_nanosecond().unsigned_abs());
-        let parts: Vec<(u32, &[String])> = match &mini_batch.work {
+        let parts: Vec<(u32, &Names)> = match &mini_batch.work {
             Work::Files(files) => vec![(mini_batch.source, files)],
-            Work::FileGroup(parts) => {
-                parts.iter().map(|(source, files)| (*source, files.as_slice())).collect()
-            }
+            Work::FileGroup(parts) => parts.iter().map(|(at, files)| (*at, files)).collect(),
             _ => Vec::new(),
         };
         let (mut rejected, mut place) = (Vec::new(), 0);
@@ -210,7 +208,7 @@ impl Loader {
             })?;
             let mut here = Vec::new();
             let guest = &input.source.guest;
-            for file in files {
+            for file in files.iter() {
                 match mini_batch.why_unfetched(place) {
                     None => here.push(file),
                     Some(reason) if rejected.len() < AttemptReport::MAX_FAILED_ITEMS => {
@@ -380,8 +378,7 @@ mod tests {
     }
 
     fn files(names: &[&str]) -> MiniBatch {
-        let names = names.iter().map(|&name| name.to_owned()).collect();
-        MiniBatch::new(MiniBatchId(0), 0, Work::Files(names))
+        MiniBatch::new(MiniBatchId(0), 0, Work::Files(names.iter().collect()))
     }
 
     #[test]
@@ -443,7 +440,6 @@ mod tests {
         let read = |name: &str, length| Some(Found { length, ..root.look_at(name).unwrap() });
         let sources = [source(folder.path(), None), source(folder.path(), Some("*"))];
         let loader = || Loader::new(&sources, &[], &job_dir, WorkerId(0)).unwrap();
-        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         let stamp = |source, found: &[Option<Found>]| {
             let mini_batch = MiniBatch { source, stamp: 7, ..files(&["a", "b"]) };
             let mut loader = loader();
@@ -456,7 +452,7 @@ mod tests {
         assert_ne!(looked, stamp(0, &[read("a", 2)]), "as it was read");
         assert_eq!(looked, stamp(1, &[read("a", 2)]), "a copy may have another time");
         // Two sources of one input, the second one staged.
-        let parts = vec![(0, names(&["b"])), (1, names(&["a"]))];
+        let parts = vec![(0, ["b"].into()), (1, ["a"].into())];
         let group = MiniBatch { stamp: 7, ..files(&[]) };
         let group = MiniBatch { work: Work::FileGroup(parts), ..group };
         let mut grouped = loader();

@@ -24,8 +24,14 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) fn start() -> Self {
-        Self { wall: Instant::now(), cpu: cpu_seconds() }
+    /// `cpu`: the process' seconds of CPU, where they are known already. Asking the kernel takes a microsecond.
+    pub(super) fn start(cpu: Option<f64>) -> Self {
+        Self { wall: Instant::now(), cpu: cpu.unwrap_or_else(cpu_seconds) }
+    }
+
+    /// Seconds since the start, and the process' seconds of CPU so far.
+    pub(super) fn stop(&self) -> (f64, f64) {
+        (self.wall.elapsed().as_secs_f64(), cpu_seconds())
     }
 }
 
@@ -42,8 +48,14 @@ pub(super) struct Finished {
     pub(super) stamp: u64,
 }
 
-/// Puts a report together.
-pub(super) fn report(assignment: &Assignment, clock: &Clock, finished: Finished) -> AttemptReport {
+/// Puts a report together; `stopped` is when the clock was stopped.
+pub(super) fn report(
+    assignment: &Assignment,
+    clock: &Clock,
+    stopped: (f64, f64),
+    finished: Finished,
+) -> AttemptReport {
+    let (elapsed_seconds, cpu) = stopped;
     let mut report = AttemptReport {
         id: assignment.mini_batch.id,
         attempt: assignment.attempt,
@@ -55,8 +67,8 @@ pub(super) fn report(assignment: &Assignment, clock: &Clock, finished: Finished)
         surplus_rows: 0,
         header: None,
         has_files: false,
-        elapsed_seconds: clock.wall.elapsed().as_secs_f64(),
-        process_seconds: (cpu_seconds() - clock.cpu).max(0.0),
+        elapsed_seconds,
+        process_seconds: (cpu - clock.cpu).max(0.0),
         run: finished.run,
         inference: finished.inference,
     };
@@ -113,7 +125,7 @@ mod tests {
     use crate::protocol::{FromWorker, encode};
 
     fn assignment() -> Assignment {
-        let work = Work::Files(vec!["a".to_owned(), "b".to_owned()]);
+        let work = Work::Files(["a", "b"].into());
         let mini_batch = MiniBatch::new(MiniBatchId(3), 0, work);
         Assignment { mini_batch, attempt: 2 }
     }
@@ -127,7 +139,9 @@ mod tests {
             result: Err(failure),
             stamp: 9,
         };
-        let report = report(&assignment(), &Clock::start(), finished);
+        let clock = Clock::start(Some(0.5));
+        let report = report(&assignment(), &clock, (0.25, 0.75), finished);
+        assert_eq!((report.elapsed_seconds, report.process_seconds), (0.25, 0.25));
         assert_eq!((report.id, report.attempt, report.stamp), (MiniBatchId(3), 2, 9));
         assert_eq!(report.inference.calls, 3);
         assert_eq!(report.items, ItemCounts { total: 2, succeeded: 0, failed: 2 });
@@ -158,7 +172,8 @@ mod tests {
             result: Ok((tally, segment, false)),
             stamp: 0,
         };
-        let report = report(&assignment(), &Clock::start(), finished);
+        let clock = Clock::start(None);
+        let report = report(&assignment(), &clock, clock.stop(), finished);
         encode(&FromWorker::Finished(Box::new(report)), &mut Vec::new()).unwrap();
     }
 }

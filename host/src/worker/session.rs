@@ -91,7 +91,11 @@ impl Session {
         }
         loop {
             let incoming = match self.link.poll()? {
-                Incoming::None => self.link.wait()?,
+                Incoming::None => {
+                    // Whatever this process does meanwhile is no mini-batch's.
+                    self.bench.cpu = None;
+                    self.link.wait()?
+                }
                 incoming => incoming,
             };
             match incoming {
@@ -123,6 +127,7 @@ impl Session {
     /// Makes an instance, calls `init` and tells the leader how that went. False if it failed.
     fn start_guest(&mut self) -> io::Result<bool> {
         self.link.flush()?;
+        self.bench.cpu = None;
         let folder = &mut self.bench.folder;
         let started = folder
             .reset()
@@ -182,7 +187,7 @@ fn bench(setup: &Setup) -> Result<Bench, Failure> {
         .with_row_limit(setup.limits.row);
     let strict = setup.strict_cardinality;
     let heads = setup.output_format.layout == OutputLayout::Parts;
-    Ok(Bench { job_dir, worker, loader, rows, strict, part, heads, folder })
+    Ok(Bench { job_dir, worker, loader, rows, strict, part, heads, folder, cpu: None })
 }
 
 fn make_folder(path: &Path) -> Result<(), Failure> {

@@ -9,7 +9,12 @@ use std::path::{Component, Path, PathBuf};
 
 /// Checks a path of a descriptor and returns it: relative, and nothing but names in it.
 pub(super) fn checked(relative: &str) -> Result<&Path, Failure> {
-    let path = Path::new(relative);
+    let (path, bytes) = (Path::new(relative), relative.as_bytes());
+    let starts_plainly = bytes.first().is_some_and(|first| !b"./".contains(first));
+    // As nearly all names.
+    if starts_plainly && !bytes.contains(&0) && !bytes.windows(2).any(|two| two == b"..") {
+        return Ok(path);
+    }
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
     if plain && !relative.is_empty() && !relative.contains('\0') {
         return Ok(path);
@@ -139,6 +144,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn listing(root: &Path) -> Vec<String> {
         let mut names: Vec<String> = walkdir::WalkDir::new(root)
@@ -200,6 +206,16 @@ mod tests {
         assert!(error.message.ends_with("outer: it is a link that leads out of its input now"));
         let error = show("folder").unwrap_err();
         assert!(error.message.ends_with("folder: it is a link to no regular file now"));
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_told_by_their_parts(path in "(/|\\.|\\.\\.|a|\0){0,6}") {
+            let mut parts = Path::new(&path).components();
+            let by_parts = parts.all(|part| matches!(part, Component::Normal(_)));
+            let expected = by_parts && !path.is_empty() && !path.contains('\0');
+            prop_assert_eq!(checked(&path).is_ok(), expected);
+        }
     }
 
     #[test]

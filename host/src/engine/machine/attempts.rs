@@ -10,7 +10,7 @@ use crate::model::{
 use std::time::Duration;
 
 impl Machine {
-    pub(super) fn on_finished(&mut self, id: WorkerId, report: AttemptReport) {
+    pub(super) fn on_finished(&mut self, id: WorkerId, report: Box<AttemptReport>) {
         if self.abandoned.get(&id) == Some(&(report.id, report.attempt)) {
             return self.discard_late(id, &report);
         }
@@ -91,7 +91,7 @@ impl Machine {
             run: CallStats { seconds: running.map_or(0.0, seconds), fuel: None },
             inference: crate::model::InferenceStats::default(),
         };
-        self.settle(worker, pending, started, report);
+        self.settle(worker, pending, started, Box::new(report));
     }
 
     /// A success goes to the journal; a failure is tried again, or goes there too.
@@ -100,7 +100,7 @@ impl Machine {
         worker: WorkerId,
         pending: Pending,
         started: Duration,
-        report: AttemptReport,
+        report: Box<AttemptReport>,
     ) {
         self.progressed();
         // A file that could not be read while planning cannot be read by a worker, nor what did not come.
@@ -162,7 +162,7 @@ impl Machine {
         worker: WorkerId,
         pending: &Pending,
         started: Duration,
-        mut report: AttemptReport,
+        mut report: Box<AttemptReport>,
         will_retry: bool,
     ) {
         if report.outcome.is_err() {

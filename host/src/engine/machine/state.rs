@@ -152,7 +152,7 @@ impl Machine {
             Message::Restarting(worker) => self.on_restarting(worker),
             Message::InitFailed(worker, failure) => self.on_init_failed(worker, failure),
             Message::Started(worker, id) => self.on_started(worker, id),
-            Message::Finished(worker, report) => self.on_finished(worker, *report),
+            Message::Finished(worker, report) => self.on_finished(worker, report),
             Message::Overrun(worker, failure) => self.on_overrun(worker, failure),
             Message::Exited(worker, exit) => self.on_exited(worker, &exit),
             Message::GpuFree(worker) => self.on_gpu_free(worker),

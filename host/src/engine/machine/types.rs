@@ -92,7 +92,7 @@ pub struct Settled {
     /// Whose attempt was the last.
     pub worker: WorkerId,
     /// What came of that attempt.
-    pub report: AttemptReport,
+    pub report: Box<AttemptReport>,
 }
 
 /// A mini-batch that waits.
@@ -158,7 +158,7 @@ impl Queue {
 pub(super) struct Committing {
     pub(super) pending: Pending,
     pub(super) worker: WorkerId,
-    pub(super) report: AttemptReport,
+    pub(super) report: Box<AttemptReport>,
     pub(super) started: Duration,
 }
 

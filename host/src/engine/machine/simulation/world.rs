@@ -109,7 +109,7 @@ impl World {
     pub(super) fn new(mut dice: Dice) -> Self {
         let void = dice.one_in(4);
         let plan = (0..dice.below(14)).map(|id| {
-            let names = vec![String::new(); ITEMS as usize];
+            let names = (0..ITEMS).map(|_| "").collect();
             let work = if void && id % 2 == 0 { Work::Void } else { Work::Files(names) };
             MiniBatch::new(MiniBatchId(id), 0, work)
         });

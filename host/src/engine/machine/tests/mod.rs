@@ -48,7 +48,7 @@ fn secs(seconds: u64) -> Duration {
 
 /// Mini-batches of two items each.
 fn batches(count: u64) -> Vec<MiniBatch> {
-    let batch = |id| MiniBatch::new(MiniBatchId(id), 0, Work::Files(vec!["a".into(), "b".into()]));
+    let batch = |id| MiniBatch::new(MiniBatchId(id), 0, Work::Files(["a", "b"].into()));
     (0..count).map(batch).collect()
 }
 
