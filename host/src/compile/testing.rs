@@ -3,13 +3,14 @@
 use wit_component::StringEncoding;
 use wit_parser::Resolve;
 
-/// What every test module has: one memory, an allocator that only goes up, and places to put
-/// results. `$ret` is the area that `run` and `init` return.
+/// What every test module has: one memory, an allocator that only goes up and, as some languages' do, takes nothing
+/// back, and places to put results. `$ret` is the area that `run` and `init` return.
 const COMMON: &str = r#"
     (memory (export "memory") 2)
     (global $heap (mut i32) (i32.const 65536))
     (func $alloc (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
       (local $at i32)
+      (if (local.get 0) (then unreachable))
       (global.set $heap (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
       (local.set $at (global.get $heap))
       (global.set $heap (i32.add (local.get $at) (local.get 3)))

@@ -2,14 +2,19 @@
 //! open, a stat, a read and a close, if it lies beside the one before it.
 
 use super::paths::LONGEST;
-use super::types::FileBytes;
+use super::whole_file::OpenFile;
 use crate::dataset::Found;
 use crate::model::{ByteSize, Mount};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
 use rustix::fs::{FileType, Mode, OFlags};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// For how long after it was opened calls may begin that find a folder open: small files of many mini-batches lie in
+/// one.
+const KEPT: Duration = Duration::from_millis(100);
 
 /// The folders that a guest sees, open.
 pub(super) struct Files {
@@ -21,10 +26,16 @@ pub(super) struct Files {
 struct Granted {
     guest: String,
     dir: Dir,
-    /// Where it cannot be written to: the folder that was last read from in this call, by its path below `dir`.
-    /// Between calls, and where a guest writes, another folder may come to its place.
-    last: Option<(String, Dir)>,
+    /// Where it cannot be written to: the folder that was last read from, by its path below `dir`. Where a guest
+    /// writes, another folder may come to its place at any time.
+    last: Option<Last>,
     is_writable: bool,
+}
+
+struct Last {
+    path: String,
+    dir: Dir,
+    since: Instant,
 }
 
 impl Files {
@@ -47,22 +58,24 @@ impl Files {
         Ok(Self { mounts: opened, limit })
     }
 
-    /// After each call.
-    pub(super) fn forget(&mut self) {
-        self.mounts.iter_mut().for_each(|granted| granted.last = None);
+    /// Before each call: what has been open for a while is looked for again.
+    pub(super) fn forget(&mut self, now: Instant) {
+        for granted in &mut self.mounts {
+            granted.last.take_if(|last| now.saturating_duration_since(last.since) > KEPT);
+        }
     }
 
-    /// The bytes of the file at a guest path, and what the file was just before.
+    /// Opens the file at a guest path to read all of it, and tells what it is then.
     ///
     /// # Errors
     /// Why it cannot be read, for the guest.
-    pub(super) fn read(&mut self, path: &str) -> Result<(FileBytes, Found), String> {
+    pub(super) fn read(&mut self, path: &str) -> Result<(OpenFile, Found), String> {
         if path.len() > LONGEST {
             return Err(format!("the path is longer than {LONGEST} bytes"));
         }
-        let mut file = self.open_file(path)?;
-        let at = |error: &io::Error| format!("{path}: {}", words(error));
-        let stat = rustix::fs::fstat(&file).map_err(|error| at(&error.into()))?;
+        let file = self.open_file(path)?;
+        let at = |error: rustix::io::Errno| format!("{path}: {}", words(&error.into()));
+        let stat = rustix::fs::fstat(&file).map_err(at)?;
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
             return Err(format!("{path}: it is no regular file"));
         }
@@ -73,10 +86,7 @@ impl Files {
                 found.length, self.limit
             ));
         }
-        let mut bytes = FileBytes::new();
-        let size = usize::try_from(found.length).unwrap_or(usize::MAX);
-        read_all(&mut file, size, self.limit, bytes.buffer()).map_err(|error| at(&error))?;
-        Ok((bytes, found))
+        Ok((OpenFile { file: file.into_std(), length: found.length, limit: self.limit }, found))
     }
 
     /// The regular file at a path below a folder of the guest's that it may not write to; none where it takes more
@@ -135,10 +145,11 @@ impl Granted {
         if folder.is_empty() {
             return open_name(&self.dir, name);
         }
-        if self.last.as_ref().is_none_or(|(last, _)| last != folder) {
-            self.last = Some((folder.to_owned(), self.dir.open_dir(folder).ok()?));
+        if self.last.as_ref().is_none_or(|last| last.path != folder) {
+            let dir = self.dir.open_dir(folder).ok()?;
+            self.last = Some(Last { path: folder.to_owned(), dir, since: Instant::now() });
         }
-        let opened = self.last.as_ref().and_then(|(_, dir)| open_name(dir, name));
+        let opened = self.last.as_ref().and_then(|last| open_name(&last.dir, name));
         if opened.is_none() {
             self.last = None;
         }
@@ -154,33 +165,8 @@ fn open_name(dir: &Dir, name: &str) -> Option<File> {
     Some(File::from_std(opened.into()))
 }
 
-/// Reads to the end into an empty `buffer`. `size` is what the file had when it was opened; with
-/// room for one byte more, one read call finds its end too.
-fn read_all(file: &mut File, size: usize, limit: ByteSize, buffer: &mut Vec<u8>) -> io::Result<()> {
-    buffer.try_reserve(size.saturating_add(1)).map_err(|_| ErrorKind::OutOfMemory)?;
-    let limit = usize::try_from(limit.0).unwrap_or(usize::MAX);
-    loop {
-        let room = buffer.capacity() - buffer.len();
-        let count = match rustix::io::read(&*file, rustix::buffer::spare_capacity(buffer)) {
-            Ok(count) => count,
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => return Err(error.into()),
-        };
-        if buffer.len() > limit {
-            return Err(io::Error::other("it grew beyond limits.read while it was read"));
-        }
-        if count == 0 || count < room && buffer.len() >= size {
-            return Ok(());
-        }
-        if buffer.len() == buffer.capacity() {
-            // It grew while it was read; the rest, in larger and larger steps.
-            let rest = (limit - buffer.len()) as u64;
-            Read::by_ref(file).take(rest.saturating_add(1)).read_to_end(buffer)?;
-        }
-    }
-}
-
-fn words(error: &io::Error) -> String {
+/// Why a file cannot be read, in words that follow its path.
+pub(super) fn words(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "there is no such file".into(),
         ErrorKind::NotADirectory => "a part of its path is no folder".into(),
@@ -200,6 +186,7 @@ fn words(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::os::unix::fs::symlink;
 
     fn files(limit: u64) -> (tempfile::TempDir, Files) {
@@ -241,7 +228,12 @@ mod tests {
     #[test]
     fn reads_what_was_granted() {
         let (_root, mut files) = files(5);
-        let mut read = |path: &str| files.read(path).map(|(mut bytes, _)| bytes.buffer().clone());
+        let mut read = |path: &str| {
+            let (file, _) = files.read(path)?;
+            let mut bytes = Vec::new();
+            (&file.file).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+            Ok::<_, String>(bytes)
+        };
         assert_eq!(read("/inputs/x/a.txt"), Ok(b"alpha".to_vec()));
         assert_eq!(read("/inputs/x/inside"), Ok(b"alpha".to_vec()));
         assert_eq!(read("/inputs/x//./sub/../a.txt"), Ok(b"alpha".to_vec()));
@@ -250,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_in_the_place_of_another_is_found_by_the_next_call() {
+    fn a_folder_in_the_place_of_another_is_found_soon() {
         let (root, mut files) = files(5);
         files.read("/inputs/x/sub/b.txt").expect("reads");
         let path = |name: &str| root.path().join(name);
@@ -262,7 +254,9 @@ mod tests {
         files.read("/inputs/x/sub/new.txt").expect("reads");
         std::fs::rename(path("in/sub"), path("in/new")).expect("moves");
         files.read("/inputs/x/sub/new.txt").expect("the folder is open");
-        files.forget();
+        files.forget(Instant::now());
+        files.read("/inputs/x/sub/new.txt").expect("a call soon after finds it open");
+        files.forget(Instant::now() + KEPT);
         assert!(files.read("/inputs/x/sub/new.txt").is_err(), "it is not there");
     }
 

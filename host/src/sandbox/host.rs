@@ -5,7 +5,7 @@ use super::grants::Grants;
 use super::quota::{OverLimit, Quota};
 use super::sink::Sink;
 use super::state::State;
-use super::types::FileBytes;
+use super::whole_file::WholeFile;
 use crate::model::LoggingLevel;
 use jiff::Timestamp;
 use wasmtime::component::{ComponentType, Lift, Linker, WasmStr};
@@ -122,11 +122,10 @@ pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
     host.func_wrap("read", |mut cx: Context<'_>, (path,): (WasmStr,)| {
         let path = path.to_str(&cx)?.into_owned();
         let state = cx.data_mut();
-        let read = state.host.files.read(&path);
-        let result: Result<FileBytes, String> = read.map(|(bytes, found)| {
+        let opened = state.host.files.read(&path).map(|(file, found)| {
             state.noticed.read(&path, found);
-            bytes
+            file
         });
-        Ok((result,))
+        Ok((WholeFile { path, opened },))
     })
 }

@@ -4,7 +4,7 @@
 //! - `grants`: what a guest may see and use, and the WASI context made of it;
 //! - `state`: the only data of a store; `limits`: its memory budget; `quota`: what a call may write,
 //!   `log_folder`: and what may stay of it;
-//! - `host`: the interface `sandmill:entry/host`; `files`: reading items under the same grants;
+//! - `host`: the interface `sandmill:entry/host`; `files`, `whole_file`: reading items under the same grants;
 //! - `nn`: the interfaces `wasi:nn` and `sandmill:entry/models`;
 //! - `writing`, `listing`: what of WASI's files is counted or bounded here; `noticed`: and what is seen of
 //!   the mini-batch's files when they are read; `paths`: which paths are too long;
@@ -45,6 +45,7 @@ mod tests;
 mod traps;
 mod types;
 mod virtual_time;
+mod whole_file;
 mod writing;
 
 pub use grants::Grants;

@@ -1,6 +1,7 @@
 //! Guests of every kind, ordinary and hostile, through the whole sandbox.
 
 mod limits;
+mod reading;
 
 use super::*;
 use crate::compile::testing::component;
@@ -321,40 +322,6 @@ fn rows_that_share_memory_are_counted_and_not_copied() {
     assert!(failure.message.contains("rows of 763.0 MB"), "{failure}");
 }
 
-/// A guest that reads the file of its first path through the host and returns what it got as one
-/// row, be it bytes or an error.
-fn reader() -> String {
-    format!(
-        r#"(import "sandmill:entry/host@0.1.0" "read" (func $read (param i32 i32 i32)))
-        {RETURN}
-        RUN
-          (call $read (i32.load (local.get $ptr)) (i32.load offset=4 (local.get $ptr)) (i32.const 32))
-          (i32.store (i32.const 64) (i32.load (i32.const 36)))
-          (i32.store (i32.const 68) (i32.load (i32.const 40)))
-          (call $return (i32.const 0) (i32.const 64) (i32.const 1)))"#
-    )
-}
-
-#[test]
-fn the_host_reads_files_for_the_guest() {
-    let bench = Bench::new("run-only", &reader());
-    let mut instance = bench.instance();
-    for (path, answer) in [
-        ("/inputs/a.txt", "alpha"),
-        (
-            "/inputs/../stderr.txt",
-            "/inputs/../stderr.txt: it lies outside of the folders that were granted",
-        ),
-        (
-            "/proc/self/environ",
-            "/proc/self/environ: it lies outside of the folders that were granted",
-        ),
-    ] {
-        let (_, result) = run(&mut instance, MiniBatchData::Files(&[path.to_owned()]));
-        assert_eq!(result.expect("succeeds").rows, [answer]);
-    }
-}
-
 #[test]
 fn log_lines_keep_to_the_level() {
     let body = r#"(import "sandmill:entry/host@0.1.0" "log" (func $log (param i32 i32 i32)))
@@ -466,7 +433,7 @@ fn measure() {
         "entry-script",
         &format!(
             r#"{} (func (export "NAME#init") (result i32) (i32.const 0)) (func (export "NAME#shutdown"))"#,
-            reader()
+            reading::reader()
         ),
     );
     let each = |name: &str, count: u32, work: &mut dyn FnMut()| {

@@ -1,0 +1,60 @@
+//! Files that the host reads for the guest.
+
+use super::*;
+
+/// A guest that reads the file of its first path through the host and returns what it got as one
+/// row, be it bytes or an error.
+pub(super) fn reader() -> String {
+    format!(
+        r#"(import "sandmill:entry/host@0.1.0" "read" (func $read (param i32 i32 i32)))
+        {RETURN}
+        RUN
+          (call $read (i32.load (local.get $ptr)) (i32.load offset=4 (local.get $ptr)) (i32.const 32))
+          (i32.store (i32.const 64) (i32.load (i32.const 36)))
+          (i32.store (i32.const 68) (i32.load (i32.const 40)))
+          (call $return (i32.const 0) (i32.const 64) (i32.const 1)))"#
+    )
+}
+
+#[test]
+fn the_host_reads_files_for_the_guest() {
+    let bench = Bench::new("run-only", &reader());
+    let mut instance = bench.instance();
+    for (path, answer) in [
+        ("/inputs/a.txt", "alpha"),
+        (
+            "/inputs/../stderr.txt",
+            "/inputs/../stderr.txt: it lies outside of the folders that were granted",
+        ),
+        (
+            "/proc/self/environ",
+            "/proc/self/environ: it lies outside of the folders that were granted",
+        ),
+    ] {
+        let (_, result) = run(&mut instance, MiniBatchData::Files(&[path.to_owned()]));
+        assert_eq!(result.expect("succeeds").rows, [answer]);
+    }
+}
+
+/// What a file system says of a file's length need not be right, nor stay so. The guests of these tests can give memory,
+/// and take none back.
+#[test]
+fn files_are_read_whole_whatever_is_said_of_their_length() {
+    let mut bench = Bench::new("run-only", &reader());
+    for (host, guest) in [("/proc/sys/kernel", "/none"), ("/sys/devices/system/cpu", "/too-much")] {
+        bench.grants.mounts.push(Mount { host: host.into(), guest: guest.into(), writable: false });
+    }
+    let mut instance = bench.instance();
+    let mut read = |path: &str| {
+        let (_, result) = run(&mut instance, MiniBatchData::Files(&[path.to_owned()]));
+        result.expect("succeeds").rows
+    };
+    let on_host = |path: &str| std::fs::read_to_string(path).expect("reads");
+    assert_eq!(on_host("/proc/sys/kernel/ostype").len(), 6);
+    assert_eq!(read("/none/ostype"), ["Linux\n"], "its length is said to be 0");
+    let online = "/sys/devices/system/cpu/online";
+    assert_eq!(std::fs::metadata(online).expect("is there").len(), 4096);
+    assert_eq!(read("/too-much/online"), [on_host(online)]);
+    std::fs::write(bench.path("inputs/empty"), "").expect("writes");
+    assert_eq!(read("/inputs/empty"), [""]);
+}

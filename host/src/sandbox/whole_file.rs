@@ -1,0 +1,197 @@
+//! A file on its way into the guest: it is read right into the memory that the guest gives for it.
+
+use super::files::words;
+use crate::model::ByteSize;
+use std::fs::File;
+use std::io::{self, IoSliceMut, Read, Seek};
+use std::mem::MaybeUninit;
+use wasmtime::component::__internal::{
+    CanonicalAbiInfo, InstanceType, InterfaceType, LowerContext,
+};
+use wasmtime::component::{ComponentType, Lower};
+use wasmtime::{Result, bail};
+
+/// A regular file, of which nothing is read yet.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pub(super) file: File,
+    /// Bytes that it had when it was opened.
+    pub(super) length: u64,
+    /// `limits.read`.
+    pub(super) limit: ByteSize,
+}
+
+/// `result<list<u8>, string>`: a file's bytes, or why it cannot be read.
+pub(super) struct WholeFile {
+    pub(super) path: String,
+    pub(super) opened: std::result::Result<OpenFile, String>,
+}
+
+/// What stands for it in wasmtime's own types.
+type Like = std::result::Result<Vec<u8>, String>;
+
+/// Where a list lies in the guest's memory, and how long it is.
+type Place = (usize, usize);
+
+impl WholeFile {
+    fn refused(&self, error: &io::Error) -> String {
+        format!("{}: {}", self.path, words(error))
+    }
+
+    /// Reads it to where the guest wants it.
+    fn place<T>(&self, cx: &mut LowerContext<'_, T>) -> Result<std::result::Result<Place, String>> {
+        let opened = match &self.opened {
+            Ok(opened) => opened,
+            Err(why) => return Ok(Err(why.clone())),
+        };
+        let Some(length) = usize::try_from(opened.length).ok().filter(|length| *length > 0) else {
+            return self.place_unmeasured(opened, cx);
+        };
+        let (start, room) = given(cx, length)?;
+        // Where it was not as long as it should be, the guest loses that memory: many guests can give memory, and
+        // take none back.
+        match fill(&opened.file, room) {
+            Ok(Some(read)) if read == length => Ok(Ok((start, length))),
+            Ok(Some(read)) => {
+                let bytes = room[..read].to_vec();
+                put(cx, &bytes).map(Ok)
+            }
+            Ok(None) => self.place_unmeasured(opened, cx),
+            Err(error) => Ok(Err(self.refused(&error))),
+        }
+    }
+
+    /// The same for one that has no bytes, or more than its file system says.
+    fn place_unmeasured<T>(
+        &self,
+        opened: &OpenFile,
+        cx: &mut LowerContext<'_, T>,
+    ) -> Result<std::result::Result<Place, String>> {
+        match read_to_limit(opened) {
+            Ok(bytes) => put(cx, &bytes).map(Ok),
+            Err(error) => Ok(Err(self.refused(&error))),
+        }
+    }
+}
+
+/// Memory that the guest gives, and where it lies.
+fn given<'a, T>(cx: &'a mut LowerContext<'_, T>, length: usize) -> Result<(usize, &'a mut [u8])> {
+    let start = cx.realloc(0, 0, 1, length)?;
+    match cx.as_slice_mut().get_mut(start..).and_then(|rest| rest.get_mut(..length)) {
+        Some(room) => Ok((start, room)),
+        None => bail!("the guest's memory ends before what it is given"),
+    }
+}
+
+fn put<T>(cx: &mut LowerContext<'_, T>, bytes: &[u8]) -> Result<Place> {
+    let (start, room) = given(cx, bytes.len())?;
+    room.copy_from_slice(bytes);
+    Ok((start, bytes.len()))
+}
+
+/// Reads until the file ends; returns how much, or nothing if there is more than room. With a byte to spare, one call
+/// finds the end, too.
+fn fill(file: &File, room: &mut [u8]) -> io::Result<Option<usize>> {
+    let (mut read, length) = (0, room.len());
+    while read < length {
+        let mut spare = [0];
+        let mut places = [IoSliceMut::new(&mut room[read..]), IoSliceMut::new(&mut spare)];
+        match rustix::io::readv(file, &mut places) {
+            Ok(0) => break,
+            Ok(count) => read += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Some(read).filter(|read| *read <= length))
+}
+
+/// Reads all of it, from its beginning.
+fn read_to_limit(opened: &OpenFile) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    (&opened.file).rewind()?;
+    (&opened.file).take(opened.limit.0.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > opened.limit.0 {
+        return Err(io::Error::other("it grew beyond limits.read while it was read"));
+    }
+    Ok(bytes)
+}
+
+// SAFETY: everything is what `Like` says.
+unsafe impl ComponentType for WholeFile {
+    type Lower = <Like as ComponentType>::Lower;
+    const ABI: CanonicalAbiInfo = <Like as ComponentType>::ABI;
+    fn typecheck(ty: &InterfaceType, types: &InstanceType<'_>) -> Result<()> {
+        <Like as ComponentType>::typecheck(ty, types)
+    }
+}
+
+// SAFETY: what lies in memory is a variant of two cases, as `typecheck` makes sure: one byte for the case and, from
+// offset 4 on, place and length. An error is written by `Like`.
+unsafe impl Lower for WholeFile {
+    fn linear_lower_to_flat<T>(
+        &self,
+        _: &mut LowerContext<'_, T>,
+        _: InterfaceType,
+        _: &mut MaybeUninit<Self::Lower>,
+    ) -> Result<()> {
+        bail!("a result of three values is always returned in memory")
+    }
+
+    fn linear_lower_to_memory<T>(
+        &self,
+        cx: &mut LowerContext<'_, T>,
+        ty: InterfaceType,
+        offset: usize,
+    ) -> Result<()> {
+        match self.place(cx)? {
+            Ok((start, length)) => {
+                *cx.get(offset) = [0];
+                *cx.get(offset + 4) = u32::try_from(start)?.to_le_bytes();
+                *cx.get(offset + 8) = u32::try_from(length)?.to_le_bytes();
+                Ok(())
+            }
+            Err(why) => Like::Err(why).linear_lower_to_memory(cx, ty, offset),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn file(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        file
+    }
+
+    #[test]
+    fn as_much_is_read_as_there_is_room_for() {
+        let mut room = [0; 4];
+        assert_eq!(fill(&file(b"abcd"), &mut room).unwrap(), Some(4));
+        assert_eq!(&room, b"abcd");
+        for longer in [&b"abcde"[..], b"abcdefghij"] {
+            assert_eq!(fill(&file(longer), &mut room).unwrap(), None, "it has grown");
+        }
+        assert_eq!(fill(&file(b"xy"), &mut room).unwrap(), Some(2), "it was cut");
+        assert_eq!(&room[..2], b"xy");
+        assert_eq!(fill(&file(b""), &mut room).unwrap(), Some(0));
+        assert!(fill(&File::open("/").unwrap(), &mut room).is_err());
+    }
+
+    #[test]
+    fn one_of_unknown_length_is_read_up_to_the_limit() {
+        let read = |bytes: &[u8]| {
+            let opened = OpenFile { file: file(bytes), length: 0, limit: ByteSize(4) };
+            opened.file.set_len(bytes.len() as u64).unwrap();
+            read_to_limit(&opened).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(b""), Ok(Vec::new()));
+        assert_eq!(read(b"abcd"), Ok(b"abcd".to_vec()));
+        let grew = "it grew beyond limits.read while it was read";
+        assert_eq!(read(b"abcde"), Err(grew.to_owned()));
+    }
+}
