@@ -6,8 +6,10 @@ use landlock::{
     PathBeneath, PathFd, PathFdError, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, Scope,
 };
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, fstat, openat, openat2};
 use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// What must be there: with it all of reading, writing, making, renaming and cutting is ruled.
 const NEEDED: ABI = ABI::V3;
@@ -83,9 +85,42 @@ fn restrict(
         let Some(opened) = open(folder)? else { continue };
         let rights = rights(folder.rights) | cuts.allowed();
         let rights = rights & usable(&opened).map_err(|e| told(folder, &e))?;
-        rules = rules.add_rule(PathBeneath::new(opened, rights)).map_err(|e| told(folder, &e))?;
+        rules = rules.add_rule(PathBeneath::new(&opened, rights)).map_err(|e| told(folder, &e))?;
+        // Of the others, none opens many small files.
+        let may_hold_many = folder.rights == Rights::Read && occupant == Occupant::Worker;
+        let inner = (may_hold_many && cuts == Cuts::Filtered).then(|| inner_folders(&opened));
+        for inner in inner.into_iter().flatten() {
+            rules =
+                rules.add_rule(PathBeneath::new(inner, rights)).map_err(|e| told(folder, &e))?;
+        }
     }
     rules.restrict_self().map_err(text)
+}
+
+/// Folders in a folder, as many as one call of the kernel tells, without links and mount points. Rules for them allow
+/// nothing that the folder's own does not, as long as nobody moves them out of it. But the kernel, which goes up from
+/// each file that is opened until it finds a rule, finds one sooner, and each step is dear: each folder on the way is
+/// counted as used for a moment, by all workers at once.
+fn inner_folders(folder: &PathFd) -> Vec<OwnedFd> {
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(listed) = openat(folder, c".", flags, Mode::empty()) else { return Vec::new() };
+    let mut entries = RawDir::new(listed, &mut buffer);
+    let mut folders = Vec::new();
+    while let Some(Ok(entry)) = entries.next() {
+        let name = entry.file_name();
+        if entry.file_type() == FileType::Directory && name != c"." && name != c".." {
+            // Not even one that a daemon would mount now.
+            let stay = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            folders.extend(openat2(folder, name, flags, Mode::empty(), stay));
+        }
+        if entries.is_buffer_empty() {
+            break;
+        }
+    }
+    folders.retain(|inner| usable(inner).is_ok_and(|usable| usable.is_all()));
+    folders
 }
 
 /// The folder by its real path: a rule holds for what a path leads to, so that one path below another
@@ -114,7 +149,7 @@ fn told(folder: &Folder, error: &dyn std::fmt::Display) -> String {
 }
 
 /// The kernel refuses rights of folders on a file.
-fn usable(opened: &PathFd) -> io::Result<BitFlags<AccessFs>> {
+fn usable(opened: impl AsFd) -> io::Result<BitFlags<AccessFs>> {
     let kind = FileType::from_raw_mode(fstat(opened)?.st_mode);
     Ok(if kind == FileType::Directory { BitFlags::all() } else { AccessFs::from_file(ABI::V5) })
 }
@@ -200,6 +235,30 @@ mod tests {
         let kept: Vec<_> = merged(&real).iter().map(|folder| folder.path.clone()).collect();
         let root = root.path().canonicalize().unwrap();
         assert_eq!(kept, ["data", "elsewhere", "shared"].map(|name| root.join(name)));
+    }
+
+    #[test]
+    fn folders_in_a_folder_are_found_and_no_links() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        for folder in ["a/deep", "b"] {
+            std::fs::create_dir_all(path(folder)).unwrap();
+        }
+        std::fs::write(path("file"), "").unwrap();
+        std::os::unix::fs::symlink("/", path("link")).unwrap();
+        let found = || inner_folders(&PathFd::new(root.path()).unwrap());
+        let inodes = |found: Vec<OwnedFd>| {
+            let mut inodes: Vec<_> = found.iter().map(|fd| fstat(fd).unwrap().st_ino).collect();
+            inodes.sort_unstable();
+            inodes
+        };
+        let mut expected =
+            ["a", "b"].map(|name| fstat(PathFd::new(path(name)).unwrap()).unwrap().st_ino);
+        expected.sort_unstable();
+        assert_eq!(inodes(found()), expected);
+        (0..500).for_each(|number| std::fs::create_dir(path(&format!("n{number}"))).unwrap());
+        assert!((1..300).contains(&found().len()), "{}", found().len());
+        assert!(inner_folders(&PathFd::new(path("file")).unwrap()).is_empty());
     }
 
     #[test]
