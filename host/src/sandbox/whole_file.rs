@@ -30,63 +30,37 @@ pub(super) struct WholeFile {
 /// What stands for it in wasmtime's own types.
 type Like = std::result::Result<Vec<u8>, String>;
 
-/// Where a list lies in the guest's memory, and how long it is.
-type Place = (usize, usize);
-
 impl WholeFile {
     fn refused(&self, error: &io::Error) -> String {
         format!("{}: {}", self.path, words(error))
     }
 
-    /// Reads it to where the guest wants it.
-    fn place<T>(&self, cx: &mut LowerContext<'_, T>) -> Result<std::result::Result<Place, String>> {
+    /// Reads it to where the guest wants it, and returns the place and how many bytes these are; or what is to be put
+    /// there by wasmtime.
+    fn place<T>(
+        &self,
+        cx: &mut LowerContext<'_, T>,
+    ) -> Result<std::result::Result<(usize, usize), Like>> {
         let opened = match &self.opened {
             Ok(opened) => opened,
-            Err(why) => return Ok(Err(why.clone())),
+            Err(why) => return Ok(Err(Err(why.clone()))),
         };
+        let unmeasured = || read_to_limit(opened).map_err(|error| self.refused(&error));
         let Some(length) = usize::try_from(opened.length).ok().filter(|length| *length > 0) else {
-            return self.place_unmeasured(opened, cx);
+            return Ok(Err(unmeasured()));
         };
-        let (start, room) = given(cx, length)?;
+        let start = cx.realloc(0, 0, 1, length)?;
+        let room = cx.as_slice_mut().get_mut(start..).and_then(|rest| rest.get_mut(..length));
+        let Some(room) = room else { bail!("the guest's memory ends before what it is given") };
         // Where it was not as long as it should be, the guest loses that memory: many guests can give memory, and
         // take none back.
-        match fill(&opened.file, room) {
-            Ok(Some(read)) if read == length => Ok(Ok((start, length))),
-            Ok(Some(read)) => {
-                let bytes = room[..read].to_vec();
-                put(cx, &bytes).map(Ok)
-            }
-            Ok(None) => self.place_unmeasured(opened, cx),
-            Err(error) => Ok(Err(self.refused(&error))),
-        }
+        Ok(match fill(&opened.file, room) {
+            Ok(Some(read)) if read == length => Ok((start, length)),
+            Ok(Some(read)) => Err(Ok(room[..read].to_vec())),
+            Ok(None) => Err(unmeasured()),
+            Err(error) => Err(Err(self.refused(&error))),
+        })
     }
-
-    /// The same for one that has no bytes, or more than its file system says.
-    fn place_unmeasured<T>(
-        &self,
-        opened: &OpenFile,
-        cx: &mut LowerContext<'_, T>,
-    ) -> Result<std::result::Result<Place, String>> {
-        match read_to_limit(opened) {
-            Ok(bytes) => put(cx, &bytes).map(Ok),
-            Err(error) => Ok(Err(self.refused(&error))),
-        }
-    }
-}
-
-/// Memory that the guest gives, and where it lies.
-fn given<'a, T>(cx: &'a mut LowerContext<'_, T>, length: usize) -> Result<(usize, &'a mut [u8])> {
-    let start = cx.realloc(0, 0, 1, length)?;
-    match cx.as_slice_mut().get_mut(start..).and_then(|rest| rest.get_mut(..length)) {
-        Some(room) => Ok((start, room)),
-        None => bail!("the guest's memory ends before what it is given"),
-    }
-}
-
-fn put<T>(cx: &mut LowerContext<'_, T>, bytes: &[u8]) -> Result<Place> {
-    let (start, room) = given(cx, bytes.len())?;
-    room.copy_from_slice(bytes);
-    Ok((start, bytes.len()))
 }
 
 /// Reads until the file ends; returns how much, or nothing if there is more than room. With a byte to spare, one call
@@ -106,7 +80,7 @@ fn fill(file: &File, room: &mut [u8]) -> io::Result<Option<usize>> {
     Ok(Some(read).filter(|read| *read <= length))
 }
 
-/// Reads all of it, from its beginning.
+/// Reads all of one that has no bytes, or more than its file system says, from its beginning.
 fn read_to_limit(opened: &OpenFile) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     (&opened.file).rewind()?;
@@ -127,7 +101,7 @@ unsafe impl ComponentType for WholeFile {
 }
 
 // SAFETY: what lies in memory is a variant of two cases, as `typecheck` makes sure: one byte for the case and, from
-// offset 4 on, place and length. An error is written by `Like`.
+// offset 4 on, place and length. All else is written by `Like`.
 unsafe impl Lower for WholeFile {
     fn linear_lower_to_flat<T>(
         &self,
@@ -151,7 +125,7 @@ unsafe impl Lower for WholeFile {
                 *cx.get(offset + 8) = u32::try_from(length)?.to_le_bytes();
                 Ok(())
             }
-            Err(why) => Like::Err(why).linear_lower_to_memory(cx, ty, offset),
+            Err(other) => other.linear_lower_to_memory(cx, ty, offset),
         }
     }
 }
