@@ -48,9 +48,11 @@ pub fn run(
 /// After this long it is told that results are still being written, and then again and again.
 const STILL_WRITING: Duration = Duration::from_secs(10);
 
-/// How often it is read what has arrived before somebody is found to be late. Each time, one worker
-/// fills what the leader reads at once; honest ones have said some words in all.
+/// How often it is read what has arrived before somebody is found to be late, or the leader looks away. Each time, one
+/// worker fills what the leader reads at once; honest ones have said some words in all.
 const ROUNDS: u32 = 100;
+/// With so many messages read at once there may be more.
+const MANY: u32 = 64;
 
 struct Driver<'a> {
     machine: Machine,
@@ -82,6 +84,8 @@ struct Driver<'a> {
     perf: mpsc::UnboundedReceiver<PerfEvent>,
     start: Instant,
     sequence: u64,
+    /// The id of this execution, except while an event has it.
+    run: String,
     on_event: &'a mut dyn FnMut(&Event),
     result: Option<JobResult>,
 }
@@ -105,6 +109,7 @@ impl<'a> Driver<'a> {
         let Started { pool, workers, planner, committer, commits, restored, monitor, perf } =
             started;
         let policy = setup::policy(&job.spec, &job.gpus);
+        let run = job.claim.id().to_owned();
         let mut driver = Self {
             machine: Machine::new(policy.clone(), job.sources.clone(), Timestamp::now(), restored),
             pool,
@@ -128,6 +133,7 @@ impl<'a> Driver<'a> {
             perf,
             start: Instant::now(),
             sequence: 0,
+            run,
             on_event,
             result: None,
         };
@@ -177,13 +183,21 @@ impl<'a> Driver<'a> {
 
     /// Takes in what all workers have said meanwhile, before anything sleeps again.
     async fn take_in(&mut self) {
-        // Sockets are read by tasks. This one comes first in each turn of the runtime: in the first turn it is found
-        // who has said something, in the second it is read.
-        for _ in 0..2 {
-            tokio::task::yield_now().await;
-        }
-        while let Ok(event) = self.workers.try_recv() {
-            self.on_pool_event(event);
+        for _ in 0..ROUNDS {
+            // Workers are heard by tasks. This one comes first in each turn of the runtime: in the first turn it is found
+            // who has said something, in the second it is read.
+            for _ in 0..2 {
+                tokio::task::yield_now().await;
+            }
+            let mut taken = 0;
+            while let Ok(event) = self.workers.try_recv() {
+                self.on_pool_event(event);
+                taken += 1;
+            }
+            // A turn of the runtime, and the channel, end after some hundred.
+            if taken < MANY {
+                return;
+            }
         }
     }
 
@@ -326,11 +340,14 @@ impl<'a> Driver<'a> {
 
     fn tell(&mut self, message: Message) {
         self.room.begin_round();
-        let mut inbox = VecDeque::from([message]);
-        while let Some(message) = inbox.pop_front() {
-            let actions = self.machine.handle(message, self.start.elapsed());
+        // There seldom is an answer.
+        let (mut next, mut inbox) = (Some(message), VecDeque::new());
+        while let Some(message) = next {
+            let mut actions = self.machine.handle(message, self.start.elapsed());
             // An answer is told only after all actions of its round are done.
-            inbox.extend(actions.into_iter().filter_map(|action| self.act(action)));
+            inbox.extend(actions.drain(..).filter_map(|action| self.act(action)));
+            self.machine.reuse(actions);
+            next = inbox.pop_front();
         }
     }
 
@@ -364,13 +381,15 @@ impl<'a> Driver<'a> {
         let kind = self.processor_time.completed(kind);
         let event = Event {
             version: Event::VERSION,
-            run: self.claim.id().to_owned(),
+            // It is the same each time.
+            run: std::mem::take(&mut self.run),
             seq: self.sequence,
             at: Timestamp::now(),
             kind,
         };
         self.sequence += 1;
         (self.on_event)(&event);
+        self.run = event.run;
     }
 
     /// Writes the end down, then tells of it.

@@ -116,6 +116,30 @@ mod unseen {
     }
 }
 
+/// Numbers that are null for people where all of them are zero.
+mod null_if_none {
+    use super::InferenceStats;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        stats: &InferenceStats,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let is_left_out = to.is_human_readable() && *stats == InferenceStats::default();
+        if is_left_out { to.serialize_none() } else { stats.serialize(to) }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<InferenceStats, D::Error> {
+        if from.is_human_readable() {
+            Option::deserialize(from).map(Option::unwrap_or_default)
+        } else {
+            InferenceStats::deserialize(from)
+        }
+    }
+}
+
 /// What a worker says of one attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptReport {
@@ -154,8 +178,8 @@ pub struct AttemptReport {
     pub process_seconds: f64,
     /// The call of `run` alone.
     pub run: CallStats,
-    /// Inference in that call.
-    #[serde(default)]
+    /// Inference in that call. Null in events where there was none: it would be a fifth of them.
+    #[serde(default, with = "null_if_none")]
     pub inference: InferenceStats,
 }
 

@@ -50,4 +50,24 @@ mod tests {
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(read, samples::job());
     }
+
+    /// Most jobs compute with no models: their events are the shorter for it.
+    #[test]
+    fn inference_is_told_where_there_is_some() {
+        let none = samples::succeeded(1, 1, Vec::new());
+        let some = samples::inferring(none.clone(), samples::inference());
+        for (kind, begin) in [(none, "null"), (some, r#"{"calls":3,"#)] {
+            let event = samples::event(0, kind);
+            let text = serde_json::to_string(&event).unwrap();
+            assert!(text.contains(&format!(r#""inference":{begin}"#)), "{text}");
+            assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+        }
+        // As they were written before.
+        let zeros = serde_json::to_string(&crate::model::InferenceStats::default()).unwrap();
+        let event = samples::event(0, samples::succeeded(1, 1, Vec::new()));
+        let text = serde_json::to_string(&event).unwrap();
+        let text = text.replace(r#""inference":null"#, &format!(r#""inference":{zeros}"#));
+        assert!(text.contains(r#""calls":0"#), "{text}");
+        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+    }
 }

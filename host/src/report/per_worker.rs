@@ -1,6 +1,6 @@
 //! What a reporter remembers of each worker, for as long as it may be needed.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// An attempt that succeeded is told when it is committed; by then its worker may have ended.
@@ -8,7 +8,7 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// Something for each worker, by name. What belongs to workers that are gone is given back by
 /// [`PerWorker::sweep`], so that a job that loses worker after worker needs no more memory.
-pub(super) struct PerWorker<T>(HashMap<String, Slot<T>>);
+pub(super) struct PerWorker<T>(BTreeMap<String, Slot<T>>);
 
 struct Slot<T> {
     value: T,
@@ -17,7 +17,7 @@ struct Slot<T> {
 
 impl<T> PerWorker<T> {
     pub(super) fn new() -> Self {
-        Self(HashMap::new())
+        Self(BTreeMap::new())
     }
 
     /// What there is for this worker, made if there is nothing.
@@ -40,7 +40,7 @@ impl<T> PerWorker<T> {
     /// Takes out what belongs to workers that ended a while ago, or to all, sorted by name.
     pub(super) fn sweep(&mut self, all: bool) -> Vec<(String, T)> {
         let old = |slot: &mut Slot<T>| all || slot.gone.is_some_and(|at| at.elapsed() >= LINGER);
-        let taken = self.0.extract_if(|_, slot| old(slot));
+        let taken = self.0.extract_if(.., |_, slot| old(slot));
         let mut taken: Vec<_> = taken.map(|(name, slot)| (name, slot.value)).collect();
         taken.sort_by(|a, b| by_number(&a.0, &b.0));
         taken

@@ -313,20 +313,20 @@ impl ResultFile {
 
 impl Reporter for ResultFile {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
-        let file = self.0.job_dir.result_file();
+        let file = || self.0.job_dir.result_file();
         match &event.kind {
             // What an earlier run came to is not how the job stands.
             EventKind::JobStarted { job, resumed: Some(_), .. } => {
-                let before = match std::fs::read_to_string(&file) {
+                let before = match std::fs::read_to_string(file()) {
                     Ok(before) => format!("What the run before came to:\n\n{before}"),
                     Err(_) => "The run before was cut short.\n".to_owned(),
                 };
                 let text = format!("Job {job} runs again since {:.0}. {before}", event.at);
-                log_file::replace(&file, &text)
+                log_file::replace(&file(), &text)
             }
             EventKind::JobFinished { result } => {
                 let text = result_text(result, &self.0) + &typed_causes(result);
-                log_file::replace(&file, &text)
+                log_file::replace(&file(), &text)
             }
             _ => Ok(()),
         }

@@ -42,10 +42,12 @@ impl Times {
 
     /// The time to the second, and the nanoseconds after it.
     fn second(&mut self, at: Timestamp) -> (&str, u32) {
-        let second = at.as_nanosecond().div_euclid(1_000_000_000);
-        let nanos = at.as_nanosecond().rem_euclid(1_000_000_000);
-        // Both fit: a timestamp is within some thousand years.
-        let (second, nanos) = (second as i64, nanos as u32);
+        // Before 1970 the fraction is negative, too.
+        let (mut second, mut nanos) = (at.as_second(), at.subsec_nanosecond());
+        if nanos < 0 {
+            (second, nanos) = (second - 1, nanos + 1_000_000_000);
+        }
+        let nanos = nanos.unsigned_abs();
         if second != self.second {
             self.second = second;
             self.text.clear();

@@ -50,10 +50,11 @@ impl Parts {
             let text = format!("{worker} reported rows that its part file does not hold: {what}");
             Refusal::Reject(Failure::new(FailureKind::HostFault, text))
         };
-        let path = self.job_dir.part_file(worker);
+        let path = || self.job_dir.part_file(worker);
         let part = match self.open.entry(worker) {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(place) => {
+                let path = path();
                 let file = open_part(&path).map_err(|errno| match errno {
                     // What the machine lacks is not the worker's fault; anything else it can have done.
                     Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO => {
@@ -66,7 +67,7 @@ impl Parts {
         };
         let end = segment.offset.checked_add(segment.length);
         if end.is_none_or(|end| end > part.length) {
-            let metadata = part.file.metadata().map_err(|e| fatal("look at", &path, &e))?;
+            let metadata = part.file.metadata().map_err(|e| fatal("look at", &path(), &e))?;
             if !metadata.is_file() {
                 return Err(reject("it is no ordinary file".into()));
             }
@@ -92,7 +93,7 @@ impl Parts {
         let mut last = [0];
         part.file.read_exact_at(&mut last, end - 1).map_err(|e| match e.kind() {
             ErrorKind::UnexpectedEof => reject("the file has become shorter".into()),
-            _ => fatal("read", &path, &e),
+            _ => fatal("read", &path(), &e),
         })?;
         if last != *b"\n" {
             return Err(reject("they do not end with a line end".into()));

@@ -63,14 +63,14 @@ impl Policy {
 
     /// Mini-batches that a worker is given ahead, at most: as many as take it
     /// [`Policy::AHEAD_TIME`], and one where they take longer.
-    pub const AHEAD: usize = 31;
+    pub const AHEAD: usize = 63;
 
     /// How much work a worker is given ahead of time. No more than it takes to hide how long the
     /// leader is away.
-    pub const AHEAD_TIME: Duration = Duration::from_millis(4);
+    pub const AHEAD_TIME: Duration = Duration::from_millis(8);
 
     /// How long the leader looks away while all workers are [supplied](super::Machine::may_pause).
-    pub const PAUSE: Duration = Duration::from_millis(1);
+    pub const PAUSE: Duration = Duration::from_millis(2);
 
     /// Messages out of turn that a worker may send. An honest one sends none, but for a few while it
     /// is asked to end.

@@ -138,6 +138,12 @@ impl Machine {
         std::mem::take(&mut self.actions)
     }
 
+    /// Takes the room of actions that are done back, for the next ones.
+    pub fn reuse(&mut self, done: Vec<Action>) {
+        self.actions = done;
+        self.actions.clear();
+    }
+
     fn take_in(&mut self, message: Message) {
         match message {
             Message::Planned(batches) => self.on_planned(batches),

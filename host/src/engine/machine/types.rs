@@ -149,7 +149,7 @@ impl Queue {
 
     /// Whether enough waits to keep so many workers busy.
     pub(super) fn is_full(&self, workers: u32) -> bool {
-        self.len() >= 64 + 4 * workers as usize || self.bytes >= Self::ENOUGH_BYTES
+        self.len() >= 64 + Policy::AHEAD * workers as usize || self.bytes >= Self::ENOUGH_BYTES
     }
 }
 

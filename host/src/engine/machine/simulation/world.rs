@@ -189,9 +189,9 @@ impl World {
         while let Some(message) = inbox.pop_front() {
             self.note(&message);
             let (is_late, late) = (self.is_late(&message), self.late);
-            for action in self.machine.handle(message, self.now) {
-                inbox.extend(self.act(action));
-            }
+            let mut actions = self.machine.handle(message, self.now);
+            inbox.extend(actions.drain(..).filter_map(|action| self.act(action)));
+            self.machine.reuse(actions);
             assert!(!is_late || self.late > late, "a late result is not told");
             ticked &= inbox.is_empty();
         }

@@ -205,11 +205,13 @@ fn workers_with_tiny_mini_batches_are_given_more_ahead() {
     };
     // One is held already, and one is given for the one that is done: enough to look away.
     assert_eq!(given(1.0, 100), (1, true));
-    assert_eq!(given(0.004, 100), (1, true));
-    assert_eq!(given(0.0019, 100), (2, true));
-    assert_eq!(given(0.0002, 100), (20, true));
-    assert_eq!(given(0.000_000_1, 100), (31, false), "it may run out");
+    assert_eq!(given(0.004, 100), (2, true));
+    assert_eq!(given(0.0019, 100), (4, true));
+    assert_eq!(given(0.0002, 100), (40, true));
+    assert_eq!(given(0.000_000_1, 300), (Policy::AHEAD, false), "it may run out");
     assert_eq!(given(0.0002, 8), (3, false), "what is left is kept for whoever has nothing");
+    let enough = (1..).find(|count| !running(policy(), *count).wants_plan());
+    assert_eq!(enough, Some(64 + Policy::AHEAD as u64 + 2), "two are held");
     for nonsense in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
         assert_eq!(given(nonsense, 100).0, 1, "{nonsense}");
     }
