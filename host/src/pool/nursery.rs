@@ -91,22 +91,23 @@ impl Nursery {
         }
     }
 
-    /// A worker with its end of a socket, if one can be forked. One failure is the last.
+    /// A worker with its end of a socket, if one can be forked, and the pipe that it reports by. One failure is the last.
     pub(super) fn fork(
         &mut self,
         setup: &Setup,
         cgroup: Option<&Leaf>,
         (socket, stderr): (&UnixStream, &StderrLog),
-    ) -> Option<Child> {
+    ) -> Option<(Child, OwnedFd)> {
         let Self::Open(open) = self else { return None };
         if !suits(setup) || open.loading != Some(setup.loading()) {
             return None;
         }
         let folder = JobDir::new(&setup.job_dir).worker_dir(setup.worker);
         let cgroup = cgroup.map(|cgroup| cgroup.path().to_owned());
-        let fds = [socket.as_fd(), stderr.as_fd()];
+        let (reports, theirs) = io::pipe().ok()?;
+        let fds = [socket.as_fd(), theirs.as_fd(), stderr.as_fd()];
         match open.fork(&ToNursery::Fork { folder, cgroup }, &fds) {
-            Ok(child) => Some(Child::Forked(child)),
+            Ok(child) => Some((Child::Forked(child), reports.into())),
             Err(_) => {
                 *self = Self::Closed;
                 None

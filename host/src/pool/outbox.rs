@@ -2,8 +2,9 @@
 
 use crate::protocol::{FrameError, ToWorker, encode};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -18,19 +19,16 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// bounded by what is sent: a set-up and the few mini-batches that the worker holds.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    socket: Arc<UnixStream>,
+    socket: UnixStream,
     queue: Mutex<Queue>,
     waiting: Notify,
 }
 
-/// The socket, to wait for one direction only: with both, each message that a worker takes would wake
+/// A descriptor, to wait for one direction only: with both, each message that a worker takes would wake
 /// the leader.
-pub(super) fn registered(
-    socket: Arc<UnixStream>,
-    interest: Interest,
-) -> io::Result<AsyncFd<Arc<UnixStream>>> {
-    // SAFETY: the socket keeps its one descriptor open for as long as the Arc lives.
-    unsafe { AsyncFd::register_with_interest(socket, interest) }.map_err(io::Error::from)
+pub(super) fn registered(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: what is owned stays open, and the same, for as long as it lives.
+    unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(io::Error::from)
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +40,7 @@ struct Queue {
 }
 
 impl Outbox {
-    pub(super) fn new(socket: Arc<UnixStream>) -> Self {
+    pub(super) fn new(socket: UnixStream) -> Self {
         Self { socket, queue: Mutex::default(), waiting: Notify::new() }
     }
 
@@ -76,8 +74,7 @@ impl Outbox {
         }
     }
 
-    /// Waits until the socket takes more. By a descriptor of its own, as that of the other half is
-    /// registered for reading only.
+    /// Waits until the socket takes more.
     async fn writable(&self) -> io::Result<()> {
         let socket = registered(self.socket.try_clone()?.into(), Interest::WRITABLE)?;
         socket.writable().await.map(drop)
@@ -86,7 +83,7 @@ impl Outbox {
     /// Writes as much as the socket takes; whether nothing is left to write.
     fn write(&self, queue: &mut Queue) -> bool {
         while queue.written < queue.bytes.len() {
-            match self.socket.as_ref().write(&queue.bytes[queue.written..]) {
+            match (&self.socket).write(&queue.bytes[queue.written..]) {
                 Ok(0) => queue.broken = true,
                 Ok(count) => queue.written += count,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,

@@ -3,7 +3,7 @@
 use super::PoolEvent;
 use super::child::Child;
 use super::confine::{Cell, Confinement, Room, room};
-use super::conversation::{self, Link, Remains};
+use super::conversation::{self, Ends, Link, Remains};
 use super::launch::{Program, StderrLog, make_place};
 use super::nursery::Nursery;
 use super::pipes::Pipes;
@@ -155,24 +155,25 @@ impl Pool {
         Ok(())
     }
 
-    /// A worker's process, and this end of its socket.
+    /// A worker's process, and where it is spoken to and heard.
     fn start(
         &mut self,
         setup: &Setup,
         cell: Option<&Cell>,
         stderr: &StderrLog,
-    ) -> io::Result<(Child, UnixStream)> {
+    ) -> io::Result<(Child, Ends)> {
         let cgroup = cell.map(|cell| &cell.leaf);
         self.nursery.open(&self.program, &self.component, setup);
         let (socket, theirs) = UnixStream::pair()?;
-        if let Some(child) = self.nursery.fork(setup, cgroup, (&theirs, stderr)) {
-            return Ok((child, socket));
+        if let Some((child, reports)) = self.nursery.fork(setup, cgroup, (&theirs, stderr)) {
+            return Ok((child, Ends { socket, reports }));
         }
         // One that was forked too late may have the other.
         let (socket, theirs) = UnixStream::pair()?;
         let own = (theirs, stderr);
         let child = self.program.start_worker(setup, &self.component, cgroup, own)?;
-        Ok((child, socket))
+        let reports = socket.try_clone()?.into();
+        Ok((child, Ends { socket, reports }))
     }
 
     /// Starts a worker and gives it its set-up. Returns the process id.
@@ -191,19 +192,12 @@ impl Pool {
         }
         let stderr = make_place(&setup)?;
         let cell = self.confinement.cell(worker);
-        let (child, socket) = self.start(&setup, cell.as_ref(), &stderr)?;
+        let (child, ends) = self.start(&setup, cell.as_ref(), &stderr)?;
         let gpu = self.gpus.clone().zip(setup.gpu.clone());
         let remains = Remains { dir, cell, gpu, memory_kills: self.memory_kills };
         // Dropping the listener on the way out kills the worker.
-        let (link, listener) = conversation::open(
-            worker,
-            results,
-            child,
-            socket,
-            stderr,
-            remains,
-            self.events.clone(),
-        )?;
+        let (link, listener) =
+            conversation::open(worker, results, child, ends, stderr, remains, self.events.clone())?;
         link.try_send(&ToWorker::Setup(Box::new(setup))).map_err(io::Error::other)?;
         let id = link.process.id();
         self.workers.insert(worker, link);

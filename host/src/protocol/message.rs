@@ -129,8 +129,8 @@ pub enum ToNursery {
     Plan,
     /// Load the compiled code, the descriptor that comes with the message, for all workers.
     Load(Loading),
-    /// Fork a worker. With the message come two descriptors: its socket, and the file for its standard
-    /// error.
+    /// Fork a worker. With the message come three descriptors: its socket, the pipe that it reports by, and the file
+    /// for its standard error.
     Fork {
         /// Its working directory.
         folder: PathBuf,

@@ -33,7 +33,7 @@ pub(super) struct Bench {
 impl Bench {
     /// Makes one attempt. Its report waits in `link`, so that it can go out together with the next
     /// `Started`; one that still waits there goes out before anything that takes time. An error is
-    /// the socket's. False: this process must end, as nobody knows what state its GPU is in.
+    /// the link's. False: this process must end, as nobody knows what state its GPU is in.
     pub(super) fn attempt(
         &mut self,
         assignment: &Assignment,
@@ -72,7 +72,7 @@ impl Bench {
     }
 
     /// Loads and calls `run`; the last of what it gives back is the [stamp](Loader::stamp). The outer
-    /// error is the socket's.
+    /// error is the link's.
     fn run(
         &mut self,
         assignment: &Assignment,

@@ -1,8 +1,9 @@
-//! The socket to the leader, from the worker's side.
+//! The way to the leader, from the worker's side.
 
 use crate::protocol::{FrameBuffer, FrameError, FromWorker, ToWorker, encode};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 
@@ -21,21 +22,22 @@ pub(super) enum Incoming {
     Closed,
 }
 
-/// The socket. Messages to the leader are collected and go out together, because every write wakes
-/// the leader up.
+/// The socket, and where messages to the leader go: a pipe, or that socket. They are collected and go out together,
+/// because every write wakes the leader up.
 #[derive(Debug)]
 pub(super) struct Link {
     stream: UnixStream,
+    reports: File,
     incoming: FrameBuffer,
     outgoing: Vec<u8>,
     chunk: Vec<u8>,
 }
 
 impl Link {
-    pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
+    pub(super) fn new(stream: UnixStream, reports: File) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         let (incoming, outgoing) = (FrameBuffer::default(), Vec::new());
-        Ok(Self { stream, incoming, outgoing, chunk: vec![0; CHUNK] })
+        Ok(Self { stream, reports, incoming, outgoing, chunk: vec![0; CHUNK] })
     }
 
     /// Puts a message behind those that wait.
@@ -46,7 +48,7 @@ impl Link {
     /// Sends what waits.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.outgoing.is_empty() {
-            self.stream.write_all(&self.outgoing)?;
+            self.reports.write_all(&self.outgoing)?;
             self.outgoing.clear();
         }
         Ok(())
@@ -91,11 +93,14 @@ mod tests {
     use super::*;
     use crate::model::MiniBatchId;
     use crate::protocol::read_frame;
+    use std::os::fd::OwnedFd;
 
     #[test]
     fn messages_wait_for_each_other() {
         let (mut leader, worker) = UnixStream::pair().unwrap();
-        let mut link = Link::new(worker).unwrap();
+        let (mut reports, theirs) = io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&reports, true).unwrap();
+        let mut link = Link::new(worker, OwnedFd::from(theirs).into()).unwrap();
         assert_eq!(link.poll().unwrap(), Incoming::None);
         let mut wire = Vec::new();
         encode(&ToWorker::Shutdown, &mut wire).unwrap();
@@ -106,20 +111,22 @@ mod tests {
 
         let started = FromWorker::Started { id: MiniBatchId(1) };
         link.queue(&started).unwrap();
-        leader.set_nonblocking(true).unwrap();
         let mut scratch = Vec::new();
-        assert!(read_frame::<FromWorker>(&mut leader, &mut scratch).is_err());
+        assert!(read_frame::<FromWorker>(&mut reports, &mut scratch).is_err());
         leader.write_all(&wire[wire.len() - 1..]).unwrap();
         assert_eq!(link.wait().unwrap(), Incoming::Message(ToWorker::Shutdown));
-        assert_eq!(read_frame(&mut leader, &mut scratch).unwrap(), Some(started));
-        drop(leader);
-        assert_eq!(link.wait().unwrap(), Incoming::Closed);
+        assert_eq!(read_frame(&mut reports, &mut scratch).unwrap(), Some(started));
+        drop((leader, reports));
+        assert_eq!(link.poll().unwrap(), Incoming::Closed);
+        link.queue(&FromWorker::Restarting).unwrap();
+        assert!(link.wait().is_err(), "nobody reads it");
     }
 
     #[test]
     fn garbage_is_a_fault() {
         let (mut leader, worker) = UnixStream::pair().unwrap();
         leader.write_all(&[1, 0, 0, 0, 250]).unwrap();
-        assert!(Link::new(worker).unwrap().wait().is_err());
+        let reports = OwnedFd::from(worker.try_clone().unwrap()).into();
+        assert!(Link::new(worker, reports).unwrap().wait().is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! The second wall around a worker: what it may still use once it runs a guest.
 //!
 //! It is built on the main thread before any other thread exists, because Landlock and seccomp hold
-//! for a thread and those that it starts. At that point the component is mapped, the socket and the
+//! for a thread and those that it starts. At that point the component is mapped, the link and the
 //! part file are open, and the worker's folders are made.
 
 use crate::inference::{PROCESSORS, has_inference, inference_memory};

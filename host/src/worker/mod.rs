@@ -7,7 +7,7 @@
 //! - `nursery`: a process that forks workers; `code`: what they run.
 //! - `load`, `loaded`, `stage`: what the guest is given; `sink`, `folder`: what it gives back; `report`: what
 //!   the leader is told of it.
-//! - `guest`: the instance and its replacement; `link`: the socket.
+//! - `guest`: the instance and its replacement; `link`: the way to the leader.
 
 mod attempt;
 mod code;

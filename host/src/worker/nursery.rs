@@ -2,6 +2,7 @@
 //! entry script loaded, once for all of them. It looks at nothing else, and ends with the leader.
 
 use super::code::{self, Code};
+use super::link::Link;
 use super::process;
 use crate::protocol::{FromNursery, ToNursery, receive_packet, send_packet};
 use crate::wall::{self, Twin};
@@ -9,7 +10,6 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 /// What processes are called, where only so much is shown.
@@ -18,11 +18,12 @@ const PLANNER: &CStr = c"planner";
 const WORKER: &CStr = c"worker";
 
 /// What this process has become.
+#[expect(clippy::large_enum_variant, reason = "there is one in the life of a process")]
 pub(super) enum Forked {
     /// The planner, its request on standard input.
     Planner,
-    /// A worker with its socket and its code.
-    Worker(UnixStream, Code),
+    /// A worker with its link and its code.
+    Worker(Link, Code),
 }
 
 /// Serves until the leader is gone, and returns nothing then; returns also in each process that is forked.
@@ -87,12 +88,12 @@ fn become_planner(descriptors: Vec<OwnedFd>) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a worker its files and its place. Returns its socket.
-fn settle(descriptors: Vec<OwnedFd>, folder: PathBuf) -> io::Result<UnixStream> {
-    let [socket, stderr] = exactly(descriptors)?;
+/// Gives a worker its files and its place. Returns its link.
+fn settle(descriptors: Vec<OwnedFd>, folder: PathBuf) -> io::Result<Link> {
+    let [socket, reports, stderr] = exactly(descriptors)?;
     rustix::stdio::dup2_stderr(stderr.as_fd())?;
     rustix::stdio::dup2_stdout(stderr.as_fd())?;
     std::env::set_current_dir(folder)?;
     let _ = rustix::thread::set_name(WORKER);
-    Ok(socket.into())
+    Link::new(socket.into(), reports.into())
 }

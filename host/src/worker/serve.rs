@@ -14,11 +14,10 @@ use rustix::net::sockopt::socket_type;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 /// The exit code of a worker whose component could not be loaded or whose `init` failed; it has
-/// said so over the socket before.
+/// told the leader so before.
 pub const EXIT_INIT_FAILED: u8 = 3;
 
 /// The exit code after a fault that is not the guest's; the reason is on stderr.
@@ -55,18 +54,18 @@ fn run() -> io::Result<Role> {
     let (socket, compiled) = take_descriptors()?;
     if socket_type(&socket)? != SocketType::SEQPACKET {
         process::keep_memory();
-        return work(socket.into(), Code::Compiled(compiled)).map(Role::Worker);
+        let link = Link::new(socket.try_clone()?.into(), socket.into())?;
+        return work(link, Code::Compiled(compiled)).map(Role::Worker);
     }
     drop(compiled);
     match nursery::tend(socket)? {
-        Some(Forked::Worker(socket, code)) => work(socket, code).map(Role::Worker),
+        Some(Forked::Worker(link, code)) => work(link, code).map(Role::Worker),
         Some(Forked::Planner) => Ok(Role::Planner),
         None => Ok(Role::Worker(End::Done)),
     }
 }
 
-fn work(socket: UnixStream, code: Code) -> io::Result<End> {
-    let mut link = Link::new(socket)?;
+fn work(mut link: Link, code: Code) -> io::Result<End> {
     let setup = match link.wait()? {
         Incoming::Message(ToWorker::Setup(setup)) => check_protocol(*setup)?,
         Incoming::Message(other) => {

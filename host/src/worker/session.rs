@@ -43,7 +43,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Makes the worker's folders and files and loads the component. None if that failed; the leader
-    /// has been told then. An error is the socket's.
+    /// has been told then. An error is the link's.
     pub(super) fn prepare(setup: Setup, mut link: Link, code: Code) -> io::Result<Option<Self>> {
         let profiler = setup.profile.then(|| {
             let path = JobDir::new(&setup.job_dir).worker_new_profile(setup.worker);
@@ -79,7 +79,7 @@ impl Session {
             eprintln!("the profile cannot be written: {error}");
         }
         match end {
-            // Whatever the socket says when the leader is gone, there is nobody to complain to.
+            // Whatever the link says when the leader is gone, there is nobody to complain to.
             Err(error) if is_disconnect(&error) => Ok(End::Done),
             end => end,
         }
