@@ -7,7 +7,7 @@ use crate::dataset::Found;
 use crate::model::{ByteSize, Mount};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, fstat, fstatfs};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,6 +15,10 @@ use std::time::{Duration, Instant};
 /// For how long after it was opened calls may begin that find a folder open: small files of many mini-batches lie in
 /// one.
 const KEPT: Duration = Duration::from_millis(100);
+
+/// File systems on disks or in memory (ext2 to ext4, XFS, Btrfs, F2FS, tmpfs), by their numbers in statfs(2): files have as
+/// many bytes as these say. Others make files up, or have heard of their lengths some time ago.
+const EXACT: [i64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
 
 /// The folders that a guest sees, open.
 pub(super) struct Files {
@@ -26,6 +30,8 @@ pub(super) struct Files {
 struct Granted {
     guest: String,
     dir: Dir,
+    /// The number of its file system (`st_dev`), if that is an [exact](EXACT) one.
+    exact: Option<u64>,
     /// Where it cannot be written to: the folder that was last read from, by its path below `dir`. Where a guest
     /// writes, another folder may come to its place at any time.
     last: Option<Last>,
@@ -47,9 +53,11 @@ impl Files {
         let mut opened = Vec::with_capacity(mounts.len());
         for mount in mounts {
             let dir = Dir::open_ambient_dir(&mount.host, ambient_authority());
+            let dir = dir.map_err(|error| (mount, error))?;
             opened.push(Granted {
                 guest: mount.guest.trim_end_matches('/').to_owned(),
-                dir: dir.map_err(|error| (mount, error))?,
+                exact: exact(&dir),
+                dir,
                 last: None,
                 is_writable: mount.writable,
             });
@@ -73,9 +81,9 @@ impl Files {
         if path.len() > LONGEST {
             return Err(format!("the path is longer than {LONGEST} bytes"));
         }
-        let file = self.open_file(path)?;
+        let (file, exact) = self.open_file(path)?;
         let at = |error: rustix::io::Errno| format!("{path}: {}", words(&error.into()));
-        let stat = rustix::fs::fstat(&file).map_err(at)?;
+        let stat = fstat(&file).map_err(at)?;
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
             return Err(format!("{path}: it is no regular file"));
         }
@@ -86,7 +94,10 @@ impl Files {
                 found.length, self.limit
             ));
         }
-        Ok((OpenFile { file: file.into_std(), length: found.length, limit: self.limit }, found))
+        // Another one may be mounted below.
+        let is_exact = exact == Some(stat.st_dev);
+        let file = file.into_std();
+        Ok((OpenFile { file, length: found.length, is_exact, limit: self.limit }, found))
     }
 
     /// The regular file at a path below a folder of the guest's that it may not write to; none where it takes more
@@ -95,11 +106,12 @@ impl Files {
         let guest = guest.trim_end_matches('/');
         let granted = self.mounts.iter_mut().find(|granted| granted.guest == guest)?;
         let file = granted.open_beside_last(inside)?;
-        let stat = rustix::fs::fstat(&file).ok()?;
+        let stat = fstat(&file).ok()?;
         FileType::from_raw_mode(stat.st_mode).is_file().then(|| file.into_std())
     }
 
-    fn open_file(&mut self, path: &str) -> Result<File, String> {
+    /// The file, and the file system whose word on its length can be taken.
+    fn open_file(&mut self, path: &str) -> Result<(File, Option<u64>), String> {
         if !path.starts_with('/') {
             return Err(format!("{path:?} is no absolute path"));
         }
@@ -117,7 +129,8 @@ impl Files {
         if inside.is_empty() {
             return Err(format!("{path}: it is no regular file"));
         }
-        granted.open(inside).map_err(|error| format!("{path}: {}", words(&error)))
+        let opened = granted.open(inside).map_err(|error| format!("{path}: {}", words(&error)))?;
+        Ok((opened, granted.exact))
     }
 }
 
@@ -155,6 +168,12 @@ impl Granted {
         }
         opened
     }
+}
+
+/// The number of a folder's file system, if that is an [exact](EXACT) one.
+fn exact(dir: &Dir) -> Option<u64> {
+    let is_exact = EXACT.contains(&fstatfs(dir).ok()?.f_type);
+    is_exact.then_some(fstat(dir).ok()?.st_dev)
 }
 
 /// A file that is no link. The call returns at once, also for a fifo.
@@ -333,6 +352,24 @@ mod tests {
         "#);
         let error = files.read(&format!("/{}", "x".repeat(5000))).map(|_| ()).expect_err("long");
         assert_eq!(error, "the path is longer than 4095 bytes");
+    }
+
+    #[test]
+    fn what_file_systems_say_of_lengths_is_not_always_relied_upon() {
+        let disk = tempfile::tempdir().expect("temporary folder");
+        std::fs::write(disk.path().join("ostype"), "alpha").expect("writes");
+        let mounts = [disk.path(), Path::new("/proc/sys/kernel")].map(|host| {
+            let guest = host.display().to_string();
+            Mount { host: host.to_owned(), guest, writable: false }
+        });
+        let mut files = Files::open(&mounts, ByteSize(9)).map_err(|(_, e)| e).expect("opens");
+        let mut is_exact = |mount: &Mount| {
+            let (file, _) = files.read(&format!("{}/ostype", mount.guest)).expect("reads");
+            file.is_exact
+        };
+        let known = rustix::fs::statfs(disk.path()).expect("is there").f_type;
+        assert_eq!(is_exact(&mounts[0]), EXACT.contains(&known), "{known:#x}");
+        assert!(!is_exact(&mounts[1]), "the kernel makes it up");
     }
 
     #[test]

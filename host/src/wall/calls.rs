@@ -104,9 +104,16 @@ const FOLDERS_OLD: &[c_long] = &[SYS_mkdir];
 #[cfg(not(target_arch = "x86_64"))]
 const FOLDERS_OLD: &[c_long] = &[];
 
-/// Links and new names, copies within the kernel, and the socket to the leader.
-const WORKER: &[c_long] =
-    &[SYS_copy_file_range, SYS_linkat, SYS_recvfrom, SYS_renameat2, SYS_sendfile, SYS_symlinkat];
+/// Links and new names, copies within the kernel, the socket to the leader, and which file system an open folder is of.
+const WORKER: &[c_long] = &[
+    SYS_copy_file_range,
+    SYS_fstatfs,
+    SYS_linkat,
+    SYS_recvfrom,
+    SYS_renameat2,
+    SYS_sendfile,
+    SYS_symlinkat,
+];
 
 /// Its older names.
 #[cfg(target_arch = "x86_64")]
@@ -127,7 +134,6 @@ const GPU: &[c_long] = &[
     SYS_epoll_pwait,
     SYS_eventfd2,
     SYS_flock,
-    SYS_fstatfs,
     SYS_get_mempolicy,
     SYS_getcwd,
     SYS_getegid,
