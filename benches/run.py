@@ -609,6 +609,8 @@ def made(name, command, program=NATIVE):
         shutil.rmtree(part, ignore_errors=True)
         subprocess.run([program, *map(str, command(part))], check=True)
         part.rename(path)
+        # Ten gigabytes that are still on their way to the disk slow down whoever reads them.
+        os.sync()
     return path
 
 
