@@ -84,8 +84,6 @@ struct Driver<'a> {
     perf: mpsc::UnboundedReceiver<PerfEvent>,
     start: Instant,
     sequence: u64,
-    /// The id of this execution, except while an event has it.
-    run: String,
     on_event: &'a mut dyn FnMut(&Event),
     result: Option<JobResult>,
 }
@@ -109,7 +107,6 @@ impl<'a> Driver<'a> {
         let Started { pool, workers, planner, committer, commits, restored, monitor, perf } =
             started;
         let policy = setup::policy(&job.spec, &job.gpus);
-        let run = job.claim.id().to_owned();
         let mut driver = Self {
             machine: Machine::new(policy.clone(), job.sources.clone(), Timestamp::now(), restored),
             pool,
@@ -133,7 +130,6 @@ impl<'a> Driver<'a> {
             perf,
             start: Instant::now(),
             sequence: 0,
-            run,
             on_event,
             result: None,
         };
@@ -381,15 +377,13 @@ impl<'a> Driver<'a> {
         let kind = self.processor_time.completed(kind);
         let event = Event {
             version: Event::VERSION,
-            // It is the same each time.
-            run: std::mem::take(&mut self.run),
+            run: self.claim.id().to_owned(),
             seq: self.sequence,
             at: Timestamp::now(),
             kind,
         };
         self.sequence += 1;
         (self.on_event)(&event);
-        self.run = event.run;
     }
 
     /// Writes the end down, then tells of it.

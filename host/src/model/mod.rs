@@ -44,6 +44,7 @@ pub use limits::Limits;
 pub use machine_caps::MachineCaps;
 pub use mini_batch::{
     BadFile, MiniBatch, Mount, Place, Source, SpilledRows, TableSlice, TextSlice, Work,
+    is_plainly_below,
 };
 pub use names::Names;
 pub use output_format::{

@@ -4,7 +4,7 @@
 use super::{FrameError, FromPlanner, FromWorker};
 use crate::model::{
     AttemptReport, ByteSize, CallStats, Failure, Header, MiniBatch, TableSlice, TextSlice,
-    WallState, Work,
+    WallState, Work, is_plainly_below,
 };
 use std::path::{Component, Path};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -177,13 +177,8 @@ fn slice(slice: &TextSlice) -> Checked {
 
 /// Whether a path leads nowhere but down.
 fn stays_below(path: &str) -> bool {
-    let bytes = path.as_bytes();
-    if bytes.first() == Some(&b'/') || bytes.contains(&0) {
-        return false;
-    }
-    // There are millions of names, and hardly one with two dots.
     let down = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-    !bytes.windows(2).any(|two| two == b"..") || Path::new(path).components().all(down)
+    is_plainly_below(path) || Path::new(path).components().all(down) && !path.contains('\0')
 }
 
 #[cfg(test)]

@@ -16,9 +16,15 @@ use std::time::{Duration, Instant};
 /// one.
 const KEPT: Duration = Duration::from_millis(100);
 
-/// File systems on disks or in memory (ext2 to ext4, XFS, Btrfs, F2FS, tmpfs), by their numbers in statfs(2): files have as
-/// many bytes as these say. Others make files up, or have heard of their lengths some time ago.
-const EXACT: [i64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
+/// File systems on disks or in memory: files have as many bytes as these say. Others make files up, or have heard of
+/// their lengths some time ago. The number of ext4 is that of ext2 and ext3, too.
+const EXACT: [libc::c_long; 5] = [
+    libc::EXT4_SUPER_MAGIC,
+    libc::XFS_SUPER_MAGIC,
+    libc::BTRFS_SUPER_MAGIC,
+    libc::F2FS_SUPER_MAGIC,
+    libc::TMPFS_MAGIC,
+];
 
 /// The folders that a guest sees, open.
 pub(super) struct Files {

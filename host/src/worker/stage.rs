@@ -1,7 +1,7 @@
 //! Inputs of which a guest may see some files but not the folder that they lie in.
 
 use super::report::host_fault;
-use crate::model::{Failure, FailureKind};
+use crate::model::{Failure, FailureKind, is_plainly_below};
 use crate::output::empty_folder;
 use std::fs::{self, File};
 use std::io;
@@ -9,10 +9,8 @@ use std::path::{Component, Path, PathBuf};
 
 /// Checks a path of a descriptor and returns it: relative, and nothing but names in it.
 pub(super) fn checked(relative: &str) -> Result<&Path, Failure> {
-    let (path, bytes) = (Path::new(relative), relative.as_bytes());
-    let starts_plainly = bytes.first().is_some_and(|first| !b"./".contains(first));
-    // As nearly all names.
-    if starts_plainly && !bytes.contains(&0) && !bytes.windows(2).any(|two| two == b"..") {
+    let path = Path::new(relative);
+    if is_plainly_below(relative) && !relative.is_empty() && !relative.starts_with('.') {
         return Ok(path);
     }
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
