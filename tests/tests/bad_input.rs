@@ -29,49 +29,90 @@ fn refused(input: &str, code: i32, prepare: impl FnOnce(&Job)) -> String {
 
 #[test]
 fn inputs_that_are_not_there() {
-    let told = [
-        refused("nowhere", 2, |_| ()),
-        refused("input/*.png", 2, |_| ()),
-        refused("{ path: 'input/*.csv', format: csv }", 2, |_| ()),
-        refused("empty", 2, |job| fs::create_dir(job.path("empty")).unwrap()),
-        refused("input/[a", 2, |_| ()),
-    ];
+    let told = [refused("nowhere", 2, |_| ()), refused("input/[a", 2, |_| ())];
     assert_snapshot!(told.join("\n"), @r#"
     error: input 'texts': [DIR]/nowhere is not there; check the path
-    Job test did not begin: input 'texts': the glob [DIR]/input/*.png matches no file; check the path
-    Job test did not begin: input 'texts': the glob [DIR]/input/*.csv matches no file; check the path
-    Job test did not begin: input 'texts': the folder [DIR]/empty holds no file
     error: job.yaml:5: not valid YAML (column 24): while parsing a flow mapping, did not find expected ',' or '}'; text that contains ": " must stand in quotes
     "#);
 }
 
+/// W10: an input without a file ends a job as one whose files hold no rows.
 #[test]
-fn files_that_are_no_files() {
-    let fifo = |job: &Job| {
-        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
-        rustix::fs::mknodat(rustix::fs::CWD, job.path("input/pipe"), kind, mode, 0).unwrap();
-    };
-    let link =
-        |target: &'static str| move |job: &Job| symlink(target, job.path("input/link")).unwrap();
-    let name = |job: &Job| {
-        fs::write(job.path("input").join(OsStr::from_bytes(b"caf\xe9.txt")), "").unwrap();
+fn inputs_without_a_file_give_nothing_to_write() {
+    let table = |text: &'static str, format: &str| {
+        let input = format!("{{ path: 'rows/*', format: {format} }}");
+        refused(&input, 42, move |job| {
+            fs::create_dir(job.path("rows")).unwrap();
+            fs::write(job.path("rows/a"), text).unwrap();
+        })
     };
     let told = [
-        refused("input", 2, fifo),
-        refused("input", 2, link("/etc/passwd")),
-        refused("input", 2, link("../job.yaml")),
-        refused("input", 2, link("nothing")),
-        refused("input", 2, name),
-        refused("/dev/null", 2, |_| ()),
+        refused("input/*.png", 42, |_| ()),
+        refused("{ path: 'input/*.csv', format: csv }", 42, |_| ()),
+        refused("{ path: 'input/*.parquet', format: parquet }", 42, |_| ()),
+        refused("empty", 42, |job| fs::create_dir(job.path("empty")).unwrap()),
+        table("", "csv"),
+        table("id,x\n", "csv"),
+        table("", "jsonl"),
     ];
-    assert_snapshot!(told.join("\n"), @r#"
-    Job test did not begin: input 'texts': [DIR]/input/pipe is a device, fifo or socket; inputs are made of files, so move it away or name the files by a glob that leaves it out
-    Job test did not begin: input 'texts': the link [DIR]/input/link leads out of the folder, to /etc/passwd; copy that file in, or name its folder as a path of the input
-    Job test did not begin: input 'texts': the link [DIR]/input/link leads out of the folder, to [DIR]/job.yaml; copy that file in, or name its folder as a path of the input
-    Job test did not begin: input 'texts': [DIR]/input/link is a link to something that is not there; remove it or mend it
-    Job test did not begin: input 'texts': the name "[DIR]/input/caf\xE9.txt" is not UTF-8; rename the file
-    error: input 'texts': /dev/null is neither a file nor a folder but a device, fifo or socket; inputs are read from files
-    "#);
+    let ends = told.iter().map(|told| {
+        let end = told.lines().find(|line| line.starts_with("Job test")).unwrap();
+        assert!(told.contains("what to do    see with sandmill plan what is found"), "{told}");
+        end
+    });
+    assert_snapshot!(ends.collect::<Vec<_>>().join("\n"), @"
+    Job test failed after [TIME]: the inputs hold no items, so there is nothing to write: input 'texts': the glob [DIR]/input/*.png matches no file; check the path
+    ");
+    // One that writes no rows has done all there is to do.
+    let job = job().yaml("inputs: { texts: 'input/*.png' }\noutput_action: summary_only");
+    job.run(&[]).exits_with(0).says("matches no file; check the path");
+}
+
+/// What belongs to an input and is no file that can be handed over: each fails by itself, and the job
+/// goes on with the others, for files and for tables.
+#[test]
+fn files_that_are_no_files_fail_alone() {
+    let job = Job::new(&guest("echo_files"))
+        .yaml("inputs: { texts: input }\nprocess_count_per_node: 2\nmini_batch_size: 1")
+        .file("input/a.txt", "text")
+        .file("input/z/b.txt", "more")
+        .file("away/c.txt", "c");
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+    rustix::fs::mknodat(rustix::fs::CWD, job.path("input/fifo"), kind, mode, 0).unwrap();
+    let links = ["/etc/passwd", "../job.yaml", "nothing", "link3", "../away"];
+    for (number, target) in links.iter().enumerate() {
+        symlink(target, job.path(&format!("input/link{number}"))).unwrap();
+    }
+    fs::write(job.path("input").join(OsStr::from_bytes(b"caf\xe9.txt")), "").unwrap();
+    let ran = job.run(&["--set", "error_threshold=7"]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["a.txt: 4", "b.txt: 4"]);
+    let mut failed: Vec<String> = ran.failed_items().lines().skip(1).map(str::to_owned).collect();
+    failed.sort_by_key(|line| line.split_once(',').map(|(_, rest)| rest.to_owned()));
+    let failed: Vec<&str> =
+        failed.iter().filter_map(|line| Some(line.split_once(',')?.1)).collect();
+    assert_snapshot!(failed.join("\n"), @"");
+    let ran = ran.into_job().run(&["--overwrite", "--set", "error_threshold=6"]);
+    ran.exits_with(42).says("more than error_threshold allows (6)");
+}
+
+/// As with files.
+#[test]
+fn a_link_among_tables_fails_alone() {
+    let job = Job::new(&guest("echo_table"))
+        .yaml("inputs: { rows: { path: rows, format: csv } }\nprocess_count_per_node: 1")
+        .file("rows/a.csv", "id\n1\n2\n")
+        .file("away.csv", "id\n3\n");
+    symlink("../away.csv", job.path("rows/0.csv")).unwrap();
+    symlink("nothing", job.path("rows/b.csv")).unwrap();
+    let ran = job.run(&["--set", "error_threshold=2"]);
+    ran.exits_with(0).says("leads out of the folder").says("is not there; remove it or mend it");
+    assert_eq!(ran.failed_items().lines().count(), 1 + 2, "{}", ran.failed_items());
+}
+
+#[test]
+fn devices_are_no_inputs() {
+    assert_snapshot!(refused("/dev/null", 2, |_| ()), @"error: input 'texts': /dev/null is neither a file nor a folder but a device, fifo or socket; inputs are read from files");
 }
 
 /// A link to a folder may lead round in a circle, and is left out.

@@ -9,7 +9,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use sandmill::model::{
-    AttemptReport, CallStats, FailedItem, ItemCounts, MiniBatchId, Segment, WallState,
+    AttemptReport, CallStats, FailedItem, FailureKind, ItemCounts, MiniBatchId, Segment, WallState,
 };
 use sandmill::protocol::{FromWorker, encode};
 use sandmill::{Cancel, EventKind, JobStatus, Options, Prepared};
@@ -130,8 +130,13 @@ fn messages_without_end() {
 /// Each as long as a message may be.
 #[test]
 fn the_longest_messages_without_end() {
-    let item =
-        FailedItem { item: "x".repeat(16_000), line: None, row: None, reason: String::new() };
+    let item = FailedItem {
+        item: "x".repeat(16_000),
+        line: None,
+        row: None,
+        reason: String::new(),
+        kind: FailureKind::ScriptError,
+    };
     let long = AttemptReport { failed_items: vec![item; 1000], ..success() };
     let failed = costs_no_more_than_its_own(
         "while cat $frames/first; do :; done >&0 2>/dev/null",

@@ -52,6 +52,16 @@ fn files_are_grouped_by_their_paths() {
     "#);
 }
 
+/// M4: a template may begin with the folders before the first wildcard of a glob.
+#[test]
+fn files_of_a_glob_are_grouped_by_their_paths() {
+    for template in ["{user}/{season}/{genre}.wav", "songs/{user}/{season}/{genre}.wav"] {
+        let inputs =
+            format!("inputs.songs={{path: songs/*/*/*.wav, partition_format: '{template}'}}");
+        songs().run(&["--set", &inputs]).exits_with(0).says("mini-batches  5\n");
+    }
+}
+
 /// M4, C21: one mini-batch takes the files of all paths of its input, and nothing of another input.
 #[test]
 fn all_paths_of_an_input_are_one_input() {

@@ -278,6 +278,12 @@ fn held(name: &str, paths: &[String]) -> Result<Held, Problem> {
             let changed = metadata.modified().ok().and_then(|time| Timestamp::try_from(time).ok());
             held.newest = held.newest.max(changed);
         }
+        if let Some(bad) = files.take_bad().first() {
+            return Err(Problem::usage(anyhow!("{}", bad.reason)));
+        }
+        if let (0, Some(nothing)) = (held.files, files.take_notices().pop()) {
+            return Err(Problem::usage(anyhow!(nothing)));
+        }
     }
     Ok(held)
 }

@@ -32,7 +32,7 @@ pub struct Listing {
     rows_only: bool,
     left_out: bool,
     notices: Vec<String>,
-    unfetched: Vec<BadFile>,
+    bad: Vec<BadFile>,
 }
 
 /// The way to the next file.
@@ -40,7 +40,7 @@ pub struct Listing {
 struct Step {
     file: Result<Option<String>, DatasetError>,
     notices: Vec<String>,
-    unfetched: Vec<BadFile>,
+    bad: Vec<BadFile>,
 }
 
 /// One folder on the way.
@@ -107,7 +107,7 @@ impl Listing {
             rows_only: false,
             left_out: false,
             notices: Vec::new(),
-            unfetched: Vec::new(),
+            bad: Vec::new(),
         };
         let manifest = Manifest::of(source).map_err(|error| listing.unreadable(&error))?;
         listing.start(manifest)?;
@@ -139,13 +139,13 @@ impl Listing {
         true
     }
 
-    /// The next file's path below the root, or `None` at the end. Fails if a folder cannot be read,
-    /// if a file of the input has a name that is not UTF-8 or is no ordinary file, if a link leads
-    /// nowhere or out of the root, and at the end if there was no file at all.
+    /// The next file's path below the root, or `None` at the end. What belongs to the input and is no file
+    /// that can be handed over is [bad](Self::take_bad): a folder that cannot be read, a name that is not
+    /// UTF-8, a fifo, a link that leads nowhere or out of the root. Fails if a manifest cannot be read.
     pub fn next_file(&mut self) -> Result<Option<String>, DatasetError> {
         let step = self.ahead.pop_front().unwrap_or_else(|| self.step());
         self.notices.extend(step.notices);
-        self.unfetched.extend(step.unfetched);
+        self.bad.extend(step.bad);
         step.file
     }
 
@@ -173,11 +173,11 @@ impl Listing {
     }
 
     fn step(&mut self) -> Step {
-        let (notices, unfetched) = (self.take_notices(), self.take_unfetched());
+        let (notices, bad) = (self.take_notices(), self.take_bad());
         let file = self.walk();
         let notices = std::mem::replace(&mut self.notices, notices);
-        let unfetched = std::mem::replace(&mut self.unfetched, unfetched);
-        Step { file, notices, unfetched }
+        let bad = std::mem::replace(&mut self.bad, bad);
+        Step { file, notices, bad }
     }
 
     fn walk(&mut self) -> Result<Option<String>, DatasetError> {
@@ -194,14 +194,18 @@ impl Listing {
                 continue;
             };
             self.prefix.truncate(level.prefix);
-            if let Some(file) = self.take(&entry, depth - 1)? {
+            if let Some(file) = self.take(&entry, depth - 1) {
                 self.found = true;
                 if !self.leaves_out(&file) {
                     return Ok(Some(file));
                 }
             }
         }
-        if self.found { Ok(None) } else { fail!("{}", self.nothing()) }
+        if !std::mem::replace(&mut self.found, true) {
+            let nothing = self.nothing();
+            self.notices.push(nothing);
+        }
+        Ok(None)
     }
 
     /// The next file that the manifest has; none if there is no manifest.
@@ -218,7 +222,7 @@ impl Listing {
             self.found = true;
             match found {
                 Ok(_) => return Ok(Some(name)),
-                Err(reason) => self.unfetched.push(BadFile { file: name, reason }),
+                Err(reason) => self.bad.push(BadFile { file: name, reason }),
             }
         }
     }
@@ -228,10 +232,17 @@ impl Listing {
         std::mem::take(&mut self.notices)
     }
 
-    /// Files since the last call that belong to the input and are not there, as they could not be fetched
-    /// from their store.
-    pub fn take_unfetched(&mut self) -> Vec<BadFile> {
-        std::mem::take(&mut self.unfetched)
+    /// What was found since the last call that belongs to the input and cannot be handed over, be it that
+    /// it could not be fetched from its store.
+    pub fn take_bad(&mut self) -> Vec<BadFile> {
+        std::mem::take(&mut self.bad)
+    }
+
+    /// Notes something of the input that cannot be handed over. `reason` names it.
+    fn is_bad(&mut self, path: &[u8], reason: String) {
+        self.found = true;
+        self.notices.push(format!("a file cannot be read, and fails: {reason}"));
+        self.bad.push(BadFile { file: String::from_utf8_lossy(path).into_owned(), reason });
     }
 
     fn start(&mut self, mut manifest: Option<Manifest>) -> Result<(), DatasetError> {
@@ -248,7 +259,7 @@ impl Listing {
                     continue;
                 }
                 Some(Err(reason)) => {
-                    self.unfetched.push(BadFile { file: file.clone(), reason });
+                    self.bad.push(BadFile { file: file.clone(), reason });
                     self.found = true;
                     continue;
                 }
@@ -270,127 +281,139 @@ impl Listing {
         Ok(())
     }
 
-    /// Reads the folder that the prefix names.
+    /// Reads the folder that the prefix names. Fails only for the root: any other that cannot be read is
+    /// one of the input's failures.
     fn enter(&mut self) -> Result<(), DatasetError> {
         let path = self.path(&self.prefix);
-        let unreadable = |error| {
-            let path = path.display();
-            DatasetError(format!("{}: cannot list {path}: {error}", self.input))
-        };
-        let mut entries = Vec::new();
-        for entry in fs::read_dir(&path).map_err(unreadable)? {
-            let entry = entry.map_err(unreadable)?;
-            let kind = Kind::from(entry.file_type().map_err(unreadable)?);
-            let mut name = entry.file_name().into_vec();
-            if kind == Kind::Folder {
-                name.push(b'/');
+        match entries(&path) {
+            Ok(entries) => self.levels.push(Level { entries, prefix: self.prefix.len() }),
+            Err(error) if self.prefix.is_empty() => {
+                return fail!("{}: cannot list {}: {error}", self.input, path.display());
             }
-            entries.push(Entry { name, kind });
+            Err(error) => {
+                let folder = self.prefix.clone();
+                self.is_bad(&folder, format!("{} cannot be listed: {error}", path.display()));
+            }
         }
-        entries.sort_unstable_by(|one, other| other.name.cmp(&one.name));
-        self.levels.push(Level { entries, prefix: self.prefix.len() });
         Ok(())
     }
 
-    fn take(&mut self, entry: &Entry, depth: usize) -> Result<Option<String>, DatasetError> {
+    fn take(&mut self, entry: &Entry, depth: usize) -> Option<String> {
         if entry.kind == Kind::Folder {
             let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
             if self.pattern.enters(name, depth) {
                 self.prefix.extend_from_slice(&entry.name);
-                self.enter()?;
+                // The root is read already.
+                let _ = self.enter();
             }
-            return Ok(None);
+            return None;
         }
         let path = [&self.prefix[..], &entry.name].concat();
         let may_be_folder = entry.kind == Kind::Link && self.pattern.enters(&entry.name, depth);
         if !may_be_folder && !self.pattern.takes(&path) {
-            return Ok(None);
+            return None;
         }
-        match entry.kind {
-            Kind::Link if !self.follow(&path)? => return Ok(None),
-            Kind::Other => {
-                return fail!(
-                    "{}: {} is a device, fifo or socket; inputs are made of files, so move it away \
-                     or name the files by a glob that leaves it out",
-                    self.input,
-                    self.path(&path).display(),
-                );
+        let checked = match entry.kind {
+            Kind::Link => self.follow(&path),
+            Kind::Other => Err(format!(
+                "{} is a device, fifo or socket; inputs are made of files, so move it away or name the \
+                 files by a glob that leaves it out",
+                self.path(&path).display(),
+            )),
+            Kind::File | Kind::Folder => Ok(true),
+        };
+        match checked {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(reason) => {
+                self.is_bad(&path, reason);
+                return None;
             }
-            _ => {}
         }
         match String::from_utf8(path) {
-            Ok(path) => Ok(Some(path)),
-            Err(error) => fail!(
-                "{}: the name {:?} is not UTF-8; rename the file",
-                self.input,
-                self.path(error.as_bytes()),
-            ),
+            Ok(path) => Some(path),
+            Err(error) => {
+                let path = error.as_bytes();
+                let reason =
+                    format!("the name {:?} is not UTF-8; rename the file", self.path(path));
+                self.is_bad(path, reason);
+                None
+            }
         }
     }
 
-    /// Whether the link is a file of the input.
-    fn follow(&mut self, path: &[u8]) -> Result<bool, DatasetError> {
+    /// Whether the link is a file of the input. Fails if it is one that cannot be handed over.
+    fn follow(&mut self, path: &[u8]) -> Result<bool, String> {
         let link = self.path(path);
+        let takes = self.pattern.takes(path);
         let target = match fs::metadata(&link) {
             Ok(target) => target,
-            Err(_) if !self.pattern.takes(path) => return Ok(false),
+            Err(_) if !takes => return Ok(false),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if let Some(bad) = unfetched(&link, path) {
-                    self.unfetched.push(bad);
+                    self.bad.push(bad);
                     self.found = true;
                     return Ok(false);
                 }
-                return fail!(
-                    "{}: {} is a link to something that is not there; remove it or mend it",
-                    self.input,
+                return Err(format!(
+                    "{} is a link to something that is not there; remove it or mend it",
                     link.display()
-                );
+                ));
             }
-            Err(error) => {
-                return fail!("{}: cannot follow {}: {error}", self.input, link.display());
-            }
+            Err(error) => return Err(format!("cannot follow {}: {error}", link.display())),
         };
         if target.is_dir() {
-            self.notices.push(format!(
-                "{}: {} is a link to a folder and is skipped; name that folder as a path of the \
-                 input to include it",
-                self.input,
-                link.display()
+            return self.follow_to_folder(&link, takes);
+        }
+        if takes {
+            self.check_target(&link, &target)?;
+        }
+        Ok(takes)
+    }
+
+    /// A link to a folder: what lies in the input is read where it is; what lies elsewhere would be missing.
+    fn follow_to_folder(&mut self, link: &Path, takes: bool) -> Result<bool, String> {
+        let real = fs::canonicalize(link);
+        let link = link.display();
+        let leads_out = real.as_ref().map_or(true, |real| !real.starts_with(&self.root));
+        if takes && leads_out {
+            let to =
+                real.map_or_else(|_| "elsewhere".to_owned(), |real| real.display().to_string());
+            return Err(format!(
+                "{link} is a link to a folder outside of the input, {to}; name that folder as a path of \
+                 the input to include it"
             ));
-            return Ok(false);
         }
-        if !self.pattern.takes(path) {
-            return Ok(false);
-        }
-        self.check_target(&link, &target)?;
-        Ok(true)
+        self.notices.push(format!(
+            "{}: {link} is a link to a folder and is skipped; name that folder as a path of the input to \
+             include it",
+            self.input
+        ));
+        Ok(false)
     }
 
     /// Refuses links that guests, who see nothing but the root, could not follow.
-    fn check_target(&self, link: &Path, target: &fs::Metadata) -> Result<(), DatasetError> {
-        let input = &self.input;
+    fn check_target(&self, link: &Path, target: &fs::Metadata) -> Result<(), String> {
         let read = fs::read_link(link).and_then(|to| Ok((to, fs::canonicalize(link)?)));
-        let (to, real) = match read {
-            Ok(read) => read,
-            Err(error) => return fail!("{input}: cannot follow {}: {error}", link.display()),
-        };
+        let (to, real) =
+            read.map_err(|error| format!("cannot follow {}: {error}", link.display()))?;
         let (link, to) = (link.display(), to.as_path());
         if !real.starts_with(&self.root) {
-            return fail!(
-                "{input}: the link {link} leads out of the folder, to {}; copy that file in, or \
-                 name its folder as a path of the input",
+            return Err(format!(
+                "the link {link} leads out of the folder, to {}; copy that file in, or name its folder \
+                 as a path of the input",
                 real.display()
-            );
+            ));
         }
         if to.is_absolute() {
-            return fail!(
-                "{input}: {link} links to {} by an absolute path, which means nothing to the entry \
-                 script; make it a relative link",
+            return Err(format!(
+                "{link} links to {} by an absolute path, which means nothing to the entry script; make \
+                 it a relative link",
                 to.display()
-            );
+            ));
         }
         if !target.is_file() {
-            return fail!("{input}: {link} is a link to a device, fifo or socket; remove it");
+            return Err(format!("{link} is a link to a device, fifo or socket; remove it"));
         }
         Ok(())
     }
@@ -413,6 +436,22 @@ impl Listing {
             _ => format!("{}: {} matches no file; check the path", self.input, self.shown),
         }
     }
+}
+
+/// What is in a folder, last first.
+fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = Kind::from(entry.file_type()?);
+        let mut name = entry.file_name().into_vec();
+        if kind == Kind::Folder {
+            name.push(b'/');
+        }
+        entries.push(Entry { name, kind });
+    }
+    entries.sort_unstable_by(|one, other| other.name.cmp(&one.name));
+    Ok(entries)
 }
 
 #[cfg(test)]

@@ -35,9 +35,13 @@ pub fn resolve(inputs: &[Input]) -> Result<Vec<Source>, DatasetError> {
                 true => format!("{GUEST_INPUTS}/{}", input.name),
                 false => format!("{GUEST_INPUTS}/{}/{index}", input.name),
             };
+            let mut partition_format = input.partition_format.clone();
             let (root, pattern) = match place {
                 Place::Folder(root) => (root, None),
-                Place::Glob(root, glob) => (root, Some(glob)),
+                Place::Glob(root, glob) => {
+                    partition_format = partition_format.map(|format| below(&root, format));
+                    (root, Some(glob))
+                }
                 Place::Files(root, names) => (root, Some(of_names(&names))),
             };
             sources.push(Source {
@@ -45,13 +49,24 @@ pub fn resolve(inputs: &[Input]) -> Result<Vec<Source>, DatasetError> {
                 root,
                 guest,
                 pattern,
-                partition_format: input.partition_format.clone(),
+                partition_format,
                 manifest: None,
             });
         }
     }
     check_size(&sources)?;
     Ok(sources)
+}
+
+/// A template without the folders that stand before the first wildcard of a glob, if it begins with
+/// some of them: `data/{user}/{day}.csv` for `data/*/*.csv`.
+fn below(root: &Path, format: String) -> String {
+    let levels: Vec<&str> = format.split('/').collect();
+    let fixed = levels.iter().take_while(|level| !level.contains('{')).count();
+    let folders: Vec<&str> = root.iter().filter_map(|folder| folder.to_str()).collect();
+    let is_above = |count: &usize| folders.ends_with(&levels[..*count]);
+    let above = (0..=fixed).rev().find(is_above).unwrap_or_default();
+    levels[above..].join("/")
 }
 
 fn check_size(sources: &[Source]) -> Result<(), DatasetError> {
@@ -268,6 +283,30 @@ mod tests {
         assert_eq!(tree.one("in/*.csv"), ("/in".to_owned(), some("*.csv")));
         assert_eq!(tree.one("in/**/y*"), ("/in".to_owned(), some("**/y*")));
         assert_eq!(tree.one("in/a?/b/*.csv"), ("/in".to_owned(), some("a?/b/*.csv")));
+    }
+
+    /// M4: what stands before the first wildcard of a glob may be a part of the template.
+    #[test]
+    fn templates_of_globs_may_begin_above_them() {
+        let tree = Tree::new();
+        let base = fs::canonicalize(tree.0.path()).unwrap();
+        let whole = format!("{}/in/{{user}}/x.csv", base.display());
+        for (path, format, below) in [
+            ("in/*/x.csv", "{user}/x.csv", "{user}/x.csv"),
+            ("in/*/x.csv", "in/{user}/x.csv", "{user}/x.csv"),
+            ("in/*/x.csv", whole.trim_start_matches('/'), "{user}/x.csv"),
+            ("in/a/*.csv", "in/a/{day}.csv", "{day}.csv"),
+            ("in/a/*.csv", "a/{day}.csv", "{day}.csv"),
+            ("in/*/x.csv", "a/{user}/x.csv", "a/{user}/x.csv"),
+            ("in/*/x.csv", "in/a/{user}.csv", "a/{user}.csv"),
+            // A folder is no glob: its template begins below it.
+            ("in", "in/{user}/x.csv", "in/{user}/x.csv"),
+        ] {
+            let mut inputs = input(&[tree.path(path)]);
+            inputs[0].partition_format = Some(format.to_owned());
+            let sources = resolve(&inputs).unwrap();
+            assert_eq!(sources[0].partition_format.as_deref(), Some(below), "{path} {format}");
+        }
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl<'a> Driver<'a> {
             if let Some(result) = self.result.take() {
                 return self.finish(result).await;
             }
-            if self.machine.awaits_commits_only() {
+            if self.machine.wants_commits() {
                 self.committer.flush();
             }
             self.pool.flush();
@@ -361,6 +361,10 @@ impl<'a> Driver<'a> {
             Action::Assign(worker, assignment) => {
                 self.pool.queue(worker, &ToWorker::Run(assignment));
             }
+            Action::AssignFirst(worker, assignment) => {
+                self.pool.queue(worker, &ToWorker::RunFirst(assignment));
+            }
+            Action::GoOn(worker) => self.pool.queue(worker, &ToWorker::GoOn),
             Action::Shutdown(worker) => {
                 self.leaving.insert(worker);
                 self.pool.send(worker, &ToWorker::Shutdown);

@@ -1,7 +1,7 @@
 //! What an attempt and a job came to.
 
 use super::few::few;
-use super::{Failure, InferenceStats, MiniBatchId, WallState};
+use super::{Failure, FailureKind, InferenceStats, MiniBatchId, WallState};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -57,6 +57,14 @@ pub struct FailedItem {
     pub row: Option<u64>,
     /// Why it failed.
     pub reason: String,
+    /// The kind of that: what could not be read is `bad_input`, what `run` gave up is `script_error`.
+    #[serde(default = "by_script")]
+    pub kind: FailureKind,
+}
+
+/// What failed items were before their kind was told.
+fn by_script() -> FailureKind {
+    FailureKind::ScriptError
 }
 
 /// What one call into the guest used.

@@ -40,7 +40,7 @@ pub(super) fn plan_files(
 }
 
 /// The listing's next file, after notices of what was left out on the way to it, and a mini-batch for each
-/// object there that could not be fetched from its store, which fails with the reason.
+/// file there that cannot be handed over, which fails with the reason.
 pub(super) fn next_file(
     listing: &mut Listing,
     source: u32,
@@ -50,7 +50,7 @@ pub(super) fn next_file(
     for notice in listing.take_notices() {
         sender.notice(notice)?;
     }
-    for bad in listing.take_unfetched() {
+    for bad in listing.take_bad() {
         sender.add(source, Work::Unreadable(bad), Stamp::new())?;
     }
     Ok(file)

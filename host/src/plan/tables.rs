@@ -154,7 +154,7 @@ fn hive(
     let mut listing = Listing::of_rows(source)?;
     let first = listing.peek_file()?.unwrap_or_default();
     let found = PartitionFormat::hive(first);
-    if found.is_none() && wanted == Some(true) {
+    if found.is_none() && wanted == Some(true) && !first.is_empty() {
         return refuse!(
             "input '{}': hive is true, and its first file, {first}, does not lie in folders named \
              key=value below {}; name the folder above those as the input's path, or remove the key",

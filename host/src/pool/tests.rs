@@ -111,7 +111,7 @@ fn started(id: u64) -> FromWorker {
 fn assignment(id: u64, files: usize) -> ToWorker {
     let work = Work::Files(vec!["some/file/name.png"; files].into_iter().collect());
     let mini_batch = MiniBatch::new(MiniBatchId(id), 0, work);
-    ToWorker::Run(Assignment { mini_batch, attempt: 1 })
+    ToWorker::Run(Assignment { mini_batch, attempt: 1, is_last: false })
 }
 
 #[tokio::test]

@@ -49,7 +49,13 @@ fn failed(message: usize, detail: usize) -> Failure {
 
 fn item(item: usize, reason: usize) -> FailedItem {
     let text = |length| "x".repeat(length);
-    FailedItem { item: text(item), line: None, row: None, reason: text(reason) }
+    FailedItem {
+        item: text(item),
+        line: None,
+        row: None,
+        reason: text(reason),
+        kind: FailureKind::ScriptError,
+    }
 }
 
 #[test]

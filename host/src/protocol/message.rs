@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Changes with every change of a message or of the framing.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 
 /// Leader to worker. The first message is `Setup`.
 #[expect(
@@ -23,6 +23,11 @@ pub enum ToWorker {
     Setup(Box<Setup>),
     /// Work on this mini-batch after those already given.
     Run(Assignment),
+    /// Work on this mini-batch before those already given. Sent only to a worker that
+    /// [waits](Assignment::awaits_word) after a failed attempt, and ends its wait.
+    RunFirst(Assignment),
+    /// Go on with the mini-batches already given: the wait after a failed attempt is over.
+    GoOn,
     /// The rows of this attempt, and of all that were reported before it, are in the output: their
     /// room in the part file is free.
     Free {
@@ -42,6 +47,17 @@ pub struct Assignment {
     pub mini_batch: MiniBatch,
     /// From 1.
     pub attempt: u32,
+    /// Whether no further attempt follows, whatever becomes of this one.
+    pub is_last: bool,
+}
+
+impl Assignment {
+    /// Whether the worker waits after an attempt with this failure until the leader sends
+    /// [`ToWorker::RunFirst`] or [`ToWorker::GoOn`]: the leader may want the next attempt to begin
+    /// before the mini-batches that the worker was given ahead.
+    pub fn awaits_word(&self, failure: &Failure) -> bool {
+        !self.is_last && failure.kind.can_mend()
+    }
 }
 
 /// What a worker is told at its start.

@@ -2,10 +2,53 @@
 //! each, naming the setting.
 
 use super::history::Attempt;
-use crate::model::{EndedBy, Failure, FailureKind};
+use crate::model::{EndedBy, Failure, FailureKind, JobResult};
+
+/// What to do about a result that is not good; none for a good one. One line. `job` is how the job
+/// directory is written on a command line.
+pub(super) fn of_result(result: &JobResult, job: &str) -> Option<String> {
+    let ended_by = result.ended_by?;
+    Some(match ended_by {
+        EndedBy::NothingSucceeded => nothing_succeeded(result),
+        other => advice(other, job),
+    })
+}
+
+/// No item succeeded: what to do depends on where they failed, which need not be `run`.
+fn nothing_succeeded(result: &JobResult) -> String {
+    let Some(first) = &result.first_failure else {
+        return match result.items.total {
+            0 => "see with sandmill plan what is found in the inputs".to_owned(),
+            _ => "logs/failed_items.csv says why each item failed, also in earlier runs of the job"
+                .to_owned(),
+        };
+    };
+    let text = match first.failure.kind {
+        FailureKind::ShortResults => {
+            "compare what run returns with what it is given; a script that writes its own files and \
+             returns nothing wants output_action: summary_only"
+        }
+        FailureKind::BadInput | FailureKind::LoadFailed | FailureKind::LoadTimeout => {
+            "mend the inputs as the first cause says: nothing of them could be read, and run was not \
+             called; logs/failed_items.csv names each file"
+        }
+        FailureKind::ScriptError | FailureKind::Trap | FailureKind::Exit => {
+            "mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it \
+             on one file"
+        }
+        FailureKind::OutOfMemory => {
+            "raise limits.memory, or have the entry script hold less: make mini_batch_size smaller"
+        }
+        FailureKind::OutOfFuel => "raise limits.fuel, or look for a loop that does not end",
+        FailureKind::Timeout => "raise run_invocation_timeout, or make mini_batch_size smaller",
+        FailureKind::OverLimit => "raise the limit that the first cause names, or use less",
+        _ => "remove the first cause, then run the job again",
+    };
+    text.to_owned()
+}
 
 /// One line. `job` is how the job directory is written on a command line.
-pub(super) fn advice(ended_by: EndedBy, job: &str) -> String {
+fn advice(ended_by: EndedBy, job: &str) -> String {
     let resume = format!("sandmill resume {job}");
     let more = |setting: &str| {
         format!("to bear more and go on where it was: {resume} --set {setting}=N; -1 bears all")
@@ -16,9 +59,7 @@ pub(super) fn advice(ended_by: EndedBy, job: &str) -> String {
         EndedBy::AllowedFailedPercent => {
             format!("to bear more and go on where it was: {resume} --set allowed_failed_percent=N")
         }
-        EndedBy::NothingSucceeded => "compare what run returns with what it is given; a script \
-            that writes its own files and returns nothing wants output_action: summary_only"
-            .to_owned(),
+        EndedBy::NothingSucceeded => "logs/failed_items.csv says why each item failed".to_owned(),
         EndedBy::InitFailures => format!("repair init, or what it reads; then go on: {resume}"),
         EndedBy::StuckInInit => "find out what init waits for; if it is only slow, raise \
             run_invocation_timeout"
@@ -63,6 +104,9 @@ pub(super) fn name(ended_by: EndedBy) -> String {
     }
 }
 
+/// What to do about records and files that cannot be decoded.
+pub(super) const BAD_INPUT: &str = "The input is broken where failed_items.csv says: mend that file, leave it out by a glob, or bear its rows with error_threshold. It was not tried again, as it would be the same";
+
 /// A call that spent less than this share of its time computing waited for something.
 pub(super) const COMPUTING: f64 = 0.5;
 
@@ -104,9 +148,7 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
         FailureKind::LoadFailed => vec![
             "The input could not be read: look at the files that the message names. sandmill plan shows what would be read",
         ],
-        FailureKind::BadInput => vec![
-            "The input is broken where failed_items.csv says: mend that file, leave it out by a glob, or bear its rows with error_threshold. It was not tried again, as it would be the same",
-        ],
+        FailureKind::BadInput => vec![BAD_INPUT],
         FailureKind::BadOutput => vec![
             "Give result files names of their own (with the mini-batch's id or the worker's name), or set output_files to append or overwrite",
         ],

@@ -27,6 +27,8 @@ struct Entry {
     text: String,
     count: u64,
     first: String,
+    /// The file that has it in full.
+    file: Option<String>,
 }
 
 /// Writes both. There are no files where nothing failed.
@@ -72,7 +74,11 @@ impl Errors {
             self.entries[index].count += 1;
         } else if self.entries.len() < MOST_KINDS {
             self.known.insert(text.clone(), self.entries.len());
-            self.entries.push(Entry { text, count: 1, first: format!("{what}, {worker}") });
+            let first = format!("{what}, {worker}");
+            let file = worker_id(worker).map(|id| self.dir.worker_errors(id));
+            let file = file.as_deref().and_then(|file| file.strip_prefix(self.dir.root()).ok());
+            let file = file.map(|file| file.display().to_string());
+            self.entries.push(Entry { text, count: 1, first, file });
         } else {
             self.others += 1;
         }
@@ -148,6 +154,9 @@ impl Entry {
     fn tell(&self, text: &mut String) {
         text.push_str(&format!("{}: {}\n", counted(self.count, "time"), self.text));
         text.push_str(&format!("  first in {}\n", self.first));
+        if let Some(file) = &self.file {
+            text.push_str(&format!("  in full, with its stack if it has one: {file}\n"));
+        }
     }
 }
 
@@ -205,6 +214,7 @@ mod tests {
         2 failures so far, the most frequent first:
         2 times: trap: panicked at src/lib.rs:12:9: no digit, "5" expected
           first in mini-batch 2, attempt 1 (/inputs/images/img_0020.png and 9 more), process001
+          in full, with its stack if it has one: logs/user/error/0/process001.txt
         Items that failed for good are in logs/failed_items.csv
         "#);
         let mut again = samples::job();
@@ -236,8 +246,10 @@ mod tests {
         insta::assert_snapshot!(read(dir.user_errors()), @r#"
         1 time: script_error: no model in /side_inputs
           first in init, process000
+          in full, with its stack if it has one: logs/user/error/0/process000.txt
         2 times: trap: panicked at src/lib.rs:12:9: no digit, "5" expected
           first in mini-batch 2, attempt 1 (/inputs/images/img_0020.png and 9 more), process001
+          in full, with its stack if it has one: logs/user/error/0/process001.txt
         Each failure in full: logs/user/error/<node>/<worker>.txt
         "#);
         insta::assert_snapshot!(read(dir.worker_errors(WorkerId(1))), @r#"
@@ -262,7 +274,7 @@ mod tests {
             errors.on_event(&samples::event(id, samples::failed(id, 1, failure, false))).unwrap();
         }
         let digest = errors.digest();
-        assert_eq!(digest.lines().count(), 2 * MOST_KINDS + 2);
+        assert_eq!(digest.lines().count(), 3 * MOST_KINDS + 2);
         assert!(digest.contains("900 times: other failures"), "{digest}");
     }
 

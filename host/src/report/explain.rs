@@ -1,10 +1,10 @@
 //! What went wrong in a job, or made it slow, and what to do: the text of `sandmill explain`.
 
-use super::advice::{COMPUTING, advice, of_failure, of_init, was_killed};
+use super::advice::{BAD_INPUT, COMPUTING, of_failure, of_init, of_result, was_killed};
 use super::history::{Attempt, Doing, Group, History};
 use super::result::{Places, shell_word};
 use super::words::{count, counted, first_line, seconds, worker_id};
-use crate::model::{EndedBy, FailureKind, JobResult, JobStatus, MiniBatchId, printable};
+use crate::model::{EndedBy, FailureKind, JobStatus, MiniBatchId, printable};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -258,7 +258,9 @@ fn to_change(history: &History, places: &Places) -> Vec<String> {
         let killed = history.exits.iter().any(|(worker, _)| *worker == group.first.worker);
         of_failure(&group.failure, &group.first, killed).into_iter().for_each(&mut add);
     }
-    if let Some(end) = history.result.as_ref().and_then(|result: &JobResult| result.ended_by) {
+    if let Some(result) = &history.result
+        && let Some(end) = result.ended_by
+    {
         let for_failures = matches!(
             end,
             EndedBy::ErrorThreshold
@@ -266,12 +268,20 @@ fn to_change(history: &History, places: &Places) -> Vec<String> {
                 | EndedBy::AllowedFailedPercent
                 | EndedBy::NothingSucceeded
         );
+        if history.failed_items.iter().any(|(_, item)| item.kind == FailureKind::BadInput) {
+            add(BAD_INPUT.to_owned());
+        }
         if for_failures && !history.failed_items.is_empty() {
             add("Mend the items that failed, or leave them out, and run anew with --overwrite; files \
                  that could not be read at all need only be mended: resume reads them again"
                 .to_owned());
         }
-        add(capital(&advice(end, &shell_word(&places.show(places.job_dir.root())))));
+        let job = shell_word(&places.show(places.job_dir.root()));
+        // Where each attempt failed, it is said above.
+        let is_said = end == EndedBy::NothingSucceeded && !history.groups.is_empty();
+        if let Some(advice) = of_result(result, &job).filter(|_| !is_said) {
+            add(capital(&advice));
+        }
     }
     if let (Some(median), Some(slow)) = (history.median_run(), history.slowest.first())
         && history.attempts >= 10

@@ -3,12 +3,12 @@
 
 use super::log_file::LogFile;
 use super::reporters::Reporter;
-use super::words::{counted, csv_field, csv_number, path_of};
+use super::words::{count, counted, csv_field, csv_number, path_of};
 use crate::event::{Event, EventKind};
-use crate::model::{AttemptReport, FailedItem, JobDir, printable};
+use crate::model::{AttemptReport, FailedItem, FailureKind, JobDir, printable};
 use std::io;
 
-const HEADER: &str = "mini_batch,item,file,line,row,attempt,worker,reason";
+const HEADER: &str = "mini_batch,item,file,line,row,attempt,worker,reason,kind";
 
 /// Bytes of a reason where it stands for the second time and later.
 const REPEATED: usize = 300;
@@ -31,7 +31,7 @@ impl FailedItems {
         worker: &str,
         item: &str,
         (file, line_number, row): (&str, Option<u64>, Option<u64>),
-        reason: &str,
+        (reason, kind): (&str, FailureKind),
     ) -> io::Result<()> {
         let line = &mut self.line;
         line.clear();
@@ -52,6 +52,8 @@ impl FailedItems {
             line.push(',');
             csv_field(line, text);
         }
+        line.push(',');
+        csv_number(line, kind);
         line.push('\n');
         self.file.write(line.as_bytes())
     }
@@ -63,7 +65,7 @@ impl FailedItems {
             whole.map(|failure| format!("the whole mini-batch ({all}): {}", failure.message));
         let is_slice = |item: &FailedItem| item.line.or(item.row).is_some();
         let slices = whole.is_some() && report.failed_items.iter().any(is_slice);
-        for (index, FailedItem { item, line, row, reason }) in
+        for (index, FailedItem { item, line, row, reason, kind }) in
             report.failed_items.iter().enumerate()
         {
             // Told in full once, as a message may be long and the files many.
@@ -80,31 +82,53 @@ impl FailedItems {
                 (None, Some(row)) => &format!("{item}, row {row}"),
                 (None, None) => item,
             };
-            self.row(report, worker, name, (item, *line, *row), reason)?;
+            self.row(report, worker, name, (item, *line, *row), (reason, *kind))?;
         }
         // Slices are of as many items as they have rows.
         let is_named = slices && report.failed_items.len() < AttemptReport::MAX_FAILED_ITEMS;
         let unnamed = report.items.failed.saturating_sub(report.failed_items.len() as u64);
         let unnamed = if is_named { 0 } else { unnamed };
-        let place = (path_of(location), None, None);
-        match whole {
-            Some(reason) if report.failed_items.is_empty() => {
-                self.row(report, worker, location, place, &reason)
-            }
-            Some(reason) if unnamed > 0 => {
-                let end = reason.floor_char_boundary(REPEATED);
-                let reason = format!("{} of {}", counted(unnamed, "more item"), &reason[..end]);
-                self.row(report, worker, location, place, &reason)
-            }
-            None if unnamed > 0 => {
-                let items = counted(unnamed, "item");
-                let reason = format!(
-                    "run returned fewer rows than items, so that {items} of this mini-batch failed; \
-                     which, is not known"
-                );
-                self.row(report, worker, location, place, &reason)
-            }
-            _ => Ok(()),
+        if let Some((reason, kind)) = rest(report, unnamed, whole.as_deref()) {
+            let place = (path_of(location), None, None);
+            self.row(report, worker, location, place, (&reason, kind))?;
+        }
+        Ok(())
+    }
+}
+
+/// What is said of the items that are not named, so many of them; none if all are.
+fn rest(
+    report: &AttemptReport,
+    unnamed: u64,
+    whole: Option<&str>,
+) -> Option<(String, FailureKind)> {
+    let named = &report.failed_items;
+    if let Err(failure) = &report.outcome {
+        let reason = whole.unwrap_or_default();
+        if named.is_empty() {
+            return Some((reason.to_owned(), failure.kind));
+        }
+        let end = reason.floor_char_boundary(REPEATED);
+        let reason = format!("{} of {}", counted(unnamed, "more item"), &reason[..end]);
+        return (unnamed > 0).then_some((reason, failure.kind));
+    }
+    if unnamed == 0 {
+        return None;
+    }
+    let items = counted(unnamed, "item");
+    match named.last() {
+        Some(last) if named.len() >= AttemptReport::MAX_FAILED_ITEMS => {
+            let first = count(named.len() as u64);
+            let reason =
+                format!("{items} more of this mini-batch failed; only the first {first} are named");
+            Some((reason, last.kind))
+        }
+        _ => {
+            let reason = format!(
+                "run returned fewer rows than items, so that {items} of this mini-batch failed; which, \
+                 is not known"
+            );
+            Some((reason, FailureKind::ShortResults))
         }
     }
 }
@@ -149,10 +173,10 @@ mod tests {
         }
         let text = std::fs::read_to_string(dir.failed_items()).unwrap();
         insta::assert_snapshot!(text, @r#"
-        mini_batch,item,file,line,row,attempt,worker,reason
-        1,/inputs/images/img_0007.png,/inputs/images/img_0007.png,,,1,process001,not a PNG file
-        7,/inputs/images/img_0070.png and 9 more,/inputs/images/img_0070.png,,,1,process001,"run returned fewer rows than items, so that 2 items of this mini-batch failed; which, is not known"
-        2,/inputs/images/img_0020.png and 9 more,/inputs/images/img_0020.png,,,2,process001,"the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected"
+        mini_batch,item,file,line,row,attempt,worker,reason,kind
+        1,/inputs/images/img_0007.png,/inputs/images/img_0007.png,,,1,process001,not a PNG file,script_error
+        7,/inputs/images/img_0070.png and 9 more,/inputs/images/img_0070.png,,,1,process001,"run returned fewer rows than items, so that 2 items of this mini-batch failed; which, is not known",short_results
+        2,/inputs/images/img_0020.png and 9 more,/inputs/images/img_0020.png,,,2,process001,"the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected",trap
         "#);
     }
 
@@ -167,6 +191,7 @@ mod tests {
             line,
             row,
             reason: reason.to_owned(),
+            kind: FailureKind::BadInput,
         };
         let items = vec![
             item(Some(7), None, "5 fields, 4 expected"),
@@ -176,9 +201,9 @@ mod tests {
         list.file.flush().unwrap();
         let text = std::fs::read_to_string(dir.failed_items()).unwrap();
         insta::assert_snapshot!(text, @r#"
-        mini_batch,item,file,line,row,attempt,worker,reason
-        4,"/inputs/iris/a.csv, line 7",/inputs/iris/a.csv,7,,2,process001,"5 fields, 4 expected"
-        4,"/inputs/iris/a.csv, row 3",/inputs/iris/a.csv,,3,2,process001,no such species
+        mini_batch,item,file,line,row,attempt,worker,reason,kind
+        4,"/inputs/iris/a.csv, line 7",/inputs/iris/a.csv,7,,2,process001,"5 fields, 4 expected",bad_input
+        4,"/inputs/iris/a.csv, row 3",/inputs/iris/a.csv,,3,2,process001,no such species,bad_input
         "#);
     }
 
@@ -203,6 +228,7 @@ mod tests {
                 line: None,
                 row: None,
                 reason: String::new(),
+                kind: FailureKind::Trap,
             };
             report.failed_items = vec![item("a"), item("b")];
         }
@@ -210,10 +236,10 @@ mod tests {
         list.file.flush().unwrap();
         let text = std::fs::read_to_string(dir.failed_items()).unwrap();
         insta::assert_snapshot!(text, @r#"
-        mini_batch,item,file,line,row,attempt,worker,reason
-        2,/inputs/images/a.png,/inputs/images/a.png,,,2,process001,"the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected"
-        2,/inputs/images/b.png,/inputs/images/b.png,,,2,process001,"the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected"
-        2,/inputs/images/img_0020.png and 9 more,/inputs/images/img_0020.png,,,2,process001,"8 more items of the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected"
+        mini_batch,item,file,line,row,attempt,worker,reason,kind
+        2,/inputs/images/a.png,/inputs/images/a.png,,,2,process001,"the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected",trap
+        2,/inputs/images/b.png,/inputs/images/b.png,,,2,process001,"the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected",trap
+        2,/inputs/images/img_0020.png and 9 more,/inputs/images/img_0020.png,,,2,process001,"8 more items of the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected",trap
         "#);
     }
 
@@ -228,6 +254,7 @@ mod tests {
             line,
             row,
             reason: String::new(),
+            kind: FailureKind::BadInput,
         };
         let bad = || Failure::new(FailureKind::BadInput, "it cannot be decoded");
         let one = vec![item("a.parquet", None, Some(41))];
@@ -246,11 +273,31 @@ mod tests {
         list.file.flush().unwrap();
         let text = std::fs::read_to_string(dir.failed_items()).unwrap();
         insta::assert_snapshot!(text, @r#"
-        mini_batch,item,file,line,row,attempt,worker,reason
-        1,"/inputs/sales/a.parquet, 10 rows from row 41",/inputs/sales/a.parquet,,41,1,process001,the whole mini-batch (10 items): it cannot be decoded
-        2,"/inputs/sales/a.csv, line 2",/inputs/sales/a.csv,2,,1,process001,the whole mini-batch (10 items): it cannot be decoded
-        2,"/inputs/sales/b.csv, line 7",/inputs/sales/b.csv,7,,1,process001,the whole mini-batch (10 items): it cannot be decoded
+        mini_batch,item,file,line,row,attempt,worker,reason,kind
+        1,"/inputs/sales/a.parquet, 10 rows from row 41",/inputs/sales/a.parquet,,41,1,process001,the whole mini-batch (10 items): it cannot be decoded,bad_input
+        2,"/inputs/sales/a.csv, line 2",/inputs/sales/a.csv,2,,1,process001,the whole mini-batch (10 items): it cannot be decoded,bad_input
+        2,"/inputs/sales/b.csv, line 7",/inputs/sales/b.csv,7,,1,process001,the whole mini-batch (10 items): it cannot be decoded,bad_input
         "#);
+    }
+
+    /// More records than a report names: that they are not named is no fault of `run`.
+    #[test]
+    fn items_beyond_those_that_are_named_are_counted() {
+        let item = FailedItem {
+            item: "/inputs/iris/a.csv".to_owned(),
+            line: Some(7),
+            row: None,
+            reason: "5 fields, 4 expected".to_owned(),
+            kind: FailureKind::BadInput,
+        };
+        let EventKind::AttemptFinished { mut report, .. } = samples::succeeded(4, 1, Vec::new())
+        else {
+            panic!("an attempt");
+        };
+        report.failed_items = vec![item; AttemptReport::MAX_FAILED_ITEMS];
+        let (reason, kind) = rest(&report, 5, None).unwrap();
+        assert_eq!(kind, FailureKind::BadInput);
+        insta::assert_snapshot!(reason, @"5 items more of this mini-batch failed; only the first 1,000 are named");
     }
 
     #[test]

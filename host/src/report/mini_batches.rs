@@ -86,7 +86,16 @@ impl MiniBatches {
         }
         let rows = match &report.outcome {
             Ok(segment) => {
-                line.push_str(",RUN_DONE,,,");
+                line.push_str(",RUN_DONE,");
+                // What failed of a mini-batch that went on.
+                if let Some(first) = report.failed_items.first() {
+                    let _ = write!(line, "{}", first.kind);
+                    line.push(',');
+                    csv_field(line, &first.reason);
+                } else {
+                    line.push(',');
+                }
+                line.push(',');
                 Some(segment.rows)
             }
             Err(failure) => {
@@ -153,7 +162,7 @@ mod tests {
         insta::assert_snapshot!(text, @r#"
         Mini-batch Id,Picked Count,Process,Node Id,Process Start Time,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Status,Error Category,Error Message,Mini-batch Detail,Inference Calls,Inference Seconds,Inference Bytes In,Inference Bytes Out,Device,Backend
         0,1,process001,0,2026-11-21T10:00:00.500000Z,10,10,0,0.250000,0.200000,0.125000,RUN_DONE,,,"{""id"":0,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0000.png and 9 more"",""location"":""/inputs/images/img_0000.png"",""partition_size"":10,""task_type"":""run"",""rows"":10}",0,0.000000,0,0,,
-        1,1,process001,0,2026-11-21T10:00:00.500000Z,10,9,1,0.250000,0.200000,0.125000,RUN_DONE,,,"{""id"":1,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0010.png and 9 more"",""location"":""/inputs/images/img_0010.png"",""partition_size"":10,""task_type"":""run"",""rows"":9}",0,0.000000,0,0,,
+        1,1,process001,0,2026-11-21T10:00:00.500000Z,10,9,1,0.250000,0.200000,0.125000,RUN_DONE,script_error,not a PNG file,"{""id"":1,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0010.png and 9 more"",""location"":""/inputs/images/img_0010.png"",""partition_size"":10,""task_type"":""run"",""rows"":9}",0,0.000000,0,0,,
         2,1,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""id"":2,""dequeue_count"":1,""minibatch"":""/inputs/images/img_0020.png and 9 more"",""location"":""/inputs/images/img_0020.png"",""partition_size"":10,""task_type"":""run"",""fuel"":1000,""will_retry"":true}",0,0.000000,0,0,,
         2,2,process001,0,2026-11-21T10:00:00.500000Z,10,0,10,0.500000,0.250000,0.500000,RUN_EXCEPTION,trap,"panicked at src/lib.rs:12:9: no digit, ""5"" expected","{""id"":2,""dequeue_count"":2,""minibatch"":""/inputs/images/img_0020.png and 9 more"",""location"":""/inputs/images/img_0020.png"",""partition_size"":10,""task_type"":""run"",""fuel"":1000,""will_retry"":false}",0,0.000000,0,0,,
         "#);

@@ -1,6 +1,6 @@
 //! The result in words: the last lines at the terminal, and `logs/job_result.txt`.
 
-use super::advice::{advice, hit_the_leader, name};
+use super::advice::{hit_the_leader, name, of_result};
 use super::log_file;
 use super::reporters::Reporter;
 use super::words::{count, counted, did, first_line, seconds, worker_id};
@@ -137,7 +137,7 @@ fn kept(text: &mut Text, result: &JobResult, places: &Places) {
 /// What a person can do now.
 fn what_next(text: &mut Text, result: &JobResult, places: &Places) {
     let job = shell_word(&places.show(places.job_dir.root()));
-    if let Some(advice) = result.ended_by.map(|by| advice(by, &job)) {
+    if let Some(advice) = of_result(result, &job) {
         text.line("what to do", &advice);
     }
     if result.status == JobStatus::Failed {

@@ -229,11 +229,15 @@ fn every_end_has_advice() {
         EndedBy::Spawn,
         EndedBy::Cancelled,
     ];
-    let all = all.map(|by| format!("{}: {}", name(by), advice(by, "jobs/a")));
+    let all = all.map(|by| {
+        let result = JobResult { ended_by: Some(by), ..*samples::result(JobStatus::Failed) };
+        let result = JobResult { first_failure: None, ..result };
+        format!("{}: {}", name(by), of_result(&result, "jobs/a").unwrap())
+    });
     insta::assert_snapshot!(all.join("\n"), @"
     error_threshold: to bear more and go on where it was: sandmill resume jobs/a --set error_threshold=N; -1 bears all
     allowed_failed_percent: to bear more and go on where it was: sandmill resume jobs/a --set allowed_failed_percent=N
-    nothing_succeeded: compare what run returns with what it is given; a script that writes its own files and returns nothing wants output_action: summary_only
+    nothing_succeeded: logs/failed_items.csv says why each item failed, also in earlier runs of the job
     init_failures: repair init, or what it reads; then go on: sandmill resume jobs/a
     stuck_in_init: find out what init waits for; if it is only slow, raise run_invocation_timeout
     first_task_timeout: see with sandmill plan how long it takes to cut the inputs; if it is only slow, raise first_task_creation_timeout
@@ -244,6 +248,44 @@ fn every_end_has_advice() {
     cancelled: to go on where it was: sandmill resume jobs/a
     ");
     assert_eq!(shell_word("jobs/it's mine"), r"'jobs/it'\''s mine'");
+}
+
+/// W10: what to do where no item succeeded depends on where they failed, which need not be `run`.
+#[test]
+fn advice_speaks_of_run_only_where_run_was_called() {
+    let told = |kind| {
+        let mut result = samples::result(JobStatus::Failed);
+        result.ended_by = Some(EndedBy::NothingSucceeded);
+        if let Some(first) = &mut result.first_failure {
+            first.failure = Failure::new(kind, "x");
+        }
+        format!("{kind}: {}", of_result(&result, "jobs/a").unwrap())
+    };
+    let kinds = [
+        FailureKind::BadInput,
+        FailureKind::LoadFailed,
+        FailureKind::ScriptError,
+        FailureKind::Trap,
+        FailureKind::OutOfMemory,
+        FailureKind::OutOfFuel,
+        FailureKind::Timeout,
+        FailureKind::ShortResults,
+    ];
+    insta::assert_snapshot!(kinds.map(told).join("\n"), @"
+    bad_input: mend the inputs as the first cause says: nothing of them could be read, and run was not called; logs/failed_items.csv names each file
+    load_failed: mend the inputs as the first cause says: nothing of them could be read, and run was not called; logs/failed_items.csv names each file
+    script_error: mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file
+    trap: mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file
+    out_of_memory: raise limits.memory, or have the entry script hold less: make mini_batch_size smaller
+    out_of_fuel: raise limits.fuel, or look for a loop that does not end
+    timeout: raise run_invocation_timeout, or make mini_batch_size smaller
+    short_results: compare what run returns with what it is given; a script that writes its own files and returns nothing wants output_action: summary_only
+    ");
+    let mut none = samples::result(JobStatus::Failed);
+    (none.ended_by, none.first_failure) = (Some(EndedBy::NothingSucceeded), None);
+    none.items = ItemCounts::default();
+    let told = of_result(&none, "jobs/a").unwrap();
+    assert_eq!(told, "see with sandmill plan what is found in the inputs");
 }
 
 /// W9: a system error that ends the job leads to its file.

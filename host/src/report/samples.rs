@@ -90,6 +90,7 @@ pub(super) fn broken_item() -> FailedItem {
         item: "/inputs/images/img_0007.png".to_owned(),
         line: None,
         reason: "not a PNG file".to_owned(),
+        kind: FailureKind::ScriptError,
     }
 }
 

@@ -19,6 +19,9 @@ pub(super) struct Refusal {
     pub(super) used: u64,
     /// Bytes asked for in addition.
     pub(super) asked: u64,
+    /// Where the memory ends that should grow, if it was not the budget that ended: at 4 GB, unless the
+    /// component was built to use less.
+    pub(super) end: Option<u64>,
 }
 
 /// Counts all linear memories and tables of an instance against one limit.
@@ -51,7 +54,7 @@ impl Budget {
                 true
             }
             _ => {
-                self.refused = Some(Refusal { used: self.used, asked });
+                self.refused = Some(Refusal { used: self.used, asked, end: None });
                 false
             }
         }
@@ -65,7 +68,9 @@ impl ResourceLimiter for Budget {
         desired: usize,
         maximum: Option<usize>,
     ) -> Result<bool> {
-        if maximum.is_some_and(|maximum| desired > maximum) {
+        if let Some(end) = maximum.filter(|maximum| desired > *maximum) {
+            let (used, asked) = (current as u64, desired.saturating_sub(current) as u64);
+            self.refused = Some(Refusal { used, asked, end: Some(end as u64) });
             return Ok(false);
         }
         Ok(self.grow(desired.saturating_sub(current)))
@@ -129,7 +134,7 @@ mod tests {
         assert!(budget.table_growing(0, 25, None).expect("answers"), "25 times 8 bytes");
         assert_eq!(budget.take_refusal(), None);
         assert!(!budget.table_growing(25, 26, None).expect("answers"));
-        assert_eq!(budget.take_refusal(), Some(Refusal { used: 1000, asked: 8 }));
+        assert_eq!(budget.take_refusal(), Some(Refusal { used: 1000, asked: 8, end: None }));
         assert_eq!(budget.take_refusal(), None, "told once");
         assert!(!budget.memory_growing(0, usize::MAX, None).expect("answers"), "no overflow");
     }
@@ -137,8 +142,9 @@ mod tests {
     #[test]
     fn a_memorys_own_maximum_costs_nothing() {
         let mut budget = Budget::new(ByteSize(1000));
-        assert!(!budget.memory_growing(0, 900, Some(800)).expect("answers"));
-        assert_eq!(budget.take_refusal(), None);
+        assert!(!budget.memory_growing(100, 900, Some(800)).expect("answers"));
+        let refusal = Refusal { used: 100, asked: 800, end: Some(800) };
+        assert_eq!(budget.take_refusal(), Some(refusal));
         assert!(budget.memory_growing(0, 1000, None).expect("answers"));
     }
 }

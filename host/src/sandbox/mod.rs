@@ -22,6 +22,7 @@
 //! Imports `compile` and below.
 
 mod clock;
+mod errno;
 mod files;
 mod grants;
 mod host;
@@ -48,6 +49,7 @@ mod virtual_time;
 mod whole_file;
 mod writing;
 
+pub use errno::name_errors;
 pub use grants::Grants;
 pub use instance::{Context, Instance};
 pub use log_folder::LogFolder;

@@ -227,6 +227,12 @@ fn memory_without_end_is_out_of_memory() {
     let failure = failure(body, limits.clone());
     assert_eq!(failure.kind, FailureKind::OutOfMemory);
     insta::assert_snapshot!(failure.message, @"the entry script ran out of memory in run: limits.memory allows 8 MB, it held 7.1 MB and asked for 1 MB more. Raise it, or hold less at a time");
+    // The end of what 32 bits can name, which no limit can move.
+    let most = Limits { memory: ByteSize(64 << 30), ..Limits::default() };
+    let beyond = "(drop (memory.grow (i32.const 65536))) unreachable";
+    let failure = self::failure(beyond, most);
+    assert_eq!(failure.kind, FailureKind::OutOfMemory);
+    insta::assert_snapshot!(failure.message, @"the entry script ran out of memory in run: its memory ends at 4 GB, whatever limits.memory allows (64 GB); it held 128 KB and asked for 4 GB more. Hold less at a time: make mini_batch_size smaller");
     // A guest that lives with the refusal is fine.
     let body =
         "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) (i32.const 0)";

@@ -1,5 +1,6 @@
 //! From what wasmtime reports to a failure that people can act on.
 
+use super::errno::name_errors;
 use super::limits::{Refusal, too_many};
 use super::nn::Ended;
 use super::quota::OverLimit;
@@ -74,7 +75,9 @@ fn classify(error: &Error, at: &Circumstances<'_>) -> (FailureKind, String) {
         }
         trap => {
             let text = match (panic(&at.stderr), trap) {
-                (Some(panic), _) => format!("the entry script panicked {during}{panic}"),
+                (Some(panic), _) => {
+                    format!("the entry script panicked {during}{}", name_errors(&panic))
+                }
                 (None, Some(trap)) => format!("the entry script trapped {during}: {}", what(*trap)),
                 (None, None) => format!("the entry script failed {during}: {}", root(error)),
             };
@@ -108,6 +111,16 @@ fn over_limit(error: &Error, at: &Circumstances<'_>, during: &str) -> Option<Str
 }
 
 fn out_of_memory(refusal: Refusal, limits: &Limits, during: &str) -> String {
+    if let Some(end) = refusal.end {
+        let (end, held) = (ByteSize(end).rounded(), ByteSize(refusal.used).rounded());
+        let asked = ByteSize(refusal.asked).rounded();
+        return format!(
+            "the entry script ran out of memory {during}: its memory ends at {end}, whatever \
+             limits.memory allows ({}); it held {held} and asked for {asked} more. Hold less at a time: \
+             make mini_batch_size smaller",
+            limits.memory
+        );
+    }
     format!(
         "the entry script ran out of memory {during}: limits.memory allows {}, it held {} and \
          asked for {} more. Raise it, or hold less at a time",
@@ -166,7 +179,8 @@ fn detail(error: &Error, stderr: &str) -> String {
     }
     let stderr = stderr.trim();
     if !stderr.is_empty() {
-        let _ = write!(text, "stderr of the entry script:\n  {}\n", stderr.replace('\n', "\n  "));
+        let stderr = name_errors(stderr).replace('\n', "\n  ");
+        let _ = write!(text, "stderr of the entry script:\n  {stderr}\n");
     }
     text
 }
@@ -202,7 +216,8 @@ fn stack(backtrace: &WasmBacktrace) -> String {
 
 /// The failure of an error that the entry script returned.
 pub(super) fn script_error(function: &str, text: &Text) -> Failure {
-    let mut lines = text.0.trim().splitn(2, '\n');
+    let text = name_errors(text.0.trim());
+    let mut lines = text.splitn(2, '\n');
     let first = match lines.next() {
         None | Some("") => format!("{function} returned an error without a text"),
         Some(first) => first.trim_end().to_owned(),

@@ -8,7 +8,7 @@ use super::policy::OperatorPolicy;
 use super::raw::RawJob;
 use super::scope::At;
 use super::{inputs, models, mounts, output, parent, passed, settings_file, times, workers};
-use crate::model::{Limits, Mount, OutputAction, OutputFormat};
+use crate::model::{ByteSize, Limits, Mount, OutputAction, OutputFormat};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -92,6 +92,7 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
     let run_max_try = defaults.told("run_max_try", raw, |raw| &raw.run_max_try);
     let times = times::check(raw, run_max_try, defaults, report);
     let limits = limits(raw, defaults);
+    note_useless_limits(raw, report);
     inputs::check_memory(raw, &input_kind, &limits, report);
     let mut stored = script.stored;
     let sides = script.side_inputs.as_slice();
@@ -255,6 +256,24 @@ fn script_problem(path: &Path) -> Option<String> {
         }),
         Ok(_) => None,
         Err(error) => Some(format!("{}; name {SCRIPT_KINDS}", missing(path, &error))),
+    }
+}
+
+/// What one memory of a WebAssembly component can hold: its pointers have 32 bits.
+const MOST_MEMORY: u64 = 4 << 30;
+
+/// Notes limits that no entry script reaches, as its memory ends before.
+fn note_useless_limits(raw: &RawJob, report: &Report) {
+    let limits = &raw.limits;
+    let given = [&limits.memory, &limits.read, &limits.results, &limits.row, &limits.transfer];
+    for limit in given.into_iter().flatten().filter(|limit| limit.value.0 > MOST_MEMORY) {
+        report.notice(format!(
+            "{} is {}, of which an entry script can use {}: a memory of a WebAssembly component ends \
+             there",
+            limit.key,
+            limit.value,
+            ByteSize(MOST_MEMORY)
+        ));
     }
 }
 

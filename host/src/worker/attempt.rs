@@ -14,6 +14,17 @@ use crate::protocol::{Assignment, FromWorker};
 use crate::sandbox::Context;
 use std::io;
 
+/// What a worker does after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The next mini-batch.
+    GoOn,
+    /// It waits for the leader, which may want another attempt to begin first.
+    AwaitWord,
+    /// The process must end, as its GPU is in an unknown state.
+    End,
+}
+
 /// What every attempt of a worker uses.
 pub(super) struct Bench {
     pub(super) job_dir: JobDir,
@@ -33,13 +44,13 @@ pub(super) struct Bench {
 impl Bench {
     /// Makes one attempt. Its report waits in `link`, so that it can go out together with the next
     /// `Started`; one that still waits there goes out before anything that takes time. An error is
-    /// the link's. False: this process must end, as nobody knows what state its GPU is in.
+    /// the link's.
     pub(super) fn attempt(
         &mut self,
         assignment: &Assignment,
         guest: &mut Guest,
         link: &mut Link,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Next> {
         let clock = Clock::start(self.cpu.take());
         let mini_batch = &assignment.mini_batch;
         if self.loader.takes_time(mini_batch) {
@@ -61,14 +72,17 @@ impl Bench {
             eprintln!("sandmill worker: cannot remove the links to a mini-batch's files: {error}");
         }
         let inference = guest.take_inference();
-        let is_full = |failure: &Failure| failure.kind == FailureKind::DeviceOutOfMemory;
-        let goes_on = !result.as_ref().is_err_and(is_full);
+        let next = match &result {
+            Err(failure) if failure.kind == FailureKind::DeviceOutOfMemory => Next::End,
+            Err(failure) if assignment.awaits_word(failure) => Next::AwaitWord,
+            _ => Next::GoOn,
+        };
         let stopped = clock.stop();
         self.cpu = Some(stopped.1);
         let report =
             report(assignment, &clock, stopped, Finished { run, inference, result, stamp });
         link.queue(&FromWorker::Finished(Box::new(report)))?;
-        Ok(goes_on)
+        Ok(next)
     }
 
     /// Loads and calls `run`; the last of what it gives back is the [stamp](Loader::stamp). The outer

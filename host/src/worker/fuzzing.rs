@@ -12,8 +12,13 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
     let Some((how, results)) = bytes.split_first() else { return };
     let strict = how & 1 == 1;
     let paths: Vec<String> = (0..how >> 5).map(|number| format!("/inputs/d/{number}")).collect();
-    let rejected =
-        FailedItem { item: "/t.csv".into(), line: Some(7), row: None, reason: "x".into() };
+    let rejected = FailedItem {
+        item: "/t.csv".into(),
+        line: Some(7),
+        row: None,
+        reason: "x".into(),
+        kind: crate::model::FailureKind::BadInput,
+    };
     let (data, given, rejected) = match (how >> 1) & 3 {
         0 => (MiniBatchData::Void, 0, vec![]),
         1 => (MiniBatchData::Table(&[]), paths.len() as u64, vec![rejected; 2]),
@@ -41,7 +46,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
     }
     let work = Work::Files(paths.iter().collect());
     let mini_batch = MiniBatch::new(MiniBatchId(3), 0, work);
-    let assignment = Assignment { mini_batch, attempt: 1 };
+    let assignment = Assignment { mini_batch, attempt: 1, is_last: false };
     let length = rows.segment().len() as u64;
     let segment = Segment { offset: 0, length, checksum: 0, rows: rows.rows() };
     let result = tally.map(|tally| (tally, segment, false));

@@ -213,7 +213,8 @@ impl Loader {
                     None => here.push(file),
                     Some(reason) if rejected.len() < AttemptReport::MAX_FAILED_ITEMS => {
                         let (item, reason) = (format!("{guest}/{file}"), reason.to_owned());
-                        rejected.push(FailedItem { item, line: None, row: None, reason });
+                        let kind = FailureKind::LoadFailed;
+                        rejected.push(FailedItem { item, line: None, row: None, reason, kind });
                     }
                     Some(_) => {}
                 }

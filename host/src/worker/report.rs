@@ -127,7 +127,7 @@ mod tests {
     fn assignment() -> Assignment {
         let work = Work::Files(["a", "b"].into());
         let mini_batch = MiniBatch::new(MiniBatchId(3), 0, work);
-        Assignment { mini_batch, attempt: 2 }
+        Assignment { mini_batch, attempt: 2, is_last: false }
     }
 
     #[test]
@@ -157,6 +157,7 @@ mod tests {
             line: None,
             row: None,
             reason: "r".repeat(1 << 20),
+            kind: FailureKind::ScriptError,
         };
         let tally = Tally {
             items: ItemCounts::from_returned(2, 0),

@@ -1,6 +1,6 @@
 //! The conversation with the leader.
 
-use super::attempt::Bench;
+use super::attempt::{Bench, Next};
 use super::code::Code;
 use super::folder::OutputFolder;
 use super::guest::Guest;
@@ -15,6 +15,7 @@ use crate::model::{
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
 use crate::sandbox::{Grants, LogFile, LogFolder, Profiler, Seed, guest_thread_stack};
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -32,6 +33,8 @@ pub(super) enum End {
 /// A worker that is set up.
 pub(super) struct Session {
     link: Link,
+    /// Messages that came while it waited for the leader's word, in the order to follow them.
+    line: VecDeque<ToWorker>,
     guest: Guest,
     bench: Bench,
     profiler: Option<Profiler>,
@@ -57,7 +60,8 @@ impl Session {
                 let deterministic = setup.deterministic;
                 let guest = Guest::new(program, grants(setup, &bench), deterministic);
                 let wall = WallState::default();
-                Ok(Some(Self { link, guest, bench, profiler, has_inference, wall }))
+                let line = VecDeque::new();
+                Ok(Some(Self { link, line, guest, bench, profiler, has_inference, wall }))
             }
             Err(failure) => {
                 tell_init_failed(&mut link, failure)?;
@@ -90,17 +94,10 @@ impl Session {
             return Ok(End::InitFailed);
         }
         loop {
-            let incoming = match self.link.poll()? {
-                Incoming::None => {
-                    // Whatever this process does meanwhile is no mini-batch's.
-                    self.bench.cpu = None;
-                    self.link.wait()?
-                }
-                incoming => incoming,
-            };
-            match incoming {
-                Incoming::Message(ToWorker::Run(assignment)) => {
-                    if !self.bench.attempt(&assignment, &mut self.guest, &mut self.link)? {
+            match self.next_message()? {
+                Incoming::Message(ToWorker::Run(assignment) | ToWorker::RunFirst(assignment)) => {
+                    let next = self.bench.attempt(&assignment, &mut self.guest, &mut self.link)?;
+                    if next == Next::End {
                         self.link.flush()?;
                         return Ok(End::Done);
                     }
@@ -110,6 +107,12 @@ impl Session {
                             return Ok(End::InitFailed);
                         }
                     }
+                    if next == Next::AwaitWord && !self.await_word()? {
+                        return Ok(End::Done);
+                    }
+                }
+                Incoming::Message(ToWorker::GoOn) => {
+                    return Err(io::Error::other("the leader sent a word that nothing waits for"));
                 }
                 Incoming::Message(ToWorker::Free { id, attempt }) => {
                     self.bench.part.free((id, attempt));
@@ -120,6 +123,41 @@ impl Session {
                 }
                 Incoming::None => {}
                 Incoming::Closed => return Ok(End::Done),
+            }
+        }
+    }
+
+    fn next_message(&mut self) -> io::Result<Incoming> {
+        if let Some(message) = self.line.pop_front() {
+            return Ok(Incoming::Message(message));
+        }
+        match self.link.poll()? {
+            Incoming::None => {
+                // Whatever this process does meanwhile is no mini-batch's.
+                self.bench.cpu = None;
+                self.link.wait()
+            }
+            incoming => Ok(incoming),
+        }
+    }
+
+    /// Waits for what the leader says to a failed attempt. False: the leader is gone.
+    fn await_word(&mut self) -> io::Result<bool> {
+        self.bench.cpu = None;
+        loop {
+            match self.link.wait()? {
+                Incoming::Message(ToWorker::GoOn) => return Ok(true),
+                Incoming::Message(first @ ToWorker::RunFirst(_)) => {
+                    self.line.push_front(first);
+                    return Ok(true);
+                }
+                Incoming::Message(end @ ToWorker::Shutdown) => {
+                    self.line.push_back(end);
+                    return Ok(true);
+                }
+                Incoming::Message(other) => self.line.push_back(other),
+                Incoming::None => {}
+                Incoming::Closed => return Ok(false),
             }
         }
     }

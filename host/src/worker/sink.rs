@@ -3,7 +3,7 @@
 use super::loaded::Loaded;
 use crate::model::{AttemptReport, FailedItem, Failure, FailureKind, Header, ItemCounts};
 use crate::output::RowWriter;
-use crate::sandbox::{MiniBatchData, ResultSink};
+use crate::sandbox::{MiniBatchData, ResultSink, name_errors};
 
 /// The results of one call, row by row.
 pub(super) struct Sink<'a> {
@@ -100,7 +100,7 @@ fn failed_items(failed: &[(usize, String)], loaded: &Loaded<'_>) -> Vec<FailedIt
         let place = places.next();
         let (item, line) = place.unwrap_or_else(|| (loaded.item_name(*index).to_owned(), None));
         let row = (is_table && line.is_none()).then(|| loaded.row_number(*index));
-        FailedItem { item, line, row, reason: reason.clone() }
+        FailedItem { item, line, row, reason: reason.clone(), kind: FailureKind::ScriptError }
     };
     failed.iter().map(item).collect()
 }
@@ -131,7 +131,8 @@ impl ResultSink for Sink<'_> {
     fn failed(&mut self, index: usize, reason: &str) {
         self.rows.failed(index);
         if self.failed.len() < AttemptReport::MAX_FAILED_ITEMS {
-            self.failed.push((index, super::report::cut(reason, super::report::MAX_REASON)));
+            let reason = name_errors(reason);
+            self.failed.push((index, super::report::cut(&reason, super::report::MAX_REASON)));
         }
     }
 
@@ -221,8 +222,9 @@ mod tests {
         })
         .unwrap();
         assert_eq!(mixed.items, counts(3, 2));
-        let failed =
-            FailedItem { item: "/b".into(), line: None, row: None, reason: "blurred".into() };
+        let kind = FailureKind::ScriptError;
+        let (item, reason) = ("/b".into(), "blurred".into());
+        let failed = FailedItem { item, line: None, row: None, reason, kind };
         assert_eq!(mixed.failed_items, [failed]);
     }
 
@@ -266,6 +268,7 @@ mod tests {
             line: Some(7),
             row: None,
             reason: "no number".into(),
+            kind: FailureKind::BadInput,
         };
         let table = || Loaded {
             data: MiniBatchData::Table(&[]),

@@ -4,7 +4,7 @@ use super::origins::Origins;
 use super::records::{Record, Records};
 use super::scan::{count_lines, is_terminator};
 use super::types::{fits, is_null};
-use crate::model::{AttemptReport, FailedItem, TableFormat};
+use crate::model::{AttemptReport, FailedItem, FailureKind, TableFormat};
 
 /// How much of a field's text a reason quotes, in characters.
 const TEXT_SHOWN: usize = 40;
@@ -44,7 +44,8 @@ impl Misfits {
                 ((*item).to_owned(), Some(*first_line))
             }
         };
-        self.named.push(FailedItem { item, line, row: None, reason });
+        let kind = FailureKind::BadInput;
+        self.named.push(FailedItem { item, line, row: None, reason, kind });
     }
 
     /// Adds those of another part of the mini-batch.

@@ -1,12 +1,14 @@
 //! Attempts: their end, the next try, the commit, and what counts as failed.
 
-use super::types::{Activity, Committing, Pending};
-use super::{Action, Machine, Settled};
+use super::queue::Pending;
+use super::types::{Activity, Committing};
+use super::{Action, Machine, Policy, Settled};
 use crate::event::EventKind;
 use crate::model::{
     AttemptReport, CallStats, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
     MiniBatch, MiniBatchId, Place, Work, WorkerId,
 };
+use crate::protocol::Assignment;
 use std::time::Duration;
 
 impl Machine {
@@ -32,23 +34,39 @@ impl Machine {
         }
         let started = worker.picked;
         let Some(pending) = worker.held.pop_front() else { return };
+        // It ended before `run` did begin.
+        if worker.activity.running_since().is_none() {
+            self.begun += 1;
+            self.queue.begins(pending.attempt);
+        }
         worker.picked = self.now;
         worker.took(report.elapsed_seconds);
         worker.may_restart = true;
         worker.activity =
             if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };
         let drops_next = worker.drops_next;
-        let full = Some(FailureKind::DeviceOutOfMemory);
-        let is_spent = report.outcome.as_ref().err().map(|failure| failure.kind) == full;
+        let failure = report.outcome.as_ref().err();
+        let is_spent =
+            failure.is_some_and(|failure| failure.kind == FailureKind::DeviceOutOfMemory);
+        let awaits_word =
+            failure.is_some_and(|failure| self.assignment(&pending).awaits_word(failure));
         self.settle(id, pending, started, report);
         match (self.ending.is_some(), drops_next) {
             (true, true) => self.kill(id),
             (true, false) => self.shut_down(id),
-            (false, _) => {}
+            (false, _) => self.awaits_word = awaits_word.then_some(id),
         }
         if is_spent {
+            self.awaits_word = None;
             self.part_with(id);
         }
+    }
+
+    /// What a worker is told of an attempt.
+    pub(super) fn assignment(&self, pending: &Pending) -> Assignment {
+        let (mini_batch, attempt) = (pending.mini_batch.clone(), pending.attempt);
+        let is_last = attempt >= self.policy.max_try || is_beyond_help(&mini_batch);
+        Assignment { mini_batch, attempt, is_last }
     }
 
     /// The attempt was decided when its worker was killed, and may have been given to another since: a
@@ -103,20 +121,22 @@ impl Machine {
         report: Box<AttemptReport>,
     ) {
         self.progressed();
-        // A file that could not be read while planning cannot be read by a worker, nor what did not come.
-        let is_bad = matches!(pending.mini_batch.work, Work::Unreadable(_))
-            || pending.mini_batch.is_unfetched();
-        let failure = report.outcome.as_ref().err();
-        let can_mend = !is_bad && failure.is_none_or(|failure| failure.kind.can_mend());
-        let again = report.outcome.is_err() && can_mend && pending.attempt < self.policy.max_try;
+        let can_mend = |kind: FailureKind| {
+            kind.can_mend()
+                && pending.attempt < self.policy.max_try
+                && !is_beyond_help(&pending.mini_batch)
+        };
+        let kind = report.outcome.as_ref().err().map(|failure| failure.kind);
+        let again = kind.filter(|kind| can_mend(*kind));
         if report.outcome.is_err() {
-            let will_retry = again && self.ending.is_none();
+            self.rough_until = self.now + Policy::SMOOTH;
+            let will_retry = again.is_some() && self.ending.is_none();
             self.emit_attempt(worker, &pending, started, report.clone(), will_retry);
         }
-        if again {
+        if let Some(kind) = again {
             // After the job's end is decided, a failed attempt is simply left undone.
             if self.ending.is_none() {
-                self.queue.push_back(Pending { attempt: pending.attempt + 1, ..pending });
+                self.queue.push_back(pending.retry(worker, kind, self.turns()));
             }
             return;
         }
@@ -125,17 +145,28 @@ impl Machine {
         let failed = report.outcome.is_err();
         let items = report.items;
         self.note_first_failure(worker, &report);
+        let is_short = report.is_short;
         self.committing.insert(id, Committing { pending, worker, report, started });
         if failed {
             self.failed += 1;
             self.items += items;
+        } else {
+            self.unwritten_failures += items.failed;
+            self.unwritten_short += u64::from(is_short);
         }
+    }
+
+    /// The answer of the committer to an attempt that ended well.
+    fn is_answered(&mut self, report: &AttemptReport) {
+        self.unwritten_failures -= report.items.failed;
+        self.unwritten_short -= u64::from(report.is_short);
     }
 
     pub(super) fn on_committed(&mut self, id: MiniBatchId) {
         let Some(done) = self.committing.remove(&id) else { return };
         self.progressed();
         let Ok(segment) = &done.report.outcome else { return }; // Counted when it failed.
+        self.is_answered(&done.report);
         self.succeeded += 1;
         self.rows += segment.rows;
         let surplus = done.report.surplus_rows;
@@ -148,6 +179,9 @@ impl Machine {
     /// The mini-batch's own files cannot be published: its attempt has failed after all.
     pub(super) fn on_rejected(&mut self, id: MiniBatchId, failure: Failure) {
         let Some(mut done) = self.committing.remove(&id) else { return };
+        if done.report.outcome.is_ok() {
+            self.is_answered(&done.report);
+        }
         let total = done.report.items.total;
         done.report.items = ItemCounts::from_returned(total, 0);
         done.report.outcome = Err(failure);
@@ -165,9 +199,11 @@ impl Machine {
         mut report: Box<AttemptReport>,
         will_retry: bool,
     ) {
-        if report.outcome.is_err() {
-            let named = if will_retry { Vec::new() } else { self.items_of(&pending.mini_batch) };
-            report.failed_items = named;
+        if let Err(failure) = &report.outcome {
+            report.failed_items = match will_retry {
+                true => Vec::new(),
+                false => self.items_of(&pending.mini_batch, failure.kind),
+            };
         }
         self.warn_of_fallback(worker, report.inference.fell_back);
         self.inference += report.inference;
@@ -181,12 +217,12 @@ impl Machine {
     }
 
     /// The files of a mini-batch that failed as a whole, as many as a report names; of rows, where they begin.
-    fn items_of(&self, batch: &MiniBatch) -> Vec<FailedItem> {
+    fn items_of(&self, batch: &MiniBatch, kind: FailureKind) -> Vec<FailedItem> {
         let name = |(at, Place { source, file, line, row }): (u32, Place<'_>)| {
             let source = self.sources.get(source as usize);
             let folder = source.map_or("", |source| source.guest.as_str());
             let reason = batch.why_unfetched(at).unwrap_or_default().to_owned();
-            FailedItem { item: format!("{folder}/{file}"), line, row, reason }
+            FailedItem { item: format!("{folder}/{file}"), line, row, reason, kind }
         };
         (0..).zip(batch.places()).take(AttemptReport::MAX_FAILED_ITEMS).map(name).collect()
     }
@@ -221,7 +257,7 @@ impl Machine {
         let item = report.failed_items.first().cloned();
         let failure = match (&report.outcome, &item) {
             (Err(failure), _) => failure.clone(),
-            (Ok(_), Some(item)) => Failure::new(FailureKind::ScriptError, item.reason.clone()),
+            (Ok(_), Some(item)) => Failure::new(item.kind, item.reason.clone()),
             (Ok(_), None) => {
                 let ItemCounts { succeeded: rows, total, .. } = report.items;
                 let noun = if rows == 1 { "row" } else { "rows" };
@@ -236,6 +272,11 @@ impl Machine {
             failure,
         });
     }
+}
+
+/// A file that could not be read while planning cannot be read by a worker, nor what did not come.
+fn is_beyond_help(batch: &MiniBatch) -> bool {
+    matches!(batch.work, Work::Unreadable(_)) || batch.is_unfetched()
 }
 
 /// A worker that its guest has taken over may say anything; sums and limits must hold all the same.

@@ -37,6 +37,7 @@ impl Machine {
             .chain(self.spawn_again_at.filter(|_| self.ending.is_none()))
             .chain(self.room_again_at.filter(|_| self.ending.is_none()))
             .chain(self.leases.next_end(self.now).filter(|_| self.ending.is_none()))
+            .chain(self.queue.next_due(self.now))
             .min()
     }
 

@@ -101,14 +101,18 @@ impl Machine {
     /// Every mini-batch has ended within the thresholds.
     fn all_done(&mut self) {
         let (status, by, reason) = if self.writes_nothing() {
-            let reason = match self.succeeded + self.failed {
-                0 => {
-                    "the inputs hold no items, so there is nothing to write; sandmill plan says \
-                      what it finds in them"
+            let reason = match (self.succeeded + self.failed, &self.found_nothing) {
+                (0, Some(told)) => {
+                    format!("the inputs hold no items, so there is nothing to write: {told}")
                 }
-                _ => "no item succeeded, so there is nothing to write",
+                (0, None) => {
+                    "the inputs hold no items, so there is nothing to write; sandmill plan \
+                    says what it finds in them"
+                        .to_owned()
+                }
+                _ => "no item succeeded, so there is nothing to write".to_owned(),
             };
-            (JobStatus::Failed, Some(EndedBy::NothingSucceeded), reason.to_owned())
+            (JobStatus::Failed, Some(EndedBy::NothingSucceeded), reason)
         } else {
             (JobStatus::Completed, None, String::new())
         };

@@ -3,6 +3,7 @@
 //! killed for time or memory. One `init` that succeeds resets the count: the newest documentation
 //! says "continuously".
 
+use super::types::{Activity, Worker};
 use super::{Machine, Policy};
 use crate::event::EventKind;
 use crate::model::{EndedBy, Failure, FirstFailure, WorkerId};
@@ -30,6 +31,15 @@ impl Machine {
     /// I1: so many failures that no new workers are started.
     pub(super) fn is_init_hopeless(&self) -> bool {
         self.init_failures_in_a_row >= self.policy.init_failures_allowed()
+    }
+
+    /// I1: how many more workers may be started. Those that are inside `init` may fail too, and one that
+    /// is started beside them could only fail in vain.
+    pub(super) fn starts_left(&self) -> usize {
+        let starting = |worker: &&Worker| matches!(worker.activity, Activity::Starting(_));
+        let starting = self.workers.values().filter(starting).count();
+        let allowed = self.policy.init_failures_allowed() as usize;
+        allowed.saturating_sub(self.init_failures_in_a_row as usize + starting)
     }
 
     /// I1 and I2. The job goes on as long as there is a worker whose `init` succeeded.

@@ -11,6 +11,7 @@ mod ending;
 mod init;
 mod leases;
 mod policy;
+mod queue;
 #[cfg(test)]
 mod simulation;
 mod state;

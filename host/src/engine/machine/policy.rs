@@ -80,6 +80,21 @@ impl Policy {
     /// that GPU: one whose memory is not free after that long has lost it for good, more likely than not.
     pub const GPU_PATIENCE: Duration = Duration::from_secs(60);
 
+    /// So many retries are handed out one after the other; then a first attempt has its turn, so that
+    /// mini-batches which fail again and again leave room for the others.
+    pub const RETRIES_IN_A_ROW: u32 = 2;
+
+    /// How long nothing may have failed before the leader looks away again: a worker waits for the
+    /// leader's word after a failed attempt.
+    pub const SMOOTH: Duration = Duration::from_secs(1);
+
+    /// How long the retry of a mini-batch that could not be read waits, after so many attempts: a store
+    /// or a disk may be well again soon.
+    pub fn retry_pause(attempts: u32) -> Duration {
+        let factor = 4_u32.saturating_pow(attempts.saturating_sub(1));
+        Duration::from_millis(100).saturating_mul(factor).min(Duration::from_secs(10))
+    }
+
     /// How long to wait after a worker process could not be started, while others work.
     pub const SPAWN_PAUSE: Duration = Duration::from_secs(10);
 

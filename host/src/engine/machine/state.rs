@@ -1,7 +1,8 @@
 //! The machine: its state, and the one door to it.
 
 use super::leases::Leases;
-use super::types::{Committing, Ending, Pending, Queue, Worker};
+use super::queue::{Pending, Queue, Turns};
+use super::types::{Committing, Ending, Worker};
 use super::{Action, Message, Policy};
 use crate::event::EventKind;
 use crate::model::{
@@ -22,6 +23,12 @@ pub struct Machine {
     pub(super) actions: Vec<Action>,
     /// Mini-batches that wait for a worker.
     pub(super) queue: Queue,
+    /// Attempts that have begun, be it to load their mini-batch only.
+    pub(super) begun: u64,
+    /// The worker whose attempt has just failed, and that waits to learn what to begin next.
+    pub(super) awaits_word: Option<WorkerId>,
+    /// Until when the leader does not look away, because an attempt has failed.
+    pub(super) rough_until: Duration,
     /// Every worker that has not exited.
     pub(super) workers: BTreeMap<WorkerId, Worker>,
     pub(super) next_worker: u32,
@@ -30,6 +37,9 @@ pub struct Machine {
     pub(super) told_lost: BTreeSet<WorkerId>,
     /// Attempts, ended well or for good, that wait for the journal.
     pub(super) committing: HashMap<MiniBatchId, Committing>,
+    /// Of those that ended well: items that failed, and mini-batches that came back short.
+    pub(super) unwritten_failures: u64,
+    pub(super) unwritten_short: u64,
     /// The attempts that killed workers were at, until these have exited: results that still come of
     /// them are late.
     pub(super) abandoned: BTreeMap<WorkerId, (MiniBatchId, u32)>,
@@ -43,6 +53,8 @@ pub struct Machine {
     pub(super) planned: u64,
     pub(super) planned_items: u64,
     pub(super) plan_finished: bool,
+    /// The last that was told of the inputs while they had given no mini-batch.
+    pub(super) found_nothing: Option<String>,
     pub(super) succeeded: u64,
     pub(super) failed: u64,
     /// Of those that succeeded: with fewer rows than items (prs-semantics W4).
@@ -89,9 +101,14 @@ impl Machine {
             now: Duration::ZERO,
             actions: Vec::new(),
             queue: Queue::default(),
+            begun: 0,
+            awaits_word: None,
+            rough_until: Duration::ZERO,
             workers: BTreeMap::new(),
             next_worker: restored.next_worker,
             committing: HashMap::new(),
+            unwritten_failures: 0,
+            unwritten_short: 0,
             abandoned: BTreeMap::new(),
             late: 0,
             restored: restored.ended(),
@@ -100,6 +117,7 @@ impl Machine {
             planned: 0,
             planned_items: 0,
             plan_finished: false,
+            found_nothing: None,
             succeeded: restored.succeeded,
             failed: restored.failed,
             short: restored.short,
@@ -150,7 +168,7 @@ impl Machine {
             Message::PlanFinished => self.on_plan_finished(),
             Message::PlanFailed(text) => self.fail(EndedBy::Plan, text),
             Message::Arrived => self.on_arrived(),
-            Message::Notice(message) => self.emit(EventKind::Notice { message }),
+            Message::Notice(message) => self.on_notice(message),
             Message::Spawned(worker, pid) => self.on_spawned(worker, pid),
             Message::SpawnFailed(worker, text) => self.on_spawn_failed(worker, &text),
             Message::NoRoom(worker) => self.on_no_room(worker),
@@ -183,8 +201,14 @@ impl Machine {
         self.done_before.contains(id)
     }
 
-    /// Whether nothing but commits is awaited: what the committer has gathered should go at once.
-    pub fn awaits_commits_only(&self) -> bool {
+    /// Whether the committer should write at once what it has gathered: nothing else is awaited, or it
+    /// decides whether the job goes on.
+    pub fn wants_commits(&self) -> bool {
+        self.awaits_commits_only() || self.commits_would_end_it()
+    }
+
+    /// Whether nothing but commits is awaited.
+    pub(super) fn awaits_commits_only(&self) -> bool {
         !self.committing.is_empty()
             && (self.plan_finished || self.ending.is_some())
             && self.queue.is_empty()
@@ -200,10 +224,18 @@ impl Machine {
             self.planned += 1;
             self.planned_items += mini_batch.planned_items();
             if !self.done_before.contains(mini_batch.id) {
-                self.queue.push_back(Pending { mini_batch, attempt: 1 });
+                self.queue.push_back(Pending::first(mini_batch));
             }
         }
         self.emit_planned();
+    }
+
+    fn on_notice(&mut self, message: String) {
+        // What is told before there is a mini-batch may say why there is none.
+        if self.planned == 0 && !self.plan_finished {
+            self.found_nothing = Some(message.clone());
+        }
+        self.notice(message);
     }
 
     /// As long as objects come, nobody waits in vain for the first mini-batch.
@@ -232,6 +264,10 @@ impl Machine {
     /// or ended, a mini-batch was written.
     pub(super) fn progressed(&mut self) {
         self.moved = self.now;
+    }
+
+    pub(super) fn turns(&self) -> Turns {
+        Turns { now: self.now, begun: self.begun, workers: self.policy.workers }
     }
 
     pub(super) fn emit(&mut self, kind: EventKind) {

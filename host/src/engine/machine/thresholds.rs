@@ -21,6 +21,18 @@ impl Machine {
         }
     }
 
+    /// Whether too many items will have failed once all that ended is written, so that nothing new is to
+    /// begin until then. It may still be refused, and tried again.
+    pub(super) fn commits_would_end_it(&self) -> bool {
+        if self.unwritten_failures == 0 || self.ending.is_some() {
+            return false;
+        }
+        let (items, mini_batches) = (self.items.failed, self.failed_mini_batches());
+        limit_exceeded(self.policy.error_threshold, items + self.unwritten_failures).is_some()
+            || limit_exceeded(self.policy.allowed_failed_count, mini_batches + self.unwritten_short)
+                .is_some()
+    }
+
     /// Mini-batches that failed for good, and those that yielded fewer rows than items (W4). One
     /// that will be tried again may still pass: no job is ended for it.
     fn failed_mini_batches(&self) -> u64 {
@@ -51,14 +63,17 @@ impl Machine {
         Some((EndedBy::AllowedFailedCount, reason))
     }
 
-    /// C11: a share of what is not known yet says nothing, so only once the plan is finished.
+    /// C11: a share of what is not known yet says nothing, so only once the plan is finished; but where
+    /// none is allowed, the first decides.
     fn percent_exceeded(&self) -> Option<(EndedBy, String)> {
         let (limit, failed) = (self.policy.allowed_failed_percent, self.failed_mini_batches());
-        if !self.plan_finished || !limit.exceeded_by(failed, self.planned) {
+        let is_known = self.plan_finished || limit.exceeded_by(failed, u64::MAX);
+        if !is_known || !limit.exceeded_by(failed, self.planned) {
             return None;
         }
+        let so_far = if self.plan_finished { "" } else { " so far" };
         let reason = format!(
-            "{} of {} failed{}, a larger share than allowed_failed_percent allows ({limit} \
+            "{} of {}{so_far} failed{}, a larger share than allowed_failed_percent allows ({limit} \
              %); to go on in spite of failures set allowed_failed_percent to the share you can \
              bear, or to 100",
             count(failed),

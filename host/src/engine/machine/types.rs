@@ -1,6 +1,7 @@
 //! What goes into the machine, what comes out, and what it remembers of workers.
 
 use super::Policy;
+use super::queue::Pending;
 use crate::event::EventKind;
 use crate::model::{
     AttemptReport, CallStats, EndedBy, Failure, JobResult, JobStatus, MiniBatch, MiniBatchId,
@@ -72,8 +73,12 @@ pub enum Message {
 pub enum Action {
     /// Start a worker process, with the index of the GPU that is leased to it.
     Spawn(WorkerId, Option<u32>),
-    /// Hand over an attempt.
+    /// Hand over an attempt, to follow those that the worker has.
     Assign(WorkerId, Assignment),
+    /// Hand over an attempt that comes before those that the worker has. It waits after a failed one.
+    AssignFirst(WorkerId, Assignment),
+    /// Let a worker that waits after a failed attempt go on with what it has.
+    GoOn(WorkerId),
     /// Ask for an orderly end.
     Shutdown(WorkerId),
     /// Kill.
@@ -93,64 +98,6 @@ pub struct Settled {
     pub worker: WorkerId,
     /// What came of that attempt.
     pub report: Box<AttemptReport>,
-}
-
-/// A mini-batch that waits.
-#[derive(Clone, Debug)]
-pub(super) struct Pending {
-    pub(super) mini_batch: MiniBatch,
-    pub(super) attempt: u32,
-}
-
-impl Pending {
-    pub(super) fn assignment(&self) -> Assignment {
-        Assignment { mini_batch: self.mini_batch.clone(), attempt: self.attempt }
-    }
-}
-
-/// The mini-batches that wait for a worker, and how much memory they take.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    waiting: VecDeque<Pending>,
-    bytes: usize,
-}
-
-impl Queue {
-    /// More of the plan is not read while descriptors of about this size wait.
-    const ENOUGH_BYTES: usize = 4 << 20;
-
-    pub(super) fn push_back(&mut self, pending: Pending) {
-        self.bytes += pending.mini_batch.size();
-        self.waiting.push_back(pending);
-    }
-
-    pub(super) fn push_front(&mut self, pending: Pending) {
-        self.bytes += pending.mini_batch.size();
-        self.waiting.push_front(pending);
-    }
-
-    pub(super) fn pop_front(&mut self) -> Option<Pending> {
-        let pending = self.waiting.pop_front()?;
-        self.bytes -= pending.mini_batch.size();
-        Some(pending)
-    }
-
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// Whether enough waits to keep so many workers busy.
-    pub(super) fn is_full(&self, workers: u32) -> bool {
-        self.len() >= 64 + Policy::AHEAD * workers as usize || self.bytes >= Self::ENOUGH_BYTES
-    }
 }
 
 /// An ended attempt that waits for the journal.

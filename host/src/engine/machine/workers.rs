@@ -1,6 +1,7 @@
 //! Workers: start, readiness, death and replacement.
 
-use super::types::{Activity, Pending, Worker};
+use super::queue::Pending;
+use super::types::{Activity, Worker};
 use super::{Action, Machine, Policy};
 use crate::event::EventKind;
 use crate::model::{CallStats, EndedBy, Failure, FailureKind, MiniBatchId, WorkerId};
@@ -10,13 +11,13 @@ use std::time::Duration;
 
 impl Machine {
     /// Starts workers until there are as many as wanted: no more than there is work for. Fewer live
-    /// only for a reason that was told: the job ends, `init` keeps failing (I1), or the machine has
-    /// no room for another process.
+    /// only for a reason: the job ends, `init` keeps failing (I1), or the machine has no room for another
+    /// process.
     pub(super) fn spawn_wanted(&mut self) {
         self.spawn_again_at = self.spawn_again_at.filter(|at| self.now < *at);
         self.room_again_at = self.room_again_at.filter(|at| self.now < *at);
         let pauses = self.spawn_again_at.is_some() || self.room_again_at.is_some();
-        if self.ending.is_some() || pauses || self.is_init_hopeless() {
+        if self.ending.is_some() || pauses {
             return;
         }
         let held: usize = self.workers.values().map(|worker| worker.held.len()).sum();
@@ -29,7 +30,8 @@ impl Machine {
         };
         let places = self.workers.iter().filter(|(id, worker)| in_place(id, worker)).count();
         let missing = wanted.saturating_sub(places);
-        for _ in self.leases.awaited(missing, self.now)..missing {
+        let awaited = self.leases.awaited(missing, self.now);
+        for _ in 0..missing.saturating_sub(awaited).min(self.starts_left()) {
             self.spawn();
         }
     }
@@ -285,7 +287,9 @@ impl Machine {
         };
         if matches!(worker.activity, Activity::Loading(_)) {
             worker.activity = Activity::Running(self.now);
+            self.begun += 1;
             let attempt = first.attempt;
+            self.queue.begins(attempt);
             self.progressed();
             self.emit(EventKind::AttemptStarted { worker: id.to_string(), id: batch, attempt });
         } else {

@@ -324,3 +324,14 @@ fn set_replaces_and_adds() {
     assert_eq!(spec.inputs[0].paths, ["/dir/z"]);
     assert_eq!(spec.inputs[1].paths, ["/dir/y"]);
 }
+
+/// What a 32-bit memory cannot hold is noted, and nothing else is said of it.
+#[test]
+fn limits_that_no_guest_reaches_are_noted() {
+    let spec = job(&format!("{LEAST}\nlimits: {{memory: 8 GB, read: 4 GB, row: 5 GB}}\n"));
+    assert_eq!(spec.limits.memory, ByteSize(8 << 30));
+    insta::assert_snapshot!(spec.notices.join("\n"), @"
+    limits.memory is 8 GB, of which an entry script can use 4 GB: a memory of a WebAssembly component ends there
+    limits.row is 5 GB, of which an entry script can use 4 GB: a memory of a WebAssembly component ends there
+    ");
+}

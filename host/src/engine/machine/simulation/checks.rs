@@ -38,13 +38,14 @@ impl World {
                     assert!(held.insert(assignment.mini_batch.id), "given to two workers");
                 }
             }
+            assert!(!worker.is_live() || !worker.awaits_word, "it waits for the leader's word");
             let waits_for_gpu = worker.gpu.is_some() && !worker.given_up;
             places += usize::from(worker.is_live() || waits_for_gpu);
         }
         let most = self.policy.workers as usize;
         assert!(live <= most, "{live} workers live");
         // Row 16: live workers = wanted, or a reason was told.
-        let reason = self.told_init_stop || self.now < self.paused_until;
+        let reason = self.starts_left(true) <= 0 || self.now < self.paused_until;
         let missing = most.min(self.open).saturating_sub(places);
         assert!(
             missing <= self.gpus_awaited(missing) || reason,
@@ -52,7 +53,21 @@ impl World {
             self.open
         );
         let waiting = self.open.checked_sub(held.len()).expect("held, but not waited for");
-        assert!(waiting == 0 || !idle, "a worker idles while {waiting} mini-batches wait");
+        let pausing = self.pausing.values().filter(|until| self.now < **until).count();
+        let waiting = waiting.saturating_sub(pausing);
+        let idles = idle && waiting > 0 && !self.commits_decide();
+        assert!(!idles, "a worker idles while {waiting} mini-batches wait");
+    }
+
+    /// Whether a threshold is exceeded once all is written that ended.
+    fn commits_decide(&self) -> bool {
+        let ended = || self.committer.iter().chain(&self.untold).map(|settled| &settled.report);
+        let good = || ended().filter(|report| report.outcome.is_ok());
+        let items: u64 = good().map(|report| report.items.failed).sum();
+        let short = good().filter(|report| report.is_short).count() as u64;
+        let failed = self.counted.failed + self.counted.short + short;
+        self.policy.error_threshold.exceeded_by(self.counted.items.failed + items)
+            || self.policy.allowed_failed_count.exceeded_by(failed)
     }
 
     /// By our own count, of what the machine was told.
@@ -65,7 +80,9 @@ impl World {
             EndedBy::AllowedFailedCount => self.policy.allowed_failed_count.exceeded_by(failed),
             EndedBy::AllowedFailedPercent => {
                 let planned = self.planned as u64;
-                self.plan_told && self.policy.allowed_failed_percent.exceeded_by(failed, planned)
+                let percent = self.policy.allowed_failed_percent;
+                let is_known = self.plan_told || percent.exceeded_by(failed, u64::MAX);
+                is_known && percent.exceeded_by(failed, planned)
             }
             _ => true,
         }

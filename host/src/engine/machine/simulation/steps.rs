@@ -205,11 +205,20 @@ impl World {
             }
             return;
         };
-        let started = std::mem::replace(&mut worker.started, true);
+        let started = worker.started;
+        if !started && self.dice.one_in(8) {
+            return self.step_unreadable(id, &assignment);
+        }
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        worker.started = true;
+        let live = worker.is_live();
         if self.dice.one_in(16) {
             return self.exit(id, None, Some(9));
         }
         if !started {
+            if live {
+                self.attempt_begins(assignment.mini_batch.id);
+            }
             return self.tell(Message::Started(id, assignment.mini_batch.id));
         }
         self.step_finish(id, &assignment);
@@ -230,6 +239,18 @@ impl World {
         self.tell(Message::Ready(id, CallStats::default()));
     }
 
+    /// The mini-batch cannot be read, so that `run` does not begin.
+    fn step_unreadable(&mut self, id: WorkerId, assignment: &Assignment) {
+        let kind =
+            if self.dice.one_in(2) { FailureKind::LoadFailed } else { FailureKind::BadInput };
+        let outcome = Err(Failure::new(kind, "cannot be read"));
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.inbox.pop_front();
+            worker.awaits_word = kind == FailureKind::LoadFailed && !assignment.is_last;
+        }
+        self.tell(Message::Finished(id, report(assignment, 0, outcome)));
+    }
+
     fn step_finish(&mut self, id: WorkerId, assignment: &Assignment) {
         let breaks = self.dice.one_in(8);
         let total = assignment.mini_batch.planned_items();
@@ -245,6 +266,7 @@ impl World {
             worker.inbox.pop_front();
             worker.started = false;
             worker.ready = !breaks;
+            worker.awaits_word = outcome.is_err() && !assignment.is_last;
         }
         self.tell(Message::Finished(id, report(assignment, returned, outcome)));
         if breaks {

@@ -4,8 +4,8 @@ use super::super::{Action, Machine, Message, Policy, Settled};
 use super::dice::Dice;
 use crate::event::EventKind;
 use crate::model::{
-    AllowedPercent, ErrorThreshold, Failure, ItemCounts, JobResult, JobStatus, MiniBatch,
-    MiniBatchId, OutputAction, Restored, Work, WorkerId,
+    AllowedPercent, ErrorThreshold, Failure, FailureKind, ItemCounts, JobResult, JobStatus,
+    MiniBatch, MiniBatchId, OutputAction, Restored, Work, WorkerId,
 };
 use crate::pool::WorkerExit;
 use crate::protocol::Assignment;
@@ -25,6 +25,8 @@ pub(super) struct FakeWorker {
     pub(super) killed: bool,
     killed_at: Duration,
     pub(super) failed_init: bool,
+    /// It waits for the leader's word after a failed attempt.
+    pub(super) awaits_word: bool,
     /// It has said out of turn that its instance broke, so that its being ready again may count for nothing.
     pub(super) lied: bool,
     /// The machine does not wait for it any more.
@@ -39,6 +41,11 @@ pub(super) struct FakeWorker {
 impl FakeWorker {
     pub(super) fn is_live(&self) -> bool {
         !self.killed && !self.failed_init
+    }
+
+    /// Inside `init`, for all that the machine knows; it need not believe a lie.
+    fn is_starting(&self, counts_lies: bool) -> bool {
+        self.is_live() && !self.ready && (counts_lies || !self.lied)
     }
 }
 
@@ -91,10 +98,16 @@ pub(super) struct World {
     /// Mini-batches that wait for a worker or are held by one.
     pub(super) open: usize,
     attempts: BTreeMap<MiniBatchId, u32>,
+    /// Retries that no worker has, each with how many other attempts have begun since it waits and how
+    /// many may.
+    pub(super) retries: BTreeMap<MiniBatchId, (usize, usize)>,
+    /// Those of them that may wait for a while, as nothing could be read.
+    pub(super) pausing: BTreeMap<MiniBatchId, Duration>,
+    /// Failures of `init` since the last that succeeded.
+    init_failures: u32,
     pub(super) winding_down: bool,
     pub(super) cancelled: bool,
-    /// Why there may be fewer workers than wanted.
-    pub(super) told_init_stop: bool,
+    /// Until when there may be fewer workers than wanted.
     pub(super) paused_until: Duration,
     /// Whether other jobs have the whole machine, for this round.
     full: bool,
@@ -133,9 +146,11 @@ impl World {
             counted: Counts::default(),
             open: 0,
             attempts: BTreeMap::new(),
+            retries: BTreeMap::new(),
+            pausing: BTreeMap::new(),
+            init_failures: 0,
             winding_down: false,
             cancelled: false,
-            told_init_stop: false,
             paused_until: Duration::ZERO,
             full: false,
             commits_given_up: false,
@@ -173,7 +188,10 @@ impl World {
         self.committer_dead = false;
         self.counted = counted;
         self.attempts.clear();
-        (self.winding_down, self.cancelled, self.told_init_stop) = (false, false, false);
+        self.retries.clear();
+        self.pausing.clear();
+        self.init_failures = 0;
+        (self.winding_down, self.cancelled) = (false, false);
         self.paused_until = Duration::ZERO;
         (self.commits_given_up, self.late) = (false, 0);
         self.result = None;
@@ -206,10 +224,6 @@ impl World {
                 self.open += batches.iter().filter(is_new).count();
             }
             Message::Rejected(..) => self.open += 1,
-            Message::Ready(worker, _) => {
-                let worker = &self.workers[worker];
-                self.told_init_stop &= !worker.is_live() || worker.lied;
-            }
             Message::SpawnFailed(worker, _) => {
                 self.workers.remove(worker);
                 self.paused_until = self.paused_until.max(self.now + Policy::SPAWN_PAUSE);
@@ -248,9 +262,15 @@ impl World {
         assert!(self.result.is_none(), "{action:?} after the end");
         match action {
             Action::Spawn(id, gpu) => return Some(self.spawn(id, gpu)),
-            Action::Assign(id, assignment) => self.assign(id, assignment),
+            Action::Assign(id, assignment) => self.assign(id, assignment, false),
+            Action::AssignFirst(id, assignment) => {
+                self.word(id);
+                self.assign(id, assignment, true);
+            }
+            Action::GoOn(id) => self.word(id),
             Action::Shutdown(id) => {
-                self.workers.get_mut(&id).expect("a live worker").asked_to_end = true;
+                let worker = self.workers.get_mut(&id).expect("a live worker");
+                (worker.asked_to_end, worker.awaits_word) = (true, false);
             }
             Action::Kill(id) => {
                 let worker = self.workers.get_mut(&id).expect("a live worker");
@@ -273,12 +293,24 @@ impl World {
             }
             Action::Emit(EventKind::WindingDown { reason }) => self.begin_to_wind_down(&reason),
             Action::Emit(EventKind::Notice { message }) => {
-                self.told_init_stop |= message.contains("no new workers are started");
                 self.commits_given_up |= message.contains("could not be written within");
             }
             Action::Emit(EventKind::AttemptDiscarded { worker, id, attempt, .. }) => {
                 self.discard(&worker, (id, attempt));
             }
+            Action::Emit(EventKind::AttemptFinished { report, will_retry: true, .. }) => {
+                self.retry_waits(report.id);
+                let kind = report.outcome.err().map(|failure| failure.kind);
+                if matches!(kind, Some(FailureKind::LoadFailed | FailureKind::HostFault)) {
+                    let until = self.now + Policy::retry_pause(report.attempt);
+                    self.pausing.insert(report.id, until);
+                }
+            }
+            Action::Emit(EventKind::MiniBatchReturned { id }) if self.attempts[&id] > 1 => {
+                self.retry_waits(id);
+            }
+            Action::Emit(EventKind::InitFailed { .. }) => self.init_failures += 1,
+            Action::Emit(EventKind::WorkerReady { .. }) => self.init_failures = 0,
             Action::Emit(_) => {}
             Action::Finish(result) => self.result = Some(*result),
         }
@@ -297,6 +329,8 @@ impl World {
         assert_eq!(gpu, lowest, "the lowest free GPU of {:?}", self.policy.gpus);
         let worker = FakeWorker { gpu, ..FakeWorker::default() };
         assert!(self.workers.insert(id, worker).is_none(), "{id} again");
+        // I1: no worker is started that could only fail in vain.
+        assert!(self.starts_left(false) >= 0, "{id} is started in vain");
         // All that follow in the same round get the same answer.
         self.full |= self.dice.one_in(8);
         if self.full {
@@ -308,7 +342,42 @@ impl World {
         Message::Spawned(id, 1)
     }
 
-    fn assign(&mut self, id: WorkerId, assignment: Assignment) {
+    /// I1: how many workers may be started, if all that are inside `init` fail.
+    pub(super) fn starts_left(&self, counts_lies: bool) -> i64 {
+        let starting = self.workers.values().filter(|worker| worker.is_starting(counts_lies));
+        let allowed = i64::from(self.policy.init_failures_allowed());
+        allowed - i64::from(self.init_failures) - starting.count() as i64
+    }
+
+    /// The leader's word to a failed attempt: one each.
+    fn word(&mut self, id: WorkerId) {
+        let worker = self.workers.get_mut(&id).expect("a live worker");
+        assert!(worker.is_live() && !worker.asked_to_end);
+        // It may have failed by the machine's own judgement, of a lie.
+        worker.awaits_word = false;
+    }
+
+    /// A retry waits for a worker from now on. Before it may begin what workers are about to begin, what
+    /// they were given far ahead, and retries that wait longer.
+    fn retry_waits(&mut self, id: MiniBatchId) {
+        let live = self.workers.values().filter(|worker| worker.is_live());
+        let given = live.map(|worker| match worker.started {
+            true => worker.inbox.len().saturating_sub(2),
+            false => worker.inbox.len().saturating_sub(1),
+        });
+        let given = given.sum::<usize>() + self.retries.len();
+        self.retries.insert(id, (0, 2 * self.policy.workers as usize + given));
+    }
+
+    /// Row 17: a retry begins before two times the number of workers of other mini-batches do.
+    pub(super) fn attempt_begins(&mut self, id: MiniBatchId) {
+        for (retry, (others, most)) in &mut self.retries {
+            *others += usize::from(*retry != id);
+            assert!(others < most, "{retry} is not tried again");
+        }
+    }
+
+    fn assign(&mut self, id: WorkerId, assignment: Assignment, first: bool) {
         assert!(!self.winding_down, "work is handed out although the job ends");
         let worker = self.workers.get_mut(&id).expect("a live worker");
         assert!(worker.is_live() && !worker.asked_to_end);
@@ -319,8 +388,19 @@ impl World {
         assert!(assignment.attempt <= self.policy.max_try);
         *last = assignment.attempt;
         worker.given.insert((mini_batch, assignment.attempt));
-        worker.inbox.push_back(assignment);
-        assert!(worker.inbox.len() <= 1 + Policy::AHEAD);
+        assert!(
+            first || assignment.attempt == 1 || worker.inbox.is_empty(),
+            "a retry stands in line"
+        );
+        assert_eq!(assignment.is_last, assignment.attempt == self.policy.max_try);
+        self.retries.remove(&mini_batch);
+        self.pausing.remove(&mini_batch);
+        match first {
+            true => worker.inbox.push_front(assignment),
+            false => worker.inbox.push_back(assignment),
+        }
+        // A retry comes before as many as a worker may be given.
+        assert!(worker.inbox.len() <= 2 + Policy::AHEAD);
     }
 
     /// The committer writes the first that waits.

@@ -119,7 +119,12 @@ fn a_dead_worker_loses_the_first_mini_batch_and_returns_the_next() {
     let returned = |action: &Action| matches!(action, Action::Emit(EventKind::MiniBatchReturned { id }) if id.0 == 1);
     assert!(actions.iter().any(returned), "{actions:#?}");
     let actions = machine.handle(Message::Ready(WorkerId(1), CallStats::default()), secs(3));
-    assert_eq!(assigned(&actions)[0], (1, 1), "the returned one comes first, as attempt 1");
+    let expected = [(0, 2), (1, 1)];
+    assert_eq!(
+        assigned(&actions),
+        expected,
+        "the returned one comes after the retry, as attempt 1"
+    );
 }
 
 /// W6: a kill that cannot have been for memory is not told as one.

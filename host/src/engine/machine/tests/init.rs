@@ -44,15 +44,31 @@ fn two_workers() -> Machine {
     machine
 }
 
-/// I1: exactly 3 x process_count_per_node failures, not one fewer.
+/// I1: exactly 3 x process_count_per_node failures, not one fewer; and as many workers, since one that
+/// is started beside the last could only fail too.
 #[test]
 fn i1_ends_at_three_times_the_count() {
-    let mut machine = two_workers();
-    for worker in 0..6 {
-        let actions = fails_init(&mut machine, worker, secs(1));
-        assert_eq!(winding_down(&actions).is_empty(), worker < 5, "failure {}", worker + 1);
-        assert_eq!(spawned(&actions).len(), usize::from(worker < 5));
+    for workers in 1..=5 {
+        let mut machine = new(Policy { workers, ..policy() });
+        let mut started = spawned(&machine.handle(Message::Planned(batches(9)), secs(0))).len();
+        for worker in 0..3 * workers {
+            let actions = fails_init(&mut machine, worker, secs(1));
+            let is_last = worker + 1 == 3 * workers;
+            assert_eq!(winding_down(&actions).is_empty(), !is_last, "failure {}", worker + 1);
+            started += spawned(&actions).len();
+        }
+        assert_eq!(started, 3 * workers as usize);
     }
+}
+
+/// I1: those that were not started because the last might fail are started when it does not.
+#[test]
+fn i1_goes_on_when_the_last_succeeds() {
+    let mut machine = two_workers();
+    for worker in 0..5 {
+        fails_init(&mut machine, worker, secs(1));
+    }
+    assert_eq!(spawned(&machine.handle(ready(5), secs(2))), [(6, None)]);
 }
 
 /// I1: "continuously": one init that succeeds resets the count.
@@ -202,7 +218,7 @@ fn a_new_instance_that_hangs_or_dies_in_init_costs_no_attempt() {
             machine.handle(Message::Tick, secs(211))
         };
         assert_eq!(lost_kind(&actions), None, "{actions:#?}");
-        assert_eq!(assigned(&machine.handle(ready(2), secs(212)))[0], (1, 1));
+        assert_eq!(assigned(&machine.handle(ready(2), secs(212)))[0], (0, 2), "not the third");
     }
 }
 

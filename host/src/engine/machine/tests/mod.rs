@@ -5,6 +5,7 @@ mod ending;
 mod init;
 mod leases;
 mod restored;
+mod retries;
 mod room;
 mod thresholds;
 mod time_outs;
@@ -129,7 +130,7 @@ fn fails_init(machine: &mut Machine, worker: u32, at: Duration) -> Vec<Action> {
 
 fn assigned(actions: &[Action]) -> Vec<(u64, u32)> {
     let pick = |action: &Action| match action {
-        Action::Assign(_, a) => Some((a.mini_batch.id.0, a.attempt)),
+        Action::Assign(_, a) | Action::AssignFirst(_, a) => Some((a.mini_batch.id.0, a.attempt)),
         _ => None,
     };
     actions.iter().filter_map(pick).collect()

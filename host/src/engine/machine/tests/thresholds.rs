@@ -1,7 +1,7 @@
 //! C9 to C12, W4, W10: how much may fail.
 
 use super::*;
-use crate::model::{EndedBy, JobStatus};
+use crate::model::{EndedBy, FailedItem, JobStatus};
 
 /// C9.
 #[test]
@@ -20,6 +20,27 @@ fn the_threshold_counts_items_and_names_itself() {
         @"2 items failed, more than error_threshold allows (1); to go on in spite of failures set error_threshold to the number you can bear, or to -1"
     );
     assert_eq!(result.succeeded_mini_batches, 2);
+}
+
+/// The kind of the first failure is that of its item: what the reader refused is no fault of the script.
+#[test]
+fn an_item_that_could_not_be_read_is_bad_input() {
+    for kind in [FailureKind::BadInput, FailureKind::ScriptError] {
+        let mut machine = running(policy(), 1);
+        let Message::Finished(_, mut report) = report(0, 1, 1, segment()) else { panic!() };
+        report.failed_items = vec![FailedItem {
+            item: "/inputs/rows/a.csv".into(),
+            line: Some(7),
+            row: None,
+            reason: "5 fields, 4 expected".into(),
+            kind,
+        }];
+        machine.handle(Message::Finished(W0, report), secs(1));
+        machine.handle(committed(0), secs(1));
+        let actions = machine.handle(exit(None, Some(9)), secs(2));
+        let first = result(&actions).first_failure.clone().expect("a failure");
+        assert_eq!(first.failure.kind, kind);
+    }
 }
 
 /// W10.

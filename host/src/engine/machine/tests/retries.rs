@@ -1,0 +1,224 @@
+//! W3, W9: when the next attempt begins, and how soon a job ends that cannot bear a failure.
+
+use super::*;
+use std::collections::{BTreeMap, VecDeque};
+
+fn failed(worker: u32, id: u64, attempt: u32, kind: FailureKind) -> Message {
+    let Message::Finished(_, mut report) = report(id, attempt, 0, trap()) else { panic!() };
+    report.outcome = Err(Failure::new(kind, "no"));
+    Message::Finished(WorkerId(worker), report)
+}
+
+fn done(worker: u32, id: u64) -> Message {
+    let Message::Finished(_, report) = report(id, 1, 2, segment()) else { panic!() };
+    Message::Finished(WorkerId(worker), report)
+}
+
+/// What each worker is given, `!` before what comes first, and who may go on.
+fn given(actions: &[Action]) -> Vec<String> {
+    let show = |action: &Action| match action {
+        Action::Assign(worker, a) => {
+            Some(format!("{}: {}.{}", worker.0, a.mini_batch.id, a.attempt))
+        }
+        Action::AssignFirst(worker, a) => {
+            Some(format!("{}: !{}.{}", worker.0, a.mini_batch.id, a.attempt))
+        }
+        Action::GoOn(worker) => Some(format!("{}: goes on", worker.0)),
+        _ => None,
+    };
+    actions.iter().filter_map(show).collect()
+}
+
+/// A world of workers that take a second for each mini-batch, of which one always fails; the second
+/// worker begins a part of that later. How many calls of `run` begin after the first failure.
+fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) -> usize {
+    let policy = Policy { workers, max_try: 3, ..policy() };
+    let mut machine = new(policy);
+    machine.handle(Message::Planned(batches(200)), secs(0));
+    let mut lines: BTreeMap<u32, VecDeque<(u64, u32)>> = BTreeMap::new();
+    // When each worker ends what it is at.
+    let mut ends: BTreeMap<u32, Duration> = BTreeMap::new();
+    let (mut calls, mut now) = (None, secs(0));
+    let mut messages: Vec<Message> = (0..workers).map(ready).collect();
+    messages.insert(0, Message::PlanFinished);
+    loop {
+        for message in std::mem::take(&mut messages) {
+            for action in machine.handle(message, now) {
+                match action {
+                    Action::Assign(worker, a) => {
+                        lines
+                            .entry(worker.0)
+                            .or_default()
+                            .push_back((a.mini_batch.id.0, a.attempt));
+                    }
+                    Action::AssignFirst(worker, a) => {
+                        lines
+                            .entry(worker.0)
+                            .or_default()
+                            .push_front((a.mini_batch.id.0, a.attempt));
+                    }
+                    Action::Commit(settled) => messages.push(committed(settled.report.id.0)),
+                    Action::Emit(EventKind::WindingDown { .. }) => return calls.expect("failures"),
+                    _ => {}
+                }
+            }
+        }
+        if !messages.is_empty() {
+            continue;
+        }
+        for worker in 0..workers {
+            let Some(&(id, _)) = lines.get(&worker).and_then(VecDeque::front) else { continue };
+            if ends.contains_key(&worker) {
+                continue;
+            }
+            if let Some(calls) = &mut calls {
+                *calls += 1;
+            }
+            let is_first = now.is_zero() && worker > 0;
+            ends.insert(worker, now + secs(1) + if is_first { later } else { Duration::ZERO });
+            messages.push(started(worker, id));
+        }
+        if !messages.is_empty() {
+            continue;
+        }
+        let (&worker, &at) = ends.iter().min_by_key(|(_, at)| **at).expect("someone works");
+        (now, _) = (at, ends.remove(&worker));
+        let (id, attempt) = lines.get_mut(&worker).and_then(VecDeque::pop_front).expect("its work");
+        if id != 30 {
+            messages.push(done(worker, id));
+            continue;
+        }
+        calls.get_or_insert(0_usize);
+        messages.push(failed(worker, id, attempt, FailureKind::Trap));
+        if breaks {
+            messages.push(Message::Restarting(WorkerId(worker)));
+            messages.push(ready(worker));
+        }
+    }
+}
+
+/// W3, W9: with `error_threshold: 0` one hopeless item of 200 ends the job within five calls of `run`,
+/// not at the end of the input.
+#[test]
+fn a_hopeless_item_ends_a_job_that_cannot_bear_it_soon() {
+    for thousandths in [0, 1, 100, 500, 900, 999] {
+        for breaks in [false, true] {
+            let later = Duration::from_millis(thousandths);
+            let calls = calls_after_the_first_failure(2, later, breaks);
+            assert!(calls <= 5, "{calls} calls, {later:?} later");
+        }
+    }
+    // Each of the others begins at most one call during each of the two further attempts.
+    let calls = calls_after_the_first_failure(8, Duration::from_millis(300), false);
+    assert!(calls <= 2 + 2 * 8, "{calls} calls");
+}
+
+/// W3: the next attempt comes before what the worker was given ahead, which waits for the leader's word.
+#[test]
+fn a_retry_comes_before_what_a_worker_has_ahead() {
+    let mut machine = running(Policy { max_try: 3, ..policy() }, 9);
+    machine.handle(started(0, 0), secs(0));
+    assert_eq!(given(&machine.handle(report(0, 1, 0, trap()), secs(1))), ["0: !0.2"]);
+    assert_eq!(given(&machine.handle(report(0, 2, 0, trap()), secs(2))), ["0: !0.3"]);
+    // The last one: the worker does not wait, and the job ends.
+    let actions = machine.handle(report(0, 3, 0, trap()), secs(3));
+    assert!(given(&actions).is_empty() && !winding_down(&actions).is_empty(), "{actions:#?}");
+    // What cannot be decoded is not tried again.
+    let mut machine = running(Policy { max_try: 3, ..patient() }, 9);
+    machine.handle(started(0, 0), secs(0));
+    let actions = machine.handle(failed(0, 0, 1, FailureKind::BadInput), secs(1));
+    assert_eq!(given(&actions), ["0: 2.1"]);
+}
+
+/// W3: not on the same worker, if another is free.
+#[test]
+fn a_retry_goes_to_another_worker_that_is_free() {
+    for failing in [0, 1] {
+        let mut machine = new(Policy { workers: 2, ..policy() });
+        machine.handle(Message::Planned(batches(2)), secs(0));
+        machine.handle(ready(0), secs(0));
+        machine.handle(ready(1), secs(0));
+        let other = 1 - failing;
+        machine.handle(done(other, other.into()), secs(1));
+        let actions =
+            machine.handle(failed(failing, failing.into(), 1, FailureKind::Trap), secs(2));
+        assert_eq!(
+            given(&actions),
+            [format!("{other}: {failing}.2"), format!("{failing}: goes on")]
+        );
+    }
+}
+
+/// Mini-batches that fail again and again leave turns for the others.
+#[test]
+fn retries_leave_turns_for_first_attempts() {
+    let mut machine = running(Policy { max_try: 100, ..patient() }, 9);
+    machine.handle(started(0, 0), secs(0));
+    let mut turns = Vec::new();
+    let mut line: VecDeque<(u64, u32)> = [(0, 1), (1, 1)].into();
+    for _ in 0..9 {
+        let (id, attempt) = line.pop_front().expect("work");
+        let message = if id == 0 { failed(0, id, attempt, FailureKind::Trap) } else { done(0, id) };
+        for action in machine.handle(message, secs(1)) {
+            match action {
+                Action::Assign(_, a) => line.push_back((a.mini_batch.id.0, a.attempt)),
+                Action::AssignFirst(_, a) => line.push_front((a.mini_batch.id.0, a.attempt)),
+                _ => {}
+            }
+        }
+        let (id, _) = *line.front().expect("work");
+        machine.handle(started(0, id), secs(1));
+        turns.push(id);
+    }
+    assert_eq!(turns, [0, 0, 1, 0, 0, 2, 0, 0, 3]);
+}
+
+/// What could not be read is tried again after a moment, or when enough others have begun.
+#[test]
+fn a_store_that_fails_is_given_a_moment() {
+    let mut machine = running(Policy { max_try: 3, ..policy() }, 1);
+    let actions = machine.handle(failed(0, 0, 1, FailureKind::LoadFailed), secs(1));
+    assert_eq!(given(&actions), ["0: goes on"]);
+    let due = secs(1) + Policy::retry_pause(1);
+    assert_eq!(machine.next_deadline(), Some(due));
+    assert_eq!(given(&machine.handle(Message::Tick, due)), ["0: 0.2"]);
+    let actions = machine.handle(failed(0, 0, 2, FailureKind::LoadFailed), due);
+    assert_eq!(given(&actions), ["0: goes on"]);
+    assert_eq!(machine.next_deadline(), Some(due + Policy::retry_pause(2)));
+    assert!(Policy::retry_pause(2) > Policy::retry_pause(1));
+    // With others to do, it comes after one of them.
+    let mut machine = running(Policy { max_try: 3, ..policy() }, 9);
+    let actions = machine.handle(failed(0, 0, 1, FailureKind::LoadFailed), secs(1));
+    assert_eq!(given(&actions), ["0: goes on"]);
+    machine.handle(started(0, 1), secs(1));
+    assert_eq!(given(&machine.handle(done(0, 1), secs(1)))[0], "0: 0.2");
+}
+
+/// C9: nothing new begins while the journal is about to say that too many items failed.
+#[test]
+fn nothing_begins_while_commits_decide() {
+    let mut machine = running(policy(), 9);
+    let actions = machine.handle(report(0, 1, 1, segment()), secs(1));
+    assert!(given(&actions).is_empty() && machine.wants_commits(), "{actions:#?}");
+    assert!(winding_down(&machine.handle(committed(0), secs(1))).contains("error_threshold"));
+    // Should it be refused instead, it is tried again.
+    let mut machine = running(policy(), 9);
+    machine.handle(report(0, 1, 1, segment()), secs(1));
+    let refused = Failure::new(FailureKind::BadOutput, "a link");
+    machine.handle(Message::Rejected(MiniBatchId(0), refused), secs(1));
+    assert!(!machine.wants_commits());
+}
+
+/// C11: where no mini-batch may fail, the first that does decides, whatever is still planned.
+#[test]
+fn a_share_of_nothing_is_exceeded_by_the_first_failure() {
+    let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
+    let ends = |text| {
+        let mut machine = new(Policy { allowed_failed_percent: percent(text), ..patient() });
+        machine.handle(Message::Planned(batches(4)), secs(0));
+        machine.handle(ready(0), secs(0));
+        winding_down(&machine.handle(report(0, 1, 0, trap()), secs(1)))
+    };
+    insta::assert_snapshot!(ends("0"), @"1 of 4 mini-batches so far failed, a larger share than allowed_failed_percent allows (0 %); to go on in spite of failures set allowed_failed_percent to the share you can bear, or to 100");
+    assert_eq!(ends("0.5"), "");
+}

@@ -1,0 +1,143 @@
+//! The error numbers of WASI, which are not those of Linux: `os error 2` is no missing file there.
+
+use std::borrow::Cow;
+
+/// The names, by number, from 1.
+const NAMES: [&str; 76] = [
+    "E2BIG",
+    "EACCES",
+    "EADDRINUSE",
+    "EADDRNOTAVAIL",
+    "EAFNOSUPPORT",
+    "EAGAIN",
+    "EALREADY",
+    "EBADF",
+    "EBADMSG",
+    "EBUSY",
+    "ECANCELED",
+    "ECHILD",
+    "ECONNABORTED",
+    "ECONNREFUSED",
+    "ECONNRESET",
+    "EDEADLK",
+    "EDESTADDRREQ",
+    "EDOM",
+    "EDQUOT",
+    "EEXIST",
+    "EFAULT",
+    "EFBIG",
+    "EHOSTUNREACH",
+    "EIDRM",
+    "EILSEQ",
+    "EINPROGRESS",
+    "EINTR",
+    "EINVAL",
+    "EIO",
+    "EISCONN",
+    "EISDIR",
+    "ELOOP",
+    "EMFILE",
+    "EMLINK",
+    "EMSGSIZE",
+    "EMULTIHOP",
+    "ENAMETOOLONG",
+    "ENETDOWN",
+    "ENETRESET",
+    "ENETUNREACH",
+    "ENFILE",
+    "ENOBUFS",
+    "ENODEV",
+    "ENOENT",
+    "ENOEXEC",
+    "ENOLCK",
+    "ENOLINK",
+    "ENOMEM",
+    "ENOMSG",
+    "ENOPROTOOPT",
+    "ENOSPC",
+    "ENOSYS",
+    "ENOTCONN",
+    "ENOTDIR",
+    "ENOTEMPTY",
+    "ENOTRECOVERABLE",
+    "ENOTSOCK",
+    "ENOTSUP",
+    "ENOTTY",
+    "ENXIO",
+    "EOVERFLOW",
+    "EOWNERDEAD",
+    "EPERM",
+    "EPIPE",
+    "EPROTO",
+    "EPROTONOSUPPORT",
+    "EPROTOTYPE",
+    "ERANGE",
+    "EROFS",
+    "ESPIPE",
+    "ESRCH",
+    "ESTALE",
+    "ETIMEDOUT",
+    "ETXTBSY",
+    "EXDEV",
+    "ENOTCAPABLE",
+];
+
+/// How Rust and Python write an error's number: before it, and after it.
+const FORMS: [(&str, char); 2] = [("(os error ", ')'), ("[Errno ", ']')];
+
+/// A text of a guest, with the name of each error number in it: `(os error 44, which is ENOENT in WASI)`.
+pub fn name_errors(text: &str) -> Cow<'_, str> {
+    let mut named = Cow::Borrowed(text);
+    for (before, after) in FORMS {
+        if named.contains(before) {
+            named = Cow::Owned(name_form(&named, before, after));
+        }
+    }
+    named
+}
+
+fn name_form(text: &str, before: &str, after: char) -> String {
+    let mut parts = text.split(before);
+    let mut named = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        named.push_str(before);
+        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        let number = part[..end].parse::<usize>().ok().filter(|_| part[end..].starts_with(after));
+        let name = number.and_then(|number| NAMES.get(number.checked_sub(1)?));
+        named.push_str(&part[..end]);
+        if let Some(name) = name {
+            named.push_str(&format!(", which is {name} in WASI"));
+        }
+        named.push_str(&part[end..]);
+    }
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_get_their_names() {
+        for (text, named) in [
+            (
+                "/inputs/a: No such file or directory (os error 44)",
+                "/inputs/a: No such file or directory (os error 44, which is ENOENT in WASI)",
+            ),
+            (
+                "Permission denied (os error 2): a (os error 63)",
+                "Permission denied (os error 2, which is EACCES in WASI): a (os error 63, which is \
+                 EPERM in WASI)",
+            ),
+            (
+                "[Errno 76] Capabilities insufficient: '/x'",
+                "[Errno 76, which is ENOTCAPABLE in WASI] Capabilities insufficient: '/x'",
+            ),
+            ("(os error 0) (os error 77) (os error x) (os error 7", "="),
+            ("(os error 99999999999999999999999)", "="),
+            ("no number", "="),
+        ] {
+            assert_eq!(name_errors(text), if named == "=" { text } else { named });
+        }
+    }
+}

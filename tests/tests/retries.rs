@@ -1,0 +1,64 @@
+//! How soon a failed mini-batch is tried again, how soon a job ends that cannot bear a failure, and how
+//! many workers are started in vain.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
+
+use sandmill_tests::{Job, Ran, guest};
+use serde_json::Value;
+
+/// A job of so many files, one in each mini-batch, of which the third always fails.
+fn job(files: usize, workers: usize) -> Job {
+    let mut job = Job::new(&guest("hostile_files"));
+    for number in 0..files {
+        job = job.file(&format!("input/{number:05}.txt"), "x");
+    }
+    job.yaml(&format!(
+        "inputs: {{ texts: input }}\nprocess_count_per_node: {workers}\nmini_batch_size: 1"
+    ))
+}
+
+fn events(ran: &Ran) -> Vec<Value> {
+    let text = ran.text("job/logs/sys/events.jsonl");
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// W3, W9: the tries of a mini-batch follow each other, so that a job which cannot bear its failure ends
+/// long before the end of the input.
+#[test]
+fn a_hopeless_item_ends_a_job_that_cannot_bear_it_soon() {
+    let ran = job(1000, 2).yaml("arguments: [--do, error, --on-batch, '3']").run(&[]);
+    ran.exits_with(42).says("1 item failed, more than error_threshold allows (0)");
+    let attempts = ran.log("sys/job_report/processed_mini-batches.csv").lines().count() - 1;
+    assert!(attempts < 300, "{attempts} attempts");
+    let failed: Vec<u64> = events(&ran)
+        .iter()
+        .filter(|event| {
+            event["kind"]["event"] == "attempt_finished" && event["kind"]["report"]["id"] == 3
+        })
+        .filter_map(|event| event["kind"]["report"]["attempt"].as_u64())
+        .collect();
+    assert_eq!(failed, [1, 2, 3]);
+}
+
+/// I1: no process is started that could only fail in vain.
+#[test]
+fn an_init_that_always_fails_is_tried_exactly_three_times_for_each_worker() {
+    for workers in [1, 2, 4] {
+        let job =
+            Job::new(&guest("hostile_init")).file("input/a.txt", "x").file("input/b.txt", "x");
+        let mut job = job.yaml(&format!(
+            "inputs: {{ texts: input }}\nprocess_count_per_node: {workers}\nmini_batch_size: 1\n\
+             arguments: [--do, error]"
+        ));
+        for number in 0..20 {
+            job = job.file(&format!("input/{number}.txt"), "x");
+        }
+        let ran = job.run(&[]);
+        ran.exits_with(42);
+        let events = events(&ran);
+        let count = |kind| events.iter().filter(|event| event["kind"]["event"] == kind).count();
+        let counts = [count("worker_started"), count("init_failed")];
+        assert_eq!(counts, [3 * workers, 3 * workers], "{ran}");
+    }
+}
