@@ -2,9 +2,11 @@
 //! to be reused. Time-outs, limits, thresholds and the number of workers are not part of it.
 
 use super::models::Seen;
-use crate::journal::JobIdentity;
-use crate::model::{Backend, Compression, InputKind, OutputLayout, SliceSize, hex};
-use crate::spec::{JobSpec, StoredKind};
+use crate::model::{
+    Address, Backend, Compression, CsvFormat, InferenceSettings, Input, InputKind, Limits, Mount,
+    OutputFormat, OutputLayout, SliceSize, TableInput, hex,
+};
+use crate::spec::{JobSpec, ModelSpec, StoredKind};
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -16,142 +18,130 @@ use walkdir::WalkDir;
 /// A value longer than this many bytes is kept, and compared, as its digest.
 const SHOWN: usize = 500;
 /// Begins a value that is a digest.
-const DIGEST: &str = "sha256:";
+pub(super) const DIGEST: &str = "sha256:";
 /// So many files of a folder that is shown whole are looked at.
 const FILES: usize = 100_000;
-/// So many differences are told.
-const TOLD: usize = 5;
 
 /// Names and values of all settings that decide rows, but for the entry script. Values are JSON, or
 /// a digest where they are long or may be secret.
 ///
+/// A job and all that it holds are taken apart without `..`: a new setting does not compile until it is
+/// put into the identity, or is named with the reason why it does not decide rows.
+///
 /// `job_file`: where the job comes from. It says all of it, so that as one of the files that the entry
 /// script can see it does not count: else nothing in it could be changed.
-/// `models`: what its models were when they were looked at.
+/// `seen`: what its models were when they were looked at.
 pub(super) fn settings(
     spec: &JobSpec,
-    models: &[Seen],
+    seen: &[Seen],
     job_file: Option<&Path>,
 ) -> Vec<(String, String)> {
+    let JobSpec {
+        inputs,
+        input_kind,
+        partition_keys,
+        arguments,
+        own_arguments,
+        environment_variables,
+        side_inputs,
+        source_directory,
+        models,
+        inference,
+        output,
+        output_action,
+        append_row_file_name,
+        output_format,
+        ordered,
+        output_files,
+        strict_cardinality,
+        deterministic,
+        // A job directory holds one job, whose name `claim` compares.
+        name: _,
+        // For whom the same rows are made.
+        tenant: _,
+        // `JobIdentity` has the digest of the component, and the digest that it must have is compared with
+        // that before.
+        entry_script: _,
+        entry_script_digest: _,
+        // Asked for below, for side inputs. Models are known by their content.
+        stored: _,
+        // Where files are copied when all rows are there.
+        upload: _,
+        parent: _,
+        // Who computes, how often and how long (C25).
+        process_count: _,
+        gpus: _,
+        run_max_try: _,
+        run_invocation_timeout: _,
+        task_overhead_timeout: _,
+        progress_update_timeout: _,
+        first_task_creation_timeout: _,
+        // How many failures end a job: which rows there are by then is in the journal (C25).
+        error_threshold: _,
+        allowed_failed_count: _,
+        allowed_failed_percent: _,
+        // What is seen of the job while it runs.
+        resource_monitor_interval: _,
+        profile: _,
+        metrics_name_prefix: _,
+        logging_level: _,
+        notices: _,
+        // Whether an earlier result is looked for at all.
+        allow_reuse: _,
+        // What goes beyond a limit or a wall fails, and gives no rows; they may be raised so that it does
+        // not (C25).
+        limits:
+            Limits {
+                memory: _,
+                stack: _,
+                fuel: _,
+                read: _,
+                results: _,
+                row: _,
+                logs: _,
+                output: _,
+                files: _,
+                handles: _,
+                transfer: _,
+                models: _,
+                tensors: _,
+            },
+        os_sandbox: _,
+        // The paths that they came to are in `inputs`, `side_inputs` and `models`.
+        latest: _,
+    } = spec;
     let job_file = job_file.and_then(|path| path.canonicalize().ok());
     let job_file = job_file.as_deref();
     let mut settings = Settings(Vec::new());
-    inputs(spec, &mut settings);
-    settings.put("partition_keys", &spec.partition_keys);
-    let own = spec.own_arguments.min(spec.arguments.len());
-    settings.put("arguments", &&spec.arguments[..own]);
-    for (name, value) in &spec.environment_variables {
+    settings.inputs(inputs, input_kind);
+    settings.put("partition_keys", partition_keys);
+    let own = (*own_arguments).min(arguments.len());
+    settings.put("arguments", &&arguments[..own]);
+    for (name, value) in environment_variables {
         // It may be a password.
         settings.0.push((format!("environment_variables.{name}"), digest(value.as_bytes())));
     }
-    for (index, mount) in spec.side_inputs.iter().enumerate() {
-        let name = format!("the side input at {}", mount.guest);
-        match spec.stored_at(StoredKind::SideInput(index)) {
-            // Where it lies on this machine is another matter.
-            Some(address) => settings.put(&name, &address.to_string()),
-            None => settings.put(&name, &mount.host),
-        }
-        settings.0.push((format!("the files in {name}"), content(&mount.host, job_file)));
+    for (index, mount) in side_inputs.iter().enumerate() {
+        let address = spec.stored_at(StoredKind::SideInput(index));
+        settings.side_input(mount, address, job_file);
     }
-    if let Some(path) = &spec.source_directory {
+    if let Some(path) = source_directory {
         settings.put("source_directory", path);
         settings.0.push(("the files in source_directory".to_owned(), content(path, job_file)));
     }
-    self::models(spec, models, job_file, &mut settings);
-    settings.put("output", &spec.output);
-    settings.put("output_action", &spec.output_action);
-    settings.put("append_row_file_name", &spec.append_row_file_name);
-    let format = &spec.output_format;
-    let mut told = json!({
-        "type": format.kind, "delimiter": char::from(format.delimiter), "header": format.header,
-        "quoting": format.quoting, "null_value": format.null, "index": format.index,
-    });
+    settings.models(models, inference, seen, job_file);
+    settings.put("output", output);
+    settings.put("output_action", output_action);
+    settings.put("append_row_file_name", append_row_file_name);
+    settings.output_format(output_format);
+    settings.put("ordered", ordered);
+    settings.put("output_files", output_files);
+    settings.put("strict_cardinality", strict_cardinality);
     // Jobs of earlier versions, which knew no such setting, are taken up as ever.
-    if format.compression != Compression::None {
-        told["compression"] = json!(format.compression);
-    }
-    settings.put("output_format", &told);
-    if format.join.is_some() {
-        settings.put("join", &format.join);
-    }
-    if format.layout != OutputLayout::File {
-        settings.put("output_layout", &format.layout);
-    }
-    settings.put("ordered", &spec.ordered);
-    settings.put("output_files", &spec.output_files);
-    settings.put("strict_cardinality", &spec.strict_cardinality);
-    // Jobs of earlier versions, which knew no such setting, are taken up as ever.
-    if spec.deterministic {
+    if *deterministic {
         settings.put("deterministic", &true);
     }
     settings.0
-}
-
-fn inputs(spec: &JobSpec, settings: &mut Settings) {
-    let names: Vec<&str> = spec.inputs.iter().map(|input| input.name.as_str()).collect();
-    settings.put("inputs", &names);
-    for input in &spec.inputs {
-        settings.put(&format!("inputs.{}.path", input.name), &input.paths);
-        let partition = format!("inputs.{}.partition_format", input.name);
-        settings.put(&partition, &input.partition_format);
-    }
-    match &spec.input_kind {
-        InputKind::Files { mini_batch_files } => {
-            let noun = if *mini_batch_files == 1 { "file" } else { "files" };
-            settings.put("mini_batch_size", &format!("{mini_batch_files} {noun}"));
-        }
-        InputKind::Tables { mini_batch_size, inputs, full_inference } => {
-            let size = match mini_batch_size {
-                SliceSize::Bytes(bytes) => format!("{bytes} bytes"),
-                SliceSize::Rows(_) => mini_batch_size.to_string(),
-            };
-            settings.put("mini_batch_size", &size);
-            settings.put("schema_inference", if *full_inference { &"full" } else { &"first part" });
-            for (input, table) in spec.inputs.iter().zip(inputs) {
-                let csv = &table.csv;
-                let delimiter = char::from(csv.delimiter);
-                let format = json!({
-                    "kind": table.kind, "delimiter": delimiter, "header": csv.header,
-                    "null_values": csv.null_values,
-                });
-                settings.put(&format!("inputs.{}.format", input.name), &format);
-                settings.put(&format!("inputs.{}.schema", input.name), &table.schema);
-                settings.put(&format!("inputs.{}.columns", input.name), &table.columns);
-                settings.put(&format!("inputs.{}.hive", input.name), &table.hive);
-                // Jobs of earlier versions, which knew no such setting, are taken up as ever.
-                if table.query.is_some() {
-                    settings.put(&format!("inputs.{}.query", input.name), &table.query);
-                }
-            }
-        }
-        InputKind::Void { count } => settings.put("rank_mini_batch_count", count),
-    }
-}
-
-/// Jobs without models are as they were before there were any. Backends differ in the last digits: which
-/// one `auto` comes to is a setting, too.
-fn models(spec: &JobSpec, seen: &[Seen], job_file: Option<&Path>, settings: &mut Settings) {
-    let library = spec.inference.onnxruntime.as_deref().and_then(Path::file_name);
-    let auto = library.map_or("tract".into(), |library| library.to_string_lossy());
-    let runs = |backend| match backend {
-        Backend::Auto => json!(["auto", auto]),
-        named => json!(named),
-    };
-    for (model, seen) in spec.models.iter().zip(seen) {
-        let name = format!("models.{}", model.name);
-        let how = json!({
-            "file": model.file.file_name().map(|name| name.to_string_lossy()),
-            "backend": runs(model.backend), "device": model.device, "fallback": model.fallback,
-        });
-        settings.put(&name, &how);
-        settings.0.push((format!("{name}: the ONNX file"), format!("{DIGEST}{}", seen.sha256)));
-        if let Some(folder) = &model.folder {
-            settings.0.push((format!("the files of {name}"), content(folder, job_file)));
-        }
-    }
-    if spec.inference.allow_guest_models {
-        settings.put("inference.allow_guest_models", &runs(Backend::Auto));
-    }
 }
 
 struct Settings(Vec<(String, String)>);
@@ -162,6 +152,148 @@ impl Settings {
         let text = serde_json::to_string(value).unwrap_or_default();
         let text = if text.len() > SHOWN { digest(text.as_bytes()) } else { text };
         self.0.push((name.to_owned(), text));
+    }
+
+    fn inputs(&mut self, inputs: &[Input], kind: &InputKind) {
+        let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+        self.put("inputs", &names);
+        for Input { name, paths, partition_format } in inputs {
+            self.put(&format!("inputs.{name}.path"), paths);
+            self.put(&format!("inputs.{name}.partition_format"), partition_format);
+        }
+        match kind {
+            InputKind::Files { mini_batch_files } => {
+                let noun = if *mini_batch_files == 1 { "file" } else { "files" };
+                self.put("mini_batch_size", &format!("{mini_batch_files} {noun}"));
+            }
+            InputKind::Tables { mini_batch_size, inputs: tables, full_inference } => {
+                let size = match mini_batch_size {
+                    SliceSize::Bytes(bytes) => format!("{bytes} bytes"),
+                    SliceSize::Rows(_) => mini_batch_size.to_string(),
+                };
+                self.put("mini_batch_size", &size);
+                let inference = if *full_inference { &"full" } else { &"first part" };
+                self.put("schema_inference", inference);
+                for (input, table) in inputs.iter().zip(tables) {
+                    self.table(&input.name, table);
+                }
+            }
+            InputKind::Void { count } => self.put("rank_mini_batch_count", count),
+        }
+    }
+
+    fn table(&mut self, input: &str, table: &TableInput) {
+        let TableInput { kind, csv, schema, columns, hive, query } = table;
+        let CsvFormat { delimiter, header, null_values } = csv;
+        let format = json!({
+            "kind": kind, "delimiter": char::from(*delimiter), "header": header,
+            "null_values": null_values,
+        });
+        self.put(&format!("inputs.{input}.format"), &format);
+        self.put(&format!("inputs.{input}.schema"), schema);
+        self.put(&format!("inputs.{input}.columns"), columns);
+        self.put(&format!("inputs.{input}.hive"), hive);
+        // Jobs of earlier versions, which knew no such setting, are taken up as ever.
+        if query.is_some() {
+            self.put(&format!("inputs.{input}.query"), query);
+        }
+    }
+
+    /// `address`: the place in a store that it comes from, if it does.
+    fn side_input(&mut self, mount: &Mount, address: Option<&Address>, job_file: Option<&Path>) {
+        // The entry script only reads it.
+        let Mount { host, guest, writable: _ } = mount;
+        let name = format!("the side input at {guest}");
+        match address {
+            // Where it lies on this machine is another matter.
+            Some(address) => self.put(&name, &address.to_string()),
+            None => self.put(&name, host),
+        }
+        self.0.push((format!("the files in {name}"), content(host, job_file)));
+    }
+
+    /// Jobs without models are as they were before there were any. Backends differ in the last digits:
+    /// which one `auto` comes to is a setting, too.
+    fn models(
+        &mut self,
+        models: &[ModelSpec],
+        inference: &InferenceSettings,
+        seen: &[Seen],
+        job_file: Option<&Path>,
+    ) {
+        let InferenceSettings {
+            allow_guest_models,
+            onnxruntime,
+            // How fast they compute, and whether there is room for it.
+            threads: _,
+            gpu_memory: _,
+            // Where the library finds the parts of its own.
+            cuda: _,
+        } = inference;
+        let library = onnxruntime.as_deref().and_then(Path::file_name);
+        let auto = library.map_or("tract".into(), |library| library.to_string_lossy());
+        let runs = |backend| match backend {
+            Backend::Auto => json!(["auto", auto]),
+            named => json!(named),
+        };
+        for (model, seen) in models.iter().zip(seen) {
+            let ModelSpec {
+                name,
+                file,
+                folder,
+                backend,
+                device,
+                fallback,
+                // The digest of what is there tells more, and is compared with these before.
+                bytes: _,
+                digest: _,
+                digest_at: _,
+                registered: _,
+            } = model;
+            let name = format!("models.{name}");
+            let how = json!({
+                "file": file.file_name().map(|name| name.to_string_lossy()),
+                "backend": runs(*backend), "device": device, "fallback": fallback,
+            });
+            self.put(&name, &how);
+            let sha256 = format!("{DIGEST}{}", seen.sha256);
+            self.0.push((format!("{name}: the ONNX file"), sha256));
+            if let Some(folder) = folder {
+                self.0.push((format!("the files of {name}"), content(folder, job_file)));
+            }
+        }
+        if *allow_guest_models {
+            self.put("inference.allow_guest_models", &runs(Backend::Auto));
+        }
+    }
+
+    fn output_format(&mut self, format: &OutputFormat) {
+        let OutputFormat {
+            kind,
+            compression,
+            delimiter,
+            header,
+            quoting,
+            null: null_value,
+            index,
+            join,
+            layout,
+        } = format;
+        let mut told = json!({
+            "type": kind, "delimiter": char::from(*delimiter), "header": header,
+            "quoting": quoting, "null_value": null_value, "index": index,
+        });
+        // Jobs of earlier versions, which knew no such setting, are taken up as ever.
+        if *compression != Compression::None {
+            told["compression"] = json!(compression);
+        }
+        self.put("output_format", &told);
+        if join.is_some() {
+            self.put("join", join);
+        }
+        if *layout != OutputLayout::File {
+            self.put("output_layout", layout);
+        }
     }
 }
 
@@ -203,108 +335,10 @@ fn is_same(path: &Path, file: &Path) -> bool {
     path.file_name() == file.file_name() && path.canonicalize().is_ok_and(|path| path == file)
 }
 
-/// What is not as it was, in words: `arguments: was ["--a"], is now ["--b"]`; none if nothing.
-pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String> {
-    let mut told = Vec::new();
-    if was.entry_script_digest != is.entry_script_digest {
-        told.push("the entry script is another component than it was".to_owned());
-    }
-    let value = |settings: &[(String, String)], name: &str| {
-        settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
-    };
-    for (name, now) in &is.settings {
-        match value(&was.settings, name) {
-            None => told.push(format!("{name}: was not set, is now {}", shown(now))),
-            Some(before) if before == *now => {}
-            Some(before) if [&before, now].iter().any(|text| text.starts_with(DIGEST)) => {
-                let verb = if name.starts_with("the files") {
-                    "are not what they were"
-                } else {
-                    "is not what it was"
-                };
-                told.push(format!("{name} {verb}"));
-            }
-            Some(before) => by_field(name, &before, now, &mut told),
-        }
-    }
-    for (name, before) in &was.settings {
-        if value(&is.settings, name).is_none() {
-            told.push(format!("{name}: was {}, is now not set", shown(before)));
-        }
-    }
-    let more = told.len().saturating_sub(TOLD);
-    told.truncate(TOLD);
-    if more > 0 {
-        told.push(format!("and {more} more"));
-    }
-    Some(told.join("; ")).filter(|text| !text.is_empty())
-}
-
-/// What differs of a setting with fields of its own, as `output_format.header`; else all of it.
-fn by_field(name: &str, before: &str, now: &str, told: &mut Vec<String>) {
-    let fields = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text);
-    let (Ok(was), Ok(is)) = (fields(before), fields(now)) else {
-        return told.push(format!("{name}: was {before}, is now {now}"));
-    };
-    for (field, now) in &is {
-        match was.get(field) {
-            Some(before) if before == now => {}
-            Some(before) => told.push(format!("{name}.{field}: was {before}, is now {now}")),
-            None => told.push(format!("{name}.{field}: was not set, is now {now}")),
-        }
-    }
-    for (field, before) in was.iter().filter(|(field, _)| !is.contains_key(*field)) {
-        told.push(format!("{name}.{field}: was {before}, is now not set"));
-    }
-}
-
-fn shown(value: &str) -> &str {
-    if value.starts_with(DIGEST) { "set" } else { value }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jiff::Timestamp;
     use std::fs;
-
-    fn identity(settings: &[(&str, &str)]) -> JobIdentity {
-        let settings = settings.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-        JobIdentity {
-            name: "iris".into(),
-            id: "1".into(),
-            entry_script_digest: "ab".into(),
-            settings: settings.collect(),
-            created: Timestamp::UNIX_EPOCH,
-        }
-    }
-
-    #[test]
-    fn differences_are_named() {
-        let secret = digest(b"one");
-        let was = identity(&[
-            ("arguments", r#"["--a"]"#),
-            ("ordered", "false"),
-            ("output_format", r#"{"type":"text","header":false}"#),
-            ("environment_variables.TOKEN", &secret),
-            ("environment_variables.OLD", &secret),
-            ("rank_mini_batch_count", "3"),
-        ]);
-        assert_eq!(differences(&was, &was), None);
-        let other = digest(b"two");
-        let mut is = identity(&[
-            ("arguments", r#"["--b"]"#),
-            ("ordered", "false"),
-            ("output_format", r#"{"type":"csv","header":false}"#),
-            ("environment_variables.TOKEN", &other),
-            ("mini_batch_size", "\"1 files\""),
-        ]);
-        insta::assert_snapshot!(differences(&was, &is).unwrap(), @r#"arguments: was ["--a"], is now ["--b"]; output_format.type: was "text", is now "csv"; environment_variables.TOKEN is not what it was; mini_batch_size: was not set, is now "1 files"; environment_variables.OLD: was set, is now not set; and 1 more"#);
-        is.entry_script_digest = "cd".into();
-        let told = differences(&was, &is).unwrap();
-        assert!(told.starts_with("the entry script is another component than it was; "), "{told}");
-        assert!(told.ends_with("; and 2 more"), "{told}");
-    }
 
     #[test]
     fn a_folder_is_known_by_its_files() {
@@ -382,6 +416,10 @@ mod tests {
             ("output_layout", "parts"),
             ("deterministic", "true"),
             ("inputs.texts.path", "in/*"),
+            ("output_format.type", "csv"),
+            ("output_format.null_value", "NA"),
+            ("output_format.delimiter", ";"),
+            ("output_format.header", "true"),
         ] {
             assert_ne!(of(&[refused]), was, "{refused:?}");
         }

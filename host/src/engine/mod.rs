@@ -2,7 +2,7 @@
 //! Imports everything below, never `report` or `cli`.
 //!
 //! `prepare` makes a job ready to run, `claim` decides who owns a job directory (`reserve` is room for its end) and `taking_up` what
-//! becomes of a job that was run before: `identity` compares its settings, `verify` its inputs.
+//! becomes of a job that was run before: `identity` names its settings, `differences` compares them, `verify` its inputs.
 //! `staging` brings what lies in stores, and takes results there; `models` looks at the job's models
 //! (`model_digests` at all that they are made of), and puts single files where workers find them; `gpus` takes the
 //! GPUs that no other job has, and `kernels` makes them ready for models. `inferring` says who computes with a model when
@@ -14,6 +14,7 @@ mod cancel;
 mod claim;
 mod claim_error;
 mod commit;
+mod differences;
 mod driver;
 mod gpus;
 mod identity;

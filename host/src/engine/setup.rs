@@ -111,13 +111,21 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         },
         InputKind::Void { count } => Cut::Void { count: *count },
     };
+    // Each field by name, so that none keeps its default by oversight.
     PlanRequest {
-        os_sandbox: spec.os_sandbox,
+        protocol: PROTOCOL_VERSION,
+        sources: sources.to_vec(),
+        cut,
         partition_keys: spec.partition_keys.clone(),
         spill,
         processes: spec.process_count,
+        os_sandbox: spec.os_sandbox,
         memory: spec.limits.memory.0,
-        ..PlanRequest::new(sources.to_vec(), cut)
+        // What an earlier run or an earlier planner left, which the job file does not know.
+        again: Vec::new(),
+        tells_files: false,
+        asks: false,
+        deadly: Vec::new(),
     }
 }
 

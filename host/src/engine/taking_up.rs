@@ -1,8 +1,9 @@
 //! What to do where a job was run before: take it up where it was, reuse its result, or refuse.
 
 use super::claim::Held;
+use super::differences::differences;
 use super::gpus::Gpus;
-use super::identity::{differences, settings};
+use super::identity::settings;
 use super::job::Job;
 use super::job_state::{JobState, Standing};
 use super::models::Seen;

@@ -1,6 +1,6 @@
 //! The settings of a job that have ceilings.
 
-use crate::model::{ByteSize, Limits};
+use crate::model::{ByteSize, InferenceSettings, Limits};
 use crate::spec::JobSpec;
 use crate::spec::error::Origin;
 use crate::spec::raw::{RawJob, RawLimits};
@@ -77,26 +77,86 @@ impl Slot<'_> {
 
 /// All of a job's settings that have ceilings, by key. Those of inference only where the job has any.
 pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
-    let computes = !spec.models.is_empty() || spec.inference.allow_guest_models;
-    let has_gpus = spec.gpus > 0;
+    // Taken apart, so that each new setting gets a ceiling, or the reason why it needs none.
+    let JobSpec {
+        limits,
+        process_count,
+        gpus,
+        run_max_try,
+        run_invocation_timeout,
+        task_overhead_timeout,
+        progress_update_timeout,
+        first_task_creation_timeout,
+        models,
+        inference:
+            InferenceSettings {
+                allow_guest_models,
+                threads,
+                gpu_memory,
+                // From the machine, never from a job.
+                onnxruntime: _,
+                cuda: _,
+            },
+        // Held against the roots by `places`, or the stores by `stores`.
+        entry_script: _,
+        source_directory: _,
+        inputs: _,
+        side_inputs: _,
+        stored: _,
+        output: _,
+        upload: _,
+        parent: _,
+        // Held against the policy by `apply`.
+        os_sandbox: _,
+        // Names and words, which the size of a job file bounds.
+        name: _,
+        tenant: _,
+        entry_script_digest: _,
+        arguments: _,
+        own_arguments: _,
+        environment_variables: _,
+        append_row_file_name: _,
+        metrics_name_prefix: _,
+        latest: _,
+        notices: _,
+        // How inputs are read, and what becomes of rows, within the limits.
+        input_kind: _,
+        partition_keys: _,
+        output_action: _,
+        output_format: _,
+        ordered: _,
+        output_files: _,
+        strict_cardinality: _,
+        deterministic: _,
+        allow_reuse: _,
+        // When a job ends early, within the time-outs.
+        error_threshold: _,
+        allowed_failed_count: _,
+        allowed_failed_percent: _,
+        // What is written down of the job, within the limits.
+        resource_monitor_interval: _,
+        profile: _,
+        logging_level: _,
+    } = spec;
+    let computes = !models.is_empty() || *allow_guest_models;
+    let has_gpus = *gpus > 0;
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let share = u32::try_from(cores).unwrap_or(u32::MAX) / spec.process_count.max(1);
-    let mut slots = of_limits(&mut spec.limits);
+    let share = u32::try_from(cores).unwrap_or(u32::MAX) / (*process_count).max(1);
+    let mut slots = of_limits(limits);
     slots.extend([
-        ("process_count_per_node", Slot::Small(&mut spec.process_count)),
-        ("gpus", Slot::Small(&mut spec.gpus)),
-        ("run_max_try", Slot::Small(&mut spec.run_max_try)),
-        ("run_invocation_timeout", Slot::Time(&mut spec.run_invocation_timeout)),
-        ("task_overhead_timeout", Slot::Time(&mut spec.task_overhead_timeout)),
-        ("progress_update_timeout", Slot::Time(&mut spec.progress_update_timeout)),
-        ("first_task_creation_timeout", Slot::Time(&mut spec.first_task_creation_timeout)),
+        ("process_count_per_node", Slot::Small(process_count)),
+        ("gpus", Slot::Small(gpus)),
+        ("run_max_try", Slot::Small(run_max_try)),
+        ("run_invocation_timeout", Slot::Time(run_invocation_timeout)),
+        ("task_overhead_timeout", Slot::Time(task_overhead_timeout)),
+        ("progress_update_timeout", Slot::Time(progress_update_timeout)),
+        ("first_task_creation_timeout", Slot::Time(first_task_creation_timeout)),
     ]);
-    let inference = &mut spec.inference;
     if computes {
-        slots.push(("inference.threads", Slot::Threads(&mut inference.threads, share)));
+        slots.push(("inference.threads", Slot::Threads(threads, share)));
     }
     if computes && has_gpus {
-        slots.push(("inference.gpu_memory", Slot::Memory(&mut inference.gpu_memory)));
+        slots.push(("inference.gpu_memory", Slot::Memory(gpu_memory)));
     }
     slots
 }
