@@ -56,6 +56,84 @@ fn files_stay_short() {
     assert!(wrong.is_empty(), "files longer than {MAX_LINES} lines:\n{wrong}");
 }
 
+/// Files of `host/src` that write to standard output or standard error, and why they may. All that people
+/// read goes through the first, which escapes what a terminal would obey.
+const PRINTING: [(&str, &str); 12] = [
+    ("cli/terminal.rs", "the exit"),
+    ("report/progress.rs", "the bar, whose text is escaped there"),
+    ("cli/trial.rs", "a child process; its output is a pipe to its parent, which escapes it"),
+    ("compile/child.rs", "the same"),
+    ("finish/child.rs", "the same"),
+    ("inference/probe.rs", "the same"),
+    ("plan/serve.rs", "the same"),
+    ("plan/shuffle/serve.rs", "the same"),
+    ("store/serve.rs", "the same"),
+    ("worker/attempt.rs", "a worker; its standard error is a log file, and the text is escaped"),
+    ("worker/serve.rs", "the same"),
+    ("worker/session.rs", "the same"),
+];
+
+/// What strangers wrote reaches people by one way only.
+#[test]
+fn nothing_prints_but_the_one_exit() {
+    let src = root().join("host/src");
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for path in rust_files(&src) {
+        let inside = path.strip_prefix(&src).expect("below src").display().to_string();
+        let is_test = |name: &str| name == "simulation" || name.contains("tests");
+        if inside.split(['/', '.']).any(is_test) {
+            continue;
+        }
+        let source = read(&path);
+        let code = source.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        if let Some(line) = prints(code) {
+            found.insert(inside, line);
+        }
+    }
+    for (path, line) in &found {
+        let may = PRINTING.iter().any(|(allowed, _)| allowed == path);
+        assert!(may, "host/src/{path}:{line} prints; have cli/terminal.rs do it");
+    }
+    for (path, _) in PRINTING {
+        assert!(found.contains_key(path), "{path} prints nothing; take it out of the list");
+    }
+}
+
+/// The first line that writes to standard output or error, or has `clap` do so.
+fn prints(source: &str) -> Option<usize> {
+    let tokens = tokens(source);
+    let text = |at: usize| tokens.get(at).map_or("", |token| token.1.as_str());
+    let is_print = |at: usize| match text(at) {
+        "print" | "println" | "eprint" | "eprintln" | "dbg" => text(at + 1) == "!",
+        // Not the methods of `Command`.
+        "stdout" | "stderr" => {
+            let is_method = at > 0 && matches!(text(at - 1), "." | "fn");
+            let is_exit = at > 1 && text(at - 1) == "::" && text(at - 2) == "terminal";
+            text(at + 1) == "(" && !is_method && !is_exit
+        }
+        "stderr_with_hz" | "stdout_with_hz" | "anstream" => true,
+        "parse" => at > 1 && text(at - 1) == "::" && text(at - 2) == "Cli",
+        _ => false,
+    };
+    (0..tokens.len()).find(|at| is_print(*at)).map(|at| tokens[at].0)
+}
+
+#[test]
+fn finds_every_way_to_print() {
+    for printing in [
+        "println!(\"x\");",
+        "std::io::stderr().lock()",
+        "use std::io::stdout; fn f() { stdout(); }",
+        "Cli::parse()",
+        "ProgressDrawTarget::stderr_with_hz(1)",
+    ] {
+        assert_eq!(prints(printing), Some(1), "{printing}");
+    }
+    for silent in ["command.stderr(x)", "terminal::stderr()", "// println!", "fn stderr() {}"] {
+        assert_eq!(prints(silent), None, "{silent}");
+    }
+}
+
 /// Why `folder` must not import `head`; none if it may.
 fn broken_rule(floors: &BTreeMap<String, u32>, folder: &str, head: &str) -> Option<String> {
     let mine = match floors.get(folder) {

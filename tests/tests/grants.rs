@@ -173,7 +173,7 @@ fn sockets_and_more() -> String {
 fn inspect_tells_what_a_component_could_touch() {
     let ran = inspect(&[("a.wasm", &sockets_and_more())], &["a.wasm"]);
     ran.exits_with(42);
-    assert_snapshot!(sizes_cut(&ran.redacted_stdout()), @"
+    assert_snapshot!(sizes_cut(&ran.redacted_stdout()), @r"
     a.wasm: a component
     sha256:[SHA256]
     What it could touch, by its imports alone:
@@ -195,7 +195,7 @@ fn inspect_tells_what_a_component_could_touch() {
     Memory: 1 memory of 65536 bytes at the start, 1 table of 3 elements; limits.memory holds for all together
     Made with, as it says itself:
       language Rust 1.2.3
-      processed-by tool�[31m 4
+      processed-by tool\u{1b}[31m 4
     ");
     let ran = inspect(&[("a.wasm", "")], &["a.wasm"]);
     ran.exits_with(0);

@@ -64,9 +64,9 @@ fn names_are_registered_listed_and_shown() {
     let ran = job.command(&["dataset", "list"]);
     assert_snapshot!(told(&ran.redacted_stdout()), @"images@2  [WHEN]  [DIR]/two/*.txt and 1 more path");
     let ran = ran.into_job().command(&["dataset", "show", "images"]);
-    assert_snapshot!(told(&ran.redacted_stdout()), @"
+    assert_snapshot!(told(&ran.redacted_stdout()), @r"
     dataset images@2
-      description with �[2J two
+      description with \u{1b}[2J two
       registered  [WHEN] by [WHO]
       path        [DIR]/two/*.txt
                   [DIR]/one/a.txt

@@ -351,7 +351,8 @@ impl Scratch {
             .map_err(io::Error::from)
             .and_then(|file| File::from(file).take(SHOWN_BYTES + 1).read_to_end(&mut bytes));
         let cut = read.is_ok_and(|read| read as u64 > SHOWN_BYTES);
-        let text = printable(String::from_utf8_lossy(&bytes).trim_end());
+        let text = String::from_utf8_lossy(&bytes);
+        let text = printable(text.trim_end()).into_owned();
         if cut { format!("{text}\n(cut after {SHOWN_BYTES} bytes)") } else { text }
     }
 }

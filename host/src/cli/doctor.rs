@@ -2,9 +2,10 @@
 
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
-use super::print;
 use super::run::{BackendArguments, this_program};
+use super::{print, print_json};
 use crate::compile::Cache;
+use crate::engine;
 use crate::gpu::{Inventory, library_folders};
 use crate::inference::{BackendState, Probe};
 use crate::model::{ByteSize, NVIDIA_DEVICES, OsSandbox};
@@ -31,6 +32,8 @@ struct Findings {
     gpus: Gpus,
     /// What computes with models.
     backends: Vec<BackendState>,
+    /// Whether this user is root, whose jobs keep the right to read all files behind the wall.
+    runs_as_root: bool,
     /// How many files this process may have open, and how many it may ask for; null is no limit.
     open_files: Option<u64>,
     open_files_at_most: Option<u64>,
@@ -91,7 +94,11 @@ pub(super) fn doctor(
     } else {
         findings.text()
     };
-    print(&text)?;
+    if json {
+        print_json(&text)?
+    } else {
+        print(&text)?
+    }
     Ok(if findings.required_works { Exit::Completed } else { Exit::Usage })
 }
 
@@ -111,6 +118,7 @@ impl Findings {
             cgroup_v2: cgroup(),
             gpus: Gpus::now(),
             backends: Vec::new(),
+            runs_as_root: rustix::process::geteuid().is_root(),
             open_files: limit.current,
             open_files_at_most: limit.maximum,
             cache: CacheDisk::now(),
@@ -131,6 +139,9 @@ impl Findings {
         text.push_str("\nBeside it:\n");
         self.cgroup_v2.tell(&mut text, "not used");
         self.gpus.tell(&mut text);
+        if self.runs_as_root {
+            let _ = writeln!(text, "  {:<9} {}", "note", engine::RUNS_AS_ROOT);
+        }
         let files = |count: Option<u64>| count.map_or("any number".to_owned(), |n| n.to_string());
         let (now, most) = (files(self.open_files), files(self.open_files_at_most));
         let _ = writeln!(text, "  {:<9} open files: {now} at once, {most} if asked for", "ok");

@@ -1,7 +1,7 @@
 //! `sandmill status`, `logs` and `explain`: what a job directory tells of its job.
 
 use super::exit::{Exit, Problem};
-use super::print;
+use super::terminal::{self, print, print_json};
 use crate::engine::{JobState, Standing};
 use crate::model::{JobDir, MiniBatchId};
 use crate::report::{
@@ -10,7 +10,7 @@ use crate::report::{
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
-use std::io::{self, ErrorKind};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Which part of a job's logs.
@@ -66,6 +66,7 @@ fn find(path: &Path) -> Result<Found, Problem> {
         made_at_end: false,
         parent: None,
         metrics_name_prefix: String::new(),
+        reports: Default::default(),
         shown_from: here,
     };
     Ok(Found { dir, state, history, places })
@@ -83,7 +84,7 @@ pub(super) fn status(path: &Path, json: bool) -> Result<Exit, Problem> {
     let found = find(path)?;
     let running = is_locked(&found.dir);
     if json {
-        return print(&status_json(&found, running)).map(|()| Exit::Completed);
+        return print_json(&status_json(&found, running)).map(|()| Exit::Completed);
     }
     let Found { state, history, places, .. } = &found;
     let name = &state.name;
@@ -170,8 +171,9 @@ pub(super) fn logs(arguments: &LogArguments) -> Result<Exit, Problem> {
         (Some(worker), None) => LogFilter::Worker(worker_name(worker).map_err(Problem::usage)?),
         (None, None) => LogFilter::All,
     };
-    let mut stdout = io::stdout().lock();
-    match print_logs(&found.dir, &filter, &mut stdout) {
+    let mut out = BufWriter::new(terminal::stdout());
+    let printed = print_logs(&found.dir, &filter, &mut out);
+    match printed.and_then(|found| out.flush().map(|()| found)) {
         Ok(true) => Ok(Exit::Completed),
         Ok(false) => Err(Problem::usage(nothing(&filter, &arguments.dir))),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Completed),

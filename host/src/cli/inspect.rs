@@ -4,7 +4,7 @@
 use super::WallArgument;
 use super::policy::PolicyArgument;
 use crate::compile::{Compiler, Description, Power};
-use crate::model::visible;
+use crate::model::on_one_line;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(super) struct Arguments {
     component: PathBuf,
     /// For programs.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Says what is other in COMPONENT than in this one, an earlier version for instance.
     #[arg(long, value_name = "OTHER")]
     diff: Option<PathBuf>,
@@ -74,7 +74,7 @@ pub(super) fn inspect(
 }
 
 fn shown(path: &Path) -> String {
-    path.display().to_string().chars().map(visible).collect()
+    on_one_line(&path.display().to_string()).into_owned()
 }
 
 fn pretty(value: &Value) -> String {

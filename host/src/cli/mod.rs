@@ -19,6 +19,7 @@ mod resume;
 mod run;
 mod signals;
 mod template;
+mod terminal;
 mod trial;
 
 use crate::compile::{Cache, Compiler};
@@ -27,9 +28,9 @@ use crate::spec::SpecErrors;
 use clap::{Parser, Subcommand};
 use exit::{Exit, Problem};
 use policy::PolicyArgument;
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use terminal::{print, print_json, print_paths, say};
 
 /// Runs untrusted WebAssembly entry scripts over large inputs, in parallel.
 #[derive(Debug, Parser)]
@@ -128,7 +129,12 @@ pub fn main() -> ExitCode {
     if let Some(code) = child::serve() {
         return code;
     }
-    let result = match Cli::parse().command {
+    terminal::watch_panics();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return terminal::usage(&error).into(),
+    };
+    let result = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Resume(arguments) => resume::resume(&arguments),
         Command::Plan(arguments) => plan::plan(&arguments),
@@ -186,8 +192,7 @@ fn build_and_print(
         let digest = Cache::digest(component).map_err(Problem::usage)?;
         say(&format!("sha256:{digest}  {}", component.display()));
     }
-    let lines = components.iter().map(|component| format!("{}\n", component.display()));
-    print(&lines.collect::<String>())?;
+    print_paths(&components)?;
     Ok(Exit::Completed)
 }
 
@@ -228,22 +233,12 @@ fn inspect_and_print(arguments: &inspect::Arguments) -> Result<Exit, Problem> {
     let os_sandbox = policy.sandbox(arguments.wall.os_sandbox);
     let compiler = Compiler::new(&run::this_program()?, os_sandbox);
     let (text, good) = inspect::inspect(arguments, &compiler).map_err(Problem::usage)?;
-    print(&text)?;
-    Ok(if good { Exit::Completed } else { Exit::Failed })
-}
-
-/// Writes to standard output. A reader that has read enough is no error.
-fn print(text: &str) -> Result<(), Problem> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => result.map_err(Problem::usage),
+    if arguments.json {
+        print_json(&text)?
+    } else {
+        print(&text)?
     }
-}
-
-/// A line for people, on standard error. Nobody there to read it is no reason to stop.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    Ok(if good { Exit::Completed } else { Exit::Failed })
 }
 
 #[cfg(test)]

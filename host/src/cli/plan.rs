@@ -3,10 +3,10 @@
 use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
 use super::run::{Counts, JobArguments, not_prepared, this_program};
-use super::{refused, say, signals};
+use super::{refused, say, signals, terminal};
 use crate::engine;
 use crate::engine::Options;
-use crate::model::{InputKind, MiniBatch, Source, Work, visible};
+use crate::model::{InputKind, MiniBatch, Source, Work, on_one_line};
 use crate::protocol::{
     FrameError, FromPlanner, MayOpen, PlanRequest, Question, encode, read_frame,
 };
@@ -57,7 +57,7 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
     planner.patience = spec.first_task_creation_timeout.max(spec.progress_update_timeout);
     let messages = planner.start(&request).map_err(Problem::usage)?;
     let mut store = Store { looks: engine::Looks::new(&sources), objects: &mut objects };
-    let mut table = Table::new(BufWriter::new(io::stdout().lock()), &request.sources);
+    let mut table = Table::new(BufWriter::new(terminal::stdout()), &request.sources);
     let printed = print(&mut planner, &messages, &mut store, &mut table);
     planner.stop();
     match printed {
@@ -325,7 +325,7 @@ impl<'a, W: Write> Table<'a, W> {
             true => place(&batch.work),
             false => format!("{}: {}", batch.keys(), place(&batch.work)),
         };
-        let place = printable(&place);
+        let place = on_one_line(&place);
         writeln!(self.out, "{id:>10}  {dataset:input$}  {items:>9}  {place}")?;
         Ok(())
     }
@@ -370,11 +370,6 @@ fn ends(first: Option<&str>, last: Option<&str>) -> String {
     }
 }
 
-/// A file's name may hold anything; a terminal must not obey it.
-fn printable(text: &str) -> String {
-    text.chars().map(visible).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,7 +407,7 @@ mod tests {
         insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r"
         mini-batch  input            items  where
                  0  images               3  a/0.png .. a/2.png
-                 1  night_shift          1  evil�[2J.png
+                 1  night_shift          1  evil\u{1b}[2J.png
                  2  night_shift       9000  a.csv, from line 2, 1048500 bytes
                  3  -                    0  -
         ");

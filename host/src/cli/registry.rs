@@ -2,7 +2,7 @@
 
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
-use super::{print, refused, say};
+use super::{print, print_json, refused, say};
 use crate::dataset::{self, Listing};
 use crate::engine;
 use crate::model::{
@@ -296,7 +296,7 @@ fn list(kind: RegisteredKind, list: &List) -> Result<Exit, Problem> {
         None => Vec::new(),
     };
     if list.json {
-        return print(&json(&all)).map(|()| Exit::Completed);
+        return print_json(&json(&all)).map(|()| Exit::Completed);
     }
     let word = kind.word();
     if all.is_empty() {
@@ -319,7 +319,7 @@ fn list(kind: RegisteredKind, list: &List) -> Result<Exit, Problem> {
 fn show(kind: RegisteredKind, show: &Show) -> Result<Exit, Problem> {
     let found = find(kind, &show.name).map_err(Problem::usage)?;
     if show.json {
-        return print(&json(&found)).map(|()| Exit::Completed);
+        return print_json(&json(&found)).map(|()| Exit::Completed);
     }
     print(&description_of(kind, &found))?;
     Ok(Exit::Completed)
@@ -378,5 +378,6 @@ fn place(one: &Registered) -> String {
         paths => format!(" and {}", counted(paths as u64 - 1, "more path")),
     };
     let datastore = one.datastore.as_ref().map_or_else(String::new, |name| format!("{name}: "));
-    printable(&format!("{datastore}{}{more}", one.paths.first().map_or("", String::as_str)))
+    let first = one.paths.first().map_or("", String::as_str);
+    printable(&format!("{datastore}{first}{more}")).into_owned()
 }

@@ -6,11 +6,11 @@ use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::registry::Names;
-use super::{refused, say, signals};
+use super::{refused, say, signals, terminal};
 use crate::engine::{self, Cancel, Job, JobFile, Options, PrepareError, Prepared, Reused};
 use crate::inference::NamedLibrary;
 use crate::model::{JobDir, JobStatus, OutputAction};
-use crate::report::{ParentFolder, Places, Reporters, log_tree, reused_text, terminal};
+use crate::report::{self, ParentFolder, Places, ReportBudget, Reporters, log_tree, reused_text};
 use crate::spec::{self, JobSpec, OperatorPolicy};
 use anyhow::Context;
 use std::num::NonZeroU32;
@@ -154,8 +154,12 @@ fn here() -> Result<PathBuf, Problem> {
 }
 
 /// From a checked job to its exit code.
-pub(super) fn prepare_and_run(spec: JobSpec, options: &Options) -> Result<Exit, Problem> {
+pub(super) fn prepare_and_run(mut spec: JobSpec, options: &Options) -> Result<Exit, Problem> {
     let shown_from = here()?;
+    // A policy means jobs that others wrote.
+    if options.policy.file().is_some() && rustix::process::geteuid().is_root() {
+        spec.notices.push(engine::RUNS_AS_ROOT.to_owned());
+    }
     let places = |spec: &JobSpec, job_dir: &JobDir, output: &Path| Places {
         job: spec.name.clone(),
         job_dir: job_dir.clone(),
@@ -169,6 +173,7 @@ pub(super) fn prepare_and_run(spec: JobSpec, options: &Options) -> Result<Exit, 
             push_metrics: parent.push_metrics,
         }),
         metrics_name_prefix: spec.metrics_name_prefix.clone(),
+        reports: ReportBudget::new(spec.job_limits.reports),
     };
     let told = signals::watch(options.cancel.clone());
     let told = told.map_err(|e| say(&format!("warning: Ctrl-C will not wind down: {e}"))).ok();
@@ -230,7 +235,8 @@ fn start(
     cancel: &Cancel,
     told: Option<&signals::Told>,
 ) -> Result<Exit, Problem> {
-    let mut all = terminal(places);
+    let out = || Box::new(terminal::stderr()) as _;
+    let mut all = report::terminal(places, terminal::is_watched(), out);
     all.extend(log_tree(places));
     let reporters = Reporters::new(all);
     if let Some(told) = told {

@@ -392,6 +392,6 @@ mod tests {
         failure.detail = "stack\r\n  of\u{7} it\n".to_owned();
         let mut text = String::new();
         assert!(!report("init", &Err(failure), &mut text));
-        assert_eq!(text, "init: no\u{fffd}[2J\nstack\n  of\u{fffd} it\n");
+        assert_eq!(text, "init: no\\u{1b}[2J\nstack\n  of\\u{7} it\n");
     }
 }

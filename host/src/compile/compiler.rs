@@ -3,7 +3,7 @@
 
 use super::child::{ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, MEMORY_BYTES, Task};
 use super::{CompileError, Description, Instrumentation, Names, Outline};
-use crate::model::{ByteSize, OsSandbox, printable, visible};
+use crate::model::{ByteSize, OsSandbox, on_one_line, printable};
 use crate::protocol::decode;
 use crate::wall::{self, death};
 use std::fmt;
@@ -76,7 +76,7 @@ impl Compiler {
         let Names { imports, exports } = &mut outline.names;
         for name in imports.iter_mut().chain(exports) {
             // What is no name of anything must not steer a terminal.
-            *name = name.chars().map(visible).collect();
+            *name = on_one_line(name).into_owned();
         }
         Ok(outline)
     }
@@ -152,7 +152,8 @@ impl Compiler {
         if status.success() {
             return Ok(answer.recv().unwrap_or_default());
         }
-        Err(CompileError(failure(status, printable(String::from_utf8_lossy(&message).trim()))))
+        let message = String::from_utf8_lossy(&message);
+        Err(CompileError(failure(status, printable(message.trim()).into_owned())))
     }
 
     /// Waits for the end of what the child says of errors, which ends with it.
@@ -257,7 +258,7 @@ mod tests {
         bytes[at..at + 2].copy_from_slice(b"\x1b\n");
         std::fs::write(&path, bytes).unwrap();
         let outline = Compiler::here().outline(&path).unwrap();
-        assert_eq!(outline.names.exports, ["\u{fffd}\u{fffd}"]);
+        assert_eq!(outline.names.exports, ["\\u{1b}\\u{a}"]);
     }
 
     #[test]
@@ -297,7 +298,7 @@ mod tests {
         // By us, or as nobody reads any more.
         let endless = script("exec yes >&2");
         assert!(endless.contains("killed") || endless.contains("signal 13"), "{endless}");
-        assert!(script("printf 'a\\033b' >&2; exit 1").ends_with("a\u{fffd}b"));
+        assert!(script("printf 'a\\033b' >&2; exit 1").ends_with("a\\u{1b}b"));
         assert!(script("echo $HOME$(pwd) >&2; exit 1").ends_with(": /"));
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     Artifact, CompileError, ImportVerdict, componentize, identify, judge_import, read_names,
 };
-use crate::model::visible;
+use crate::model::on_one_line;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use wasmparser::component_types::ComponentEntityType;
@@ -264,10 +264,10 @@ fn add(payload: &Payload<'_>, description: &mut Description) -> wasmparser::Resu
 }
 
 impl Description {
-    /// With a mark in the place of each character that a terminal would obey.
+    /// With each character escaped that a terminal would obey, or that nobody sees.
     #[must_use]
     pub fn printable(mut self) -> Self {
-        let clean = |text: &mut String| *text = text.chars().map(visible).collect();
+        let clean = |text: &mut String| *text = on_one_line(text).into_owned();
         clean(&mut self.kind);
         clean(&mut self.sha256);
         for import in &mut self.imports {

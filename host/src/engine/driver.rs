@@ -142,6 +142,9 @@ impl<'a> Driver<'a> {
             resumed,
         });
         driver.emit(EventKind::InForce { message });
+        if rustix::process::geteuid().is_root() {
+            driver.emit(EventKind::InForce { message: setup::RUNS_AS_ROOT.to_owned() });
+        }
         for message in job.spec.notices {
             driver.emit(EventKind::Notice { message });
         }

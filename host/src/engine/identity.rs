@@ -3,8 +3,8 @@
 
 use super::models::Seen;
 use crate::model::{
-    Address, Backend, Compression, CsvFormat, InferenceSettings, Input, InputKind, Limits, Mount,
-    OutputFormat, OutputLayout, SliceSize, TableInput, hex,
+    Address, Backend, Compression, CsvFormat, InferenceSettings, Input, InputKind, JobLimits,
+    Limits, Mount, OutputFormat, OutputLayout, SliceSize, TableInput, hex,
 };
 use crate::spec::{JobSpec, ModelSpec, StoredKind};
 use serde::Serialize;
@@ -90,6 +90,7 @@ pub(super) fn settings(
         allow_reuse: _,
         // What goes beyond a limit or a wall fails, and gives no rows; they may be raised so that it does
         // not (C25).
+        job_limits: JobLimits { mini_batches: _, reports: _, failures: _, job_time: _ },
         limits:
             Limits {
                 memory: _,

@@ -5,7 +5,7 @@ use super::gpus::Gpus;
 use super::models::Seen;
 use super::taking_up::TakenUp;
 use crate::compile::Compiled;
-use crate::model::{JobDir, Source};
+use crate::model::{JobDir, ProcessLists, Source};
 use crate::pool::Standby;
 use crate::spec::JobSpec;
 use crate::store::Objects;
@@ -39,6 +39,8 @@ pub struct Job {
     pub(super) again: Vec<(u32, String)>,
     /// Processes that were started meanwhile, if any.
     pub(super) standby: Option<Standby>,
+    /// Which processes its reports list.
+    pub(super) process_lists: ProcessLists,
     /// The machine's caps; none if there are none.
     pub(super) turns: Option<Turns>,
     /// The GPUs that are this job's alone.

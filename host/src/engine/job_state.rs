@@ -2,7 +2,7 @@
 //! know to take it up.
 
 use super::ClaimError;
-use crate::model::{JobDir, JobResult, JobStatus, Latest};
+use crate::model::{JobDir, JobResult, JobStatus, Latest, printable_json};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, Permissions};
@@ -180,9 +180,8 @@ impl JobState {
             if self.job_file.as_ref().is_some_and(|file| !file.overrides.is_empty()) {
                 file.set_permissions(Permissions::from_mode(0o600))?;
             }
-            let mut text = serde_json::to_vec_pretty(self)?;
-            text.push(b'\n');
-            file.write_all(&text)?;
+            let text = serde_json::to_string_pretty(self)? + "\n";
+            file.write_all(printable_json(&text).as_bytes())?;
             file.sync_all()?;
             fs::rename(&temporary, path)
         };

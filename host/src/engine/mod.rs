@@ -49,7 +49,7 @@ pub use looks::Looks;
 pub use model_digests::{ModelDigests, model_digests};
 pub use models::{ModelError, give_models};
 pub use prepare::{Options, PrepareError, Prepared, prepare};
-pub use setup::plan_request;
+pub use setup::{RUNS_AS_ROOT, plan_request};
 pub use staging::{put_results, stage};
 pub use taking_up::Reused;
 

@@ -202,7 +202,7 @@ pub fn prepare(
     find_onnxruntime(&mut spec, options)?;
     let job_dir = JobDir::new(&root);
     let share = setup::monitor(&spec, &job_dir).budget.total();
-    let turns = Turns::open(&options.policy.machine(), share)?;
+    let turns = Turns::open(&options.policy.machine(), share, &spec.tenant)?;
     let output_file = (spec.output_action == OutputAction::AppendRow)
         .then_some(spec.append_row_file_name.as_str());
     let wanted = Wanted { name: &spec.name, output: spec.output.as_deref(), output_file };

@@ -8,8 +8,8 @@ use crate::dataset::csv::MAX_SLICE;
 use crate::inference::{has_inference, inference_memory};
 use crate::model::{
     GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, JobDir, Limits,
-    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, OutputLayout, SliceSize,
-    Source, TableFormat, TableInput, TableKind, WorkerId,
+    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, OutputLayout, ProcessLists,
+    SliceSize, Source, TableFormat, TableInput, TableKind, WorkerId,
 };
 use crate::perf::{MemoryBudget, MonitorOptions};
 use crate::protocol::{Cut, Loading, PROTOCOL_VERSION, PlanRequest, Setup};
@@ -32,8 +32,14 @@ pub(super) fn policy(spec: &JobSpec, gpus: &Gpus) -> Policy {
         progress_timeout: spec.progress_update_timeout,
         gpus: gpus.indices(),
         output_action: spec.output_action,
+        limits: spec.job_limits.clone(),
     }
 }
+
+/// What is said of a job whose leader is root.
+pub const RUNS_AS_ROOT: &str = "runs as root: the processes of a job may read every file that their wall \
+    does not keep from them, and what would break a wall could do all; run jobs of strangers as a user \
+    without rights of its own";
 
 /// The time-outs in force, and how the one came about that is computed (prs-semantics 1.12).
 pub(super) fn time_outs(spec: &JobSpec) -> String {
@@ -85,6 +91,7 @@ pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
         budget: MemoryBudget::new(&spec.limits, table, inference),
         wasmtime: WASMTIME_VERSION,
         gpus: Vec::new(),
+        processes: ProcessLists::default(),
     }
 }
 

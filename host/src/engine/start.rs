@@ -53,6 +53,7 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
     }
     let mut monitor = setup::monitor(&job.spec, &job.job_dir);
     monitor.gpus = job.gpus.indices();
+    monitor.processes = job.process_lists;
     pool.confine(job.spec.os_sandbox, &job.job_dir, monitor.budget.clone());
     pool.watch_gpus(job.gpus.memory());
     let request = setup::plan_request(&job.spec, &job.sources, spill);

@@ -103,6 +103,7 @@ impl Ready {
             standby,
             turns,
             gpus,
+            process_lists: options.policy.process_lists(),
         };
         Ok(Prepared::Job(Box::new(job)))
     }

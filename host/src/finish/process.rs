@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(run("echo $*; cat").0, Ok(()));
         let made = fs::read_to_string(&target).unwrap();
         assert!(made.starts_with("finish-output off parquet snappy 3\n#!/bin/sh"), "{made}");
-        assert_eq!(run("printf 'a\\033b' >&2; exit 1").0, Err("a\u{fffd}b".to_owned()));
+        assert_eq!(run("printf 'a\\033b' >&2; exit 1").0, Err("a\\u{1b}b".to_owned()));
         assert!(run("exec 2>&-; exec sleep 30").0.unwrap_err().contains("killed"));
         let (result, ticks) = run("read line; sleep 1.2; exit 1");
         assert!(result.unwrap_err().contains("exit code 1"));

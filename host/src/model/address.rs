@@ -107,6 +107,13 @@ impl FromStr for Address {
             return wrong(format!("found no address; expected {EXPECTED}"));
         };
         let (host, key) = rest.split_once('/').unwrap_or((rest, ""));
+        if key.split(['/', '\\']).any(leads_up) {
+            return wrong(
+                "found an address with a part that servers may read as `..`, which leads out of its \
+                 folder; name the folder itself"
+                    .to_owned(),
+            );
+        }
         let scheme = scheme.to_ascii_lowercase();
         if let "http" | "https" = scheme.as_str() {
             return web(&scheme, host, key);
@@ -138,6 +145,41 @@ impl FromStr for Address {
         };
         Ok(Self { place, key: key.trim_start_matches('/').to_owned() })
     }
+}
+
+/// Whether a server may read a part of a path as `..`: also behind parameters (`..;`), encoded, and
+/// encoded twice.
+fn leads_up(part: &str) -> bool {
+    let mut part = part.to_owned();
+    for _ in 0..3 {
+        let name = part.split(';').next().unwrap_or_default();
+        if name.split(['/', '\\']).any(|name| name.trim() == "..") {
+            return true;
+        }
+        part = unescaped(&part);
+    }
+    false
+}
+
+/// The text with each `%2e` and its like as the character that it stands for.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, more)) = rest.split_first() {
+        let code = || std::str::from_utf8(more.get(..2)?).ok();
+        let code = code().filter(|code| code.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()).filter(|_| first == b'%') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &more[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = more;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// An address of the web, which may be one of Azure's.
@@ -232,6 +274,31 @@ mod tests {
         assert_eq!(split("s3://b/a/b"), pair("a/", "b"));
         assert_eq!(split("s3://b"), pair("", ""));
         assert_eq!(split("s3://b/a/x-*/b/*.csv"), pair("a/", "x-*/b/*.csv"));
+    }
+
+    #[test]
+    fn no_part_leads_up() {
+        for key in [
+            "..",
+            "a/../b",
+            "..;/x",
+            "a/..;v=1/x",
+            "%2e%2e/x",
+            "a/.%2E/x",
+            "%252e%252e/x",
+            "..%2fx",
+            "a\\..\\b",
+            "..%3b/x",
+            "%2e%2e;/x",
+        ] {
+            for place in ["https://example.org", "datastore://web", "s3://b"] {
+                let error = format!("{place}/{key}").parse::<Address>().unwrap_err().to_string();
+                assert!(error.contains("may read as `..`"), "{key}: {error}");
+            }
+        }
+        for key in ["a..b", "...", "..a/x", "a;b/c", "100%/x", "%zz", "a%20b"] {
+            parse(&format!("datastore://web/{key}"));
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! What one instance of an entry script may use.
+//! What one instance of an entry script may use, and what the leader spends on one job.
 
 use super::ByteSize;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The budget of one instance. Each limit has a key of its name below `limits` in the job file, and is
 /// named in the failure of whoever goes beyond it.
@@ -56,6 +57,32 @@ impl Default for Limits {
             transfer: ByteSize(128 << 20),
             models: ByteSize(1 << 30),
             tensors: ByteSize(256 << 20),
+        }
+    }
+}
+
+/// What the leader spends on one job: time, and room on the disk. Each has a key of its name below
+/// `limits` in the job file. Neither the journal nor the output is cut by any of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobLimits {
+    /// Mini-batches; a job with more fails.
+    pub mini_batches: u64,
+    /// Bytes of all reports that have a line for each attempt or item; lines beyond are left out.
+    pub reports: ByteSize,
+    /// Failures that are told in full; later ones are told in short.
+    pub failures: u64,
+    /// How long one run of the job may last, without what it waits for its turn; none for as long as
+    /// it likes.
+    pub job_time: Option<Duration>,
+}
+
+impl Default for JobLimits {
+    fn default() -> Self {
+        Self {
+            mini_batches: 1_000_000_000,
+            reports: ByteSize(10 << 30),
+            failures: 10_000,
+            job_time: None,
         }
     }
 }

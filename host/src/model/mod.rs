@@ -40,8 +40,8 @@ pub use inference::{
 };
 pub use inference_note::{InferenceNote, InferenceWork};
 pub use input::{Input, InputKind};
-pub use limits::Limits;
-pub use machine_caps::MachineCaps;
+pub use limits::{JobLimits, Limits};
+pub use machine_caps::{MachineCaps, ProcessLists};
 pub use mini_batch::{
     BadFile, MiniBatch, Mount, Place, Source, SpilledRows, TableSlice, TextSlice, Work,
     is_plainly_below,
@@ -67,5 +67,7 @@ pub use size::{ByteSize, SliceSize};
 pub use table::{
     Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat, TableInput, TableKind,
 };
-pub use text::{count, counted, hex, os_error, printable, steers, visible};
+pub use text::{
+    count, counted, hex, on_one_line, os_error, printable, printable_json, steers, text_cell,
+};
 pub use wall::{OsSandbox, WallState};

@@ -290,6 +290,10 @@ pub enum EndedBy {
     FirstTaskTimeout,
     /// Nothing moved for `progress_update_timeout` (A2).
     ProgressTimeout,
+    /// More mini-batches than `limits.mini_batches`.
+    MiniBatchLimit,
+    /// It lasted for as long as `limits.job_time`.
+    JobTime,
     /// The inputs cannot be used.
     Plan,
     /// Results cannot be written.

@@ -1,23 +1,95 @@
 //! Text for people, of words that nobody vouches for.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io;
 
-/// The text with a mark in the place of each character that a terminal would obey, but for line ends
-/// and tabs.
-pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if matches!(c, '\n' | '\t') { c } else { visible(c) }).collect()
+/// The text as it may reach a person: each character that a terminal would obey, or that nobody
+/// sees, stands there by its number, as `\u{1b}` does. Line ends and tabs stay.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(
+        text,
+        |c| steers(c) && !matches!(c, '\n' | '\t'),
+        |clean, c| {
+            clean.extend(c.escape_unicode());
+        },
+    )
 }
 
-/// A character that a terminal would obey, as a mark that it does not.
-pub fn visible(c: char) -> char {
-    if steers(c) { char::REPLACEMENT_CHARACTER } else { c }
+/// The same for what has to stay on one line, such as a name or a path: line ends and tabs do not
+/// stay either.
+pub fn on_one_line(text: &str) -> Cow<'_, str> {
+    escaped(text, steers, |clean, c| clean.extend(c.escape_unicode()))
 }
 
-/// Whether a character is none to see, but changes how others are shown: what terminals obey, and
-/// what turns the direction of a line.
+/// JSON with the same characters written as JSON escapes them, which changes no value. Line ends
+/// between its parts stay.
+pub fn printable_json(text: &str) -> Cow<'_, str> {
+    escaped(
+        text,
+        |c| steers(c) && c != '\n',
+        |clean, c| {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(clean, "\\u{unit:04x}");
+            }
+        },
+    )
+}
+
+fn escaped(
+    text: &str,
+    is_hidden: impl Fn(char) -> bool,
+    escape: impl Fn(&mut String, char),
+) -> Cow<'_, str> {
+    // Most texts are plain ASCII.
+    let may_hide = |byte: u8| !matches!(byte, b' '..=b'~');
+    let Some(from) = text.bytes().position(may_hide) else { return Cow::Borrowed(text) };
+    // All before it is ASCII, so it is where a character begins.
+    let (plain, rest) = text.split_at(from);
+    if !rest.chars().any(&is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len() + 16);
+    clean.push_str(plain);
+    for c in rest.chars() {
+        if is_hidden(c) { escape(&mut clean, c) } else { clean.push(c) }
+    }
+    Cow::Owned(clean)
+}
+
+/// Whether a character is one that terminals obey, that turns the direction of a line, or that is
+/// not seen: control characters, Unicode's bidirectional controls, line separators, and what Unicode
+/// calls ignorable by default (zero-width characters, fillers, tags, variation selectors). The two
+/// selectors that common emojis have (U+FE0E, U+FE0F) are none of them.
 pub fn steers(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0d}'
+                | '\u{feff}'
+                | '\u{ffa0}'
+                | '\u{fff0}'..='\u{fffb}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
+/// A text for a cell of a table that people open with a spreadsheet program. One that such a program
+/// would take for a formula has a `'` ahead of it; numbers stay numbers.
+pub fn text_cell(text: &str) -> Cow<'_, str> {
+    let is_formula =
+        text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
+    let digits = |byte: u8| byte.is_ascii_digit() || b".eE+-".contains(&byte);
+    let is_number = || text.bytes().all(digits) && text.parse::<f64>().is_ok();
+    if is_formula && !is_number() { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) }
 }
 
 /// Bytes in hexadecimal, two lower-case digits each.
@@ -83,10 +155,40 @@ mod tests {
 
     #[test]
     fn terminals_obey_nothing() {
-        assert_eq!(printable("a\tb\n\u{7}"), "a\tb\n\u{fffd}");
+        assert_eq!(printable("a\tb\n\u{7}"), "a\tb\n\\u{7}");
+        assert_eq!(on_one_line("a\tb\n\u{7}"), "a\\u{9}b\\u{a}\\u{7}");
         // As `gpj.exe` would be shown: `exe.jpg`.
-        assert_eq!(printable("\u{202e}gpj.exe"), "\u{fffd}gpj.exe");
+        assert_eq!(printable("\u{202e}gpj.exe"), "\\u{202e}gpj.exe");
+        for hidden in ["\r", "\u{9b}", "\u{61c}", "\u{200e}", "\u{200d}", "\u{feff}", "\u{2066}"] {
+            assert_ne!(printable(hidden), hidden);
+        }
+        for plain in ["", "a b~", "é ü 中文 \u{2764}\u{fe0f} \u{1f600}", "\u{5d0}\u{5d1}"] {
+            assert!(matches!(on_one_line(plain), Cow::Borrowed(same) if same == plain), "{plain}");
+        }
         assert_eq!(hex([0, 10, 255]), "000aff");
+    }
+
+    /// A terminal obeys nothing of it, and a program reads what there was.
+    #[test]
+    fn json_stays_what_it_says() {
+        let value = serde_json::json!({"a\u{9b}2J": "\u{1b}\u{7f}\u{202e}\u{e0041}\n é"});
+        let text = format!("{value:#}\n");
+        let clean = printable_json(&text);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&clean).unwrap(), value);
+        assert!(!clean.chars().any(|c| steers(c) && c != '\n'), "{clean}");
+        assert!(clean.contains(r"\u007f\u202e\udb40\udc41\n é"), "{clean}");
+    }
+
+    #[test]
+    fn no_cell_is_a_formula() {
+        for formula in
+            ["=1+1", "+A1", "-A1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1", "-1+1", "-inf"]
+        {
+            assert_eq!(text_cell(formula), format!("'{formula}"));
+        }
+        for plain in ["", "-5", "+0.5", "-1e-7", "a=b", "/data/-x", "12", "'=1"] {
+            assert_eq!(text_cell(plain), plain);
+        }
     }
 
     #[test]

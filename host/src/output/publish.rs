@@ -210,7 +210,7 @@ impl<'a> Publisher<'a> {
         let stat = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| self.left("look at", e))?;
         let there = self.existing(to, name)?;
-        if self.rule.reserved.iter().flatten().any(|name| self.relative == Path::new(name)) {
+        if self.rule.reserved.iter().flatten().any(|name| may_be(&self.relative, name)) {
             return Err(self.taken());
         }
         let path = || self.relative.to_string_lossy().into_owned();
@@ -385,13 +385,31 @@ impl<'a> Publisher<'a> {
     }
 }
 
+/// A name as file systems compare it that make no difference between small and large letters, or
+/// leave dots and blanks at its end away.
+fn folded(name: &str) -> String {
+    let lower = name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
+    let text: String = lower.collect();
+    text.trim_end_matches(['.', ' ']).to_owned()
+}
+
+/// Whether a path below the output folder may be that of a file there, on some file system.
+fn may_be(path: &Path, name: &str) -> bool {
+    path.to_str().is_some_and(|path| folded(path) == folded(name))
+}
+
 /// Refuses a path below the output folder whose last name would trouble others.
 pub(super) fn check_name(path: &Path) -> Result<(), OutputError> {
     let why = match path.file_name().unwrap_or_default().to_str() {
         _ if path.as_os_str().len() > MAX_PATH => "makes a path of more than 1024 bytes",
         None => "is not UTF-8",
-        Some(text) if text.chars().any(steers) => "holds a control character",
-        Some(text) if text.starts_with(OWN) => "is reserved",
+        Some(text) if text.chars().any(char::is_control) => "holds a control character",
+        Some(text) if text.chars().any(steers) => {
+            "holds a character that is not seen, or turns the direction of a line"
+        }
+        Some(text) if text.starts_with('-') => "begins with -, as options of commands do",
+        Some(text) if text.contains('`') || text.contains("$(") => "holds what a shell would run",
+        Some(text) if folded(text).starts_with(OWN) => "is reserved",
         Some(_) => return Ok(()),
     };
     Err(OutputError::BadName { path: path.to_owned(), why })

@@ -71,6 +71,27 @@ fn links_and_devices_are_refused() {
     insta::assert_snapshot!(case(&|dir| { std::os::unix::net::UnixListener::bind(dir.join("s")).unwrap(); }), @r#"the output "s" is a socket: only ordinary files and folders are published, so write the data itself"#);
     insta::assert_snapshot!(case(&|dir| fs::write(dir.join("a\nb"), "").unwrap()), @r#"the output "a\nb" cannot be published because its name holds a control character: choose another name"#);
     insta::assert_snapshot!(case(&|dir| fs::write(dir.join(OsStr::from_bytes(b"a\xff")), "").unwrap()), @r#"the output "a\xFF" cannot be published because its name is not UTF-8: choose another name"#);
+    for name in ["a\u{202e}b", "a\u{200b}", "a\u{61c}", "\u{e0041}"] {
+        let told = case(&|dir| fs::write(dir.join(name), "").unwrap());
+        assert!(told.contains("is not seen, or turns the direction"), "{told}");
+    }
+    let case = |name: &str| case(&|dir| fs::write(dir.join(name), "").unwrap());
+    insta::assert_snapshot!(case("-rf"), @r#"the output "-rf" cannot be published because its name begins with -, as options of commands do: choose another name"#);
+    insta::assert_snapshot!(case("$(touch x)"), @r#"the output "$(touch x)" cannot be published because its name holds what a shell would run: choose another name"#);
+    insta::assert_snapshot!(case(".Sandmill-x"), @r#"the output ".Sandmill-x" cannot be published because its name is reserved: choose another name"#);
+}
+
+/// On file systems that make no difference between small and large letters, these would be the rows.
+#[test]
+fn the_name_of_the_rows_is_reserved_in_every_spelling() {
+    for name in ["PARALLEL_RUN_STEP.TXT", "parallel_run_\u{17f}tep.txt", "Parallel_run_step.txt."] {
+        let folders = folders();
+        fs::write(folders.staged.join(name), "forged").unwrap();
+        let reserved = [Some("parallel_run_step.txt"), None];
+        let rule = Rule { on_conflict: OnConflict::Overwrite, reserved, ..Rule::STRICT };
+        let error = publish_files(&folders.staged, &folders.output, &rule).unwrap_err();
+        assert!(matches!(error, OutputError::Taken { .. }), "{error}");
+    }
 }
 
 #[test]

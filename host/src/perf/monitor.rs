@@ -6,7 +6,7 @@ use super::node::Node;
 use super::processes::{self, List, Meter};
 use super::table::{append, hour, line, time};
 use super::watch::{MemoryBudget, Watched};
-use crate::model::{Failure, JobDir, WorkerId};
+use crate::model::{Failure, JobDir, ProcessLists, WorkerId, printable_json};
 use jiff::Timestamp;
 use procfs::process::Process;
 use std::io;
@@ -56,6 +56,8 @@ pub struct MonitorOptions {
     pub wasmtime: &'static str,
     /// The job's GPUs, by index: their use is told.
     pub gpus: Vec<u32>,
+    /// Which processes are listed.
+    pub processes: ProcessLists,
 }
 
 /// What the monitor has to say.
@@ -155,8 +157,10 @@ impl Watcher {
         inbox: Receiver<Command>,
         events: UnboundedSender<PerfEvent>,
     ) -> Self {
-        let MonitorOptions { job_dir, interval, budget, wasmtime, gpus: leased } = options;
-        let sampler = interval.and_then(|interval| Sampler::new(job_dir, interval, wasmtime));
+        let MonitorOptions { job_dir, interval, budget, wasmtime, gpus: leased, processes } =
+            options;
+        let sampler =
+            interval.and_then(|interval| Sampler::new(job_dir, interval, wasmtime, processes));
         let gpus = GpuWatch { leased, told: None, next: Instant::now() + GPU_LOOK };
         Self { budget, inbox, events, workers: Vec::new(), sampler, gpus }
     }
@@ -238,6 +242,7 @@ struct Sampler {
     job_dir: JobDir,
     interval: Duration,
     wasmtime: &'static str,
+    processes: ProcessLists,
     /// None until the counting begins.
     node: Option<Node>,
     myself: Process,
@@ -252,7 +257,12 @@ struct Sampler {
 
 impl Sampler {
     /// None where there is no `/proc`.
-    fn new(job_dir: JobDir, interval: Duration, wasmtime: &'static str) -> Option<Self> {
+    fn new(
+        job_dir: JobDir,
+        interval: Duration,
+        wasmtime: &'static str,
+        processes: ProcessLists,
+    ) -> Option<Self> {
         let start = Instant::now();
         let myself = Process::myself().ok()?;
         let leader = Meter::leader(&myself);
@@ -260,6 +270,7 @@ impl Sampler {
             job_dir,
             interval,
             wasmtime,
+            processes,
             node: None,
             myself,
             leader,
@@ -292,7 +303,7 @@ impl Sampler {
         append(&file, node.header(), &line)?;
         if !self.machine_written {
             let text = Machine::now(self.job_dir.root(), self.wasmtime).text();
-            std::fs::write(self.file("machine.json"), text)?;
+            std::fs::write(self.file("machine.json"), &*printable_json(&text))?;
             self.machine_written = true;
         }
         let disks = disks::disks(self.job_dir.root());
@@ -303,6 +314,7 @@ impl Sampler {
         lines.extend(each.filter_map(|(watched, meter)| meter.line(&watched.process, &time)));
         let file = self.file("processes_resource_usage.csv");
         append(&file, &header(&processes::HEADER), &lines)?;
+        let lists = lists && self.processes != ProcessLists::Off;
         if lists && self.start.elapsed() >= FIRST_LIST { self.list(now) } else { Ok(()) }
     }
 
@@ -313,7 +325,7 @@ impl Sampler {
             return Ok(());
         }
         self.listed = Some(stamp);
-        let list = List::now();
+        let list = List::now(self.processes);
         let raw = self.file(&format!("os/{hour}/processes_{minute}"));
         append(&raw, "", &list.text())?;
         for (by, text) in [("cpu", list.by_cpu()), ("memory", list.by_memory())] {
@@ -352,7 +364,8 @@ mod tests {
             let job_dir = JobDir::new(folder.path());
             let (sender, events) = unbounded_channel();
             let (wasmtime, gpus) = ("1.2.3", Vec::new());
-            let options = MonitorOptions { job_dir, interval, budget, wasmtime, gpus };
+            let processes = ProcessLists::Job;
+            let options = MonitorOptions { job_dir, interval, budget, wasmtime, gpus, processes };
             let monitor = Monitor::start(options, sender).unwrap();
             Self { folder, monitor, events }
         }

@@ -2,10 +2,10 @@
 
 use super::table::{known, line, megabytes, number};
 use super::watch::private_memory;
-use crate::model::WorkerId;
+use crate::model::{ProcessLists, WorkerId, on_one_line};
 use procfs::process::{Process, Stat, all_processes};
 use procfs::{Current, Uptime};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::time::Instant;
@@ -24,8 +24,6 @@ pub(super) const HEADER: [&str; 11] = [
     "Written (MB)",
 ];
 
-/// Characters of a command line that are shown.
-const COMMAND: usize = 500;
 /// Processes in each of the sorted lists.
 const SORTED: usize = 50;
 
@@ -92,14 +90,40 @@ struct Listed {
     size: u64,
     state: char,
     elapsed: f64,
+    /// The name alone: arguments of other users may be secrets.
     command: String,
 }
 
-/// All processes that this user may see.
+/// Processes that this user may see.
 pub(super) struct List(Vec<Listed>);
 
 impl List {
-    pub(super) fn now() -> Self {
+    /// All of them, or those of the job: this process and those that come from it.
+    pub(super) fn now(which: ProcessLists) -> Self {
+        let mut list = Self::of_machine();
+        if which != ProcessLists::Machine {
+            list.keep_family(rustix::process::getpid().as_raw_nonzero().get());
+        }
+        list
+    }
+
+    /// Leaves a process and those that come from it.
+    fn keep_family(&mut self, root: i32) {
+        let mut family = HashSet::from([root]);
+        // A child may have a smaller number than its parent.
+        loop {
+            let before = family.len();
+            let children = self.0.iter().filter(|listed| family.contains(&listed.parent));
+            let children: Vec<i32> = children.map(|listed| listed.pid).collect();
+            family.extend(children);
+            if family.len() == before {
+                break;
+            }
+        }
+        self.0.retain(|listed| family.contains(&listed.pid));
+    }
+
+    fn of_machine() -> Self {
         let uptime = Uptime::current().map_or(0.0, |uptime| uptime.uptime);
         let users = users(&fs::read_to_string("/etc/passwd").unwrap_or_default());
         let Ok(all) = all_processes() else { return Self(Vec::new()) };
@@ -140,8 +164,6 @@ impl Listed {
         let cpu = if elapsed > 0.0 { cpu_seconds(&stat) * 100.0 / elapsed } else { 0.0 };
         let uid = process.uid().ok();
         let name = uid.and_then(|uid| users.get(&uid).cloned());
-        let words = process.cmdline().unwrap_or_default();
-        let command = if words.is_empty() { format!("[{}]", stat.comm) } else { words.join(" ") };
         Some(Self {
             pid: stat.pid,
             parent: stat.ppid,
@@ -151,15 +173,9 @@ impl Listed {
             size: stat.vsize,
             state: stat.state,
             elapsed,
-            command: printable(&command),
+            command: on_one_line(&stat.comm).into_owned(),
         })
     }
-}
-
-/// On one line, and not for ever.
-fn printable(command: &str) -> String {
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    command.trim_end().chars().take(COMMAND).map(plain).collect()
 }
 
 /// Names of users by number, from the text of `/etc/passwd`.
@@ -209,7 +225,7 @@ mod tests {
 
     #[test]
     fn this_process_is_listed() {
-        let list = List::now();
+        let list = List::now(ProcessLists::Machine);
         let me = i32::try_from(std::process::id()).unwrap();
         let mine = list.0.iter().find(|listed| listed.pid == me).expect("is listed");
         assert!(mine.resident > 0 && mine.size >= mine.resident);
@@ -249,10 +265,35 @@ mod tests {
         );
     }
 
+    /// M2: whoever reads a job's reports learns of no other user's arguments; with a policy, of no other
+    /// processes.
     #[test]
-    fn command_lines_stay_on_one_line() {
-        assert_eq!(printable("a\nb\u{1b}[31m "), "a b [31m");
-        assert_eq!(printable(&"x".repeat(2000)).len(), COMMAND);
+    fn no_arguments_are_listed_and_only_the_jobs_own_processes_are() {
+        let secret = "--password=hunter2";
+        let mut child =
+            std::process::Command::new("sleep").arg("60").env("X", secret).spawn().unwrap();
+        let mut shell =
+            std::process::Command::new("sh").args(["-c", "sleep 60; :", secret]).spawn().unwrap();
+        let pid = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let all = List::now(ProcessLists::Machine);
+        let mine = List::now(ProcessLists::Job);
+        let is_in = |list: &List, pid| list.0.iter().any(|listed| listed.pid == pid);
+        for list in [&all, &mine] {
+            assert!(is_in(list, pid(&child)) && is_in(list, pid(&shell)));
+            let text = format!("{}{}{}", list.text(), list.by_cpu(), list.by_memory());
+            assert!(!text.contains("hunter2") && !text.contains("sleep 60"), "{text}");
+            assert!(text.contains(" sleep\n"), "{text}");
+        }
+        assert!(is_in(&all, 1) && !is_in(&mine, 1));
+        for process in [&mut child, &mut shell] {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn users_have_names() {
         assert_eq!(users("root:x:0:0:r:/:/bin/sh\nbad\nu:x:7:7")[&7], "u");
     }
 

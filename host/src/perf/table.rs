@@ -1,5 +1,6 @@
 //! Files that grow by one sample at a time.
 
+use crate::model::{printable, text_cell};
 use jiff::Timestamp;
 use std::fmt::Display;
 use std::fs::OpenOptions;
@@ -31,13 +32,15 @@ pub(super) fn known(value: Option<impl Display>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// One line of CSV, with a line break. Fields are quoted where they must be.
+/// One line of CSV, with a line break. Fields are quoted where they must be; none is taken for a formula
+/// by a spreadsheet program.
 pub(super) fn line(fields: &[String]) -> String {
     let quoted = |field: &String| {
+        let field = text_cell(field);
         if field.contains(['"', ',', '\n', '\r']) {
             format!("\"{}\"", field.replace('"', "\"\""))
         } else {
-            field.clone()
+            field.into_owned()
         }
     };
     let mut line = fields.iter().map(quoted).collect::<Vec<_>>().join(",");
@@ -65,7 +68,7 @@ pub(super) fn append(path: &Path, header: &str, text: &str) -> io::Result<()> {
     } else {
         text
     };
-    file.write_all(text.as_bytes())
+    file.write_all(printable(text).as_bytes())
 }
 
 #[cfg(test)]
@@ -77,11 +80,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/file.csv");
         let header = line(&["Time".to_owned(), "Command".to_owned()]);
-        for command in ["a, b", "say \"x\""] {
+        for command in ["a, b", "say \"x\"", "=1+1", "-2"] {
             append(&path, &header, &line(&["1".to_owned(), command.to_owned()])).unwrap();
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, "Time,Command\n1,\"a, b\"\n1,\"say \"\"x\"\"\"\n");
+        assert_eq!(text, "Time,Command\n1,\"a, b\"\n1,\"say \"\"x\"\"\"\n1,'=1+1\n1,-2\n");
     }
 
     #[test]

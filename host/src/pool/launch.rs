@@ -223,7 +223,7 @@ impl StderrLog {
 
 /// Text of a process that nobody vouches for: control characters could steer a terminal.
 pub(super) fn printable(bytes: &[u8]) -> String {
-    model::printable(String::from_utf8_lossy(bytes).trim())
+    model::printable(String::from_utf8_lossy(bytes).trim()).into_owned()
 }
 
 /// A child process that can be killed until it is reaped, and not after: its number may then be

@@ -350,7 +350,7 @@ async fn a_note_is_the_printable_end_of_stderr() {
     let mut bench = Bench::new(script, 8);
     bench.pool.spawn(bench.setup()).unwrap();
     let (_, exit) = bench.until_the_end().await;
-    assert!(exit.note.ends_with("filler\nthe \u{fffd}[31mend"), "{:?}", exit.note);
+    assert!(exit.note.ends_with("filler\nthe \\u{1b}[31mend"), "{:?}", exit.note);
     assert!(exit.note.len() < 2100);
 }
 

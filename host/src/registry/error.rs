@@ -173,7 +173,7 @@ fn paths(registered: &Registered) -> String {
     if let Some(datastore) = &registered.datastore {
         text += &format!(" in datastore {datastore}");
     }
-    printable(&text)
+    printable(&text).into_owned()
 }
 
 impl RegistryError {

@@ -70,6 +70,12 @@ fn advice(ended_by: EndedBy, job: &str) -> String {
         EndedBy::ProgressTimeout => "see in logs/sys/node/0 what each worker did last; if \
             mini-batches are only slow, make them smaller or raise progress_update_timeout"
             .to_owned(),
+        EndedBy::MiniBatchLimit => {
+            "make mini_batch_size larger, so that there are fewer mini-batches; sandmill \
+            plan counts them"
+                .to_owned()
+        }
+        EndedBy::JobTime => format!("to go on where it was, for as long again: {resume}"),
         EndedBy::Plan => "see with sandmill plan what the inputs come to".to_owned(),
         EndedBy::Commit => format!("look after the disk, then go on where it was: {resume}"),
         EndedBy::Spawn => format!(

@@ -1,11 +1,13 @@
 //! `logs/user/error.txt`, the digest of all failures; `logs/job_error.txt`, the most frequent of them;
 //! and `logs/user/error/<node>/<worker>.txt`, each failure in full.
 
-use super::log_file::{self, Appended};
+use super::appended::Appended;
+use super::budget::ReportBudget;
+use super::log_file;
 use super::reporters::Reporter;
 use super::words::{counted, first_line, worker_id};
 use crate::event::{Event, EventKind};
-use crate::model::{Failure, JobDir, printable};
+use crate::model::{Failure, JobDir};
 use jiff::Timestamp;
 use std::collections::HashMap;
 use std::fs::File;
@@ -48,13 +50,13 @@ pub(super) struct Errors {
 }
 
 impl Errors {
-    pub(super) fn new(dir: &JobDir) -> Self {
+    pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
         Self {
             dir: dir.clone(),
             entries: Vec::new(),
             known: HashMap::new(),
             others: 0,
-            full: Appended::new(MOST_BYTES),
+            full: Appended::new(MOST_BYTES, budget),
             earlier: Default::default(),
             dirty: false,
             written: Instant::now(),
@@ -90,7 +92,7 @@ impl Errors {
             full.push('\n');
         }
         full.push('\n');
-        self.full.append(self.dir.worker_errors(worker), printable(&full))
+        self.full.append(self.dir.worker_errors(worker), full)
     }
 
     fn digest(&self) -> String {
@@ -204,7 +206,7 @@ mod tests {
         let dir = JobDir::new(folder.path());
         let events = samples::job();
         for events in [&events, &samples::job_again(), &samples::job_again()] {
-            let mut errors = Errors::new(&dir);
+            let mut errors = Errors::new(&dir, &ReportBudget::default());
             for event in events {
                 errors.on_event(event).unwrap();
             }
@@ -219,7 +221,7 @@ mod tests {
         "#);
         let mut again = samples::job();
         again[0].kind = samples::taken_up();
-        let mut errors = Errors::new(&dir);
+        let mut errors = Errors::new(&dir, &ReportBudget::default());
         for event in again {
             errors.on_event(&event).unwrap();
         }
@@ -235,7 +237,7 @@ mod tests {
     fn a_digest_and_the_whole_story() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        let mut errors = Errors::new(&dir);
+        let mut errors = Errors::new(&dir, &ReportBudget::default());
         let failure = Failure::new(FailureKind::ScriptError, "no model in /side_inputs");
         let init = EventKind::InitFailed { worker: "process000".into(), failure };
         errors.on_event(&samples::event(0, init)).unwrap();
@@ -268,7 +270,7 @@ mod tests {
     #[test]
     fn a_flood_stays_small() {
         let folder = tempfile::tempdir().unwrap();
-        let mut errors = Errors::new(&JobDir::new(folder.path()));
+        let mut errors = Errors::new(&JobDir::new(folder.path()), &ReportBudget::default());
         for id in 0..1000 {
             let failure = Failure::new(FailureKind::Trap, format!("no. {id}"));
             errors.on_event(&samples::event(id, samples::failed(id, 1, failure, false))).unwrap();
@@ -282,7 +284,7 @@ mod tests {
     fn no_failure_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        let mut errors = Errors::new(&dir);
+        let mut errors = Errors::new(&dir, &ReportBudget::default());
         errors.on_event(&samples::event(0, samples::succeeded(0, 1, Vec::new()))).unwrap();
         let result = samples::result(crate::model::JobStatus::Completed);
         errors.on_event(&samples::event(1, EventKind::JobFinished { result })).unwrap();

@@ -1,5 +1,6 @@
 //! `logs/sys/events.jsonl`: every event as it is, one JSON object a line.
 
+use super::budget::ReportBudget;
 use super::log_file::LogFile;
 use super::reporters::Reporter;
 use crate::event::{Event, EventKind};
@@ -10,21 +11,49 @@ use std::io;
 pub(super) struct Events {
     file: LogFile,
     line: Vec<u8>,
+    /// Whether the budget is used up.
+    is_cut: bool,
 }
 
 impl Events {
-    pub(super) fn new(dir: &JobDir) -> Self {
-        Self { file: LogFile::new(dir.events(), ""), line: Vec::new() }
+    pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
+        let file = LogFile::json(dir.events()).within(budget);
+        Self { file, line: Vec::new(), is_cut: false }
+    }
+}
+
+impl Events {
+    fn encode(&mut self, event: &Event) -> io::Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, event)?;
+        self.line.push(b'\n');
+        Ok(())
     }
 }
 
 impl Reporter for Events {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
-        self.line.clear();
-        serde_json::to_writer(&mut self.line, event)?;
-        self.line.push(b'\n');
-        self.file.write(&self.line)?;
-        if matches!(event.kind, EventKind::JobFinished { .. }) { self.file.flush() } else { Ok(()) }
+        let is_end = matches!(event.kind, EventKind::JobFinished { .. });
+        // Few, and what those who look at the job later cannot do without.
+        let is_kept = is_end
+            || matches!(event.kind, EventKind::JobStarted { .. } | EventKind::WindingDown { .. });
+        if self.is_cut && !is_kept {
+            return Ok(());
+        }
+        self.encode(event)?;
+        if is_kept {
+            self.file.write(&self.line)?;
+        } else if !self.file.write_within(&self.line)? {
+            self.is_cut = true;
+            // In the place of the first event that is left out.
+            let message =
+                "limits.reports was reached: the events from here to the job's end are left \
+                           out; output and journal have all"
+                    .to_owned();
+            self.encode(&Event { kind: EventKind::Notice { message }, ..event.clone() })?;
+            self.file.write(&self.line)?;
+        }
+        if is_end { self.file.flush() } else { Ok(()) }
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
@@ -41,7 +70,7 @@ mod tests {
     fn events_come_back_as_they_went_in() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        let mut events = Events::new(&dir);
+        let mut events = Events::new(&dir, &ReportBudget::default());
         for event in samples::job() {
             events.on_event(&event).unwrap();
         }
@@ -49,6 +78,24 @@ mod tests {
         let read: Vec<Event> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(read, samples::job());
+    }
+
+    /// M4: the end is told whatever there was before it, and that something is missing.
+    #[test]
+    fn events_beyond_the_budget_are_left_out_but_for_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let budget = ReportBudget::new(crate::model::ByteSize(2000));
+        let mut events = Events::new(&dir, &budget);
+        let all = samples::job();
+        all.iter().for_each(|event| events.on_event(event).unwrap());
+        let text = std::fs::read_to_string(dir.events()).unwrap();
+        let read: Vec<Event> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(read.len() < all.len() && text.len() < 5000, "{text}");
+        assert_eq!(read.last(), all.last());
+        let is_told = |event: &Event| matches!(&event.kind, EventKind::Notice { message } if message.contains("limits.reports"));
+        assert_eq!(read.iter().filter(|event| is_told(event)).count(), 1, "{text}");
     }
 
     /// Most jobs compute with no models: their events are the shorter for it.

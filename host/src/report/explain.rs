@@ -25,7 +25,8 @@ pub fn explain_text(history: &History, places: &Places, running: bool) -> String
         unfinished(&mut text, history);
     }
     slowest(&mut text, history);
-    let notices: Vec<String> = history.notices.iter().map(|notice| printable(notice)).collect();
+    let notices: Vec<String> =
+        history.notices.iter().map(|notice| printable(notice).into_owned()).collect();
     text.section("Notices", &notices);
     text.section("What to read", &to_read(history, places));
     let mut change = to_change(history, places);
@@ -173,7 +174,7 @@ fn unfinished(text: &mut Text, history: &History) {
 }
 
 fn item_place(item: &str, line: Option<u64>, row: Option<u64>) -> String {
-    let item = printable(item);
+    let item = printable(item).into_owned();
     match (line, row) {
         (Some(line), _) => format!("{item}, line {line}"),
         (None, Some(row)) => format!("{item}, row {row}"),

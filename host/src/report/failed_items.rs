@@ -1,6 +1,7 @@
 //! `logs/failed_items.csv`: every item that failed for good, as far as it is known which, so that
 //! nothing is dropped in silence.
 
+use super::budget::ReportBudget;
 use super::log_file::LogFile;
 use super::reporters::Reporter;
 use super::words::{count, counted, csv_field, csv_number, path_of};
@@ -17,11 +18,14 @@ const REPEATED: usize = 300;
 pub(super) struct FailedItems {
     file: LogFile,
     line: String,
+    /// Rows that the budget had no room for.
+    left_out: u64,
 }
 
 impl FailedItems {
-    pub(super) fn new(dir: &JobDir) -> Self {
-        Self { file: LogFile::new(dir.failed_items(), HEADER), line: String::new() }
+    pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
+        let file = LogFile::new(dir.failed_items(), HEADER).within(budget);
+        Self { file, line: String::new(), left_out: 0 }
     }
 
     /// One line. `item` is what failed; the place is its file, and its line or row in there.
@@ -55,7 +59,21 @@ impl FailedItems {
         line.push(',');
         csv_number(line, kind);
         line.push('\n');
-        self.file.write(line.as_bytes())
+        self.left_out += u64::from(!self.file.write_within(line.as_bytes())?);
+        Ok(())
+    }
+
+    /// The last row says how many are missing.
+    fn finish(&mut self) -> io::Result<()> {
+        if self.left_out > 0 {
+            let rows = counted(self.left_out, "more row");
+            let last = format!(
+                ",,,,,,,\"{rows} of failed items left out, as limits.reports was reached; each failed item \
+                 is counted in the result\",\n"
+            );
+            self.file.write(last.as_bytes())?;
+        }
+        self.file.flush()
     }
 
     fn attempt(&mut self, report: &AttemptReport, worker: &str, location: &str) -> io::Result<()> {
@@ -141,7 +159,7 @@ impl Reporter for FailedItems {
             {
                 self.attempt(report, worker, location)
             }
-            EventKind::JobFinished { .. } => self.file.flush(),
+            EventKind::JobFinished { .. } => self.finish(),
             _ => Ok(()),
         }
     }
@@ -161,7 +179,7 @@ mod tests {
     fn lists_items_and_whole_mini_batches_once() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        let mut list = FailedItems::new(&dir);
+        let mut list = FailedItems::new(&dir, &ReportBudget::default());
         let mut events = samples::job();
         let mut unnamed = samples::succeeded(7, 1, Vec::new());
         if let EventKind::AttemptFinished { report, .. } = &mut unnamed {
@@ -185,7 +203,7 @@ mod tests {
     fn places_in_tables_are_told() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        let mut list = FailedItems::new(&dir);
+        let mut list = FailedItems::new(&dir, &ReportBudget::default());
         let item = |line, row, reason: &str| FailedItem {
             item: "/inputs/iris/a.csv".to_owned(),
             line,
@@ -196,6 +214,9 @@ mod tests {
         let items = vec![
             item(Some(7), None, "5 fields, 4 expected"),
             item(None, Some(3), "no such species"),
+            // L9: no formula for those who open the list.
+            item(None, Some(4), "=HYPERLINK(\"http://x\")"),
+            item(None, Some(5), "-5"),
         ];
         list.on_event(&samples::event(0, samples::succeeded(4, 2, items))).unwrap();
         list.file.flush().unwrap();
@@ -204,6 +225,8 @@ mod tests {
         mini_batch,item,file,line,row,attempt,worker,reason,kind
         4,"/inputs/iris/a.csv, line 7",/inputs/iris/a.csv,7,,2,process001,"5 fields, 4 expected",bad_input
         4,"/inputs/iris/a.csv, row 3",/inputs/iris/a.csv,,3,2,process001,no such species,bad_input
+        4,"/inputs/iris/a.csv, row 4",/inputs/iris/a.csv,,4,2,process001,"'=HYPERLINK(""http://x"")",bad_input
+        4,"/inputs/iris/a.csv, row 5",/inputs/iris/a.csv,,5,2,process001,-5,bad_input
         "#);
     }
 
@@ -213,7 +236,7 @@ mod tests {
     fn files_of_a_whole_mini_batch_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        let mut list = FailedItems::new(&dir);
+        let mut list = FailedItems::new(&dir, &ReportBudget::default());
         let failed = samples::job().into_iter().find_map(|event| match event.kind {
             kind @ EventKind::AttemptFinished { will_retry: false, .. } => match &kind {
                 EventKind::AttemptFinished { report, .. } if report.outcome.is_err() => Some(kind),
@@ -248,7 +271,7 @@ mod tests {
     fn rows_of_a_whole_mini_batch_have_their_place() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        let mut list = FailedItems::new(&dir);
+        let mut list = FailedItems::new(&dir, &ReportBudget::default());
         let item = |name: &str, line, row| FailedItem {
             item: format!("/inputs/sales/{name}"),
             line,
@@ -304,7 +327,7 @@ mod tests {
     fn no_failure_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        let mut list = FailedItems::new(&dir);
+        let mut list = FailedItems::new(&dir, &ReportBudget::default());
         list.on_event(&samples::event(0, samples::succeeded(0, 1, Vec::new()))).unwrap();
         let result = samples::result(crate::model::JobStatus::Completed);
         list.on_event(&samples::event(1, EventKind::JobFinished { result })).unwrap();

@@ -2,8 +2,9 @@
 
 use super::log_file::LogFile;
 use super::times::{Times, number};
-use crate::model::visible;
+use crate::model::on_one_line;
 use jiff::Timestamp;
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::io;
 use std::path::PathBuf;
@@ -62,9 +63,7 @@ impl LineLog {
         let from = line.len();
         // Writing to a string cannot fail.
         let _ = line.write_fmt(text);
-        // Those of one byte are controls; those of two begin with 0xC2.
-        if line.as_bytes()[from..].iter().any(|byte| matches!(byte, ..0x20 | 0x7f | 0xc2)) {
-            let clean: String = line[from..].chars().map(visible).collect();
+        if let Cow::Owned(clean) = on_one_line(&line[from..]) {
             line.replace_range(from.., &clean);
         }
         line.push('\n');
@@ -96,7 +95,7 @@ mod tests {
         let text = std::fs::read_to_string(path).unwrap();
         assert_eq!(
             text,
-            "2026-11-21 10:00:00,045|WARNING|42|leader|one\u{fffd}two\u{fffd}[2J\u{fffd} é\n"
+            "2026-11-21 10:00:00,045|WARNING|42|leader|one\\u{a}two\\u{1b}[2J\\u{85} é\n"
         );
     }
 }

@@ -2,21 +2,22 @@
 //! that is there is continued: what stands in it stays. What a full disk has no room for waits: a job that ends
 //! for that has some room for its last lines.
 
-use super::words::counted;
-use std::collections::{BTreeMap, VecDeque};
+use super::budget::ReportBudget;
+use crate::model::{printable, printable_json};
+use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const FLUSH_EVERY: Duration = Duration::from_secs(1);
+pub(super) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// The most that a rotated file holds.
 const ROTATED_BYTES: u64 = 16 << 20;
 /// How many full files are kept beside the one that is written.
 const KEPT: u32 = 2;
 /// Bytes that wait while there is no room for them, at most. What comes then is lost.
-const HELD: usize = 1 << 20;
+pub(super) const HELD: usize = 1 << 20;
 
 /// A file of the log tree. Errors name the file.
 pub(super) struct LogFile {
@@ -27,6 +28,10 @@ pub(super) struct LogFile {
     most: u64,
     length: u64,
     file: Option<File>,
+    /// What the file shares with others.
+    budget: ReportBudget,
+    /// Takes away what a terminal would obey.
+    escape: fn(&str) -> Cow<'_, str>,
     /// What is not written yet.
     pending: Vec<u8>,
     flushed: Instant,
@@ -36,8 +41,31 @@ impl LogFile {
     /// A file that grows without end.
     pub(super) fn new(path: PathBuf, header: &'static str) -> Self {
         let flushed = Instant::now();
-        let (file, pending) = (None, Vec::new());
-        Self { path, header, most: u64::MAX, length: 0, file, pending, flushed }
+        Self {
+            path,
+            header,
+            most: u64::MAX,
+            length: 0,
+            file: None,
+            budget: ReportBudget::default(),
+            escape: printable,
+            pending: Vec::new(),
+            flushed,
+        }
+    }
+
+    /// The same for lines of JSON.
+    pub(super) fn json(path: PathBuf) -> Self {
+        let mut file = Self::new(path, "");
+        file.escape = printable_json;
+        file
+    }
+
+    /// The same file within a budget: what there is no room for is left out.
+    #[must_use]
+    pub(super) fn within(mut self, budget: &ReportBudget) -> Self {
+        self.budget = budget.clone();
+        self
     }
 
     /// A file that is put aside when it is full: `a.txt` becomes `a.1.txt`, that becomes `a.2.txt`,
@@ -48,8 +76,25 @@ impl LogFile {
         file
     }
 
-    /// Appends bytes: whole lines. They are kept where it fails for lack of room.
+    /// As [`write`](Self::write), if the budget has room: whether it had.
+    pub(super) fn write_within(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        // What stands in the file already counts.
+        match self.open() {
+            Err(error) if !is_full(&error) => return Err(error),
+            _ => {}
+        }
+        if !self.budget.take(bytes.len()) {
+            return Ok(false);
+        }
+        self.write(bytes).map(|()| true)
+    }
+
+    /// Appends whole lines of UTF-8, without what a terminal would obey. They are kept where it fails
+    /// for lack of room on the disk.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let text = String::from_utf8_lossy(bytes);
+        let text = (self.escape)(&text);
+        let bytes = text.as_bytes();
         let ready = self.open().and_then(|()| self.make_room(bytes.len()));
         let fits = self.pending.len() + bytes.len() <= HELD;
         if ready.is_ok() || (ready.as_ref().is_err_and(is_full) && fits) {
@@ -103,6 +148,7 @@ impl LogFile {
         }
         let opened = continued(&self.path).and_then(|file| Ok((file.metadata()?.len(), file)));
         let (length, file) = opened.map_err(|error| at(&self.path, &error))?;
+        self.budget.hold(length);
         self.length = length + self.pending.len() as u64;
         if length == 0 && !self.header.is_empty() {
             let header = format!("{}\n", self.header);
@@ -168,7 +214,7 @@ fn name(path: &Path) -> String {
 
 /// Opens a file to append to it. A line that a crash has cut short is ended first, so that what
 /// follows stands on lines of its own.
-fn continued(path: &Path) -> io::Result<File> {
+pub(super) fn continued(path: &Path) -> io::Result<File> {
     make_parent(path)?;
     let mut file = OpenOptions::new()
         .create(true)
@@ -191,96 +237,9 @@ fn continued(path: &Path) -> io::Result<File> {
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension("txt.new");
     make_parent(path)
-        .and_then(|()| fs::write(&beside, text))
+        .and_then(|()| fs::write(&beside, &*printable(text)))
         .and_then(|()| fs::rename(&beside, path))
         .map_err(|error| at(path, &error))
-}
-
-/// Files of failures, too seldom written to be kept open. What a full disk has no room for waits, up to a limit;
-/// what comes beyond that is counted, which its file tells once there is room.
-pub(super) struct Appended {
-    /// Bytes that one file holds, at most.
-    most: u64,
-    /// In the order in which they came.
-    waiting: VecDeque<(PathBuf, String)>,
-    waiting_bytes: usize,
-    /// How many failures each file lacks.
-    lost: BTreeMap<PathBuf, u64>,
-    tried: Instant,
-}
-
-impl Appended {
-    /// Files that hold so many bytes at most.
-    pub(super) fn new(most: u64) -> Self {
-        let (waiting, lost) = (VecDeque::new(), BTreeMap::new());
-        Self { most, waiting, waiting_bytes: 0, lost, tried: Instant::now() }
-    }
-
-    /// Appends a failure to a file.
-    pub(super) fn append(&mut self, path: PathBuf, text: String) -> io::Result<()> {
-        if !self.waiting.is_empty() && self.waiting_bytes + text.len() > HELD {
-            *self.lost.entry(path).or_default() += 1;
-        } else {
-            self.waiting_bytes += text.len();
-            self.waiting.push_back((path, text));
-        }
-        self.flush()
-    }
-
-    /// Tries again now and then what there was no room for.
-    pub(super) fn tick(&mut self) -> io::Result<()> {
-        let is_held = !(self.waiting.is_empty() && self.lost.is_empty());
-        let is_due = is_held && self.tried.elapsed() >= FLUSH_EVERY;
-        if is_due { self.flush() } else { Ok(()) }
-    }
-
-    /// Writes what waits. What there is no room for is kept.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.tried = Instant::now();
-        while let Some((path, text)) = self.waiting.front() {
-            let written = append(path, text, self.most);
-            if written.as_ref().is_err_and(is_full) {
-                return written;
-            }
-            self.waiting_bytes -= text.len();
-            self.waiting.pop_front();
-            written?;
-        }
-        while let Some((path, count)) = self.lost.first_key_value() {
-            let text = format!(
-                "Missing here, as the disk was full: {}. Each attempt is in logs/sys/events.jsonl, as far \
-                 as there was room.\n\n",
-                counted(*count, "failure")
-            );
-            let written = append(path, &text, self.most);
-            if written.as_ref().is_err_and(is_full) {
-                return written;
-            }
-            self.lost.pop_first();
-            written?;
-        }
-        Ok(())
-    }
-}
-
-/// Appends to a file unless it has `most` bytes. It is as before where that fails.
-fn append(path: &Path, text: &str, most: u64) -> io::Result<()> {
-    let write = || {
-        let mut file = continued(path)?;
-        let length = file.metadata()?.len();
-        if length >= most {
-            return Ok(());
-        }
-        let full = match length + text.len() as u64 >= most {
-            true => "This file is full; later failures are in logs/sys/events.jsonl.\n",
-            false => "",
-        };
-        file.write_all(format!("{text}{full}").as_bytes()).inspect_err(|_| {
-            // Half of it would be there twice later on. Best effort.
-            let _ = file.set_len(length);
-        })
-    };
-    write().map_err(|error| at(path, &error))
 }
 
 /// A file whose last rows are renewed in place: rows that are settled stay, those behind them are
@@ -311,7 +270,8 @@ impl TableFile {
         let file = self.file.insert(file);
         // One write, so that a reader sees either table, but for the moment before it.
         file.set_len(self.settled)?;
-        file.write_all(format!("{settled}{open}").as_bytes())?;
+        let settled = printable(settled);
+        file.write_all(format!("{settled}{}", printable(open)).as_bytes())?;
         self.settled += settled.len() as u64;
         Ok(())
     }
@@ -423,34 +383,6 @@ mod tests {
         assert_eq!((log.pending.len() / 1000, log.pending.len() % 1000), (HELD / 1000, 0));
     }
 
-    /// What there is no room for comes later, in its order, and with a mark of what is missing.
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn failures_wait_for_room() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("process000.txt");
-        let mut files = Appended::new(u64::MAX);
-        for number in 0..6 {
-            let text = format!("{number}{}\n", "-".repeat(HELD / 4 - 2));
-            let written = files.append("/dev/full".into(), text);
-            assert!(is_full(&written.unwrap_err()));
-        }
-        assert_eq!((files.waiting.len(), &files.lost), (4, &[("/dev/full".into(), 2)].into()));
-        // There is room again.
-        files.waiting.iter_mut().for_each(|(at, _)| path.clone_into(at));
-        files.lost = [(path.clone(), 2)].into();
-        files.flush().unwrap();
-        assert_eq!((files.waiting.len(), files.waiting_bytes, files.lost.len()), (0, 0, 0));
-        let text = fs::read_to_string(&path).unwrap().replace('-', "");
-        insta::assert_snapshot!(text, @"
-        0
-        1
-        2
-        3
-        Missing here, as the disk was full: 2 failures. Each attempt is in logs/sys/events.jsonl, as far as there was room.
-        ");
-    }
-
     /// What is settled is never written again, also not by the next run.
     #[test]
     fn a_table_keeps_its_settled_rows() {
@@ -470,19 +402,33 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_file_and_appending_stops_at_the_cap() {
+    fn errors_name_the_file() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a"), "").unwrap();
         let mut log = LogFile::new(folder.path().join("a/b.csv"), "");
         let error = log.write(b"1").unwrap_err().to_string();
         assert!(error.contains("a/b.csv: "), "{error}");
+    }
 
-        let path = folder.path().join("c.txt");
-        for _ in 0..100 {
-            append(&path, "0123456789\n", 30).unwrap();
-        }
-        let text = fs::read_to_string(path).unwrap();
-        assert_eq!(text.matches("0123456789").count(), 3);
-        assert!(text.ends_with("events.jsonl.\n"));
+    /// Nothing of what a name may hold reaches a terminal, and JSON stays JSON.
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        let hidden = "a\u{9b}2J\u{202e}\u{e0041}b";
+        let mut log = LogFile::new(folder.path().join("a.csv"), "");
+        log.write(format!("1,{hidden}\n").as_bytes()).unwrap();
+        log.flush().unwrap();
+        assert_eq!(read("a.csv"), "1,a\\u{9b}2J\\u{202e}\\u{e0041}b\n");
+        let mut log = LogFile::json(folder.path().join("a.jsonl"));
+        let line = serde_json::to_string(hidden).unwrap();
+        log.write(format!("{line}\n").as_bytes()).unwrap();
+        log.flush().unwrap();
+        let text = read("a.jsonl");
+        assert!(text.is_ascii(), "{text}");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), hidden);
+        replace(&folder.path().join("a.txt"), hidden).unwrap();
+        TableFile::new(folder.path().join("t.csv"), "x").write(hidden, hidden).unwrap();
+        assert!(read("a.txt").is_ascii() && read("t.csv").is_ascii());
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Metrics {
 impl Metrics {
     pub(super) fn new(places: Places) -> Self {
         Self {
-            file: LogFile::new(places.job_dir.metrics(), ""),
+            file: LogFile::json(places.job_dir.metrics()),
             places,
             counters: Counters::default(),
             began: Timestamp::UNIX_EPOCH,
@@ -92,7 +92,7 @@ impl Metrics {
             return Ok(());
         };
         let lines = self.lines(at, Some(result), Some(&self.places.job))?;
-        let mut file = LogFile::new(folder.join("metrics.jsonl"), "");
+        let mut file = LogFile::json(folder.join("metrics.jsonl"));
         file.write(&lines)?;
         file.flush()
     }

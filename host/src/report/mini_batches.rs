@@ -1,12 +1,13 @@
 //! `processed_mini-batches.csv`: one row for each attempt, with the columns that users of
 //! ParallelRunStep know (prs-semantics 1.10), and the node beside the process.
 
+use super::budget::ReportBudget;
 use super::log_file::LogFile;
 use super::reporters::Reporter;
 use super::times::{Times, number, span_micros};
 use super::words::{csv_field, inference, path_of};
 use crate::event::{Event, EventKind};
-use crate::model::{AttemptReport, JobDir, MiniBatchId, NODE_ID};
+use crate::model::{AttemptReport, JobDir, MiniBatchId, NODE_ID, printable_json};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::fmt::Write;
@@ -48,9 +49,9 @@ pub(super) struct MiniBatches {
 }
 
 impl MiniBatches {
-    pub(super) fn new(dir: &JobDir) -> Self {
+    pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
         Self {
-            file: LogFile::new(dir.mini_batch_report(), HEADER),
+            file: LogFile::new(dir.mini_batch_report(), HEADER).within(budget),
             line: String::new(),
             detail: Vec::new(),
             times: Times::iso(),
@@ -119,10 +120,10 @@ impl MiniBatches {
         };
         self.detail.clear();
         serde_json::to_writer(&mut self.detail, &detail)?;
-        csv_field(line, &String::from_utf8_lossy(&self.detail));
+        csv_field(line, &printable_json(&String::from_utf8_lossy(&self.detail)));
         inference(line, &report.inference);
         line.push('\n');
-        self.file.write(line.as_bytes())
+        self.file.write_within(line.as_bytes()).map(drop)
     }
 }
 
@@ -154,7 +155,7 @@ mod tests {
     fn one_row_for_each_attempt() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        let mut report = MiniBatches::new(&dir);
+        let mut report = MiniBatches::new(&dir, &ReportBudget::default());
         for event in samples::job() {
             report.on_event(&event).unwrap();
         }
@@ -173,7 +174,7 @@ mod tests {
     fn inference_comes_last() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        let mut report = MiniBatches::new(&dir);
+        let mut report = MiniBatches::new(&dir, &ReportBudget::default());
         let on_gpu = InferenceStats {
             device: Some(Device::Gpu(1)),
             fell_back: false,
@@ -203,7 +204,7 @@ mod tests {
     fn status_words_and_the_final_view() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        let mut report = MiniBatches::new(&dir);
+        let mut report = MiniBatches::new(&dir, &ReportBudget::default());
         let kinds = [
             samples::failed(1, 1, Failure::new(FailureKind::Timeout, "60 s"), true),
             samples::failed(1, 2, Failure::new(FailureKind::LoadFailed, "gone"), true),
@@ -235,7 +236,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         for events in [samples::job(), samples::job_again()] {
-            let mut report = MiniBatches::new(&dir);
+            let mut report = MiniBatches::new(&dir, &ReportBudget::default());
             for event in events {
                 report.on_event(&event).unwrap();
             }
@@ -247,7 +248,7 @@ mod tests {
     #[test]
     fn a_row_is_cheap() {
         let folder = tempfile::tempdir().unwrap();
-        let mut report = MiniBatches::new(&JobDir::new(folder.path()));
+        let mut report = MiniBatches::new(&JobDir::new(folder.path()), &ReportBudget::default());
         let event = samples::event(0, samples::succeeded(1, 1, Vec::new()));
         let began = std::time::Instant::now();
         for _ in 0..10_000 {

@@ -8,6 +8,8 @@
 //! the clock's as well.
 
 mod advice;
+mod appended;
+mod budget;
 mod counters;
 mod errors;
 mod events;
@@ -38,6 +40,7 @@ mod system_errors;
 mod times;
 mod words;
 
+pub use budget::ReportBudget;
 pub use explain::explain_text;
 pub use history::{Doing, History};
 pub use logs::{LogFilter, print_logs};
@@ -46,28 +49,29 @@ pub use result::{ParentFolder, Places, result_text, reused_text};
 pub use standing::standing_text;
 
 use crate::model::JobDir;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 /// The reporters that write the log tree of a job directory, and the parent's copy of it.
 pub fn log_tree(places: &Places) -> Vec<Box<dyn Reporter>> {
     let dir: &JobDir = &places.job_dir;
+    let budget = &places.reports;
     let pid = std::process::id();
     let mut all: Vec<Box<dyn Reporter>> = vec![
         // Where there is hardly room at the end, those that are read first come first.
         Box::new(room::Room::new(dir)),
-        Box::new(errors::Errors::new(dir)),
-        Box::new(system_errors::SystemErrors::new(dir)),
+        Box::new(errors::Errors::new(dir, budget)),
+        Box::new(system_errors::SystemErrors::new(dir, budget)),
         Box::new(result::ResultFile::new(places.clone())),
         Box::new(overview::Overview::new(places.clone())),
         Box::new(summary::Summaries::new(dir)),
         Box::new(progress_file::ProgressFile::new(dir)),
         Box::new(metrics::Metrics::new(places.clone())),
-        Box::new(failed_items::FailedItems::new(dir)),
-        Box::new(mini_batches::MiniBatches::new(dir)),
+        Box::new(failed_items::FailedItems::new(dir, budget)),
+        Box::new(mini_batches::MiniBatches::new(dir, budget)),
         Box::new(master_role::MasterRole::new(dir, pid)),
         Box::new(node::NodeMain::new(dir, pid)),
         Box::new(node::WorkerLogs::new(dir)),
-        Box::new(events::Events::new(dir)),
+        Box::new(events::Events::new(dir, budget)),
     ];
     if let Some(ParentFolder { folder, copy_logs: true, .. }) = &places.parent {
         all.push(Box::new(parent::ParentCopy::new(dir, folder, &places.job)));
@@ -77,15 +81,17 @@ pub fn log_tree(places: &Places) -> Vec<Box<dyn Reporter>> {
 
 /// The reporters for whoever watches standard error: a bar if it is a terminal, plain lines if
 /// not, and in both cases the result as the last lines.
-pub fn terminal(places: &Places) -> Vec<Box<dyn Reporter>> {
-    let progress: Box<dyn Reporter> = if std::io::stderr().is_terminal() {
-        Box::new(progress::Bar::new())
-    } else {
-        Box::new(progress::Lines::new(stderr()))
+///
+/// `is_watched`: whether it is a terminal; `out`: makes ways to it, which must escape what a terminal
+/// would obey.
+pub fn terminal(
+    places: &Places,
+    is_watched: bool,
+    out: impl Fn() -> Box<dyn Write + Send>,
+) -> Vec<Box<dyn Reporter>> {
+    let progress: Box<dyn Reporter> = match is_watched {
+        true => Box::new(progress::Bar::new(out())),
+        false => Box::new(progress::Lines::new(out())),
     };
-    vec![progress, Box::new(result::ResultLines::new(places.clone(), stderr()))]
-}
-
-fn stderr() -> Box<dyn Write + Send> {
-    Box::new(std::io::stderr())
+    vec![progress, Box::new(result::ResultLines::new(places.clone(), out()))]
 }

@@ -5,6 +5,7 @@ use super::notes::Notes;
 use super::reporters::Reporter;
 use super::words::first_line;
 use crate::event::{Event, EventKind};
+use crate::model::on_one_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -66,20 +67,23 @@ impl State {
 pub(super) struct Bar {
     state: State,
     bar: ProgressBar,
+    /// For lines above the bar.
+    out: Box<dyn Write + Send>,
 }
 
 impl Bar {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(out: Box<dyn Write + Send>) -> Self {
         let style = ProgressStyle::with_template("[{bar:16.cyan}] {wide_msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("=> ");
         let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::hidden());
         bar.set_style(style);
-        Self { state: State::new(), bar }
+        Self { state: State::new(), bar, out }
     }
 
-    fn print(&self, line: &str) -> io::Result<()> {
-        self.bar.suspend(|| writeln!(io::stderr(), "{line}"))
+    fn print(&mut self, line: &str) -> io::Result<()> {
+        let out = &mut self.out;
+        self.bar.suspend(|| out.write_all(format!("{line}\n").as_bytes()))
     }
 }
 
@@ -106,7 +110,7 @@ impl Reporter for Bar {
             bar.set_len(planned.max(done).max(1));
             bar.set_pos(done);
         });
-        self.bar.set_message(line);
+        self.bar.set_message(on_one_line(&line).into_owned());
         if self.bar.is_hidden() {
             // The first tick: a job that ends before it never shows a bar.
             self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
@@ -197,7 +201,7 @@ mod tests {
 
     #[test]
     fn events_cost_the_bar_next_to_nothing() {
-        let mut bar = Bar::new();
+        let mut bar = Bar::new(Box::new(io::sink()));
         let event = samples::event(0, samples::succeeded(1, 1, Vec::new()));
         let began = Instant::now();
         for _ in 0..100_000 {

@@ -1,6 +1,7 @@
 //! The result in words: the last lines at the terminal, and `logs/job_result.txt`.
 
 use super::advice::{hit_the_leader, name, of_result};
+use super::budget::ReportBudget;
 use super::log_file;
 use super::reporters::Reporter;
 use super::words::{count, counted, did, first_line, seconds, worker_id};
@@ -31,6 +32,8 @@ pub struct Places {
     pub parent: Option<ParentFolder>,
     /// Put before the names of the job's metrics (prs-semantics A7).
     pub metrics_name_prefix: String,
+    /// What the reports may take.
+    pub reports: ReportBudget,
 }
 
 /// The folder of the job that this one is a part of.
@@ -104,6 +107,9 @@ pub fn result_text(result: &JobResult, places: &Places) -> String {
             kept(&mut text, result, places);
             what_next(&mut text, result, places);
         }
+    }
+    if let Some(left_out) = places.reports.told() {
+        text.line("reports", &left_out);
     }
     text.0
 }

@@ -228,6 +228,8 @@ fn every_end_has_advice() {
         EndedBy::Commit,
         EndedBy::Spawn,
         EndedBy::Cancelled,
+        EndedBy::MiniBatchLimit,
+        EndedBy::JobTime,
     ];
     let all = all.map(|by| {
         let result = JobResult { ended_by: Some(by), ..*samples::result(JobStatus::Failed) };
@@ -246,6 +248,8 @@ fn every_end_has_advice() {
     commit: look after the disk, then go on where it was: sandmill resume jobs/a
     spawn: the machine may be short of memory or of processes: sandmill resume jobs/a --set process_count_per_node=N goes on with fewer workers
     cancelled: to go on where it was: sandmill resume jobs/a
+    mini_batch_limit: make mini_batch_size larger, so that there are fewer mini-batches; sandmill plan counts them
+    job_time: to go on where it was, for as long again: sandmill resume jobs/a
     ");
     assert_eq!(shell_word("jobs/it's mine"), r"'jobs/it'\''s mine'");
 }
@@ -337,7 +341,7 @@ fn late_attempts_are_told() {
     let mut reporters: [Box<dyn Reporter>; 3] = [
         Box::new(Overview::new(places.clone())),
         Box::new(MasterRole::new(dir, 7)),
-        Box::new(Events::new(dir)),
+        Box::new(Events::new(dir, &Default::default())),
     ];
     for event in &events {
         reporters.iter_mut().for_each(|reporter| reporter.on_event(event).unwrap());

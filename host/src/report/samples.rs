@@ -19,6 +19,7 @@ pub(super) fn places(root: &Path) -> Places {
         shown_from: root.to_owned(),
         parent: None,
         metrics_name_prefix: String::new(),
+        reports: Default::default(),
         job_dir,
     }
 }

@@ -2,7 +2,8 @@
 //! a worker, `_main.txt` for what hit the leader.
 
 use super::advice::hit_the_leader;
-use super::log_file::Appended;
+use super::appended::Appended;
+use super::budget::ReportBudget;
 use super::reporters::Reporter;
 use super::words::worker_id;
 use crate::event::{Event, EventKind};
@@ -20,8 +21,8 @@ pub(super) struct SystemErrors {
 }
 
 impl SystemErrors {
-    pub(super) fn new(dir: &JobDir) -> Self {
-        Self { dir: dir.clone(), files: Appended::new(MOST_BYTES) }
+    pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
+        Self { dir: dir.clone(), files: Appended::new(MOST_BYTES, budget) }
     }
 
     fn worker(&mut self, at: Timestamp, worker: &str, what: &str) -> io::Result<()> {
@@ -91,7 +92,7 @@ mod tests {
     fn system_errors_are_apart() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        let mut errors = SystemErrors::new(&dir);
+        let mut errors = SystemErrors::new(&dir, &ReportBudget::default());
         let fault = Failure::new(FailureKind::HostFault, "cannot write rows: disk full");
         let mut events = samples::job();
         events.insert(3, samples::event(3, samples::failed(9, 1, fault, true)));
@@ -117,7 +118,7 @@ mod tests {
         result.reason = "results cannot be written: no space left on device".to_owned();
         result.ended_by = Some(EndedBy::Commit);
         let end = samples::event(0, EventKind::JobFinished { result });
-        SystemErrors::new(&dir).on_event(&end).unwrap();
+        SystemErrors::new(&dir, &ReportBudget::default()).on_event(&end).unwrap();
         let text = std::fs::read_to_string(dir.leader_errors()).unwrap();
         insta::assert_snapshot!(text, @"2026-11-21T10:00:00.000Z results cannot be written: no space left on device");
     }

@@ -1,7 +1,7 @@
 //! Numbers and names as people read them.
 
 use super::times::{number, span_micros};
-use crate::model::{Device, InferenceStats, JobStatus, WorkerId, visible};
+use crate::model::{Device, InferenceStats, JobStatus, WorkerId, on_one_line, text_cell};
 pub(super) use crate::model::{count, counted};
 use jiff::Timestamp;
 use std::fmt::Write;
@@ -88,8 +88,10 @@ pub(super) fn path_of(location: &str) -> &str {
     location
 }
 
-/// Appends one field of a CSV line, quoted where it has to be.
+/// Appends one field of a CSV line, quoted where it has to be, that no spreadsheet program takes for
+/// a formula.
 pub(super) fn csv_field(line: &mut String, text: &str) {
+    let text = &*text_cell(text);
     if !text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
         line.push_str(text);
         return;
@@ -116,8 +118,9 @@ pub(super) fn first_line(text: &str) -> String {
     const MOST: usize = 300;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
-    let mut line: String = first.chars().take(MOST).map(visible).collect();
-    if lines.next().is_some() || line.len() < first.len() {
+    let end = first.char_indices().nth(MOST).map_or(first.len(), |(at, _)| at);
+    let mut line = on_one_line(&first[..end]).into_owned();
+    if lines.next().is_some() || end < first.len() {
         line.push_str(" ...");
     }
     line
@@ -177,6 +180,6 @@ mod tests {
         assert_eq!(first_line("\n one\ntwo"), "one ...");
         assert_eq!(first_line("one\n"), "one");
         assert_eq!(first_line(&"é".repeat(400)).chars().count(), 304);
-        assert_eq!(first_line("\u{1b}[2Jgone"), "\u{fffd}[2Jgone");
+        assert_eq!(first_line("\u{1b}[2Jgone"), "\\u{1b}[2Jgone");
     }
 }

@@ -7,8 +7,10 @@ use super::job::{JobSpec, Stored};
 use super::policy::OperatorPolicy;
 use super::raw::RawJob;
 use super::scope::At;
-use super::{inputs, models, mounts, output, parent, passed, settings_file, times, workers};
-use crate::model::{ByteSize, Limits, Mount, OutputAction, OutputFormat};
+use super::{
+    inputs, limits, models, mounts, output, parent, passed, settings_file, times, workers,
+};
+use crate::model::{Mount, OutputAction, OutputFormat};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -91,8 +93,8 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
     let (process_count, gpus) = workers::check(raw, defaults, report);
     let run_max_try = defaults.told("run_max_try", raw, |raw| &raw.run_max_try);
     let times = times::check(raw, run_max_try, defaults, report);
-    let limits = limits(raw, defaults);
-    note_useless_limits(raw, report);
+    let limits = limits::of_instance(raw, defaults);
+    limits::note_useless(raw, report);
     inputs::check_memory(raw, &input_kind, &limits, report);
     let mut stored = script.stored;
     let sides = script.side_inputs.as_slice();
@@ -139,6 +141,7 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
         metrics_name_prefix: text(&raw.metrics_name_prefix).unwrap_or_default(),
         logging_level: defaults.told("logging_level", raw, |raw| &raw.logging_level),
         limits,
+        job_limits: limits::of_job(raw, defaults),
         os_sandbox: defaults.of(raw, |raw| &raw.os_sandbox),
         deterministic: defaults.of(raw, |raw| &raw.deterministic),
         latest: Vec::new(),
@@ -256,42 +259,6 @@ fn script_problem(path: &Path) -> Option<String> {
         }),
         Ok(_) => None,
         Err(error) => Some(format!("{}; name {SCRIPT_KINDS}", missing(path, &error))),
-    }
-}
-
-/// What one memory of a WebAssembly component can hold: its pointers have 32 bits.
-const MOST_MEMORY: u64 = 4 << 30;
-
-/// Notes limits that no entry script reaches, as its memory ends before.
-fn note_useless_limits(raw: &RawJob, report: &Report) {
-    let limits = &raw.limits;
-    let given = [&limits.memory, &limits.read, &limits.results, &limits.row, &limits.transfer];
-    for limit in given.into_iter().flatten().filter(|limit| limit.value.0 > MOST_MEMORY) {
-        report.notice(format!(
-            "{} is {}, of which an entry script can use {}: a memory of a WebAssembly component ends \
-             there",
-            limit.key,
-            limit.value,
-            ByteSize(MOST_MEMORY)
-        ));
-    }
-}
-
-fn limits(raw: &RawJob, defaults: &Defaults<'_>) -> Limits {
-    Limits {
-        memory: defaults.of(raw, |raw| &raw.limits.memory),
-        stack: defaults.of(raw, |raw| &raw.limits.stack),
-        fuel: raw.limits.fuel.as_ref().map(|fuel| fuel.value),
-        read: defaults.of(raw, |raw| &raw.limits.read),
-        results: defaults.of(raw, |raw| &raw.limits.results),
-        row: defaults.of(raw, |raw| &raw.limits.row),
-        logs: defaults.of(raw, |raw| &raw.limits.logs),
-        output: defaults.of(raw, |raw| &raw.limits.output),
-        files: defaults.of(raw, |raw| &raw.limits.files),
-        handles: defaults.of(raw, |raw| &raw.limits.handles),
-        transfer: defaults.of(raw, |raw| &raw.limits.transfer),
-        models: defaults.of(raw, |raw| &raw.limits.models),
-        tensors: defaults.of(raw, |raw| &raw.limits.tensors),
     }
 }
 

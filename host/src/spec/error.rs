@@ -1,5 +1,6 @@
 //! What is wrong with a job file: every error at once, each with its place.
 
+use crate::model::on_one_line;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ pub struct SpecError {
 }
 
 /// All that is wrong with a job file. Never empty. Prints one line for each error:
-/// `job.yaml:12: mini_batch_size: found "ten"; expected ...`.
+/// `job.yaml:12: mini_batch_size: found "ten"; expected ...`. Keys and messages hold words of the
+/// file, so each stays on its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecErrors {
     /// The job file, as the user named it.
@@ -38,25 +40,26 @@ pub struct SpecErrors {
 
 impl fmt::Display for SpecErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = on_one_line(&self.file);
         for (index, error) in self.errors.iter().enumerate() {
             if index > 0 {
                 f.write_str("\n")?;
             }
             match &error.origin {
-                Origin::File => write!(f, "{}: ", self.file)?,
-                Origin::Line(line) => write!(f, "{}:{line}: ", self.file)?,
+                Origin::File => write!(f, "{file}: ")?,
+                Origin::Line(line) => write!(f, "{file}:{line}: ")?,
                 Origin::Set(key) => {
                     // The job of a pipeline is picked by an option of its own.
                     f.write_str(if &**key == "job" { "--" } else { "--set " })?;
                     if **key != error.key {
-                        write!(f, "{key}: ")?;
+                        write!(f, "{}: ", on_one_line(key))?;
                     }
                 }
             }
             if !error.key.is_empty() {
-                write!(f, "{}: ", error.key)?;
+                write!(f, "{}: ", on_one_line(&error.key))?;
             }
-            f.write_str(&error.message)?;
+            f.write_str(&on_one_line(&error.message))?;
         }
         Ok(())
     }
@@ -85,7 +88,8 @@ impl Report {
     }
 
     pub(super) fn notice(&self, line: impl Into<String>) {
-        self.notices.borrow_mut().push(line.into());
+        let line = line.into();
+        self.notices.borrow_mut().push(on_one_line(&line).into_owned());
     }
 
     /// Whether the key, or something below it, is already known to be wrong.

@@ -3,8 +3,8 @@
 use super::registered::RegisteredModel;
 use crate::model::{
     Address, AllowedPercent, Backend, ByteSize, DeviceChoice, ErrorThreshold, GUEST_MODELS,
-    InferenceSettings, Input, InputKind, Latest, Limits, LoggingLevel, Mount, OnConflict,
-    OsSandbox, OutputAction, OutputFormat,
+    InferenceSettings, Input, InputKind, JobLimits, Latest, Limits, LoggingLevel, Mount,
+    OnConflict, OsSandbox, OutputAction, OutputFormat,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -104,6 +104,8 @@ pub struct JobSpec {
     pub logging_level: LoggingLevel,
     /// The budget of each instance.
     pub limits: Limits,
+    /// What the leader spends on it.
+    pub job_limits: JobLimits,
     /// How much of the process wall must stand.
     pub os_sandbox: OsSandbox,
     /// Whether the same mini-batch gives the same bytes, as far as clocks and random numbers go.

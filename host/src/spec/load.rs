@@ -7,7 +7,7 @@ use super::job::JobSpec;
 use super::policy::OperatorPolicy;
 use super::registered::{NoRegistry, Registrations};
 use super::tree::{self, Node};
-use super::{azure, options, overrides, parent, raw, registered};
+use super::{azure, limits, options, overrides, parent, raw, registered};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -153,6 +153,7 @@ fn make(
     let mut spec = check::check(&raw, dialect, &place, report);
     spec.latest = latest;
     policy.apply(&mut spec, &raw, report);
+    limits::check_count(&spec, &raw, report);
     Some(spec)
 }
 

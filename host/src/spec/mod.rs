@@ -22,6 +22,7 @@ mod error;
 mod inputs;
 mod job;
 mod keys;
+mod limits;
 mod load;
 mod models;
 mod mounts;

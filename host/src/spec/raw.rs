@@ -3,6 +3,7 @@
 
 use super::error::{Origin, Report};
 use super::keys;
+use super::limits::{self, RawLimits};
 use super::models::{self, RawInference, RawModel};
 use super::scope::{At, Scope, Variables};
 use super::tree::{Node, Value};
@@ -64,23 +65,6 @@ pub(super) struct RawJob {
     pub(super) deterministic: Option<At<bool>>,
     pub(super) schema_inference: Option<At<SchemaInference>>,
     pub(super) rank_mini_batch_count: Option<At<i64>>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct RawLimits {
-    pub(super) memory: Option<At<ByteSize>>,
-    pub(super) stack: Option<At<ByteSize>>,
-    pub(super) fuel: Option<At<u64>>,
-    pub(super) read: Option<At<ByteSize>>,
-    pub(super) results: Option<At<ByteSize>>,
-    pub(super) row: Option<At<ByteSize>>,
-    pub(super) logs: Option<At<ByteSize>>,
-    pub(super) output: Option<At<ByteSize>>,
-    pub(super) files: Option<At<u64>>,
-    pub(super) handles: Option<At<u64>>,
-    pub(super) transfer: Option<At<ByteSize>>,
-    pub(super) models: Option<At<ByteSize>>,
-    pub(super) tensors: Option<At<ByteSize>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -236,7 +220,7 @@ pub(super) fn read(root: Node, report: &Report) -> Option<RawJob> {
         copy_logs_to_parent: job.bool("copy_logs_to_parent"),
         push_metrics_to_parent: job.bool("push_metrics_to_parent"),
         metrics_name_prefix: job.text("metrics_name_prefix"),
-        limits: limits(&mut job),
+        limits: limits::read(&mut job),
         os_sandbox: job.parsed_by("os_sandbox", |_, text| {
             choice(text, &OsSandbox::ALL.map(|mode| (mode.name(), mode)))
         }),
@@ -248,31 +232,6 @@ pub(super) fn read(root: Node, report: &Report) -> Option<RawJob> {
     };
     job.finish();
     Some(raw)
-}
-
-pub(super) fn limits(job: &mut Scope<'_>) -> RawLimits {
-    let Some(mut limits) = job.group("limits") else { return RawLimits::default() };
-    let raw = RawLimits {
-        // Less than one page of memory holds no guest at all.
-        memory: limits.parsed_by("memory", at_least(64 << 10)),
-        stack: limits.parsed_by("stack", |_, text| {
-            let range = (64 << 10)..=(64 << 20);
-            text.parse().ok().filter(|size: &ByteSize| range.contains(&size.0))
-        }),
-        fuel: limits.parsed("fuel"),
-        read: limits.parsed_by("read", at_least(1)),
-        results: limits.parsed_by("results", at_least(1)),
-        row: limits.parsed_by("row", at_least(1)),
-        logs: limits.parsed_by("logs", at_least(1)),
-        output: limits.parsed_by("output", at_least(1)),
-        files: limits.parsed("files"),
-        handles: limits.parsed("handles"),
-        transfer: limits.parsed_by("transfer", at_least(1 << 20)),
-        models: limits.parsed_by("models", at_least(1 << 20)),
-        tensors: limits.parsed_by("tensors", at_least(1 << 20)),
-    };
-    limits.finish();
-    raw
 }
 
 /// Reads a size of so many bytes or more.

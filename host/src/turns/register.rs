@@ -16,6 +16,8 @@ pub struct Turns {
     caps: MachineCaps,
     /// Memory that each of the job's workers may hold.
     share: ByteSize,
+    /// On whose behalf the job runs.
+    tenant: String,
 }
 
 /// A worker's place on the machine; free again once this is dropped, or its process is gone.
@@ -24,11 +26,15 @@ pub struct Place(#[expect(dead_code, reason = "holds the lock")] File);
 
 impl Turns {
     /// Opens, and makes if need be, the folder where places are counted. `share` is the memory that
-    /// each worker of the job may hold. None if there are no caps.
+    /// each worker of the job may hold, and `tenant` on whose behalf it runs. None if there are no caps.
     ///
     /// # Errors
     /// If one worker alone is above the cap, or if the folder cannot be used or is open to others.
-    pub fn open(caps: &MachineCaps, share: ByteSize) -> Result<Option<Self>, TurnsError> {
+    pub fn open(
+        caps: &MachineCaps,
+        share: ByteSize,
+        tenant: &str,
+    ) -> Result<Option<Self>, TurnsError> {
         if !caps.any() {
             return Ok(None);
         }
@@ -42,7 +48,7 @@ impl Turns {
             )));
         }
         let folder = Folder::open(caps)?;
-        Ok(Some(Self { folder, caps: caps.clone(), share }))
+        Ok(Some(Self { folder, caps: caps.clone(), share, tenant: tenant.to_owned() }))
     }
 
     /// Takes a place for one worker, if there is one left. Never waits for long.
@@ -52,7 +58,8 @@ impl Turns {
     pub fn take(&self) -> io::Result<Option<Place>> {
         let Some(_gate) = self.folder.gate(TRIES)? else { return Ok(None) };
         let counted = self.count()?;
-        let workers = self.caps.workers.is_some_and(|most| counted.workers >= most);
+        let workers = self.caps.workers.is_some_and(|most| counted.workers >= most)
+            || self.caps.workers_per_tenant.is_some_and(|most| counted.tenants >= most);
         let held = counted.memory.saturating_add(self.share.0);
         if workers || self.caps.memory.is_some_and(|most| held > most.0) {
             return Ok(None);
@@ -62,12 +69,12 @@ impl Turns {
             return Ok(None); // Locked by somebody who did not come through the gate.
         }
         file.set_len(0)?;
-        file.write_all(self.share.0.to_string().as_bytes())?;
+        file.write_all(format!("{} {}", self.share.0, self.tenant).as_bytes())?;
         Ok(Some(Place(file)))
     }
 
     fn count(&self) -> io::Result<Counted> {
-        let mut counted = Counted { workers: 0, memory: 0, free: 0 };
+        let mut counted = Counted { workers: 0, tenants: 0, memory: 0, free: 0 };
         let mut taken = Vec::new();
         for entry in std::fs::read_dir(self.folder.path())? {
             let name = entry?.file_name();
@@ -81,7 +88,9 @@ impl Turns {
             }
             taken.push(number);
             counted.workers += 1;
-            counted.memory = counted.memory.saturating_add(held(&mut file)?);
+            let held = Held::read(&mut file)?;
+            counted.memory = counted.memory.saturating_add(held.memory);
+            counted.tenants += u32::from(held.may_be_of(&self.tenant));
         }
         taken.sort_unstable();
         for number in taken {
@@ -94,17 +103,37 @@ impl Turns {
 /// What is taken.
 struct Counted {
     workers: u32,
+    /// Those of this job's tenant.
+    tenants: u32,
     memory: u64,
     /// The lowest number that is not.
     free: u32,
 }
 
-/// The memory that a taken place stands for. One that cannot be read leaves no room beside it.
-fn held(file: &mut File) -> io::Result<u64> {
-    let mut text = String::new();
-    file.seek(SeekFrom::Start(0))?;
-    file.take(32).read_to_string(&mut text)?;
-    Ok(text.parse().unwrap_or(u64::MAX))
+/// What a taken place stands for.
+struct Held {
+    /// One whose memory cannot be read leaves no room beside it.
+    memory: u64,
+    /// None if that cannot be read.
+    tenant: Option<String>,
+}
+
+impl Held {
+    fn read(file: &mut File) -> io::Result<Self> {
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.take(1024).read_to_string(&mut text)?;
+        let (memory, tenant) = match text.split_once(' ') {
+            Some((memory, tenant)) => (memory, Some(tenant.to_owned())),
+            None => (text.as_str(), None),
+        };
+        Ok(Self { memory: memory.parse().unwrap_or(u64::MAX), tenant })
+    }
+
+    /// A place of nobody knows whom counts for every tenant.
+    fn may_be_of(&self, tenant: &str) -> bool {
+        self.tenant.as_deref().is_none_or(|holder| holder == tenant)
+    }
 }
 
 #[cfg(test)]
@@ -123,12 +152,13 @@ mod tests {
 
         fn caps(&self, workers: Option<u32>, memory: Option<u64>) -> MachineCaps {
             let directory = Some(self.0.path().join("turns"));
-            MachineCaps { workers, memory: memory.map(|mb| ByteSize(mb * MB)), directory }
+            let memory = memory.map(|mb| ByteSize(mb * MB));
+            MachineCaps { workers, memory, directory, ..MachineCaps::default() }
         }
 
         fn job(&self, workers: Option<u32>, memory: Option<u64>, share: u64) -> Turns {
             let caps = self.caps(workers, memory);
-            Turns::open(&caps, ByteSize(share * MB)).unwrap().unwrap()
+            Turns::open(&caps, ByteSize(share * MB), "default").unwrap().unwrap()
         }
     }
 
@@ -161,13 +191,32 @@ mod tests {
         assert!(large.take().unwrap().is_none(), "150 of 100");
     }
 
+    /// M5: one tenant's jobs together leave room for those of others.
+    #[test]
+    fn a_tenant_has_so_many_places_and_no_more() {
+        let machine = Machine::new();
+        let caps = MachineCaps { workers_per_tenant: Some(2), ..machine.caps(Some(3), None) };
+        let job = |tenant| Turns::open(&caps, ByteSize(MB), tenant).unwrap().unwrap();
+        let (one, again, other) = (job("a"), job("a"), job("a b"));
+        let first = one.take().unwrap().expect("a place");
+        let _second = again.take().unwrap().expect("a place");
+        assert!(one.take().unwrap().is_none() && again.take().unwrap().is_none());
+        let _third = other.take().unwrap().expect("the place that is left for others");
+        drop(first);
+        assert!(again.take().unwrap().is_some());
+        // Whose it is cannot be read: it may be anybody's.
+        let _fourth = one.take().unwrap().expect("a place");
+        std::fs::write(machine.0.path().join("turns/worker-2"), "1").unwrap();
+        assert!(other.take().unwrap().is_none());
+    }
+
     #[test]
     fn one_worker_must_fit() {
         let machine = Machine::new();
         let caps = machine.caps(None, Some(100));
-        let error = Turns::open(&caps, ByteSize(101 * MB)).unwrap_err().to_string();
+        let error = Turns::open(&caps, ByteSize(101 * MB), "default").unwrap_err().to_string();
         insta::assert_snapshot!(error, @"each worker of this job may hold 101 MB of memory (limits.memory, and what results, reading and decoding take), and all jobs on this machine together 100 MB (machine.memory of the operator's policy): lower limits.memory, limits.results or limits.read, or make mini_batch_size smaller");
-        assert!(Turns::open(&MachineCaps::default(), ByteSize(MB)).unwrap().is_none());
+        assert!(Turns::open(&MachineCaps::default(), ByteSize(MB), "default").unwrap().is_none());
     }
 
     #[test]
@@ -177,11 +226,11 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
         let caps = machine.caps(Some(1), None);
-        let error = Turns::open(&caps, ByteSize(MB)).unwrap_err().to_string();
+        let error = Turns::open(&caps, ByteSize(MB), "default").unwrap_err().to_string();
         assert!(error.contains("can be written by others (mode 777)"), "{error}");
         std::fs::remove_dir(&folder).unwrap();
         std::os::unix::fs::symlink(machine.0.path(), &folder).unwrap();
-        let error = Turns::open(&caps, ByteSize(MB)).unwrap_err().to_string();
+        let error = Turns::open(&caps, ByteSize(MB), "default").unwrap_err().to_string();
         assert!(error.contains("is no folder"), "{error}");
     }
 

@@ -66,7 +66,8 @@ pub fn end_of(
         thread::sleep(TICK);
     };
     let faults = faults.join().unwrap_or_default();
-    let faults = printable(String::from_utf8_lossy(&faults).trim());
+    let faults = String::from_utf8_lossy(&faults);
+    let faults = printable(faults.trim()).into_owned();
     Ok(Ended { status, said: said.join().unwrap_or_default(), faults })
 }
 

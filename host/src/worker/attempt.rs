@@ -8,6 +8,7 @@ use super::report::{Clock, Finished, report};
 use super::sink::{Sink, Tally};
 use crate::model::{
     CallStats, Failure, FailureKind, Header, JobDir, MiniBatch, MiniBatchId, Segment, WorkerId,
+    printable,
 };
 use crate::output::{OutputError, PartFile, RowWriter, discard_files};
 use crate::protocol::{Assignment, FromWorker};
@@ -69,7 +70,11 @@ impl Bench {
             guest.throw_away();
         }
         if let Err(error) = self.loader.unload(mini_batch) {
-            eprintln!("sandmill worker: cannot remove the links to a mini-batch's files: {error}");
+            let error = error.to_string();
+            eprintln!(
+                "sandmill worker: cannot remove the links to a mini-batch's files: {}",
+                printable(&error)
+            );
         }
         let inference = guest.take_inference();
         let next = match &result {

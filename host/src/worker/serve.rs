@@ -6,6 +6,7 @@ use super::nursery::{self, Forked};
 use super::session::{End, Session};
 use super::{lockdown, process};
 use crate::inference;
+use crate::model::printable;
 use crate::protocol::{PROTOCOL_VERSION, Setup, ToWorker};
 use crate::turns;
 use crate::wall;
@@ -37,7 +38,7 @@ pub fn serve() -> Option<ExitCode> {
         Ok(Role::Worker(End::InitFailed)) => ExitCode::from(EXIT_INIT_FAILED),
         Ok(Role::Planner) => return None,
         Err(fault) => {
-            eprintln!("sandmill worker: {fault}");
+            eprintln!("sandmill worker: {}", printable(&fault.to_string()));
             ExitCode::from(EXIT_FAULT)
         }
     })

@@ -10,7 +10,7 @@ use super::report::{bounded, host_fault};
 use crate::inference::{Models, NotePlace, has_inference};
 use crate::model::{
     Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction,
-    OutputLayout, WallState, WorkerId,
+    OutputLayout, WallState, WorkerId, printable,
 };
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
@@ -80,7 +80,7 @@ impl Session {
         let end = self.converse();
         if let Some(Err(error)) = self.profiler.as_ref().map(Profiler::write) {
             // The job is none the worse.
-            eprintln!("the profile cannot be written: {error}");
+            eprintln!("the profile cannot be written: {}", printable(&error.to_string()));
         }
         match end {
             // Whatever the link says when the leader is gone, there is nobody to complain to.
@@ -189,7 +189,7 @@ impl Session {
         self.link.flush()?;
         if let Err(failure) = self.guest.stop() {
             // Every mini-batch is done and reported: this is worth a line and no more.
-            eprintln!("shutdown failed: {}", bounded(failure));
+            eprintln!("shutdown failed: {}", printable(&bounded(failure).to_string()));
         }
         Ok(End::Done)
     }
@@ -274,7 +274,11 @@ fn note_place(job_dir: &JobDir, worker: WorkerId) -> Option<NotePlace> {
     let options = options.read(true).write(true).create(true).truncate(true);
     let place =
         options.open(job_dir.worker_inference(worker)).and_then(|file| NotePlace::of(&file));
-    place.inspect_err(|error| eprintln!("what models do cannot be noted: {error}")).ok()
+    let told = |error: &_| {
+        let error = format!("what models do cannot be noted: {error}");
+        eprintln!("{}", printable(&error));
+    };
+    place.inspect_err(told).ok()
 }
 
 #[cfg(test)]

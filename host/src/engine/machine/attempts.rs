@@ -118,9 +118,10 @@ impl Machine {
         worker: WorkerId,
         pending: Pending,
         started: Duration,
-        report: Box<AttemptReport>,
+        mut report: Box<AttemptReport>,
     ) {
         self.progressed();
+        self.tell_in_short(&mut report);
         let can_mend = |kind: FailureKind| {
             kind.can_mend()
                 && pending.attempt < self.policy.max_try

@@ -8,6 +8,7 @@
 //! | loading a mini-batch | `task_overhead_timeout` (A1) |
 //! | `run`, `shutdown` | `run_invocation_timeout` (C16) |
 //! | planning, waiting, writing results: anything | `progress_update_timeout` (A2) |
+//! | the whole job | `limits.job_time` |
 //! | winding down | [`Policy::CANCEL_GRACE`], then a kill |
 //! | a killed process | [`Policy::KILL_GRACE`] |
 
@@ -32,6 +33,7 @@ impl Machine {
             .chain(self.stuck_at())
             .chain(kill)
             .chain(self.first_task_deadline())
+            .chain(self.job_deadline())
             .chain(self.progress_deadline())
             .chain(self.init_rules_deadline())
             .chain(self.spawn_again_at.filter(|_| self.ending.is_none()))
@@ -91,7 +93,11 @@ impl Machine {
 
     /// A process that ends in time is not late, so this is asked for by the clock alone.
     pub(super) fn check_deadlines(&mut self) {
-        let past = |at: Option<Duration>| at.is_some_and(|at| self.now >= at);
+        let now = self.now;
+        let past = |at: Option<Duration>| at.is_some_and(|at| now >= at);
+        if past(self.job_deadline()) {
+            self.end_in_time();
+        }
         // None of these returns: a killed process may be late at the same moment.
         if past(self.stuck_at()) {
             self.end_stuck();

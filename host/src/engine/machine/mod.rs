@@ -10,6 +10,7 @@ mod deadlines;
 mod ending;
 mod init;
 mod leases;
+mod limits;
 mod policy;
 mod queue;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The settings that decisions rest on.
 
-use crate::model::{AllowedPercent, ErrorThreshold, OutputAction};
+use crate::model::{AllowedPercent, ErrorThreshold, JobLimits, OutputAction};
 use std::time::Duration;
 
 /// The settings that decisions rest on.
@@ -28,6 +28,8 @@ pub struct Policy {
     pub gpus: Vec<u32>,
     /// Whether rows are written: then a job in which no item succeeded has failed (W10).
     pub output_action: OutputAction,
+    /// What the leader spends on the job.
+    pub limits: JobLimits,
 }
 
 impl Policy {

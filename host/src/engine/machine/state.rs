@@ -82,6 +82,10 @@ pub struct Machine {
     /// Whether it was told that there are fewer workers than wanted for other jobs' sake.
     pub(super) told_no_room: bool,
     pub(super) warned_of_surplus: bool,
+    /// Failures that were told so far.
+    pub(super) failures_told: u64,
+    /// How long the job has waited for its turn before a worker ran.
+    pub(super) waited: Duration,
     pub(super) first_failure: Option<FirstFailure>,
     pub(super) ending: Option<Ending>,
     pub(super) finished: bool,
@@ -135,6 +139,8 @@ impl Machine {
             waits_since: None,
             told_no_room: false,
             warned_of_surplus: false,
+            failures_told: 0,
+            waited: Duration::ZERO,
             first_failure: None,
             ending: None,
             finished: false,
@@ -228,6 +234,7 @@ impl Machine {
             }
         }
         self.emit_planned();
+        self.check_count();
     }
 
     fn on_notice(&mut self, message: String) {

@@ -67,6 +67,7 @@ impl Machine {
         self.told_spawn_trouble = false;
         if let Some(since) = self.waits_since.take() {
             self.progressed();
+            self.waited += self.now.saturating_sub(since);
             let waited = self.now.saturating_sub(since).as_secs();
             self.notice(format!("the job goes on: there is room for it after {waited} s"));
         }

@@ -1,6 +1,6 @@
 //! The keys of the groups: what stands below a key of the top level.
 
-use super::key::{BOOL_EXPECTED, Key, Kind, NAME_EXPECTED, key};
+use super::key::{BOOL_EXPECTED, Key, Kind, MAX_JOB_TIME, NAME_EXPECTED, key};
 use crate::model::{Compression, OutputKind};
 
 /// Below `limits`.
@@ -95,6 +95,34 @@ pub(in crate::spec) const LIMITS: &[Key] = &[
         "a size of at least 1 MB (e.g. 256 MB)",
         "256 MB",
         "Bytes of tensors that the entry script may hold in the host at once.",
+    ),
+    key(
+        "mini_batches",
+        Kind::Integer { min: 1, max: i64::MAX },
+        "a whole number of at least 1 (e.g. 1000000)",
+        "1000000000",
+        "Mini-batches of the job. Then the job fails.",
+    ),
+    key(
+        "reports",
+        Kind::Size,
+        "a size of at least 1 MB (e.g. 10 GB)",
+        "10 GB",
+        "Bytes of all reports that have a line for each attempt or item. Lines beyond are left out, and counted.",
+    ),
+    key(
+        "failures",
+        Kind::Integer { min: 0, max: i64::MAX },
+        "a whole number of failures from 0 up (e.g. 10000)",
+        "10000",
+        "Failures that are told in full. Later ones are told in short.",
+    ),
+    key(
+        "job_time",
+        Kind::Seconds { max: MAX_JOB_TIME },
+        "seconds, more than 0 and at most 31536000 (e.g. 86400)",
+        "86400",
+        "The longest that one run of the job may last, in seconds, without what it waits for its turn. Then the job fails. As long as it likes unless given.",
     ),
 ];
 

@@ -65,6 +65,8 @@ pub(super) const BOOL_EXPECTED: &str = "true or false";
 
 /// The longest that one call may take, in seconds: three days.
 pub(in crate::spec) const MAX_TIMEOUT: u32 = 259_200;
+/// A year, in seconds: the longest `limits.job_time`.
+pub(in crate::spec) const MAX_JOB_TIME: u32 = 31_536_000;
 /// The largest number of seconds of an [`Kind::Interval`].
 pub(in crate::spec) const MAX_INTERVAL: u32 = i32::MAX as u32;
 /// More workers than this have no names.

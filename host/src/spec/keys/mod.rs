@@ -19,7 +19,8 @@ pub(super) use datastores::DATASTORES;
 pub(super) use groups::{INPUT, LIMITS, OUTPUT_FORMAT, SIDE_INPUT};
 pub(super) use job::JOB;
 pub(super) use key::{
-    Key, Kind, MAX_INTERVAL, MAX_TIMEOUT, MODEL_NAME_EXPECTED, NAME_EXPECTED, column_types,
+    Key, Kind, MAX_INTERVAL, MAX_JOB_TIME, MAX_TIMEOUT, MODEL_NAME_EXPECTED, NAME_EXPECTED,
+    column_types,
 };
 #[cfg(test)]
 pub(super) use models::INFERENCE;

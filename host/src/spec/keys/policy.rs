@@ -3,7 +3,7 @@
 use super::groups::LIMITS;
 use super::key::{BOOL_EXPECTED, COUNT, Key, Kind, MAX_PROCESSES, MAX_TIMEOUT, key};
 use super::models::CEILINGS_OF_INFERENCE;
-use crate::model::OsSandbox;
+use crate::model::{OsSandbox, ProcessLists};
 
 /// Of the top level. A key that has a job's name is a ceiling for that key.
 pub(in crate::spec) const POLICY: &[Key] = &[
@@ -51,7 +51,14 @@ pub(in crate::spec) const POLICY: &[Key] = &[
         Kind::Choice(|| OsSandbox::ALL.map(OsSandbox::name).to_vec()),
         "required, best-effort or off",
         "required",
-        "The least that a job may insist on. off unless given.",
+        "The least that a job may insist on. required unless given.",
+    ),
+    key(
+        "process_lists",
+        Kind::Choice(|| ProcessLists::NAMED.map(|(name, _)| name).to_vec()),
+        "machine, job or off",
+        "job",
+        "Which processes a job's reports (logs/perf) list, by name: all of the machine, the job's own, or none. job unless given.",
     ),
     key(
         "roots",
@@ -100,7 +107,7 @@ pub(in crate::spec) const POLICY: &[Key] = &[
     key(
         "machine",
         Kind::Group(MACHINE),
-        "a map with workers, memory and directory",
+        "a map with workers, workers_per_tenant, memory and directory",
         "{workers: 8, memory: 32 GB}",
         "What all jobs on this machine may use at the same time, together.",
     ),
@@ -123,6 +130,13 @@ pub(in crate::spec) const MACHINE: &[Key] = &[
         "a whole number of at least 1",
         "8",
         "The most workers of all jobs together.",
+    ),
+    key(
+        "workers_per_tenant",
+        Kind::Integer { min: 1, max: 100_000 },
+        "a whole number of at least 1",
+        "4",
+        "The most workers of all jobs of one tenant together. Then only the command line names a job's tenant.",
     ),
     key(
         "memory",

@@ -1,14 +1,26 @@
 //! The settings of a job that have ceilings.
 
-use crate::model::{ByteSize, InferenceSettings, Limits};
+use crate::model::{ByteSize, InferenceSettings, JobLimits, Limits};
 use crate::spec::JobSpec;
 use crate::spec::error::Origin;
-use crate::spec::raw::{RawJob, RawLimits};
+use crate::spec::limits::RawLimits;
+use crate::spec::raw::RawJob;
 use crate::spec::scope::At;
 use std::fmt;
 use std::num::NonZero;
 use std::thread;
 use std::time::Duration;
+
+const MINI_BATCHES: &str = "limits.mini_batches";
+const REPORTS: &str = "limits.reports";
+const FAILURES: &str = "limits.failures";
+
+/// The ceilings of a policy that names none for these: what strangers' jobs have the leader write.
+pub(super) const USUAL: [(&str, Amount); 3] = [
+    (MINI_BATCHES, Amount::Count(10_000_000)),
+    (REPORTS, Amount::Size(ByteSize(2 << 30))),
+    (FAILURES, Amount::Count(1000)),
+];
 
 /// How much of something. Only amounts of one kind are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +50,8 @@ pub(super) enum Slot<'a> {
     Time(&'a mut Duration),
     /// None means not measured, which is above every ceiling.
     Fuel(&'a mut Option<u64>),
+    /// None means as long as it likes.
+    Lasting(&'a mut Option<Duration>),
     /// None means not limited.
     Memory(&'a mut Option<ByteSize>),
     /// None means as many as this.
@@ -53,6 +67,7 @@ impl Slot<'_> {
             Self::Small(count) => Amount::Count(u64::from(**count)),
             Self::Time(time) => Amount::Time(**time),
             Self::Fuel(fuel) => Amount::Count((**fuel)?),
+            Self::Lasting(time) => Amount::Time((**time)?),
             Self::Memory(size) => Amount::Size((**size)?),
             Self::Threads(threads, share) => Amount::Count(u64::from(threads.unwrap_or(*share))),
         })
@@ -67,6 +82,7 @@ impl Slot<'_> {
             }
             (Self::Time(slot), Amount::Time(time)) => **slot = time,
             (Self::Fuel(slot), Amount::Count(count)) => **slot = Some(count),
+            (Self::Lasting(slot), Amount::Time(time)) => **slot = Some(time),
             (Self::Memory(slot), Amount::Size(size)) => **slot = Some(size),
             (Self::Threads(slot, _), Amount::Count(count)) => **slot = u32::try_from(count).ok(),
             // Both come from the tables below, key by key.
@@ -80,6 +96,7 @@ pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
     // Taken apart, so that each new setting gets a ceiling, or the reason why it needs none.
     let JobSpec {
         limits,
+        job_limits: JobLimits { mini_batches, reports, failures, job_time },
         process_count,
         gpus,
         run_max_try,
@@ -144,6 +161,10 @@ pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, Slot<'_>)> {
     let share = u32::try_from(cores).unwrap_or(u32::MAX) / (*process_count).max(1);
     let mut slots = of_limits(limits);
     slots.extend([
+        (MINI_BATCHES, Slot::Count(mini_batches)),
+        (REPORTS, Slot::Size(reports)),
+        (FAILURES, Slot::Count(failures)),
+        ("limits.job_time", Slot::Lasting(job_time)),
         ("process_count_per_node", Slot::Small(process_count)),
         ("gpus", Slot::Small(gpus)),
         ("run_max_try", Slot::Small(run_max_try)),
@@ -220,6 +241,10 @@ pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, Origin)> {
         transfer,
         models,
         tensors,
+        mini_batches,
+        reports,
+        failures,
+        job_time,
     } = &raw.limits;
     [
         of("limits.memory", memory, Amount::Size),
@@ -235,6 +260,10 @@ pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, Origin)> {
         of("limits.transfer", transfer, Amount::Size),
         of("limits.models", models, Amount::Size),
         of("limits.tensors", tensors, Amount::Size),
+        of(MINI_BATCHES, mini_batches, Amount::Count),
+        of(REPORTS, reports, Amount::Size),
+        of(FAILURES, failures, Amount::Count),
+        of("limits.job_time", job_time, Amount::Time),
         of("inference.threads", &raw.inference.threads, small),
         of("inference.gpu_memory", &raw.inference.gpu_memory, Amount::Size),
         of("process_count_per_node", &raw.process_count_per_node, small),

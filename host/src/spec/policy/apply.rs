@@ -21,6 +21,7 @@ impl OperatorPolicy {
         settings.models(&spec.models, Some(raw), report);
         settings.guest_models(&spec.inference, Some(raw), report);
         settings.stores(spec, Some(raw), report);
+        settings.tenant(raw, report);
         spec.notices.extend(report.take_notices());
     }
 
@@ -225,7 +226,10 @@ impl Settings {
                 report.error(origin, key, message);
             } else {
                 slot.set(most);
-                report.notice(format!("{key}: {most} by the operator's policy ({place})"));
+                // What holds without a word of the policy's is no news.
+                if ceiling.origin != Origin::File {
+                    report.notice(format!("{key}: {most} by the operator's policy ({place})"));
+                }
             }
         }
         self.lower_workers(spec, report);
@@ -234,16 +238,39 @@ impl Settings {
     /// A job that asks for more workers than the machine may have never gets them; what is done ahead
     /// for each need not be done.
     fn lower_workers(&self, spec: &mut JobSpec, report: &Report) {
-        if let (Some(most), Some(origin)) = (self.machine.workers, &self.machine_workers)
-            && spec.process_count > most
+        let caps = [
+            (self.machine.workers, &self.machine_workers, "on this machine"),
+            (self.machine.workers_per_tenant, &self.tenant_workers, "of a tenant"),
+        ];
+        for (most, origin, whose) in caps {
+            if let (Some(most), Some(origin)) = (most, origin)
+                && spec.process_count > most
+            {
+                report.notice(format!(
+                    "process_count_per_node: {most} instead of {}, as all jobs {whose} have {most} \
+                     workers together by the operator's policy ({})",
+                    spec.process_count,
+                    self.at(origin)
+                ));
+                spec.process_count = most;
+            }
+        }
+    }
+
+    /// Where places are counted by tenant, a job file does not choose whose they are.
+    fn tenant(&self, raw: &RawJob, report: &Report) {
+        if let (Some(origin), Some(given)) = (&self.tenant_workers, &raw.tenant)
+            && !matches!(given.origin, Origin::Set(_))
         {
-            report.notice(format!(
-                "process_count_per_node: {most} instead of {}, as all jobs on this machine have \
-                 {most} workers together by the operator's policy ({})",
-                spec.process_count,
-                self.at(origin)
-            ));
-            spec.process_count = most;
+            given.blame(
+                report,
+                format!(
+                    "found {:?} in the job file; workers are counted by tenant here, so only the \
+                     command line names it (--set tenant=NAME): leave the key out ({})",
+                    given.value,
+                    self.at(origin)
+                ),
+            );
         }
     }
 

@@ -1,10 +1,12 @@
 //! From a policy file to a policy.
 
 use super::amounts::{self, Amount};
+use super::owner;
 use super::places::Roots;
-use crate::model::{MachineCaps, OsSandbox, is_registered_name};
+use crate::model::{MachineCaps, OsSandbox, ProcessLists, is_registered_name};
 use crate::spec::error::{Origin, Report, SpecErrors};
 use crate::spec::keys;
+use crate::spec::limits;
 use crate::spec::load::read;
 use crate::spec::models::read_ceilings;
 use crate::spec::raw::{self, RawJob};
@@ -34,9 +36,12 @@ pub(super) struct Settings {
     pub(super) datastores: Option<At<Vec<String>>>,
     /// Whether an entry script may bring models of its own.
     pub(super) guest_models: Option<At<bool>>,
+    /// Which processes a job's reports list.
+    pub(super) process_lists: Option<ProcessLists>,
     pub(super) machine: MachineCaps,
-    /// Where `machine.workers` stands.
+    /// Where `machine.workers` stands, and `machine.workers_per_tenant`.
     pub(super) machine_workers: Option<Origin>,
+    pub(super) tenant_workers: Option<Origin>,
 }
 
 /// The highest that a job may ask for.
@@ -55,7 +60,8 @@ impl OperatorPolicy {
     /// All that is wrong with it, at once. A policy that cannot be read is never ignored.
     pub fn load(path: &Path) -> Result<Self, SpecErrors> {
         let report = Report::default();
-        let settings = match read(path, "policy file") {
+        let text = owner::check(path).and_then(|()| read(path, "policy file"));
+        let settings = match text {
             Ok(text) => parse(path, &text, &report),
             Err(message) => {
                 report.error(&Origin::File, "", message);
@@ -71,6 +77,12 @@ impl OperatorPolicy {
     /// The caps for all jobs of the machine together.
     pub fn machine(&self) -> MachineCaps {
         self.0.as_ref().map(|settings| settings.machine.clone()).unwrap_or_default()
+    }
+
+    /// Which processes the reports of a job list: its own where there is a policy that names no others.
+    pub fn process_lists(&self) -> ProcessLists {
+        let listed = |settings: &Settings| settings.process_lists.unwrap_or(ProcessLists::Job);
+        self.0.as_ref().map_or(ProcessLists::Machine, listed)
     }
 
     /// The policy file, if there is one.
@@ -106,7 +118,7 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
     };
     let mut scope = Scope::of_policy(entries, report);
     let bounds = RawJob {
-        limits: raw::limits(&mut scope),
+        limits: limits::read(&mut scope),
         inference: read_ceilings(&mut scope),
         process_count_per_node: scope.parsed("process_count_per_node"),
         gpus: scope.parsed("gpus"),
@@ -117,25 +129,39 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
         first_task_creation_timeout: scope.parsed_by("first_task_creation_timeout", raw::seconds),
         ..RawJob::default()
     };
-    let ceilings = amounts::given(&bounds)
+    let mut ceilings: Vec<Ceiling> = amounts::given(&bounds)
         .into_iter()
         .map(|(key, amount, origin)| Ceiling { key, amount, origin })
         .collect();
+    for (key, amount) in amounts::USUAL {
+        if !ceilings.iter().any(|ceiling| ceiling.key == key) {
+            ceilings.push(Ceiling { key, amount, origin: Origin::File });
+        }
+    }
     let os_sandbox = scope.parsed_by("os_sandbox", |_, text| {
         raw::choice(text, &OsSandbox::ALL.map(|mode| (mode.name(), mode)))
     });
+    // What strangers' jobs need is not left to their job files.
+    let os_sandbox = os_sandbox.unwrap_or_else(|| At {
+        value: OsSandbox::Required,
+        key: "os_sandbox".to_owned(),
+        origin: Origin::File,
+    });
+    let process_lists =
+        scope.parsed_by("process_lists", |_, text| raw::choice(text, &ProcessLists::NAMED));
     let models = names(&mut scope, "models", is_registered_name, report);
     let datastores = names(&mut scope, "datastores", |_| true, report);
     let guest_models = scope.bool("guest_models");
     let roots = scope.group("roots").map(|group| Roots::read(group, report));
     let entry_script_crates = scope.bool("entry_script_crates");
     let entry_script_modules = scope.bool("entry_script_modules");
-    let (machine, machine_workers) = machine(&mut scope, report);
+    let (machine, machine_workers, tenant_workers) = machine(&mut scope, report);
     scope.finish();
     Some(Settings {
         file: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         ceilings,
-        os_sandbox,
+        os_sandbox: Some(os_sandbox),
+        process_lists: process_lists.map(|at| at.value),
         roots,
         entry_script_crates,
         entry_script_modules,
@@ -144,6 +170,7 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
         guest_models,
         machine,
         machine_workers,
+        tenant_workers,
     })
 }
 
@@ -168,9 +195,14 @@ fn names(
     Some(names.map(|names| names.into_iter().map(|name| name.value.trim().to_owned()).collect()))
 }
 
-fn machine(scope: &mut Scope<'_>, report: &Report) -> (MachineCaps, Option<Origin>) {
+/// The caps, and where those of workers stand.
+fn machine(
+    scope: &mut Scope<'_>,
+    report: &Report,
+) -> (MachineCaps, Option<Origin>, Option<Origin>) {
     let Some(mut group) = scope.group("machine") else { return Default::default() };
     let workers: Option<At<u32>> = group.parsed("workers");
+    let per_tenant: Option<At<u32>> = group.parsed("workers_per_tenant");
     let memory = group.parsed("memory");
     let directory = group.text("directory");
     if let Some(directory) = directory.as_ref().filter(|text| !text.value.starts_with('/')) {
@@ -181,11 +213,13 @@ fn machine(scope: &mut Scope<'_>, report: &Report) -> (MachineCaps, Option<Origi
         directory.blame(report, message);
     }
     group.finish();
-    let origin = workers.as_ref().map(|at| at.origin.clone());
+    let origin = |at: &Option<At<u32>>| at.as_ref().map(|at| at.origin.clone());
+    let (all, each) = (origin(&workers), origin(&per_tenant));
     let caps = MachineCaps {
         workers: workers.map(|at| at.value),
+        workers_per_tenant: per_tenant.map(|at| at.value),
         memory: memory.map(|at| at.value),
         directory: directory.map(|at| PathBuf::from(at.value)),
     };
-    (caps, origin)
+    (caps, all, each)
 }

@@ -4,6 +4,7 @@
 //! - `file`: from a policy file to an [`OperatorPolicy`];
 //! - `amounts`: the settings that have ceilings;
 //! - `apply`: a job's settings against the ceilings;
+//! - `owner`: who may change the policy file;
 //! - `models`: the names of models, and models of the entry script's own;
 //! - `places`: what a job names against the roots; `real`: a path without links;
 //! - `stores`: the stores that a job may read.
@@ -12,6 +13,7 @@ mod amounts;
 mod apply;
 mod file;
 mod models;
+mod owner;
 mod places;
 mod real;
 mod stores;

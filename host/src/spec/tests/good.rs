@@ -1,8 +1,8 @@
 use super::{LEAST, errors, job, job_with};
 use crate::model::{
     AllowedPercent, ByteSize, Column, ColumnType, CsvFormat, ErrorThreshold, Input, InputKind,
-    Limits, LoggingLevel, Mount, OnConflict, OsSandbox, OutputAction, OutputFormat, SliceSize,
-    TableInput, TableKind,
+    JobLimits, Limits, LoggingLevel, Mount, OnConflict, OsSandbox, OutputAction, OutputFormat,
+    SliceSize, TableInput, TableKind,
 };
 use crate::spec::JobSpec;
 use std::path::PathBuf;
@@ -39,6 +39,7 @@ fn least() -> JobSpec {
         run_invocation_timeout: Duration::from_secs(60),
         logging_level: LoggingLevel::Info,
         limits: Limits::default(),
+        job_limits: JobLimits::default(),
         os_sandbox: OsSandbox::Required,
         deterministic: false,
         allowed_failed_count: ErrorThreshold::Ignore,

@@ -492,5 +492,6 @@ fn random_policy(dice: &mut Dice) -> Policy {
             0 => OutputAction::AppendRow,
             _ => OutputAction::SummaryOnly,
         },
+        limits: Default::default(),
     }
 }

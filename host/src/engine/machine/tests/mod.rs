@@ -4,6 +4,7 @@ mod attempts;
 mod ending;
 mod init;
 mod leases;
+mod limits;
 mod restored;
 mod retries;
 mod room;
@@ -14,7 +15,7 @@ use super::{Action, Machine, Message, Policy};
 use crate::event::EventKind;
 use crate::model::{
     AllowedPercent, AttemptReport, CallStats, ErrorThreshold, Failure, FailureKind, ItemCounts,
-    JobResult, MiniBatch, MiniBatchId, OutputAction, Restored, Segment, Work, WorkerId,
+    JobLimits, JobResult, MiniBatch, MiniBatchId, OutputAction, Restored, Segment, Work, WorkerId,
 };
 use crate::pool::WorkerExit;
 use jiff::Timestamp;
@@ -35,6 +36,7 @@ fn policy() -> Policy {
         progress_timeout: secs(86_400),
         gpus: Vec::new(),
         output_action: OutputAction::AppendRow,
+        limits: JobLimits::default(),
     }
 }
 

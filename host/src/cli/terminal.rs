@@ -1,0 +1,142 @@
+//! The program's only exit to people: standard output and standard error. Whatever goes through here
+//! may hold words of strangers (keys, paths, names, headers of inputs), so each character that a
+//! terminal would obey, or that nobody sees, is shown by its number. `tests/tests/exits.rs` holds that
+//! no other file prints.
+
+use super::exit::{Exit, Problem};
+use crate::model::{on_one_line, printable, printable_json};
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, ErrorKind, IsTerminal, Stdout, Write};
+use std::path::PathBuf;
+
+/// A text for people, on standard error. Its lines stay lines. Nobody there to read it is no reason
+/// to stop.
+pub(super) fn say(text: &str) {
+    let _ = stderr().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Writes a text for people to standard output. A reader that has read enough is no error.
+pub(super) fn print(text: &str) -> Result<(), Problem> {
+    write(&printable(text))
+}
+
+/// Writes JSON for programs to standard output. Its values are as they were.
+pub(super) fn print_json(text: &str) -> Result<(), Problem> {
+    write(&printable_json(text))
+}
+
+/// Writes paths for programs to standard output, one a line: as they are, unless a person watches.
+pub(super) fn print_paths(paths: &[PathBuf]) -> Result<(), Problem> {
+    let watched = io::stdout().is_terminal();
+    let lines: String = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .map(|path| if watched { on_one_line(&path).into_owned() } else { path })
+        .map(|path| path + "\n")
+        .collect();
+    write(&lines)
+}
+
+fn write(text: &str) -> Result<(), Problem> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(Problem::usage),
+    }
+}
+
+/// Standard output, for texts that come piece by piece.
+pub(super) fn stdout() -> Printable<Stdout> {
+    Printable::new(io::stdout())
+}
+
+/// Standard error, for texts that come piece by piece.
+pub(super) fn stderr() -> Printable<io::Stderr> {
+    Printable::new(io::stderr())
+}
+
+/// Whether a person watches standard error.
+pub(super) fn is_watched() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// What `clap` has to say: help and version on standard output, and how the command line is wrong on
+/// standard error, without colours, as it holds words of the command line.
+pub(super) fn usage(error: &clap::Error) -> Exit {
+    if error.use_stderr() {
+        say(error.render().to_string().trim_end());
+        return Exit::Usage;
+    }
+    // Nobody there to read the help is no reason to fail.
+    let _ = error.print();
+    Exit::Completed
+}
+
+/// From here on, what a panic says is printed like everything else.
+pub(super) fn watch_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        say(&format!("thread '{}' {panic}", thread.name().unwrap_or("without a name")));
+        let trace = Backtrace::capture();
+        if trace.status() == BacktraceStatus::Captured {
+            say(&trace.to_string());
+        }
+    }));
+}
+
+/// Passes text on with each character escaped that a terminal would obey.
+pub(super) struct Printable<W> {
+    out: W,
+    /// The beginning of a character whose end has not come yet.
+    cut: Vec<u8>,
+}
+
+impl<W: Write> Printable<W> {
+    fn new(out: W) -> Self {
+        Self { out, cut: Vec::new() }
+    }
+}
+
+impl<W: Write> Write for Printable<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut text = std::mem::take(&mut self.cut);
+        text.extend_from_slice(bytes);
+        if let Err(error) = std::str::from_utf8(&text)
+            && error.error_len().is_none()
+        {
+            self.cut = text.split_off(error.valid_up_to());
+        }
+        self.out.write_all(printable(&String::from_utf8_lossy(&text)).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_in_pieces_is_escaped_and_whole() {
+        let mut out = Vec::new();
+        let mut printable = Printable::new(&mut out);
+        for byte in "é\u{9b}2J \u{202e}x\n".bytes() {
+            printable.write_all(&[byte]).unwrap();
+        }
+        // No UTF-8 at all: nothing waits for what does not come.
+        printable.write_all(b"\xFF\x1b[31m").unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "é\\u{9b}2J \\u{202e}x\n\u{fffd}\\u{1b}[31m");
+    }
+
+    #[test]
+    fn clap_says_nothing_raw() {
+        let command = clap::Command::new("x");
+        let error = command.try_get_matches_from(["x", "a\u{9b}2J\u{202e}"]).unwrap_err();
+        assert!(error.render().to_string().contains('\u{202e}'), "clap escapes it by now");
+        assert_eq!(usage(&error), Exit::Usage);
+    }
+}

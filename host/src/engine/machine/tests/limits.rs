@@ -1,0 +1,62 @@
+//! What the leader spends on one job: mini-batches, words about failures, time.
+
+use super::*;
+use crate::model::EndedBy;
+
+fn limited(limits: JobLimits) -> Policy {
+    Policy { limits, ..patient() }
+}
+
+#[test]
+fn a_job_with_too_many_mini_batches_fails_and_keeps_what_it_has() {
+    let limits = JobLimits { mini_batches: 3, ..JobLimits::default() };
+    let mut machine = new(limited(limits.clone()));
+    assert!(winding_down(&machine.handle(Message::Planned(batches(3)), secs(0))).is_empty());
+    let more = vec![MiniBatch::new(MiniBatchId(3), 0, Work::Void)];
+    let actions = machine.handle(Message::Planned(more), secs(0));
+    insta::assert_snapshot!(winding_down(&actions), @"the job has more than 3 mini-batches, which limits.mini_batches does not allow: make mini-batches larger (mini_batch_size), or raise it where the operator's policy allows that");
+    let actions = machine.handle(Message::Exited(W0, ended()), secs(1));
+    assert_eq!(result(&actions).ended_by, Some(EndedBy::MiniBatchLimit));
+}
+
+#[test]
+fn a_job_ends_when_its_time_is_over_and_waiting_does_not_count() {
+    let limits = JobLimits { job_time: Some(secs(50)), ..JobLimits::default() };
+    let mut machine = new(limited(limits.clone()));
+    machine.handle(Message::Planned(batches(3)), secs(0));
+    machine.handle(Message::NoRoom(W0), secs(1));
+    assert!(winding_down(&machine.handle(Message::Tick, secs(200))).is_empty(), "it waits");
+    machine.handle(Message::Spawned(W0, 7), secs(201));
+    machine.handle(ready(0), secs(201));
+    machine.handle(started(0, 0), secs(201));
+    assert_eq!(machine.next_deadline(), Some(secs(250)));
+    let actions = machine.handle(Message::Tick, secs(250));
+    insta::assert_snapshot!(winding_down(&actions), @"the job has lasted for 50 s, as long as limits.job_time allows; what is committed is kept, and a resumed job goes on from there");
+    assert_eq!(killed(&actions), [0]);
+    let actions = machine.handle(Message::Exited(W0, ended()), secs(251));
+    assert_eq!(result(&actions).ended_by, Some(EndedBy::JobTime));
+}
+
+/// The first are told in full, and all are counted.
+#[test]
+fn later_failures_are_told_in_short() {
+    let limits = JobLimits { failures: 2, ..JobLimits::default() };
+    let mut machine = running(limited(limits), 4);
+    let mut told = Vec::new();
+    for id in 0..4 {
+        machine.handle(started(0, id), secs(0));
+        let failure = Failure::new(FailureKind::Trap, "x".repeat(1000)).with_detail("stack");
+        let actions = machine.handle(report(id, 1, 0, Err(failure)), secs(0));
+        let failure = lost(&actions).expect("a failure");
+        told.push((failure.message.chars().count(), failure.detail.len(), notices(&actions).len()));
+        machine.handle(committed(id), secs(0));
+    }
+    assert_eq!(told, [(1000, 5, 0), (1000, 5, 0), (201, 0, 1), (201, 0, 0)]);
+    assert_eq!(machine.items.failed, 8);
+}
+
+/// An exit that was meant.
+fn ended() -> WorkerExit {
+    let Message::Exited(_, exit) = exit(None, Some(9)) else { panic!("no exit") };
+    exit
+}

@@ -1,0 +1,88 @@
+//! How many bytes the reports may take that have a line for each attempt or item (`limits.reports`).
+
+use super::words::counted;
+use crate::model::ByteSize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the reports of a job share. A clone is another handle on the same.
+#[derive(Clone, Debug)]
+pub struct ReportBudget(Arc<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    /// Bytes, at most.
+    most: u64,
+    used: AtomicU64,
+    left_out: AtomicU64,
+}
+
+impl Default for ReportBudget {
+    fn default() -> Self {
+        Self::new(ByteSize(u64::MAX))
+    }
+}
+
+impl ReportBudget {
+    /// Room for so many bytes.
+    pub fn new(most: ByteSize) -> Self {
+        let (used, left_out) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self(Arc::new(Counts { most: most.0, used, left_out }))
+    }
+
+    /// Whether there is room for a line of so many bytes, which are used then. One without room is
+    /// counted.
+    pub(super) fn take(&self, bytes: usize) -> bool {
+        let Counts { most, used, left_out } = &*self.0;
+        let bytes = bytes as u64;
+        let after = used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if after > *most {
+            // A shorter line must not come in its place: what is told ends once.
+            used.store(*most, Ordering::Relaxed);
+            left_out.fetch_add(1, Ordering::Relaxed);
+        }
+        after <= *most
+    }
+
+    /// Counts what an earlier run of the job wrote.
+    pub(super) fn hold(&self, bytes: u64) {
+        let used = self.0.used.load(Ordering::Relaxed).saturating_add(bytes);
+        self.0.used.store(used.min(self.0.most), Ordering::Relaxed);
+    }
+
+    /// What is left out, in words; none if nothing is.
+    pub(super) fn told(&self) -> Option<String> {
+        let left_out = self.0.left_out.load(Ordering::Relaxed);
+        (left_out > 0).then(|| {
+            format!(
+                "{} of the logs left out, as limits.reports ({}) was reached; output and journal have \
+                 all",
+                counted(left_out, "line"),
+                ByteSize(self.0.most)
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_counted() {
+        let budget = ReportBudget::new(ByteSize(100));
+        let other = budget.clone();
+        assert!(budget.take(60) && other.take(40) && budget.told().is_none());
+        assert!(!budget.take(1) && !other.take(1000) && !other.take(1));
+        assert!(
+            budget
+                .told()
+                .unwrap()
+                .starts_with("3 lines of the logs left out, as limits.reports (100")
+        );
+        let taken_up = ReportBudget::new(ByteSize(100));
+        taken_up.hold(99);
+        assert!(taken_up.take(1) && !taken_up.take(1));
+        assert!(ReportBudget::default().take(1 << 40));
+    }
+}

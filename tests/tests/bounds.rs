@@ -1,0 +1,160 @@
+//! What a stranger's job may have the leader do, write and hold: bounded, and told at its end.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// A job of single files.
+fn job(name: &str, files: u32, settings: &str) -> Job {
+    let mut job = Job::new(&guest(name))
+        .yaml("inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 2");
+    for number in 0..files {
+        job = job.file(&format!("input/f{number}.txt"), "x");
+    }
+    job.yaml(settings)
+}
+
+/// What was said, without the folder.
+fn said(ran: &Ran) -> String {
+    ran.stderr.replace(&format!("{}/", ran.dir().display()), "").trim_end().to_owned()
+}
+
+#[test]
+fn a_thousand_million_mini_batches_are_refused_under_a_policy() {
+    let count = "rank_mini_batch_count: 1000000000";
+    let ran = job("echo_files", 1, count)
+        .file("policy.yaml", "gpus: 0\n")
+        .run(&["--policy", "policy.yaml"]);
+    ran.exits_with(2);
+    assert!(!ran.has("job"), "{ran}");
+    assert!(said(&ran).ends_with("rank_mini_batch_count: found 1000000000, more mini-batches than limits.mini_batches allows this job (10000000)"), "{ran}");
+    let ran = job("echo_files", 1, "limits: { mini_batches: 1000000001 }")
+        .file("policy.yaml", "limits: { mini_batches: 5 }\n")
+        .run(&["--policy", "policy.yaml"]);
+    ran.exits_with(2).says("limits.mini_batches: found 1000000001, more than the operator's policy allows; ask for at most 5");
+}
+
+#[test]
+fn a_job_with_more_mini_batches_than_it_may_have_fails() {
+    let ran = job("echo_files", 6, "").file("policy.yaml", "limits: { mini_batches: 5 }\n");
+    let ran = ran.run(&["--policy", "policy.yaml"]);
+    ran.exits_with(42).says("the job has more than 5 mini-batches, which limits.mini_batches");
+    assert!(ran.log("job_result.txt").contains("mini_batch_limit"), "{ran}");
+    // As many as it may have are no trouble.
+    let ran = job("echo_files", 5, "").file("policy.yaml", "limits: { mini_batches: 5 }\n");
+    ran.run(&["--policy", "policy.yaml"]).exits_with(0);
+}
+
+/// A job without end ends, keeps what it has, and can be taken up.
+#[test]
+fn a_job_ends_when_its_time_is_over() {
+    let settings = "rank_mini_batch_count: 1000000000\noutput_action: summary_only";
+    let ran = job("echo_files", 1, settings)
+        .file("policy.yaml", "limits: { job_time: 2, mini_batches: 1000000000 }\n")
+        .run(&["--policy", "policy.yaml"]);
+    ran.exits_with(42).says("the job has lasted for 2 s, as long as limits.job_time allows");
+    assert!(ran.took.as_secs() < 60, "{ran}");
+    assert!(ran.log("job_result.txt").contains("job_time"), "{ran}");
+    ran.says("sandmill resume job");
+}
+
+/// Failures are told in full at first, in short later, and not at all beyond the limit; all are counted.
+#[test]
+fn what_the_leader_writes_of_failures_is_bounded() {
+    let settings = "arguments: [--do, panic]\nerror_threshold: -1\nrun_max_try: 1\n\
+                    output_action: summary_only\nlimits: { reports: 1 MB, failures: 20 }";
+    let ran = job("hostile_files", 1500, settings).run(&[]);
+    ran.exits_with(0);
+    ran.says("1,500 failed").says("of the logs left out, as limits.reports (1 MB) was reached");
+    let size = |path: &str| fs::metadata(ran.dir().join("job/logs").join(path)).unwrap().len();
+    let all: u64 =
+        ["failed_items.csv", "sys/events.jsonl", "sys/job_report/processed_mini-batches.csv"]
+            .into_iter()
+            .map(size)
+            .sum();
+    assert!(all < 1_100_000, "{all} bytes\n{ran}");
+    let items = ran.failed_items();
+    assert!(items.trim_end().ends_with("each failed item is counted in the result\""), "{items}");
+    let events = ran.log("sys/events.jsonl");
+    assert!(events.contains("limits.failures"), "{ran}");
+    assert!(events.lines().last().unwrap().contains("job_finished"), "{ran}");
+    let told = ran.into_job().command(&["status", "job"]);
+    told.exits_with(0);
+    assert!(told.stdout.contains("1,500"), "{told}");
+}
+
+/// Who runs jobs for others says whose they are; one tenant has so many workers, whatever the job asks for.
+#[test]
+fn a_tenant_is_named_by_the_service_and_has_its_share() {
+    let policy = |job: Job| {
+        let turns = job.path("turns").display().to_string();
+        job.file("policy.yaml", format!("machine: {{workers_per_tenant: 1, directory: {turns}}}\n"))
+    };
+    let ran = policy(job("echo_files", 2, "tenant: other")).run(&["--policy", "policy.yaml"]);
+    ran.exits_with(2);
+    assert_snapshot!(said(&ran), @r#"error: job.yaml:6: tenant: found "other" in the job file; workers are counted by tenant here, so only the command line names it (--set tenant=NAME): leave the key out (policy.yaml:1)"#);
+    let named = ["--policy", "policy.yaml", "--set", "tenant=ada"];
+    let ran = policy(job("echo_files", 2, "")).run(&named);
+    ran.exits_with(0)
+        .says("process_count_per_node: 1 instead of 2, as all jobs of a tenant have 1");
+}
+
+#[test]
+fn a_policy_insists_on_the_wall_unless_it_says_otherwise() {
+    let run = |policy: &str| {
+        job("echo_files", 1, "os_sandbox: off")
+            .file("policy.yaml", policy)
+            .run(&["--policy", "policy.yaml"])
+    };
+    let ran = run("gpus: 0\n");
+    ran.exits_with(2);
+    assert_snapshot!(said(&ran), @"error: job.yaml:6: os_sandbox: found off, less than the operator's policy asks for; write required, or leave the key out (policy.yaml)");
+    run("gpus: 0\nos_sandbox: off\n").exits_with(0);
+}
+
+#[test]
+fn a_policy_that_others_can_write_is_not_used() {
+    let job = job("echo_files", 1, "").file("policy.yaml", "gpus: 0\n");
+    let others = fs::Permissions::from_mode(0o666);
+    fs::set_permissions(job.path("policy.yaml"), others).unwrap();
+    let ran = job.run(&["--policy", "policy.yaml"]);
+    ran.exits_with(2);
+    assert_snapshot!(said(&ran), @"error: policy.yaml: is not used, as others can write to it (mode 666) and so decide what jobs may do: chmod go-w policy.yaml");
+    // The advice works.
+    fs::set_permissions(ran.dir().join("policy.yaml"), fs::Permissions::from_mode(0o644)).unwrap();
+    ran.into_job().run(&["--policy", "policy.yaml"]).exits_with(0);
+}
+
+/// The reports of a stranger's job list its own processes, by name.
+#[test]
+fn a_stranger_learns_of_no_other_processes() {
+    let settings = "rank_mini_batch_count: 1000000000\noutput_action: summary_only\n\
+                    limits: { job_time: 3 }\nresource_monitor_interval: 1";
+    for (lists, is_there) in [("", true), ("process_lists: off\n", false)] {
+        let ran = job("echo_files", 1, settings)
+            .file("policy.yaml", format!("limits: {{ mini_batches: 1000000000 }}\n{lists}"))
+            .run(&["--policy", "policy.yaml"]);
+        ran.exits_with(42);
+        let os = ran.dir().join("job/logs/perf/0/os");
+        assert_eq!(os.exists(), is_there, "{ran}");
+        for file in files(&os) {
+            let text = fs::read_to_string(file).unwrap();
+            let pids = text.lines().skip(1).map(|line| line.split_whitespace().next().unwrap());
+            assert!(pids.clone().count() > 1 && pids.clone().all(|pid| pid != "1"), "{text}");
+        }
+    }
+}
+
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found = Vec::new();
+    for path in entries.map(|entry| entry.path()) {
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found
+}
