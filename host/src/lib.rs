@@ -34,7 +34,7 @@
 //! Floors, lowest first; a file imports only lower floors or siblings in its own folder
 //! (`tests/tests/floors.rs` checks that):
 //!
-//! 0. `model`
+//! 0. `model`, `opening`
 //! 1. `event`, `fail_point`, `gpu`, `protocol`, `turns`, `wall`
 //! 2. `spec`, `dataset`
 //! 3. `plan`, `journal`, `output`, `compile`, `inference`, `perf`, `store`, `registry`
@@ -64,6 +64,7 @@ pub mod inference;
 #[doc(hidden)]
 pub mod journal;
 pub mod model;
+mod opening;
 #[doc(hidden)]
 pub mod output;
 #[doc(hidden)]

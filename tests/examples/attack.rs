@@ -85,7 +85,7 @@ fn enter(mode: OsSandbox) -> Result<(), String> {
 fn build(folder: &Path, occupant: Occupant, mode: OsSandbox) -> Result<(), String> {
     // SAFETY: ignoring a signal runs no code of ours.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let folder = |name: &str, rights| Folder { path: folder.join(name), rights };
+    let folder = |name: &str, rights| Folder::new(folder.join(name), rights);
     let mut folders = vec![
         folder("input", Rights::ReadAndLink),
         folder("stage", Rights::Stage),
@@ -221,6 +221,9 @@ fn files() -> Vec<Attack> {
         }),
         ("link among the logs", |s| {
             tried(libc::SYS_symlinkat, &[text("/etc/passwd"), HERE, s.at("logs/link")])
+        }),
+        ("link among the results", |s| {
+            tried(libc::SYS_symlinkat, &[text("/etc/passwd"), HERE, s.at("output/link")])
         }),
         ("read another's log", |s| open(s.folder.join("logs/other"), READ)),
         ("write another's log", |s| open(s.folder.join("logs/other"), libc::O_WRONLY as usize)),
@@ -467,10 +470,6 @@ fn allowed() -> Vec<Attack> {
                 std::fs::rename(&file, s.folder.join("output/moved"))
             };
             errno(write())
-        }),
-        ("make a link among results", |s| {
-            let _ = std::fs::remove_file(s.folder.join("output/link"));
-            errno(std::os::unix::fs::symlink("/etc/passwd", s.folder.join("output/link")))
         }),
         ("write a log", |s| {
             let write = || {

@@ -70,7 +70,7 @@ fn paths_that_lead_to_no_file() {
     assert_snapshot!(told.join("\n"), @"
     error: job.yaml:2: entry_script: there is no [DIR]/missing.wasm; name a component (.wasm), a core module (.wasm) or a guest crate's folder
     error: job.yaml:2: entry_script: [DIR]/folder is a folder without Cargo.toml, so it is no guest crate; name a component (.wasm), a core module (.wasm) or a guest crate's folder
-    error: the entry script /dev/zero is no regular file; name a component (.wasm), a core module (.wasm) or a guest crate's folder
+    error: the entry script /dev/zero cannot be used: it is no regular file but a device; name a component (.wasm), a core module (.wasm) or a guest crate's folder
     error: job.yaml:2: entry_script: found an empty text; name a component (.wasm), a core module (.wasm) or a guest crate's folder
     ");
 }

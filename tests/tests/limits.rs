@@ -62,7 +62,6 @@ fn each_limit_has_its_failure() {
         ("output-hole", "limits: { output: 1 MB }"),
         ("files", "limits: { files: 10 }"),
         ("folders", "limits: { files: 1 }"),
-        ("links", "limits: { files: 0 }"),
         ("handles", "limits: { handles: 100 }"),
         ("transfer", "limits: { transfer: 1 MB }"),
         ("time", "run_invocation_timeout: 1"),
@@ -86,7 +85,6 @@ fn each_limit_has_its_failure() {
     output-hole over_limit: limits.output allows 1 MB for the files of one call; in run the entry script wrote [SIZE]. Have it write less, make mini_batch_size smaller, or raise the limit
     files over_limit: limits.files allows one call to make 10 files and folders; in run the entry script asked for 11. Have it put more into each, make mini_batch_size smaller, or raise the limit
     folders over_limit: limits.files allows one call to make 1 file or folder; in run the entry script asked for 2. Have it put more into each, make mini_batch_size smaller, or raise the limit
-    links over_limit: limits.files allows one call to make no files or folders; in run the entry script asked for 1. Have it put more into each, make mini_batch_size smaller, or raise the limit
     handles over_limit: limits.handles allows 100 open files and other handles at once; in run the entry script asked for more. Have it close what it does not need, or raise the limit
     transfer over_limit: limits.transfer allows 1 MB in one call between host and entry script; in run it handed over more. Have it hand over less at a time, or raise the limit
     time timeout: run took longer than run_invocation_timeout (1 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)

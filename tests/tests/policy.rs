@@ -14,6 +14,7 @@ fn job() -> Job {
         .file("input/a.txt", "a")
         .file("weights/w.bin", "w");
     let policy = policy(job.dir());
+    std::fs::create_dir(job.path("job")).unwrap();
     job.file("policy.yaml", policy)
 }
 
@@ -23,7 +24,7 @@ fn policy(dir: &Path) -> String {
     format!(
         "limits: {{memory: 512 MB}}\nroots:\n  inputs: ['{dir}/input']\n  \
          side_inputs: ['{dir}/weights']\n  entry_scripts: ['{scripts}']\n  outputs: []\n  \
-         job_directories: ['{dir}']\n"
+         job_directories: ['{dir}/job']\n"
     )
 }
 
@@ -37,7 +38,7 @@ fn the_folder_of_passwords_is_no_side_input() {
     let job = job().yaml("side_inputs: /etc\n");
     let ran = job.run(&["--policy", "policy.yaml"]);
     ran.exits_with(2);
-    assert!(!ran.has("job"), "{ran}");
+    assert!(!ran.has("job/job.json"), "{ran}");
     let named = ran.into_job().file("job.yaml", "").yaml(&format!(
         "name: test\nentry_script: {}\ninputs: {{ files: input }}\nside_inputs: {{ s: /etc }}\n\
          limits: {{ memory: 1 GB }}",
@@ -48,7 +49,7 @@ fn the_folder_of_passwords_is_no_side_input() {
         let command = [command, &["--policy", "policy.yaml"]].concat();
         let ran = rerun(&named, &command);
         ran.exits_with(2);
-        assert!(!ran.has("job"), "{ran}");
+        assert!(!ran.has("job/job.json"), "{ran}");
         told.push(said(&ran));
     }
     assert_eq!(told[0], told[1]);
@@ -136,6 +137,68 @@ fn what_is_no_job_keeps_to_it_as_well() {
         ran.says(
             "stray.wasm; the operator's policy allows entry scripts and their source only below",
         );
+    }
+}
+
+/// A thread puts a link in the place of each folder that a job names, and the folder back, all the time: whenever the
+/// job looks, it finds one or the other. Job after job is refused, fails or runs, and none reads or writes what the
+/// links lead to.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_link_that_takes_a_folders_place_is_never_followed() {
+    const JOBS: usize = 12;
+    let swapped = [("in/d", "in/link"), ("out/o", "out/link"), ("out/p", "out/other")];
+    let mut job = Job::new(&guest("echo_files"))
+        .yaml("inputs: { files: in/d }\nprocess_count_per_node: 1\nrun_max_try: 1")
+        .yaml("parent: out/p/new\ncopy_logs_to_parent: true\npush_metrics_to_parent: true")
+        .file("in/d/a.txt", "a")
+        .file("secret/secret.txt", "secret");
+    for (folder, link) in swapped {
+        std::fs::create_dir_all(job.path(folder)).unwrap();
+        std::os::unix::fs::symlink("../secret", job.path(link)).unwrap();
+    }
+    std::fs::create_dir(job.path("job")).unwrap();
+    let (dir, scripts) = (job.dir().to_owned(), guest("echo_files"));
+    let policy = format!(
+        "roots:\n  inputs: ['{0}/in']\n  side_inputs: []\n  entry_scripts: ['{1}']\n  \
+         outputs: ['{0}/out']\n  job_directories: ['{0}/job']\n",
+        dir.display(),
+        scripts.parent().unwrap().display()
+    );
+    job = job.file("policy.yaml", policy);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stopped() {
+                for (folder, link) in swapped {
+                    let swap = rustix::fs::RenameFlags::EXCHANGE;
+                    let here = rustix::fs::CWD;
+                    let (folder, link) = (dir.join(folder), dir.join(link));
+                    rustix::fs::renameat_with(here, folder, here, link, swap).unwrap();
+                }
+                std::thread::sleep(std::time::Duration::from_micros(300));
+            }
+        });
+        for number in 0..JOBS {
+            let (place, output) = (format!("job/{number}"), format!("output=out/o/{number}"));
+            let run = ["run", "job.yaml", "--policy", "policy.yaml", "--job-dir", &place];
+            let ran = job.command(&[&run[..], &["--set", &output]].concat());
+            assert!(!ran.stdout.contains("secret.txt"), "{ran}");
+            job = ran.into_job();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let below = |folder: &str| {
+        let entries = walkdir::WalkDir::new(dir.join(folder)).into_iter().flatten();
+        entries.filter(|entry| entry.file_type().is_file()).map(walkdir::DirEntry::into_path)
+    };
+    let written: Vec<_> = below("secret").collect();
+    assert_eq!(written, [dir.join("secret/secret.txt")]);
+    for file in below("out").chain(below("job")) {
+        let bytes = std::fs::read(&file).unwrap();
+        let names = |name: &[u8]| bytes.windows(name.len()).any(|part| part == name);
+        assert!(!names(b"secret.txt"), "{}", file.display());
     }
 }
 

@@ -5,19 +5,19 @@
 //! and one loads it and, with `--run`, runs it behind the walls of a worker.
 
 use super::trial::{Asked, Trial as TrialProcess};
-use crate::compile::{Cache, Compiler, ImportVerdict, Instrumentation, Names};
+use crate::compile::{Cache, Compiler, EntryFile, ImportVerdict, Instrumentation, Names};
 use crate::compile::{build_guest_crate, judge_import};
 use crate::engine;
 use crate::inference::{NamedLibrary, Probe};
 use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS};
 use crate::model::{InferenceSettings, JobDir, Limits, Model, Mount, OsSandbox, printable};
+use crate::opening::{make_new_private, scratch_path};
 use crate::spec::{ModelSpec, OperatorPolicy};
 use anyhow::Context as _;
 use rustix::fs::{Mode, OFlags};
 use std::fmt::Write as _;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
     let outline = check.compiler.outline(&path)?;
     let names = &outline.names;
     let mut text = format!("{}, {} bytes\n", path.display(), outline.bytes);
-    let _ = writeln!(text, "sha256:{}", Cache::digest(&path)?);
+    let _ = writeln!(text, "sha256:{}", EntryFile::open(&path, check.compiler)?.digest());
     describe(names, &mut text);
     let cache = Cache::open(check.cache, check.compiler)?;
     let refused = |reason: &str, mut text: String| {
@@ -326,11 +326,8 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn create() -> io::Result<Self> {
-        // The child is told real paths.
-        let folder = std::env::temp_dir().canonicalize()?;
-        let path = folder.join(format!("sandmill-check-{}", std::process::id()));
-        // Fails if somebody else has made it, which is right.
-        DirBuilder::new().mode(0o700).create(&path)?;
+        let path = scratch_path("check")?;
+        make_new_private(&path)?;
         Ok(Self(path))
     }
 

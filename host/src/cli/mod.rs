@@ -22,7 +22,7 @@ mod template;
 mod terminal;
 mod trial;
 
-use crate::compile::{Cache, Compiler};
+use crate::compile::{Compiler, EntryFile};
 use crate::model::OsSandbox;
 use crate::spec::SpecErrors;
 use clap::{Parser, Subcommand};
@@ -189,8 +189,8 @@ fn build_and_print(
     let compiler = Compiler::new(&run::this_program()?, policy.sandbox(wall.os_sandbox));
     let components = build::build(path, examples, &compiler, &mut say).map_err(Problem::usage)?;
     for component in &components {
-        let digest = Cache::digest(component).map_err(Problem::usage)?;
-        say(&format!("sha256:{digest}  {}", component.display()));
+        let file = EntryFile::open(component, &compiler).map_err(Problem::usage)?;
+        say(&format!("sha256:{}  {}", file.digest(), component.display()));
     }
     print_paths(&components)?;
     Ok(Exit::Completed)

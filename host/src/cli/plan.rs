@@ -7,15 +7,14 @@ use super::{refused, say, signals, terminal};
 use crate::engine;
 use crate::engine::Options;
 use crate::model::{InputKind, MiniBatch, Source, Work, on_one_line};
+use crate::opening::{make_new_private, scratch_path};
 use crate::protocol::{
     FrameError, FromPlanner, MayOpen, PlanRequest, Question, encode, read_frame,
 };
 use crate::store::Objects;
 use crate::wall::{self, death};
 use anyhow::{Context, anyhow, bail};
-use std::fs::DirBuilder;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -47,8 +46,10 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
     // What is fetched stays for `run`, if all of it has room.
     let (sources, mut objects) =
         engine::stage(&mut spec, &options, &mut say).map_err(not_prepared)?;
-    policy.check(&spec, &sources, None).map_err(refused)?;
-    let mut planner = Planner::new(spill_folder(&spec.input_kind));
+    let real = engine::with_real_paths(&spec).map_err(Problem::usage)?;
+    policy.check(&real, &sources, None).map_err(refused)?;
+    let spill = spill_folder(&spec.input_kind).map_err(Problem::usage)?;
+    let mut planner = Planner::new(spill);
     let mut request = engine::plan_request(&spec, &sources, planner.spill.clone());
     // A planner that dies over a file is not replaced, as that of a job is; the file is named.
     request.tells_files = true;
@@ -79,11 +80,11 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// Where rows are grouped by key and texts are unpacked; an empty path where there are no tables.
-fn spill_folder(kind: &InputKind) -> PathBuf {
-    if !matches!(kind, InputKind::Tables { .. }) {
-        return PathBuf::new();
+fn spill_folder(kind: &InputKind) -> io::Result<PathBuf> {
+    match kind {
+        InputKind::Tables { .. } => scratch_path("plan"),
+        _ => Ok(PathBuf::new()),
     }
-    std::env::temp_dir().join(format!("sandmill-plan-{}", std::process::id()))
 }
 
 /// How long Ctrl-C may take to arrive in this process.
@@ -128,7 +129,7 @@ impl Planner {
         encode(request, &mut frame).context("the inputs have too many names")?;
         let mut slot = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.spill.as_os_str().is_empty() {
-            let made = DirBuilder::new().mode(0o700).create(&self.spill);
+            let made = make_new_private(&self.spill);
             made.with_context(|| format!("cannot make {}", self.spill.display()))?;
         }
         let mut command = Command::new(&program);

@@ -200,12 +200,12 @@ fn lock_down(asked: &Asked) -> io::Result<()> {
     let limits = &asked.limits;
     let models: Vec<&Path> = asked.models.iter().map(|model| model.host.as_path()).collect();
     let inference = inference_memory(&models, &asked.inference, limits);
-    let mounts = asked.mounts.iter().map(|mount| Folder {
-        path: mount.host.clone(),
-        rights: if mount.writable { Rights::Write } else { Rights::Read },
+    let mounts = asked.mounts.iter().map(|mount| {
+        let rights = if mount.writable { Rights::Write } else { Rights::Read };
+        Folder::real(&mount.host, rights)
     });
-    let scratch = Folder { path: asked.scratch.clone(), rights: Rights::Write };
-    let processors = Folder { path: PROCESSORS.into(), rights: Rights::Read };
+    let scratch = Folder::real(&asked.scratch, Rights::Write);
+    let processors = Folder::new(PROCESSORS, Rights::Read);
     let processors = (!asked.models.is_empty()).then_some(processors);
     let wall = Wall {
         occupant: Occupant::Worker,

@@ -6,7 +6,8 @@
 //! file and renamed, so that a reader sees all of it or nothing, whatever is killed and however many
 //! compile at once. Who writes a temporary file holds a lock on it; one that nobody holds is left over.
 
-use super::{CompileError, Compiler, Instrumentation, engine};
+use super::entry_file::each_block;
+use super::{CompileError, Compiler, EntryFile, Instrumentation, engine};
 use crate::model::hex;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
@@ -106,45 +107,35 @@ impl Cache {
         with: Instrumentation,
         say: &mut dyn FnMut(&str),
     ) -> Result<Compiled, CompileError> {
-        let fail = |error: io::Error| {
-            CompileError::new(format!(
-                "the entry script {} cannot be read: {error}",
-                entry_script.display()
-            ))
-        };
-        let mut source = File::open(entry_script).map_err(fail)?;
-        if !source.metadata().map_err(fail)?.is_file() {
-            return Err(CompileError::new(format!(
-                "the entry script {} is no regular file; name a component (.wasm), a core module \
-                 (.wasm) or a guest crate's folder",
-                entry_script.display()
-            )));
-        }
-        let digest = hex(hash_to_end(&mut source).map_err(fail)?);
+        self.prepare_file(EntryFile::open(entry_script, &self.compiler)?, with, say)
+    }
+
+    /// [`Cache::prepare`] for a file that is open.
+    ///
+    /// # Errors
+    /// As [`Cache::prepare`].
+    pub fn prepare_file(
+        &self,
+        script: EntryFile,
+        with: Instrumentation,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Compiled, CompileError> {
+        let path = script.path().display().to_string();
+        let rewound = script.rewound();
+        let (source, digest) = rewound.map_err(|error| {
+            CompileError::new(format!("the entry script {path} cannot be read: {error}"))
+        })?;
         let name = format!("{digest}-{}", engine_key(with)?);
         if let Some(file) = self.lookup(&name) {
             return Ok(Compiled { file, digest, cached: true });
         }
-        say(&format!("compiling {} (once; the result is kept)", entry_script.display()));
-        source.seek(SeekFrom::Start(0)).map_err(fail)?;
+        say(&format!("compiling {path} (once; the result is kept)"));
         let temporary = Temporary::create(&self.dir).map_err(|error| self.write_error(&error))?;
         self.compiler
             .compile(source, &temporary.file, &digest, with)
-            .map_err(|error| CompileError(format!("{}: {error}", entry_script.display())))?;
+            .map_err(|error| CompileError(format!("{path}: {error}")))?;
         let file = temporary.publish(&name).map_err(|error| self.write_error(&error))?;
         Ok(Compiled { file, digest, cached: false })
-    }
-
-    /// The SHA-256 of an entry script's file, in hex: what `entry_script_digest` pins.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub fn digest(entry_script: &Path) -> Result<String, CompileError> {
-        let hash = File::open(entry_script).and_then(|mut file| hash_to_end(&mut file));
-        hash.map(hex).map_err(|error| {
-            let path = entry_script.display();
-            CompileError::new(format!("the entry script {path} cannot be read: {error}"))
-        })
     }
 
     /// The entry of that name, if it is there, ours and whole.
@@ -295,30 +286,11 @@ fn is_whole(file: &mut impl Read, length: u64, name: &str) -> io::Result<bool> {
 fn checksum(name: &str, reader: &mut impl Read) -> io::Result<[u8; 16]> {
     let mut hasher = twox_hash::xxhash3_128::Hasher::new();
     hasher.write(&[name.as_bytes(), &[0]].concat());
-    each_block(reader, |block| hasher.write(block))?;
+    each_block(reader, |block| {
+        hasher.write(block);
+        Ok(())
+    })?;
     Ok(hasher.finish_128().to_le_bytes())
-}
-
-/// SHA-256 of what is left in `reader`, without holding it in memory.
-///
-/// # Errors
-/// If it cannot be read.
-pub fn hash_to_end(reader: &mut impl Read) -> io::Result<[u8; 32]> {
-    let mut hash = Sha256::new();
-    each_block(reader, |block| hash.update(block))?;
-    Ok(hash.finalize().into())
-}
-
-fn each_block(reader: &mut impl Read, mut take: impl FnMut(&[u8])) -> io::Result<()> {
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        match reader.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(count) => take(&buffer[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 /// Hex SHA-256.

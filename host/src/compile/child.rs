@@ -32,7 +32,7 @@ pub(super) const ANSWER_BYTES: u64 = 4 << 20;
 /// Bytes of an error message, which may tell types of any length.
 const MESSAGE_BYTES: usize = 16 << 10;
 /// Bytes of an entry script.
-const SCRIPT_BYTES: u64 = 1 << 30;
+pub(super) const SCRIPT_BYTES: u64 = 1 << 30;
 /// Files open at once: the compiler's library looks at how many processors there are.
 const OPEN_FILES: u64 = 64;
 

@@ -4,11 +4,12 @@
 use super::child::{ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, MEMORY_BYTES, Task};
 use super::{CompileError, Description, Instrumentation, Names, Outline};
 use crate::model::{ByteSize, OsSandbox, on_one_line, printable};
+use crate::opening::regular;
 use crate::protocol::decode;
 use crate::wall::{self, death};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -55,6 +56,11 @@ impl Compiler {
         self
     }
 
+    /// Whether it is to stop.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop())
+    }
+
     /// One that does all in this very process, for tests.
     #[cfg(test)]
     pub(crate) fn here() -> Self {
@@ -68,7 +74,7 @@ impl Compiler {
     /// If the file cannot be read or is neither.
     pub fn outline(&self, path: &Path) -> Result<Outline, CompileError> {
         let at = |text: &dyn fmt::Display| CompileError(format!("{}: {text}", path.display()));
-        let source = File::open(path).map_err(|error| at(&error))?;
+        let (source, _) = regular(path).map_err(|error| at(&error))?;
         let answer = self.ask(&Task::Outline, source, None).map_err(|error| at(&error))?;
         let mut outline: Outline = decode(&answer).map_err(|error| {
             at(&format!("what the compiler said of it cannot be understood: {error}"))
@@ -87,12 +93,12 @@ impl Compiler {
     /// If the file cannot be read or is neither.
     pub fn describe(&self, path: &Path) -> Result<Description, CompileError> {
         let at = |text: &dyn fmt::Display| CompileError(format!("{}: {text}", path.display()));
-        let unreadable = |error: io::Error| at(&format!("it cannot be read: {error}"));
-        let source = File::open(path).map_err(unreadable)?;
-        if !source.metadata().map_err(unreadable)?.is_file() {
-            let text = "it is no regular file; name a component (.wasm) or a core module";
-            return Err(at(&text));
-        }
+        let (source, _) = regular(path).map_err(|error| match error.kind() {
+            ErrorKind::IsADirectory | ErrorKind::Other => {
+                at(&format!("{error}; name a component (.wasm) or a core module"))
+            }
+            _ => at(&format!("it cannot be read: {error}")),
+        })?;
         let answer = self.ask(&Task::Describe, source, None).map_err(|error| at(&error))?;
         let description: Description = decode(&answer).map_err(|error| {
             at(&format!("what the compiler said of it cannot be understood: {error}"))
@@ -172,7 +178,7 @@ impl Compiler {
                     self.limit.as_secs()
                 )));
             }
-            if self.stop.as_ref().is_some_and(|stop| stop()) {
+            if self.is_stopped() {
                 return Err(CompileError::new("the compiler was stopped, as was asked"));
             }
         }

@@ -2,9 +2,11 @@
 //! crate's own build scripts, so it is for one's own code only.
 
 use super::toolchain::Toolchain;
-use super::{Artifact, Cache, CompileError, Compiler, identify};
+use super::{Artifact, CompileError, Compiler, EntryFile, identify};
+use crate::opening::regular;
 use serde_json::Value;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -53,7 +55,7 @@ pub fn build_guest_examples(
 /// If the file cannot be read, is no module with WIT metadata, or the result cannot be written.
 pub fn build_module(path: &Path, compiler: &Compiler) -> Result<PathBuf, CompileError> {
     let at = |error: io::Error| CompileError::new(format!("{}: {error}", path.display()));
-    let mut source = File::open(path).map_err(at)?;
+    let (mut source, _) = regular(path).map_err(at)?;
     let mut head = Vec::new();
     Read::by_ref(&mut source).take(HEAD).read_to_end(&mut head).map_err(at)?;
     if identify(&head) == Ok(Artifact::Component) {
@@ -61,8 +63,9 @@ pub fn build_module(path: &Path, compiler: &Compiler) -> Result<PathBuf, Compile
     }
     source.rewind().map_err(at)?;
     let target = path.with_extension("component.wasm");
-    // Renamed into place, so that nobody sees half of it.
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    // Renamed into place, so that nobody sees half of it. By a name that no other user can have taken before.
+    let random = RandomState::new().hash_one(path);
+    let temporary = path.with_extension(format!("{random:016x}.tmp"));
     let made = write_component(compiler, source, &temporary, &target);
     if made.is_err() {
         let _ = std::fs::remove_file(&temporary);
@@ -83,10 +86,11 @@ fn write_component(
     let cannot = |error: io::Error| {
         CompileError::new(format!("{} cannot be written: {error}", target.display()))
     };
-    let file = File::create(temporary).map_err(cannot)?;
+    let file = File::create_new(temporary).map_err(cannot)?;
     compiler.componentize(source, &file)?;
     // Times do not tell whether it is this module's: a module may be put back that is older.
-    if Cache::digest(target).is_ok_and(|there| Cache::digest(temporary) == Ok(there)) {
+    let digest = |path| EntryFile::open(path, compiler).map(|file| file.digest().to_owned());
+    if digest(target).is_ok_and(|there| digest(temporary) == Ok(there)) {
         return std::fs::remove_file(temporary).map_err(cannot);
     }
     std::fs::rename(temporary, target).map_err(cannot)

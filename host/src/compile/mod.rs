@@ -18,6 +18,7 @@ mod compiler;
 mod contract;
 mod description;
 mod engine;
+mod entry_file;
 mod guest_crate;
 mod imports;
 #[cfg(test)]
@@ -27,7 +28,7 @@ mod wit_text;
 
 use artifact::componentize;
 pub use artifact::{Artifact, identify};
-pub use cache::{Cache, Compiled, hash_to_end};
+pub use cache::{Cache, Compiled};
 #[cfg(test)]
 pub(crate) use child::compile_here;
 pub use child::{COMPILE_COMMAND, CheckImports, serve_compile};
@@ -36,6 +37,7 @@ pub use contract::{Entry, Names, Outline, check_names, find_entry, read_names};
 pub use description::{Description, Export, Import, Memory, Power, Producer, Table};
 use engine::compiling_engine;
 pub use engine::{Instrumentation, MAX_FRAMES, WASMTIME_VERSION, engine, engine_with_stack};
+pub use entry_file::{EntryFile, hash_until};
 pub use guest_crate::{build_guest_crate, build_guest_examples, build_module};
 pub use imports::{ImportVerdict, NN_VERSION, judge_import};
 pub use wit_text::describe_function;

@@ -2,6 +2,7 @@
 
 use super::Manifest;
 use crate::model::Source;
+use crate::opening::at_its_path;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, StatxFlags};
 use sha2::{Digest, Sha256};
 use std::fs::Metadata;
@@ -61,10 +62,10 @@ pub struct Root {
 }
 
 impl Root {
-    /// A folder that cannot be opened has no files to look at.
+    /// The folder at a path that was found to be without links. One that cannot be opened has no files to look at.
     pub fn open(path: &Path) -> Self {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Self { folder: rustix::fs::open(path, flags, Mode::empty()).ok(), manifest: None }
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        Self { folder: at_its_path(path, flags, Mode::empty()).ok(), manifest: None }
     }
 
     /// The folder of a source whose files need not be here, if they are objects of a store.

@@ -104,6 +104,7 @@ impl<'a> Driver<'a> {
             }
         };
         let resumed = resumed(&started, job.claim.has_earlier_run());
+        let template = SetupTemplate::new(&job);
         let Started { pool, workers, planner, committer, commits, restored, monitor, perf } =
             started;
         let policy = setup::policy(&job.spec, &job.gpus);
@@ -114,7 +115,7 @@ impl<'a> Driver<'a> {
             processor_time: Default::default(),
             committer,
             claim: job.claim,
-            template: SetupTemplate::new(&job.spec, &job.sources, job.job_dir.root()),
+            template,
             gpus: job.gpus,
             job_dir: job.job_dir,
             intake: Intake::new(&job.sources, job.objects, &job.again),

@@ -3,6 +3,7 @@
 use super::Claim;
 use super::gpus::Gpus;
 use super::models::Seen;
+use super::real_paths::RealPaths;
 use super::taking_up::TakenUp;
 use crate::compile::Compiled;
 use crate::model::{JobDir, ProcessLists, Source};
@@ -17,6 +18,8 @@ use std::path::PathBuf;
 pub struct Job {
     /// What to do.
     pub spec: JobSpec,
+    /// The paths that it names, without links.
+    pub(super) real: RealPaths,
     /// The inputs' folders.
     pub sources: Vec<Source>,
     /// Where objects of stores lie that the inputs are made of.

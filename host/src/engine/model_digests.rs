@@ -3,11 +3,12 @@
 
 use super::ModelError;
 use super::models::{io_error, look_at};
-use crate::compile::hash_to_end;
+use crate::compile::hash_until;
 use crate::model::{ByteSize, FileStamp, hex};
+use crate::opening::regular;
 use crate::spec::ModelSpec;
 use sha2::{Digest, Sha256};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -34,11 +35,13 @@ pub struct ModelDigests {
 /// # Errors
 /// If a file cannot be read, or the folder holds too much for a model.
 pub fn model_digests(model: &ModelSpec) -> Result<ModelDigests, ModelError> {
-    let file = look_at(model, ByteSize(u64::MAX))?.sha256;
+    // The command that asks for them ends with Ctrl-C.
+    let go_on = || false;
+    let file = look_at(model, ByteSize(u64::MAX), &go_on)?.sha256;
     let Some(folder) = &model.folder else {
         return Ok(ModelDigests { file, folder: None, files: 1, bytes: model.bytes });
     };
-    let (folder, files, bytes) = of_folder(model, folder)?;
+    let (folder, files, bytes) = of_folder(model, folder, &go_on)?;
     Ok(ModelDigests { file, folder: Some(folder), files, bytes })
 }
 
@@ -46,6 +49,7 @@ pub fn model_digests(model: &ModelSpec) -> Result<ModelDigests, ModelError> {
 pub(super) fn of_folder(
     model: &ModelSpec,
     folder: &Path,
+    stop: &dyn Fn() -> bool,
 ) -> Result<(String, u64, u64), ModelError> {
     let failed = |path: &Path, error| io_error(model, "cannot be read", path, error);
     let (mut digest, mut files, mut bytes) = (Sha256::new(), 0, 0);
@@ -64,7 +68,7 @@ pub(super) fn of_folder(
             return Err(failed(folder, io::Error::other(why)));
         }
         let path = entry.path();
-        bytes += add(&entry, folder, &mut digest).map_err(|error| failed(path, error))?;
+        bytes += add(&entry, folder, &mut digest, stop).map_err(|error| failed(path, error))?;
     }
     Ok((hex(digest.finalize()), files, bytes))
 }
@@ -91,12 +95,17 @@ pub(super) fn stamps(folder: &Path) -> Option<Vec<(String, FileStamp)>> {
 
 /// Adds a file: its path below the folder, what it is, and its content or, of a link, where it leads.
 /// Returns its bytes.
-fn add(entry: &DirEntry, folder: &Path, digest: &mut Sha256) -> io::Result<u64> {
+fn add(
+    entry: &DirEntry,
+    folder: &Path,
+    digest: &mut Sha256,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<u64> {
     let path = entry.path();
     let name = path.strip_prefix(folder).unwrap_or(path).as_os_str().as_bytes();
     let (kind, content, bytes) = if entry.file_type().is_file() {
-        let mut file = File::open(path)?;
-        (b'f', hash_to_end(&mut file)?, file.metadata()?.len())
+        let (mut file, metadata) = regular(path)?;
+        (b'f', hash_until(&mut file, stop)?, metadata.len())
     } else if entry.file_type().is_symlink() {
         let target = fs::read_link(path)?;
         (b'l', Sha256::digest(target.as_os_str().as_bytes()).into(), 0)

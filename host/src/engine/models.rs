@@ -4,14 +4,16 @@
 //! folder of its own in the job directory, as another name of the same file where the file system can
 //! do that, else as a copy.
 
-use super::model_digests;
-use crate::compile::hash_to_end;
+use super::{Cancel, model_digests};
+use crate::compile::hash_until;
 use crate::model::{ByteSize, FileStamp, JobDir, Model, hex};
+use crate::opening::regular_at_its_path;
 use crate::output::remove_tree;
 use crate::spec::ModelSpec;
-use std::fs::{self, File, OpenOptions};
+use rustix::fs::{AtFlags, CWD};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// What is wrong with a model.
@@ -90,37 +92,61 @@ pub enum ModelError {
 pub(super) struct Seen {
     /// The SHA-256 of the ONNX file, in hexadecimal.
     pub(super) sha256: String,
+    /// The ONNX file, without links: the one that was read.
+    file: PathBuf,
+    /// The folder that belongs to the model, without links.
+    folder: Option<PathBuf>,
     stamp: FileStamp,
 }
 
-/// Looks at each model: is its file there, not too large, and the right one? In the order of `models`.
-pub(super) fn look(models: &[ModelSpec], limit: ByteSize) -> Result<Vec<Seen>, ModelError> {
-    models.iter().map(|model| look_at(model, limit)).collect()
+/// Looks at each model: is its file there, not too large, and the right one? In the order of `models`. Stops in the
+/// middle of a file when the job is cancelled.
+pub(super) fn look(
+    models: &[ModelSpec],
+    limit: ByteSize,
+    cancel: &Cancel,
+) -> Result<Vec<Seen>, ModelError> {
+    let stop = || cancel.reason().is_some();
+    models.iter().map(|model| look_at(model, limit, &stop)).collect()
 }
 
-pub(super) fn look_at(model: &ModelSpec, limit: ByteSize) -> Result<Seen, ModelError> {
+pub(super) fn look_at(
+    model: &ModelSpec,
+    limit: ByteSize,
+    stop: &dyn Fn() -> bool,
+) -> Result<Seen, ModelError> {
     let failed = |e| io_error(model, "cannot be read", &model.file, e);
-    let mut file = open(&model.file).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(failed(io::Error::other("it is no regular file")));
-    }
+    let real = model.file.canonicalize().map_err(failed)?;
+    let folder = model.folder.as_ref().map(|folder| folder.canonicalize()).transpose();
+    let (mut file, metadata) = regular_at_its_path(&real).map_err(failed)?;
     if let Some(why) = model.exceeds(metadata.len(), limit) {
         return Err(ModelError::TooLarge { name: model.name.clone(), why });
     }
-    let sha256 = hash_to_end(&mut file).map(hex).map_err(failed)?;
+    let sha256 = hash_until(&mut file, stop).map(hex).map_err(failed)?;
     if let Some(expected) = model.digest.as_ref().filter(|expected| **expected != sha256) {
         return Err(other(model, &model.file, sha256, expected));
     }
     if let Some(folder) = &model.folder
         && let Some(expected) = model.registered.as_ref().and_then(|of| of.folder_digest.as_ref())
     {
-        let (found, ..) = model_digests::of_folder(model, folder)?;
+        let (found, ..) = model_digests::of_folder(model, folder, stop)?;
         if found != *expected {
             return Err(other(model, folder, found, expected));
         }
     }
-    Ok(Seen { sha256, stamp: FileStamp::of(&metadata) })
+    let folder = folder.map_err(failed)?;
+    Ok(Seen { sha256, file: real, folder, stamp: FileStamp::of(&metadata) })
+}
+
+/// Where models lie, without links, by their names.
+pub(super) fn places<'a>(
+    models: &'a [ModelSpec],
+    seen: &'a [Seen],
+) -> impl Iterator<Item = (&'a str, &'a Path)> {
+    models.iter().zip(seen).flat_map(|(model, seen)| {
+        let paths = seen.folder.iter().chain([&seen.file]);
+        paths.map(|path| (model.name.as_str(), path.as_path()))
+    })
 }
 
 /// A digest is not the one that is meant.
@@ -140,11 +166,6 @@ fn other(model: &ModelSpec, path: &Path, found: String, expected: &str) -> Model
     }
 }
 
-/// Opens a file that is perhaps none; never waits, as a fifo would have it.
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
-}
-
 /// Makes models ready for processes that are told of this folder as their job directory.
 ///
 /// # Errors
@@ -154,8 +175,9 @@ pub fn give_models(
     limit: ByteSize,
     job_dir: &JobDir,
 ) -> Result<Vec<Model>, ModelError> {
-    stage(models, &look(models, limit)?, job_dir)?;
-    Ok(placed(models, job_dir))
+    let seen = look(models, limit, &Cancel::new())?;
+    stage(models, &seen, job_dir)?;
+    Ok(placed(models, &seen, job_dir))
 }
 
 /// Puts models that are single files where workers find them; what an earlier run left there is taken
@@ -167,30 +189,40 @@ pub(super) fn stage(
 ) -> Result<(), ModelError> {
     for (model, seen) in models.iter().zip(seen) {
         if model.folder.is_none() {
-            give_folder(model, &job_dir.model(&model.name))?;
+            give_folder(model, seen, &job_dir.model(&model.name))?;
         }
-        let now = model.file.metadata();
-        let now = now.map_err(|e| io_error(model, "cannot be read", &model.file, e))?;
-        if FileStamp::of(&now) != seen.stamp {
-            let (name, path) = (model.name.clone(), model.file.clone());
-            return Err(ModelError::Changed { name, path });
-        }
+        open_again(model, seen)?;
     }
     Ok(())
 }
 
-fn give_folder(model: &ModelSpec, folder: &Path) -> Result<(), ModelError> {
+/// Opens the file of a model once more, if it is what it was.
+fn open_again(model: &ModelSpec, seen: &Seen) -> Result<File, ModelError> {
+    let opened = regular_at_its_path(&seen.file);
+    let (file, now) = opened.map_err(|e| io_error(model, "cannot be read", &model.file, e))?;
+    if FileStamp::of(&now) != seen.stamp {
+        let (name, path) = (model.name.clone(), model.file.clone());
+        return Err(ModelError::Changed { name, path });
+    }
+    Ok(file)
+}
+
+fn give_folder(model: &ModelSpec, seen: &Seen, folder: &Path) -> Result<(), ModelError> {
+    let mut file = open_again(model, seen)?;
     let made = remove_tree(folder).and_then(|()| fs::create_dir_all(folder));
     made.map_err(|e| io_error(model, "cannot be made", folder, e))?;
     let place = folder.join(model.file.file_name().unwrap_or_default());
-    // A link itself would lead out of the folder.
-    let real = model.file.canonicalize();
-    real.and_then(|real| match fs::hard_link(&real, &place) {
+    // By this name the kernel finds the file that is open, whatever lies at its path by now.
+    let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let linked = rustix::fs::linkat(CWD, opened.as_str(), CWD, &place, AtFlags::SYMLINK_FOLLOW);
+    let given = match linked {
         Ok(()) => Ok(()),
-        // Another file system, one without such links, or somebody else's file.
-        Err(_) => fs::copy(&real, &place).map(drop),
-    })
-    .map_err(|error| {
+        // Another file system, one without such links, or the file of another user.
+        Err(_) => {
+            File::create_new(&place).and_then(|mut to| io::copy(&mut file, &mut to).map(drop))
+        }
+    };
+    given.map_err(|error| {
         // What there was room for is no model, and nobody else can write to a full disk.
         let _ = fs::remove_file(&place);
         io_error(model, "cannot be copied into the job directory", &model.file, error)
@@ -207,9 +239,9 @@ pub(super) fn io_error(
 }
 
 /// The models as workers find them; those that are single files have been [staged](stage) before.
-pub(super) fn placed(models: &[ModelSpec], job_dir: &JobDir) -> Vec<Model> {
-    let placed = |model: &ModelSpec| {
-        let host = model.folder.clone().unwrap_or_else(|| job_dir.model(&model.name));
+pub(super) fn placed(models: &[ModelSpec], seen: &[Seen], job_dir: &JobDir) -> Vec<Model> {
+    let placed = |(model, seen): (&ModelSpec, &Seen)| {
+        let host = seen.folder.clone().unwrap_or_else(|| job_dir.model(&model.name));
         let file = match &model.folder {
             Some(folder) => model.file.strip_prefix(folder).unwrap_or(&model.file),
             None => model.file.file_name().map_or(Path::new(""), Path::new),
@@ -229,7 +261,7 @@ pub(super) fn placed(models: &[ModelSpec], job_dir: &JobDir) -> Vec<Model> {
             beside,
         }
     };
-    models.iter().map(placed).collect()
+    models.iter().zip(seen).map(placed).collect()
 }
 
 #[cfg(test)]
@@ -259,6 +291,10 @@ mod tests {
 
     const LIMIT: ByteSize = ByteSize(1 << 20);
 
+    fn seen(model: &ModelSpec) -> Seen {
+        look_at(model, LIMIT, &|| false).unwrap()
+    }
+
     fn told(dir: &tempfile::TempDir, error: &ModelError) -> String {
         error.to_string().replace(dir.path().to_str().unwrap(), "/d")
     }
@@ -274,9 +310,9 @@ mod tests {
             // Another file, as somebody does who replaces a model.
             fs::remove_file(&models[0].file).unwrap();
             fs::write(&models[0].file, text).unwrap();
-            let seen = look(&models, LIMIT).unwrap();
+            let seen = look(&models, LIMIT, &Cancel::new()).unwrap();
             stage(&models, &seen, &job_dir).unwrap();
-            let [placed] = placed(&models, &job_dir).try_into().unwrap();
+            let [placed] = placed(&models, &seen, &job_dir).try_into().unwrap();
             let there: Vec<_> = fs::read_dir(&placed.host).unwrap().collect();
             assert_eq!(there.len(), 1);
             assert_eq!(fs::read_to_string(placed.host.join(&placed.file)).unwrap(), text);
@@ -293,12 +329,12 @@ mod tests {
         std::os::unix::fs::symlink("digits.onnx", &link).unwrap();
         model.file = link;
         let job_dir = JobDir::new(dir.path().join("job"));
-        give_folder(&model, &job_dir.model("digits")).unwrap();
+        give_folder(&model, &seen(&model), &job_dir.model("digits")).unwrap();
         let staged = job_dir.model("digits").join("link.onnx");
         assert!(staged.symlink_metadata().unwrap().is_file());
         // The kernel links no file of `/proc`.
         model.file = PathBuf::from("/proc/version");
-        give_folder(&model, &job_dir.model("digits")).unwrap();
+        give_folder(&model, &seen(&model), &job_dir.model("digits")).unwrap();
         let copied = fs::read(job_dir.model("digits").join("version")).unwrap();
         assert_eq!(copied, fs::read("/proc/version").unwrap());
     }
@@ -311,8 +347,9 @@ mod tests {
         model.folder = Some(dir.path().to_owned());
         let job_dir = JobDir::new(dir.path().join("job"));
         let models = [model];
-        stage(&models, &look(&models, LIMIT).unwrap(), &job_dir).unwrap();
-        let [placed] = placed(&models, &job_dir).try_into().unwrap();
+        let seen = look(&models, LIMIT, &Cancel::new()).unwrap();
+        stage(&models, &seen, &job_dir).unwrap();
+        let [placed] = placed(&models, &seen, &job_dir).try_into().unwrap();
         assert_eq!((placed.host.as_path(), placed.file.as_str()), (dir.path(), "digits.onnx"));
         let beside: Vec<_> = placed.beside.unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(beside, ["digits.onnx", "sub/weights.bin"]);
@@ -323,7 +360,7 @@ mod tests {
     fn another_model_is_refused() {
         let (dir, mut model) = model("text");
         let refused = |model: &ModelSpec, limit| {
-            told(&dir, &look(std::slice::from_ref(model), limit).unwrap_err())
+            told(&dir, &look(std::slice::from_ref(model), limit, &Cancel::new()).unwrap_err())
         };
         insta::assert_snapshot!(refused(&model, ByteSize(3)), @"model digits: /d/digits.onnx has 4 bytes, more than limits.models (3 bytes) lets a worker load; write limits.models: 1 MB, or more");
         model.digest = Some("ab".to_owned());
@@ -331,9 +368,9 @@ mod tests {
         insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d/digits.onnx has the SHA-256 982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1, but models.digits.digest (job.yaml:7) is ab: it is not the model that this job was made for; put the right one there, or change the digest");
         model.digest =
             Some("982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1".to_owned());
-        look(std::slice::from_ref(&model), LIMIT).unwrap();
+        look(std::slice::from_ref(&model), LIMIT, &Cancel::new()).unwrap();
         model.file = dir.path().to_owned();
-        insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d cannot be read: it is no regular file");
+        insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d cannot be read: it is no regular file but a folder");
         model.file = dir.path().join("gone");
         insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d/gone cannot be read: No such file or directory (os error 2)");
     }
@@ -342,7 +379,7 @@ mod tests {
     fn a_model_that_changes_meanwhile_is_refused() {
         let (dir, model) = model("text");
         let models = [model];
-        let seen = look(&models, LIMIT).unwrap();
+        let seen = look(&models, LIMIT, &Cancel::new()).unwrap();
         fs::write(&models[0].file, "other text").unwrap();
         let job_dir = JobDir::new(dir.path().join("job"));
         let error = stage(&models, &seen, &job_dir).unwrap_err();

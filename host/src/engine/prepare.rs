@@ -8,10 +8,13 @@ use super::claim::{Wanted, hold, resolve};
 use super::job::Job;
 use super::job_state::JobFile;
 use super::models::{self, ModelError};
+use super::real_paths::RealPaths;
 use super::setup;
 use super::staging::{stage, wait_for};
 use super::taking_up::{Ready, Reused};
-use crate::compile::{Cache, CompileError, Compiler, Instrumentation, build_guest_crate};
+use crate::compile::{
+    Cache, CompileError, Compiler, EntryFile, Instrumentation, build_guest_crate,
+};
 use crate::dataset::{self, DatasetError};
 use crate::inference::NamedLibrary;
 use crate::journal::JournalError;
@@ -175,27 +178,28 @@ pub fn prepare(
     wall::check(spec.os_sandbox)?;
     let mut standby = stand_by(&spec, options);
     let (sources, objects) = stage(&mut spec, options, say)?;
-    let root = absolute(&options.job_dir);
-    options.policy.check(&spec, &sources, Some(&JobDir::new(&root)))?;
+    let mut real = RealPaths::find(&spec, &absolute(&options.job_dir))?;
+    let root = real.job_dir.clone();
+    options.policy.check(&real.of(&spec), &sources, Some(&JobDir::new(&root)))?;
     refuse_overlap(&spec, &sources, &root)?;
     let cancel = options.cancel.clone();
     let compiler = Compiler::new(&options.program, spec.os_sandbox)
         .stopping(move || cancel.reason().is_some());
     if spec.entry_script.is_dir() {
         spec.entry_script = build_guest_crate(&spec.entry_script, &compiler, say)?;
+        real.entry_script = resolve(&spec.entry_script)?;
     }
-    // Before the compiler sees it; and again, as it may be another file by then.
-    if spec.entry_script_digest.is_some() {
-        check_digest(&spec, Cache::digest(&spec.entry_script)?)?;
-    }
-    let models = models::look(&spec.models, spec.limits.models)?;
+    let script = EntryFile::open_at_its_path(&real.entry_script, &compiler)?;
+    // Before the compiler sees it.
+    check_digest(&spec, script.digest())?;
+    let models = models::look(&spec.models, spec.limits.models, &options.cancel)?;
+    options.policy.check_model_places(models::places(&spec.models, &models))?;
     weigh_models(&mut spec, options)?;
     refuse_cancelled(options)?;
     let cache = Cache::open(options.cache_dir.as_deref(), &compiler)?;
-    let component = cache.prepare(&spec.entry_script, instrumentation(&spec), say);
+    let component = cache.prepare_file(script, instrumentation(&spec), say);
     refuse_cancelled(options)?;
     let component = component?;
-    check_digest(&spec, component.digest.clone())?;
     if let Some(standby) = &mut standby {
         standby.load(&component.file, setup::loading(&spec));
     }
@@ -205,9 +209,9 @@ pub fn prepare(
     let turns = Turns::open(&options.policy.machine(), share, &spec.tenant)?;
     let output_file = (spec.output_action == OutputAction::AppendRow)
         .then_some(spec.append_row_file_name.as_str());
-    let wanted = Wanted { name: &spec.name, output: spec.output.as_deref(), output_file };
+    let wanted = Wanted { name: &spec.name, output: real.output.as_deref(), output_file };
     let held = hold(&job_dir, wanted)?;
-    let ready = Ready { spec, sources, objects, component, models, job_dir, turns, standby };
+    let ready = Ready { spec, real, sources, objects, component, models, job_dir, turns, standby };
     match held.earlier().cloned() {
         Some(earlier) if !options.overwrite => {
             wait_for(&ready.objects, options, say);
@@ -236,11 +240,11 @@ fn instrumentation(spec: &JobSpec) -> Instrumentation {
     }
 }
 
-fn check_digest(spec: &JobSpec, found: String) -> Result<(), PrepareError> {
+fn check_digest(spec: &JobSpec, found: &str) -> Result<(), PrepareError> {
     match &spec.entry_script_digest {
         Some(expected) if *expected != found => Err(PrepareError::Digest {
             path: spec.entry_script.clone(),
-            found,
+            found: found.to_owned(),
             expected: expected.clone(),
         }),
         _ => Ok(()),

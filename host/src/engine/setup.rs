@@ -1,8 +1,10 @@
 //! From a checked job to what planner, workers and machine are told.
 
 use super::gpus::Gpus;
+use super::job::Job;
 use super::machine::Policy;
 use super::models;
+use super::real_paths::RealPaths;
 use crate::compile::WASMTIME_VERSION;
 use crate::dataset::csv::MAX_SLICE;
 use crate::inference::{has_inference, inference_memory};
@@ -178,13 +180,23 @@ impl SetupTemplate {
         names
     }
 
-    pub(super) fn new(spec: &JobSpec, sources: &[Source], job_dir: &Path) -> Self {
+    pub(super) fn new(job: &Job) -> Self {
+        let models = models::placed(&job.spec.models, &job.models, &job.job_dir);
+        Self::of(&job.spec, &job.real, &job.sources, job.job_dir.root(), models)
+    }
+
+    fn of(
+        spec: &JobSpec,
+        real: &RealPaths,
+        sources: &[Source],
+        job_dir: &Path,
+        models: Vec<Model>,
+    ) -> Self {
         let program = spec.entry_script.file_name().unwrap_or_default().to_string_lossy();
         let arguments = std::iter::once(program.into_owned());
-        let models = models::placed(&spec.models, &JobDir::new(job_dir));
-        let mut mounts = spec.side_inputs.clone();
+        let mut mounts = real.of(spec).side_inputs;
         mounts.extend(models.iter().map(Model::mount));
-        if let Some(folder) = &spec.source_directory {
+        if let Some(folder) = &real.source_directory {
             let guest = GUEST_SOURCE.to_owned();
             mounts.push(Mount { host: folder.clone(), guest, writable: false });
         }
@@ -333,7 +345,8 @@ mod tests {
             JobSpec { limits, ..spec.clone() },
             spec,
         ] {
-            let template = SetupTemplate::new(&spec, &[], dir.path());
+            let real = RealPaths::default();
+            let template = SetupTemplate::of(&spec, &real, &[], dir.path(), Vec::new());
             assert_eq!(loading(&spec), template.for_worker(WorkerId(0), None, &[]).loading());
         }
     }

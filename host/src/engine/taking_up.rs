@@ -8,6 +8,7 @@ use super::job::Job;
 use super::job_state::{JobState, Standing};
 use super::models::Seen;
 use super::prepare::{Options, PrepareError, Prepared};
+use super::real_paths::RealPaths;
 use super::setup::plan_request;
 use super::verify::{Known, Mismatch, Planning, verify};
 use super::{Claim, ClaimError};
@@ -52,6 +53,7 @@ pub(super) struct TakenUp {
 /// A job that is ready but for its job directory.
 pub(super) struct Ready {
     pub(super) spec: JobSpec,
+    pub(super) real: RealPaths,
     pub(super) sources: Vec<Source>,
     pub(super) objects: Objects,
     pub(super) component: Compiled,
@@ -85,11 +87,13 @@ impl Ready {
         let mut gpus = Gpus::take(&mut self.spec, options)?;
         gpus.make_ready(&mut self.spec, options, say);
         let claim = claim()?;
-        let Self { spec, sources, objects, component, models, job_dir, turns, standby } = self;
+        let Self { spec, real, sources, objects, component, models, job_dir, turns, standby } =
+            self;
         let again = taken_up.as_ref().map(|taken_up| taken_up.again.clone()).unwrap_or_default();
         let program = options.program.clone();
         let job = Job {
             spec,
+            real,
             sources,
             objects,
             component,

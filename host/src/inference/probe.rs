@@ -233,7 +233,7 @@ fn onnxruntime(mode: &str, path: &Path) -> Said {
 /// Looks at a model as a worker does.
 fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, String> {
     enter()?;
-    lock_down(mode, vec![Folder { path: folder.to_owned(), rights: Rights::Read }])?;
+    lock_down(mode, vec![Folder::new(folder, Rights::Read)])?;
     let vetted = vet::read(ModelSource::File(file), u64::MAX);
     vetted.map(|vetted| vetted.bytes).map_err(|error| error.to_string())
 }

@@ -90,9 +90,8 @@ pub(super) fn lock_down(
     spill: &Path,
     memory: u64,
 ) -> io::Result<()> {
-    let rule = |path: PathBuf, rights| Folder { path, rights };
-    let mut folders: Vec<_> = roots.map(|root| rule(root, Rights::Read)).collect();
-    folders.push(rule(spill.to_owned(), Rights::Write));
+    let mut folders: Vec<_> = roots.map(|root| Folder::real(root, Rights::Read)).collect();
+    folders.push(Folder::real(spill, Rights::Write));
     // What is not there is told by whoever misses it, and there may be no folder for rows at all.
     folders.retain(|folder| folder.path.exists());
     folders.dedup();

@@ -5,10 +5,11 @@ use super::paths::LONGEST;
 use super::whole_file::OpenFile;
 use crate::dataset::Found;
 use crate::model::{ByteSize, Mount};
-use cap_std::ambient_authority;
+use crate::opening::at_its_path;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
 use rustix::fs::{FileType, Mode, OFlags, fstat, fstatfs};
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -58,8 +59,8 @@ impl Files {
     pub(super) fn open(mounts: &[Mount], limit: ByteSize) -> Result<Self, (&Mount, io::Error)> {
         let mut opened = Vec::with_capacity(mounts.len());
         for mount in mounts {
-            let dir = Dir::open_ambient_dir(&mount.host, ambient_authority());
-            let dir = dir.map_err(|error| (mount, error))?;
+            let dir =
+                Dir::from_std_file(open_folder(mount).map_err(|error| (mount, error))?.into());
             opened.push(Granted {
                 guest: mount.guest.trim_end_matches('/').to_owned(),
                 exact: exact(&dir),
@@ -174,6 +175,15 @@ impl Granted {
         }
         opened
     }
+}
+
+/// Opens the folder of a mount at its very path: a link that was put on the way since the path was resolved leads to
+/// what nobody granted.
+///
+/// # Errors
+/// If it cannot be opened, or a link lies on the way.
+pub(super) fn open_folder(mount: &Mount) -> io::Result<OwnedFd> {
+    at_its_path(&mount.host, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }
 
 /// The number of a folder's file system, if that is an [exact](EXACT) one.

@@ -1,5 +1,6 @@
 //! What a guest may see and use, and the WASI context that is made of it.
 
+use super::files::open_folder;
 use super::log_folder::LogFolder;
 use super::quota::Quota;
 use super::seed::Seed;
@@ -8,6 +9,7 @@ use super::virtual_time::VirtualTime;
 use crate::inference::Models;
 use crate::model::{Failure, FailureKind, Limits, LoggingLevel, Mount};
 use std::fmt::Display;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
 
@@ -75,8 +77,14 @@ pub(super) fn wasi(
     }
     for mount in &grants.mounts {
         let permissions = if mount.writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
+        let folder = open_folder(mount).map_err(|error| cannot_open(mount, &error))?;
+        // By this name the engine opens what is open here, whatever lies at the path by now.
         builder
-            .preopened_dir(&mount.host, &mount.guest, permissions)
+            .preopened_dir(
+                format!("/proc/self/fd/{}", folder.as_raw_fd()),
+                &mount.guest,
+                permissions,
+            )
             .map_err(|error| cannot_open(mount, &error))?;
     }
     Ok(builder.build())

@@ -4,9 +4,9 @@
 //! Only folders for output are writable, so that nothing else is counted. A hole that a write beyond
 //! a file's end leaves counts as written: whoever copies the file later writes it.
 //!
-//! What is written to the log folder stays, and counts for longer. Nothing is renamed or linked into it
+//! What is written to the log folder stays, and counts for longer. Nothing is renamed into it
 //! from elsewhere, or out of it, as if it were another disk: a call could fill it with what counts as
-//! another folder's.
+//! another folder's. Links are made nowhere.
 
 use super::paths;
 use super::quota::{Counted, Quota};
@@ -92,28 +92,12 @@ pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
     )?;
     types.func_wrap(
         "[method]descriptor.symlink-at",
-        |mut cx: Context<'_>, (folder, target, path): (Folder, String, String)| {
-            if let Some(code) = paths::refused(&path) {
-                return Ok((Err(code),));
-            }
-            let state = cx.data_mut();
-            let stays = state.kept.holds(&folder);
-            state.make(stays, |wasi| wasi.filesystem().symlink_at(folder, target, path))
-        },
+        |_: Context<'_>, (_, _, path): (Folder, String, String)| no_link(&[&path]),
     )?;
     types.func_wrap(
         "[method]descriptor.link-at",
-        |mut cx: Context<'_>,
-         (folder, flags, path, to, name): (Folder, PathFlags, String, Folder, String)| {
-            if let Some(code) = paths::refused(&path).or(paths::refused(&name)) {
-                return Ok((Err(code),));
-            }
-            let state = cx.data_mut();
-            let stays = state.kept.holds(&to);
-            if state.kept.holds(&folder) != stays {
-                return Ok((Err(ErrorCode::CrossDevice),));
-            }
-            state.make(stays, |wasi| wasi.filesystem().link_at(folder, flags, path, to, name))
+        |_: Context<'_>, (_, _, path, _, name): (Folder, PathFlags, String, Folder, String)| {
+            no_link(&[&path, &name])
         },
     )?;
     types.func_wrap(
@@ -146,6 +130,14 @@ pub(super) fn link_folders(preopens: &mut LinkerInstance<'_, State>) -> Result<(
         }
         Ok((folders,))
     })
+}
+
+/// Guests make no links, neither symbolic nor hard ones. A link stays in the log folder after the job and is never
+/// published from the output folder, and its only other use would be to have another process follow it. Answers as a
+/// file system without links does.
+fn no_link(paths: &[&str]) -> Answer<()> {
+    let refused = paths.iter().find_map(|path| paths::refused(path));
+    Ok((Err(refused.unwrap_or(ErrorCode::NotPermitted)),))
 }
 
 fn write(

@@ -103,15 +103,15 @@ fn say(out: &mut impl Write, message: &FromFetcher) -> io::Result<()> {
 }
 
 fn lock_down(request: &FetchRequest) -> io::Result<()> {
-    let rule = |path: PathBuf, rights| Folder { path, rights };
+    let rule = |path: PathBuf, rights| Folder::new(path, rights);
     let open = |rights| {
         let open = OPEN.iter().map(|below| request.folder.join(below));
         open.map(|folder| rule(folder, rights)).collect::<Vec<_>>()
     };
     let mut folders = match request.task {
-        Task::List { .. } | Task::All => open(Rights::Write),
+        Task::List { .. } | Task::All => open(Rights::WriteAndLink),
         // Marks are links, and it makes none.
-        Task::Serve => open(Rights::Fill),
+        Task::Serve => open(Rights::Write),
         Task::Put => vec![rule(request.folder.clone(), Rights::Read)],
     };
     folders.extend(NEEDED.iter().map(|path| rule(path.into(), Rights::Read)));

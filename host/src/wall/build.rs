@@ -49,9 +49,9 @@ pub enum Rights {
     /// Making, reading, writing and removing files, no folders and no links.
     Files,
     /// Making, reading, writing and removing files and folders, no links.
-    Fill,
-    /// Everything but running programs and making devices.
     Write,
+    /// The same, and symbolic links. Never where a guest writes.
+    WriteAndLink,
     /// Reading, writing and controlling a device.
     Device,
 }
@@ -63,6 +63,21 @@ pub struct Folder {
     pub path: PathBuf,
     /// What for.
     pub rights: Rights,
+    /// Whether the path was found to be without links before. The wall then allows what lies at that very path, and
+    /// is not built where a link was put there since.
+    pub is_real: bool,
+}
+
+impl Folder {
+    /// A folder, or a file, wherever links lead.
+    pub fn new(path: impl Into<PathBuf>, rights: Rights) -> Self {
+        Self { path: path.into(), rights, is_real: false }
+    }
+
+    /// One at a path without links.
+    pub fn real(path: impl Into<PathBuf>, rights: Rights) -> Self {
+        Self { path: path.into(), rights, is_real: true }
+    }
 }
 
 /// Resource limits.

@@ -104,20 +104,13 @@ const FOLDERS_OLD: &[c_long] = &[SYS_mkdir];
 #[cfg(not(target_arch = "x86_64"))]
 const FOLDERS_OLD: &[c_long] = &[];
 
-/// Links and new names, copies within the kernel, the socket to the leader, and which file system an open folder is of.
-const WORKER: &[c_long] = &[
-    SYS_copy_file_range,
-    SYS_fstatfs,
-    SYS_linkat,
-    SYS_recvfrom,
-    SYS_renameat2,
-    SYS_sendfile,
-    SYS_symlinkat,
-];
+/// Hard links and new names, copies within the kernel, the socket to the leader, and which file system an open folder is of.
+const WORKER: &[c_long] =
+    &[SYS_copy_file_range, SYS_fstatfs, SYS_linkat, SYS_recvfrom, SYS_renameat2, SYS_sendfile];
 
 /// Its older names.
 #[cfg(target_arch = "x86_64")]
-const WORKER_OLD: &[c_long] = &[SYS_link, SYS_rename, SYS_renameat, SYS_symlink];
+const WORKER_OLD: &[c_long] = &[SYS_link, SYS_rename, SYS_renameat];
 #[cfg(target_arch = "aarch64")]
 const WORKER_OLD: &[c_long] = &[SYS_renameat];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -1,10 +1,11 @@
 //! Landlock: which files and folders may be used, and that no socket or process outside is reached.
 
 use super::build::{Built, Folder, Occupant, Rights};
+use crate::opening::at_its_path;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
-    PathBeneath, PathFd, PathFdError, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetError, RulesetStatus, Scope,
+    PathBeneath, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, Scope,
 };
 use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, fstat, openat, openat2};
 use std::io;
@@ -101,7 +102,7 @@ fn restrict(
 /// nothing that the folder's own does not, as long as nobody moves them out of it. But the kernel, which goes up from
 /// each file that is opened until it finds a rule, finds one sooner, and each step is dear: each folder on the way is
 /// counted as used for a moment, by all workers at once.
-fn inner_folders(folder: &PathFd) -> Vec<OwnedFd> {
+fn inner_folders(folder: &OwnedFd) -> Vec<OwnedFd> {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(listed) = openat(folder, c".", flags, Mode::empty()) else { return Vec::new() };
@@ -126,20 +127,22 @@ fn inner_folders(folder: &PathFd) -> Vec<OwnedFd> {
 /// The folder by its real path: a rule holds for what a path leads to, so that one path below another
 /// may not be below it at all. None if it is not there: then there is nothing to allow.
 fn real(folder: &Folder) -> Result<Option<Folder>, String> {
+    if folder.is_real {
+        return Ok(Some(folder.clone()));
+    }
     match folder.path.canonicalize() {
-        Ok(path) => Ok(Some(Folder { path, rights: folder.rights })),
+        Ok(path) => Ok(Some(Folder::real(path, folder.rights))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(told(folder, &error)),
     }
 }
 
-/// None if it is gone meanwhile.
-fn open(folder: &Folder) -> Result<Option<PathFd>, String> {
-    match PathFd::new(&folder.path) {
+/// Opens the folder at its real path, or none if it is gone. A link on the way now was put there since the path was
+/// resolved, and would have the rule allow what nobody meant.
+fn open(folder: &Folder) -> Result<Option<OwnedFd>, String> {
+    match at_its_path(&folder.path, OFlags::PATH, Mode::empty()) {
         Ok(opened) => Ok(Some(opened)),
-        Err(PathFdError::OpenCall { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            Ok(None)
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(told(folder, &error)),
     }
 }
@@ -168,8 +171,8 @@ fn rights(rights: Rights) -> BitFlags<AccessFs> {
         Rights::ReadAndLink => read | Refer,
         Rights::Stage => read | arrange,
         Rights::Files => ReadFile | WriteFile | Truncate | MakeReg | RemoveFile,
-        Rights::Fill => read | arrange | WriteFile | Truncate,
-        Rights::Write => read | arrange | WriteFile | Truncate | MakeSym,
+        Rights::Write => read | arrange | WriteFile | Truncate,
+        Rights::WriteAndLink => read | arrange | WriteFile | Truncate | MakeSym,
         Rights::Device => ReadFile | WriteFile | IoctlDev,
     }
 }
@@ -199,7 +202,7 @@ mod tests {
 
     #[test]
     fn rules_that_add_nothing_are_left_out() {
-        let folder = |path: &str, rights| Folder { path: path.into(), rights };
+        let folder = |path: &str, rights| Folder::real(path, rights);
         let all = [
             folder("/a/b", Rights::Read),
             folder("/a", Rights::Read),
@@ -230,11 +233,31 @@ mod tests {
         }
         std::os::unix::fs::symlink(path("elsewhere"), path("data/model")).unwrap();
         let names = ["data", "data/model", "data/../shared", "missing"];
-        let folders = names.map(|name| Folder { path: path(name), rights: Rights::Read });
+        let folders = names.map(|name| Folder::new(path(name), Rights::Read));
         let real: Vec<_> = folders.iter().filter_map(|folder| real(folder).unwrap()).collect();
         let kept: Vec<_> = merged(&real).iter().map(|folder| folder.path.clone()).collect();
         let root = root.path().canonicalize().unwrap();
         assert_eq!(kept, ["data", "elsewhere", "shared"].map(|name| root.join(name)));
+    }
+
+    /// A rule for it would allow what the link leads to.
+    #[test]
+    fn a_link_that_comes_later_is_no_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let base = root.path().canonicalize().unwrap();
+        std::fs::create_dir_all(base.join("data/deep")).unwrap();
+        let folder = Folder::real(base.join("data/deep"), Rights::Read);
+        assert!(open(&real(&folder).unwrap().unwrap()).unwrap().is_some());
+        std::fs::rename(base.join("data"), base.join("moved")).unwrap();
+        assert!(open(&folder).unwrap().is_none());
+        std::os::unix::fs::symlink("/", base.join("data")).unwrap();
+        std::fs::create_dir_all(base.join("secret/deep")).unwrap();
+        for target in ["moved", "secret"] {
+            std::fs::remove_file(base.join("data")).unwrap();
+            std::os::unix::fs::symlink(target, base.join("data")).unwrap();
+            let error = open(&real(&folder).unwrap().unwrap()).unwrap_err();
+            assert!(error.contains("a link now lies on the way to"), "{error}");
+        }
     }
 
     #[test]
@@ -246,32 +269,30 @@ mod tests {
         }
         std::fs::write(path("file"), "").unwrap();
         std::os::unix::fs::symlink("/", path("link")).unwrap();
-        let found = || inner_folders(&PathFd::new(root.path()).unwrap());
+        let opened = |path| open(&Folder::new(path, Rights::Read)).unwrap().unwrap();
+        let found = || inner_folders(&opened(root.path().canonicalize().unwrap()));
         let inodes = |found: Vec<OwnedFd>| {
             let mut inodes: Vec<_> = found.iter().map(|fd| fstat(fd).unwrap().st_ino).collect();
             inodes.sort_unstable();
             inodes
         };
-        let mut expected =
-            ["a", "b"].map(|name| fstat(PathFd::new(path(name)).unwrap()).unwrap().st_ino);
+        let mut expected = ["a", "b"].map(|name| fstat(opened(path(name))).unwrap().st_ino);
         expected.sort_unstable();
         assert_eq!(inodes(found()), expected);
         (0..500).for_each(|number| std::fs::create_dir(path(&format!("n{number}"))).unwrap());
         assert!((1..300).contains(&found().len()), "{}", found().len());
-        assert!(inner_folders(&PathFd::new(path("file")).unwrap()).is_empty());
+        assert!(inner_folders(&opened(path("file"))).is_empty());
     }
 
     #[test]
     fn nothing_may_be_run_and_no_device_made() {
         use AccessFs::{Execute, MakeBlock, MakeChar, MakeFifo, MakeSock};
-        let filled = Rights::Fill;
-        for allowed in
-            [Rights::Read, Rights::Stage, Rights::Files, filled, Rights::Write, Rights::Device]
-        {
+        use Rights::{Device, Files, Read, ReadAndLink, Stage, Write, WriteAndLink};
+        for allowed in [Read, ReadAndLink, Stage, Files, Write, WriteAndLink, Device] {
             let made = rights(allowed);
             assert!(!made.intersects(Execute | MakeBlock | MakeChar | MakeFifo | MakeSock));
+            assert_eq!(made.contains(AccessFs::MakeSym), allowed == WriteAndLink, "{allowed:?}");
         }
-        assert!(!rights(filled).contains(AccessFs::MakeSym));
         let stage = rights(Rights::Stage);
         assert!(!stage.intersects(AccessFs::WriteFile | AccessFs::Truncate), "{stage:?}");
     }

@@ -37,12 +37,12 @@ const LIBRARIES: [&str; 6] =
 /// The folders and devices of a process that uses this GPU, and CUDA's libraries in these folders besides
 /// the usual ones. What is not there is left out later.
 pub fn gpu_folders(lease: &GpuLease, libraries: &[PathBuf]) -> Vec<Folder> {
-    let folder = |path: &str, rights| Folder { path: path.into(), rights };
+    let folder = |path: &str, rights| Folder::new(path, rights);
     let mut folders: Vec<Folder> =
         NVIDIA_DEVICES.iter().map(|path| folder(path, Rights::Device)).collect();
     folders.push(folder(TOOLS, Rights::Device));
     folders.extend(READ.iter().chain(&LIBRARIES).map(|path| folder(path, Rights::Read)));
-    let read = |path: &PathBuf| Folder { path: path.clone(), rights: Rights::Read };
+    let read = |path: &PathBuf| Folder::new(path, Rights::Read);
     folders.extend(libraries.iter().chain(&lease.kernels).map(read));
     // The driver names its threads.
     folders.push(folder("/proc/self/task", Rights::Device));
@@ -111,7 +111,7 @@ mod tests {
     fn a_gpu_brings_no_right_to_write_any_file() {
         let part = GpuLease { visible: "MIG-1".to_owned(), ..GpuLease::plain(0) };
         let folders = gpu_folders(&part, &["/cuda/lib".into()]);
-        for Folder { path, rights } in &folders {
+        for Folder { path, rights, .. } in &folders {
             let is_device = path.starts_with("/dev") || path.starts_with("/proc/self/task");
             let expected = if is_device { Rights::Device } else { Rights::Read };
             assert_eq!(*rights, expected, "{}", path.display());

@@ -52,7 +52,7 @@ fn is_staged(setup: &Setup) -> bool {
 
 /// What is read and never written.
 fn read(setup: &Setup) -> Vec<Folder> {
-    let folder = |path: &Path, rights| Folder { path: path.to_owned(), rights };
+    let folder = |path: &Path, rights| Folder::real(path, rights);
     let rights = |linked| if linked { Rights::ReadAndLink } else { Rights::Read };
     let mut folders = Vec::new();
     for source in &setup.sources {
@@ -62,14 +62,14 @@ fn read(setup: &Setup) -> Vec<Folder> {
     folders.extend(setup.mounts.iter().map(|mount| folder(&mount.host, Rights::Read)));
     if has_inference(&setup.models, &setup.inference) {
         folders.extend(setup.models.iter().map(|model| folder(&model.host, Rights::Read)));
-        folders.push(folder(Path::new(PROCESSORS), Rights::Read));
+        folders.push(Folder::new(PROCESSORS, Rights::Read));
     }
     if !setup.tables.is_empty() {
         folders.push(folder(&JobDir::new(&setup.job_dir).spill(), Rights::Read));
     }
     // What it needs for a GPU lies beside it, and is opened with the first model there.
     let library = setup.inference.onnxruntime.as_deref().filter(|_| setup.gpu.is_some());
-    folders.extend(library.and_then(Path::parent).map(|place| folder(place, Rights::Read)));
+    folders.extend(library.and_then(Path::parent).map(|place| Folder::new(place, Rights::Read)));
     folders
 }
 
@@ -77,7 +77,7 @@ fn read(setup: &Setup) -> Vec<Folder> {
 /// already.
 fn written(setup: &Setup) -> Vec<Folder> {
     let (dir, worker) = (JobDir::new(&setup.job_dir), setup.worker);
-    let folder = |path: PathBuf, rights| Folder { path, rights };
+    let folder = |path: PathBuf, rights| Folder::real(path, rights);
     let mut folders = vec![
         folder(dir.worker_output(worker), Rights::Write),
         folder(dir.worker_staged(worker), Rights::Write),

@@ -72,11 +72,6 @@ impl Guest {
                     fs::create_dir(at(number))?;
                 }
             }
-            "links" => {
-                for number in 0.. {
-                    test_guests::symlink("nowhere", &at(number))?;
-                }
-            }
             "handles" => {
                 let open = |_| File::open(&files[0]);
                 drop((0..).map(open).collect::<std::io::Result<Vec<_>>>()?);

@@ -4,8 +4,8 @@
 //!
 //! In the first attempt at mini-batch 0: `change` and `remove` do that to what `init` made, `deep`
 //! makes folders in each other by the thousand, `huge` wants a file of 100 GiB. In every
-//! mini-batch: `keep` writes into a file that stays open. In `init`: `link` puts a link to `--target`
-//! where the log file of this worker might be.
+//! mini-batch: `keep` writes into a file that stays open. In `init`: `link` tries to make links to
+//! `--target`, and second names of a file, in both folders.
 
 use sandmill_guest::{Context, EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fs::{self, File};
@@ -28,9 +28,13 @@ impl EntryScript for Guest {
         fs::write(out.join("labels"), "cat dog")?;
         if what == "link" {
             let target = job.argument("--target").context("--target is missing")?;
-            let link = job.log_dir().join(format!("{}.log.txt", job.agent_name()));
-            test_guests::symlink(target, &link)?;
-            sandmill_guest::logging::error("forged");
+            for folder in [job.log_dir(), out] {
+                let (link, labels) = (folder.join("link"), out.join("labels"));
+                for made in [test_guests::symlink(target, &link), fs::hard_link(labels, &link)] {
+                    let told = made.map_or_else(|error| error.to_string(), |()| "made".to_owned());
+                    println!("{told}");
+                }
+            }
         }
         Ok(Guest { job: job.clone(), what, kept: None })
     }

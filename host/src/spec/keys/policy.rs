@@ -64,7 +64,8 @@ pub(in crate::spec) const POLICY: &[Key] = &[
         "roots",
         Kind::Group(ROOTS),
         "a map with inputs, side_inputs, entry_scripts, outputs and job_directories",
-        "{inputs: [/], side_inputs: [], entry_scripts: [/], outputs: [], job_directories: [/]}",
+        "{inputs: [/srv/data], side_inputs: [], entry_scripts: [/srv/scripts], outputs: [], \
+         job_directories: [/srv/jobs]}",
         "The folders that what a job names may lie under. Anywhere unless given.",
     ),
     key(

@@ -26,7 +26,8 @@ impl OperatorPolicy {
     }
 
     /// The same for a job that is about to begin, wherever its settings come from, with what its
-    /// inputs have turned out to be and where it keeps its state, if it does.
+    /// inputs have turned out to be and where it keeps its state, if it does. All paths are to be without links, as
+    /// what is checked here is opened later.
     ///
     /// # Errors
     /// All that the policy does not allow.
@@ -45,7 +46,7 @@ impl OperatorPolicy {
         settings.guest_models(&spec.inference, None, &report);
         settings.stores(spec, None, &report);
         if let Some(job_dir) = job_dir {
-            settings.place(Place::JobDirectories, "--job-dir", job_dir.root(), None, &report);
+            settings.real_place(Place::JobDirectories, "--job-dir", job_dir.root(), &report);
         }
         settings.done(report)
     }
@@ -93,6 +94,23 @@ impl OperatorPolicy {
         let report = Report::default();
         settings.models(models, None, &report);
         settings.places_of_models(models, &report);
+        settings.done(report)
+    }
+
+    /// Whether models may lie at these paths without links, which are opened as they are; by the names of the models.
+    ///
+    /// # Errors
+    /// All that the policy does not allow.
+    pub fn check_model_places<'a>(
+        &self,
+        places: impl IntoIterator<Item = (&'a str, &'a Path)>,
+    ) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = Report::default();
+        for (name, path) in places {
+            let key = format!("models.{name}.path");
+            settings.real_place(Place::Models, &key, path, &report);
+        }
         settings.done(report)
     }
 

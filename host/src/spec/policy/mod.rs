@@ -6,7 +6,8 @@
 //! - `apply`: a job's settings against the ceilings;
 //! - `owner`: who may change the policy file;
 //! - `models`: the names of models, and models of the entry script's own;
-//! - `places`: what a job names against the roots; `real`: a path without links;
+//! - `places`: what a job names against the roots; `real`: a path without links; `overlap`: roots that reach into
+//!   job directories;
 //! - `stores`: the stores that a job may read.
 
 mod amounts;
@@ -14,6 +15,7 @@ mod apply;
 mod file;
 mod models;
 mod owner;
+mod overlap;
 mod places;
 mod real;
 mod stores;

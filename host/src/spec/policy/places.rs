@@ -1,14 +1,15 @@
 //! What a job names against the roots of the policy.
 
 use super::file::Settings;
+use super::overlap::{self, Named};
 use super::real::real_path;
 use crate::model::{Address, Source};
+use crate::opening::regular;
 use crate::spec::error::{Origin, Report};
 use crate::spec::raw::{RawInput, RawJob, RawSideInput};
 use crate::spec::scope::{At, Scope};
 use crate::spec::tree::join;
 use crate::spec::{JobSpec, ModelSpec, StoredKind};
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +30,7 @@ impl Place {
         [Self::Inputs, Self::SideInputs, Self::EntryScripts, Self::Outputs, Self::JobDirectories];
 
     /// The key below `roots`.
-    fn key(self) -> &'static str {
+    pub(super) fn key(self) -> &'static str {
         match self {
             Self::Inputs => "inputs",
             Self::SideInputs | Self::Models => "side_inputs",
@@ -67,16 +68,22 @@ struct Root {
 impl Roots {
     /// Reads the group `roots`. Each key must be there, so that none is left open by oversight.
     pub(super) fn read(mut group: Scope<'_>, report: &Report) -> Self {
-        let mut roots = Vec::new();
+        let (mut roots, mut named) = (Vec::new(), Vec::new());
         for place in Place::ALL {
             if !group.has(place.key()) {
                 let message = "missing; name the folders, or write [] for none";
                 report.error(&group.origin, &join(&group.path, place.key()), message);
             }
             let Some(given) = group.texts(place.key()) else { continue };
-            let folders = given.value.iter().filter_map(|text| root(text, report)).collect();
+            let mut folders = Vec::new();
+            for given in given.value {
+                let Some(folder) = root(&given, report) else { continue };
+                folders.push(folder.clone());
+                named.push(Named { place, given, folder });
+            }
             roots.push(Root { place, origin: given.origin, folders });
         }
+        overlap::refuse(&named, report);
         group.finish();
         Self(roots)
     }
@@ -107,8 +114,8 @@ fn root(given: &At<String>, report: &Report) -> Option<PathBuf> {
 }
 
 impl Settings {
-    /// Refuses a path that lies under none of the roots for it. `origin`: where the job file names it.
-    /// Returns whether it does.
+    /// Refuses a path that leads to a place under none of the roots for it. `origin`: where the job file names it.
+    /// Returns whether it is allowed.
     pub(super) fn place(
         &self,
         place: Place,
@@ -117,11 +124,29 @@ impl Settings {
         origin: Option<&Origin>,
         report: &Report,
     ) -> bool {
+        let origin = origin.unwrap_or(&Origin::File);
+        self.leads(place, key, path, origin, report, |_| true)
+    }
+
+    /// The same for a path that is to be opened without following links: it must itself be the place that it leads to.
+    pub(super) fn real_place(&self, place: Place, key: &str, path: &Path, report: &Report) -> bool {
+        self.leads(place, key, path, &Origin::File, report, |real| real == path)
+    }
+
+    fn leads(
+        &self,
+        place: Place,
+        key: &str,
+        path: &Path,
+        origin: &Origin,
+        report: &Report,
+        fits: impl Fn(&Path) -> bool,
+    ) -> bool {
         let Some(roots) = &self.roots else { return true };
         let root = roots.0.iter().find(|root| root.place.key() == place.key());
         let allowed = root.map_or(&[][..], |root| root.folders.as_slice());
         let found = match real_path(path) {
-            Ok(real) if allowed.iter().any(|folder| real.starts_with(folder)) => {
+            Ok(real) if fits(&real) && allowed.iter().any(|folder| real.starts_with(folder)) => {
                 return true;
             }
             Ok(real) if real == path => format!("found {}", path.display()),
@@ -136,7 +161,7 @@ impl Settings {
         };
         let at = root.map_or_else(|| self.at(&Origin::File), |root| self.at(&root.origin));
         let message = format!("{found}; the operator's policy {rule} ({at})");
-        report.error(origin.unwrap_or(&Origin::File), key, message);
+        report.error(origin, key, message);
         false
     }
 
@@ -178,18 +203,19 @@ impl Settings {
         }
     }
 
-    /// What a job reads and writes.
+    /// What a job reads and writes, by paths without links; but models, whose files are found later.
     pub(super) fn places_of_job(&self, spec: &JobSpec, sources: &[Source], report: &Report) {
-        self.entry_script(&spec.entry_script, None, report);
+        self.real_place(Place::EntryScripts, "entry_script", &spec.entry_script, report);
+        self.kind_of_entry_script(&spec.entry_script, None, report);
         if let Some(folder) = &spec.source_directory {
-            self.place(Place::EntryScripts, "source_directory", folder, None, report);
+            self.real_place(Place::EntryScripts, "source_directory", folder, report);
         }
         for (index, mount) in spec.side_inputs.iter().enumerate() {
             if spec.stored_at(StoredKind::SideInput(index)).is_some() {
                 continue;
             }
             let key = format!("the side input at {}", mount.guest);
-            self.place(Place::SideInputs, &key, &mount.host, None, report);
+            self.real_place(Place::SideInputs, &key, &mount.host, report);
         }
         let models = spec.models.iter().enumerate();
         let models =
@@ -201,13 +227,13 @@ impl Settings {
         };
         for source in sources.iter().filter(|source| !fetched(source)) {
             let key = format!("input '{}'", source.dataset);
-            self.place(Place::Inputs, &key, &source.root, None, report);
+            self.real_place(Place::Inputs, &key, &source.root, report);
         }
         if let Some(folder) = &spec.output {
-            self.place(Place::Outputs, "output", folder, None, report);
+            self.real_place(Place::Outputs, "output", folder, report);
         }
         if let Some(parent) = &spec.parent {
-            self.place(Place::Outputs, "parent", &parent.folder, None, report);
+            self.real_place(Place::Outputs, "parent", &parent.folder, report);
         }
     }
 
@@ -227,15 +253,18 @@ impl Settings {
 
     /// The entry script: where it lies, and what it is.
     pub(super) fn entry_script(&self, path: &Path, origin: Option<&Origin>, report: &Report) {
-        let key = "entry_script";
-        self.place(Place::EntryScripts, key, path, origin, report);
+        self.place(Place::EntryScripts, "entry_script", path, origin, report);
+        self.kind_of_entry_script(path, origin, report);
+    }
+
+    fn kind_of_entry_script(&self, path: &Path, origin: Option<&Origin>, report: &Report) {
         let refused = |what: &str, why: &str, setting: &str, at: Option<&Origin>| {
             let message = format!(
                 "found {}, {what}; the operator's policy allows none{why} ({setting}, {})",
                 path.display(),
                 self.at(at.unwrap_or(&Origin::File))
             );
-            report.error(origin.unwrap_or(&Origin::File), key, message);
+            report.error(origin.unwrap_or(&Origin::File), "entry_script", message);
         };
         let (crates, modules) = (&self.entry_script_crates, &self.entry_script_modules);
         if !crates.as_ref().is_some_and(|allowed| allowed.value) && path.is_dir() {
@@ -271,8 +300,6 @@ pub(super) fn fixed_part(path: &str) -> &Path {
 /// Whether a file begins as a core module does. What cannot be read is refused for that elsewhere.
 fn is_module(path: &Path) -> bool {
     let mut head = [0; 8];
-    // Opening a fifo would wait for a writer.
-    path.is_file()
-        && File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok()
+    regular(path).is_ok_and(|(mut file, _)| file.read_exact(&mut head).is_ok())
         && head == *b"\0asm\x01\0\0\0"
 }

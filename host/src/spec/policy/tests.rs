@@ -136,6 +136,33 @@ fn what_a_job_names_lies_below_the_roots() {
     assert_snapshot!(errors, @"--set side_inputs.s: side_inputs.s.path: found weights; the operator's policy allows no side inputs (policy.yaml:3)");
 }
 
+/// Inputs and outputs may overlap, as one job reads what another wrote.
+#[test]
+fn no_root_reaches_into_job_directories() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.base.join("jobs/deep")).unwrap();
+    std::os::unix::fs::symlink("../jobs/deep", fixture.base.join("weights/link")).unwrap();
+    let policy = |from: &str, to: &str| fixture.policy(&ROOTS.replace(from, to));
+    policy("[dir]/in", "[dir]/out").unwrap();
+    policy("['[dir]/weights']", "[]").unwrap();
+    let jobs = "['[dir]/jobs']";
+    let refused = [
+        policy("[dir]/in", "[dir]/jobs"),
+        policy("[dir]/out", "[dir]/jobs/deep"),
+        policy("[dir]/weights", "[dir]/weights/link"),
+        policy(jobs, "['[dir]/jobs/deep', '[dir]/src/guest']"),
+        policy(jobs, "['[dir]/weights/link/../../src']"),
+    ];
+    let told = refused.map(|policy| policy.unwrap_err() + "\n").concat();
+    assert_snapshot!(told, @"
+    policy.yaml:6: roots.job_directories[0]: jobs is the same folder as jobs of roots.inputs on line 2; job directories need a folder of their own that neither lies in another root nor holds one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.outputs on line 5; job directories need a folder of their own that neither lies in another root nor holds one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.side_inputs on line 3; job directories need a folder of their own that neither lies in another root nor holds one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[1]: src/guest lies in src of roots.entry_scripts on line 4; job directories need a folder of their own that neither lies in another root nor holds one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: src is the same folder as src of roots.entry_scripts on line 4; job directories need a folder of their own that neither lies in another root nor holds one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
+    ");
+}
+
 /// Files that are read with the job file must not lead out either: their errors tell of what they hold.
 #[test]
 fn files_beside_the_job_are_held_to_the_roots() {
@@ -262,9 +289,8 @@ fn every_key_is_accepted_with_its_example_and_is_in_the_docs() {
     for (path, key) in keys() {
         let text = match path.split_once('.') {
             // Its keys belong together.
-            Some(("roots", _)) => "roots: {inputs: [/], side_inputs: [/], entry_scripts: [/], \
-                                   outputs: [/], job_directories: [/]}\n"
-                .to_owned(),
+            Some(("roots", _)) => ROOTS.to_owned(),
+            None if path == "roots" => ROOTS.to_owned(),
             Some((group, name)) => format!("{group}: {{{name}: {}}}\n", key.example),
             None => format!("{path}: {}\n", key.example),
         };
@@ -282,7 +308,10 @@ fn the_policy_in_the_docs_loads() {
     let block = docs.split("```yaml\n").nth(1).and_then(|block| block.split("```").next());
     let block = block.expect("a policy file in the docs");
     // The folders of the example are not on this machine.
-    let folder = |line: &str| line.split(": ").next().map(|key| format!("{key}: [/]"));
+    let folder = |line: &str| {
+        let below = if line.contains("job_directories") { "jobs" } else { "in" };
+        line.split(": ").next().map(|key| format!("{key}: ['[dir]/{below}']"))
+    };
     let lines: Vec<String> = block
         .lines()
         .map(|line| match line.contains("[/") {

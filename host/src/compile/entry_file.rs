@@ -1,0 +1,176 @@
+//! An entry script's file: opened once, read once.
+
+use super::child::SCRIPT_BYTES;
+use super::{CompileError, Compiler};
+use crate::model::{ByteSize, hex};
+use crate::opening;
+use sha2::{Digest, Sha256};
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Read, Seek};
+use std::path::{Path, PathBuf};
+
+/// An entry script's file, open, and what was in it. What lies at its path later does not matter.
+#[derive(Debug)]
+pub struct EntryFile {
+    file: File,
+    path: PathBuf,
+    digest: String,
+}
+
+impl EntryFile {
+    /// Opens the file and reads all of it. Stops when the compiler is to stop.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no regular file, or is larger than an entry script may be.
+    pub fn open(path: &Path, compiler: &Compiler) -> Result<Self, CompileError> {
+        Self::read(path, opening::regular(path), compiler)
+    }
+
+    /// [`EntryFile::open`] for a path that was found to be without links.
+    ///
+    /// # Errors
+    /// As [`EntryFile::open`], or if a link lies on the way now.
+    pub fn open_at_its_path(path: &Path, compiler: &Compiler) -> Result<Self, CompileError> {
+        Self::read(path, opening::regular_at_its_path(path), compiler)
+    }
+
+    fn read(
+        path: &Path,
+        opened: io::Result<(File, Metadata)>,
+        compiler: &Compiler,
+    ) -> Result<Self, CompileError> {
+        let at = |text: String| CompileError(format!("the entry script {} {text}", path.display()));
+        let (mut file, metadata) = opened.map_err(|error| at(unreadable(&error)))?;
+        if metadata.len() > SCRIPT_BYTES {
+            let (found, most) = (ByteSize(metadata.len()).rounded(), ByteSize(SCRIPT_BYTES));
+            return Err(at(format!(
+                "has {found}, and an entry script has {most} at most; name the right file"
+            )));
+        }
+        let digest = hash_until(&mut file, &|| compiler.is_stopped());
+        let digest = digest.map(hex).map_err(|error| at(format!("cannot be read: {error}")))?;
+        Ok(Self { file, path: path.to_owned(), digest })
+    }
+
+    /// The path that it was opened by.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The SHA-256 of the file, in hex: what `entry_script_digest` pins.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// The file, at its start, and its digest.
+    ///
+    /// # Errors
+    /// If the file cannot be wound back.
+    pub(super) fn rewound(mut self) -> io::Result<(File, String)> {
+        self.file.rewind()?;
+        Ok((self.file, self.digest))
+    }
+}
+
+fn unreadable(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::IsADirectory | ErrorKind::Other => format!(
+            "cannot be used: {error}; name a component (.wasm), a core module (.wasm) or a guest crate's folder"
+        ),
+        _ => format!("cannot be read: {error}"),
+    }
+}
+
+/// SHA-256 of what is left in `reader`, without holding it in memory. A file may be large: `stop` is asked again and
+/// again.
+///
+/// # Errors
+/// If it cannot be read, or `stop` says so.
+pub fn hash_until(reader: &mut impl Read, stop: &dyn Fn() -> bool) -> io::Result<[u8; 32]> {
+    let mut hash = Sha256::new();
+    each_block(reader, |block| {
+        hash.update(block);
+        match stop() {
+            true => Err(io::Error::other("reading was stopped, as was asked")),
+            false => Ok(()),
+        }
+    })?;
+    Ok(hash.finalize().into())
+}
+
+/// Hands over what is left in `reader`, in blocks.
+pub(super) fn each_block(
+    reader: &mut impl Read,
+    mut take: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => take(&buffer[..count])?,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::OsSandbox;
+    use std::time::{Duration, Instant};
+
+    fn told(path: &Path, compiler: &Compiler) -> String {
+        EntryFile::open(path, compiler).unwrap_err().to_string()
+    }
+
+    fn compiler() -> Compiler {
+        Compiler::new(Path::new("/nonexistent"), OsSandbox::Off)
+    }
+
+    #[test]
+    fn only_files_of_a_sensible_size_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (fifo, large) = (dir.path().join("fifo"), dir.path().join("large"));
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, rustix::fs::Mode::RUSR, 0).unwrap();
+        File::create(&large).unwrap().set_len(8 << 40).unwrap();
+        let began = Instant::now();
+        let all = [fifo.as_path(), &large, dir.path(), Path::new("/dev/zero")];
+        let all: String = all.iter().map(|path| told(path, &compiler()) + "\n").collect();
+        insta::assert_snapshot!(all.replace(dir.path().to_str().unwrap(), "/d"), @"
+        the entry script /d/fifo cannot be used: it is no regular file but a named pipe; name a component (.wasm), a core module (.wasm) or a guest crate's folder
+        the entry script /d/large has 8192 GB, and an entry script has 1 GB at most; name the right file
+        the entry script /d cannot be used: it is no regular file but a folder; name a component (.wasm), a core module (.wasm) or a guest crate's folder
+        the entry script /dev/zero cannot be used: it is no regular file but a device; name a component (.wasm), a core module (.wasm) or a guest crate's folder
+        ");
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn reading_a_large_file_can_be_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("large");
+        File::create(&path).unwrap().set_len(SCRIPT_BYTES).unwrap();
+        let began = Instant::now();
+        let stop = move || began.elapsed() > Duration::from_millis(50);
+        let error = told(&path, &compiler().stopping(stop));
+        assert!(error.ends_with("reading was stopped, as was asked"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_file_is_the_one_that_was_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("script");
+        std::fs::write(&path, "first").unwrap();
+        let opened = EntryFile::open_at_its_path(&path, &compiler()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
+        let error = EntryFile::open_at_its_path(&path, &compiler()).unwrap_err().to_string();
+        assert!(error.contains("a link now lies on the way to"), "{error}");
+        let (mut file, digest) = opened.rewound().unwrap();
+        assert_eq!(io::read_to_string(&mut file).unwrap(), "first");
+        assert_eq!(digest, super::super::cache::digest("first".as_bytes()));
+    }
+}

@@ -1,0 +1,283 @@
+//! Opening and making what other people name, so that nothing else comes in its place.
+//!
+//! A path is checked first and opened later. In between, the one who wrote it may put a link, a fifo or a device there.
+//! So a path is resolved once, and what is opened from then on is what lies at that very path: [`at_its_path`] follows
+//! no link, and [`regular`] waits for no fifo.
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
+use rustix::io::Errno;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Opens a regular file for reading, and tells what it is. Links are followed. Never waits, as opening a fifo would.
+///
+/// # Errors
+/// If it cannot be opened, or is a folder, a fifo, a socket or a device.
+pub(crate) fn regular(path: &Path) -> io::Result<(File, Metadata)> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    checked(opened.map_err(|error| match error.raw_os_error() {
+        // A socket, or a device without a driver.
+        Some(libc::ENXIO) => io::Error::other("it is no regular file"),
+        _ => error,
+    })?)
+}
+
+/// [`regular`] for a path that was found to be without links.
+///
+/// # Errors
+/// Those of [`regular`] and of [`at_its_path`].
+pub(crate) fn regular_at_its_path(path: &Path) -> io::Result<(File, Metadata)> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    checked(at_its_path(path, flags, Mode::empty())?.into())
+}
+
+fn checked(file: File) -> io::Result<(File, Metadata)> {
+    let metadata = file.metadata()?;
+    let kind = metadata.file_type();
+    let found = match kind {
+        _ if kind.is_file() => return Ok((file, metadata)),
+        _ if kind.is_dir() => {
+            let text = "it is no regular file but a folder";
+            return Err(io::Error::new(ErrorKind::IsADirectory, text));
+        }
+        _ if kind.is_fifo() => "a named pipe",
+        _ if kind.is_socket() => "a socket",
+        _ => "a device",
+    };
+    Err(io::Error::other(format!("it is no regular file but {found}")))
+}
+
+/// Opens what lies at a path that was found to be absolute and without links. A link in the place of any of its parts is
+/// an error, also one that is put there at this moment.
+///
+/// # Errors
+/// If a link lies on the way, or it cannot be opened.
+pub(crate) fn at_its_path(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC;
+    // The kernel takes a mode only where a file may be made.
+    let mode = if flags.contains(OFlags::CREATE) { mode } else { Mode::empty() };
+    match openat2(CWD, path, flags, mode, ResolveFlags::NO_SYMLINKS) {
+        // Kernels before 5.6 lack the call, and the process wall hides it.
+        Err(Errno::NOSYS | Errno::PERM) => without_openat2(path, flags, mode),
+        Err(Errno::LOOP) => Err(moved(path)),
+        opened => Ok(opened?),
+    }
+}
+
+/// Opens the folder that it lies in by name, asks the kernel where that is, and opens the last part in it.
+fn without_openat2(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(openat(CWD, path, flags, mode)?);
+    };
+    let folder =
+        openat(CWD, parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    if std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))? != parent {
+        return Err(moved(path));
+    }
+    match openat(&folder, name, flags | OFlags::NOFOLLOW, mode) {
+        Err(Errno::LOOP) => Err(moved(path)),
+        // What `O_PATH` opens may be the link itself.
+        Ok(opened) if rustix::fs::fstat(&opened).is_ok_and(|found| is_link(found.st_mode)) => {
+            Err(moved(path))
+        }
+        opened => Ok(opened?),
+    }
+}
+
+fn is_link(mode: u32) -> bool {
+    rustix::fs::FileType::from_raw_mode(mode) == rustix::fs::FileType::Symlink
+}
+
+fn moved(path: &Path) -> io::Error {
+    io::Error::other(format!(
+        "a link now lies on the way to {}, where none was when the paths of the job were checked: keep others from \
+         changing the folders that the job uses while it runs, and start it again",
+        path.display()
+    ))
+}
+
+/// Opens a folder at a path as [`at_its_path`] does; where it or those above it are missing, makes them with this mode.
+///
+/// # Errors
+/// If a link lies on the way, or a folder cannot be made.
+pub(crate) fn folder_at_its_path(path: &Path, mode: Mode) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match at_its_path(path, flags, Mode::empty()) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(ErrorKind::NotFound.into());
+    };
+    let parent = folder_at_its_path(parent, mode)?;
+    match mkdirat(&parent, name, mode) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    Ok(openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?)
+}
+
+/// Makes folders that only their owner can use, as far as they are missing.
+///
+/// # Errors
+/// If one cannot be made.
+pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// A path for a new folder of this process alone, below the folder for temporary files. No other user can guess its name
+/// and take it first. The path is without links.
+///
+/// # Errors
+/// If the folder for temporary files cannot be found.
+pub(crate) fn scratch_path(purpose: &str) -> io::Result<PathBuf> {
+    // The standard library's hashers are seeded at random.
+    let random = RandomState::new().hash_one(purpose);
+    Ok(std::env::temp_dir().canonicalize()?.join(format!("sandmill-{purpose}-{random:016x}")))
+}
+
+/// Makes a folder that must not be there, for its owner alone.
+///
+/// # Errors
+/// If it is there, or cannot be made.
+pub(crate) fn make_new_private(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    /// A folder without links in its path.
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap();
+        (dir, path)
+    }
+
+    fn fifo(path: &Path) {
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(CWD, path, kind, Mode::RUSR, 0).unwrap();
+    }
+
+    #[test]
+    fn only_regular_files_are_opened_and_no_fifo_waits() {
+        let (_dir, base) = folder();
+        std::fs::write(base.join("file"), "12345").unwrap();
+        symlink("file", base.join("link")).unwrap();
+        assert_eq!(regular(&base.join("file")).unwrap().1.len(), 5);
+        assert_eq!(regular(&base.join("link")).unwrap().1.len(), 5);
+        fifo(&base.join("fifo"));
+        let _socket = std::os::unix::net::UnixListener::bind(base.join("socket")).unwrap();
+        let told = |path: &Path| regular(path).unwrap_err().to_string();
+        assert_eq!(told(&base.join("fifo")), "it is no regular file but a named pipe");
+        assert_eq!(told(&base.join("socket")), "it is no regular file");
+        assert_eq!(told(Path::new("/dev/zero")), "it is no regular file but a device");
+        assert_eq!(regular(&base).unwrap_err().kind(), ErrorKind::IsADirectory);
+        assert_eq!(regular(&base.join("gone")).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    type Open = fn(&Path, OFlags, Mode) -> io::Result<OwnedFd>;
+    const BOTH: [Open; 2] = [at_its_path, without_openat2];
+
+    #[test]
+    fn no_link_is_followed_on_the_way() {
+        let (_dir, base) = folder();
+        std::fs::create_dir_all(base.join("real/deep")).unwrap();
+        std::fs::write(base.join("real/deep/file"), "").unwrap();
+        symlink("real", base.join("link")).unwrap();
+        symlink("file", base.join("real/deep/last")).unwrap();
+        for open in BOTH {
+            for flags in [OFlags::RDONLY, OFlags::PATH] {
+                let opened = |path: &str| open(&base.join(path), flags, Mode::empty()).map(drop);
+                opened("real/deep").unwrap();
+                opened("real/deep/file").unwrap();
+                for path in ["link/deep", "link/deep/file", "real/deep/last"] {
+                    let error = opened(path).unwrap_err().to_string();
+                    assert!(error.starts_with("a link now lies on the way to "), "{path}: {error}");
+                }
+                let gone = opened("real/gone").unwrap_err();
+                assert_eq!(gone.kind(), ErrorKind::NotFound);
+            }
+            let make = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+            open(&base.join("link/new"), make, Mode::RUSR).unwrap_err();
+            assert!(!base.join("real/new").exists());
+        }
+    }
+
+    #[test]
+    fn folders_are_made_where_no_link_leads() {
+        let (_dir, base) = folder();
+        std::fs::create_dir(base.join("elsewhere")).unwrap();
+        symlink("elsewhere", base.join("link")).unwrap();
+        folder_at_its_path(&base.join("a/b/c"), Mode::RWXU).unwrap();
+        let mode = base.join("a/b/c").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        folder_at_its_path(&base.join("a/b/c"), Mode::RWXU).unwrap();
+        folder_at_its_path(&base.join("link/b"), Mode::RWXU).unwrap_err();
+        assert!(!base.join("elsewhere/b").exists());
+    }
+
+    /// A thread swaps a folder and a link that leads out of it, as fast as it can.
+    #[test]
+    fn a_race_of_folder_and_link_is_never_won() {
+        let (_dir, base) = folder();
+        for inside in ["root/a", "secret"] {
+            std::fs::create_dir_all(base.join(inside)).unwrap();
+        }
+        std::fs::write(base.join("root/a/file"), "public").unwrap();
+        std::fs::write(base.join("secret/file"), "secret").unwrap();
+        symlink("../secret", base.join("root/link")).unwrap();
+        let (path, stop) = (|name: &str| base.join(name), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let (folder, link) = (path("root/a"), path("root/link"));
+                    let swap = rustix::fs::RenameFlags::EXCHANGE;
+                    rustix::fs::renameat_with(CWD, &folder, CWD, &link, swap).unwrap();
+                }
+            });
+            let (mut opened, mut refused) = (0, 0);
+            let began = Instant::now();
+            while (opened < 50 || refused < 50) && began.elapsed() < Duration::from_secs(20) {
+                for open in BOTH {
+                    match open(&path("root/a/file"), OFlags::RDONLY, Mode::empty()) {
+                        Ok(file) => {
+                            let text = io::read_to_string(File::from(file)).unwrap();
+                            assert_eq!(text, "public");
+                            opened += 1;
+                        }
+                        Err(_) => refused += 1,
+                    }
+                    let make = OFlags::WRONLY | OFlags::CREATE;
+                    let _ = open(&path("root/a/written"), make, Mode::RUSR | Mode::WUSR);
+                }
+                let _ = folder_at_its_path(&path("root/a/made"), Mode::RWXU);
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
+        });
+        assert_eq!(std::fs::read_dir(path("secret")).unwrap().count(), 1, "nothing came there");
+    }
+
+    #[test]
+    fn scratch_folders_are_private_and_have_no_name_that_is_known() {
+        let [one, other] = [(); 2].map(|()| scratch_path("test").unwrap());
+        assert_ne!(one, other);
+        for path in [one, other] {
+            make_new_private(&path).unwrap();
+            make_new_private(&path).unwrap_err();
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+            std::fs::remove_dir(path).unwrap();
+        }
+    }
+}
