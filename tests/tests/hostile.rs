@@ -211,7 +211,7 @@ fn nothing_is_ignored_unasked() {
     assert_snapshot!(ran.told(), @"
     job test: 1 worker
     Job test failed after [TIME]: 2 items failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
-      first cause   run returned 0 rows for 2 items
+      first cause   run returned no row for 2 items: an item without a row counts as failed
       where         mini-batch 2, [WORKER]
       mini-batches  3, 1 with fewer rows than items
       items         6, of which 2 failed (see job/logs/failed_items.csv)

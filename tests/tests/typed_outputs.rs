@@ -273,3 +273,140 @@ fn no_room_for_the_output() {
     assert_snapshot!(first, @"Job test failed after [TIME]: the output file [DIR]/results/parallel_run_step.parquet could not be made: it cannot be written: No space left on device (os error 28). The rows are kept in [DIR]/results/parallel_run_step.parquet.part: see to that, then take the job up again");
     assert_eq!(rows.as_deref(), Some("[67108864, 67108864]"), "{ran}");
 }
+
+/// Tables of two rows, one for each mini-batch: of each, in Python, its columns.
+fn tables_of(columns: &[&str], settings: &str) -> Job {
+    let job = Job::new(&guest("hostile_returns_file"))
+        .yaml(&format!("inputs: {{tables: in}}\nmini_batch_size: 1\n{settings}"));
+    fs::create_dir_all(job.path("in")).unwrap();
+    for (number, columns) in columns.iter().enumerate() {
+        let code = format!(
+            "import sys, pyarrow as pa\ni = {number}\nt = pa.table({columns})\n\
+             with pa.ipc.new_stream(sys.argv[1], t.schema) as s: s.write_table(t)"
+        );
+        let path = job.path(&format!("in/{number:03}.txt"));
+        let made = Command::new(python()).args(["-c", &code]).arg(path).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    job
+}
+
+/// Columns that are all null in some mini-batches.
+const PARTLY_NULL: [&str; 5] = [
+    "{'id': [i, i], 'x': pa.nulls(2), 's': pa.nulls(2)}",
+    "{'id': [i, i], 'x': pa.nulls(2), 's': [{'a': None, 'b': []}] * 2}",
+    "{'id': [i, i], 'x': ['one', None], 's': [{'a': None, 'b': ['u']}] * 2}",
+    "{'id': [i, i], 'x': pa.nulls(2), 's': [{'a': 1.5, 'b': []}, None]}",
+    "{'id': [i, i], 'x': ['two', 'three'], 's': [{'a': 2.5, 'b': ['v', None]}] * 2}",
+];
+
+/// A column that is all null in a mini-batch has no type there; whichever comes first, it takes the one that it has
+/// in others.
+#[test]
+fn columns_of_nulls_alone_take_the_known_type() {
+    let show = "t = (pq.read_table(path) if 'parquet' in path else pa.ipc.open_file(path).read_all())\n\
+                t = t.sort_by('id')\nprint([str(t.schema.field(c).type) for c in t.column_names])\n\
+                print(t['x'].to_pylist())\nprint(t['s'].to_pylist()[4:8])";
+    for (kind, count, backwards) in
+        [("parquet", 1, false), ("arrow", 1, true), ("parquet", 3, false), ("arrow", 3, true)]
+    {
+        let mut columns = PARTLY_NULL;
+        // The columns are known from the start, or only in the end.
+        if backwards {
+            columns.reverse();
+        }
+        let settings = format!("process_count_per_node: {count}\noutput_format: {{type: {kind}}}");
+        let ran = tables_of(&columns, &settings).run(&[]);
+        ran.exits_with(0);
+        let told = told_by_python(&ran, &format!("job/output/parallel_run_step.{kind}"), show);
+        if backwards {
+            assert_snapshot!(told, @r#"
+            ['int64', 'string', 'struct<a: double, b: list<item: string>>']
+            ['two', 'three', None, None, 'one', None, None, None, None, None]
+            [{'a': None, 'b': ['u']}, {'a': None, 'b': ['u']}, {'a': None, 'b': []}, {'a': None, 'b': []}]
+            "#);
+        } else {
+            assert_snapshot!(told, @r#"
+            ['int64', 'string', 'struct<a: double, b: list<item: string>>']
+            [None, None, None, None, 'one', None, None, None, 'two', 'three']
+            [{'a': None, 'b': ['u']}, {'a': None, 'b': ['u']}, {'a': 1.5, 'b': []}, None]
+            "#);
+        }
+    }
+}
+
+/// The same where no mini-batch knows all types, in one file and in parts, which are of one type all of them; and where
+/// the job is cut off and taken up in between.
+#[test]
+fn columns_whose_types_no_table_knows_all() {
+    let show = "import glob\n\
+                paths = sorted(glob.glob(path + '/*')) if '.' not in path.split('/')[-1] else [path]\n\
+                tables = [pq.read_table(p) for p in paths]\n\
+                print(sorted({str(t.schema.field(c).type) for t in tables for c in t.column_names}))\n\
+                print(sum(t.num_rows for t in tables))";
+    let columns = &PARTLY_NULL[..4];
+    for layout in ["file", "parts"] {
+        let settings = format!(
+            "process_count_per_node: 2\noutput_format: {{type: parquet}}\noutput_layout: {layout}"
+        );
+        let ran = tables_of(columns, &settings).env(POINT, "journaled:1").run(&[]);
+        assert_eq!(ran.code, -9, "{ran}");
+        let ran = ran.into_job().env(POINT, "").run(&[]);
+        ran.exits_with(0);
+        let name =
+            if layout == "parts" { "parallel_run_step" } else { "parallel_run_step.parquet" };
+        let told = told_by_python(&ran, &format!("job/output/{name}"), show);
+        assert_snapshot!(told, @r#"
+        ['int64', 'string', 'struct<a: double, b: list<item: string>>']
+        8
+        "#);
+    }
+}
+
+/// Integers in one mini-batch and floats in another are no such case.
+#[test]
+fn integers_and_floats_are_other_columns() {
+    let columns = ["{'x': [1, 2]}", "{'x': [1.5, 2.5]}"];
+    let settings = "process_count_per_node: 1\noutput_format: {type: parquet}\nrun_max_try: 1\nerror_threshold: -1";
+    let ran = tables_of(&columns, settings).run(&[]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.reasons().into_values().collect::<String>(), @r#""the whole mini-batch (1 item): the mini-batch's rows have other columns than the first ones of the job: column 1 is ""x"" Float64, and was ""x"" Int64. Return the same columns, with the same types and in the same order, from every call of run""#);
+}
+
+/// pyarrow reads what Sandmill has made of types that a Parquet file does not have, and a value that it cannot hold
+/// fails its mini-batch, with its row.
+#[test]
+fn types_that_parquet_lacks_have_others() {
+    let columns = [
+        "{'s': pa.array([253402300800, -62167219201], pa.timestamp('s', 'UTC')), 'd': pa.array([0, -86400000], pa.date64()), \
+          't': pa.array([1, 86399], pa.time32('s'))}",
+        "{'s': pa.array([0, 2**62], pa.timestamp('s', 'UTC')), 'd': pa.array([0, 0], pa.date64()), 't': pa.array([1, 1], pa.time32('s'))}",
+        "{'s': pa.array([0, 0], pa.timestamp('s', 'UTC')), 'd': pa.Array.from_buffers(pa.date64(), 2, [None, pa.array([0, 1]).buffers()[1]]), \
+          't': pa.array([1, 1], pa.time32('s'))}",
+    ];
+    let settings = "output_format: {type: parquet}\nrun_max_try: 1\nerror_threshold: -1";
+    let ran = tables_of(&columns, settings).run(&[]);
+    ran.exits_with(0);
+    let reasons: Vec<_> = ran.reasons().into_values().collect();
+    assert_snapshot!(reasons.join("\n"), @r#"
+    "the whole mini-batch (1 item): the returned table cannot be written as parquet: in row 1 (counted from 0), column ""s"", of the type Timestamp(s, ""UTC""), does not fit (4611686018427387904 s is too far for milliseconds, which this file has). Return another value or type, or set output_format.type to arrow or jsonl"
+    "the whole mini-batch (1 item): the returned table cannot be written as parquet: in row 1 (counted from 0), column ""d"", of the type Date64, does not fit (1 ms is not the beginning of a day, and a date in this file is a day). Return another value or type, or set output_format.type to arrow or jsonl"
+    "#);
+    let show = "t = pq.read_table(path)\nprint(t.schema.types)\nprint([c.cast(pa.int64() if i < 1 else pa.int32()).to_pylist() for i, c in enumerate(t.columns)])";
+    assert_snapshot!(told_by_python(&ran, "job/output/parallel_run_step.parquet", show), @r#"
+    [TimestampType(timestamp[ms, tz=UTC]), DataType(date32[day]), Time32Type(time32[ms])]
+    [[253402300800000, -62167219201000], [0, -1], [1000, 86399000]]
+    "#);
+}
+
+/// JSON lines have null for what is no number, and a note says how often.
+#[test]
+fn numbers_that_json_lacks_are_told() {
+    let columns = ["{'x': [float('nan'), 0.5]}", "{'x': [float('inf'), float('-inf')]}"];
+    let ran = tables_of(&columns, "output_format: {type: jsonl}\nordered: true").run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "{\"x\":null}\n{\"x\":0.5}\n{\"x\":null}\n{\"x\":null}\n");
+    let told = ran.told();
+    let notes: Vec<_> = told.lines().filter(|line| line.contains("nan")).collect();
+    assert_snapshot!(notes.join("\n"), @"note: 3 values of the rows are null in the output: nan and infinite numbers, which JSON does not have (output_format.type parquet or arrow keeps them)");
+}

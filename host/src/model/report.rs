@@ -85,6 +85,10 @@ pub struct Header {
     /// As it is written, where that is not the text with a line end. No part of events.
     #[serde(default, with = "unseen")]
     pub bytes: Option<Vec<u8>>,
+    /// Of an output with types, where a column holds nulls alone and other tables have to say of which type: these
+    /// columns, as a stream of their own without rows. No part of events either.
+    #[serde(default, with = "unseen")]
+    pub open_columns: Option<Vec<u8>>,
 }
 
 impl Header {
@@ -102,7 +106,7 @@ impl Header {
 
 impl From<&str> for Header {
     fn from(line: &str) -> Self {
-        Self { text: line.to_owned(), bytes: None }
+        Self { text: line.to_owned(), bytes: None, open_columns: None }
     }
 }
 
@@ -175,6 +179,9 @@ pub struct AttemptReport {
     pub is_short: bool,
     /// Number of rows more than items, if any: worth a warning.
     pub surplus_rows: u64,
+    /// Values of its rows that were `nan` or infinite and are null in the output, as JSON has no numbers for them.
+    #[serde(default)]
+    pub null_numbers: u64,
     /// The columns of the attempt's rows, where the output file begins with that.
     pub header: Option<Header>,
     /// Whether the guest left files to publish (in `staged/<id>-<attempt>` of the worker's folder).

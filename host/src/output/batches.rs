@@ -2,10 +2,12 @@
 //! beginning and end. The beginning, the schema, is the output's header; so what is appended is a
 //! stream that whoever knows Arrow can read, after every commit.
 
-use super::columns::{fit, size, words, written};
+use super::columns::{fit, words, written};
+use super::common::is_settled;
 use super::finish::finish;
 use super::json;
-use crate::model::{Header, OutputFormat};
+use super::sizes::size;
+use crate::model::{Header, OutputFormat, OutputKind};
 use arrow::array::{ArrayBuilder, ArrayRef, RecordBatch, StringArray, StringBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
@@ -45,6 +47,7 @@ pub(super) struct Batches {
     limit: u64,
     /// Bytes that the rows would make, each written out.
     size: u64,
+    rows: u64,
     texts: StringBuilder,
     /// The columns of the tables that came last, which as a rule are those of the next.
     known: Option<Known>,
@@ -78,6 +81,7 @@ impl Batches {
             format: format.clone(),
             limit,
             size: 0,
+            rows: 0,
             texts: StringBuilder::new(),
             known: None,
             stream: None,
@@ -87,7 +91,8 @@ impl Batches {
     }
 
     pub(super) fn clear(&mut self) {
-        (self.size, self.start, self.stream) = (0, 0, None);
+        (self.size, self.rows, self.start) = (0, 0, 0);
+        self.stream = None;
         self.texts = StringBuilder::new();
         self.sealed.clear();
     }
@@ -131,7 +136,7 @@ impl Batches {
     /// Takes note of a table's columns; also of one without rows.
     pub(super) fn open(&mut self, given: &SchemaRef) -> Result<(), Refused> {
         if self.known.as_ref().is_none_or(|known| known.given != *given) {
-            self.known = Some(known(given)?);
+            self.known = Some(known(given, self.format.kind)?);
             self.stream = None;
         }
         if let (None, Some(known)) = (&self.stream, &self.known) {
@@ -145,10 +150,9 @@ impl Batches {
         let (Some(known), Some(stream)) = (&mut self.known, &mut self.stream) else {
             return Ok(());
         };
-        let kind = self.format.kind.name();
-        let batch = fit(batch, &known.written).map_err(|error| {
-            Refused::Unfit(format!("the returned table cannot be written as {kind}: {error}"))
-        })?;
+        let fitted = fit(batch, &known.written, self.format.kind, self.rows);
+        let batch = fitted.map_err(Refused::Unfit)?;
+        self.rows += batch.num_rows() as u64;
         if batch.num_rows() == 0 {
             return Ok(());
         }
@@ -168,7 +172,10 @@ impl Batches {
             return Ok(None);
         };
         self.sealed = stream.into_inner()?;
-        self.sealed.truncate(self.sealed.len().saturating_sub(END));
+        // Where not all types are known it stays a stream of its own: see `appended`.
+        if is_settled(&known.written) {
+            self.sealed.truncate(self.sealed.len().saturating_sub(END));
+        }
         self.start = known.header.bytes.as_ref().map_or(0, Vec::len);
         if (self.sealed.len() - self.start) as u64 > self.limit {
             return Err(Refused::TooLarge);
@@ -182,7 +189,7 @@ pub(super) fn values_schema() -> Schema {
     Schema::new(vec![Field::new(VALUE, DataType::Utf8, true)])
 }
 
-fn known(given: &SchemaRef) -> Result<Known, Refused> {
+fn known(given: &SchemaRef, output: OutputKind) -> Result<Known, Refused> {
     if given.fields().is_empty() {
         return Err(Refused::Unfit("the returned table has no columns".to_owned()));
     }
@@ -191,9 +198,9 @@ fn known(given: &SchemaRef) -> Result<Known, Refused> {
             "two columns of the returned table are called {name:?}: give them different names"
         )));
     }
-    let written = written(given).map_err(Refused::Unfit)?;
-    let mut bytes = StreamWriter::try_new(Vec::new(), &written)?.into_inner()?;
-    bytes.truncate(bytes.len().saturating_sub(END));
+    let written = written(given, output).map_err(Refused::Unfit)?;
+    let whole = StreamWriter::try_new(Vec::new(), &written)?.into_inner()?;
+    let bytes = whole[..whole.len().saturating_sub(END)].to_vec();
     let text = words(&written);
     if text.len().max(bytes.len()) > HEADER {
         return Err(Refused::Unfit(
@@ -202,7 +209,11 @@ fn known(given: &SchemaRef) -> Result<Known, Refused> {
                 .to_owned(),
         ));
     }
-    let header = Header { text, bytes: Some(bytes) };
+    let mut header = Header { text, bytes: Some(bytes), open_columns: None };
+    if !is_settled(&written) {
+        header.open_columns = Some(whole);
+        header.bytes = Some(Vec::new());
+    }
     Ok(Known { given: Arc::clone(given), written, header, tried: false })
 }
 

@@ -1,10 +1,10 @@
 //! Outputs with types: what a worker makes of tables and rows, and the file that it becomes.
 
 use crate::model::{Compression, FailureKind, OutputFormat, OutputKind};
-use crate::output::{RowWriter, finish};
+use crate::output::{RowWriter, common_columns, finish};
 use arrow::array::*;
 use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, Int8Type, Int32Type, Schema};
+use arrow::datatypes::{DataType, Field, Int8Type, Int32Type, Schema, UnionFields};
 use arrow::ipc::reader::{FileReader, StreamReader};
 use arrow::ipc::writer::StreamWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -28,25 +28,27 @@ fn writer(kind: OutputKind) -> RowWriter {
     RowWriter::new(LIMIT, true, &OutputFormat::of(kind))
 }
 
-/// What is appended of attempts, each of a worker of its own.
+/// What is appended of attempts, each of a worker of its own, as the leader does it.
 fn appended(kind: OutputKind, tables: &[Vec<u8>]) -> (Vec<u8>, u64) {
-    let (mut bytes, mut text, mut rows) = (Vec::new(), None, 0);
+    let (mut top, mut bytes, mut rows) = (Vec::new(), Vec::new(), 0);
+    let mut text: Option<String> = None;
     for table in tables {
         let mut writer = writer(kind);
         writer.table(table).unwrap();
         writer.seal().unwrap();
         let header = writer.take_header().unwrap();
-        match &text {
-            None => {
-                bytes = header.bytes.unwrap();
-                text = Some(header.text);
-            }
-            Some(text) => assert_eq!(*text, header.text),
+        text = Some(match &text {
+            None => header.text,
+            Some(text) => common_columns(text, &header.text).unwrap(),
+        });
+        if top.is_empty() {
+            top = header.bytes.unwrap();
         }
         bytes.extend_from_slice(writer.segment());
         rows += writer.rows();
     }
-    (bytes, rows)
+    top.extend(bytes);
+    (top, rows)
 }
 
 fn made(bytes: &[u8], rows: u64, format: &OutputFormat) -> Result<Vec<u8>, String> {
@@ -209,6 +211,71 @@ impl NewDictionary for DataType {
     }
 }
 
+/// Columns of nulls alone, at the top and within others, take the type that they have elsewhere, whichever table
+/// comes first.
+#[test]
+fn nulls_alone_take_the_type_of_others() {
+    let structure = |n: ArrayRef, list: ArrayRef| -> ArrayRef {
+        let field =
+            |name, array: &ArrayRef| Arc::new(Field::new(name, array.data_type().clone(), true));
+        Arc::new(StructArray::from(vec![(field("n", &n), n), (field("l", &list), list)]))
+    };
+    let list = |values: ArrayRef| -> ArrayRef {
+        let item = Arc::new(Field::new("element", values.data_type().clone(), true));
+        let offsets = OffsetBuffer::from_lengths([0, values.len()]);
+        Arc::new(ListArray::new(item, offsets, values, None))
+    };
+    let nulls = |rows| -> ArrayRef { Arc::new(NullArray::new(rows)) };
+    let numbers = || -> ArrayRef { Arc::new(Int64Array::from(vec![1, 2])) };
+    let no_words = DictionaryArray::<Int8Type>::new(Int8Array::from(vec![None; 2]), nulls(0));
+    let table = |x: ArrayRef, w: ArrayRef, s: ArrayRef| ipc(vec![("x", x), ("w", w), ("s", s)]);
+    let all = [
+        table(nulls(2), Arc::new(no_words), structure(nulls(2), list(nulls(0)))),
+        table(numbers(), nulls(2), structure(numbers(), list(nulls(3)))),
+        table(nulls(2), words::<Int32Type>(&[Some("red"), None]), nulls(2)),
+        table(numbers(), nulls(2), structure(nulls(2), list(numbers()))),
+    ];
+    for kind in KINDS {
+        for first in 0..all.len() {
+            let mut tables = all.to_vec();
+            tables.rotate_left(first);
+            // Some of each are not known to any one table, and the last one knows all.
+            for whole in [false, true] {
+                if whole {
+                    let known = structure(numbers(), list(numbers()));
+                    tables.push(table(numbers(), words::<Int32Type>(&[None, None]), known));
+                }
+                let batch = finished(kind, &tables);
+                let types: Vec<_> =
+                    batch.schema().fields().iter().map(|f| f.data_type().to_string()).collect();
+                assert_eq!(
+                    types,
+                    [
+                        "Int64",
+                        "Dictionary(Int32, Utf8)",
+                        "Struct(\"n\": Int64, \"l\": List(Int64))"
+                    ]
+                );
+                assert_eq!(batch.num_rows(), tables.len() * 2);
+                let at = |table: usize| (table + all.len() - first) % all.len() * 2;
+                let x = batch.column(0).as_primitive::<arrow::datatypes::Int64Type>();
+                assert!(x.is_null(at(0)) && x.value(at(1) + 1) == 2);
+                assert_eq!(texts(batch.column(1))[at(2)], Some("red".to_owned()));
+                let s = batch.column(2).as_struct();
+                assert!(s.is_null(at(2)) && s.is_valid(at(3)) && s.column(0).is_null(at(3)));
+                let last = s.column(1).as_list::<i32>().value(at(3) + 1);
+                assert_eq!(last.as_primitive::<arrow::datatypes::Int64Type>().values(), &[1, 2]);
+                let nothing = s.column(1).as_list::<i32>().value(at(1) + 1);
+                assert_eq!((nothing.len(), nothing.null_count()), (3, 3));
+            }
+        }
+        // Nobody knows the type.
+        let batch = finished(kind, &[ipc(vec![("x", nulls(2)), ("l", list(nulls(1)))])]);
+        assert_eq!(batch.column(0).data_type(), &DataType::Null);
+        assert_eq!(batch.column(1).data_type().to_string(), "List(Null)");
+    }
+}
+
 #[track_caller]
 fn refused(kind: OutputKind, table: &[u8]) -> String {
     let mut writer = writer(kind);
@@ -219,17 +286,19 @@ fn refused(kind: OutputKind, table: &[u8]) -> String {
 
 #[test]
 fn what_cannot_be_written_fails_its_attempt() {
-    let runs = RunArray::<Int32Type>::try_new(
-        &Int32Array::from(vec![2]),
-        &StringArray::from(vec!["again"]),
+    let fields = [Field::new("a", DataType::Int8, true)];
+    let union = UnionArray::try_new(
+        UnionFields::try_new([0], fields).unwrap(),
+        vec![0].into(),
+        None,
+        vec![Arc::new(Int8Array::from(vec![1]))],
     );
-    let runs = ipc(vec![("r", Arc::new(runs.unwrap()))]);
-    insta::assert_snapshot!(refused(OutputKind::Arrow, &runs), @r#"the column "r" of the returned table has the type RunEndEncoded(non-null Int32, Utf8), which an output of this type cannot hold: return another one, or set output_format.type to jsonl"#);
+    let union = ipc(vec![("u", Arc::new(union.unwrap()))]);
+    insta::assert_snapshot!(refused(OutputKind::Arrow, &union), @r#"the column "u" of the returned table has the type Union(Sparse, 0: ("a": Int8)), which an output of this type cannot hold: return another one, or set output_format.type to jsonl"#);
     let interval =
         IntervalMonthDayNanoArray::from(vec![arrow::datatypes::IntervalMonthDayNano::new(1, 2, 3)]);
     let interval = ipc(vec![("i", Arc::new(interval))]);
-    let message = refused(OutputKind::Parquet, &interval);
-    assert!(message.starts_with("the returned table cannot be written as parquet: "), "{message}");
+    insta::assert_snapshot!(refused(OutputKind::Parquet, &interval), @r#"the column "i" of the returned table has the type Interval(MonthDayNano), which has nanoseconds, and intervals of a parquet file have milliseconds: return another one, or set output_format.type to arrow or jsonl"#);
     assert_eq!(finished(OutputKind::Arrow, &[interval]).num_rows(), 1);
     let twice = RecordBatch::try_new(
         Arc::new(Schema::new(vec![Field::new("a", DataType::Int8, true); 2])),
@@ -248,9 +317,22 @@ fn bombs_are_too_large() {
     let nulls = Arc::new(NullArray::new(1 << 40));
     let many = Arc::new(Field::new("item", DataType::Null, true));
     let list = FixedSizeListArray::new(many, 1 << 22, Arc::new(NullArray::new(1 << 22)), None);
-    for (what, column) in
-        [("keys", keyed), ("views", views), ("nulls", nulls as ArrayRef), ("list", Arc::new(list))]
-    {
+    let runs = RunArray::<Int32Type>::try_new(
+        &Int32Array::from(vec![1 << 30]),
+        &StringArray::from(vec!["again"]),
+    );
+    let text: ArrayRef = Arc::new(StringArray::from(vec![long.as_str()]));
+    let item = Arc::new(Field::new_list_field(DataType::Utf8, true));
+    let (from, counts) = (vec![0; 100].into(), vec![1; 100].into());
+    let same = ListViewArray::new(item, from, counts, text, None);
+    for (what, column) in [
+        ("keys", keyed),
+        ("views", views),
+        ("nulls", nulls as ArrayRef),
+        ("list", Arc::new(list)),
+        ("runs", Arc::new(runs.unwrap())),
+        ("list views", Arc::new(same)),
+    ] {
         let message = refused(OutputKind::Parquet, &ipc(vec![("c", column)]));
         assert!(
             message.contains("more bytes than limits.results allows (1 MB)"),

@@ -1,14 +1,16 @@
 //! The values of a table's columns, as Python prints them. Quotes are `style`'s affair.
 
 use super::json::Value;
+use super::layouts::{Nulls, Runs, Variants};
 use super::numbers::{Cell, append, fill};
+use super::times::Times;
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, LargeStringArray, StringArray, StringViewArray,
+    Array, ArrayRef, AsArray, BooleanArray, Float16Array, LargeStringArray, StringArray,
+    StringViewArray,
 };
-use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
-    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
+    DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -16,7 +18,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 /// A column of one batch, its type looked at once.
 pub(super) struct Column<'a> {
     values: Values<'a>,
-    nulls: Option<NullBuffer>,
+    nulls: Nulls,
     kind: Kind,
 }
 
@@ -40,14 +42,18 @@ enum Values<'a> {
     U16(&'a [u16]),
     U32(&'a [u32]),
     U64(&'a [u64]),
+    F16(&'a Float16Array),
     F32(&'a [f32]),
     F64(&'a [f64]),
     Boolean(&'a BooleanArray),
     Text(&'a StringArray),
     LargeText(&'a LargeStringArray),
     TextView(&'a StringViewArray),
+    Times(Times<'a>),
     /// The place of each row's value in a column of values.
     Dictionary(Vec<usize>, Box<Column<'a>>),
+    Runs(Runs<'a>, Box<Column<'a>>),
+    Union(Variants<'a, Column<'a>>),
     /// A list, map or structure, as JSON of so many bytes at most.
     Nested(Box<Value<'a>>, u64),
     /// Everything else, with a buffer for the value.
@@ -73,6 +79,7 @@ impl<'a> Column<'a> {
             DataType::UInt16 => Values::U16(array.as_primitive::<UInt16Type>().values()),
             DataType::UInt32 => Values::U32(array.as_primitive::<UInt32Type>().values()),
             DataType::UInt64 => Values::U64(array.as_primitive::<UInt64Type>().values()),
+            DataType::Float16 => Values::F16(array.as_primitive::<Float16Type>()),
             DataType::Float32 => Values::F32(array.as_primitive::<Float32Type>().values()),
             DataType::Float64 => Values::F64(array.as_primitive::<Float64Type>().values()),
             DataType::Boolean => Values::Boolean(array.as_boolean()),
@@ -85,18 +92,28 @@ impl<'a> Column<'a> {
                 kind = values.kind;
                 Values::Dictionary(dictionary.normalized_keys(), Box::new(values))
             }
-            DataType::List(_)
-            | DataType::LargeList(_)
-            | DataType::FixedSizeList(..)
-            | DataType::Map(..)
-            | DataType::Struct(_) => Values::Nested(Box::new(Value::new(array, limit)?), limit),
-            _ => {
-                let options = const { FormatOptions::new().with_display_error(false) };
-                Values::Other(ArrayFormatter::try_new(array.as_ref(), &options)?, String::new())
+            DataType::RunEndEncoded(..) => {
+                let runs = Runs::of(array)?;
+                let values = Self::new(runs.values(), limit)?;
+                kind = values.kind;
+                Values::Runs(runs, Box::new(values))
             }
+            DataType::Union(..) => {
+                Values::Union(Variants::of(array.as_union(), |child| Self::new(child, limit))?)
+            }
+            // A dictionary without values has no shape either.
+            kind if kind.is_nested() && !matches!(kind, DataType::Dictionary(..)) => {
+                Values::Nested(Box::new(Value::new(array, limit)?), limit)
+            }
+            _ => match Times::of(array)? {
+                Some(times) => Values::Times(times),
+                None => {
+                    let options = const { FormatOptions::new().with_display_error(false) };
+                    Values::Other(ArrayFormatter::try_new(array.as_ref(), &options)?, String::new())
+                }
+            },
         };
-        let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
-        Ok(Self { values, nulls, kind })
+        Ok(Self { values, nulls: Nulls::of(array), kind })
     }
 
     /// What it holds.
@@ -108,12 +125,33 @@ impl<'a> Column<'a> {
     /// Whether the row has no value.
     #[inline]
     pub(super) fn is_null(&self, row: usize) -> bool {
-        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+        match &self.nulls {
+            Nulls::Never => false,
+            Nulls::Always => true,
+            Nulls::Rows(nulls) => nulls.is_null(row),
+            Nulls::OfValues => match &self.values {
+                Values::Runs(runs, values) => values.is_null(runs.place(row)),
+                Values::Union(variants) => {
+                    variants.get(row).is_none_or(|(column, row)| column.is_null(row))
+                }
+                _ => false,
+            },
+        }
+    }
+
+    /// How many values were written as null that were numbers, though none that JSON has.
+    pub(super) fn lost(&self) -> u64 {
+        match &self.values {
+            Values::Nested(value, _) => value.lost(),
+            Values::Dictionary(_, column) | Values::Runs(_, column) => column.lost(),
+            Values::Union(variants) => variants.all().map(Self::lost).sum(),
+            _ => 0,
+        }
     }
 
     /// Whether each row has a value, and [`numbers`](Self::numbers) can write it.
     pub(super) fn is_plain_number(&self) -> bool {
-        self.nulls.is_none() && self.numbers(0, &mut [], b'\n')
+        matches!(self.nulls, Nulls::Never) && self.numbers(0, &mut [], b'\n')
     }
 
     /// Writes the values of the rows from `first` on, as many as there are cells, each with `end` behind it. False
@@ -147,6 +185,7 @@ impl<'a> Column<'a> {
             Values::U16(values) => append(values[row], out),
             Values::U32(values) => append(values[row], out),
             Values::U64(values) => append(values[row], out),
+            Values::F16(values) => append(values.value(row).to_f32(), out),
             Values::F32(values) => append(values[row], out),
             Values::F64(values) => append(values[row], out),
             Values::Boolean(values) => {
@@ -155,7 +194,14 @@ impl<'a> Column<'a> {
             Values::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
             Values::LargeText(values) => out.extend_from_slice(values.value(row).as_bytes()),
             Values::TextView(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            Values::Times(times) => return times.write(row, out),
             Values::Dictionary(keys, values) => return values.write(keys[row], out),
+            Values::Runs(runs, values) => return values.write(runs.place(row), out),
+            Values::Union(variants) => {
+                if let Some((column, row)) = variants.get_mut(row) {
+                    return column.write(row, out);
+                }
+            }
             Values::Nested(value, limit) => return value.write(row, out, *limit),
             Values::Other(formatter, field) => {
                 field.clear();

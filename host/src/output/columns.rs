@@ -1,26 +1,32 @@
 //! The columns of an output with types: what a guest's table has, brought to what all tables of a job
-//! can have in common.
+//! can have in common, and to what the file has a type for.
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
-use arrow::error::ArrowError;
+use super::fit::converted;
+use super::refusal::unwritable;
+use crate::model::OutputKind;
+use arrow::array::{Array, RecordBatch};
+use arrow::datatypes::{
+    DECIMAL32_MAX_PRECISION, DECIMAL64_MAX_PRECISION, DECIMAL128_MAX_PRECISION,
+    DECIMAL256_MAX_PRECISION, DataType, Field, Fields, IntervalUnit, Schema, SchemaRef, TimeUnit,
+};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// The columns as they are written. Every column may hold nulls: whether one does differs from table to
-/// table. Dictionaries have keys of 32 bits: how many values they hold differs as well. What is said of
-/// the table as a whole is dropped: it may be about the rows of this one.
+/// The columns as they are written. Every column, and every value in lists and structures, may hold nulls: whether
+/// one does differs from table to table. Dictionaries have keys of 32 bits: how many values they hold differs as
+/// well. What is said of the table as a whole is dropped: it may be about the rows of this one.
 ///
 /// # Errors
 /// In words: a type that cannot be written.
-pub(super) fn written(given: &Schema) -> Result<SchemaRef, String> {
+pub(super) fn written(given: &Schema, output: OutputKind) -> Result<SchemaRef, String> {
     let fields = given.fields().iter().map(|field| {
-        let kind = written_type(field.data_type()).map_err(|kind| {
+        let kind = written_type(field.data_type(), output).map_err(|why| {
             format!(
-                "the column {:?} of the returned table has the type {kind}, which an output of this type \
-                 cannot hold: return another one, or set output_format.type to jsonl",
-                field.name()
+                "the column {:?} of the returned table has the type {}, which {why}: return another one, or \
+                 set output_format.type to {}",
+                field.name(),
+                field.data_type(),
+                others(output, field.data_type()),
             )
         })?;
         Ok(field.as_ref().clone().with_data_type(kind).with_nullable(true))
@@ -28,34 +34,115 @@ pub(super) fn written(given: &Schema) -> Result<SchemaRef, String> {
     Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<Field>, String>>()?)))
 }
 
-/// Fails with what cannot be written.
-fn written_type(kind: &DataType) -> Result<DataType, String> {
+/// The other types of output that hold a column of the type.
+fn others(output: OutputKind, kind: &DataType) -> &'static str {
+    if output == OutputKind::Parquet && !has_union(kind) { "arrow or jsonl" } else { "jsonl" }
+}
+
+/// What becomes of a type. Fails with why it cannot be written, to go on with after "which".
+pub(super) fn written_type(kind: &DataType, output: OutputKind) -> Result<DataType, String> {
     let field = |field: &Arc<Field>| -> Result<Arc<Field>, String> {
-        let kind = written_type(field.data_type())?;
-        Ok(Arc::new(field.as_ref().clone().with_data_type(kind)))
+        let kind = written_type(field.data_type(), output)?;
+        Ok(Arc::new(field.as_ref().clone().with_data_type(kind).with_nullable(true)))
+    };
+    // The name of what lists hold means nothing, and differs from program to program.
+    let item = |items: &Arc<Field>| -> Result<Arc<Field>, String> {
+        let item = field(items)?;
+        Ok(Arc::new(item.as_ref().clone().with_name(Field::LIST_FIELD_DEFAULT_NAME)))
     };
     Ok(match kind {
-        // Their values may be given once and stand for any number of rows, in nested types as well.
-        DataType::RunEndEncoded(..)
-        | DataType::Union(..)
-        | DataType::ListView(_)
-        | DataType::LargeListView(_) => return Err(kind.to_string()),
-        DataType::Dictionary(_, values) if values.is_nested() => return Err(kind.to_string()),
-        DataType::Dictionary(_, values) => {
-            DataType::Dictionary(Box::new(DataType::Int32), values.clone())
-        }
-        DataType::List(items) => DataType::List(field(items)?),
-        DataType::LargeList(items) => DataType::LargeList(field(items)?),
-        DataType::FixedSizeList(items, size) => DataType::FixedSizeList(field(items)?, *size),
-        DataType::Map(entries, sorted) => DataType::Map(field(entries)?, *sorted),
+        DataType::Union(..) => return Err("an output of this type cannot hold".to_owned()),
+        // Their values may be given once and stand for any number of rows: each is written out.
+        DataType::RunEndEncoded(_, values) => written_type(values.data_type(), output)?,
+        DataType::ListView(items) => DataType::List(item(items)?),
+        DataType::LargeListView(items) => DataType::LargeList(item(items)?),
+        DataType::Dictionary(_, values) => match written_type(values, output)? {
+            plain if plain.is_nested() || plain.is_null() => plain,
+            values => DataType::Dictionary(Box::new(DataType::Int32), Box::new(values)),
+        },
+        DataType::List(items) => DataType::List(item(items)?),
+        DataType::LargeList(items) => DataType::LargeList(item(items)?),
+        DataType::FixedSizeList(items, size) => DataType::FixedSizeList(item(items)?, *size),
+        DataType::Map(entries, sorted) => DataType::Map(self::entries(entries, output)?, *sorted),
         DataType::Struct(fields) => {
             DataType::Struct(fields.iter().map(field).collect::<Result<Fields, String>>()?)
+        }
+        other if output == OutputKind::Parquet => parquet_type(other)?,
+        other => other.clone(),
+    })
+}
+
+/// Keys of a map are never null.
+fn entries(entries: &Arc<Field>, output: OutputKind) -> Result<Arc<Field>, String> {
+    let DataType::Struct(both) = entries.data_type() else { return Ok(Arc::clone(entries)) };
+    let both = both.iter().enumerate().map(|(index, field)| {
+        let kind = written_type(field.data_type(), output)?;
+        Ok(field.as_ref().clone().with_data_type(kind).with_nullable(index > 0))
+    });
+    let both = both.collect::<Result<Vec<Field>, String>>()?;
+    let both = DataType::Struct(Fields::from(both));
+    Ok(Arc::new(entries.as_ref().clone().with_data_type(both).with_nullable(false)))
+}
+
+/// A type that Parquet has in the place of one that it lacks.
+fn parquet_type(kind: &DataType) -> Result<DataType, String> {
+    Ok(match kind {
+        DataType::Date64 => DataType::Date32,
+        DataType::Timestamp(TimeUnit::Second, zone) => {
+            DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
+        }
+        DataType::Time32(TimeUnit::Second) => DataType::Time32(TimeUnit::Millisecond),
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            return Err(
+                "has nanoseconds, and intervals of a parquet file have milliseconds".to_owned()
+            );
+        }
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale)
+            if *scale < 0 =>
+        {
+            whole_decimal(u32::from(*precision) + u32::from(scale.unsigned_abs()))?
         }
         other => other.clone(),
     })
 }
 
-/// The columns in words, each on a line: all that must be the same in every table of a job.
+/// A decimal of so many digits before the point, and none after it.
+fn whole_decimal(digits: u32) -> Result<DataType, String> {
+    let most = u32::from(DECIMAL256_MAX_PRECISION);
+    let digits = u8::try_from(digits).ok().filter(|digits| u32::from(*digits) <= most);
+    let digits = digits.ok_or_else(|| {
+        format!("is written with all its digits in a parquet file, more than {most}")
+    })?;
+    let kinds = [
+        (DECIMAL32_MAX_PRECISION, DataType::Decimal32(digits, 0)),
+        (DECIMAL64_MAX_PRECISION, DataType::Decimal64(digits, 0)),
+        (DECIMAL128_MAX_PRECISION, DataType::Decimal128(digits, 0)),
+    ];
+    let smallest = kinds.into_iter().find(|(most, _)| digits <= *most);
+    Ok(smallest.map_or(DataType::Decimal256(digits, 0), |(_, kind)| kind))
+}
+
+fn has_union(kind: &DataType) -> bool {
+    match kind {
+        DataType::Union(..) => true,
+        DataType::Dictionary(_, values) => has_union(values),
+        DataType::Struct(fields) => fields.iter().any(|field| has_union(field.data_type())),
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::ListView(field)
+        | DataType::LargeListView(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _)
+        | DataType::RunEndEncoded(_, field) => has_union(field.data_type()),
+        _ => false,
+    }
+}
+
+/// The columns in words, each on a line: all that must be the same in every table of a job, but for columns
+/// of nulls alone.
 pub(super) fn words(schema: &Schema) -> String {
     let mut text = String::new();
     for field in schema.fields() {
@@ -66,61 +153,27 @@ pub(super) fn words(schema: &Schema) -> String {
     text
 }
 
-/// The rows with the columns as they are written.
-pub(super) fn fit(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
-    let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
-        if column.data_type() == field.data_type() {
-            return Ok(Arc::clone(column));
-        }
-        cast(column, field.data_type())
-    });
-    RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<_, _>>()?)
-}
-
-/// Bytes that the values make if each of them is written out, however often one buffer serves several.
-/// A value counts for one byte at least.
-pub(super) fn size(array: &dyn Array) -> u64 {
-    let rows = array.len() as u64;
-    let own = match array.data_type() {
-        DataType::Dictionary(..) => return dictionary_size(array).max(rows),
-        DataType::Utf8View => array.as_string_view().lengths().map(u64::from).sum(),
-        DataType::BinaryView => array.as_binary_view().lengths().map(u64::from).sum(),
-        DataType::List(_) => {
-            let list = array.as_list::<i32>();
-            let offsets = list.value_offsets();
-            part_size(list.values(), offsets[0] as usize, offsets[list.len()] as usize)
-        }
-        DataType::LargeList(_) => {
-            let list = array.as_list::<i64>();
-            let offsets = list.value_offsets();
-            part_size(list.values(), offsets[0] as usize, offsets[list.len()] as usize)
-        }
-        DataType::Map(..) => {
-            let map = array.as_map();
-            let offsets = map.value_offsets();
-            let entries: &dyn Array = map.entries();
-            part_size(entries, offsets[0] as usize, offsets[map.len()] as usize)
-        }
-        DataType::FixedSizeList(..) => size(array.as_fixed_size_list().values()),
-        DataType::Struct(_) => array.as_struct().columns().iter().map(|column| size(column)).sum(),
-        // What cannot be counted is no table.
-        _ => array.to_data().get_slice_memory_size().map_or(u64::MAX, |size| size as u64),
-    };
-    own.max(rows)
-}
-
-fn part_size(values: &dyn Array, from: usize, to: usize) -> u64 {
-    size(values.slice(from, to.saturating_sub(from)).as_ref())
-}
-
-fn dictionary_size(array: &dyn Array) -> u64 {
-    let dictionary = array.as_any_dictionary();
-    let values = dictionary.values();
-    if values.is_empty() {
-        return 0;
+/// The rows with the columns as they are written. `before`: rows of the attempt that came before these.
+///
+/// # Errors
+/// In words: a value that the type cannot hold, and its row.
+pub(super) fn fit(
+    batch: &RecordBatch,
+    schema: &SchemaRef,
+    output: OutputKind,
+    before: u64,
+) -> Result<RecordBatch, String> {
+    let mut columns = Vec::with_capacity(batch.num_columns());
+    for (index, column) in batch.columns().iter().enumerate() {
+        let kind = schema.field(index).data_type();
+        columns.push(converted(column, kind, output).map_err(|error| {
+            let mut rows = 0..column.len();
+            let is_wrong = |row: &usize| converted(&column.slice(*row, 1), kind, output).is_err();
+            let row = rows.find(is_wrong).map(|row| before + row as u64);
+            unwritable(batch.schema_ref().field(index), row, output, &error)
+        })?);
     }
-    let sizes: Vec<u64> = (0..values.len()).map(|at| size(values.slice(at, 1).as_ref())).collect();
-    let keys = dictionary.normalized_keys();
-    let used = keys.iter().enumerate().filter(|(row, _)| !array.is_null(*row));
-    used.fold(0, |sum, (_, key)| sum.saturating_add(sizes.get(*key).copied().unwrap_or(0)))
+    RecordBatch::try_new(Arc::clone(schema), columns).map_err(|error| {
+        format!("the returned table cannot be written as {}: {error}", output.name())
+    })
 }

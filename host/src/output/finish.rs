@@ -1,6 +1,7 @@
 //! Making the output file of what was appended while the job ran, an Arrow IPC stream. Nobody vouches
 //! for what stands in it: whoever calls this at a job's end is behind the process wall.
 
+use super::appended::Messages;
 use super::batches::values_schema;
 use super::dictionaries::Dictionaries;
 use crate::model::{Compression, OutputFormat, OutputKind};
@@ -8,17 +9,16 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
-use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::FileWriter;
 use parquet::arrow::ArrowWriter;
 use parquet::basic;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Read, Seek, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Bytes that are read and written at once.
+/// Bytes that are written at once.
 const BUFFER: usize = 1 << 20;
 /// Rows and bytes of a row group, which is in memory until it is written.
 const ROW_GROUP: (usize, usize) = (1 << 20, 64 << 20);
@@ -76,32 +76,25 @@ fn unwritable(error: ArrowError) -> Trouble {
     }
 }
 
+impl From<String> for Trouble {
+    fn from(why: String) -> Self {
+        Self::Read(why)
+    }
+}
+
 struct Finishing<'a, S> {
     source: S,
     format: &'a OutputFormat,
     rows: u64,
     schema: SchemaRef,
-    /// No attempt had any columns.
-    is_empty: bool,
 }
 
 impl<'a, S: Read + Seek> Finishing<'a, S> {
     fn new(mut source: S, format: &'a OutputFormat, rows: u64) -> Result<Self, Trouble> {
-        let read = |e: io::Error| Trouble::Read(e.to_string());
-        let is_empty = source.seek(SeekFrom::End(0)).map_err(read)? == 0;
-        let schema = Arc::new(values_schema());
-        let mut all = Self { source, format, rows, schema, is_empty };
-        if !is_empty {
-            all.schema = all.stream()?.schema();
-        }
-        Ok(all)
-    }
-
-    /// The stream from its beginning.
-    fn stream(&mut self) -> Result<StreamReader<BufReader<&mut S>>, Trouble> {
-        self.source.rewind().map_err(|e| Trouble::Read(e.to_string()))?;
-        let source = BufReader::with_capacity(BUFFER, &mut self.source);
-        StreamReader::try_new(source, None).map_err(|e| unreadable(&e))
+        // Without it no attempt had any columns.
+        let schema = Messages::new(&mut source)?.schema()?;
+        let schema = schema.unwrap_or_else(|| Arc::new(values_schema()));
+        Ok(Self { source, format, rows, schema })
     }
 
     /// Hands over the rows, batch by batch.
@@ -110,13 +103,10 @@ impl<'a, S: Read + Seek> Finishing<'a, S> {
         mut take: impl FnMut(RecordBatch) -> Result<(), Trouble>,
     ) -> Result<(), Trouble> {
         let mut found = 0;
-        if !self.is_empty {
-            for batch in self.stream()? {
-                let batch = batch.map_err(|e| unreadable(&e))?;
-                found += batch.num_rows() as u64;
-                take(batch)?;
-            }
-        }
+        Messages::new(&mut self.source)?.each(&self.schema, |batch| {
+            found += batch.num_rows() as u64;
+            take(batch)
+        })?;
         if found == self.rows {
             return Ok(());
         }

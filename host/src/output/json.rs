@@ -1,8 +1,8 @@
 //! Rows as JSON lines.
 
 use super::cells::{Column, Kind};
+use super::layouts::{Nulls, Runs, Variants};
 use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, FieldRef};
 use arrow::error::ArrowError;
 use serde::de::IgnoredAny;
@@ -14,16 +14,28 @@ pub(super) struct Object<'a>(Vec<(Vec<u8>, Value<'a>)>);
 /// The values of one column.
 pub(super) struct Value<'a> {
     shape: Shape<'a>,
-    nulls: Option<NullBuffer>,
+    nulls: Nulls,
 }
 
 enum Shape<'a> {
-    /// A number, a boolean or a text, which is written into the buffer first.
-    Plain(Box<Column<'a>>, Vec<u8>),
+    Plain(Plain<'a>),
+    /// The place of each row's value among all values.
+    Dictionary(Vec<usize>, Box<Value<'a>>),
+    Runs(Runs<'a>, Box<Value<'a>>),
+    Union(Variants<'a, Value<'a>>),
     List(Ends<'a>, Box<Value<'a>>),
     Struct(Object<'a>),
     /// Keys and values: an object where all keys are texts, else a list of pairs.
     Map(Ends<'a>, bool, Box<[Value<'a>; 2]>),
+}
+
+/// A number, a boolean or a text.
+struct Plain<'a> {
+    column: Box<Column<'a>>,
+    /// A text is written here first.
+    buffer: Vec<u8>,
+    /// Values that were numbers, though none that JSON has, and became null.
+    lost: u64,
 }
 
 /// Where the lists of a column begin and end among the values of all.
@@ -31,6 +43,9 @@ enum Ends<'a> {
     Short(&'a [i32]),
     Long(&'a [i64]),
     Fixed(usize),
+    /// Beginnings and lengths.
+    View(&'a [i32], &'a [i32]),
+    LongView(&'a [i64], &'a [i64]),
 }
 
 impl Ends<'_> {
@@ -39,6 +54,12 @@ impl Ends<'_> {
             Self::Short(ends) => ends[row] as usize..ends[row + 1] as usize,
             Self::Long(ends) => ends[row] as usize..ends[row + 1] as usize,
             Self::Fixed(length) => row * length..(row + 1) * length,
+            Self::View(begin, length) => {
+                begin[row] as usize..begin[row] as usize + length[row] as usize
+            }
+            Self::LongView(begin, length) => {
+                begin[row] as usize..begin[row] as usize + length[row] as usize
+            }
         }
     }
 }
@@ -81,6 +102,11 @@ impl<'a> Object<'a> {
         out.push(b'}');
         Ok(())
     }
+
+    /// How many values were written as null that were numbers, though none that JSON has.
+    pub(super) fn lost(&self) -> u64 {
+        self.0.iter().map(|(_, value)| value.lost()).sum()
+    }
 }
 
 impl<'a> Value<'a> {
@@ -100,6 +126,29 @@ impl<'a> Value<'a> {
                 let length = usize::try_from(*length).unwrap_or(0);
                 Shape::List(Ends::Fixed(length), child(array.as_fixed_size_list().values())?)
             }
+            DataType::ListView(_) => {
+                let lists = array.as_list_view::<i32>();
+                let ends = Ends::View(lists.value_offsets(), lists.value_sizes());
+                Shape::List(ends, child(lists.values())?)
+            }
+            DataType::LargeListView(_) => {
+                let lists = array.as_list_view::<i64>();
+                let ends = Ends::LongView(lists.value_offsets(), lists.value_sizes());
+                Shape::List(ends, child(lists.values())?)
+            }
+            DataType::Dictionary(_, values)
+                if values.is_nested() && !array.as_any_dictionary().values().is_empty() =>
+            {
+                let dictionary = array.as_any_dictionary();
+                Shape::Dictionary(dictionary.normalized_keys(), child(dictionary.values())?)
+            }
+            DataType::RunEndEncoded(..) => {
+                let runs = Runs::of(array)?;
+                Shape::Runs(runs, child(runs.values())?)
+            }
+            DataType::Union(..) => {
+                Shape::Union(Variants::of(array.as_union(), |child| Self::new(child, limit))?)
+            }
             DataType::Struct(fields) => {
                 Shape::Struct(Object::new(fields, array.as_struct().columns(), limit)?)
             }
@@ -107,13 +156,25 @@ impl<'a> Value<'a> {
                 let map = array.as_map();
                 let (keys, values) = (map.keys(), map.values());
                 let both = [Self::new(keys, limit)?, Self::new(values, limit)?];
-                let is_object = is_text(keys.data_type()) && both[0].nulls.is_none();
+                let is_object = is_text(keys.data_type()) && matches!(both[0].nulls, Nulls::Never);
                 Shape::Map(Ends::Short(map.value_offsets()), is_object, Box::new(both))
             }
-            _ => Shape::Plain(Box::new(Column::new(array, limit)?), Vec::new()),
+            _ => Shape::Plain(Plain::new(array, limit)?),
         };
-        let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
-        Ok(Self { shape, nulls })
+        Ok(Self { shape, nulls: Nulls::of(array) })
+    }
+
+    /// How many values were written as null that were numbers, though none that JSON has.
+    pub(super) fn lost(&self) -> u64 {
+        match &self.shape {
+            Shape::Plain(plain) => plain.lost,
+            Shape::Dictionary(_, value) | Shape::Runs(_, value) | Shape::List(_, value) => {
+                value.lost()
+            }
+            Shape::Union(variants) => variants.all().map(Self::lost).sum(),
+            Shape::Struct(object) => object.lost(),
+            Shape::Map(_, _, both) => both.iter().map(Self::lost).sum(),
+        }
     }
 
     /// Appends a row's value. Stops within it once `out` is longer than `limit`.
@@ -123,12 +184,23 @@ impl<'a> Value<'a> {
         out: &mut Vec<u8>,
         limit: u64,
     ) -> Result<(), ArrowError> {
-        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+        let is_null = match &self.nulls {
+            Nulls::Never | Nulls::OfValues => false,
+            Nulls::Always => true,
+            Nulls::Rows(nulls) => nulls.is_null(row),
+        };
+        if is_null {
             out.extend_from_slice(b"null");
             return Ok(());
         }
         match &mut self.shape {
-            Shape::Plain(column, buffer) => return plain(column, buffer, row, out),
+            Shape::Plain(plain) => return plain.write(row, out),
+            Shape::Dictionary(keys, values) => return values.write(keys[row], out, limit),
+            Shape::Runs(runs, values) => return values.write(runs.place(row), out, limit),
+            Shape::Union(variants) => match variants.get_mut(row) {
+                Some((value, row)) => return value.write(row, out, limit),
+                None => out.extend_from_slice(b"null"),
+            },
             Shape::Struct(object) => return object.write(row, out, limit),
             Shape::List(ends, values) => {
                 out.push(b'[');
@@ -173,33 +245,37 @@ fn is_text(kind: &DataType) -> bool {
     }
 }
 
-fn plain(
-    column: &mut Column<'_>,
-    buffer: &mut Vec<u8>,
-    row: usize,
-    out: &mut Vec<u8>,
-) -> Result<(), ArrowError> {
-    let start = out.len();
-    match column.kind() {
-        Kind::Number => {
-            column.write(row, out)?;
-            // `nan` and `inf`, which JSON has no numbers for.
-            if out.last().is_some_and(u8::is_ascii_alphabetic) {
-                out.truncate(start);
-                out.extend_from_slice(b"null");
+impl<'a> Plain<'a> {
+    fn new(array: &'a ArrayRef, limit: u64) -> Result<Self, ArrowError> {
+        let column = Box::new(Column::new(array, limit)?);
+        Ok(Self { column, buffer: Vec::new(), lost: 0 })
+    }
+
+    fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
+        let Self { column, buffer, lost } = self;
+        let start = out.len();
+        match column.kind() {
+            Kind::Number => {
+                column.write(row, out)?;
+                // `nan` and `inf`, which JSON has no numbers for.
+                if out.last().is_some_and(u8::is_ascii_alphabetic) {
+                    out.truncate(start);
+                    out.extend_from_slice(b"null");
+                    *lost += 1;
+                }
+            }
+            Kind::Boolean => {
+                column.write(row, out)?;
+                out[start..].make_ascii_lowercase();
+            }
+            Kind::Text => {
+                buffer.clear();
+                column.write(row, buffer)?;
+                text(&String::from_utf8_lossy(buffer), out);
             }
         }
-        Kind::Boolean => {
-            column.write(row, out)?;
-            out[start..].make_ascii_lowercase();
-        }
-        Kind::Text => {
-            buffer.clear();
-            column.write(row, buffer)?;
-            text(&String::from_utf8_lossy(buffer), out);
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Appends a text in quotes.

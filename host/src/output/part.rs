@@ -38,7 +38,7 @@ impl PartFile {
 
     /// Writes what the file is to begin with, if there is nothing in it yet.
     pub fn begin(&mut self, header: &[u8]) -> Result<(), OutputError> {
-        if self.runs.is_empty() {
+        if self.runs.is_empty() && !header.is_empty() {
             let written = self.file.write_all_at(header, 0);
             written.map_err(OutputError::io("write to the part file", &self.path))?;
             self.runs.push_back((0, header.len() as u64));

@@ -5,6 +5,7 @@ use super::join::Unjoined;
 use super::json::Value;
 use crate::model::OutputKind;
 use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::Field;
 use arrow::error::ArrowError;
 
 /// Why a table is not taken.
@@ -33,10 +34,12 @@ impl From<ArrowError> for Unfit {
 /// Bytes of a value that are looked at to find out which it is that cannot be written.
 const LOOKED_AT: u64 = 1 << 20;
 
-/// A table with a value, or a type, that an output of lines has no text for. `row`: where that is in the batch.
+/// A table with a value, or a type, that an output of lines has no text for. `row`: where that is in the batch;
+/// `number`: and among all rows of the attempt.
 pub(super) fn unprintable(
     batch: &RecordBatch,
     row: usize,
+    number: u64,
     kind: OutputKind,
     error: &ArrowError,
 ) -> Refusal {
@@ -45,15 +48,44 @@ pub(super) fn unprintable(
         value.and_then(|mut value| value.write(row, &mut Vec::new(), LOOKED_AT)).is_err()
     };
     let index = batch.columns().iter().position(is_wrong);
-    let which = index.map(|index| batch.schema_ref().field(index)).map(|field| {
-        format!("its column {:?}, of the type {}, cannot be", field.name(), field.data_type())
-    });
+    let which = index
+        .map(|index| batch.schema_ref().field(index))
+        .map(|field| format!("column {:?}, of the type {},", field.name(), field.data_type()));
     Refusal::Unfit(format!(
-        "the returned table cannot be written as {}: {} written as text ({error}). Return another value or \
-         type, or set output_format.type to parquet or arrow",
+        "the returned table cannot be written as {}: in row {number} (counted from 0), {} has no text \
+         ({}). Return another value or type, or set output_format.type to parquet or arrow",
         kind.name(),
-        which.as_deref().unwrap_or("one of its values cannot be"),
+        which.as_deref().unwrap_or("one of the values"),
+        reason(error),
     ))
+}
+
+/// Arrow's words without those for the kind of error.
+fn reason(error: &ArrowError) -> String {
+    match error {
+        ArrowError::InvalidArgumentError(why)
+        | ArrowError::CastError(why)
+        | ArrowError::ParseError(why) => why.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A table with a value that an output with types cannot hold.
+pub(super) fn unwritable(
+    field: &Field,
+    row: Option<u64>,
+    output: OutputKind,
+    error: &ArrowError,
+) -> String {
+    let (name, kind) = (field.name(), field.data_type());
+    let row = row.map(|row| format!("in row {row} (counted from 0), ")).unwrap_or_default();
+    let why = reason(error);
+    let other = if output == OutputKind::Parquet { "arrow or jsonl" } else { "jsonl" };
+    format!(
+        "the returned table cannot be written as {}: {row}column {name:?}, of the type {kind}, does not fit \
+         ({why}). Return another value or type, or set output_format.type to {other}",
+        output.name(),
+    )
 }
 
 pub(super) fn unquotable(row: u64, column: Option<&str>) -> String {

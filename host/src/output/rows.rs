@@ -8,21 +8,18 @@ use super::members::member;
 use super::numbers::Lines;
 use super::refusal::{Refusal, Unfit, unprintable, unquotable};
 use super::style::{NeedsQuotes, Style};
-use super::zones;
 use crate::model::{
     ByteSize, Compression, Failure, FailureKind, Header, Join, OutputFormat, OutputKind,
 };
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A buffer that has grown beyond this is given back before the next attempt.
 const KEPT_CAPACITY: usize = 64 << 20;
-/// Bytes of a header line: it travels to the leader in a message.
-const HEADER_LIMIT: usize = 1 << 20;
 /// The end-of-stream mark of Arrow's format. In streams without the first four bytes before each
 /// message, which are older, the mark is without them too.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
@@ -36,8 +33,8 @@ const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 /// Python's csv writer does it: with minimal quoting a field that holds the delimiter, a quote or a
 /// line break stands in quotes, with quotes in it doubled. Numbers are written as Python prints
 /// them (`1.0`, `1e-05`, `nan`), booleans as `True` and `False`, a null as an empty field, dates and
-/// times in ISO 8601 (`2026-11-21T10:30:00`), lists, maps and structures as JSON, and other types as
-/// Arrow prints them. A line that would be empty because its only field is, is written as `""`. As
+/// times in ISO 8601 (`2026-11-21T10:30:00`), lists, maps and structures as JSON, a union as the value that
+/// it has, and other types as Arrow prints them. A line that would be empty because its only field is, is written as `""`. As
 /// JSON lines it is an object, in which lists and structures are arrays and objects, a map is an object
 /// or, unless its keys are texts, an array of pairs, and what is no number is null.
 ///
@@ -64,6 +61,8 @@ pub struct RowWriter {
     member: Vec<u8>,
     found_header: Option<Header>,
     problem: Option<String>,
+    /// Values of this attempt that were numbers, though none that JSON has, and became null.
+    lost: u64,
 }
 
 impl RowWriter {
@@ -91,6 +90,7 @@ impl RowWriter {
             joined: None,
             found_header: None,
             problem: None,
+            lost: 0,
         }
     }
 
@@ -114,6 +114,7 @@ impl RowWriter {
         self.joined = None;
         self.found_header = None;
         self.problem = None;
+        self.lost = 0;
     }
 
     /// The lines so far. Empty where rows are dropped.
@@ -124,6 +125,11 @@ impl RowWriter {
     /// The rows so far, also where they are dropped.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// How many values were `nan` or infinite and are null in the output: JSON has no numbers for them.
+    pub fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// The columns, if there was a table and the format has a header; after [`seal`](Self::seal).
@@ -317,7 +323,8 @@ impl RowWriter {
         if let Some(batches) = &mut self.batches {
             batches.open(schema)?;
         } else if self.header {
-            self.found_header = Some(self.header_line(schema)?.as_str().into());
+            let line = self.style.names(schema, self.index).map_err(Refusal::Unfit)?;
+            self.found_header = Some(line.as_str().into());
         }
         Ok(())
     }
@@ -329,37 +336,6 @@ impl RowWriter {
         self.begin(batch.schema_ref())?;
         self.rows = 0;
         self.batch(&batch)
-    }
-
-    fn header_line(&mut self, schema: &Schema) -> Result<String, Refusal> {
-        let unnamed = self.index.then_some("");
-        let names = schema.fields().iter().map(|field| field.name().as_str());
-        let mut line = Vec::new();
-        for (index, name) in unnamed.into_iter().chain(names).enumerate() {
-            if index > 0 {
-                line.push(self.style.delimiter);
-            }
-            let start = line.len();
-            line.extend_from_slice(name.as_bytes());
-            self.style.close(&mut line, start, Kind::Text).map_err(|_| {
-                Refusal::Unfit(format!(
-                    "the column's name {name:?} cannot stand in the header without quotes, and \
-                     output_format.quoting is none: choose another quoting or delimiter"
-                ))
-            })?;
-            if line.len() > HEADER_LIMIT {
-                return Err(Refusal::Unfit(format!(
-                    "the names of the table's columns make a header line of more than {}: set \
-                     output_format.header to false",
-                    ByteSize(HEADER_LIMIT as u64)
-                )));
-            }
-        }
-        if line.is_empty() {
-            line.extend_from_slice(b"\"\"");
-        }
-        // Quotes, delimiters and names are text all of them.
-        Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
     fn batch(&mut self, batch: &RecordBatch) -> Result<(), Refusal> {
@@ -383,9 +359,9 @@ impl RowWriter {
             return Ok(batches.batch(batch)?);
         }
         let kind = self.kind;
-        let unprintable = |row, error: &ArrowError| unprintable(batch, row, kind, error);
-        let told = zones::in_utc(batch).map_err(|error| unprintable(0, &error))?;
-        let batch = told.as_ref().unwrap_or(batch);
+        let unprintable = |row: usize, error: &ArrowError| {
+            unprintable(batch, row, before + row as u64, kind, error)
+        };
         if self.kind == OutputKind::Jsonl {
             return self.objects(batch, before);
         }
@@ -409,6 +385,7 @@ impl RowWriter {
             })?;
             self.check_size(start, before + row as u64)?;
         }
+        self.lost += columns.iter().map(Column::lost).sum::<u64>();
         Ok(())
     }
 
@@ -447,7 +424,9 @@ impl RowWriter {
             )));
         }
         let kind = self.kind;
-        let unprintable = |row, error: &ArrowError| unprintable(batch, row, kind, error);
+        let unprintable = |row: usize, error: &ArrowError| {
+            unprintable(batch, row, before + row as u64, kind, error)
+        };
         let object = json::Object::new(fields, batch.columns(), self.limit);
         let mut object = object.map_err(|error| unprintable(0, &error))?;
         for row in 0..batch.num_rows() {
@@ -457,6 +436,7 @@ impl RowWriter {
             self.buffer.push(b'\n');
             self.check_size(start, before + row as u64)?;
         }
+        self.lost += object.lost();
         Ok(())
     }
 

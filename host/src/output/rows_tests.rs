@@ -236,7 +236,7 @@ fn lists() -> ArrayRef {
     ))
 }
 
-/// O6: what no cell can hold is written as Arrow prints it, in quotes where it needs them.
+/// O6: what no cell can hold is written as JSON, in quotes where it needs them.
 #[test]
 fn complex_values_turn_to_text() {
     insta::assert_snapshot!(lines(&ipc(vec![("l", lists())])), @"
@@ -367,15 +367,39 @@ fn a_value_that_would_grow_without_end_stops_at_the_limit() {
 
 #[test]
 fn values_without_a_text_are_named() {
-    let far: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, i64::MAX]));
-    let near: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0, 1]));
+    let far: ArrayRef = Arc::new(Time32SecondArray::from(vec![0, 86_400]));
+    let near: ArrayRef = Arc::new(Time32SecondArray::from(vec![0, 1]));
     let table = ipc(vec![("near", Arc::clone(&near)), ("far", Arc::clone(&far))]);
-    insta::assert_snapshot!(formatted(&table, &csv(|_| ())), @r#"the returned table cannot be written as csv: its column "far", of the type Timestamp(s), cannot be written as text (Cast error: Failed to convert 9223372036854775807 to datetime for Timestamp(s)). Return another value or type, or set output_format.type to parquet or arrow"#);
-    insta::assert_snapshot!(formatted(&table, &OutputFormat::of(OutputKind::Jsonl)), @r#"the returned table cannot be written as jsonl: its column "far", of the type Timestamp(s), cannot be written as text (Cast error: Failed to convert 9223372036854775807 to datetime for Timestamp(s)). Return another value or type, or set output_format.type to parquet or arrow"#);
+    insta::assert_snapshot!(formatted(&table, &csv(|_| ())), @r#"the returned table cannot be written as csv: in row 1 (counted from 0), column "far", of the type Time32(s), has no text (86400 s is no time of a day). Return another value or type, or set output_format.type to parquet or arrow"#);
+    insta::assert_snapshot!(formatted(&table, &OutputFormat::of(OutputKind::Jsonl)), @r#"the returned table cannot be written as jsonl: in row 1 (counted from 0), column "far", of the type Time32(s), has no text (86400 s is no time of a day). Return another value or type, or set output_format.type to parquet or arrow"#);
     let field = Arc::new(Field::new("x", far.data_type().clone(), true));
     let inside: ArrayRef = Arc::new(StructArray::from(vec![(field, far)]));
     let table = ipc(vec![("near", near), ("s", inside)]);
-    insta::assert_snapshot!(formatted(&table, &OutputFormat::default()), @r#"the returned table cannot be written as text: its column "s", of the type Struct("x": Timestamp(s)), cannot be written as text (Cast error: Failed to convert 9223372036854775807 to datetime for Timestamp(s)). Return another value or type, or set output_format.type to parquet or arrow"#);
+    insta::assert_snapshot!(formatted(&table, &OutputFormat::default()), @r#"the returned table cannot be written as text: in row 1 (counted from 0), column "s", of the type Struct("x": Time32(s)), has no text (86400 s is no time of a day). Return another value or type, or set output_format.type to parquet or arrow"#);
+    let zone = TimestampSecondArray::from(vec![0]).with_timezone("+25:00");
+    insta::assert_snapshot!(formatted(&ipc(vec![("t", Arc::new(zone))]), &csv(|_| ())), @r#"the returned table cannot be written as csv: in row 0 (counted from 0), column "t", of the type Timestamp(s, "+25:00"), has no text ("+25:00" is no time zone: write it as +01:00 or by its name). Return another value or type, or set output_format.type to parquet or arrow"#);
+}
+
+/// What is no number in JSON is null there, and counted, wherever it stands.
+#[test]
+fn numbers_that_json_lacks_are_counted() {
+    let floats = || Float64Array::from(vec![f64::NAN, 0.5, f64::NEG_INFINITY]);
+    let item = Arc::new(Field::new_list_field(DataType::Float64, true));
+    let lists =
+        ListArray::new(item, OffsetBuffer::from_lengths([2, 0, 1]), Arc::new(floats()), None);
+    let table = ipc(vec![("f", Arc::new(floats())), ("l", Arc::new(lists))]);
+    for (kind, count) in [(OutputKind::Jsonl, 4), (OutputKind::Csv, 2), (OutputKind::Arrow, 0)] {
+        let mut writer = RowWriter::new(1 << 20, true, &OutputFormat::of(kind));
+        writer.table(&table).unwrap();
+        assert_eq!(writer.lost(), count, "{kind:?}");
+        writer.clear();
+        assert_eq!(writer.lost(), 0);
+    }
+    insta::assert_snapshot!(formatted(&table, &OutputFormat::of(OutputKind::Jsonl)), @r#"
+    {"f":null,"l":[null,0.5]}
+    {"f":0.5,"l":[]}
+    {"f":null,"l":[null]}
+    "#);
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! Delimiters, quotes and nulls of a line of fields, as Python's csv writer sets them.
 
 use super::cells::Kind;
-use crate::model::{OutputFormat, Quoting};
+use crate::model::{ByteSize, OutputFormat, Quoting};
+use arrow::datatypes::Schema;
+
+/// Bytes of a header line: it travels to the leader in a message.
+const HEADER_LIMIT: usize = 1 << 20;
 
 /// How fields become lines.
 #[derive(Debug)]
@@ -80,6 +84,38 @@ impl Style {
         }
         out.push(b'\n');
         Ok(())
+    }
+
+    /// The line of the names of columns; with `index`, rows are numbered in one before them. Fails in words.
+    pub(super) fn names(&mut self, schema: &Schema, index: bool) -> Result<String, String> {
+        let unnamed = index.then_some("");
+        let names = schema.fields().iter().map(|field| field.name().as_str());
+        let mut line = Vec::new();
+        for (index, name) in unnamed.into_iter().chain(names).enumerate() {
+            if index > 0 {
+                line.push(self.delimiter);
+            }
+            let start = line.len();
+            line.extend_from_slice(name.as_bytes());
+            self.close(&mut line, start, Kind::Text).map_err(|_| {
+                format!(
+                    "the column's name {name:?} cannot stand in the header without quotes, and \
+                     output_format.quoting is none: choose another quoting or delimiter"
+                )
+            })?;
+            if line.len() > HEADER_LIMIT {
+                return Err(format!(
+                    "the names of the table's columns make a header line of more than {}: set \
+                     output_format.header to false",
+                    ByteSize(HEADER_LIMIT as u64)
+                ));
+            }
+        }
+        if line.is_empty() {
+            line.extend_from_slice(b"\"\"");
+        }
+        // Quotes, delimiters and names are text all of them.
+        Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
     fn quote(&mut self, out: &mut Vec<u8>, start: usize) -> Result<(), NeedsQuotes> {

@@ -124,8 +124,10 @@ fn attempt(report: &AttemptReport, results: ByteSize) -> Checked {
     seconds(report.elapsed_seconds)?;
     seconds(report.process_seconds)?;
     call(&report.run)?;
-    let bytes = |header: &Header| header.bytes.as_ref().map_or(0, Vec::len);
-    let header = report.header.as_ref().map_or(0, |header| header.text.len() + bytes(header));
+    let length = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
+    let all =
+        |header: &Header| header.text.len() + length(&header.bytes) + length(&header.open_columns);
+    let header = report.header.as_ref().map_or(0, all);
     hold(header <= HEADER, "a long header line")?;
     let mut items = report.failed_items.iter();
     let short = items.all(|item| item.item.len() <= ITEM && item.reason.len() <= REASON);

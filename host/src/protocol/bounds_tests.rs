@@ -24,6 +24,7 @@ fn report() -> AttemptReport {
         failed_items: Vec::new(),
         is_short: false,
         surplus_rows: 0,
+        null_numbers: 0,
         header: None,
         has_files: false,
         elapsed_seconds: 0.5,

@@ -65,6 +65,7 @@ pub(super) fn report(
         failed_items: Vec::new(),
         is_short: false,
         surplus_rows: 0,
+        null_numbers: 0,
         header: None,
         has_files: false,
         elapsed_seconds,
@@ -79,6 +80,7 @@ pub(super) fn report(
             report.failed_items = tally.failed_items;
             report.is_short = tally.is_short;
             report.surplus_rows = tally.surplus_rows;
+            report.null_numbers = tally.null_numbers;
             report.header = tally.header;
             report.has_files = has_files;
             for item in &mut report.failed_items {
@@ -164,6 +166,7 @@ mod tests {
             failed_items: vec![item; AttemptReport::MAX_FAILED_ITEMS],
             is_short: false,
             surplus_rows: 0,
+            null_numbers: 0,
             header: Some("h".repeat(1 << 20).as_str().into()),
         };
         let segment = Segment { offset: 0, length: 0, checksum: 0, rows: 0 };

@@ -23,6 +23,8 @@ pub(super) struct Tally {
     /// Fewer rows than items that the call got.
     pub(super) is_short: bool,
     pub(super) surplus_rows: u64,
+    /// Values that are null in the output, as JSON has no numbers for them.
+    pub(super) null_numbers: u64,
     /// The output file's header, where there is one.
     pub(super) header: Option<Header>,
 }
@@ -74,6 +76,7 @@ impl<'a> Sink<'a> {
         tally.failed_items.truncate(AttemptReport::MAX_FAILED_ITEMS);
         tally.is_short = returned < items;
         tally.surplus_rows = if is_void { 0 } else { returned.saturating_sub(items) };
+        tally.null_numbers = self.rows.lost();
         tally.header = self.rows.take_header();
         Ok(tally)
     }
@@ -113,6 +116,7 @@ impl Tally {
             failed_items: loaded.rejected,
             is_short: false,
             surplus_rows: 0,
+            null_numbers: 0,
             header: None,
         }
     }

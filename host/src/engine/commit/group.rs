@@ -6,14 +6,16 @@ use super::disk::{Refusal, machine, sync_around, sync_folder};
 use super::done;
 use super::files::{DONE, Files, Names, holds_anything};
 use super::finish;
-use super::header::Top;
+use super::header::{Top, open_columns};
 use super::parts::Parts;
 use super::replace::{Replacement, carry_out};
 use super::rows::{HEADER, Rows};
 use super::split;
 use crate::fail_point;
 use crate::journal::{Changes, End, Entry, FileEntry, Journal};
-use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId};
+use crate::model::{
+    Failure, FailureKind, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId, hex,
+};
 use crate::output::{Appender, Checker, OutputError, checksum, discard_files};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -199,6 +201,10 @@ impl Store {
     fn put_header(&mut self, header: Option<&Top>, changes: &mut Changes) -> Result<bool, String> {
         let Some(header) = header else { return Ok(false) };
         changes.notes.push((HEADER.to_owned(), Some(header.note())));
+        let is_there = self.header.as_ref().is_some_and(|first| first.bytes == header.bytes);
+        if is_there || header.bytes.is_empty() {
+            return Ok(false);
+        }
         // Else each worker has put it where it belongs.
         let Some(rows) = &mut self.rows else { return Ok(false) };
         if rows.appender.is_empty() {
@@ -319,21 +325,32 @@ impl Store {
         if success.has_files {
             self.check_files(success, group)?;
         }
-        group.header = group.header.take().or(header);
+        if let Some(header) = header {
+            let id = success.id;
+            let columns = success.header.as_ref().and_then(|header| header.open_columns.as_deref());
+            group.notes.extend(columns.map(|columns| (open_columns(id), Some(hex(columns)))));
+            group.header = Some(header);
+        }
         self.parts.take(success.worker, &success.segment);
         Ok(())
     }
 
-    /// The header, if it is the first one.
+    /// The header, if it is the first one, or says more than the first one.
     fn check_header(&self, success: &Success, group: &Group) -> Result<Option<Top>, Refusal> {
         let wanted = self.target.header_wanted && self.target.output_file.is_some();
         let header = success.header.as_ref().filter(|_| wanted);
         let Some(top) = Top::of(header) else { return Ok(None) };
-        match self.header.as_ref().or(group.header.as_ref()) {
-            None => Ok(Some(top)),
-            Some(first) if first.fits(&top) => Ok(None),
-            Some(first) => {
-                let text = top.unfit(first, self.target.finish.is_none());
+        let Some(first) = group.header.as_ref().or(self.header.as_ref()) else {
+            return Ok(Some(top));
+        };
+        if first.fits(&top) {
+            return Ok(None);
+        }
+        let is_lines = self.target.finish.is_none();
+        match first.joined(&top).filter(|_| !is_lines) {
+            Some(joined) => Ok(Some(joined).filter(|joined| joined != first)),
+            None => {
+                let text = top.unfit(first, is_lines);
                 Err(Refusal::Reject(Failure::new(FailureKind::BadResults, text)))
             }
         }

@@ -1,13 +1,36 @@
 //! What stands at the top of the output file, and how the journal notes it.
 
-use crate::model::{Header, hex};
+use crate::journal::Journal;
+use crate::model::{Header, MiniBatchId, hex};
+use crate::output::common_columns;
+
+/// Before a mini-batch's id in the journal's notes of columns whose types are not all known.
+const OPEN_COLUMNS: &str = "store.columns.";
+
+/// The journal's note of what a mini-batch's table says of columns whose types are not all known.
+pub(super) fn open_columns(id: MiniBatchId) -> String {
+    format!("{OPEN_COLUMNS}{}", id.0)
+}
+
+/// All that is known of the columns where no table of an output with types knows them all: streams without rows. The
+/// output of each worker takes its types from them.
+///
+/// # Errors
+/// In words: the journal cannot be read, or has something else.
+pub(super) fn all_open_columns(journal: &Journal) -> Result<Vec<u8>, String> {
+    let notes = journal.notes(OPEN_COLUMNS).map_err(|error| error.to_string())?;
+    let all = notes.iter().map(|(_, note)| from_hex(note));
+    let all: Option<Vec<_>> = all.collect();
+    all.map(|all| all.concat())
+        .ok_or_else(|| "the journal's notes of the output's columns are damaged".to_owned())
+}
 
 /// The columns of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Top {
     /// In words; of plain lines, the first one with its end.
     text: String,
-    /// As it is written.
+    /// As it is written. Nothing as long as every table of an output with types had a column of nulls alone.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -45,9 +68,17 @@ impl Top {
         parsed.ok_or_else(|| "the journal's note of the output's header is damaged".to_owned())
     }
 
-    /// Whether rows of the same columns follow.
+    /// Whether rows of the same columns follow, and all that these bring to the top is there.
     pub(super) fn fits(&self, other: &Self) -> bool {
-        self.text == other.text
+        self.text == other.text && (!self.bytes.is_empty() || other.bytes.is_empty())
+    }
+
+    /// The top for rows of either columns, of an output with types; none if these differ in more than columns
+    /// of nulls alone.
+    pub(super) fn joined(&self, other: &Self) -> Option<Self> {
+        let text = common_columns(&self.text, &other.text)?;
+        let bytes = if self.bytes.is_empty() { &other.bytes } else { &self.bytes };
+        Some(Self { text, bytes: bytes.clone() })
     }
 
     /// Why rows of these columns cannot follow those of `first`. `is_lines`: whether the header is a line.
@@ -92,7 +123,12 @@ mod tests {
     use super::*;
 
     fn coded(text: &str) -> Top {
-        Top::of(Some(&Header { text: text.to_owned(), bytes: Some(vec![0, 255, 10]) })).unwrap()
+        Top::of(Some(&Header {
+            text: text.to_owned(),
+            bytes: Some(vec![0, 255, 10]),
+            open_columns: None,
+        }))
+        .unwrap()
     }
 
     #[test]
@@ -106,6 +142,26 @@ mod tests {
         for damaged in ["", "00", "0\nx", "0g\nx"] {
             assert!(Top::noted(damaged.to_owned(), false).is_err(), "{damaged:?}");
         }
+    }
+
+    #[test]
+    fn columns_of_nulls_alone_wait_for_a_type() {
+        let open = |text: &str| {
+            let (text, bytes) = (text.to_owned(), Some(Vec::new()));
+            Top::of(Some(&Header { text, bytes, open_columns: None })).unwrap()
+        };
+        let (nulls, known) = (open("\"a\" Null"), coded("\"a\" Int64"));
+        assert_eq!(nulls.joined(&known), Some(known.clone()));
+        assert_eq!(known.joined(&nulls), Some(known.clone()));
+        assert_eq!(known.joined(&coded("\"a\" Float64")), None);
+        let both = open("\"a\" Null\n\"b\" Utf8").joined(&open("\"a\" Int8\n\"b\" Null"));
+        assert_eq!(both, Some(open("\"a\" Int8\n\"b\" Utf8")));
+        // All is known of the columns, though by no table; then one comes that knows all.
+        let whole = coded("\"a\" Int8\n\"b\" Utf8");
+        let both = both.unwrap();
+        assert!(!both.fits(&whole) && whole.fits(&both));
+        assert_eq!(both.joined(&whole), Some(whole));
+        assert_eq!(Top::noted(nulls.note(), false), Ok(nulls));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::confirm::Appended;
 use super::disk::{machine, open_part, sync_folder};
 use super::finish::{self, Making};
 use super::group::Store;
+use super::header::all_open_columns;
 use super::parts::Parts;
 use super::recover_files as files;
 use super::replace::{NEW, Replacement};
@@ -52,7 +53,12 @@ pub(super) fn make(
     let failed = |e| machine("make the folder", &new, &e);
     // Left over from another end, which failed.
     remove_tree(&new).and_then(|()| fs::create_dir(&new)).map_err(failed)?;
-    let parts = Split { store, completed, folder: &folder, new: &new, ending, told, done: 0 };
+    let header = match &store.header {
+        Some(top) if !top.bytes.is_empty() => top.bytes.clone(),
+        _ => all_open_columns(&store.journal)?,
+    };
+    let parts =
+        Split { store, header, completed, folder: &folder, new: &new, ending, told, done: 0 };
     if let Err(why) = parts.all() {
         // Should it stay, the next start removes it.
         let _ = remove_tree(&new);
@@ -79,6 +85,8 @@ fn forget_verified(journal: &mut Journal) -> Result<(), String> {
 /// The folder while it is made.
 struct Split<'a> {
     store: &'a Store,
+    /// What each file begins with.
+    header: Vec<u8>,
     /// Whether the job has completed. Else nobody waits until all is read back: that is done before it goes on.
     completed: bool,
     /// What it will be called.
@@ -150,7 +158,7 @@ impl Split<'_> {
         segments: &[Segment],
         path: &Path,
     ) -> Result<u64, String> {
-        let header = self.store.header.as_ref().map_or(&[][..], |top| &top.bytes);
+        let header = self.header.as_slice();
         let part = self.store.target.job_dir.part_file(worker);
         let source = open_part(&part).map_err(|e| machine("open", &part, &e.into()))?;
         let mut gathered = || {

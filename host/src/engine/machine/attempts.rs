@@ -6,7 +6,7 @@ use super::{Action, Machine, Policy, Settled};
 use crate::event::EventKind;
 use crate::model::{
     AttemptReport, CallStats, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
-    MiniBatch, MiniBatchId, Place, Work, WorkerId,
+    MiniBatch, MiniBatchId, Place, Work, WorkerId, counted,
 };
 use crate::protocol::Assignment;
 use std::time::Duration;
@@ -102,6 +102,7 @@ impl Machine {
             failed_items: Vec::new(),
             is_short: false,
             surplus_rows: 0,
+            null_numbers: 0,
             header: None,
             has_files: false,
             elapsed_seconds: seconds(started),
@@ -173,6 +174,7 @@ impl Machine {
         let surplus = done.report.surplus_rows;
         self.items += done.report.items;
         self.short += u64::from(done.report.is_short); // W4.
+        self.null_numbers = self.null_numbers.saturating_add(done.report.null_numbers);
         self.warn_of_surplus(id, surplus);
         self.emit_attempt(done.worker, &done.pending, done.started, done.report, false);
     }
@@ -251,6 +253,19 @@ impl Machine {
         }
     }
 
+    /// JSON has no numbers for what is none: told once, when all are counted.
+    pub(super) fn tell_of_null_numbers(&mut self) {
+        let (values, are) = match self.null_numbers {
+            0 => return,
+            1 => ("1 value".to_owned(), "is"),
+            count => (format!("{count} values"), "are"),
+        };
+        self.notice(format!(
+            "{values} of the rows {are} null in the output: nan and infinite numbers, which JSON does not have \
+             (output_format.type parquet or arrow keeps them)"
+        ));
+    }
+
     fn note_first_failure(&mut self, worker: WorkerId, report: &AttemptReport) {
         if self.first_failure.is_some() || report.items.failed == 0 && report.outcome.is_ok() {
             return;
@@ -261,8 +276,11 @@ impl Machine {
             (Ok(_), Some(item)) => Failure::new(item.kind, item.reason.clone()),
             (Ok(_), None) => {
                 let ItemCounts { succeeded: rows, total, .. } = report.items;
-                let noun = if rows == 1 { "row" } else { "rows" };
-                let message = format!("run returned {rows} {noun} for {total} items");
+                let rows = if rows == 0 { "no row".to_owned() } else { counted(rows, "row") };
+                let message = format!(
+                    "run returned {rows} for {}: an item without a row counts as failed",
+                    counted(total, "item")
+                );
                 Failure::new(FailureKind::ShortResults, message)
             }
         };
@@ -286,7 +304,7 @@ fn is_plausible(report: &AttemptReport, pending: &Pending) -> bool {
     let rows = report.outcome.as_ref().map_or(0, |segment| segment.rows);
     items.total == pending.mini_batch.planned_items()
         && items.succeeded.checked_add(items.failed) == Some(items.total)
-        && rows.max(report.surplus_rows) < 1 << 40
+        && rows.max(report.surplus_rows).max(report.null_numbers) < 1 << 40
         && (!report.is_short || items.failed > 0 && report.outcome.is_ok())
         && report.failed_items.len() <= AttemptReport::MAX_FAILED_ITEMS
         && report.inference.is_plausible()

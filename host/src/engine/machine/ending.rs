@@ -142,6 +142,7 @@ impl Machine {
     fn finish(&mut self) {
         let Some(ending) = self.ending.take() else { return };
         self.finished = true;
+        self.tell_of_null_numbers();
         // The one that matters for the reason.
         let (attempt, init) = (self.first_failure.take(), self.init_failure.take());
         let first_failure = match ending.by {

@@ -86,6 +86,8 @@ pub struct Machine {
     pub(super) failures_told: u64,
     /// How long the job has waited for its turn before a worker ran.
     pub(super) waited: Duration,
+    /// Values of committed rows that are null, as JSON has no numbers for them.
+    pub(super) null_numbers: u64,
     pub(super) first_failure: Option<FirstFailure>,
     pub(super) ending: Option<Ending>,
     pub(super) finished: bool,
@@ -141,6 +143,7 @@ impl Machine {
             warned_of_surplus: false,
             failures_told: 0,
             waited: Duration::ZERO,
+            null_numbers: 0,
             first_failure: None,
             ending: None,
             finished: false,

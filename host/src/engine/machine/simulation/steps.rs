@@ -294,6 +294,7 @@ fn report(
         outcome,
         failed_items: Vec::new(),
         surplus_rows: 0,
+        null_numbers: 0,
         header: None,
         has_files: false,
         // From those that are given far ahead to those that are not.

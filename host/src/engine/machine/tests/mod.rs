@@ -93,6 +93,7 @@ fn report(id: u64, attempt: u32, succeeded: u64, outcome: Result<Segment, Failur
             outcome,
             failed_items: Vec::new(),
             surplus_rows: 0,
+            null_numbers: 0,
             has_files: false,
             elapsed_seconds: 1.0,
             process_seconds: 0.0,

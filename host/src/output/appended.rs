@@ -1,0 +1,184 @@
+//! What was appended to an output with types, message by message.
+//!
+//! It is an Arrow IPC stream: a schema, and the tables of attempts. Where an attempt's table has a column of nulls
+//! alone, whose type is not known there, its messages are a stream of their own, with a schema that says so, in the
+//! middle of the other one. If there are only such, nothing stands around them.
+
+use super::common::{common_schema, is_settled, widened};
+use arrow::array::RecordBatch;
+use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::ipc::convert::try_fb_to_schema;
+use arrow::ipc::reader::StreamDecoder;
+use arrow::ipc::{MessageHeader, root_as_message};
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+/// Bytes that are read at once.
+const BUFFER: usize = 1 << 20;
+/// What a message begins with; in older streams it does not.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+/// The end of a stream.
+const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+
+/// What was appended, from one place on.
+pub(super) struct Messages<S> {
+    source: BufReader<S>,
+    /// Bytes that are left.
+    left: u64,
+}
+
+/// One message.
+enum Message {
+    Schema(Arc<Schema>, Buffer),
+    /// Rows, or a dictionary.
+    Values(Buffer),
+    End,
+}
+
+impl<S: Read + Seek> Messages<S> {
+    /// All of them. Fails, in words, if the source cannot be read.
+    pub(super) fn new(mut source: S) -> Result<Self, String> {
+        let length =
+            source.seek(SeekFrom::End(0)).and_then(|length| source.rewind().map(|()| length));
+        let left = length.map_err(|error| error.to_string())?;
+        Ok(Self { source: BufReader::with_capacity(BUFFER, source), left })
+    }
+
+    /// The columns that all tables have in common; none if there is no table. Fails, in words, if there is none such.
+    pub(super) fn schema(mut self) -> Result<Option<SchemaRef>, String> {
+        let mut all: Option<Arc<Schema>> = None;
+        while let Some(message) = self.next(false)? {
+            let Message::Schema(schema, _) = message else { continue };
+            if all.is_none() && is_settled(&schema) {
+                return Ok(Some(schema));
+            }
+            let Some(known) = all.take() else {
+                all = Some(schema);
+                continue;
+            };
+            let common = if known == schema {
+                Some(known)
+            } else {
+                common_schema(&known, &schema).map(Arc::new)
+            };
+            all = Some(common.ok_or("its tables have different columns")?);
+        }
+        Ok(all)
+    }
+
+    /// Hands over the rows, batch by batch, with these columns. Fails, in words, or as `take` does.
+    pub(super) fn each<E: From<String>>(
+        mut self,
+        schema: &SchemaRef,
+        mut take: impl FnMut(RecordBatch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut outer, mut inner): (Option<StreamDecoder>, Option<StreamDecoder>) = (None, None);
+        let mut decode = |decoder: &mut StreamDecoder, mut bytes: Buffer| -> Result<(), E> {
+            while !bytes.is_empty() {
+                let Some(batch) = decoder.decode(&mut bytes).map_err(|e| e.to_string())? else {
+                    continue;
+                };
+                if batch.schema_ref() == schema {
+                    take(batch)?;
+                } else {
+                    take(widened(&batch, schema).map_err(|e| e.to_string())?)?;
+                }
+            }
+            Ok(())
+        };
+        // The decoder hands over a message without a body only when something follows it.
+        let end = || Buffer::from(&END);
+        while let Some(message) = self.next(true)? {
+            let (decoder, bytes) = match message {
+                Message::Schema(found, bytes) if outer.is_none() && is_settled(&found) => {
+                    (outer.insert(StreamDecoder::new()), bytes)
+                }
+                Message::Schema(_, bytes) => {
+                    if let Some(mut before) = inner.take() {
+                        decode(&mut before, end())?;
+                    }
+                    (inner.insert(StreamDecoder::new()), bytes)
+                }
+                Message::Values(bytes) => {
+                    let decoder = inner.as_mut().or(outer.as_mut());
+                    (decoder.ok_or_else(|| "it holds rows without a schema".to_owned())?, bytes)
+                }
+                Message::End => {
+                    if let Some(mut before) = inner.take() {
+                        decode(&mut before, end())?;
+                    }
+                    continue;
+                }
+            };
+            decode(decoder, bytes)?;
+        }
+        for mut last in inner.into_iter().chain(outer) {
+            decode(&mut last, end())?;
+        }
+        Ok(())
+    }
+
+    /// The next message. `whole`: whether its values are wanted too; else it has none.
+    fn next(&mut self, whole: bool) -> Result<Option<Message>, String> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let mut word = [0; 4];
+        let mut prefix = Vec::with_capacity(8);
+        self.read(&mut word)?;
+        if word == CONTINUATION {
+            prefix.extend_from_slice(&word);
+            self.read(&mut word)?;
+        }
+        prefix.extend_from_slice(&word);
+        let length = u64::from(u32::from_le_bytes(word));
+        if length == 0 {
+            return Ok(Some(Message::End));
+        }
+        let mut bytes = MutableBuffer::from_len_zeroed(self.room(length)?);
+        self.read(&mut bytes)?;
+        let message =
+            root_as_message(&bytes).map_err(|error| format!("a message is none: {error}"))?;
+        let body = u64::try_from(message.bodyLength()).map_err(|_| "a message has no length")?;
+        let schema = match message.header_as_schema() {
+            Some(schema) if message.header_type() == MessageHeader::Schema => {
+                Some(try_fb_to_schema(schema).map_err(|error| error.to_string())?)
+            }
+            _ => None,
+        };
+        let body = self.room(body)?;
+        if !whole {
+            let past = i64::try_from(body).map_err(|error| error.to_string())?;
+            self.source.seek_relative(past).map_err(|error| error.to_string())?;
+            self.left -= body as u64;
+            let bytes = Buffer::from(&[]);
+            return Ok(Some(match schema {
+                Some(schema) => Message::Schema(Arc::new(schema), bytes),
+                None => Message::Values(bytes),
+            }));
+        }
+        let start = prefix.len() + bytes.len();
+        let mut all = MutableBuffer::from_len_zeroed(start + body);
+        all[..prefix.len()].copy_from_slice(&prefix);
+        all[prefix.len()..start].copy_from_slice(&bytes);
+        self.read(&mut all[start..])?;
+        Ok(Some(match schema {
+            Some(schema) => Message::Schema(Arc::new(schema), all.into()),
+            None => Message::Values(all.into()),
+        }))
+    }
+
+    /// A length, if so much is left.
+    fn room(&self, length: u64) -> Result<usize, String> {
+        let found = usize::try_from(length).ok().filter(|_| length <= self.left);
+        found.ok_or_else(|| "it ends within a message".to_owned())
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> Result<(), String> {
+        self.room(bytes.len() as u64)?;
+        self.source.read_exact(bytes).map_err(|error| error.to_string())?;
+        self.left -= bytes.len() as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,272 @@
+//! What tables have in common whose columns differ where one of them has nothing but nulls: a column that is
+//! all null in one mini-batch has the type `Null` there, and another one in the next. It may also be a list's values
+//! or a part of a structure.
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
+    RecordBatch, StructArray, new_null_array,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use std::sync::Arc;
+
+/// What columns of nulls alone have for a type, in words.
+const NULL: &str = "Null";
+/// Before a type in words whose values are never null.
+const NON_NULL: &str = "non-null ";
+
+/// The columns, in words as `words` makes them, that tables of either kind of columns can have; none if these differ
+/// in more than columns of nulls.
+pub fn common_columns(one: &str, other: &str) -> Option<String> {
+    let (mut one, mut other, mut all) = (one, other, String::new());
+    let mut quotes = Quotes::default();
+    loop {
+        let same = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+        // Where they differ within a character, that is within a name.
+        let same = one.floor_char_boundary(same).min(other.floor_char_boundary(same));
+        one[..same].bytes().for_each(|byte| quotes.pass(byte));
+        all.push_str(&one[..same]);
+        (one, other) = (&one[same..], &other[same..]);
+        if one.is_empty() && other.is_empty() {
+            return Some(all);
+        }
+        if quotes.are_open {
+            return None;
+        }
+        let (null, known) = match (after_null(one), after_null(other)) {
+            (Some(rest), None) => (rest, other),
+            (None, Some(rest)) => (rest, one),
+            _ => return None,
+        };
+        let known = known.strip_prefix(NON_NULL).unwrap_or(known);
+        let length = type_length(known)?;
+        all.push_str(&known[..length]);
+        let known = &known[length..];
+        (one, other) = (null, known);
+    }
+}
+
+/// Whether the columns, in words, all have a type that is known: none of them holds nulls alone.
+pub(super) fn is_settled(schema: &Schema) -> bool {
+    !schema.fields().iter().any(|field| has_null(field.data_type()))
+}
+
+/// What follows a type of nulls alone, if that is here.
+fn after_null(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix(NON_NULL).unwrap_or(text).strip_prefix(NULL)?;
+    let goes_on = rest.starts_with(|next: char| next.is_ascii_alphanumeric());
+    (!goes_on).then_some(rest)
+}
+
+/// Bytes of the type that a text begins with: a word, and what it has in parentheses.
+fn type_length(text: &str) -> Option<usize> {
+    let word = text.find(|next: char| !next.is_ascii_alphanumeric()).unwrap_or(text.len());
+    if word == 0 {
+        return None;
+    }
+    if !text[word..].starts_with('(') {
+        return Some(word);
+    }
+    let (mut depth, mut quotes) = (0_usize, Quotes::default());
+    for (at, byte) in text.bytes().enumerate().skip(word) {
+        quotes.pass(byte);
+        match byte {
+            b'(' if !quotes.are_open => depth += 1,
+            b')' if !quotes.are_open => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at + 1);
+        }
+    }
+    None
+}
+
+/// Whether what follows stands in quotes.
+#[derive(Default)]
+struct Quotes {
+    are_open: bool,
+    is_escaped: bool,
+}
+
+impl Quotes {
+    fn pass(&mut self, byte: u8) {
+        match byte {
+            _ if self.is_escaped => self.is_escaped = false,
+            b'\\' if self.are_open => self.is_escaped = true,
+            b'"' => self.are_open = !self.are_open,
+            _ => {}
+        }
+    }
+}
+
+fn has_null(kind: &DataType) -> bool {
+    match kind {
+        DataType::Null => true,
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _) => has_null(field.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has_null(field.data_type())),
+        _ => false,
+    }
+}
+
+/// The same for the columns themselves.
+pub(super) fn common_schema(one: &Schema, other: &Schema) -> Option<Schema> {
+    let fields = common_fields(one.fields(), other.fields())?;
+    Some(Schema::new(fields))
+}
+
+fn common_fields(one: &[Arc<Field>], other: &[Arc<Field>]) -> Option<Vec<Arc<Field>>> {
+    let all = one.iter().zip(other).map(|(one, other)| common_field(one, other));
+    if one.len() == other.len() { all.collect() } else { None }
+}
+
+fn common_field(one: &Arc<Field>, other: &Arc<Field>) -> Option<Arc<Field>> {
+    if one.name() != other.name() {
+        return None;
+    }
+    let kind = common_type(one.data_type(), other.data_type())?;
+    // What is said of a column, of an extension type say, belongs to its type.
+    let known = if one.data_type().is_null() { other } else { one };
+    let is_nullable = one.is_nullable() || other.is_nullable();
+    Some(Arc::new(known.as_ref().clone().with_data_type(kind).with_nullable(is_nullable)))
+}
+
+fn common_type(one: &DataType, other: &DataType) -> Option<DataType> {
+    Some(match (one, other) {
+        (one, other) if one == other => one.clone(),
+        (DataType::Null, known) | (known, DataType::Null) => known.clone(),
+        (DataType::List(one), DataType::List(other)) => DataType::List(common_field(one, other)?),
+        (DataType::LargeList(one), DataType::LargeList(other)) => {
+            DataType::LargeList(common_field(one, other)?)
+        }
+        (DataType::FixedSizeList(one, size), DataType::FixedSizeList(other, same))
+            if size == same =>
+        {
+            DataType::FixedSizeList(common_field(one, other)?, *size)
+        }
+        (DataType::Map(one, sorted), DataType::Map(other, same)) if sorted == same => {
+            DataType::Map(common_field(one, other)?, *sorted)
+        }
+        (DataType::Struct(one), DataType::Struct(other)) => {
+            DataType::Struct(common_fields(one, other)?.into())
+        }
+        _ => return None,
+    })
+}
+
+/// The rows with columns in common with others: with nulls of their types.
+pub(super) fn widened(batch: &RecordBatch, to: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let columns = batch.columns().iter().zip(to.fields());
+    let columns = columns.map(|(column, field)| widened_values(column, field.data_type()));
+    RecordBatch::try_new(Arc::clone(to), columns.collect::<Result<_, _>>()?)
+}
+
+fn widened_values(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
+    if array.data_type() == to {
+        return Ok(Arc::clone(array));
+    }
+    match (array.data_type(), to) {
+        (DataType::Null, _) => Ok(new_null_array(to, array.len())),
+        (DataType::List(_), DataType::List(item)) => widened_list(array.as_list::<i32>(), item),
+        (DataType::LargeList(_), DataType::LargeList(item)) => {
+            widened_list(array.as_list::<i64>(), item)
+        }
+        (DataType::FixedSizeList(..), DataType::FixedSizeList(item, size)) => {
+            let list = array.as_fixed_size_list();
+            let values = widened_values(list.values(), item.data_type())?;
+            let (nulls, rows) = (list.nulls().cloned(), list.len());
+            let item = Arc::clone(item);
+            let list = FixedSizeListArray::try_new_with_length(item, *size, values, nulls, rows)?;
+            Ok(Arc::new(list))
+        }
+        (DataType::Map(..), DataType::Map(entries, sorted)) => {
+            let map = array.as_map();
+            let both: ArrayRef = Arc::new(map.entries().clone());
+            let both = widened_values(&both, entries.data_type())?;
+            let (ends, nulls) = (map.offsets().clone(), map.nulls().cloned());
+            let (entries, both) = (Arc::clone(entries), both.as_struct().clone());
+            Ok(Arc::new(MapArray::try_new(entries, ends, both, nulls, *sorted)?))
+        }
+        (DataType::Struct(_), DataType::Struct(fields)) => {
+            let all = array.as_struct();
+            let columns = all.columns().iter().zip(fields);
+            let columns = columns.map(|(column, field)| widened_values(column, field.data_type()));
+            let columns = columns.collect::<Result<Vec<_>, _>>()?;
+            let (nulls, rows) = (all.nulls().cloned(), all.len());
+            let all = StructArray::try_new_with_length(fields.clone(), columns, nulls, rows)?;
+            Ok(Arc::new(all))
+        }
+        (from, to) => Err(ArrowError::SchemaError(format!("{from} is no {to}"))),
+    }
+}
+
+fn widened_list<O: OffsetSizeTrait>(
+    list: &GenericListArray<O>,
+    item: &Arc<Field>,
+) -> Result<ArrayRef, ArrowError> {
+    let values = widened_values(list.values(), item.data_type())?;
+    let (ends, nulls) = (list.offsets().clone(), list.nulls().cloned());
+    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), ends, values, nulls)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_of_nulls_take_the_type_that_others_have() {
+        let both = |one: &str, other: &str| {
+            let found = common_columns(one, other);
+            assert_eq!(found, common_columns(other, one));
+            found.unwrap_or_else(|| "none".to_owned())
+        };
+        let cases = [
+            (r#""x" Null"#, r#""x" Int64"#),
+            ("\"x\" Null\n\"y\" Utf8", "\"x\" Int64\n\"y\" Null"),
+            ("\"x\" Null\n\"y\" Utf8", "\"x\" Null\n\"y\" Utf8"),
+            (r#""x" List(Null)"#, r#""x" List(Struct("a)": Utf8, "b": Null))"#),
+            (
+                r#""x" Struct("a": Null, "b": Utf8)"#,
+                r#""x" Struct("a": Timestamp(µs, "UTC"), "b": Null)"#,
+            ),
+            (r#""x" FixedSizeList(2 x Null)"#, r#""x" FixedSizeList(2 x non-null Int8)"#),
+            (
+                r#""x" Null"#,
+                r#""x" Map("entries": non-null Struct("k": non-null Utf8, "v": Null), unsorted)"#,
+            ),
+        ];
+        insta::assert_snapshot!(cases.map(|(one, other)| both(one, other)).join("\n--\n"), @r#"
+        "x" Int64
+        --
+        "x" Int64
+        "y" Utf8
+        --
+        "x" Null
+        "y" Utf8
+        --
+        "x" List(Struct("a)": Utf8, "b": Null))
+        --
+        "x" Struct("a": Timestamp(µs, "UTC"), "b": Utf8)
+        --
+        "x" FixedSizeList(2 x Int8)
+        --
+        "x" Map("entries": non-null Struct("k": non-null Utf8, "v": Null), unsorted)
+        "#);
+        for (one, other) in [
+            (r#""x" Int64"#, r#""x" Float64"#),
+            (r#""x" Null"#, r#""y" Null"#),
+            (r#""Null" Int64"#, r#""Int64" Int64"#),
+            (r#""Null" Int64"#, r#""Utf8" Null"#),
+            ("\"x\" Null", "\"x\" Null\n\"y\" Null"),
+            (r#""x" Nullable"#, r#""x" Int8"#),
+            (r#""x" Null"#, r#""x" "#),
+            (r#""x" Null"#, r#""x" List(Int8"#),
+            (r#""é" Null"#, r#""è" Null"#),
+        ] {
+            assert_eq!(common_columns(one, other), None, "{one} {other}");
+        }
+    }
+}

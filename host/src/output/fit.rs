@@ -1,0 +1,298 @@
+//! Values brought to the type that they are written with. No value changes on the way: one that the type cannot
+//! hold is an error, unless it lies below a null, where nobody sees it.
+
+use super::layouts::Runs;
+use super::times::DAY_MILLIS;
+use crate::model::OutputKind;
+use arrow::array::{
+    Array, ArrayRef, AsArray, Date64Array, FixedSizeListArray, GenericListArray,
+    GenericListViewArray, MapArray, NullArray, OffsetSizeTrait, StructArray, UInt64Array,
+    make_array,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::{CastOptions, cast_with_options, take};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
+    DecimalType, FieldRef, Fields, IntervalDayTimeType, IntervalUnit, IntervalYearMonthType,
+    Time32MillisecondType, Time32SecondType, TimeUnit, TimestampMillisecondType,
+    TimestampSecondType,
+};
+use arrow::error::ArrowError;
+use std::sync::Arc;
+
+/// The values with the type that they are written with, which is what `written_type` made of theirs.
+pub(super) fn converted(
+    array: &ArrayRef,
+    to: &DataType,
+    output: OutputKind,
+) -> Result<ArrayRef, ArrowError> {
+    if array.data_type() == to && !(output == OutputKind::Parquet && needs_a_look(to)) {
+        return Ok(Arc::clone(array));
+    }
+    let child = |array: &ArrayRef, to: &DataType| converted(array, to, output);
+    match (array.data_type(), to) {
+        (DataType::RunEndEncoded(..), _) => {
+            let runs = Runs::of(array)?;
+            let places = (0..array.len()).map(|row| runs.place(row) as u64);
+            child(&take(runs.values(), &UInt64Array::from_iter_values(places), None)?, to)
+        }
+        (DataType::Dictionary(..), DataType::Null) => Ok(Arc::new(NullArray::new(array.len()))),
+        (DataType::Dictionary(..), DataType::Dictionary(_, values)) => {
+            let dictionary = array.as_any_dictionary();
+            let values = child(dictionary.values(), values)?;
+            let same = dictionary.with_values(values);
+            strictly(&same, to)
+        }
+        (DataType::Dictionary(..), _) => {
+            let dictionary = array.as_any_dictionary();
+            child(&take(dictionary.values(), dictionary.keys(), None)?, to)
+        }
+        (DataType::ListView(_), DataType::List(item)) => {
+            let list = array.as_list_view::<i32>();
+            list_of_views(list, item, &child)
+        }
+        (DataType::LargeListView(_), DataType::LargeList(item)) => {
+            let list = array.as_list_view::<i64>();
+            list_of_views(list, item, &child)
+        }
+        (DataType::List(_), DataType::List(item)) => list(array.as_list::<i32>(), item, &child),
+        (DataType::LargeList(_), DataType::LargeList(item)) => {
+            list(array.as_list::<i64>(), item, &child)
+        }
+        (DataType::FixedSizeList(..), DataType::FixedSizeList(item, size)) => {
+            fixed_list(array.as_fixed_size_list(), item, *size, &child)
+        }
+        (DataType::Map(..), DataType::Map(entries, sorted)) => {
+            map(array.as_map(), entries, *sorted, &child)
+        }
+        (DataType::Struct(_), DataType::Struct(fields)) => {
+            structure(array.as_struct(), fields, &child).map(|all| Arc::new(all) as ArrayRef)
+        }
+        (from, to) => plain(array, from, to),
+    }
+}
+
+/// Whether values of the type may be such that a Parquet file would hold other ones.
+pub(super) fn needs_a_look(kind: &DataType) -> bool {
+    match kind {
+        DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..)
+        | DataType::Interval(_) => true,
+        DataType::Dictionary(_, values) => needs_a_look(values),
+        DataType::Struct(fields) => fields.iter().any(|field| needs_a_look(field.data_type())),
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _) => needs_a_look(field.data_type()),
+        _ => false,
+    }
+}
+
+type Child<'c> = dyn Fn(&ArrayRef, &DataType) -> Result<ArrayRef, ArrowError> + 'c;
+
+/// The values, with nulls where a list or structure around them is null: what lies there is no value.
+fn below(values: &ArrayRef, hidden: Option<&NullBuffer>) -> Result<ArrayRef, ArrowError> {
+    let Some(hidden) = hidden.filter(|hidden| hidden.null_count() > 0) else {
+        return Ok(Arc::clone(values));
+    };
+    let has_own_nulls = !matches!(
+        values.data_type(),
+        DataType::Null | DataType::RunEndEncoded(..) | DataType::Union(..)
+    );
+    if !has_own_nulls {
+        // Taken anew, with nulls in the place of these.
+        let places =
+            (0..values.len() as u64).map(|row| hidden.is_valid(row as usize).then_some(row));
+        return take(values, &places.collect::<UInt64Array>(), None);
+    }
+    let nulls = NullBuffer::union(values.nulls(), Some(hidden));
+    Ok(make_array(values.to_data().into_builder().nulls(nulls).build()?))
+}
+
+fn list<O: OffsetSizeTrait>(
+    list: &GenericListArray<O>,
+    item: &FieldRef,
+    child: &Child<'_>,
+) -> Result<ArrayRef, ArrowError> {
+    let ends = list.value_offsets();
+    let hides = |row: usize| list.is_null(row) && ends[row] != ends[row + 1];
+    if list.null_count() > 0 && (0..list.len()).any(hides) {
+        // Taken anew, lists that are null are empty.
+        let rows = UInt64Array::from_iter_values(0..list.len() as u64);
+        let clean = take(list, &rows, None)?;
+        return self::list(clean.as_list::<O>(), item, child);
+    }
+    let (first, last) = (ends[0], ends[list.len()]);
+    let values = list.values().slice(first.as_usize(), (last - first).as_usize());
+    let values = child(&values, item.data_type())?;
+    let ends: ScalarBuffer<O> = ends.iter().map(|end| *end - first).collect();
+    let ends = OffsetBuffer::new(ends);
+    let nulls = list.nulls().cloned();
+    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), ends, values, nulls)?))
+}
+
+fn fixed_list(
+    list: &FixedSizeListArray,
+    item: &FieldRef,
+    size: i32,
+    child: &Child<'_>,
+) -> Result<ArrayRef, ArrowError> {
+    let width = usize::try_from(size).unwrap_or(0);
+    let hidden = list.nulls().map(|nulls| nulls.expand(width));
+    let values = child(&below(list.values(), hidden.as_ref())?, item.data_type())?;
+    let (nulls, rows) = (list.nulls().cloned(), list.len());
+    let item = Arc::clone(item);
+    Ok(Arc::new(FixedSizeListArray::try_new_with_length(item, size, values, nulls, rows)?))
+}
+
+fn list_of_views<O: OffsetSizeTrait>(
+    views: &GenericListViewArray<O>,
+    item: &FieldRef,
+    child: &Child<'_>,
+) -> Result<ArrayRef, ArrowError> {
+    let (mut places, mut ends) = (Vec::new(), vec![O::zero()]);
+    for row in 0..views.len() {
+        if views.is_valid(row) {
+            let (from, count) = (views.value_offsets()[row], views.value_sizes()[row]);
+            places.extend(from.as_usize() as u64..(from.as_usize() + count.as_usize()) as u64);
+        }
+        ends.push(O::from_usize(places.len()).ok_or_else(|| {
+            ArrowError::InvalidArgumentError("its lists hold too many values together".to_owned())
+        })?);
+    }
+    let values = child(&take(views.values(), &UInt64Array::from(places), None)?, item.data_type())?;
+    let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
+    let nulls = views.nulls().cloned();
+    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), ends, values, nulls)?))
+}
+
+fn map(
+    map: &MapArray,
+    entries: &FieldRef,
+    sorted: bool,
+    child: &Child<'_>,
+) -> Result<ArrayRef, ArrowError> {
+    let DataType::Struct(fields) = entries.data_type() else {
+        return Err(ArrowError::InvalidArgumentError("a map has no entries".to_owned()));
+    };
+    let ends = map.value_offsets();
+    let hides = |row: usize| map.is_null(row) && ends[row] != ends[row + 1];
+    if map.null_count() > 0 && (0..map.len()).any(hides) {
+        let rows = UInt64Array::from_iter_values(0..map.len() as u64);
+        let clean = take(map, &rows, None)?;
+        return self::map(clean.as_map(), entries, sorted, child);
+    }
+    let (first, last) = (ends[0], ends[map.len()]);
+    let both = map.entries().slice(first as usize, (last - first) as usize);
+    let both = structure(&both, fields, child)?;
+    let ends: ScalarBuffer<i32> = ends.iter().map(|end| *end - first).collect();
+    let ends = OffsetBuffer::new(ends);
+    let map = MapArray::try_new(Arc::clone(entries), ends, both, map.nulls().cloned(), sorted)?;
+    Ok(Arc::new(map))
+}
+
+fn structure(
+    array: &StructArray,
+    fields: &Fields,
+    child: &Child<'_>,
+) -> Result<StructArray, ArrowError> {
+    let columns = array
+        .columns()
+        .iter()
+        .zip(fields)
+        .map(|(column, field)| child(&below(column, array.nulls())?, field.data_type()));
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    let nulls = array.nulls().cloned();
+    StructArray::try_new_with_length(fields.clone(), columns, nulls, array.len())
+}
+
+/// Values that hold no others.
+fn plain(array: &ArrayRef, from: &DataType, to: &DataType) -> Result<ArrayRef, ArrowError> {
+    match (from, to) {
+        (DataType::Date64, DataType::Date32) => return days(array.as_primitive()),
+        (DataType::Timestamp(TimeUnit::Second, _), DataType::Timestamp(_, zone)) => {
+            let times = array.as_primitive::<TimestampSecondType>();
+            let times = times.try_unary::<_, TimestampMillisecondType, _>(|value| {
+                value.checked_mul(1000).ok_or_else(|| {
+                    unfit(format!("{value} s is too far for milliseconds, which this file has"))
+                })
+            });
+            return Ok(Arc::new(times?.with_timezone_opt(zone.clone())));
+        }
+        (DataType::Time32(TimeUnit::Second), DataType::Time32(_)) => {
+            let times = array.as_primitive::<Time32SecondType>();
+            let times = times.try_unary::<_, Time32MillisecondType, _>(|value| {
+                let is_of_a_day = (0..86_400).contains(&value);
+                let millis = is_of_a_day.then_some(value).map(|value| value * 1000);
+                millis.ok_or_else(|| unfit(format!("{value} s is no time of a day")))
+            });
+            return Ok(Arc::new(times?));
+        }
+        (DataType::Decimal32(digits, _), _) => check_digits::<Decimal32Type>(array, *digits)?,
+        (DataType::Decimal64(digits, _), _) => check_digits::<Decimal64Type>(array, *digits)?,
+        (DataType::Decimal128(digits, _), _) => check_digits::<Decimal128Type>(array, *digits)?,
+        (DataType::Decimal256(digits, _), _) => check_digits::<Decimal256Type>(array, *digits)?,
+        (DataType::Interval(_), _) => check_sign(array)?,
+        _ => {}
+    }
+    strictly(array, to)
+}
+
+fn unfit(why: String) -> ArrowError {
+    ArrowError::InvalidArgumentError(why)
+}
+
+fn days(dates: &Date64Array) -> Result<ArrayRef, ArrowError> {
+    let days = dates.try_unary::<_, Date32Type, _>(|value| {
+        if value % DAY_MILLIS != 0 {
+            return Err(unfit(format!(
+                "{value} ms is not the beginning of a day, and a date in this file is a day"
+            )));
+        }
+        let day = i32::try_from(value / DAY_MILLIS);
+        day.map_err(|_| unfit(format!("{value} ms is a day beyond those of this file")))
+    });
+    Ok(Arc::new(days?))
+}
+
+/// Intervals of a Parquet file are numbers without a sign.
+fn check_sign(array: &ArrayRef) -> Result<(), ArrowError> {
+    let is_negative = match array.data_type() {
+        DataType::Interval(IntervalUnit::YearMonth) => {
+            let months = array.as_primitive::<IntervalYearMonthType>();
+            months.iter().flatten().any(|months| months < 0)
+        }
+        DataType::Interval(IntervalUnit::DayTime) => {
+            let spans = array.as_primitive::<IntervalDayTimeType>();
+            spans.iter().flatten().any(|span| span.days < 0 || span.milliseconds < 0)
+        }
+        _ => false,
+    };
+    if is_negative {
+        Err(unfit("intervals in this file are not negative".to_owned()))
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether all values have no more digits than their type says: a file has room for so many.
+fn check_digits<T: DecimalType>(array: &ArrayRef, precision: u8) -> Result<(), ArrowError> {
+    let values = array.as_primitive::<T>();
+    let fits = |value| T::is_valid_decimal_precision(value, precision);
+    match values.iter().flatten().find(|value| !fits(*value)) {
+        None => Ok(()),
+        Some(_) => Err(ArrowError::InvalidArgumentError(format!(
+            "a decimal of this type has {precision} digits, and this one has more"
+        ))),
+    }
+}
+
+/// Arrow's own conversion, in which no value becomes null.
+fn strictly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
+    if array.data_type() == to {
+        return Ok(Arc::clone(array));
+    }
+    cast_with_options(array, to, &CastOptions { safe: false, ..CastOptions::default() })
+}

@@ -1,0 +1,86 @@
+//! How much the values of a table are, written out.
+
+use super::layouts::Runs;
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::DataType;
+
+/// Bytes that the values make if each of them is written out, however often one buffer serves several.
+/// A value counts for one byte at least.
+pub(super) fn size(array: &dyn Array) -> u64 {
+    let rows = array.len() as u64;
+    let own = match array.data_type() {
+        DataType::Dictionary(..) => return dictionary_size(array).max(rows),
+        DataType::Utf8View => array.as_string_view().lengths().map(u64::from).sum(),
+        DataType::BinaryView => array.as_binary_view().lengths().map(u64::from).sum(),
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            let offsets = list.value_offsets();
+            part_size(list.values(), offsets[0] as usize, offsets[list.len()] as usize)
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            let offsets = list.value_offsets();
+            part_size(list.values(), offsets[0] as usize, offsets[list.len()] as usize)
+        }
+        DataType::Map(..) => {
+            let map = array.as_map();
+            let offsets = map.value_offsets();
+            let entries: &dyn Array = map.entries();
+            part_size(entries, offsets[0] as usize, offsets[map.len()] as usize)
+        }
+        DataType::RunEndEncoded(..) => runs_size(array),
+        DataType::ListView(_) => {
+            let list = array.as_list_view::<i32>();
+            let lists = list.value_offsets().iter().zip(list.value_sizes());
+            let sizes = lists
+                .map(|(from, count)| view_size(list.values(), *from as usize, *count as usize));
+            sizes.fold(0, u64::saturating_add)
+        }
+        DataType::LargeListView(_) => {
+            let list = array.as_list_view::<i64>();
+            let lists = list.value_offsets().iter().zip(list.value_sizes());
+            let sizes = lists
+                .map(|(from, count)| view_size(list.values(), *from as usize, *count as usize));
+            sizes.fold(0, u64::saturating_add)
+        }
+        DataType::FixedSizeList(..) => size(array.as_fixed_size_list().values()),
+        DataType::Struct(_) => array.as_struct().columns().iter().map(|column| size(column)).sum(),
+        // What cannot be counted is no table.
+        _ => array.to_data().get_slice_memory_size().map_or(u64::MAX, |size| size as u64),
+    };
+    own.max(rows)
+}
+
+fn part_size(values: &dyn Array, from: usize, to: usize) -> u64 {
+    size(values.slice(from, to.saturating_sub(from)).as_ref())
+}
+
+fn view_size(values: &dyn Array, from: usize, count: usize) -> u64 {
+    // Of an empty list it may be said that it begins anywhere.
+    if count == 0 { 0 } else { size(values.slice(from, count).as_ref()) }
+}
+
+fn runs_size(array: &dyn Array) -> u64 {
+    let Ok(runs) = Runs::of(array) else { return u64::MAX };
+    let (mut sum, mut row) = (0_u64, 0);
+    while row < array.len() {
+        let place = runs.place(row);
+        let next = runs.end(place).clamp(row + 1, array.len());
+        let one = size(runs.values().slice(place, 1).as_ref());
+        sum = sum.saturating_add(one.saturating_mul((next - row) as u64));
+        row = next;
+    }
+    sum
+}
+
+fn dictionary_size(array: &dyn Array) -> u64 {
+    let dictionary = array.as_any_dictionary();
+    let values = dictionary.values();
+    if values.is_empty() {
+        return 0;
+    }
+    let sizes: Vec<u64> = (0..values.len()).map(|at| size(values.slice(at, 1).as_ref())).collect();
+    let keys = dictionary.normalized_keys();
+    let used = keys.iter().enumerate().filter(|(row, _)| !array.is_null(*row));
+    used.fold(0, |sum, (_, key)| sum.saturating_add(sizes.get(*key).copied().unwrap_or(0)))
+}

@@ -1,0 +1,318 @@
+//! Dates, times, durations and intervals as text, by ISO 8601, for every value that their types can hold.
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{
+    DataType, Date32Type, Date64Type, DurationMicrosecondType, DurationMillisecondType,
+    DurationNanosecondType, DurationSecondType, IntervalDayTime, IntervalDayTimeType,
+    IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType,
+    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType,
+};
+use arrow::error::ArrowError;
+
+/// Seconds of a day.
+const DAY: i64 = 86_400;
+/// Milliseconds of a day.
+pub(super) const DAY_MILLIS: i64 = DAY * 1000;
+/// Nanoseconds of a second.
+const NANOS: i64 = 1_000_000_000;
+
+/// A column of dates, times, durations or intervals. Where there is a second number, it says how many of the
+/// values' unit make a second.
+pub(super) enum Times<'a> {
+    /// Days.
+    Date32(&'a [i32]),
+    /// Milliseconds.
+    Date64(&'a [i64]),
+    Timestamp(&'a [i64], i64, Zone),
+    Time32(&'a [i32], i64),
+    Time64(&'a [i64], i64),
+    Duration(&'a [i64], i64),
+    Months(&'a [i32]),
+    DaysAndMillis(&'a [IntervalDayTime]),
+    MonthsDaysNanos(&'a [IntervalMonthDayNano]),
+}
+
+/// What is printed behind a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Zone {
+    /// Nothing: it has no zone.
+    None,
+    /// The same moment in UTC: zones with a name, such as `Europe/Berlin`, are told so.
+    Utc,
+    /// Seconds ahead of UTC.
+    Ahead(i64),
+}
+
+impl<'a> Times<'a> {
+    /// None if the column holds something else. Fails where its zone is none.
+    pub(super) fn of(array: &'a dyn Array) -> Result<Option<Self>, ArrowError> {
+        use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
+        let per_second = |unit: &TimeUnit| per_second(*unit);
+        Ok(Some(match array.data_type() {
+            DataType::Date32 => Self::Date32(array.as_primitive::<Date32Type>().values()),
+            DataType::Date64 => Self::Date64(array.as_primitive::<Date64Type>().values()),
+            DataType::Timestamp(unit, zone) => {
+                let values = match unit {
+                    Second => array.as_primitive::<TimestampSecondType>().values(),
+                    Millisecond => array.as_primitive::<TimestampMillisecondType>().values(),
+                    Microsecond => array.as_primitive::<TimestampMicrosecondType>().values(),
+                    Nanosecond => array.as_primitive::<TimestampNanosecondType>().values(),
+                };
+                Self::Timestamp(values, per_second(unit), Zone::parse(zone.as_deref())?)
+            }
+            DataType::Time32(unit) => {
+                let values = match unit {
+                    Second => array.as_primitive::<Time32SecondType>().values(),
+                    _ => array.as_primitive::<Time32MillisecondType>().values(),
+                };
+                Self::Time32(values, per_second(unit))
+            }
+            DataType::Time64(unit) => {
+                let values = match unit {
+                    Microsecond => array.as_primitive::<Time64MicrosecondType>().values(),
+                    _ => array.as_primitive::<Time64NanosecondType>().values(),
+                };
+                Self::Time64(values, per_second(unit))
+            }
+            DataType::Duration(unit) => {
+                let values = match unit {
+                    Second => array.as_primitive::<DurationSecondType>().values(),
+                    Millisecond => array.as_primitive::<DurationMillisecondType>().values(),
+                    Microsecond => array.as_primitive::<DurationMicrosecondType>().values(),
+                    Nanosecond => array.as_primitive::<DurationNanosecondType>().values(),
+                };
+                Self::Duration(values, per_second(unit))
+            }
+            DataType::Interval(IntervalUnit::YearMonth) => {
+                Self::Months(array.as_primitive::<IntervalYearMonthType>().values())
+            }
+            DataType::Interval(IntervalUnit::DayTime) => {
+                Self::DaysAndMillis(array.as_primitive::<IntervalDayTimeType>().values())
+            }
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                Self::MonthsDaysNanos(array.as_primitive::<IntervalMonthDayNanoType>().values())
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Appends a row's value. Fails on a time that no day has.
+    pub(super) fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
+        match self {
+            Self::Date32(days) => date(i64::from(days[row]), out),
+            Self::Date64(millis) => {
+                let (day, rest) =
+                    (millis[row].div_euclid(DAY_MILLIS), millis[row].rem_euclid(DAY_MILLIS));
+                date(day, out);
+                if rest > 0 {
+                    out.push(b'T');
+                    clock(rest, 1000, out);
+                }
+            }
+            Self::Timestamp(values, per_second, zone) => {
+                timestamp(values[row], *per_second, *zone, out);
+            }
+            Self::Time32(values, per_second) => {
+                return time(i64::from(values[row]), *per_second, out);
+            }
+            Self::Time64(values, per_second) => return time(values[row], *per_second, out),
+            Self::Duration(values, per_second) => {
+                let sign: &[u8] = if values[row] < 0 { b"-P" } else { b"P" };
+                out.extend_from_slice(sign);
+                let is_zero = !seconds(values[row].unsigned_abs(), *per_second, "", out);
+                out.extend_from_slice(if is_zero { b"0D" } else { b"" });
+            }
+            Self::Months(months) => interval(months[row], 0, (0, 1), out),
+            Self::DaysAndMillis(values) => {
+                let IntervalDayTime { days, milliseconds } = values[row];
+                interval(0, days, (i64::from(milliseconds), 1000), out);
+            }
+            Self::MonthsDaysNanos(values) => {
+                let IntervalMonthDayNano { months, days, nanoseconds } = values[row];
+                interval(months, days, (nanoseconds, NANOS), out);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Zone {
+    fn parse(zone: Option<&str>) -> Result<Self, ArrowError> {
+        let Some(zone) = zone.filter(|zone| !zone.is_empty()) else { return Ok(Self::None) };
+        let Some(ahead) = zone.strip_prefix(['+', '-']) else { return Ok(Self::Utc) };
+        let (hours, minutes) = match ahead.len() {
+            2 => (Some(ahead), "00"),
+            4 => (ahead.get(..2), ahead.get(2..).unwrap_or_default()),
+            5 => (
+                ahead.get(..2),
+                ahead.get(2..).and_then(|rest| rest.strip_prefix(':')).unwrap_or(""),
+            ),
+            _ => (None, ""),
+        };
+        let number = |text: &str, below: i64| {
+            let is_plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+            is_plain.then(|| text.parse::<i64>().ok()).flatten().filter(|number| *number < below)
+        };
+        let both = hours.and_then(|hours| number(hours, 24)).zip(number(minutes, 60));
+        let Some((hours, minutes)) = both else {
+            let text = format!("{zone:?} is no time zone: write it as +01:00 or by its name");
+            return Err(ArrowError::ParseError(text));
+        };
+        let seconds = hours * 3600 + minutes * 60;
+        Ok(match (seconds, zone.starts_with('-')) {
+            (0, _) => Self::Utc,
+            (seconds, true) => Self::Ahead(-seconds),
+            (seconds, false) => Self::Ahead(seconds),
+        })
+    }
+}
+
+/// How many of the unit make a second.
+pub(super) fn per_second(unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => NANOS,
+    }
+}
+
+fn timestamp(value: i64, per_second: i64, zone: Zone, out: &mut Vec<u8>) {
+    let (seconds, part) = (value.div_euclid(per_second), value.rem_euclid(per_second));
+    let ahead = if let Zone::Ahead(ahead) = zone { ahead } else { 0 };
+    // Days first: the last seconds of 64 bits cannot be moved ahead.
+    let second = seconds.rem_euclid(DAY) + ahead;
+    date(seconds.div_euclid(DAY) + second.div_euclid(DAY), out);
+    out.push(b'T');
+    clock(second.rem_euclid(DAY) * per_second + part, per_second, out);
+    match zone {
+        Zone::None => {}
+        Zone::Utc => out.push(b'Z'),
+        Zone::Ahead(ahead) => {
+            out.push(if ahead < 0 { b'-' } else { b'+' });
+            two(ahead.abs() / 3600, out);
+            out.push(b':');
+            two(ahead.abs() / 60 % 60, out);
+        }
+    }
+}
+
+/// Days since 1970-01-01, in the proleptic Gregorian calendar.
+fn date(days: i64, out: &mut Vec<u8>) {
+    // Years begin in March here, so that the day that only some of them have is the last one.
+    const ERA: i64 = 146_097;
+    let since = days + 719_468;
+    let day_of_era = since.rem_euclid(ERA);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = since.div_euclid(ERA) * 400 + year_of_era + i64::from(month <= 2);
+    // Beyond four digits a year has a sign.
+    if !(0..=9999).contains(&year) {
+        out.push(if year < 0 { b'-' } else { b'+' });
+    }
+    padded(year.unsigned_abs(), 4, out);
+    out.push(b'-');
+    two(month, out);
+    out.push(b'-');
+    two(day, out);
+}
+
+/// What of a day has gone by.
+fn clock(value: i64, per_second: i64, out: &mut Vec<u8>) {
+    let second = value / per_second;
+    two(second / 3600, out);
+    out.push(b':');
+    two(second / 60 % 60, out);
+    out.push(b':');
+    two(second % 60, out);
+    let nanos = value % per_second * (NANOS / per_second);
+    // Thousandths, millionths or billionths.
+    match nanos.unsigned_abs() {
+        0 => {}
+        nanos if nanos.is_multiple_of(1_000_000) => {
+            out.push(b'.');
+            padded(nanos / 1_000_000, 3, out);
+        }
+        nanos if nanos.is_multiple_of(1000) => {
+            out.push(b'.');
+            padded(nanos / 1000, 6, out);
+        }
+        nanos => {
+            out.push(b'.');
+            padded(nanos, 9, out);
+        }
+    }
+}
+
+fn time(value: i64, per_second: i64, out: &mut Vec<u8>) -> Result<(), ArrowError> {
+    if !(0..DAY * per_second).contains(&value) {
+        let unit = match per_second {
+            1 => "s",
+            1000 => "ms",
+            1_000_000 => "µs",
+            _ => "ns",
+        };
+        let text = format!("{value} {unit} is no time of a day");
+        return Err(ArrowError::InvalidArgumentError(text));
+    }
+    clock(value, per_second, out);
+    Ok(())
+}
+
+/// Appends seconds as `T1.5S`, without zeros at the end; nothing and false if there are none.
+fn seconds(value: u64, per_second: i64, sign: &str, out: &mut Vec<u8>) -> bool {
+    if value == 0 {
+        return false;
+    }
+    let per_second = per_second.unsigned_abs();
+    out.push(b'T');
+    out.extend_from_slice(sign.as_bytes());
+    out.extend_from_slice(itoa::Buffer::new().format(value / per_second).as_bytes());
+    if !value.is_multiple_of(per_second) {
+        out.push(b'.');
+        padded(value % per_second, per_second.ilog10() as usize, out);
+        while out.last() == Some(&b'0') {
+            out.pop();
+        }
+    }
+    out.push(b'S');
+    true
+}
+
+/// Each part has a sign of its own. `rest`: and how many of it make a second.
+fn interval(months: i32, days: i32, rest: (i64, i64), out: &mut Vec<u8>) {
+    out.push(b'P');
+    let start = out.len();
+    for (number, unit) in [(months, b'M'), (days, b'D')] {
+        if number != 0 {
+            out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+            out.push(unit);
+        }
+    }
+    seconds(rest.0.unsigned_abs(), rest.1, if rest.0 < 0 { "-" } else { "" }, out);
+    if out.len() == start {
+        out.extend_from_slice(b"0D");
+    }
+}
+
+fn two(number: i64, out: &mut Vec<u8>) {
+    padded(number.unsigned_abs(), 2, out);
+}
+
+/// Appends a number with zeros before it, up to so many digits.
+fn padded(number: u64, digits: usize, out: &mut Vec<u8>) {
+    let mut buffer = itoa::Buffer::new();
+    let text = buffer.format(number);
+    out.resize(out.len() + digits.saturating_sub(text.len()), b'0');
+    out.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+#[path = "times_tests.rs"]
+mod tests;
