@@ -118,7 +118,7 @@ fn failures(text: &mut Text, history: &History) {
     if history.late > 0 {
         let late = counted(history.late, "attempt");
         text.line(&format!(
-            "  {late} came back after the worker had been killed for it: too late, and discarded"
+            "  {late} ended after Sandmill had stopped waiting (a time-out, say): too late, the rows do not count"
         ));
     }
     for (worker, how) in &history.exits {

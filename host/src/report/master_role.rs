@@ -169,8 +169,8 @@ impl Reporter for MasterRole {
             EventKind::AttemptDiscarded { worker, id, attempt, succeeded } => {
                 let how = if *succeeded { "a success" } else { "a failure" };
                 let what = format!(
-                    "mini-batch {id}, attempt {attempt}, came back from {worker} as {how} after it had \
-                     been given up; it is discarded"
+                    "mini-batch {id}, attempt {attempt}: {worker} reported {how} after Sandmill had stopped \
+                     waiting for it; it does not count"
                 );
                 self.note(at, Level::Warning, &what)
             }

@@ -77,7 +77,9 @@ impl Overview {
         };
         let late = match counters.late {
             0 => String::new(),
-            late => format!("\n  late          {}, discarded", counted(late, "attempt")),
+            late => {
+                format!("\n  too late      {} (the rows do not count)", counted(late, "attempt"))
+            }
         };
         let left = match counters.seconds_left(speed) {
             Some(left) if left > 0.0 => format!(", {} left", seconds(left)),

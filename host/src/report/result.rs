@@ -241,11 +241,13 @@ fn mini_batches(result: &JobResult) -> String {
     text
 }
 
-/// What was not waited for any more, and came all the same.
+/// Attempts that ended when nothing waited for them any more.
 fn late(text: &mut Text, result: &JobResult) {
     if result.late_attempts > 0 {
-        let late = count(result.late_attempts);
-        text.line("late attempts", &format!("{late}, discarded: they had been given up"));
+        let late = counted(result.late_attempts, "attempt");
+        let why =
+            "ended after Sandmill had stopped waiting (a time-out, say); the rows do not count";
+        text.line("too late", &format!("{late} {why}"));
     }
 }
 

@@ -352,11 +352,11 @@ fn late_attempts_are_told() {
         read(dir.master_role("20261121100000")),
         explain_text(&History::read(dir).unwrap(), &places, false),
     ];
-    let told = told.iter().flat_map(|text| text.lines()).filter(|line| line.contains("discarded"));
+    let told = told.iter().flat_map(|text| text.lines()).filter(|line| line.contains("not count"));
     insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @"
-      late          1 attempt, discarded
-      late attempts 1, discarded: they had been given up
-    2026-11-21 10:00:00,000|WARNING|7|leader|mini-batch 2, attempt 1, came back from process000 as a success after it had been given up; it is discarded
-      1 attempt came back after the worker had been killed for it: too late, and discarded
+      too late      1 attempt (the rows do not count)
+      too late      1 attempt ended after Sandmill had stopped waiting (a time-out, say); the rows do not count
+    2026-11-21 10:00:00,000|WARNING|7|leader|mini-batch 2, attempt 1: process000 reported a success after Sandmill had stopped waiting for it; it does not count
+      1 attempt ended after Sandmill had stopped waiting (a time-out, say): too late, the rows do not count
     ");
 }
