@@ -118,6 +118,27 @@ fn values_that_do_not_fit_are_told() {
     assert_eq!(shop.table("select cast(bad as blob) as bad from t").unwrap().num_rows(), 4);
 }
 
+/// Nothing is rounded, cut or turned into another kind of value: what SQLite has is in the table, or its row is named.
+/// SQLite itself has changed some by the time: `007` in a column of numbers is 7, and 2^64 - 1 a float.
+#[test]
+fn values_are_those_that_sqlite_has() {
+    let shop = Shop::new(
+        "create table t (n integer, x real, code text, day date, any, big numeric);
+         insert into t values (9223372036854775807, 0.1, '007', '2024-02-30', '+5', 9007199254740993),
+         (-9223372036854775808, -1e308, '18446744073709551615', '10000-01-01', '1e3', -1),
+         ('007', 9e999, '', '1677-01-01 00:00:00.000000001', '', 9223372036854775807);
+         create table u (n integer);
+         insert into u values ('18446744073709551615');",
+    );
+    insta::assert_snapshot!(shop.shown("select * from t"), @"
+    n Int64, x Float64, code Utf8, day Utf8, any Utf8, big Int64
+    9223372036854775807 | 0.1 | 007 | 2024-02-30 | +5 | 9007199254740993
+    -9223372036854775808 | -1e308 | 18446744073709551615 | 10000-01-01 | 1e3 | -1
+    7 | inf |  | 1677-01-01 00:00:00.000000001 |  | 9223372036854775807
+    ");
+    insta::assert_snapshot!(shop.error("select n from u"), @r#"has the number 1.8446744073709552e19 in column 'n' of row 1, where its table declares INTEGER; convert it in query, as by cast("n" as text), or leave the row out"#);
+}
+
 /// The file is a stranger's, and the query a tenant's.
 #[test]
 fn a_query_reads_and_does_nothing_else() {
