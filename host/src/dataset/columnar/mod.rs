@@ -1,6 +1,7 @@
 //! Parquet and Arrow files, and databases as [`sqlite`](super::sqlite) reads them. `file` is a file of any of these
 //! kinds; the first two are read through `at`: `parquet` reads
-//! footers (`nesting` looks at them first) and row groups (`pages` keeps those of one that is cut, `numbers` takes numbers from them, by their `keys`), `ipc`
+//! footers (`nesting` looks at them first) and row groups (`pages` keeps those of one that is cut, `numbers` takes numbers from them, by their `keys`,
+//! and `decoder` goes on in them), `ipc`
 //! Arrow files and streams (`messages` finds what is in them). `cut` makes slices of what they hold. `columns` says which columns an input
 //! has, and how those of one file become them; `schema` writes that down, `width` tells how much memory
 //! columns take. `reader` is the worker's side: a slice becomes Arrow IPC, once `compact`
@@ -14,6 +15,7 @@ mod at;
 mod columns;
 mod compact;
 mod cut;
+mod decoder;
 mod file;
 mod guard;
 mod ipc;

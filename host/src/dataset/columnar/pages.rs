@@ -1,26 +1,35 @@
 //! The pages of a row group that is cut into several slices. Slices come in order, so the page that one
-//! ends in is kept for the next: it is unpacked once, and those before it are not looked at again.
+//! ends in is kept for the next: it is unpacked once, and those before it are not looked at again. The decoder that
+//! stands in that page is kept with it.
 
 use super::at::At;
+use super::decoder::Decoder;
 use super::numbers::{Kind, Memory, Numbers};
+use arrow::array::ArrayRef;
 use arrow::buffer::Buffer;
-use parquet::arrow::arrow_reader::RowGroups;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, RowGroups};
 use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::reader::SerializedPageReader;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The most bytes of pages that are kept.
-const MAX_KEPT: usize = 32 << 20;
+/// The most bytes of pages and dictionaries that are kept: less than reading a slice takes of them, and several of the
+/// largest pages that are common (DuckDB's have 100 MB). More would be unpacked again for each slice.
+const MAX_KEPT: usize = 512 << 20;
 
-/// The column chunks of one row group, without those that hold lists: how many rows their pages have is
-/// not known before they are decoded.
+/// The column chunks of one row group.
 pub(super) struct Chunks {
     group: usize,
     chunks: HashMap<usize, Arc<Mutex<Chunk>>>,
+    /// Of the columns that the library decodes.
+    decoder: Option<Decoder>,
+    /// How many of them there were.
+    #[cfg(test)]
+    decoders: usize,
 }
 
 impl fmt::Debug for Chunks {
@@ -35,8 +44,11 @@ struct Chunk {
     dictionary: Option<Page>,
     /// The page that was read last.
     page: Option<Page>,
-    /// Rows before that page.
+    /// Rows before that page. Of lists, their values: how many rows these are only a decoder finds out.
     before: usize,
+    has_lists: bool,
+    /// The first rows of its pages, where the file's index says so.
+    starts: Option<Vec<usize>>,
 }
 
 impl Chunks {
@@ -50,28 +62,45 @@ impl Chunks {
         let row_group = metadata.row_group(group);
         let rows = usize::try_from(row_group.num_rows()).unwrap_or(0);
         let at = Arc::new(at.clone());
+        let index = metadata.page_index_for_row_group(group);
         let chunk = |&leaf: &usize| {
             let column = row_group.column(leaf);
-            let reader = SerializedPageReader::new(Arc::clone(&at), column, rows, None)?;
-            let chunk = Chunk { reader, dictionary: None, page: None, before: 0 };
+            let pages = index.page_locations(leaf).cloned();
+            let start = |page: &PageLocation| usize::try_from(page.first_row_index).unwrap_or(0);
+            let starts = pages.as_ref().map(|pages| pages.iter().map(start).collect());
+            let has_lists = column.column_descr().max_rep_level() > 0;
+            let reader = SerializedPageReader::new(Arc::clone(&at), column, rows, pages)?;
+            let (dictionary, page, before) = (None, None, 0);
+            let chunk = Chunk { reader, dictionary, page, before, has_lists, starts };
             Ok((leaf, Arc::new(Mutex::new(chunk))))
         };
-        Ok(Self { group, chunks: leaves.iter().map(chunk).collect::<Result<_>>()? })
+        let chunks = leaves.iter().map(chunk).collect::<Result<_>>()?;
+        Ok(Self {
+            group,
+            chunks,
+            decoder: None,
+            #[cfg(test)]
+            decoders: 0,
+        })
     }
 
-    /// Whether rows of this row group and these leaf columns can be read from row `first` on.
+    /// Whether rows of this row group and these leaf columns can be read from row `first` on, and should be.
     pub(super) fn can_go_on(&self, group: usize, first: usize, leaves: &[usize]) -> bool {
-        let begins = |chunk: &Arc<Mutex<Chunk>>| locked(chunk).before <= first;
-        self.group == group && self.chunks.len() == leaves.len() && { leaves }
-            .iter()
-            .all(|leaf| self.chunks.get(leaf).is_some_and(begins))
+        let can_begin = |chunk: &Arc<Mutex<Chunk>>| {
+            let chunk = locked(chunk);
+            chunk.can_begin() && chunk.before <= first
+        };
+        self.group == group
+            && self.chunks.len() == leaves.len()
+            && leaves.iter().all(|leaf| self.chunks.contains_key(leaf))
+            && (self.chunks.values().all(can_begin) || self.goes_on(first))
     }
-
     /// Whether what is kept is so little that it may stay.
     pub(super) fn may_stay(&self) -> bool {
         let bytes = |chunk: &Arc<Mutex<Chunk>>| {
             let chunk = locked(chunk);
-            let pages = [&chunk.page, &chunk.dictionary];
+            // A decoder has unpacked the dictionary once more.
+            let pages = [&chunk.page, &chunk.dictionary, &chunk.dictionary];
             pages.into_iter().flatten().map(|page| page.buffer().len()).sum::<usize>()
         };
         self.chunks.values().map(bytes).sum::<usize>() <= MAX_KEPT
@@ -100,9 +129,54 @@ impl Chunks {
         numbers.finish()
     }
 
-    /// The row group, as the decoder takes it.
-    pub(super) fn of<'a>(&'a self, metadata: &'a ParquetMetaData) -> Group<'a> {
-        Group { metadata, chunks: self }
+    /// Columns of so many rows from row `first` on, as the library decodes them. None if it refuses: then all this is of no
+    /// use any more.
+    pub(super) fn decode(
+        &mut self,
+        footer: &ArrowReaderMetadata,
+        (first, rows): (usize, usize),
+        columns: &[usize],
+    ) -> Option<Vec<ArrayRef>> {
+        let schema = footer.parquet_schema();
+        let is_wanted = |leaf: usize| columns.contains(&schema.get_column_root_idx(leaf));
+        let passed = self.passed(first, is_wanted);
+        let kept = self.decoder.take().filter(|kept| kept.goes_on(columns, first, passed));
+        let mut decoder = match kept {
+            Some(kept) => kept,
+            None if !self.chunks.values().all(|chunk| locked(chunk).can_begin()) => return None,
+            None => {
+                let row_group = Group { metadata: footer.metadata(), chunks: self };
+                let new = Decoder::new(footer, &row_group, (first, rows), columns)?;
+                #[cfg(test)]
+                {
+                    self.decoders += 1;
+                }
+                new
+            }
+        };
+        let arrays = decoder.read(first, rows)?;
+        self.decoder = Some(decoder);
+        Some(arrays)
+    }
+
+    #[cfg(test)]
+    pub(super) fn decoders(&self) -> usize {
+        self.decoders
+    }
+
+    /// Whether the decoder that is kept should read on to row `first`, as far as that is up to lists.
+    fn goes_on(&self, first: usize) -> bool {
+        let is_list =
+            |leaf: usize| self.chunks.get(&leaf).is_some_and(|chunk| locked(chunk).has_lists);
+        let passed = self.passed(first, is_list);
+        self.decoder.as_ref().is_some_and(|kept| kept.goes_on(kept.columns(), first, passed))
+    }
+
+    /// The values that a new decoder of some leaf columns would look at in vain before it comes to row `first`, about: of
+    /// the column that has most.
+    fn passed(&self, first: usize, is_wanted: impl Fn(usize) -> bool) -> usize {
+        let wanted = self.chunks.iter().filter(|(leaf, _)| is_wanted(**leaf));
+        wanted.map(|(_, chunk)| locked(chunk).passed(first)).max().unwrap_or(0)
     }
 }
 
@@ -111,7 +185,7 @@ fn locked(chunk: &Arc<Mutex<Chunk>>) -> MutexGuard<'_, Chunk> {
 }
 
 /// A row group whose chunks have been read up to somewhere.
-pub(super) struct Group<'a> {
+struct Group<'a> {
     metadata: &'a ParquetMetaData,
     chunks: &'a Chunks,
 }
@@ -155,6 +229,27 @@ impl Iterator for Once {
 impl PageIterator for Once {}
 
 impl Chunk {
+    /// Whether a new decoder can begin here.
+    fn can_begin(&self) -> bool {
+        !self.has_lists || (self.page.is_none() && self.before == 0)
+    }
+
+    /// The values that a new decoder would look at in vain before it comes to row `first`.
+    fn passed(&self, first: usize) -> usize {
+        let values =
+            |page: &Option<Page>| page.as_ref().map_or(0, |page| page.num_values() as usize);
+        let start = match &self.starts {
+            Some(starts) => starts[..starts.partition_point(|&start| start <= first)].last(),
+            None => None,
+        };
+        let before = match start {
+            Some(start) => first - start,
+            None if self.has_lists => first,
+            None => first.saturating_sub(self.before).min(values(&self.page)),
+        };
+        before.saturating_add(values(&self.dictionary))
+    }
+
     /// The next page, from the file.
     fn next(&mut self) -> Result<Option<Page>> {
         let page = self.reader.get_next_page()?;

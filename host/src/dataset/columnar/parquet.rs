@@ -8,13 +8,11 @@ use super::pages::Chunks;
 use super::width::least;
 use crate::dataset::{DatasetError, fail};
 use arrow::array::{ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array};
-use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, SchemaRef};
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-    ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
-use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::{Compression, Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
@@ -184,20 +182,24 @@ impl ParquetFile {
         let leaves: Vec<usize> = wanted.iter().map(|(leaf, _)| *leaf).collect();
         let schema = self.footer.parquet_schema();
         if leaves.iter().any(|&leaf| schema.column(leaf).max_rep_level() > 0) {
-            return None;
+            if !is_small {
+                return None;
+            }
+            // How many rows a page of lists has, its header does not say.
+            self.index(columns);
         }
         loop {
             let numbers = self.numbers(group, &wanted);
             if numbers.is_empty() && !is_small {
                 return None;
             }
-            let chunks = match kept.take().filter(|kept| kept.can_go_on(group, skip, &leaves)) {
+            let mut chunks = match kept.take().filter(|kept| kept.can_go_on(group, skip, &leaves)) {
                 Some(chunks) => chunks,
                 None => Chunks::new(at, self.footer.metadata(), group, &leaves).ok()?,
             };
             match self.gather(&chunks, (skip, rows), &numbers) {
                 Ok(arrays) => {
-                    let batch = self.complete(&chunks, (skip, rows), columns, arrays)?;
+                    let batch = self.complete(&mut chunks, (skip, rows), columns, arrays)?;
                     self.chunks = (is_small && chunks.may_stay()).then_some(chunks);
                     return Some(batch);
                 }
@@ -247,7 +249,7 @@ impl ParquetFile {
     /// Rows of one row group: some columns that are there already, and what the library decodes.
     fn complete(
         &self,
-        chunks: &Chunks,
+        chunks: &mut Chunks,
         (skip, rows): (usize, usize),
         columns: &[usize],
         mut arrays: HashMap<usize, ArrayRef>,
@@ -255,38 +257,13 @@ impl ParquetFile {
         let others: Vec<usize> =
             columns.iter().copied().filter(|column| !arrays.contains_key(column)).collect();
         if !others.is_empty() {
-            let decoded = self.decode(chunks, (skip, rows), &others)?;
+            let decoded = chunks.decode(&self.footer, (skip, rows), &others)?;
             arrays.extend(others.into_iter().zip(decoded));
         }
         let arrays = columns.iter().map(|column| arrays.remove(column)).collect::<Option<_>>()?;
         let fields = self.schema().project(columns).ok()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(fields.into(), arrays, &options).ok()
-    }
-
-    /// Columns of rows, as the library decodes them.
-    fn decode(
-        &self,
-        chunks: &Chunks,
-        (skip, rows): (usize, usize),
-        columns: &[usize],
-    ) -> Option<Vec<ArrayRef>> {
-        let mask = ProjectionMask::roots(self.footer.parquet_schema(), columns.iter().copied());
-        let fields = Some(self.footer.schema().fields());
-        let schema = self.footer.parquet_schema();
-        let levels = parquet_to_arrow_field_levels(schema, mask, fields).ok()?;
-        let selection: RowSelection =
-            vec![RowSelector::skip(skip), RowSelector::select(rows)].into();
-        let row_group = chunks.of(self.footer.metadata());
-        let reader = ParquetRecordBatchReader::try_new_with_row_groups(
-            &levels,
-            &row_group,
-            rows,
-            Some(selection),
-        );
-        let batches = reader.ok()?.collect::<Result<Vec<_>, _>>().ok()?;
-        let batch = concat_batches(&batches.first()?.schema(), &batches).ok()?;
-        (batch.num_rows() == rows).then(|| batch.columns().to_vec())
     }
 
     /// Learns where pages lie, if the file says so: then those before the first row need not be looked at.
@@ -437,6 +414,10 @@ impl ParquetFile {
         self
     }
 }
+
+#[cfg(test)]
+#[path = "slices_tests.rs"]
+mod slices_tests;
 
 #[cfg(test)]
 mod tests {

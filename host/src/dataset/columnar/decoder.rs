@@ -1,0 +1,97 @@
+//! A decoder of one row group's columns that goes on from slice to slice. To come to a row in the middle of a page, the
+//! library passes over all values before it; pages may hold millions of these, and hundreds of slices.
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::concat_batches;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector,
+};
+use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
+use std::fmt;
+
+/// Decoding a value that is not wanted takes about so many times as long as passing over it.
+const DECODED: usize = 4;
+
+/// Columns that have been decoded up to some row.
+pub(super) struct Decoder {
+    columns: Vec<usize>,
+    reader: ParquetRecordBatchReader,
+    /// The row that comes next.
+    next: usize,
+    /// Rows from `next` on that are decoded already.
+    rest: Option<RecordBatch>,
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut told = f.debug_struct("Decoder");
+        told.field("columns", &self.columns).field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+impl Decoder {
+    /// A decoder of these columns from row `first` on, for slices of about so many rows. None if the library refuses.
+    pub(super) fn new(
+        footer: &ArrowReaderMetadata,
+        row_group: &dyn RowGroups,
+        (first, rows): (usize, usize),
+        columns: &[usize],
+    ) -> Option<Self> {
+        let schema = footer.parquet_schema();
+        let mask = ProjectionMask::roots(schema, columns.iter().copied());
+        let levels =
+            parquet_to_arrow_field_levels(schema, mask, Some(footer.schema().fields())).ok()?;
+        let rest = row_group.num_rows().checked_sub(first)?;
+        let selection: RowSelection =
+            vec![RowSelector::skip(first), RowSelector::select(rest)].into();
+        let reader = ParquetRecordBatchReader::try_new_with_row_groups(
+            &levels,
+            row_group,
+            rows,
+            Some(selection),
+        );
+        Some(Self { columns: columns.to_vec(), reader: reader.ok()?, next: first, rest: None })
+    }
+
+    /// What it decodes.
+    pub(super) fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// Whether it should go on for these columns and row. A new decoder would pass over `passed` values.
+    pub(super) fn goes_on(&self, columns: &[usize], first: usize, passed: usize) -> bool {
+        let Some(gap) = first.checked_sub(self.next) else { return false };
+        self.columns == columns && gap.saturating_mul(DECODED) <= passed
+    }
+
+    /// Its columns of so many rows from row `first` on. None if there are fewer, or if they cannot be decoded: then it is of
+    /// no use any more.
+    pub(super) fn read(&mut self, first: usize, rows: usize) -> Option<Vec<ArrayRef>> {
+        let mut gap = first.checked_sub(self.next)?;
+        let (mut found, mut left) = (Vec::new(), rows);
+        while left > 0 {
+            let batch = match self.rest.take() {
+                Some(batch) => batch,
+                None => self.reader.next()?.ok()?,
+            };
+            let passed = gap.min(batch.num_rows());
+            let taken = left.min(batch.num_rows() - passed);
+            if taken > 0 {
+                found.push(batch.slice(passed, taken));
+            }
+            let used = passed + taken;
+            self.rest =
+                (used < batch.num_rows()).then(|| batch.slice(used, batch.num_rows() - used));
+            gap -= passed;
+            left -= taken;
+            self.next = self.next.checked_add(used)?;
+        }
+        match found.as_slice() {
+            [only] => Some(only.columns().to_vec()),
+            several => {
+                let batch = concat_batches(several.first()?.schema_ref(), several).ok()?;
+                Some(batch.columns().to_vec())
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Slices of a row group: each page is unpacked once, however large it is, whatever the columns are.
+
+use super::*;
+use arrow::array::{Array, AsArray, Int32Array, ListArray, StringArray};
+use arrow::compute::concat_batches;
+use arrow::datatypes::Int32Type;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::ZstdLevel;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// One row group with all rows of a column.
+fn file(folder: &TempDir, column: ArrayRef, how: WriterPropertiesBuilder) -> ParquetFile {
+    let table = RecordBatch::try_from_iter_with_nullable([("c", column, true)]).unwrap();
+    let path = folder.path().join("t");
+    let properties = how
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .build();
+    let out = std::fs::File::create(&path).unwrap();
+    let mut writer = ArrowWriter::try_new(out, table.schema(), Some(properties)).unwrap();
+    writer.write(&table).unwrap();
+    writer.close().unwrap();
+    ParquetFile::open(At::open(&path).unwrap().0).unwrap()
+}
+
+/// All in one page.
+fn one_page() -> WriterPropertiesBuilder {
+    WriterProperties::builder()
+        .set_data_page_size_limit(1 << 30)
+        .set_data_page_row_count_limit(usize::MAX)
+        .set_dictionary_enabled(false)
+}
+
+fn small_pages() -> WriterPropertiesBuilder {
+    WriterProperties::builder().set_data_page_row_count_limit(20).set_write_batch_size(10)
+}
+
+fn read(file: &mut ParquetFile, skip: usize, rows: usize) -> ArrayRef {
+    let batches = file.read(0, skip, rows, &[0]).unwrap();
+    let batch = concat_batches(&batches[0].schema(), &batches).unwrap();
+    assert_eq!(batch.num_rows(), rows);
+    Arc::clone(batch.column(0))
+}
+
+/// How many decoders the pages that are kept have had.
+fn decoders(file: &ParquetFile) -> Option<usize> {
+    file.chunks.as_ref().map(Chunks::decoders)
+}
+
+fn text(row: usize) -> String {
+    format!("{}{row}", ["ab", "xyz"][row % 2].repeat(500))
+}
+
+/// More than the 32 MB that were kept once, and less than a page of DuckDB's.
+#[test]
+fn a_large_page_is_unpacked_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = 30_000;
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..rows).map(text)));
+    let mut file = file(&folder, texts, one_page());
+    for skip in (0..rows).step_by(1500) {
+        let found = read(&mut file, skip, 1500);
+        let found = found.as_string::<i32>();
+        assert_eq!([found.value(0), found.value(1499)], [text(skip), text(skip + 1499)]);
+        assert_eq!(decoders(&file), Some(1), "{skip}");
+    }
+}
+
+/// Where other workers have the slices between, the decoder goes on over them if a new one would look at more.
+#[test]
+fn gaps_between_slices_are_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..4000).map(text)));
+    let mut file = file(&folder, texts, one_page());
+    // Of two workers, then of many; slices of other lengths; back, as in another try.
+    let places = (0..20).map(|slice| (slice * 100, 50)).chain([
+        (2400, 70),
+        (2470, 1),
+        (2480, 199),
+        (3999, 1),
+        (10, 30),
+        (45, 2),
+        (47, 3),
+    ]);
+    for (skip, rows) in places {
+        let found = read(&mut file, skip, rows);
+        let expected = StringArray::from_iter_values((skip..skip + rows).map(text));
+        assert_eq!(found.as_string::<i32>(), &expected, "{skip}");
+    }
+    let mut again = ParquetFile::open(At::open(&folder.path().join("t")).unwrap().0).unwrap();
+    for slice in 0..20 {
+        read(&mut again, slice * 100, 50);
+    }
+    assert!(decoders(&again).is_some_and(|made| made < 8), "{:?}", decoders(&again));
+}
+
+/// Lists of 0 to 4 numbers; every fifth is null.
+fn lists(rows: usize) -> ListArray {
+    let list = |row: usize| {
+        let numbers = (0..row % 5).map(|at| (at != 2).then_some((row * 10 + at) as i32));
+        (row % 5 != 4).then(|| numbers.collect::<Vec<_>>())
+    };
+    ListArray::from_iter_primitive::<Int32Type, _, _>((0..rows).map(list))
+}
+
+/// With and without an index of the pages, which are read in order or with gaps, and again.
+#[test]
+fn lists_go_on_too() {
+    for (name, how) in [
+        ("one page", one_page()),
+        ("small pages", small_pages()),
+        ("no index", small_pages().set_offset_index_disabled(true)),
+        (
+            "v2",
+            small_pages().set_writer_version(parquet::file::properties::WriterVersion::PARQUET_2_0),
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let all = lists(1000);
+        let mut file = file(&folder, Arc::new(all.clone()), how);
+        for skip in (0..1000).step_by(40) {
+            let found = read(&mut file, skip, 40);
+            assert_eq!(found.as_list::<i32>(), &all.slice(skip, 40), "{name}: {skip}");
+            assert_eq!(decoders(&file), Some(1), "{name}: {skip}");
+        }
+        for (skip, rows) in [(0, 7), (100, 50), (990, 10), (3, 40), (43, 1), (500, 33), (533, 9)] {
+            let found = read(&mut file, skip, rows);
+            assert_eq!(found.as_list::<i32>(), &all.slice(skip, rows), "{name}: {skip}");
+        }
+    }
+}
+
+/// Numbers beside lists and texts stay in step with them.
+#[test]
+fn columns_of_all_kinds_stay_in_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let numbers: ArrayRef = Arc::new((0..1000).collect::<Int32Array>());
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..1000).map(text)));
+    let lists = lists(1000);
+    let table = RecordBatch::try_from_iter([
+        ("n", numbers),
+        ("l", Arc::new(lists.clone()) as ArrayRef),
+        ("t", texts),
+    ]);
+    let table = table.unwrap();
+    let path = folder.path().join("t");
+    let out = std::fs::File::create(&path).unwrap();
+    let properties = small_pages().set_dictionary_enabled(true).build();
+    let mut writer = ArrowWriter::try_new(out, table.schema(), Some(properties)).unwrap();
+    writer.write(&table).unwrap();
+    writer.close().unwrap();
+    let mut file = ParquetFile::open(At::open(&path).unwrap().0).unwrap();
+    for (skip, rows) in [(0, 9), (9, 9), (30, 9), (39, 100), (700, 4), (39, 1), (41, 2), (999, 1)] {
+        let batches = file.read(0, skip, rows, &[0, 1, 2]).unwrap();
+        let batch = concat_batches(&batches[0].schema(), &batches).unwrap();
+        let expected = table.slice(skip, rows);
+        for (found, expected) in batch.columns().iter().zip(expected.columns()) {
+            assert_eq!(found.to_data(), expected.to_data(), "{skip}");
+        }
+    }
+}
