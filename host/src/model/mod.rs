@@ -60,7 +60,7 @@ pub use registered::{
 };
 pub use report::{
     AttemptReport, CallStats, EndedBy, FailedItem, FirstFailure, Header, ItemCounts, JobResult,
-    JobStatus, Segment,
+    JobStatus, Segment, UnknownKeys,
 };
 pub use restored::{MiniBatchSet, Restored};
 pub use size::{ByteSize, SliceSize};
@@ -68,6 +68,7 @@ pub use table::{
     Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat, TableInput, TableKind,
 };
 pub use text::{
-    count, counted, hex, on_one_line, os_error, printable, printable_json, steers, text_cell,
+    count, counted, hex, on_one_line, os_error, printable, printable_json, shell_word, steers,
+    text_cell,
 };
 pub use wall::{OsSandbox, WallState};

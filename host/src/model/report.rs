@@ -67,6 +67,35 @@ fn by_script() -> FailureKind {
     FailureKind::ScriptError
 }
 
+/// Records of JSON lines with keys that no column takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnknownKeys {
+    /// How many records.
+    pub records: u64,
+    /// Some of the keys, at most [`UnknownKeys::NAMES`].
+    #[serde(deserialize_with = "few::<_, _, { UnknownKeys::NAMES }>")]
+    pub names: Vec<String>,
+    /// The file of the first of the records.
+    pub item: String,
+    /// Its line there, from 1.
+    pub line: u64,
+}
+
+impl UnknownKeys {
+    /// How many keys are named at most.
+    pub const NAMES: usize = 5;
+
+    /// Adds others, which come later.
+    pub fn add(&mut self, other: &Self) {
+        self.records = self.records.saturating_add(other.records);
+        for name in &other.names {
+            if self.names.len() < Self::NAMES && !self.names.contains(name) {
+                self.names.push(name.clone());
+            }
+        }
+    }
+}
+
 /// What one call into the guest used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallStats {
@@ -182,6 +211,9 @@ pub struct AttemptReport {
     /// Values of its rows that were `nan` or infinite and are null in the output, as JSON has no numbers for them.
     #[serde(default)]
     pub null_numbers: u64,
+    /// Records of an attempt that succeeded with keys that no column takes, where these are counted.
+    #[serde(default)]
+    pub unknown_keys: Option<UnknownKeys>,
     /// The columns of the attempt's rows, where the output file begins with that.
     pub header: Option<Header>,
     /// Whether the guest left files to publish (in `staged/<id>-<attempt>` of the worker's folder).

@@ -12,6 +12,8 @@ pub enum ColumnType {
     Boolean,
     /// 64-bit signed integers.
     Int64,
+    /// 64-bit integers that are not negative.
+    UInt64,
     /// 64-bit floating-point numbers.
     Float64,
     /// Text in UTF-8.
@@ -20,22 +22,34 @@ pub enum ColumnType {
     Date,
     /// Points in time, ISO 8601, to the microsecond, UTC where no offset is given.
     Timestamp,
+    /// Any value of JSON, as the text that it is written in. For JSON lines only.
+    Json,
 }
 
 impl ColumnType {
     /// All of them, in the order of the docs.
-    pub const ALL: [Self; 6] =
-        [Self::Boolean, Self::Int64, Self::Float64, Self::String, Self::Date, Self::Timestamp];
+    pub const ALL: [Self; 8] = [
+        Self::Boolean,
+        Self::Int64,
+        Self::UInt64,
+        Self::Float64,
+        Self::String,
+        Self::Date,
+        Self::Timestamp,
+        Self::Json,
+    ];
 
     /// The name in a job file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Boolean => "boolean",
             Self::Int64 => "int64",
+            Self::UInt64 => "uint64",
             Self::Float64 => "float64",
             Self::String => "string",
             Self::Date => "date",
             Self::Timestamp => "timestamp",
+            Self::Json => "json",
         }
     }
 }
@@ -48,7 +62,9 @@ impl fmt::Display for ColumnType {
 
 /// The text was not the name of a column type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no column type: write boolean, int64, float64, string, date or timestamp")]
+#[error(
+    "{0:?} is no column type: write boolean, int64, uint64, float64, string, date, timestamp or json"
+)]
 pub struct ParseColumnTypeError(String);
 
 /// Reads the name in any case.
@@ -155,6 +171,12 @@ pub struct TableFormat {
     /// The columns of other files that the guest gets, as the schema message of an Arrow IPC stream;
     /// the last of them are those of `path`.
     pub schema: Vec<u8>,
+    /// Whether the types of text columns were inferred: then no value is rounded to fit its column's type.
+    #[serde(default)]
+    pub inferred: bool,
+    /// Whether records of JSON lines are counted that have keys without a column.
+    #[serde(default)]
+    pub counts_unknown_keys: bool,
     /// Gives the last columns, from the files' paths.
     pub path: Option<super::PartitionFormat>,
     /// [`TableInput::query`].

@@ -22,6 +22,16 @@ pub fn on_one_line(text: &str) -> Cow<'_, str> {
     escaped(text, steers, |clean, c| clean.extend(c.escape_unicode()))
 }
 
+/// A path as it is typed on a command line.
+pub fn shell_word(path: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if path.chars().all(plain) {
+        path.to_owned()
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
+    }
+}
+
 /// JSON with the same characters written as JSON escapes them, which changes no value. Line ends
 /// between its parts stay.
 pub fn printable_json(text: &str) -> Cow<'_, str> {

@@ -1,8 +1,8 @@
 //! Tells people what was inferred of an input's columns, and what of it may not be meant.
 
 use crate::dataset::csv::Inferred;
-use crate::dataset::json::InferredJson;
-use arrow::datatypes::{DataType, Schema};
+use crate::dataset::json::{InferredJson, is_json};
+use arrow::datatypes::{DataType, Field, Schema};
 
 /// Columns that are told whatever their type.
 const SHOWN: usize = 20;
@@ -29,7 +29,7 @@ pub(super) fn known(unknown: &str, names: &[&str]) -> String {
 pub(super) fn json_notices(input: &str, inferred: &InferredJson) -> Vec<String> {
     let mut notices = vec![format!("columns of input {input}: {}", listed(&inferred.schema))];
     let doubts = inferred.doubts.iter();
-    notices.extend(doubts.map(|doubt| format!("input {input}: {doubt}; lines that differ fail")));
+    notices.extend(doubts.map(|doubt| format!("input {input}: {doubt}")));
     notices
 }
 
@@ -37,7 +37,7 @@ pub(super) fn json_notices(input: &str, inferred: &InferredJson) -> Vec<String> 
 pub(super) fn listed(schema: &Schema) -> String {
     let fields = schema.fields();
     let told = fields.iter().take(SHOWN);
-    let told: Vec<_> = told.map(|f| format!("{} {}", f.name(), kind(f.data_type()))).collect();
+    let told: Vec<_> = told.map(|f| format!("{} {}", f.name(), kind(f))).collect();
     let more = match fields.len() - told.len() {
         _ if fields.is_empty() => "none was found".to_owned(),
         0 => String::new(),
@@ -47,11 +47,12 @@ pub(super) fn listed(schema: &Schema) -> String {
 }
 
 /// What people call a type.
-fn kind(kind: &DataType) -> String {
-    match kind {
+fn kind(field: &Field) -> String {
+    match field.data_type() {
+        _ if is_json(field) => "json".to_owned(),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "string".to_owned(),
         DataType::List(item) | DataType::LargeList(item) => {
-            format!("list of {}", self::kind(item.data_type()))
+            format!("list of {}", kind(item))
         }
         DataType::Struct(_) => "object".to_owned(),
         DataType::Date32 => "date".to_owned(),

@@ -8,8 +8,8 @@ use super::stamp::Stamp;
 use super::text::each_slice;
 use super::{PlanError, columnar, keyed_tables, refuse};
 use crate::dataset::columnar::TableFile;
-use crate::dataset::csv::{MAX_SLICE, arrow_type, infer_format};
-use crate::dataset::json::infer_json;
+use crate::dataset::csv::{MAX_SLICE, infer_format};
+use crate::dataset::json::{field_of, infer_json};
 use crate::dataset::{Listing, Unpacker, schema_bytes, wait_for};
 use crate::model::{
     BadFile, ByteSize, Column, ColumnType, CsvFormat, PartitionFormat, SliceSize, Source,
@@ -290,10 +290,7 @@ fn json_format(
     sender: &mut Sender<'_>,
 ) -> Result<TableFormat, PlanError> {
     let schema = match &input.table.schema {
-        Some(columns) => {
-            let field = |column: &Column| Field::new(&column.name, arrow_type(column.kind), true);
-            Schema::new(columns.iter().map(field).collect::<Vec<_>>())
-        }
+        Some(columns) => Schema::new(columns.iter().map(field_of).collect::<Vec<_>>()),
         None => {
             let mut may_open = |index: u32, file: &str, listing: &mut Listing| {
                 input.may_open(input.first + index, file, listing, sender)
@@ -304,9 +301,13 @@ fn json_format(
         }
     };
     let schema = guest_schema(input, &schema)?;
+    let is_inferred = input.table.schema.is_none();
     Ok(TableFormat {
         kind: TableKind::Jsonl,
         schema: schema_bytes(&schema)?,
+        inferred: is_inferred,
+        // A job that names columns wants no others.
+        counts_unknown_keys: is_inferred && input.table.columns.is_none(),
         path: input.path.clone(),
         ..TableFormat::default()
     })

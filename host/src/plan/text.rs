@@ -6,6 +6,7 @@ use super::stamp::Stamp;
 use super::tables::Input;
 use super::{PlanError, refuse};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
+use crate::dataset::json::{START, foreign};
 use crate::dataset::{DatasetError, Listing, OpenError, Unpacker};
 use crate::model::{Column, SliceSize, TableFormat, TableKind, TextSlice, Work};
 use crate::protocol::FromPlanner;
@@ -116,6 +117,11 @@ pub(super) fn each_slice<'s>(
             }
             Err(error @ OpenError::Room { .. }) => return Err(DatasetError::from(error).into()),
         };
+        if let Some(reason) = foreign_json(input, &cut) {
+            let mut stamp = Stamp::new();
+            stamp.add_file((&metadata).into());
+            return sender.add_bad(index, file, reason, stamp);
+        }
         if !has_header {
             sender.notice(format!("{} is empty and gives no mini-batch", cut.path().display()))?;
             return Ok(());
@@ -136,6 +142,13 @@ pub(super) fn each_slice<'s>(
             }
         }
     })
+}
+
+/// Why a file of JSON lines holds none, if it holds other JSON.
+fn foreign_json(input: &Input<'_>, cut: &CutFile<'_>) -> Option<String> {
+    let is_lines = input.table.kind == TableKind::Jsonl;
+    let foreign = is_lines.then(|| foreign(cut.start(START))).flatten()?;
+    Some(foreign.told(cut.path(), cut.is_unpacked()))
 }
 
 /// Tells what is odd about a file of so many rows.

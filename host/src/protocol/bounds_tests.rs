@@ -25,6 +25,7 @@ fn report() -> AttemptReport {
         is_short: false,
         surplus_rows: 0,
         null_numbers: 0,
+        unknown_keys: None,
         header: None,
         has_files: false,
         elapsed_seconds: 0.5,

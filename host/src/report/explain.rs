@@ -2,9 +2,9 @@
 
 use super::advice::{BAD_INPUT, COMPUTING, of_failure, of_init, of_result, was_killed};
 use super::history::{Attempt, Doing, Group, History};
-use super::result::{Places, shell_word};
+use super::result::Places;
 use super::words::{count, counted, first_line, seconds, worker_id};
-use crate::model::{EndedBy, FailureKind, JobStatus, MiniBatchId, printable};
+use crate::model::{EndedBy, FailureKind, JobStatus, MiniBatchId, printable, shell_word};
 use std::fmt::Write;
 use std::path::PathBuf;
 

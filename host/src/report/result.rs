@@ -7,7 +7,7 @@ use super::reporters::Reporter;
 use super::words::{count, counted, did, first_line, seconds, worker_id};
 use crate::event::{Event, EventKind};
 use crate::model::{
-    FailureKind, FirstFailure, JobDir, JobResult, JobStatus, printable, unfinished,
+    FailureKind, FirstFailure, JobDir, JobResult, JobStatus, printable, shell_word, unfinished,
 };
 use jiff::Timestamp;
 use std::io::{self, Write};
@@ -148,16 +148,6 @@ fn what_next(text: &mut Text, result: &JobResult, places: &Places) {
     }
     if result.status == JobStatus::Failed {
         text.line("next command", &format!("sandmill explain {job}"));
-    }
-}
-
-/// A path as it is typed on a command line.
-pub(super) fn shell_word(path: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
-    if path.chars().all(plain) {
-        path.to_owned()
-    } else {
-        format!("'{}'", path.replace('\'', r"'\''"))
     }
 }
 

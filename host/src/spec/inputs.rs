@@ -10,8 +10,8 @@ use super::raw::{Format, RawInput, RawJob, SchemaInference};
 use super::registered::or_register;
 use super::scope::At;
 use crate::model::{
-    Address, ByteSize, CsvFormat, Input, InputKind, Limits, RegisteredKind, SliceSize, TableInput,
-    TableKind,
+    Address, ByteSize, Column, ColumnType, CsvFormat, Input, InputKind, Limits, RegisteredKind,
+    SliceSize, TableInput, TableKind,
 };
 
 /// Files in a mini-batch unless the job file says otherwise (prs-semantics C7).
@@ -140,6 +140,7 @@ fn check_input(input: &RawInput, place: &Place, report: &Report) -> Input {
         }
     }
     check_columns(input, report);
+    check_schema(input, report);
     query::check(input, report);
     if let (Some(hive), Some(_)) = (&input.hive, &input.partition_format)
         && hive.value
@@ -185,6 +186,22 @@ fn check_keys(input: &RawInput, report: &Report) {
             format.name(),
         );
         report.error(origin, key, message);
+    }
+}
+
+/// Refuses columns of JSON in other text, which would not be looked into.
+fn check_schema(input: &RawInput, report: &Report) {
+    let Some(schema) = &input.schema else { return };
+    let is_json = |column: &&Column| column.kind == ColumnType::Json;
+    if let Some(column) = schema.value.iter().find(is_json)
+        && format_of(input).table() == Some(TableKind::Csv)
+    {
+        let message = format!(
+            "column {:?} is json, which is for inputs of format jsonl only; write string, which gives the entry \
+             script the field's text",
+            column.name
+        );
+        schema.blame(report, message);
     }
 }
 

@@ -28,6 +28,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
         data,
         dataset: "d",
         items: given,
+        unknown_keys: None,
         rejected_count: rejected.len() as u64,
         rejected,
         table_file: "/t.csv".to_owned(),

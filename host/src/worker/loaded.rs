@@ -1,7 +1,7 @@
 //! What a guest is given, with what reports say of it.
 
 use crate::dataset::{LoadedTable, RowLines};
-use crate::model::FailedItem;
+use crate::model::{FailedItem, UnknownKeys};
 use crate::sandbox::MiniBatchData;
 
 /// A mini-batch, ready for the guest.
@@ -17,6 +17,8 @@ pub(super) struct Loaded<'a> {
     pub(super) rejected_count: u64,
     /// The first of them.
     pub(super) rejected: Vec<FailedItem>,
+    /// Records of `data`, or near them, with keys that no column takes, where these are counted.
+    pub(super) unknown_keys: Option<UnknownKeys>,
     /// The file that a table comes from, as items are called in reports.
     pub(super) table_file: String,
     /// Where a text table's rows stand in their files.
@@ -47,6 +49,7 @@ impl<'a> Loaded<'a> {
             items,
             rejected_count: 0,
             rejected,
+            unknown_keys: None,
             table_file,
             lines: None,
             file_rows,
@@ -61,6 +64,7 @@ impl<'a> Loaded<'a> {
             items: table.rows,
             rejected_count: table.rejected_count,
             rejected: table.rejected,
+            unknown_keys: table.unknown_keys,
             table_file,
             lines: Some(table.lines),
             file_rows: Vec::new(),

@@ -66,6 +66,7 @@ pub(super) fn report(
         is_short: false,
         surplus_rows: 0,
         null_numbers: 0,
+        unknown_keys: None,
         header: None,
         has_files: false,
         elapsed_seconds,
@@ -81,6 +82,7 @@ pub(super) fn report(
             report.is_short = tally.is_short;
             report.surplus_rows = tally.surplus_rows;
             report.null_numbers = tally.null_numbers;
+            report.unknown_keys = tally.unknown_keys;
             report.header = tally.header;
             report.has_files = has_files;
             for item in &mut report.failed_items {
@@ -167,6 +169,7 @@ mod tests {
             is_short: false,
             surplus_rows: 0,
             null_numbers: 0,
+            unknown_keys: None,
             header: Some("h".repeat(1 << 20).as_str().into()),
         };
         let segment = Segment { offset: 0, length: 0, checksum: 0, rows: 0 };

@@ -1,7 +1,9 @@
 //! Takes what a call of `run` returns and judges it.
 
 use super::loaded::Loaded;
-use crate::model::{AttemptReport, FailedItem, Failure, FailureKind, Header, ItemCounts};
+use crate::model::{
+    AttemptReport, FailedItem, Failure, FailureKind, Header, ItemCounts, UnknownKeys,
+};
 use crate::output::RowWriter;
 use crate::sandbox::{MiniBatchData, ResultSink, name_errors};
 
@@ -25,6 +27,7 @@ pub(super) struct Tally {
     pub(super) surplus_rows: u64,
     /// Values that are null in the output, as JSON has no numbers for them.
     pub(super) null_numbers: u64,
+    pub(super) unknown_keys: Option<UnknownKeys>,
     /// The output file's header, where there is one.
     pub(super) header: Option<Header>,
 }
@@ -117,6 +120,7 @@ impl Tally {
             is_short: false,
             surplus_rows: 0,
             null_numbers: 0,
+            unknown_keys: loaded.unknown_keys,
             header: None,
         }
     }
@@ -162,6 +166,7 @@ mod tests {
             data: MiniBatchData::Files(paths),
             dataset: "d",
             items: paths.len() as u64,
+            unknown_keys: None,
             rejected_count: 0,
             rejected: Vec::new(),
             table_file: String::new(),

@@ -137,6 +137,19 @@ impl CutFile<'_> {
         &self.path
     }
 
+    /// The text's first bytes without BOM, at most so many, and whether these are all. Before the first slice alone.
+    pub fn start(&self, most: usize) -> (&[u8], bool) {
+        let bytes = &self.cutter.window.bytes()[self.at..];
+        let length = self.file.metadata().map_or(u64::MAX, |metadata| metadata.len());
+        let is_all = self.offset + bytes.len() as u64 == length && bytes.len() <= most;
+        (&bytes[..bytes.len().min(most)], is_all)
+    }
+
+    /// Whether the text was packed in its file.
+    pub fn is_unpacked(&self) -> bool {
+        self.unpacked.is_some()
+    }
+
     /// What the file system says of the file that was opened, as it lies in the input.
     pub fn metadata(&self) -> Result<Metadata, DatasetError> {
         let metadata = match self.unpacked {

@@ -71,6 +71,16 @@ pub(super) enum Places<'a> {
     Files(Origins<'a>),
 }
 
+impl Places<'_> {
+    /// The line that a text of one file begins with.
+    pub(super) fn first_line(&self) -> u64 {
+        match self {
+            Self::File { first_line, .. } => *first_line,
+            Self::Files(_) => 1,
+        }
+    }
+}
+
 /// Puts the records that fit into `kept`, as they stand in the text, and names the others.
 pub(super) fn sort_out(
     text: &[u8],

@@ -12,7 +12,7 @@ use crate::model::{ColumnType, TableFormat};
 use arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder, new_null_array};
 use arrow::compute::kernels::cast_utils::Parser;
 use arrow::datatypes::{
-    DataType, Date32Type, Float64Type, Int64Type, SchemaRef, TimestampMicrosecondType,
+    DataType, Date32Type, Float64Type, Int64Type, SchemaRef, TimestampMicrosecondType, UInt64Type,
 };
 use memchr::memchr;
 use std::borrow::Cow;
@@ -205,6 +205,7 @@ enum Column {
     Unwanted(usize),
     Boolean(Values<bool>),
     Int64(Values<i64>),
+    UInt64(Values<u64>),
     Float64(Values<f64>),
     Date(Values<i32>),
     Timestamp(Values<i64>),
@@ -217,10 +218,11 @@ impl Column {
         match kind {
             ColumnType::Boolean => Self::Boolean(Values::new(rows)),
             ColumnType::Int64 => Self::Int64(Values::new(rows)),
+            ColumnType::UInt64 => Self::UInt64(Values::new(rows)),
             ColumnType::Float64 => Self::Float64(Values::new(rows)),
             ColumnType::Date => Self::Date(Values::new(rows)),
             ColumnType::Timestamp => Self::Timestamp(Values::new(rows)),
-            ColumnType::String => {
+            ColumnType::String | ColumnType::Json => {
                 Self::String(StringBuilder::with_capacity(rows, rows.saturating_mul(8)))
             }
         }
@@ -246,6 +248,12 @@ impl Column {
                 |start, end| short_integer(text, start, end),
                 Int64Type::parse,
             ),
+            Self::UInt64(values) => fields.fill(
+                values,
+                column,
+                |start, end| short_integer(text, start, end)?.try_into().ok(),
+                UInt64Type::parse,
+            ),
             Self::Float64(values) => fields.fill_floats(values, column),
             Self::Boolean(values) => fields.fill(values, column, |_, _| None, boolean),
             Self::Date(values) => fields.fill(values, column, |_, _| None, Date32Type::parse),
@@ -262,6 +270,7 @@ impl Column {
             Self::Unwanted(rows) => new_null_array(&DataType::Utf8, rows),
             Self::Boolean(values) => Arc::new(values.booleans()),
             Self::Int64(values) => Arc::new(values.array::<Int64Type>()?),
+            Self::UInt64(values) => Arc::new(values.array::<UInt64Type>()?),
             Self::Float64(values) => Arc::new(values.array::<Float64Type>()?),
             Self::Date(values) => Arc::new(values.array::<Date32Type>()?),
             Self::Timestamp(values) => {

@@ -5,11 +5,13 @@ use super::lines::{Origin, Part, RowLines};
 use super::misfit::{Misfits, Places, sort_out};
 use super::origins::Origins;
 use super::plain::PlainDecoder;
+use super::scan::count_lines;
 use super::types::arrow_type;
-use crate::dataset::json::{JsonDecoder, Lines};
+use crate::dataset::json::{JsonDecoder, Lines, Unknown};
 use crate::dataset::{DatasetError, Stream, fail, schema_of};
 use crate::model::{
     ColumnType, FailedItem, PartitionFormat, SpilledRows, TableFormat, TableKind, TextSlice,
+    UnknownKeys,
 };
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
@@ -49,6 +51,8 @@ pub struct TableReader {
     decoder: Option<(Decoder, usize)>,
     text: Vec<u8>,
     kept: Vec<u8>,
+    /// Of the mini-batch that is being read.
+    unknown_keys: Option<UnknownKeys>,
     ipc: Stream,
 }
 
@@ -64,6 +68,8 @@ pub struct LoadedTable<'a> {
     /// The first of them, with file and line; at most
     /// [`AttemptReport::MAX_FAILED_ITEMS`](crate::model::AttemptReport::MAX_FAILED_ITEMS).
     pub rejected: Vec<FailedItem>,
+    /// Records of JSON lines with keys that no column takes, where these are counted.
+    pub unknown_keys: Option<UnknownKeys>,
     /// Where its rows stand in their files.
     pub lines: RowLines<'a>,
 }
@@ -130,7 +136,10 @@ impl TableReader {
             },
         };
         Ok(Self {
-            json: is_json.then(|| JsonDecoder::new(Arc::clone(&data_schema))),
+            json: is_json.then(|| {
+                let schema = Arc::clone(&data_schema);
+                JsonDecoder::new(schema, format.inferred, format.counts_unknown_keys)
+            }),
             plain: PlainDecoder::new(&format, &data_schema),
             nulls: null_pattern(&format.csv.null_values)?,
             format,
@@ -142,6 +151,7 @@ impl TableReader {
             decoder: None,
             text: Vec::new(),
             kept: Vec::new(),
+            unknown_keys: None,
             ipc: Stream::default(),
         })
     }
@@ -171,6 +181,7 @@ impl TableReader {
         label: &str,
     ) -> Result<LoadedTable<'_>, DatasetError> {
         self.ipc.clear();
+        self.unknown_keys = None;
         let (mut batches, mut misfits) = (Vec::new(), Misfits::default());
         let mut origins = Vec::new();
         for part in parts {
@@ -228,6 +239,7 @@ impl TableReader {
                 rows,
                 rejected_count: misfits.count,
                 rejected: misfits.named,
+                unknown_keys: self.unknown_keys.take(),
                 lines: RowLines {
                     format: &self.format,
                     json: self.json.as_ref().map(JsonDecoder::schema),
@@ -337,28 +349,44 @@ impl TableReader {
     ) -> Result<(RecordBatch, Misfits), DatasetError> {
         let Some(json) = &mut self.json else { return fail!("{item}: is no JSON") };
         json.check_size(text, rows, item)?;
-        if let Some(batch) = json.decode(text, rows) {
-            return Ok((batch, Misfits::default()));
-        }
-        let (mut misfits, mut counted) = (Misfits::default(), 0);
-        self.kept.clear();
-        for (start, line) in Lines::new(text) {
-            match json.misfit(line) {
-                Some(reason) => misfits.refuse(text, start, reason, &mut places, &mut counted),
-                None => {
-                    self.kept.extend_from_slice(line);
-                    self.kept.push(b'\n');
-                    misfits.kept += 1;
+        let first_line = places.first_line();
+        let mut misfits = Misfits::default();
+        let batch = match json.decode(text, rows) {
+            Some(batch) => batch,
+            None => {
+                let mut counted = 0;
+                self.kept.clear();
+                for (start, line) in Lines::new(text) {
+                    match json.misfit(line) {
+                        Some(reason) => {
+                            misfits.refuse(text, start, reason, &mut places, &mut counted);
+                        }
+                        None => {
+                            self.kept.extend_from_slice(line);
+                            self.kept.push(b'\n');
+                            misfits.kept += 1;
+                        }
+                    }
+                }
+                match json.decode(&self.kept, misfits.kept) {
+                    Some(batch) => batch,
+                    None if misfits.kept == 0 => {
+                        RecordBatch::new_empty(Arc::clone(&self.data_schema))
+                    }
+                    None => fail!("{item}: its lines can be decoded one by one, and not together")?,
                 }
             }
+        };
+        if let Some(unknown) = json.unknown_keys(text) {
+            let line = first_line + count_lines(&text[..unknown.start], b'\n');
+            let Unknown { records, names, .. } = unknown;
+            let more = UnknownKeys { records, names, item: item.to_owned(), line };
+            match &mut self.unknown_keys {
+                Some(known) => known.add(&more),
+                None => self.unknown_keys = Some(more),
+            }
         }
-        if misfits.kept == 0 {
-            return Ok((RecordBatch::new_empty(Arc::clone(&self.data_schema)), misfits));
-        }
-        match json.decode(&self.kept, misfits.kept) {
-            Some(batch) => Ok((batch, misfits)),
-            None => fail!("{item}: its lines can be decoded one by one, and not together"),
-        }
+        Ok((batch, misfits))
     }
 
     /// Whether so many records can be in the text with a field for each column. arrow-csv makes room

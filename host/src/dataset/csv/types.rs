@@ -3,7 +3,7 @@
 
 use crate::model::{ColumnType, CsvFormat};
 use arrow::array::timezone::Tz;
-use arrow::array::types::{Date32Type, Float64Type, Int64Type};
+use arrow::array::types::{Date32Type, Float64Type, Int64Type, UInt64Type};
 use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
 use arrow::datatypes::{DataType, TimeUnit};
 
@@ -16,8 +16,9 @@ pub fn arrow_type(kind: ColumnType) -> DataType {
     match kind {
         ColumnType::Boolean => DataType::Boolean,
         ColumnType::Int64 => DataType::Int64,
+        ColumnType::UInt64 => DataType::UInt64,
         ColumnType::Float64 => DataType::Float64,
-        ColumnType::String => DataType::Utf8,
+        ColumnType::String | ColumnType::Json => DataType::Utf8,
         ColumnType::Date => DataType::Date32,
         ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
     }
@@ -33,8 +34,9 @@ pub fn fits(kind: ColumnType, text: &str) -> bool {
     match kind {
         ColumnType::Boolean => boolean(text).is_some(),
         ColumnType::Int64 => Int64Type::parse(text).is_some(),
+        ColumnType::UInt64 => UInt64Type::parse(text).is_some(),
         ColumnType::Float64 => Float64Type::parse(text).is_some(),
-        ColumnType::String => true,
+        ColumnType::String | ColumnType::Json => true,
         ColumnType::Date => Date32Type::parse(text).is_some(),
         ColumnType::Timestamp => microseconds(text).is_some(),
     }

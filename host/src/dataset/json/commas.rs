@@ -49,7 +49,7 @@ fn is_plain(byte: u8) -> bool {
 }
 
 /// Behind the quote that ends the string whose first byte is at `at`.
-fn string_end(text: &[u8], mut at: usize) -> usize {
+pub(super) fn string_end(text: &[u8], mut at: usize) -> usize {
     loop {
         let rest = text.get(at..).unwrap_or_default();
         let near = rest.iter().take(SHORT).position(|byte| matches!(byte, b'"' | b'\\'));

@@ -1,38 +1,74 @@
 //! From lines to Arrow.
 
 use super::commas;
+use super::decoders::Decoders;
 use super::lines::Lines;
 use super::misfit::reason;
-use super::numbers::Exact;
+use super::parts::Part;
 use super::plain::PlainLines;
+use crate::dataset::csv::shortened;
 use crate::dataset::{DatasetError, fail};
+use crate::model::UnknownKeys;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::json::ReaderBuilder;
 use arrow::json::reader::Decoder;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Cells that a table may have whatever its text is like. Rows may leave out columns, so that a short
 /// text can stand for a table that fits nowhere.
 const CELLS: u64 = 16 << 20;
 
+/// Names of keys without a column that are told.
+const NAMES: usize = UnknownKeys::NAMES;
+
 /// Decodes lines with one schema. Keeps its decoders from one text to the next.
 #[derive(Debug)]
 pub struct JsonDecoder {
     schema: SchemaRef,
+    /// Whether floats must not be rounded.
+    exact: bool,
+    part: Part,
     /// For lines that are all alike.
     plain: Option<PlainLines>,
     /// A decoder that stands between two rows, and the rows it takes at once.
     decoder: Option<(Decoder, usize)>,
     /// The same for single lines.
     checker: Option<Decoder>,
+    /// The last text, with its values of JSON as texts.
+    quoted: Option<Vec<u8>>,
+    /// What is set once an object has a key that no column takes, where these are counted.
+    unknown: Option<Arc<AtomicBool>>,
+}
+
+/// Records with keys that no column takes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// How many.
+    pub records: u64,
+    /// Some of the keys.
+    pub names: Vec<String>,
+    /// The byte of the text at which the first of the records begins.
+    pub start: usize,
 }
 
 impl JsonDecoder {
-    /// A decoder of tables with these columns.
-    pub fn new(schema: SchemaRef) -> Self {
-        Self { plain: PlainLines::new(&schema), schema, decoder: None, checker: None }
+    /// A decoder of tables with these columns. `exact`: whether a number does not fit that its column would round.
+    /// `counts_unknown`: whether records are counted that have keys without a column.
+    pub fn new(schema: SchemaRef, exact: bool, counts_unknown: bool) -> Self {
+        let part = Part::of_line(&schema);
+        Self {
+            plain: PlainLines::new(&schema, exact),
+            schema,
+            exact,
+            quoted: part.has_json().then(Vec::new),
+            part,
+            decoder: None,
+            checker: None,
+            unknown: counts_unknown.then(Arc::default),
+        }
     }
 
     /// The columns of its tables.
@@ -49,7 +85,42 @@ impl JsonDecoder {
         if let Some(batch) = self.plain.as_mut().and_then(|plain| plain.decode(text, rows)) {
             return Some(batch);
         }
-        if commas::are_right(text) { self.decode_any(text, rows) } else { None }
+        let Some(mut quoted) = self.quoted.take() else {
+            return if commas::are_right(text) { self.decode_any(text, rows) } else { None };
+        };
+        quoted.clear();
+        let is_json = Lines::new(text).all(|(_, line)| self.part.quote(line, &mut quoted));
+        let batch = if is_json { self.decode_any(&quoted, rows) } else { None };
+        self.quoted = Some(quoted);
+        batch
+    }
+
+    /// The records of a text that has been decoded, or was tried to, with keys that no column takes. None if there are
+    /// none, or if they are not counted.
+    pub fn unknown_keys(&mut self, text: &[u8]) -> Option<Unknown> {
+        let unknown = self.unknown.as_ref()?;
+        if let Some(names) = self.plain.as_mut().and_then(PlainLines::take_unknown) {
+            let mut lines = Lines::new(text);
+            let (start, _) = lines.next()?;
+            let records = 1 + lines.count() as u64;
+            let names = names.iter().take(NAMES).map(|name| shortened(name)).collect();
+            return Some(Unknown { records, names, start });
+        }
+        if !unknown.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        let mut found = Unknown { records: 0, names: Vec::new(), start: 0 };
+        for (start, line) in Lines::new(text) {
+            let Ok(line) = std::str::from_utf8(line) else { continue };
+            if self.part.unknown(line, "", NAMES, &mut found.names) {
+                if found.records == 0 {
+                    found.start = start;
+                }
+                found.records += 1;
+            }
+        }
+        found.names.iter_mut().for_each(|name| *name = shortened(name));
+        (found.records > 0).then_some(found)
     }
 
     /// The same by arrow-json, of a text whose commas are right.
@@ -72,23 +143,28 @@ impl JsonDecoder {
 
     /// Why the line is no row; none if it is one.
     pub fn misfit(&mut self, line: &[u8]) -> Option<String> {
-        if self.schema.fields().is_empty() {
-            return Some(reason(line, &self.schema, "the table has no columns"));
-        }
         let error = match self.check(line) {
+            _ if self.schema.fields().is_empty() => "the table has no columns".to_owned(),
             Ok(true) => return None,
             Ok(false) => "it is not one object".to_owned(),
             Err(error) => error.to_string(),
         };
-        Some(reason(line, &self.schema, &error))
+        Some(reason(line, &self.schema, self.exact, &error))
     }
 
     fn check(&mut self, line: &[u8]) -> Result<bool, ArrowError> {
+        let mut quoted = Vec::new();
+        let line = match &self.quoted {
+            Some(_) if !self.part.quote(line, &mut quoted) => return Ok(false),
+            Some(_) => quoted.trim_ascii_end(),
+            None if !commas::are_right(line) => return Ok(false),
+            None => line,
+        };
         let mut checker = match self.checker.take() {
             Some(checker) => checker,
             None => self.build(2)?,
         };
-        let passed = if commas::are_right(line) { checker.decode(line)? } else { 0 };
+        let passed = checker.decode(line)?;
         if passed != line.len() || checker.has_partial_record() || checker.len() != 1 {
             return Ok(false);
         }
@@ -112,10 +188,11 @@ impl JsonDecoder {
     }
 
     fn build(&self, rows: usize) -> Result<Decoder, ArrowError> {
+        let decoders = Decoders { exact: self.exact, unknown: self.unknown.clone() };
         ReaderBuilder::new(Arc::clone(&self.schema))
             .with_batch_size(rows)
             .with_coerce_primitive(true)
-            .with_decoder_factory(Arc::new(Exact))
+            .with_decoder_factory(Arc::new(decoders))
             .build_decoder()
     }
 }

@@ -1,13 +1,14 @@
 //! Finds the columns of an input of JSON lines that does not say them.
 
+use super::document::{START, foreign};
+use super::kinds::{Fields, Kind};
 use super::lines::Lines;
+use super::walk::{Members, Shape, shape};
 use crate::dataset::csv::{Cutter, read_slice};
 use crate::dataset::{DatasetError, Listing, MayLook, Unpacker};
 use crate::model::{SliceSize, Source};
-use arrow::datatypes::{DataType, Field, Schema};
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use std::collections::HashMap;
-use std::fmt;
+use arrow::datatypes::Schema;
+use serde::de::IgnoredAny;
 
 /// How much of an input decides the columns.
 const SAMPLE: u64 = 1 << 20;
@@ -25,15 +26,17 @@ const DOUBTS: usize = 10;
 pub struct InferredJson {
     /// The columns, in the order in which they came.
     pub schema: Schema,
-    /// What may not be meant: `column 'a' holds a list here and a number before: b.jsonl, line 7`.
+    /// What may not be meant: `column 'a' is json, as it holds a list here, and something else before: b.jsonl, about
+    /// line 7`.
     pub doubts: Vec<String>,
 }
 
 /// The columns of one input, given its sources. They come from the first megabyte of lines, in at most
 /// 100 files, or with `full` from all files. A column without values is text, and so is one of numbers,
-/// truth values and texts; whole numbers and others are floats; where objects or lists meet something
-/// else, what came first stays. What cannot be read teaches nothing. `may_open` is asked before each file. Fails
-/// if a folder cannot be listed, or as `may_open` does.
+/// truth values and texts; whole numbers and others are floats, or text where a float would round one of them.
+/// Where objects or lists meet something else, the column is JSON, and so is one of objects that are all empty. What
+/// cannot be read teaches nothing. `may_open` is asked before each file. Fails if a folder cannot be listed, or as
+/// `may_open` does.
 pub fn infer_json<E: From<DatasetError>>(
     sources: &[Source],
     full: bool,
@@ -77,6 +80,9 @@ impl Learned {
     ) -> Result<u64, DatasetError> {
         let mut cutter = Cutter::of_lines(SliceSize::Bytes(most.min(SAMPLE)));
         let mut cut = unpacker.open(&mut cutter, &source.root, file.to_owned())?;
+        if foreign(cut.start(START)).is_some() {
+            return Ok(0);
+        }
         let (mut buffer, mut taken) = (Vec::new(), 0);
         while let Some(slice) = cut.next_slice()?
             && taken < most
@@ -94,12 +100,11 @@ impl Learned {
 
     /// Learns from a line, if it is an object.
     fn take_line(&mut self, line: &[u8]) {
-        let is_object = line.trim_ascii_start().starts_with(b"{");
-        if is_object && serde_json::from_slice::<IgnoredAny>(line).is_ok() {
-            let mut deserializer = serde_json::Deserializer::from_slice(line);
-            let learn = Members { fields: &mut self.fields, notes: &mut self.notes, level: 0 };
-            // It was read a moment ago.
-            let _ = deserializer.deserialize_map(learn);
+        let Ok(line) = std::str::from_utf8(line) else { return };
+        if let Shape::Object(members) = shape(line)
+            && serde_json::from_str::<IgnoredAny>(line).is_ok()
+        {
+            self.notes.take_members(&mut self.fields, members, 0);
         }
     }
 }
@@ -126,204 +131,56 @@ impl Notes {
             self.doubts.push(format!("{column}{what}: {file}, about line {line}"));
         }
     }
-}
 
-/// What the values of a column have in common.
-#[derive(Debug, Default, PartialEq)]
-enum Kind {
-    /// Nothing yet.
-    #[default]
-    Unknown,
-    Boolean,
-    Int64,
-    Float64,
-    String,
-    List(Box<Kind>),
-    Struct(Fields),
-    /// Lists in lists without end; left out.
-    TooDeep,
-}
-
-impl Kind {
-    /// Learns from a value that is neither list nor object.
-    fn take(&mut self, kind: Self, notes: &mut Notes) {
-        match (&*self, &kind) {
-            (Self::Unknown, _) => *self = kind,
-            (Self::Float64, Self::Int64) => {}
-            (Self::Int64, Self::Float64) => *self = Self::Float64,
-            (Self::List(_) | Self::Struct(_), _) => {
-                notes.doubt("holds a plain value here, and a list or an object before");
-            }
-            (Self::TooDeep, _) => {}
-            (known, new) if *known == *new => {}
-            _ => *self = Self::String,
-        }
-    }
-
-    fn arrow(&self) -> Option<DataType> {
-        Some(match self {
-            Self::Boolean => DataType::Boolean,
-            Self::Int64 => DataType::Int64,
-            Self::Float64 => DataType::Float64,
-            Self::Unknown | Self::String => DataType::Utf8,
-            Self::List(kind) => DataType::new_list(kind.arrow()?, true),
-            Self::Struct(fields) => {
-                let fields = fields.arrow();
-                (!fields.is_empty()).then(|| DataType::Struct(fields.into()))?
-            }
-            Self::TooDeep => return None,
-        })
-    }
-}
-
-/// The columns of a table, or the parts of an object, in the order in which they came.
-#[derive(Debug, Default, PartialEq)]
-struct Fields {
-    fields: Vec<(String, Kind)>,
-    places: HashMap<String, usize>,
-}
-
-impl Fields {
-    fn arrow(&self) -> Vec<Field> {
-        let field = |(name, kind): &(String, Kind)| Some(Field::new(name, kind.arrow()?, true));
-        self.fields.iter().filter_map(field).collect()
-    }
-
-    /// The kind of a field, which may be new. None if there are too many.
-    fn get(&mut self, name: &str, notes: &mut Notes) -> Option<&mut Kind> {
-        let place = match self.places.get(name) {
-            Some(&place) => place,
-            None if notes.count == FIELDS => {
-                notes.doubt("and what comes after it is left out: there are too many");
-                return None;
-            }
-            None => {
-                notes.count += 1;
-                self.places.insert(name.to_owned(), self.fields.len());
-                self.fields.push((name.to_owned(), Kind::Unknown));
-                self.fields.len() - 1
-            }
-        };
-        self.fields.get_mut(place).map(|(_, kind)| kind)
-    }
-}
-
-/// Learns from the members of an object.
-struct Members<'a> {
-    fields: &'a mut Fields,
-    notes: &'a mut Notes,
-    level: usize,
-}
-
-impl<'de> Visitor<'de> for Members<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { fields, notes, level } = self;
-        while let Some(name) = map.next_key::<String>()? {
+    /// Learns from the members of an object that has so many levels around it.
+    fn take_members(&mut self, fields: &mut Fields, members: Members<'_>, level: usize) {
+        for (name, value) in members {
             if level == 0 {
-                notes.column.clone_from(&name);
+                self.column.clear();
+                self.column.push_str(&name);
             }
-            match fields.get(&name, notes) {
-                Some(kind) => map.next_value_seed(Learn { kind, notes, level })?,
-                None => map.next_value::<IgnoredAny>().map(drop)?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Learns from one value.
-struct Learn<'a> {
-    kind: &'a mut Kind,
-    notes: &'a mut Notes,
-    level: usize,
-}
-
-impl<'de> DeserializeSeed<'de> for Learn<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Learn<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        self.kind.take(Kind::Boolean, self.notes);
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        self.kind.take(Kind::Int64, self.notes);
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<(), E> {
-        let fits = i64::try_from(number).is_ok();
-        self.kind.take(if fits { Kind::Int64 } else { Kind::Float64 }, self.notes);
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<(), E> {
-        // `-0` comes as a float.
-        let is_whole = number == 0.0 && number.is_sign_negative();
-        self.kind.take(if is_whole { Kind::Int64 } else { Kind::Float64 }, self.notes);
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        self.kind.take(Kind::String, self.notes);
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let Self { kind, notes, level } = self;
-        if *kind == Kind::Unknown {
-            *kind = if level < LEVELS { Kind::List(Box::default()) } else { Kind::TooDeep };
-        }
-        match kind {
-            Kind::List(item) => {
-                let level = level + 1;
-                while items
-                    .next_element_seed(Learn { kind: &mut *item, notes: &mut *notes, level })?
-                    .is_some()
-                {}
-            }
-            _ => {
-                notes.doubt("holds a list here, and something else before, or too many levels");
-                while items.next_element::<IgnoredAny>()?.is_some() {}
+            let has_room = self.count < FIELDS;
+            let count = &mut self.count;
+            let grow = || {
+                *count += usize::from(has_room);
+                has_room
+            };
+            match fields.get(&name, grow) {
+                Some(kind) => self.take(kind, value, level),
+                None => self.doubt("and what comes after it is left out: there are too many"),
             }
         }
-        Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { kind, notes, level } = self;
-        if *kind == Kind::Unknown {
-            *kind = if level < LEVELS { Kind::Struct(Fields::default()) } else { Kind::TooDeep };
-        }
-        match kind {
-            Kind::Struct(fields) => Members { fields, notes, level: level + 1 }.visit_map(map),
-            _ => {
-                notes.doubt("holds an object here, and something else before, or too many levels");
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(())
+    /// Learns from a value of a column, or of a part of one.
+    fn take(&mut self, kind: &mut Kind, value: &str, level: usize) {
+        let doubt = match shape(value) {
+            Shape::Null => None,
+            Shape::Boolean => kind.take(Kind::Boolean),
+            Shape::Text => kind.take(Kind::String),
+            Shape::Number => kind.take_number(value),
+            Shape::List(_) | Shape::Object(_) if level >= LEVELS => {
+                let is_new = !matches!(kind, Kind::Json);
+                *kind = Kind::Json;
+                is_new.then(|| format!("is json, as it has more than {LEVELS} levels"))
             }
+            Shape::List(items) => match kind.take_list() {
+                Ok(item) => {
+                    items.for_each(|value| self.take(item, value, level + 1));
+                    None
+                }
+                Err(doubt) => doubt,
+            },
+            Shape::Object(members) => match kind.take_object() {
+                Ok(fields) => {
+                    self.take_members(fields, members, level + 1);
+                    None
+                }
+                Err(doubt) => doubt,
+            },
+        };
+        if let Some(doubt) = doubt {
+            self.doubt(&doubt);
         }
     }
 }

@@ -1,26 +1,39 @@
 //! Why a line is no row of a table.
 
-use super::numbers::{days, float, integer};
-use crate::dataset::csv::{fits, shortened};
-use crate::model::ColumnType;
-use arrow::datatypes::{DataType, Fields, Schema};
+use super::field::is_json;
+use super::moments::{day, days, microseconds};
+use super::numbers::{exact_float, float, integer, unsigned};
+use super::walk::{Shape, shape};
+use crate::dataset::csv::shortened;
+use arrow::datatypes::{DataType, Field, Fields, Schema};
+use serde::de::IgnoredAny;
 use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::HashMap;
 
-/// Why arrow-json refuses the line, in words for people; `error` is what it says itself.
-pub(super) fn reason(line: &[u8], schema: &Schema, error: &str) -> String {
+/// Why arrow-json refuses the line, in words for people; `error` is what it says itself. `exact`: whether a number does
+/// not fit that its column would round.
+pub(super) fn reason(line: &[u8], schema: &Schema, exact: bool, error: &str) -> String {
     let Ok(text) = std::str::from_utf8(line) else {
         let bad = String::from_utf8_lossy(line);
         let at = bad.find('\u{fffd}').unwrap_or_default();
         let start = bad[..at].char_indices().rev().take(10).last().map_or(at, |(start, _)| start);
         return format!("{:?} is not UTF-8", shortened(&bad[start..]));
     };
-    match serde_json::from_str(text) {
-        Err(error) => syntax(text, &error),
-        Ok(Value::Object(object)) => {
-            let misfit = members(&object, schema.fields(), "");
-            misfit.unwrap_or_else(|| format!("cannot be read: {error}"))
+    // What makes values says more; what passes over them knows no limits.
+    let whole = serde_json::from_str::<Value>(text).err();
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
+        return syntax(text, &whole.unwrap_or(error));
+    }
+    match shape(text) {
+        Shape::Object(_) => {
+            let misfit = Misfit { exact }.members(text, schema.fields(), "");
+            misfit.unwrap_or_else(|| match whole {
+                Some(whole) => syntax(text, &whole),
+                None => format!("cannot be read: {error}"),
+            })
         }
-        Ok(other) => {
+        other => {
             let what = what(&other);
             format!("holds {what}; each line must be an object, as in {{\"id\": 1}}")
         }
@@ -37,65 +50,92 @@ fn syntax(text: &str, error: &serde_json::Error) -> String {
     format!("is no JSON: {told} at character {}", error.column())
 }
 
-fn members(object: &serde_json::Map<String, Value>, fields: &Fields, path: &str) -> Option<String> {
-    fields.iter().find_map(|field| {
-        let value = object.get(field.name())?;
-        misfit(value, field.data_type(), &format!("{path}{}", field.name()))
-    })
+/// Looks for the first value that does not fit.
+struct Misfit {
+    exact: bool,
 }
 
-/// Why the value does not fit the type; `path` is what it is called.
-fn misfit(value: &Value, kind: &DataType, path: &str) -> Option<String> {
-    let (is_one, name) = match (kind, value) {
-        (_, Value::Null) => return None,
-        (DataType::List(field), Value::Array(items)) => {
-            return items.iter().enumerate().find_map(|(index, item)| {
-                misfit(item, field.data_type(), &format!("{path}[{index}]"))
-            });
-        }
-        (DataType::Struct(fields), Value::Object(object)) => {
-            return members(object, fields, &format!("{path}."));
-        }
-        (DataType::List(_), _) => (false, "list"),
-        (DataType::Struct(_), _) => (false, "object"),
-        (DataType::Int64, Value::Number(number)) => {
-            (integer(&number.to_string()).is_some(), "int64")
-        }
-        (DataType::Int64, _) => (false, "int64"),
-        (DataType::Float64, Value::Number(number)) => {
-            (float(&number.to_string()).is_some(), "float64")
-        }
-        (DataType::Float64, _) => (false, "float64"),
-        (DataType::Boolean, _) => (value.is_boolean(), "boolean"),
-        (DataType::Utf8, _) => (!value.is_array() && !value.is_object(), "string"),
-        (DataType::Date32, _) => (may_be(kind, value), "date"),
-        (_, _) => (may_be(kind, value), "timestamp"),
-    };
-    if is_one {
-        return None;
+impl Misfit {
+    fn members(&self, object: &str, fields: &Fields, path: &str) -> Option<String> {
+        let Shape::Object(members) = shape(object) else { return None };
+        // Of several with one name the last one counts.
+        let members: HashMap<Cow<'_, str>, &str> = members.collect();
+        fields.iter().find_map(|field| {
+            let value = members.get(field.name().as_str())?;
+            self.value(value, field, &format!("{path}{}", field.name()))
+        })
     }
-    Some(format!("column '{path}': {} is no {name}", shortened(&value.to_string())))
+
+    /// Why the value does not fit the field; `path` is what it is called.
+    fn value(&self, value: &str, field: &Field, path: &str) -> Option<String> {
+        let kind = field.data_type();
+        let (fits, name) = match (kind, shape(value)) {
+            (_, Shape::Null) => return None,
+            (DataType::List(field), Shape::List(mut items)) => {
+                let mut index = 0..;
+                return items.find_map(|item| {
+                    let index = index.next().unwrap_or_default();
+                    self.value(item, field, &format!("{path}[{index}]"))
+                });
+            }
+            (DataType::Struct(fields), Shape::Object(_)) => {
+                return self.members(value, fields, &format!("{path}."));
+            }
+            (DataType::List(_), _) => (false, "list"),
+            (DataType::Struct(_), _) => (false, "object"),
+            (DataType::Float64, Shape::Number) if self.exact && float(value).is_some() => {
+                if exact_float(value).is_some() {
+                    return None;
+                }
+                return Some(format!(
+                    "column '{path}': {} would be rounded as float64; set schema_inference to full, or \
+                     the column's type in schema: string keeps all digits, float64 rounds",
+                    shortened(value)
+                ));
+            }
+            (DataType::Float64, Shape::Number) => (float(value).is_some(), "float64"),
+            (DataType::Float64, _) => (false, "float64"),
+            (DataType::Int64, shape) => {
+                (matches!(shape, Shape::Number) && integer(value).is_some(), "int64")
+            }
+            (DataType::UInt64, shape) => {
+                (matches!(shape, Shape::Number) && unsigned(value).is_some(), "uint64")
+            }
+            (DataType::Boolean, shape) => (matches!(shape, Shape::Boolean), "boolean"),
+            (DataType::Utf8, shape) => {
+                let is_plain = !matches!(shape, Shape::List(_) | Shape::Object(_));
+                (is_plain || is_json(field), "string")
+            }
+            (DataType::Date32, shape) => (moment(value, &shape, day, days), "date"),
+            (_, shape) => (moment(value, &shape, microseconds, integer), "timestamp"),
+        };
+        (!fits).then(|| format!("column '{path}': {} is no {name}", shortened(value)))
+    }
 }
 
 /// Whether a column of dates or times takes the value.
-fn may_be(kind: &DataType, value: &Value) -> bool {
-    let is_date = *kind == DataType::Date32;
-    let kind = if is_date { ColumnType::Date } else { ColumnType::Timestamp };
-    match value {
-        Value::String(text) => fits(kind, text),
-        Value::Number(number) if is_date => days(&number.to_string()).is_some(),
-        Value::Number(number) => integer(&number.to_string()).is_some(),
+fn moment<T>(
+    value: &str,
+    shape: &Shape<'_>,
+    parse: fn(&str) -> Option<T>,
+    count: fn(&str) -> Option<T>,
+) -> bool {
+    match shape {
+        Shape::Text => {
+            serde_json::from_str::<String>(value).is_ok_and(|text| parse(&text).is_some())
+        }
+        Shape::Number => count(value).is_some(),
         _ => false,
     }
 }
 
-fn what(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a truth value",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
+fn what(shape: &Shape<'_>) -> &'static str {
+    match shape {
+        Shape::Null => "null",
+        Shape::Boolean => "a truth value",
+        Shape::Number => "a number",
+        Shape::Text => "a text",
+        Shape::List(_) => "a list",
+        Shape::Object(_) => "an object",
     }
 }

@@ -3,10 +3,11 @@
 //! of CSV whose fields begin with their keys, so CSV's walk finds where they end, and each column is filled
 //! in a loop of its own. What is otherwise is left to arrow-json.
 
-use super::numbers::{float, integer};
+use super::field::is_json;
+use super::numbers::{Number, exact_float, float, integer, unsigned};
 use crate::dataset::csv::{FieldEnds, Found, Records, Values, short_float, short_integer};
 use arrow::array::{ArrayRef, RecordBatch, StringBuilder, new_null_array};
-use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef};
+use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use memchr::memchr;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,6 +18,10 @@ pub(super) struct PlainLines {
     schema: SchemaRef,
     /// The place of each column.
     names: HashMap<String, usize>,
+    /// Whether floats must not be rounded.
+    exact: bool,
+    /// The keys without a column that all lines of the last text have.
+    unknown: Vec<String>,
     found: Found,
 }
 
@@ -24,20 +29,30 @@ pub(super) struct PlainLines {
 struct Key<'a> {
     /// All bytes before the value: `{"id": `, or `"id": `.
     before: &'a [u8],
+    name: &'a str,
     /// The column of the schema, if it has one of this name.
     column: Option<usize>,
 }
 
 impl PlainLines {
-    /// None if there are columns of other types.
-    pub(super) fn new(schema: &SchemaRef) -> Option<Self> {
-        use DataType::{Boolean, Float64, Int64, Utf8};
-        let mut kinds = schema.fields().iter().map(|field| field.data_type());
-        let plain = kinds.all(|kind| matches!(kind, Boolean | Float64 | Int64 | Utf8));
+    /// None if there are columns of other types. `exact`: whether floats must not be rounded.
+    pub(super) fn new(schema: &SchemaRef, exact: bool) -> Option<Self> {
+        use DataType::{Boolean, Float64, Int64, UInt64, Utf8};
+        let plain = schema.fields().iter().all(|field| {
+            matches!(field.data_type(), Boolean | Float64 | Int64 | UInt64 | Utf8)
+                && !is_json(field)
+        });
         let names =
             schema.fields().iter().enumerate().map(|(at, field)| (field.name().clone(), at));
         let names: HashMap<_, _> = names.collect();
-        plain.then(|| Self { schema: Arc::clone(schema), names, found: Found::default() })
+        let (unknown, found) = (Vec::new(), Found::default());
+        plain.then(|| Self { schema: Arc::clone(schema), names, exact, unknown, found })
+    }
+
+    /// The keys without a column that all lines of the last table have, if there are any. Once.
+    pub(super) fn take_unknown(&mut self) -> Option<Vec<String>> {
+        let unknown = std::mem::take(&mut self.unknown);
+        (!unknown.is_empty()).then_some(unknown)
     }
 
     /// The table that arrow-json would make of a text of `rows` lines. None if this is not the common
@@ -49,7 +64,7 @@ impl PlainLines {
         }
         let keys = self.keys(text.trim_start_matches(['\r', '\n']).as_bytes())?;
         let mut columns: Vec<Column> =
-            keys.iter().map(|key| Column::new(self.kind(key), rows)).collect();
+            keys.iter().map(|key| Column::new(self.kind(key), rows, self.exact)).collect();
         let mut walk = FieldEnds::new(text, b',', keys.len(), &mut self.found)?;
         let mut passed = 0;
         loop {
@@ -69,6 +84,8 @@ impl PlainLines {
             return None;
         }
         let absent = |field: &Arc<arrow::datatypes::Field>| new_null_array(field.data_type(), rows);
+        let unknown = keys.iter().filter(|key| key.column.is_none()).map(|key| key.name.to_owned());
+        self.unknown = unknown.collect();
         let mut arrays: Vec<ArrayRef> = self.schema.fields().iter().map(absent).collect();
         for (column, key) in columns.into_iter().zip(&keys) {
             if let Some(at) = key.column {
@@ -99,11 +116,12 @@ impl PlainLines {
                 return None;
             }
             at = skip(at + 1);
-            let column = self.names.get(std::str::from_utf8(name).ok()?).copied();
+            let name = std::str::from_utf8(name).ok()?;
+            let column = self.names.get(name).copied();
             if column.is_some_and(|column| std::mem::replace(&mut seen[column], true)) {
                 return None;
             }
-            keys.push(Key { before: text.get(start..at)?, column });
+            keys.push(Key { before: text.get(start..at)?, name, column });
             let value = text.get(at..)?;
             let length = match value.strip_prefix(b"\"") {
                 Some(inner) => memchr(b'"', inner)? + 2,
@@ -168,18 +186,24 @@ impl<'a> Fields<'a> {
 enum Column {
     Boolean(Values<bool>),
     Int64(Values<i64>),
-    Float64(Values<f64>),
+    UInt64(Values<u64>),
+    /// Filled by this where the text is long.
+    Float64(Values<f64>, fn(&str) -> Option<f64>),
     Text(StringBuilder),
     /// No column: only looked at.
     Other,
 }
 
 impl Column {
-    fn new(kind: Option<&DataType>, rows: usize) -> Self {
+    fn new(kind: Option<&DataType>, rows: usize, exact: bool) -> Self {
         match kind {
             Some(DataType::Boolean) => Self::Boolean(Values::new(rows)),
             Some(DataType::Int64) => Self::Int64(Values::new(rows)),
-            Some(DataType::Float64) => Self::Float64(Values::new(rows)),
+            Some(DataType::UInt64) => Self::UInt64(Values::new(rows)),
+            // Short texts have no more digits than a float keeps.
+            Some(DataType::Float64) => {
+                Self::Float64(Values::new(rows), if exact { exact_float } else { float })
+            }
             Some(_) => Self::Text(StringBuilder::with_capacity(rows, rows.saturating_mul(8))),
             None => Self::Other,
         }
@@ -194,25 +218,31 @@ impl Column {
                 |start, end| short_integer(text, start, end).filter(|_| is_plain(text, start, end)),
                 integer,
             ),
-            Self::Float64(values) => fields.fill(
+            Self::UInt64(values) => fields.fill(
+                values,
+                |start, end| {
+                    let number = short_integer(text, start, end)?.try_into().ok()?;
+                    is_plain(text, start, end).then_some(number)
+                },
+                unsigned,
+            ),
+            Self::Float64(values, long) => fields.fill(
                 values,
                 |start, end| short_float(text, start, end).filter(|_| is_plain(text, start, end)),
-                float,
+                *long,
             ),
             Self::Boolean(values) => fields.fill(values, |_, _| None, boolean),
             Self::Text(values) => fields.each(|start, end| {
                 match fields.records.text.get(start..end)? {
                     "null" => values.append_null(),
-                    text => values.append_value(unquoted(text)?),
+                    text if text.starts_with('"') => values.append_value(unquoted(text)?),
+                    text => values.append_value(is_scalar(text).then_some(text)?),
                 }
                 Some(())
             }),
             Self::Other => fields.each(|start, end| {
                 let text = fields.records.text.get(start..end)?;
-                let is_value = text == "null"
-                    || boolean(text).is_some()
-                    || float(text).is_some()
-                    || unquoted(text).is_some();
+                let is_value = text == "null" || is_scalar(text) || unquoted(text).is_some();
                 is_value.then_some(())
             }),
         }
@@ -222,7 +252,8 @@ impl Column {
         Some(match self {
             Self::Boolean(values) => Arc::new(values.booleans()),
             Self::Int64(values) => Arc::new(values.array::<Int64Type>()?),
-            Self::Float64(values) => Arc::new(values.array::<Float64Type>()?),
+            Self::UInt64(values) => Arc::new(values.array::<UInt64Type>()?),
+            Self::Float64(values, _) => Arc::new(values.array::<Float64Type>()?),
             Self::Text(mut values) => Arc::new(values.finish()),
             Self::Other => return None,
         })
@@ -240,6 +271,11 @@ fn is_plain(text: &[u8], start: usize, end: usize) -> bool {
     one.is_ascii_digit()
         & !((one == b'0') & two.is_ascii_digit() & (first + 1 < end))
         & at(end.wrapping_sub(1)).is_ascii_digit()
+}
+
+/// Whether it is a number or a truth value.
+fn is_scalar(text: &str) -> bool {
+    boolean(text).is_some() || Number::new(text).is_some()
 }
 
 fn boolean(text: &str) -> Option<bool> {

@@ -1,9 +1,10 @@
 //! From a file to tables, over cutter, inference and reader.
 
+use super::field::is_json;
 use super::infer::infer_json;
 use crate::dataset::csv::{Cutter, MAX_SLICE, TableReader};
 use crate::dataset::{DatasetError, Unpacker, schema_bytes};
-use crate::model::{FailedItem, SliceSize, Source, TableFormat, TableKind, TextSlice};
+use crate::model::{FailedItem, SliceSize, Source, TableFormat, TableKind, TextSlice, UnknownKeys};
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use arrow::ipc::reader::StreamReader;
@@ -15,10 +16,10 @@ use std::io::Cursor;
 use std::path::Path;
 use tempfile::TempDir;
 
-struct File(TempDir);
+pub(super) struct File(TempDir);
 
 impl File {
-    fn new(text: impl AsRef<[u8]>) -> Self {
+    pub(super) fn new(text: impl AsRef<[u8]>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("t.jsonl"), text).unwrap();
         Self(folder)
@@ -28,7 +29,7 @@ impl File {
         self.0.path()
     }
 
-    fn infer(&self) -> (Schema, Vec<String>) {
+    pub(super) fn infer(&self) -> (Schema, Vec<String>) {
         let source = Source::new("d", self.root().to_owned());
         let (unpacker, mut all) = (Unpacker::new(self.root()), |_, _: &_, _: &mut _| Ok(true));
         let inferred: Result<_, DatasetError> = infer_json(&[source], false, &unpacker, &mut all);
@@ -44,13 +45,18 @@ impl File {
 
     /// All rows as JSON lines, and what was refused.
     fn read(&self, schema: &Schema, size: SliceSize) -> (Vec<String>, Vec<FailedItem>) {
-        let format = TableFormat {
-            kind: TableKind::Jsonl,
-            schema: schema_bytes(schema).unwrap(),
-            ..TableFormat::default()
-        };
-        let mut reader = TableReader::new(&format).unwrap();
-        let (mut rows, mut refused) = (Vec::new(), Vec::new());
+        let (rows, refused, _) = self.read_as(&format_of(schema), size);
+        (rows, refused)
+    }
+
+    /// All rows as JSON lines, what was refused, and which keys had no column.
+    pub(super) fn read_as(
+        &self,
+        format: &TableFormat,
+        size: SliceSize,
+    ) -> (Vec<String>, Vec<FailedItem>, Vec<UnknownKeys>) {
+        let mut reader = TableReader::new(format).unwrap();
+        let (mut rows, mut refused, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         for slice in self.slices(size) {
             let table = reader.read(self.root(), &slice, "t").unwrap();
             assert_eq!(table.rows + table.rejected_count, slice.rows);
@@ -61,19 +67,35 @@ impl File {
             assert_eq!(lines.len() as u64, slice.rows, "each row has its line");
             assert!(lines.is_sorted_by(|one, next| one < next), "{lines:?}");
             refused.extend(table.rejected);
+            unknown.extend(table.unknown_keys);
             let mut stream = StreamReader::try_new(Cursor::new(table.ipc.to_vec()), None).unwrap();
             rows.extend(printed(&stream.next().unwrap().unwrap()));
         }
-        (rows, refused)
+        (rows, refused, unknown)
     }
 
     fn told(&self, schema: &Schema) -> String {
-        let (rows, refused) = self.read(schema, SliceSize::Bytes(MAX_SLICE));
+        self.told_as(&format_of(schema))
+    }
+
+    pub(super) fn told_as(&self, format: &TableFormat) -> String {
+        let (rows, refused, _) = self.read_as(format, SliceSize::Bytes(MAX_SLICE));
         let refused = refused
             .iter()
             .map(|item| format!("line {}: {}", item.line.unwrap_or_default(), item.reason));
         rows.into_iter().chain(refused).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Of columns that a job file names.
+pub(super) fn format_of(schema: &Schema) -> TableFormat {
+    let schema = schema_bytes(schema).unwrap();
+    TableFormat { kind: TableKind::Jsonl, schema, ..TableFormat::default() }
+}
+
+/// Of columns that were inferred.
+pub(super) fn inferred(schema: &Schema) -> TableFormat {
+    TableFormat { inferred: true, counts_unknown_keys: true, ..format_of(schema) }
 }
 
 fn printed(batch: &RecordBatch) -> Vec<String> {
@@ -103,35 +125,42 @@ fn columns_are_inferred() {
     at Struct("lat": Float64, "lon": Int64)
     none Utf8
     mixed Utf8
-    big Float64
+    big UInt64
     deep List(List(Struct("k": List(Int64))))
+    void Utf8
     é Utf8
     "#);
     assert!(doubts.is_empty());
     assert_snapshot!(file.told(&schema), @r#"
     {"id":1,"x":1.0,"on":true,"tags":["a"],"at":{"lat":1.5}}
     {"id":2,"x":2.5,"tags":[],"at":{"lon":3}}
-    {"id":3,"mixed":"1","big":9.223372036854776e18,"deep":[[{"k":[1]}]]}
-    {"mixed":"a","é":"😀 A"}
+    {"id":3,"mixed":"1","big":9223372036854775808,"deep":[[{"k":[1]}]]}
+    {"mixed":"a","void":"{}","é":"😀 A"}
     "#);
 }
 
 #[test]
-fn what_came_first_stays() {
-    let file = File::new("{\"a\": [1]}\n{\"a\": 2}\n{\"a\": {\"b\": 1}}\n{\"a\": null}\n");
+fn what_no_type_holds_is_json() {
+    let file = File::new("{\"a\": [1]}\n{\"a\": 2}\n{\"a\": {\"b\" : 1.0}}\n{\"a\": null}\n");
     let (schema, doubts) = file.infer();
-    assert_snapshot!(doubts.join("\n"), @"column 'a' holds a plain value here, and a list or an object before: t.jsonl, about line 2");
+    assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, as it holds a plain value here, and something else before: t.jsonl, about line 2");
     assert_snapshot!(file.told(&schema), @r#"
-    {"a":[1]}
+    {"a":"[1]"}
+    {"a":"2"}
+    {"a":"{\"b\" : 1.0}"}
     {}
-    line 2: column 'a': 2 is no list
-    line 3: column 'a': {"b":1} is no list
     "#);
     let deep =
         |levels: usize| format!("{{\"a\": {}1{}}}\n", "[".repeat(levels), "]".repeat(levels));
     assert_eq!(File::new(deep(16)).infer().0.fields().len(), 1);
-    assert_eq!(File::new(deep(17)).infer().0.fields().len(), 0);
-    assert_eq!(File::new(deep(100_000)).infer().0.fields().len(), 0);
+    let (schema, doubts) = File::new(deep(17)).infer();
+    assert!(is_json(schema.field(0)), "{schema}");
+    assert_snapshot!(doubts.join("\n"), @"column 'a' is json, as it has more than 16 levels: t.jsonl, about line 1");
+    let file = File::new(deep(100_000));
+    assert_eq!(
+        file.told(&file.infer().0),
+        deep(100_000).trim_end().replace(": ", ":\"").replace('}', "\"}")
+    );
     let wide: Vec<_> = (0..10_001).map(|n| format!("\"k{n}\": 1")).collect();
     let (schema, doubts) = File::new(format!("{{{}}}\n", wide.join(", "))).infer();
     assert_eq!(schema.fields().len(), 10_000);
@@ -157,7 +186,7 @@ fn lines_that_are_no_rows_are_refused() {
     line 2: column 'id': 1.5 is no int64
     line 3: column 'id': 9223372036854775808 is no int64
     line 4: column 'id': "7" is no int64
-    line 5: is no JSON: number out of range at character 11
+    line 5: column 'x': 1e999 is no float64
     line 6: is no JSON: invalid number at character 8
     line 8: column 'on': 1 is no boolean
     line 9: column 'l[1]': "a" is no int64
@@ -216,8 +245,8 @@ fn dates_and_times_are_not_cut() {
     {"at":"1970-01-01T00:00:02Z"}
     line 4: column 'day': 1.5 is no date
     line 5: column 'at': 0.5 is no timestamp
-    line 6: column 'day': 10000000000.0 is no date
-    line 7: column 'at': 1e+300 is no timestamp
+    line 6: column 'day': 1e10 is no date
+    line 7: column 'at': 1e300 is no timestamp
     line 8: column 'day': true is no date
     line 9: column 'day': "soon" is no date
     line 10: column 'at': [] is no timestamp
@@ -230,12 +259,7 @@ fn sparse_rows_do_not_fill_the_memory() {
     let wide: Vec<_> = (0..10_000).map(|n| format!("\"k{n}\": 1")).collect();
     let file = File::new(format!("{{{}}}\n{}", wide.join(", "), "{}\n".repeat(200_000)));
     let (schema, _) = file.infer();
-    let format = TableFormat {
-        kind: TableKind::Jsonl,
-        schema: schema_bytes(&schema).unwrap(),
-        ..TableFormat::default()
-    };
-    let mut reader = TableReader::new(&format).unwrap();
+    let mut reader = TableReader::new(&inferred(&schema)).unwrap();
     let slices = file.slices(SliceSize::Bytes(MAX_SLICE));
     assert_snapshot!(reader.read(file.root(), &slices[0], "t").unwrap_err(), @"t: 200001 rows of 10000 columns, most of which are not there, take too much memory; name the columns that are needed by columns, or choose a smaller mini_batch_size");
 }

@@ -103,6 +103,7 @@ impl Machine {
             is_short: false,
             surplus_rows: 0,
             null_numbers: 0,
+            unknown_keys: None,
             header: None,
             has_files: false,
             elapsed_seconds: seconds(started),
@@ -176,6 +177,7 @@ impl Machine {
         self.short += u64::from(done.report.is_short); // W4.
         self.null_numbers = self.null_numbers.saturating_add(done.report.null_numbers);
         self.warn_of_surplus(id, surplus);
+        self.count_unknown_keys(&done.pending.mini_batch, done.report.unknown_keys.as_ref());
         self.emit_attempt(done.worker, &done.pending, done.started, done.report, false);
     }
 
@@ -190,6 +192,7 @@ impl Machine {
         done.report.outcome = Err(failure);
         done.report.has_files = false;
         done.report.is_short = false;
+        done.report.unknown_keys = None;
         done.report.failed_items.clear();
         self.settle(done.worker, done.pending, done.started, done.report);
     }

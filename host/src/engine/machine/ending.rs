@@ -143,6 +143,7 @@ impl Machine {
         let Some(ending) = self.ending.take() else { return };
         self.finished = true;
         self.tell_of_null_numbers();
+        self.tell_unknown_keys();
         // The one that matters for the reason.
         let (attempt, init) = (self.first_failure.take(), self.init_failure.take());
         let first_failure = match ending.by {

@@ -20,6 +20,7 @@ mod state;
 mod tests;
 mod thresholds;
 mod types;
+mod unknown_keys;
 mod workers;
 
 pub use policy::Policy;

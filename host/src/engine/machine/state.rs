@@ -7,7 +7,7 @@ use super::{Action, Message, Policy};
 use crate::event::EventKind;
 use crate::model::{
     EndedBy, FirstFailure, InferenceStats, ItemCounts, MiniBatch, MiniBatchId, MiniBatchSet,
-    Restored, Source, WorkerId,
+    Restored, Source, UnknownKeys, WorkerId,
 };
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -88,6 +88,8 @@ pub struct Machine {
     pub(super) waited: Duration,
     /// Values of committed rows that are null, as JSON has no numbers for them.
     pub(super) null_numbers: u64,
+    /// Of inputs of JSON lines, by their names.
+    pub(super) unknown_keys: BTreeMap<String, UnknownKeys>,
     pub(super) first_failure: Option<FirstFailure>,
     pub(super) ending: Option<Ending>,
     pub(super) finished: bool,
@@ -144,6 +146,7 @@ impl Machine {
             failures_told: 0,
             waited: Duration::ZERO,
             null_numbers: 0,
+            unknown_keys: BTreeMap::new(),
             first_failure: None,
             ending: None,
             finished: false,

@@ -146,7 +146,7 @@ inputs:
   b: {path: data, format: csv}
   c: [data]
 "#), @r#"
-    job.yaml:6: inputs.a.schema.x: found "int"; expected one of boolean, int64, float64, string, date, timestamp; did you mean int64?
+    job.yaml:6: inputs.a.schema.x: found "int"; expected one of boolean, int64, uint64, float64, string, date, timestamp, json; did you mean int64?
     job.yaml:6: inputs.a.delimiter: is for inputs of format csv or tsv only, and input a is of format files; add its format (e.g. format: csv), or remove this key
     job.yaml:6: inputs.a.schema: is for inputs of format csv, tsv or jsonl only, and input a is of format files; add its format (e.g. format: csv), or remove this key
     job.yaml:7: inputs.b.format: is of format csv, but input a is of format files; the inputs of a job must all be files, or all tables
@@ -189,8 +189,8 @@ inputs:
     job.yaml:5: inputs.a.name: remove it; the name is "a" already, the key above
     job.yaml:6: inputs.b.delimiter: found ";;"; expected one ASCII character, as "," or ";", or tab
     job.yaml:6: inputs.b.schema.w: found a list; expected a text or a number
-    job.yaml:6: inputs.b.schema.y: found "strnig"; expected one of boolean, int64, float64, string, date, timestamp; did you mean string?
-    job.yaml:6: inputs.b.schema.z: found "blob"; expected one of boolean, int64, float64, string, date, timestamp
+    job.yaml:6: inputs.b.schema.y: found "strnig"; expected one of boolean, int64, uint64, float64, string, date, timestamp, json; did you mean string?
+    job.yaml:6: inputs.b.schema.z: found "blob"; expected one of boolean, int64, uint64, float64, string, date, timestamp, json
     job.yaml:6: inputs.b.schema: column 1 has an empty name
     job.yaml:7: inputs.c.format: found "json"; expected files, csv, tsv, jsonl, parquet, arrow or sqlite
     job.yaml:7: inputs.c.schema: found an empty map; name all columns, or leave the key out

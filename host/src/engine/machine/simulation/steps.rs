@@ -295,6 +295,7 @@ fn report(
         failed_items: Vec::new(),
         surplus_rows: 0,
         null_numbers: 0,
+        unknown_keys: None,
         header: None,
         has_files: false,
         // From those that are given far ahead to those that are not.

@@ -94,6 +94,7 @@ fn report(id: u64, attempt: u32, succeeded: u64, outcome: Result<Segment, Failur
             failed_items: Vec::new(),
             surplus_rows: 0,
             null_numbers: 0,
+            unknown_keys: None,
             has_files: false,
             elapsed_seconds: 1.0,
             process_seconds: 0.0,

@@ -1,0 +1,208 @@
+//! The decoders that take the place of arrow-json's own: of numbers, dates, times and texts, which are stricter, and
+//! of objects, which see keys that no column takes.
+
+use super::field::is_json;
+use super::moments::{day, days, microseconds};
+use super::numbers::{Number, exact_float, float, integer, unsigned};
+use arrow::array::{ArrayRef, PrimitiveBuilder, StringBuilder};
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Date32Type, FieldRef, Fields, Float64Type, Int64Type, TimeUnit,
+    TimestampMicrosecondType, UInt64Type,
+};
+use arrow::error::ArrowError;
+use arrow::json::reader::{ArrayDecoder, DecoderContext, DecoderFactory, Tape, TapeElement};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Makes the decoders.
+#[derive(Debug)]
+pub(super) struct Decoders {
+    /// Whether floats must not be rounded.
+    pub(super) exact: bool,
+    /// What is set once an object has a key that no column takes, where that is of interest.
+    pub(super) unknown: Option<Arc<AtomicBool>>,
+}
+
+impl DecoderFactory for Decoders {
+    fn make_default_decoder(
+        &self,
+        context: &DecoderContext,
+        field: &FieldRef,
+        is_nullable: bool,
+    ) -> Result<Option<Box<dyn ArrayDecoder>>, ArrowError> {
+        Ok(match field.data_type() {
+            DataType::Int64 => {
+                Some(Box::new(Numbers::<Int64Type> { parse: integer, name: "int64" }))
+            }
+            DataType::UInt64 => {
+                Some(Box::new(Numbers::<UInt64Type> { parse: unsigned, name: "uint64" }))
+            }
+            DataType::Float64 => {
+                let parse = if self.exact { exact_float } else { float };
+                Some(Box::new(Numbers::<Float64Type> { parse, name: "float64" }))
+            }
+            DataType::Date32 => Some(Box::new(Moments::<Date32Type> {
+                kind: DataType::Date32,
+                parse: day,
+                count: days,
+            })),
+            kind @ DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
+                Some(Box::new(Moments::<TimestampMicrosecondType> {
+                    kind: kind.clone(),
+                    parse: microseconds,
+                    count: integer,
+                }))
+            }
+            DataType::Utf8 => Some(Box::new(Texts { is_json: is_json(field) })),
+            DataType::Struct(fields) => match &self.unknown {
+                Some(unknown) => {
+                    let inner = context.make_builtin_decoder(field, is_nullable)?;
+                    Some(Box::new(Watched::new(fields, inner, Arc::clone(unknown))))
+                }
+                None => None,
+            },
+            _ => None,
+        })
+    }
+}
+
+/// A column of dates or times: texts, or whole numbers that count from 1970 on.
+struct Moments<T: ArrowPrimitiveType> {
+    kind: DataType,
+    parse: fn(&str) -> Option<T::Native>,
+    count: fn(&str) -> Option<T::Native>,
+}
+
+impl<T: ArrowPrimitiveType> ArrayDecoder for Moments<T> {
+    fn decode(&mut self, tape: &Tape<'_>, pos: &[u32]) -> Result<ArrayRef, ArrowError> {
+        let builder = PrimitiveBuilder::<T>::with_capacity(pos.len());
+        let mut builder = builder.with_data_type(self.kind.clone());
+        for &at in pos {
+            let moment = match tape.get(at) {
+                TapeElement::Null => {
+                    builder.append_null();
+                    continue;
+                }
+                TapeElement::String(index) => (self.parse)(tape.get_string(index)),
+                TapeElement::Number(index) => (self.count)(tape.get_string(index)),
+                _ => None,
+            };
+            match moment {
+                Some(moment) => builder.append_value(moment),
+                None => return Err(tape.error(at, &self.kind.to_string())),
+            }
+        }
+        Ok(Arc::new(builder.finish()))
+    }
+}
+
+/// A column of numbers, each read by `parse`.
+struct Numbers<T: ArrowPrimitiveType> {
+    parse: fn(&str) -> Option<T::Native>,
+    name: &'static str,
+}
+
+impl<T: ArrowPrimitiveType> ArrayDecoder for Numbers<T> {
+    fn decode(&mut self, tape: &Tape<'_>, pos: &[u32]) -> Result<ArrayRef, ArrowError> {
+        let mut builder = PrimitiveBuilder::<T>::with_capacity(pos.len());
+        for &at in pos {
+            let number = match tape.get(at) {
+                TapeElement::Null => None,
+                TapeElement::Number(index) => Some((self.parse)(tape.get_string(index))),
+                _ => Some(None),
+            };
+            match number {
+                None => builder.append_null(),
+                Some(Some(number)) => builder.append_value(number),
+                Some(None) => return Err(tape.error(at, self.name)),
+            }
+        }
+        Ok(Arc::new(builder.finish()))
+    }
+}
+
+/// A column of texts: texts, and numbers and truth values as they are written. Or one of JSON, whose values were made
+/// texts before.
+struct Texts {
+    is_json: bool,
+}
+
+impl ArrayDecoder for Texts {
+    fn decode(&mut self, tape: &Tape<'_>, pos: &[u32]) -> Result<ArrayRef, ArrowError> {
+        let mut builder = StringBuilder::with_capacity(pos.len(), pos.len().saturating_mul(8));
+        let mut length = 0;
+        for &at in pos {
+            let text = match tape.get(at) {
+                TapeElement::Null => {
+                    builder.append_null();
+                    continue;
+                }
+                TapeElement::String(index) => Some(tape.get_string(index)),
+                _ if self.is_json => None,
+                TapeElement::True => Some("true"),
+                TapeElement::False => Some("false"),
+                TapeElement::Number(index) => {
+                    Some(tape.get_string(index)).filter(|text| Number::new(text).is_some())
+                }
+                _ => None,
+            };
+            let Some(text) = text else { return Err(tape.error(at, "string")) };
+            length += text.len();
+            // The builder panics where 32 bits cannot count the bytes.
+            if i32::try_from(length).is_err() {
+                return Err(ArrowError::JsonError("a column's texts take 2 GB or more".to_owned()));
+            }
+            builder.append_value(text);
+        }
+        Ok(Arc::new(builder.finish()))
+    }
+}
+
+/// An object whose keys are looked at.
+struct Watched {
+    /// The keys that have columns, in the order in which they mostly come.
+    keys: Vec<String>,
+    known: HashSet<String>,
+    inner: Box<dyn ArrayDecoder>,
+    unknown: Arc<AtomicBool>,
+}
+
+impl Watched {
+    fn new(fields: &Fields, inner: Box<dyn ArrayDecoder>, unknown: Arc<AtomicBool>) -> Self {
+        let keys: Vec<_> = fields.iter().map(|field| field.name().clone()).collect();
+        Self { known: keys.iter().cloned().collect(), keys, inner, unknown }
+    }
+
+    /// Whether the object that begins there has a key without a column.
+    fn has_unknown(&self, tape: &Tape<'_>, at: u32) -> Result<bool, ArrowError> {
+        let TapeElement::StartObject(end) = tape.get(at) else { return Ok(false) };
+        let mut expected = self.keys.iter();
+        let mut at = at + 1;
+        while at < end {
+            if let TapeElement::String(index) = tape.get(at) {
+                let key = tape.get_string(index);
+                let is_next = expected.next().is_some_and(|expected| expected == key);
+                if !is_next && !self.known.contains(key) {
+                    return Ok(true);
+                }
+            }
+            at = tape.next(at + 1, "value")?;
+        }
+        Ok(false)
+    }
+}
+
+impl ArrayDecoder for Watched {
+    fn decode(&mut self, tape: &Tape<'_>, pos: &[u32]) -> Result<ArrayRef, ArrowError> {
+        if !self.unknown.load(Ordering::Relaxed) {
+            for &at in pos {
+                if self.has_unknown(tape, at)? {
+                    self.unknown.store(true, Ordering::Relaxed);
+                    break;
+                }
+            }
+        }
+        self.inner.decode(tape, pos)
+    }
+}

@@ -1,0 +1,246 @@
+//! Tells JSON that is no JSON lines, such as one list over many lines, by how a file begins. It fails as one, with what
+//! makes JSON lines of it, in place of an error for each of its lines.
+
+use crate::model::shell_word;
+use serde::de::IgnoredAny;
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// How much of a text is looked at, in bytes.
+pub const START: usize = 256 << 10;
+
+/// What a text is that is no JSON lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// Of this encoding.
+    Encoded(&'static str),
+    /// A list, on one line or on several.
+    List {
+        /// Whether it goes on behind its first line.
+        on_lines: bool,
+    },
+    /// Objects that take several lines each.
+    Objects,
+    /// Several objects on a line.
+    Joined,
+    /// Objects with commas between them.
+    Commas,
+    /// Texts that each begin with a record separator (RFC 7464).
+    Sequence,
+}
+
+/// What a text is that begins so; none if it may be JSON lines. `is_all` says whether these are all its bytes. A text
+/// whose first line is wrong and whose second is an object is JSON lines.
+pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
+    if let Some(encoding) = encoding(start) {
+        return Some(Foreign::Encoded(encoding));
+    }
+    let text = match std::str::from_utf8(start) {
+        Ok(text) => text,
+        // The last character may be cut.
+        Err(error) => std::str::from_utf8(&start[..error.valid_up_to()]).unwrap_or_default(),
+    };
+    let text = text.trim_ascii_start();
+    let (line, rest) = match text.find(['\n', '\r']) {
+        Some(end) => (&text[..end], text[end..].trim_ascii()),
+        None => (text, ""),
+    };
+    // Its end is not known.
+    let is_long = line.len() == text.len() && !is_all;
+    match text.as_bytes().first()? {
+        0x1e => Some(Foreign::Sequence),
+        b'[' => match first_value(line) {
+            First::Whole(after) => {
+                let is_alone = after.trim_ascii().is_empty() && rest.is_empty();
+                is_alone.then_some(Foreign::List { on_lines: false })
+            }
+            First::Cut if is_long => Some(Foreign::List { on_lines: false }),
+            First::Cut => is_on_lines(text, rest).then_some(Foreign::List { on_lines: true }),
+            First::Wrong => None,
+        },
+        b'{' => match first_value(line) {
+            First::Whole(after) => {
+                let after = after.trim_ascii();
+                let second = rest.lines().next().unwrap_or_default();
+                let is_damaged =
+                    matches!(first_value(second), First::Whole("")) && second.starts_with('{');
+                match after.as_bytes().first() {
+                    Some(b'{') if !is_damaged => Some(Foreign::Joined),
+                    Some(b',') if !is_damaged => Some(Foreign::Commas),
+                    _ => None,
+                }
+            }
+            First::Cut if is_long => None,
+            First::Cut => is_on_lines(text, rest).then_some(Foreign::Objects),
+            First::Wrong => None,
+        },
+        _ => None,
+    }
+}
+
+/// How a text is encoded, if not in UTF-8.
+fn encoding(start: &[u8]) -> Option<&'static str> {
+    match start {
+        [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => Some("UTF-32"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("UTF-16"),
+        [b'{' | b'[', 0, 0, 0, ..] => Some("UTF-32LE"),
+        [b'{' | b'[', 0, ..] => Some("UTF-16LE"),
+        [0, 0, 0, b'{' | b'[', ..] => Some("UTF-32BE"),
+        [0, b'{' | b'[', ..] => Some("UTF-16BE"),
+        _ => None,
+    }
+}
+
+/// What a text begins with.
+enum First<'a> {
+    /// A whole value, and this after it.
+    Whole(&'a str),
+    /// A value that does not end in the text.
+    Cut,
+    /// No value.
+    Wrong,
+}
+
+fn first_value(text: &str) -> First<'_> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    match values.next() {
+        Some(Ok(_)) => First::Whole(&text[values.byte_offset()..]),
+        Some(Err(error)) if error.is_eof() => First::Cut,
+        _ => First::Wrong,
+    }
+}
+
+/// Whether the value that a text begins with, and that does not end on its first line, goes on in the `rest`.
+fn is_on_lines(text: &str, rest: &str) -> bool {
+    !rest.is_empty() && !matches!(first_value(text), First::Wrong)
+}
+
+impl Foreign {
+    /// Why the file at the path fails, and what to do. `is_packed`: whether the text was packed in it.
+    pub fn told(self, path: &Path, is_packed: bool) -> String {
+        let what = match self {
+            Self::Encoded(encoding) => &format!("is in {encoding}"),
+            Self::List { on_lines: false } => "is one JSON list on one line",
+            Self::List { on_lines: true } => "is one JSON list over several lines",
+            Self::Objects => "holds JSON objects that take several lines each",
+            Self::Joined => "holds several JSON objects on a line",
+            Self::Commas => "has commas between its JSON objects",
+            Self::Sequence => "is a sequence of JSON texts with record separators",
+        };
+        let lines = match self {
+            Self::Encoded(_) => "and JSON lines are in UTF-8",
+            _ => "and format jsonl takes one object on each line",
+        };
+        let name = shell_word(&path.display().to_string());
+        let stem = path.file_name().map(Path::new).and_then(Path::file_stem);
+        let stem = match is_packed {
+            true => stem.map(Path::new).and_then(Path::file_stem),
+            false => stem,
+        };
+        let stem = stem.unwrap_or(OsStr::new("lines")).to_string_lossy();
+        let command = self.command(&match (is_packed, path.extension()) {
+            (false, _) => name,
+            (true, Some(ending)) if ending == "zst" => format!("<(zstd -dc {name})"),
+            (true, _) => format!("<(gunzip -c < {name})"),
+        });
+        // Never the file's own name: the shell would empty it first.
+        let to = shell_word(&format!("{stem}-lines.jsonl"));
+        let digits =
+            if command.contains("jq") { " (older jq than 1.7 rounds long numbers)" } else { "" };
+        format!(
+            "{} {what}, {lines}; make such a file, by {command} > {to}{digits}, and name it as the input's path",
+            path.display()
+        )
+    }
+
+    /// The command that prints JSON lines.
+    fn command(self, name: &str) -> String {
+        match self {
+            Self::Encoded(encoding) => format!("iconv -f {encoding} -t UTF-8 {name}"),
+            Self::List { .. } => format!("jq -c '.[]' {name}"),
+            Self::Objects | Self::Joined => format!("jq -c . {name}"),
+            Self::Commas => {
+                format!("(echo '['; sed '$s/,[[:space:]]*$//' {name}; echo ']') | jq -c '.[]'")
+            }
+            Self::Sequence => format!("tr -d '\\036' < {name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insta::assert_snapshot;
+
+    fn of(text: impl AsRef<[u8]>) -> Option<Foreign> {
+        foreign((text.as_ref(), true))
+    }
+
+    #[test]
+    fn documents_are_told_from_lines() {
+        use Foreign::{Commas, Encoded, Joined, List, Objects, Sequence};
+        let on_lines = Some(List { on_lines: true });
+        let on_one = Some(List { on_lines: false });
+        for (text, expected) in [
+            ("[\n  {\"a\": 1},\n  {\"a\": 2}\n]\n", on_lines),
+            ("\r\n[{\"a\": 1},\r\n {\"a\": 2}]", on_lines),
+            ("[\n  {\"a\": 1},\n  {\"a\":", on_lines),
+            ("[{\"a\": 1}, {\"a\": 2}]\n\n", on_one),
+            ("[]", on_one),
+            ("{\n  \"a\": 1\n}", Some(Objects)),
+            ("{\n  \"a\": 1\n}\n{\n  \"a\": 2\n}\n", Some(Objects)),
+            ("{\"a\":\n  \"text\"", Some(Objects)),
+            ("{\"a\": 1}{\"a\": 2}", Some(Joined)),
+            ("{\"a\": 1} {\"a\": 2}\n{\"a\": 3} {\"a\": 4}", Some(Joined)),
+            ("{\"a\": 1},\n{\"a\": 2},\n{\"a\": 3}\n", Some(Commas)),
+            ("{\"a\": 1}, {\"a\": 2}", Some(Commas)),
+            ("\u{1e}{\"a\": 1}\n\u{1e}{\"a\": 2}\n", Some(Sequence)),
+            // Lines, some of which are wrong.
+            ("", None),
+            (" \n\n", None),
+            ("{\"a\": 1}\n[\n", None),
+            ("{\"a\": 1}\n", None),
+            ("\n\r\n{\"a\": 1}\r\n\r\n{\"a\": 2}\r\n", None),
+            ("[1]\n{\"a\": 1}\n", None),
+            ("[1]\n[2]\n", None),
+            ("[1\n{\"a\": 1}\n", None),
+            ("{\"a\": 1\n{\"a\": 2}\n", None),
+            ("{\"a\": 1\n", None),
+            ("{\"a\": \"text\n{\"a\": 2}\n", None),
+            ("{\"a\": 1}{\"a\": 2}\n{\"a\": 3}\n", None),
+            ("{\"a\": 1},\n{\"a\": 2}\n", None),
+            ("{a: 1}\n", None),
+            ("id,name\n1,x\n", None),
+        ] {
+            assert_eq!(of(text), expected, "{text:?}");
+        }
+        let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
+        assert_eq!(of(utf16("\u{feff}{\"a\": 1}\n")), Some(Encoded("UTF-16")));
+        assert_eq!(of(utf16("{\"a\": 1}\n")), Some(Encoded("UTF-16LE")));
+        // Only the beginning is there.
+        let long = format!("[{}", "{\"a\": \"é\"}, ".repeat(1000));
+        for cut in 2..40 {
+            assert_eq!(foreign((&long.as_bytes()[..cut], false)), on_one, "{cut}");
+        }
+        assert_eq!(foreign((b"{\"a\": \"a long line", false)), None);
+    }
+
+    #[test]
+    fn files_are_told_with_what_to_do() {
+        use Foreign::{Commas, Encoded, List, Objects, Sequence};
+        let told = [
+            List { on_lines: true }.told(Path::new("/in/a b.json"), false),
+            Objects.told(Path::new("/in/a.json.gz"), true),
+            Commas.told(Path::new("/in/a.txt"), false),
+            Sequence.told(Path::new("/in/a.geojsons"), false),
+            Encoded("UTF-16").told(Path::new("/in/a.jsonl"), false),
+        ];
+        assert_snapshot!(told.join("\n"), @r"
+        /in/a b.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' '/in/a b.json' > 'a b-lines.jsonl' (older jq than 1.7 rounds long numbers), and name it as the input's path
+        /in/a.json.gz holds JSON objects that take several lines each, and format jsonl takes one object on each line; make such a file, by jq -c . <(gunzip -c < /in/a.json.gz) > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
+        /in/a.txt has commas between its JSON objects, and format jsonl takes one object on each line; make such a file, by (echo '['; sed '$s/,[[:space:]]*$//' /in/a.txt; echo ']') | jq -c '.[]' > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
+        /in/a.geojsons is a sequence of JSON texts with record separators, and format jsonl takes one object on each line; make such a file, by tr -d '\036' < /in/a.geojsons > a-lines.jsonl, and name it as the input's path
+        /in/a.jsonl is in UTF-16, and JSON lines are in UTF-8; make such a file, by iconv -f UTF-16 -t UTF-8 /in/a.jsonl > a-lines.jsonl, and name it as the input's path
+        ");
+    }
+}

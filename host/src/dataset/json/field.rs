@@ -1,0 +1,29 @@
+//! Columns of JSON: the text of any value, told from other text by Arrow's own extension type.
+
+use crate::dataset::csv::arrow_type;
+use crate::model::{Column, ColumnType};
+use arrow::datatypes::{DataType, Field};
+
+/// Where the name of an extension type stands in a field's metadata, and that name.
+const EXTENSION: (&str, &str) = ("ARROW:extension:name", "arrow.json");
+
+/// The field of a column that the job file names.
+pub fn field_of(column: &Column) -> Field {
+    match column.kind {
+        ColumnType::Json => json_field(&column.name),
+        kind => Field::new(&column.name, arrow_type(kind), true),
+    }
+}
+
+/// A field of JSON.
+pub(super) fn json_field(name: &str) -> Field {
+    let (key, extension) = EXTENSION;
+    let metadata = [(key.to_owned(), extension.to_owned())];
+    Field::new(name, DataType::Utf8, true).with_metadata(metadata)
+}
+
+/// Whether the field is of JSON.
+pub fn is_json(field: &Field) -> bool {
+    let (key, extension) = EXTENSION;
+    field.metadata().get(key).is_some_and(|found| found == extension)
+}

@@ -1,0 +1,105 @@
+//! Dates and times of JSON: texts, or whole numbers that count from 1970 on. Each becomes exactly what it says, or
+//! does not fit: arrow's parsers cut off what is finer than a microsecond, and the time of a date.
+
+use super::numbers::integer;
+use arrow::array::timezone::Tz;
+use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
+use arrow::datatypes::Date32Type;
+
+/// Digits of a second that are kept.
+const PLACES: usize = 6;
+const MICROSECONDS_A_DAY: i64 = 86_400_000_000;
+
+/// The number of days since 1970 that is written there.
+pub(super) fn days(text: &str) -> Option<i32> {
+    integer(text)?.try_into().ok()
+}
+
+/// The text as a day, in days since 1970. Of a day with a time, that time is midnight, in UTC or in no zone.
+pub(super) fn day(text: &str) -> Option<i32> {
+    let text = text.trim();
+    // Years of more digits have a sign.
+    if text.len() <= "2026-11-22".len() || text.starts_with(['+', '-']) {
+        return Date32Type::parse(text);
+    }
+    let moment = microseconds(text)?;
+    let time = text.get(11..)?;
+    let says_midnight = time.starts_with("00:00:00") || time.starts_with("000000");
+    (says_midnight && moment % MICROSECONDS_A_DAY == 0)
+        .then(|| (moment / MICROSECONDS_A_DAY).try_into().ok())
+        .flatten()
+}
+
+/// The text as a point in time, in microseconds since 1970, in UTC where it names no zone. None if it is finer than
+/// that, or the second 60, which this count of time does not have.
+pub(super) fn microseconds(text: &str) -> Option<i64> {
+    let bytes = text.as_bytes();
+    // `10:00:00.5`, or `100000`, behind the day.
+    let seconds = if bytes.get(13) == Some(&b':') { 17..19 } else { 15..17 };
+    if bytes.get(seconds) == Some(b"60") {
+        return None;
+    }
+    if let Some(places) = bytes.get(19..).and_then(|rest| rest.strip_prefix(b".")) {
+        let mut finer = places.iter().take_while(|byte| byte.is_ascii_digit()).skip(PLACES);
+        if finer.any(|digit| *digit != b'0') {
+            return None;
+        }
+    }
+    let zone = "+00:00".parse::<Tz>().ok()?;
+    string_to_datetime(&zone, text).ok().map(|time| time.timestamp_micros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Days and microseconds as pyarrow and Python's datetime have them.
+    #[test]
+    fn moments_are_exact_or_none() {
+        for (text, expected) in [
+            ("1970-01-01T00:00:01Z", Some(1_000_000)),
+            ("2026-11-22T10:00:00.123456+01:00", Some(1_795_338_000_123_456)),
+            ("2026-11-22T10:00:00.123456000Z", Some(1_795_341_600_123_456)),
+            ("2026-11-22T10:00:00.1234560000000Z", Some(1_795_341_600_123_456)),
+            ("2026-11-22 10:00:00", Some(1_795_341_600_000_000)),
+            ("2026-11-22", Some(1_795_305_600_000_000)),
+            ("1500-01-01T00:00:00Z", Some(-14_831_769_600_000_000)),
+            ("0001-01-01T00:00:00Z", Some(-62_135_596_800_000_000)),
+            ("9999-12-31T23:59:59.999999Z", Some(253_402_300_799_999_999)),
+            ("9999-12-31T23:59:59-05:00", Some(253_402_318_799_000_000)),
+            ("10000-01-01T00:00:00Z", None),
+            ("2026-11-22T10:00:00.1234567Z", None),
+            ("2026-11-22T10:00:00.0000000000001Z", None),
+            ("2016-12-31T23:59:60Z", None),
+            ("2016-12-31 235960", None),
+            ("2026-11-22T25:00:00Z", None),
+            ("2026-02-30", None),
+            ("now", None),
+            ("", None),
+        ] {
+            assert_eq!(microseconds(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn days_are_whole_or_none() {
+        for (text, expected) in [
+            ("2026-11-22", Some(20_779)),
+            ("1500-01-01", Some(-171_664)),
+            ("+10000-01-01", Some(2_932_897)),
+            ("2026-11-22T00:00:00", Some(20_779)),
+            ("2026-11-22T00:00:00.000Z", Some(20_779)),
+            ("1969-12-31T00:00:00Z", Some(-1)),
+            ("2026-11-22T00:00:00+00:00", Some(20_779)),
+            ("2026-11-22T23:30:00-05:00", None),
+            ("2026-11-22T00:00:00+05:00", None),
+            ("2026-11-22T05:00:00+05:00", None),
+            ("2026-11-22T10:00:00", None),
+            ("10000-01-01", None),
+            ("2026-02-30", None),
+        ] {
+            assert_eq!(day(text), expected, "{text}");
+        }
+        assert_eq!((days("1e3"), days("1.5"), days("2147483648")), (Some(1000), None, None));
+    }
+}

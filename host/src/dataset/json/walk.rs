@@ -1,0 +1,161 @@
+//! Walks over a JSON text that is known to be right, and gives the text of each value in it.
+
+use super::commas::string_end;
+use std::borrow::Cow;
+
+/// What a value is.
+#[derive(Debug)]
+pub(super) enum Shape<'a> {
+    Null,
+    Boolean,
+    Number,
+    Text,
+    List(Items<'a>),
+    Object(Members<'a>),
+}
+
+/// What the value is that the text begins with, behind blanks.
+pub(super) fn shape(text: &str) -> Shape<'_> {
+    let text = text.trim_ascii();
+    match text.as_bytes().first() {
+        Some(b'{') => Shape::Object(Members(Rest { text, at: 1 })),
+        Some(b'[') => Shape::List(Items(Rest { text, at: 1 })),
+        Some(b'"') => Shape::Text,
+        Some(b't' | b'f') => Shape::Boolean,
+        Some(b'n') => Shape::Null,
+        _ => Shape::Number,
+    }
+}
+
+/// The items of a list.
+#[derive(Debug)]
+pub(super) struct Items<'a>(Rest<'a>);
+
+impl<'a> Iterator for Items<'a> {
+    /// An item's text.
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        self.0.value()
+    }
+}
+
+/// The members of an object.
+#[derive(Debug)]
+pub(super) struct Members<'a>(Rest<'a>);
+
+impl<'a> Iterator for Members<'a> {
+    /// A member's name and the text of its value.
+    type Item = (Cow<'a, str>, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let name = self.0.value()?;
+        let value = self.0.value()?;
+        let plain = name.get(1..name.len().checked_sub(1)?)?;
+        let name = match plain.contains('\\') {
+            true => Cow::Owned(serde_json::from_str(name).ok()?),
+            false => Cow::Borrowed(plain),
+        };
+        Some((name, value))
+    }
+}
+
+/// What is left of a list or an object.
+#[derive(Debug)]
+struct Rest<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Rest<'a> {
+    /// The next value, or name, behind what stands between two of them. None at the end.
+    fn value(&mut self) -> Option<&'a str> {
+        let bytes = self.text.as_bytes();
+        let between = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':');
+        self.at += bytes.get(self.at..)?.iter().take_while(between).count();
+        let start = self.at;
+        self.at = value_end(bytes, start)?;
+        self.text.get(start..self.at)
+    }
+}
+
+/// Behind the value that begins there. None where none does.
+fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
+    let (mut at, mut depth) = (start, 0_usize);
+    loop {
+        match bytes.get(at)? {
+            b'"' => at = string_end(bytes, at + 1),
+            b'{' | b'[' => {
+                depth += 1;
+                at += 1;
+            }
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                at += 1;
+            }
+            b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' => at += 1,
+            _ => {
+                let plain = |byte: &&u8| {
+                    !matches!(byte, b',' | b':' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r')
+                };
+                at += bytes[at..].iter().take_while(plain).count();
+            }
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    /// What the walk sees, put together again.
+    fn seen(text: &str) -> Value {
+        match shape(text) {
+            Shape::List(items) => items.map(seen).collect(),
+            Shape::Object(members) => {
+                members.map(|(name, value)| (name.into_owned(), seen(value))).collect()
+            }
+            _ => serde_json::from_str(text).unwrap(),
+        }
+    }
+
+    fn value() -> impl Strategy<Value = String> {
+        let space = "[ \t\n]{0,2}";
+        let scalar = r#"null|true|false|-?[1-9][0-9]{0,3}([.][0-9]{1,3})?(e[+-]?[1-9])?|"([a-z{}\[\]:,é]|\\\\|\\"|\\u00e9){0,5}""#;
+        let leaf = (space, scalar, space).prop_map(|(a, value, b)| format!("{a}{value}{b}"));
+        leaf.prop_recursive(4, 30, 4, move |inner| {
+            let items = prop::collection::vec(inner.clone(), 0..4);
+            let names = prop::collection::vec((r#"([a-z:{]|\\\\|\\"|\\u00e9){0,3}"#, inner), 0..4);
+            prop_oneof![
+                items.prop_map(|items| format!("[{}]", items.join(","))),
+                names.prop_map(|names| {
+                    let members = names.iter().map(|(name, value)| format!("\"{name}\" :{value}"));
+                    format!(" {{ {} }}", members.collect::<Vec<_>>().join(" , "))
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn all_is_seen(text in value()) {
+            prop_assert_eq!(seen(&text), serde_json::from_str::<Value>(&text).unwrap(), "{}", text);
+        }
+
+        /// Whatever a text is, walking over it comes to an end.
+        #[test]
+        fn nothing_breaks(text in "[{}\\[\\]\",:a1 \\\\é]{0,40}") {
+            if let Shape::Object(members) = shape(&text) {
+                members.for_each(drop);
+            }
+            if let Shape::List(items) = shape(&text) {
+                items.for_each(drop);
+            }
+        }
+    }
+}

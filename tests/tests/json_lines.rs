@@ -1,0 +1,129 @@
+//! JSON lines as a user meets them: digits, keys, shapes, and JSON that is no JSON lines.
+
+#![cfg(unix)]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Ran, guest};
+
+/// A job of one worker on the folder `input`, whose rows come out as JSON lines.
+fn job(file: &str, text: impl AsRef<[u8]>) -> Job {
+    Job::new(&guest("echo_table"))
+        .yaml(
+            "inputs: { rows: { path: input, format: jsonl } }\n\
+             process_count_per_node: 1\n\
+             ordered: true\n\
+             output_format: { type: jsonl }\n\
+             mini_batch_size: 4 KB",
+        )
+        .file(&format!("input/{file}"), text)
+}
+
+/// The notes at the terminal.
+fn notes(ran: &Ran) -> String {
+    let told = ran.told();
+    told.lines().filter(|line| line.starts_with("note: ")).collect::<Vec<_>>().join("\n")
+}
+
+/// The values are those of DuckDB, polars and pandas.
+#[test]
+fn long_numbers_keep_their_digits() {
+    let text = "{\"id\":9007199254740993,\"x\":0.5}\n{\"id\":18446744073709551615,\"x\":9007199254740993}\n";
+    let ran = job("ids.jsonl", text).run(&[]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.output(), @r#"
+    {"id":9007199254740993,"x":"0.5"}
+    {"id":18446744073709551615,"x":"9007199254740993"}
+    "#);
+    assert_snapshot!(notes(&ran), @"
+    note: columns of input rows: id uint64, x string
+    note: input rows: column 'x' is string, which keeps all digits, as it holds fractions, and whole numbers that float64 would round: ids.jsonl, about line 2
+    ");
+    // The types that the note tells can stand in the job file.
+    let typed = ["--overwrite", "--set", "inputs.rows.schema={id: uint64, x: json}"];
+    let ran = ran.into_job().run(&typed);
+    ran.exits_with(0);
+    assert_snapshot!(ran.output(), @r#"
+    {"id":9007199254740993,"x":"0.5"}
+    {"id":18446744073709551615,"x":"9007199254740993"}
+    "#);
+}
+
+#[test]
+fn shapes_that_differ_are_kept_as_json() {
+    let text = "{\"type\":\"Point\",\"coordinates\":[1.0,2.0],\"bbox\":{}}\n\
+        {\"type\":\"LineString\",\"coordinates\":[[0.0,0.0],[1.0,1.0]],\"bbox\":{}}\n";
+    let ran = job("a.geojsonl", text).run(&[]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.output(), @r#"
+    {"type":"Point","coordinates":"[1.0,2.0]","bbox":"{}"}
+    {"type":"LineString","coordinates":"[[0.0,0.0],[1.0,1.0]]","bbox":"{}"}
+    "#);
+    assert_snapshot!(notes(&ran), @"
+    note: columns of input rows: type string, coordinates json, bbox json
+    note: input rows: column 'coordinates' is json, which keeps each value's own text, as it holds a list here, and something else before: a.geojsonl, about line 2
+    ");
+    // Files with types take such columns, too.
+    for format in ["parquet", "arrow", "csv"] {
+        let format = format!("output_format.type={format}");
+        let ran = job("a.geojsonl", text).run(&["--set", &format]);
+        ran.exits_with(0);
+    }
+    let ran = job("a.csv", "a\n{}\n").run(&[
+        "--set",
+        "inputs.rows.format=csv",
+        "--set",
+        "inputs.rows.schema={a: json}",
+    ]);
+    ran.exits_with(2);
+    assert_snapshot!(ran.told(), @r#"error: --set inputs.rows.schema: column "a" is json, which is for inputs of format jsonl only; write string, which gives the entry script the field's text"#);
+}
+
+/// As pyarrow and pandas would, a job with `schema_inference: full` has the column.
+#[test]
+fn a_late_key_is_counted() {
+    let early = (0..60_000).map(|id| format!("{{\"a\":{id},\"o\":{{\"x\":1}}}}\n"));
+    let late = (0..100).map(|id| format!("{{\"a\":{id},\"b\":{id}}}\n"));
+    let later = (0..50).map(|id| format!("{{\"a\":{id},\"o\":{{\"y\":[]}}}}\n"));
+    let text: String = early.chain(late).chain(later).collect();
+    let ran = job("late.jsonl", text).run(&["--set", "mini_batch_size=64 KB"]);
+    ran.exits_with(0);
+    assert_eq!(ran.output().lines().count(), 60_150);
+    assert_snapshot!(notes(&ran), @"
+    note: columns of input rows: a int64, o object
+    note: input rows: records have keys that none of its columns takes, and that are left out: 'b', 'o.y', first in /inputs/rows/late.jsonl, line 60001; the columns were learned from the rows before. Set schema_inference to full, or name all columns in schema (json takes any value)
+    note: input rows: 150 records had keys that none of its columns takes: 'b', 'o.y'
+    ");
+    let ran = ran.into_job().run(&["--overwrite", "--set", "schema_inference=full"]);
+    ran.exits_with(0);
+    assert_snapshot!(notes(&ran), @"note: columns of input rows: a int64, o object, b int64");
+    assert_eq!(ran.output().matches("\"b\":").count(), 60_150);
+}
+
+#[test]
+fn a_document_is_told_once() {
+    let text = "[\n  {\n    \"id\": 1\n  },\n  {\n    \"id\": 2\n  }\n]\n";
+    let ran = job("a.json", text).run(&[]);
+    ran.exits_with(42);
+    assert_snapshot!(ran.told(), @"
+    job test: 1 worker
+    note: columns of input rows: none was found
+    note: a file cannot be read, and fails: [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
+    note: input rows: its only file cannot be read as jsonl; check its format and its path
+    mini-batch 0, attempt 1 ([WORKER]): [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+      first cause   [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
+      where         mini-batch 0, [WORKER]
+      mini-batches  1, 1 failed
+      items         1, of which 1 failed (see job/logs/failed_items.csv)
+      read next     job/logs/failed_items.csv
+      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      next command  sandmill explain job
+    ");
+    // Other files are not touched, and the advice works.
+    let job = job("a.json", text).file("input/b.jsonl", "{\"id\":3}\n");
+    let ran = job.run(&["--set", "error_threshold=1"]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "{\"id\":3}\n");
+    let failed = ran.failed_items();
+    assert_eq!(failed.lines().count(), 2, "{failed}");
+}
