@@ -14,7 +14,7 @@ use sandmill::wall::{self, Bounds, Folder, Occupant, Rights, Wall, gpu_folders};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
 /// Bytes, and files: what the attacker may have.
@@ -56,7 +56,7 @@ fn main() {
         println!("nowall {reason}");
         return;
     }
-    let log = File::options().create(true).append(true).read(true).open(folder.join("logs/mine"));
+    let log = File::options().create(true).append(true).open(folder.join("logs/mine"));
     // Not in the place of the one that was inherited.
     let log = rustix::io::fcntl_dupfd_cloexec(log.unwrap(), 100).unwrap().into();
     let descriptor = number(5);
@@ -64,7 +64,7 @@ fn main() {
     let all = attacks();
     let (_, attack) = all.iter().find(|(name, _)| *name == arguments[0]).unwrap();
     if let Some((occupant, mode)) = wanted
-        && let Err(reason) = build(&scene.folder, occupant, mode)
+        && let Err(reason) = build(&scene, occupant, mode)
     {
         println!("nowall {reason}");
         return;
@@ -82,10 +82,10 @@ fn enter(mode: OsSandbox) -> Result<(), String> {
 }
 
 /// As a worker does.
-fn build(folder: &Path, occupant: Occupant, mode: OsSandbox) -> Result<(), String> {
+fn build(scene: &Scene, occupant: Occupant, mode: OsSandbox) -> Result<(), String> {
     // SAFETY: ignoring a signal runs no code of ours.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let folder = |name: &str, rights| Folder::new(folder.join(name), rights);
+    let folder = |name: &str, rights| Folder::new(scene.folder.join(name), rights);
     let mut folders = vec![
         folder("input", Rights::ReadAndLink),
         folder("stage", Rights::Stage),
@@ -106,7 +106,7 @@ fn build(folder: &Path, occupant: Occupant, mode: OsSandbox) -> Result<(), Strin
             open_files: OPEN_FILES,
         },
     };
-    let state = wall.build().map_err(|error| error.to_string())?;
+    let state = wall.build_around_logs(&[scene.log()]).map_err(|error| error.to_string())?;
     assert!(mode != OsSandbox::Required || state.missing.is_empty(), "{:?}", state.missing);
     Ok(())
 }
@@ -164,6 +164,11 @@ impl Scene {
 
     fn at(&self, path: &str) -> usize {
         text(self.folder.join(path))
+    }
+
+    /// The descriptor of the log.
+    fn log(&self) -> RawFd {
+        self.log.as_raw_fd()
     }
 }
 
@@ -227,6 +232,30 @@ fn files() -> Vec<Attack> {
         }),
         ("read another's log", |s| open(s.folder.join("logs/other"), READ)),
         ("write another's log", |s| open(s.folder.join("logs/other"), libc::O_WRONLY as usize)),
+        ("cut its log", |s| tried(libc::SYS_ftruncate, &[signed(s.log()), 0])),
+        ("copy the descriptor of its log", |s| {
+            tried(libc::SYS_fcntl, &[signed(s.log()), signed(libc::F_DUPFD_CLOEXEC), 0])
+        }),
+        ("write its log from the start", |s| {
+            tried(libc::SYS_fcntl, &[signed(s.log()), signed(libc::F_SETFL), 0])
+        }),
+        ("write over its log", |s| {
+            const NO_APPEND: usize = 0x20;
+            let part = Box::leak(Box::new([text("a"), 1])).as_ptr() as usize;
+            tried(libc::SYS_pwritev2, &[signed(s.log()), part, 1, 0, 0, NO_APPEND])
+        }),
+        ("leave a device behind", |s| {
+            let (from, to) = (s.folder.join("output/device"), s.folder.join("output/other"));
+            std::fs::write(&from, "a").unwrap();
+            let whiteout = libc::RENAME_WHITEOUT as usize;
+            tried(libc::SYS_renameat2, &[HERE, text(from), HERE, text(to), whiteout])
+        }),
+        ("exchange two names", |s| {
+            let names = ["output/one", "output/two"].map(|name| s.folder.join(name));
+            names.iter().for_each(|name| std::fs::write(name, "a").unwrap());
+            let [one, two] = names.map(text);
+            tried(libc::SYS_renameat2, &[HERE, one, HERE, two, libc::RENAME_EXCHANGE as usize])
+        }),
         ("remove another's log", |s| tried(libc::SYS_unlinkat, &[HERE, s.at("logs/other"), 0])),
         ("make a log", |s| open(s.folder.join("logs/new"), MAKE)),
         ("link among the profiles", |s| {
@@ -467,18 +496,12 @@ fn allowed() -> Vec<Attack> {
                     .append(true)
                     .open(&file)?
                     .set_modified(std::time::UNIX_EPOCH)?;
+                File::options().write(true).open(&file)?.set_len(0)?;
                 std::fs::rename(&file, s.folder.join("output/moved"))
             };
             errno(write())
         }),
-        ("write a log", |s| {
-            let write = || {
-                (&s.log).write_all(b"a")?;
-                s.log.read_at(&mut [0; 8], 0)?;
-                s.log.set_len(0)
-            };
-            errno(write())
-        }),
+        ("write a log", |s| errno((&s.log).write_all(b"a"))),
         ("write a profile", |s| {
             let (new, old) = (s.folder.join("profile/a.new"), s.folder.join("profile/a"));
             errno(std::fs::write(&new, "a").and_then(|()| std::fs::rename(new, old)))

@@ -170,6 +170,28 @@ fn workers_outlive_the_process_that_they_were_forked_from() {
     assert!(ran.log("sys/node/0/_main.txt").contains("process001 is ready"), "{ran}");
 }
 
+/// What a compiler wrote that was taken over is loaded behind a wall, too.
+#[test]
+fn what_loads_compiled_code_stands_behind_a_wall() {
+    let mut running = stuck_job().start(&["--process-count", "1"]);
+    the_stuck_worker(&mut running);
+    let children = running.children();
+    assert_eq!(children.len(), 2, "the worker, and what it was forked from: {children:?}");
+    for (pid, command) in children {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let number = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap()
+        };
+        assert_eq!((number("Seccomp:"), number("NoNewPrivs:")), (2, 1), "{command}: {status}");
+        // A nursery with one filter, a worker with its own inside that.
+        let filters = if command.ends_with(" worker nursery") { 1 } else { 2 };
+        assert_eq!(number("Seccomp_filters:"), filters, "{command}: {status}");
+        // No more than reading, and linking, files of other users.
+        assert_eq!(number("CapEff:") & !0b110, 0, "{command}: {status}");
+    }
+}
+
 /// W7: the process that workers are forked from and all of them at once, as where a node is lost.
 #[test]
 fn a_node_that_loses_all_its_processes_gets_others() {

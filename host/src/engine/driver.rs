@@ -457,7 +457,8 @@ impl<'a> Driver<'a> {
 
     /// A completed job's rows and files are in the output; the copies are not needed any more.
     fn remove_leftovers(&mut self) {
-        for folder in [self.job_dir.parts(), self.job_dir.work(), self.job_dir.spill()] {
+        let dir = &self.job_dir;
+        for folder in [dir.parts(), dir.work(), dir.links(), dir.spill()] {
             if let Err(e) = remove_tree(&folder) {
                 let message = format!("{} cannot be removed: {e}", folder.display());
                 self.emit(EventKind::Notice { message });

@@ -176,7 +176,7 @@ pub fn prepare(
 ) -> Result<Prepared, PrepareError> {
     // Before any input is fetched, as the process that does is behind the wall, too.
     wall::check(spec.os_sandbox)?;
-    let mut standby = stand_by(&spec, options);
+    let standby = stand_by(&spec, options);
     let (sources, objects) = stage(&mut spec, options, say)?;
     let mut real = RealPaths::find(&spec, &absolute(&options.job_dir))?;
     let root = real.job_dir.clone();
@@ -200,9 +200,6 @@ pub fn prepare(
     let component = cache.prepare_file(script, instrumentation(&spec), say);
     refuse_cancelled(options)?;
     let component = component?;
-    if let Some(standby) = &mut standby {
-        standby.load(&component.file, setup::loading(&spec));
-    }
     find_onnxruntime(&mut spec, options)?;
     let job_dir = JobDir::new(&root);
     let share = setup::monitor(&spec, &job_dir).budget.total();

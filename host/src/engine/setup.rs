@@ -14,7 +14,7 @@ use crate::model::{
     SliceSize, Source, TableFormat, TableInput, TableKind, WorkerId,
 };
 use crate::perf::{MemoryBudget, MonitorOptions};
-use crate::protocol::{Cut, Loading, PROTOCOL_VERSION, PlanRequest, Setup};
+use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
 use crate::spec::{JobSpec, default_progress_timeout};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -94,17 +94,6 @@ pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
         wasmtime: WASMTIME_VERSION,
         gpus: Vec::new(),
         processes: ProcessLists::default(),
-    }
-}
-
-/// How the code of all workers is loaded, as [`Setup::loading`] says it.
-pub(super) fn loading(spec: &JobSpec) -> Loading {
-    Loading {
-        protocol: PROTOCOL_VERSION,
-        fuel: spec.limits.fuel.is_some(),
-        profile: spec.profile,
-        deterministic: spec.deterministic,
-        stack: spec.limits.stack,
     }
 }
 
@@ -289,7 +278,7 @@ const VISIBLE_GPUS: &str = "CUDA_VISIBLE_DEVICES";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ByteSize, CsvFormat};
+    use crate::model::CsvFormat;
 
     fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
         list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -326,29 +315,6 @@ mod tests {
         assert_eq!(environment(&spec), pairs(&[output, count]));
         spec.environment_variables = pairs(&[("AZUREML_BI_OUTPUT_PATH", "/mine")]);
         assert_eq!(environment(&spec), pairs(&[("AZUREML_BI_OUTPUT_PATH", "/mine"), count]));
-    }
-
-    /// What is loaded early is what workers are to have.
-    #[test]
-    fn code_is_loaded_as_workers_are_set_up() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["entry.wasm", "a.txt"] {
-            std::fs::write(dir.path().join(name), "").unwrap();
-        }
-        let job = dir.path().join("job.yaml");
-        std::fs::write(&job, "name: abc\nentry_script: entry.wasm\ninputs: {t: a.txt}\n").unwrap();
-        let spec = crate::spec::load(&job, &[]).unwrap();
-        let limits = Limits { fuel: Some(9), stack: ByteSize(1 << 20), ..spec.limits };
-        for spec in [
-            JobSpec { profile: true, ..spec.clone() },
-            JobSpec { deterministic: true, ..spec.clone() },
-            JobSpec { limits, ..spec.clone() },
-            spec,
-        ] {
-            let real = RealPaths::default();
-            let template = SetupTemplate::of(&spec, &real, &[], dir.path(), Vec::new());
-            assert_eq!(loading(&spec), template.for_worker(WorkerId(0), None, &[]).loading());
-        }
     }
 
     /// W6: a worker is not killed for a mini-batch that the planner lets pass.

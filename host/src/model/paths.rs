@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 /// journal.sqlite              what is committed
 /// parts/process000.part       the rows that a worker wrote
 /// work/process000/output/     what the guest sees as its output folder
-/// work/process000/inputs/     links to the files of the running mini-batch, where needed
 /// work/process000/copies/     copies on their way there
 /// work/process000/staged/     files of attempts that await their commit
 /// work/process000/profile/    a profile that is being written, if one is wanted
 /// work/models/NAME/           a model that is a single file
 /// work/reserve                room for the end of a job on a full disk
+/// links/process000/           links to the files of the running mini-batch, where needed
 /// spill/                      rows on their way from files into groups by key, and unpacked texts
 /// output/                     results, unless the job file names another place
 /// logs/                       the log tree
@@ -97,9 +97,15 @@ impl JobDir {
         self.worker_dir(worker).join("inference")
     }
 
+    /// The folder that holds the links of all workers. It lies beside [`work`](Self::work), and not in it: a process
+    /// that may write in a folder cannot link there what it may only read.
+    pub fn links(&self) -> PathBuf {
+        self.0.join("links")
+    }
+
     /// Where a worker links the files of a mini-batch whose folder must not be shown whole.
     pub fn worker_inputs(&self, worker: WorkerId) -> PathBuf {
-        self.worker_dir(worker).join("inputs")
+        self.links().join(worker.to_string())
     }
 
     /// Where a worker makes the copies that take the place of links, before they are whole.
@@ -247,6 +253,11 @@ impl JobDir {
     /// What the guest wrote through the log call: beside the folder that guests see, not in it.
     pub fn script_log(&self, worker: WorkerId) -> PathBuf {
         self.logs().join(format!("user/entry_script_log/{NODE_ID}/{worker}.log.txt"))
+    }
+
+    /// The folder of all that entry scripts and their guests write to the log tree.
+    pub fn user_logs(&self) -> PathBuf {
+        self.logs().join("user")
     }
 
     /// What the guest wrote to stdout.

@@ -1,4 +1,4 @@
-//! Workers that hold more memory than they may.
+//! Workers that hold more memory, or run more threads, than they may.
 //!
 //! The limit of an instance's memory is kept inside the worker. This is the wall behind it: it also
 //! sees what the host side of a worker holds (a mini-batch that is decoded, results on their way),
@@ -92,13 +92,34 @@ impl MemoryBudget {
     }
 }
 
+/// Threads of a worker, beside one for each processor of the machine, which ONNX Runtime may start. A worker has three,
+/// and a few more with a GPU.
+const THREADS: u64 = 64;
+
+/// The most threads that a worker process may run.
+fn most_threads() -> u64 {
+    THREADS + std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
+}
+
+/// What a worker that runs this many threads did wrong. `None` if it may run them.
+fn judge_threads(threads: u64) -> Option<Failure> {
+    let most = most_threads();
+    (threads > most).then(|| {
+        let message = format!(
+            "the worker process ran {threads} threads, and no worker needs more than {most}; it was killed. \
+             Entry scripts cannot start threads: native code ran in this worker that does not belong there"
+        );
+        Failure::new(FailureKind::Forbidden, message)
+    })
+}
+
 /// A worker process that is looked at. Holds the process's folder in `/proc` open: should the
 /// process end and its number go to another one, that one is not taken for it.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) worker: WorkerId,
     pub(super) process: Process,
-    /// Whether it was found over its budget. It is told of once.
+    /// Whether it was found over its budget, or with too many threads. It is told of once.
     told: bool,
 }
 
@@ -109,12 +130,15 @@ impl Watched {
         Some(Self { worker, process, told: false })
     }
 
-    /// Looks once. A failure: it holds more than it may.
+    /// Looks once. A failure: it holds more memory, or runs more threads, than it may.
     pub(super) fn look(&mut self, budget: &MemoryBudget) -> Option<Failure> {
         if self.told {
             return None;
         }
-        let failure = budget.judge(private_memory(&self.process)?)?;
+        let failure = budget.judge(private_memory(&self.process)?).or_else(|| {
+            let threads = self.process.stat().ok()?.num_threads;
+            judge_threads(u64::try_from(threads).unwrap_or(0))
+        })?;
         self.told = true;
         Some(failure)
     }
@@ -188,6 +212,29 @@ mod tests {
         child.wait().unwrap();
         let mut gone = Watched { told: false, ..watched };
         assert_eq!(gone.look(&budget), None, "it is gone");
+    }
+
+    /// Without a cgroup nothing else bounds them, and they would take all that the user may run.
+    #[test]
+    fn a_process_with_too_many_threads_is_told_of_once() {
+        let mut watched = Watched::new(WorkerId(1), std::process::id()).unwrap();
+        let budget = MemoryBudget { guest: ByteSize(u64::MAX), host: 0, inference: 0 };
+        assert_eq!(watched.look(&budget), None);
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let ended = std::sync::Arc::new(std::sync::Mutex::new(ended));
+        let threads: Vec<_> = (0..most_threads())
+            .map(|_| {
+                let ended = ended.clone();
+                std::thread::spawn(move || ended.lock().unwrap().recv().is_err())
+            })
+            .collect();
+        let failure = watched.look(&budget).expect("has one thread too many");
+        assert_eq!(failure.kind, FailureKind::Forbidden);
+        let most = format!("and no worker needs more than {}; it was killed", most_threads());
+        assert!(failure.message.contains(&most), "{failure}");
+        assert_eq!(watched.look(&budget), None, "told twice");
+        drop(end);
+        assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
     }
 
     #[test]

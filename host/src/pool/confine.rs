@@ -67,6 +67,11 @@ impl Confinement {
         Some(Cell { leaf: leaf.ok()?, budget: budget.clone() })
     }
 
+    /// The folder that the cgroups of workers are made in.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.place.as_ref().map(|place| place.leaves.folder())
+    }
+
     /// Why the worker that was started last has none.
     pub(super) fn missing(&self) -> Option<&str> {
         self.missing.as_deref()

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
@@ -115,7 +115,7 @@ impl Program {
         let child = command
             .stdin(Stdio::from(OwnedFd::from(socket)))
             .stdout(Stdio::from(component.try_clone()?))
-            .stderr(Stdio::from(stderr.file.try_clone()?))
+            .stderr(Stdio::from(stderr.written.try_clone()?))
             .spawn()
             .map_err(|e| explain(&e, "start a worker process", &self.path))?;
         Ok(Child::Spawned(child))
@@ -179,10 +179,11 @@ fn explain(error: &io::Error, tried: &str, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("cannot {tried} {}: {error}", path.display()))
 }
 
-/// The log file that a worker process writes its own stderr to.
+/// The log file that a worker process writes its own stderr to. The worker gets a descriptor that can only append.
 #[derive(Debug)]
 pub(super) struct StderrLog {
-    file: File,
+    written: File,
+    read: File,
     /// Where this worker's text begins: a resumed job may append to an older file.
     start: u64,
 }
@@ -191,26 +192,30 @@ impl StderrLog {
     fn open(path: &Path) -> io::Result<Self> {
         // A worker of an earlier run may have put something else in its place.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let mut options = OpenOptions::new();
-        options.create(true).append(true).read(true).custom_flags(flags);
-        let mut file = options.open(path).map_err(|e| explain(&e, "open the log file", path))?;
-        if !file.metadata()?.is_file() {
-            let error = io::Error::other("it is no ordinary file");
+        let open = |options: &mut OpenOptions| {
+            let opened = options.custom_flags(flags).open(path);
+            opened.map_err(|e| explain(&e, "open the log file", path))
+        };
+        let written = open(OpenOptions::new().create(true).append(true))?;
+        let mut read = open(OpenOptions::new().read(true))?;
+        let (ours, theirs) = (read.metadata()?, written.metadata()?);
+        if !ours.is_file() || (ours.dev(), ours.ino()) != (theirs.dev(), theirs.ino()) {
+            let error = io::Error::other("it is no ordinary file, or was replaced just now");
             return Err(explain(&error, "use the log file", path));
         }
-        let start = file.seek(SeekFrom::End(0))?;
-        Ok(Self { file, start })
+        let start = read.seek(SeekFrom::End(0))?;
+        Ok(Self { written, read, start })
     }
 
     /// The open file.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.written.as_fd()
     }
 
     /// The end of what the worker wrote, for people. Empty if it cannot be read.
     pub(super) fn tail(&self) -> String {
         let read = || -> io::Result<Vec<u8>> {
-            let mut file = &self.file;
+            let mut file = &self.read;
             let end = file.metadata()?.len();
             file.seek(SeekFrom::Start(self.start.max(end.saturating_sub(STDERR_TAIL as u64))))?;
             let mut bytes = Vec::new();

@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process;
 use std::time::Duration;
 
@@ -49,23 +50,28 @@ impl Nursery {
         }
     }
 
-    /// Has it load the entry script, once.
-    pub(super) fn load(&mut self, component: &File, loading: Loading) {
+    /// Starts it if it is not there yet and serves such workers, and has it load the entry script, once. A worker with
+    /// a GPU or with ONNX Runtime finds variables in its environment that libraries read when a program starts.
+    /// `cgroups`: the folder of the workers' cgroups. The folders of one worker must be there.
+    pub(super) fn open(
+        &mut self,
+        program: &Program,
+        component: &File,
+        setup: &Setup,
+        cgroups: Option<&Path>,
+    ) {
+        if !suits(setup) {
+            return;
+        }
+        self.begin(program);
         let Self::Open(open) = self else { return };
         if open.loading.is_none() {
-            match send_packet(&open.socket, &ToNursery::Load(loading), &[component.as_fd()]) {
-                Ok(()) => open.loading = Some(loading),
+            let surroundings = setup.surroundings(cgroups.map(Path::to_owned));
+            let load = ToNursery::Load(setup.loading(), Box::new(surroundings));
+            match send_packet(&open.socket, &load, &[component.as_fd()]) {
+                Ok(()) => open.loading = Some(setup.loading()),
                 Err(_) => *self = Self::Closed,
             }
-        }
-    }
-
-    /// Starts it if it is not there yet and serves such workers: one with a GPU or with ONNX Runtime finds
-    /// variables in its environment that libraries read when a program starts.
-    pub(super) fn open(&mut self, program: &Program, component: &File, setup: &Setup) {
-        if suits(setup) {
-            self.begin(program);
-            self.load(component, setup.loading());
         }
     }
 

@@ -151,7 +151,7 @@ impl Pool {
     /// If the worker's folders cannot be made, which `spawn` would tell as well.
     pub fn begin(&mut self, setup: &Setup) -> io::Result<()> {
         make_place(setup)?;
-        self.nursery.open(&self.program, &self.component, setup);
+        self.nursery.open(&self.program, &self.component, setup, self.confinement.folder());
         Ok(())
     }
 
@@ -163,7 +163,7 @@ impl Pool {
         stderr: &StderrLog,
     ) -> io::Result<(Child, Ends)> {
         let cgroup = cell.map(|cell| &cell.leaf);
-        self.nursery.open(&self.program, &self.component, setup);
+        self.nursery.open(&self.program, &self.component, setup, self.confinement.folder());
         let (socket, theirs) = UnixStream::pair()?;
         if let Some((child, reports)) = self.nursery.fork(setup, cgroup, (&theirs, stderr)) {
             return Ok((child, Ends { socket, reports }));

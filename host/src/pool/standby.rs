@@ -5,8 +5,6 @@ use super::launch::Program;
 use super::nursery::Nursery;
 use super::pipes::Pipes;
 use crate::model::OsSandbox;
-use crate::protocol::Loading;
-use std::fs::File;
 use std::path::Path;
 use std::thread::{self, ThreadId};
 
@@ -36,11 +34,6 @@ impl Standby {
         nursery.begin(program);
         let planner = nursery.call_planner();
         Self { nursery, planner, thread: thread::current().id(), room }
-    }
-
-    /// Has the entry script loaded, compiled to this file.
-    pub fn load(&mut self, component: &File, loading: Loading) {
-        self.nursery.load(component, loading);
     }
 
     /// The processes, if they live as long as this thread does.

@@ -225,7 +225,7 @@ async fn a_worker_gets_its_set_up_its_folder_and_nothing_else() {
     let foreign: Vec<_> =
         environment.lines().filter(|line| !own.iter().any(|own| line.starts_with(own))).collect();
     assert!(foreign.is_empty(), "{foreign:?}");
-    let folders = ["output", "inputs", "staged", "../../parts"];
+    let folders = ["output", "staged", "../../links/process000", "../../parts"];
     for folder in folders {
         assert!(bench.dir.path().join("work/process000").join(folder).is_dir(), "{folder}");
     }

@@ -121,6 +121,37 @@ impl Setup {
             stack: self.limits.stack,
         }
     }
+
+    /// What all workers such as this one may use. `cgroups`: the folder of their cgroups.
+    pub fn surroundings(&self, cgroups: Option<PathBuf>) -> Surroundings {
+        let models = self.models.iter().map(Model::mount);
+        Surroundings {
+            os_sandbox: self.os_sandbox,
+            job_dir: self.job_dir.clone(),
+            sources: self.sources.clone(),
+            mounts: self.mounts.iter().cloned().chain(models).collect(),
+            handles: self.limits.handles,
+            cgroups,
+        }
+    }
+}
+
+/// What the process that workers are forked from is confined to before it loads their code: all that any of them may
+/// use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Surroundings {
+    /// How much of the process wall must stand.
+    pub os_sandbox: OsSandbox,
+    /// The job directory.
+    pub job_dir: PathBuf,
+    /// The inputs' folders.
+    pub sources: Vec<Source>,
+    /// Side inputs, source folder and models.
+    pub mounts: Vec<Mount>,
+    /// Files and folders that a guest may have open.
+    pub handles: u64,
+    /// The folder of the workers' cgroups, where there are any.
+    pub cgroups: Option<PathBuf>,
 }
 
 /// How compiled code is loaded, which is the same for all workers of a job.
@@ -143,8 +174,8 @@ pub struct Loading {
 pub enum ToNursery {
     /// Fork a planner. With the message come three descriptors: its standard input, output and error.
     Plan,
-    /// Load the compiled code, the descriptor that comes with the message, for all workers.
-    Load(Loading),
+    /// Build a wall with room for all workers, then load the compiled code, the descriptor that comes with the message.
+    Load(Loading, Box<Surroundings>),
     /// Fork a worker. With the message come three descriptors: its socket, the pipe that it reports by, and the file
     /// for its standard error.
     Fork {

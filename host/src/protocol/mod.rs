@@ -13,6 +13,6 @@ pub use bounds::Question;
 pub use frame::{FrameBuffer, FrameError, MAX_FRAME, decode, encode, read_frame};
 pub use message::{
     Assignment, Cut, FromNursery, FromPlanner, FromWorker, Loading, MayOpen, PROTOCOL_VERSION,
-    PlanRequest, Setup, ToNursery, ToWorker,
+    PlanRequest, Setup, Surroundings, ToNursery, ToWorker,
 };
 pub use packet::{packets, receive_packet, send_packet};

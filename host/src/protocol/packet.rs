@@ -13,8 +13,8 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// No message is longer. It holds a few paths.
-const MOST: usize = 32 << 10;
+/// No message is longer. It holds some paths.
+const MOST: usize = 128 << 10;
 /// As many descriptors come with a message at the most.
 const DESCRIPTORS: usize = 3;
 

@@ -13,6 +13,7 @@ use crate::model::rotated;
 use bytes::Bytes;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::pin::Pin;
@@ -52,11 +53,18 @@ impl LogFile {
     pub fn open(path: &Path) -> Self {
         let files = || -> io::Result<Files> {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let first = append_to(path)?;
-            let (newest, older) = (append_to(&rotated(path, 1))?, append_to(&rotated(path, 2))?);
+            let first = append_to(path, false)?;
+            // What is the newest is copied, as it grows older.
+            let newest = append_to(&rotated(path, 1), true)?;
+            let older = append_to(&rotated(path, 2), false)?;
             Ok(Files { name, first, newest, older })
         };
         Self(files().ok().map(Arc::new))
+    }
+
+    /// The descriptor of the first file, which is appended to and never cut.
+    pub fn beginning(&self) -> Option<RawFd> {
+        self.0.as_ref().map(|files| files.first.as_raw_fd())
     }
 }
 
@@ -240,11 +248,11 @@ fn fitting(bytes: &[u8], room: usize, is_new: bool, in_line: bool) -> usize {
     }
 }
 
-fn append_to(path: &Path) -> io::Result<File> {
+fn append_to(path: &Path, is_read: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // These files lie where no guest can make a link or a pipe; should one be there, it is none of ours.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = options.create(true).append(true).read(true).custom_flags(flags).open(path)?;
+    let file = options.create(true).append(true).read(is_read).custom_flags(flags).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
@@ -385,8 +393,8 @@ mod tests {
         std::fs::write(&older, "as it was").expect("writes");
         let files = Files {
             name: "log.txt".into(),
-            first: append_to(&path).expect("opens"),
-            newest: append_to(&rotated(&path, 1)).expect("opens"),
+            first: append_to(&path, false).expect("opens"),
+            newest: append_to(&rotated(&path, 1), true).expect("opens"),
             older: File::open(&older).expect("opens, for reading only"),
         };
         let sink = Sink::with_limit(&LogFile(Some(Arc::new(files))), 10, &quota());

@@ -3,6 +3,7 @@
 use super::files::Cuts;
 use super::{cgroup, files, filter, layer, leaf, limits, powers, start};
 use crate::model::{OsSandbox, WallState};
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 /// Who is behind the wall: which calls of the kernel it needs.
@@ -12,6 +13,8 @@ pub enum Occupant {
     Worker,
     /// A worker with a leased GPU.
     GpuWorker,
+    /// The process that workers are forked from. Each builds a wall of its own inside this one.
+    Nursery,
     /// The planner, which has started its helpers before.
     Planner,
     /// A helper of the planner.
@@ -26,9 +29,10 @@ pub enum Occupant {
 
 #[cfg(test)]
 impl Occupant {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Worker,
         Self::GpuWorker,
+        Self::Nursery,
         Self::Planner,
         Self::Shuffler,
         Self::Compiler,
@@ -117,6 +121,12 @@ impl Wall {
     ///
     /// Must be called after [`enter`](super::enter), on the main thread, before there is another one.
     pub fn build(&self) -> Result<WallState, WallError> {
+        self.build_around_logs(&[])
+    }
+
+    /// As [`build`](Self::build). `logs`: descriptors that are open for appending and not for reading. The process can
+    /// add to these files, and take nothing from them again.
+    pub fn build_around_logs(&self, logs: &[RawFd]) -> Result<WallState, WallError> {
         let mut standing = Standing {
             mode: self.mode,
             state: WallState { mode: self.mode, ..WallState::default() },
@@ -135,7 +145,7 @@ impl Wall {
         standing.unless_off(layer::LANDLOCK, confine)?;
         standing.unless_off(layer::CAPABILITIES, || powers::drop_capabilities(self.occupant))?;
         // The last one, because it forbids what makes the others.
-        standing.unless_off(layer::SECCOMP, || filter::install(self.occupant))?;
+        standing.unless_off(layer::SECCOMP, || filter::install(self.occupant, logs))?;
         Ok(standing.state)
     }
 }

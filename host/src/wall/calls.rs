@@ -19,7 +19,6 @@ const BASE: &[c_long] = &[
     SYS_fdatasync,
     SYS_fstat,
     SYS_fsync,
-    SYS_ftruncate,
     SYS_futex,
     SYS_getcpu,
     SYS_getpid,
@@ -39,7 +38,6 @@ const BASE: &[c_long] = &[
     SYS_preadv,
     SYS_pwrite64,
     SYS_pwritev,
-    SYS_pwritev2,
     SYS_read,
     SYS_readv,
     SYS_restart_syscall,
@@ -84,6 +82,7 @@ pub(super) fn opening(occupant: Occupant) -> &'static [(c_long, u8)] {
         Occupant::Compiler | Occupant::Finisher => &[],
         Occupant::Worker
         | Occupant::GpuWorker
+        | Occupant::Nursery
         | Occupant::Planner
         | Occupant::Shuffler
         | Occupant::Fetcher => OPENING,
@@ -105,8 +104,9 @@ const FOLDERS_OLD: &[c_long] = &[SYS_mkdir];
 const FOLDERS_OLD: &[c_long] = &[];
 
 /// Hard links and new names, copies within the kernel, the socket to the leader, and which file system an open folder is of.
+/// `renameat2` is ruled by its flags (`filter`).
 const WORKER: &[c_long] =
-    &[SYS_copy_file_range, SYS_fstatfs, SYS_linkat, SYS_recvfrom, SYS_renameat2, SYS_sendfile];
+    &[SYS_copy_file_range, SYS_fstatfs, SYS_linkat, SYS_recvfrom, SYS_sendfile];
 
 /// Its older names.
 #[cfg(target_arch = "x86_64")]
@@ -120,8 +120,6 @@ const WORKER_OLD: &[c_long] = &[];
 /// its memory, and does not start where it may not; nobody is let in.
 const GPU: &[c_long] = &[
     SYS_bind,
-    SYS_dup,
-    SYS_dup3,
     SYS_epoll_create1,
     SYS_epoll_ctl,
     SYS_epoll_pwait,
@@ -159,9 +157,57 @@ const GPU: &[c_long] = &[
 
 /// Its older names.
 #[cfg(target_arch = "x86_64")]
-const GPU_OLD: &[c_long] = &[SYS_dup2, SYS_epoll_create, SYS_epoll_wait, SYS_eventfd, SYS_pipe];
+const GPU_OLD: &[c_long] = &[SYS_epoll_create, SYS_epoll_wait, SYS_eventfd, SYS_pipe];
 #[cfg(not(target_arch = "x86_64"))]
 const GPU_OLD: &[c_long] = &[];
+
+/// A second descriptor for an open file, which a GPU's driver makes. Ruled by the first one's number (`filter`).
+pub(super) const DUPLICATING: &[c_long] = &[SYS_dup, SYS_dup3];
+/// Its older name.
+#[cfg(target_arch = "x86_64")]
+pub(super) const DUPLICATING_OLD: &[c_long] = &[SYS_dup2];
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const DUPLICATING_OLD: &[c_long] = &[];
+
+/// Orders from the leader with descriptors, and what a worker that is forked does until its own wall stands: a session, a
+/// cgroup and a folder of its own, its standard files, and that wall. Forking, `prctl` and mapping code are ruled by
+/// their arguments (`filter`).
+const NURSERY: &[c_long] = &[
+    SYS_capget,
+    SYS_capset,
+    SYS_chdir,
+    SYS_dup3,
+    SYS_getcwd,
+    SYS_getegid,
+    SYS_geteuid,
+    SYS_getgid,
+    SYS_getpgid,
+    SYS_getsid,
+    SYS_getsockopt,
+    SYS_getuid,
+    SYS_ioctl,
+    SYS_landlock_add_rule,
+    SYS_landlock_create_ruleset,
+    SYS_landlock_restrict_self,
+    SYS_mmap,
+    SYS_mprotect,
+    SYS_openat2,
+    SYS_prlimit64,
+    SYS_recvmsg,
+    SYS_seccomp,
+    SYS_sendmsg,
+    SYS_setpgid,
+    SYS_setsid,
+    SYS_sysinfo,
+    SYS_tgkill,
+    SYS_uname,
+];
+
+/// Their older names.
+#[cfg(target_arch = "x86_64")]
+const NURSERY_OLD: &[c_long] = &[SYS_dup2, SYS_getrlimit, SYS_setrlimit];
+#[cfg(not(target_arch = "x86_64"))]
+const NURSERY_OLD: &[c_long] = &[SYS_getrlimit, SYS_setrlimit];
 
 /// Waiting for the helpers that it started before.
 const PLANNER: &[c_long] = &[SYS_wait4, SYS_waitid];
@@ -187,7 +233,6 @@ const FETCHER: &[c_long] = &[
     SYS_recvmmsg,
     SYS_recvmsg,
     SYS_renameat,
-    SYS_renameat2,
     SYS_sendmmsg,
     SYS_sendmsg,
     SYS_sendto,
@@ -312,6 +357,9 @@ const GPU_SPARED: &[c_long] = &[
 const GPU_SPARED_OLD: &[c_long] = &[SYS_fork, SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const GPU_SPARED_OLD: &[c_long] = &[];
+/// What it needs, and a worker does before its own wall stands.
+const NURSERY_SPARED: &[c_long] = &[SYS_capset, SYS_recvmsg, SYS_sendmsg];
+
 /// The standard library may try to end a helper.
 const PLANNER_SPARED: &[c_long] = &[SYS_kill, SYS_pidfd_send_signal];
 
@@ -337,6 +385,18 @@ pub(super) fn allowed(occupant: Occupant) -> Vec<c_long> {
             GPU,
             GPU_OLD,
         ],
+        Occupant::Nursery => &[
+            BASE,
+            BASE_OLD,
+            OPEN,
+            OPEN_OLD,
+            FOLDERS,
+            FOLDERS_OLD,
+            WORKER,
+            WORKER_OLD,
+            NURSERY,
+            NURSERY_OLD,
+        ],
         Occupant::Planner => &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, PLANNER],
         Occupant::Shuffler => &[BASE, BASE_OLD, OPEN, OPEN_OLD],
         Occupant::Compiler | Occupant::Finisher => &[BASE, BASE_OLD],
@@ -351,6 +411,7 @@ pub(super) fn allowed(occupant: Occupant) -> Vec<c_long> {
 pub(super) fn killing(occupant: Occupant) -> impl Iterator<Item = c_long> {
     let (spared, old): (&[c_long], &[c_long]) = match occupant {
         Occupant::GpuWorker => (GPU_SPARED, GPU_SPARED_OLD),
+        Occupant::Nursery => (NURSERY_SPARED, &[]),
         Occupant::Planner => (PLANNER_SPARED, &[]),
         Occupant::Fetcher => (FETCHER_SPARED, &[]),
         Occupant::Worker | Occupant::Shuffler | Occupant::Compiler | Occupant::Finisher => {

@@ -88,7 +88,8 @@ fn restrict(
         let rights = rights & usable(&opened).map_err(|e| told(folder, &e))?;
         rules = rules.add_rule(PathBeneath::new(&opened, rights)).map_err(|e| told(folder, &e))?;
         // Of the others, none opens many small files.
-        let may_hold_many = folder.rights == Rights::Read && occupant == Occupant::Worker;
+        let may_hold_many = folder.rights == Rights::Read
+            && matches!(occupant, Occupant::Worker | Occupant::Nursery);
         let inner = (may_hold_many && cuts == Cuts::Filtered).then(|| inner_folders(&opened));
         for inner in inner.into_iter().flatten() {
             rules =

@@ -6,15 +6,17 @@ use super::tree::{self, Action, Rule, Test};
 use libc::{c_long, sock_filter};
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::RawFd;
 
 /// What is not allowed.
 const REFUSED: Action = Action::Refuse(libc::EPERM as u16);
 /// What is to look as if the kernel did not have it.
 const HIDDEN: Action = Action::Refuse(libc::ENOSYS as u16);
 
-/// Installs the filter around this thread and those that it starts. Forbids to install more.
-pub(super) fn install(occupant: Occupant) -> Built {
-    let mut program = filter(occupant)?;
+/// Installs the filter around this thread and those that it starts. Forbids to install more. `logs`: descriptors
+/// of files that may only grow.
+pub(super) fn install(occupant: Occupant, logs: &[RawFd]) -> Built {
+    let mut program = filter(occupant, logs)?;
     let length = u16::try_from(program.len()).map_err(|_| "the filter is too long".to_owned())?;
     let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
     // SAFETY: the kernel reads the program, which lives for the call, and copies it.
@@ -48,7 +50,7 @@ fn processor() -> Result<u32, String> {
     Ok(number | 0x8000_0000 | 0x4000_0000)
 }
 
-fn filter(occupant: Occupant) -> Result<Vec<sock_filter>, String> {
+fn filter(occupant: Occupant, logs: &[RawFd]) -> Result<Vec<sock_filter>, String> {
     let mut rules = BTreeMap::new();
     let mut put = |call: c_long, rule: Rule| {
         let call = u32::try_from(call).map_err(|_| format!("there is no call {call}"))?;
@@ -58,7 +60,7 @@ fn filter(occupant: Occupant) -> Result<Vec<sock_filter>, String> {
     for call in calls::allowed(occupant) {
         put(call, Rule::always(Action::Allow))?;
     }
-    for (call, rule) in by_arguments(occupant) {
+    for (call, rule) in by_arguments(occupant).into_iter().chain(on_open_files(occupant, logs)) {
         put(call, rule)?;
     }
     // None of these is among the others.
@@ -73,33 +75,30 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
     let only = |call: c_long, tests: &[Test]| {
         (call, Rule::by(tests.iter().map(|test| (*test, Action::Allow)).collect(), REFUSED))
     };
-    // A process instead of a thread ends this one, unless a driver tries whether it may.
-    let process = if occupant == Occupant::GpuWorker { REFUSED } else { Action::Kill };
-    let clone = vec![
-        (flags(0, libc::CLONE_THREAD, 0), process),
-        (flags(0, THREAD | NO_THREAD, THREAD), Action::Allow),
-    ];
-    let fcntl = [libc::F_GETFL, libc::F_SETFL, libc::F_GETFD, libc::F_SETFD, libc::F_DUPFD_CLOEXEC];
     let mut rules = vec![
         // Whoever finds clone3 missing takes clone, the flags of which can be looked at.
         (libc::SYS_clone3, Rule::always(HIDDEN)),
-        (libc::SYS_clone, Rule::by(clone, REFUSED)),
-        // The name of a thread. Everything else is a setting of the process.
-        only(libc::SYS_prctl, &[number(0, libc::PR_SET_NAME)]),
-        // A limit can be asked for, not set.
-        only(libc::SYS_prlimit64, &[Test::Null { argument: 2 }]),
-        // How abort ends this process, and no other.
-        only(libc::SYS_tgkill, &[number(0, std::process::id().cast_signed())]),
-        only(libc::SYS_fcntl, &fcntl.map(|command| number(1, command))),
+        // No flags: one of them writes into a file that is open for appending.
+        only(libc::SYS_pwritev2, &[number(5, 0)]),
     ];
+    rules.extend(on_itself(occupant));
     let opening = calls::opening(occupant);
-    if !opening.is_empty() {
+    if !opening.is_empty() && occupant != Occupant::Nursery {
         // Whoever finds openat2 missing takes openat, the flags of which can be looked at.
         rules.push((libc::SYS_openat2, Rule::always(HIDDEN)));
-        rules.extend(opening.iter().map(|&(call, how)| only(call, &cutting_if_writing(how))));
+    }
+    rules.extend(opening.iter().map(|&(call, how)| only(call, &cutting_if_writing(how))));
+    if matches!(
+        occupant,
+        Occupant::GpuWorker | Occupant::Worker | Occupant::Nursery | Occupant::Fetcher
+    ) {
+        // Without exchanging names, and without the device that RENAME_WHITEOUT leaves behind, for which Landlock has
+        // no rule.
+        let flags = [0, libc::RENAME_NOREPLACE.cast_signed()];
+        rules.push(only(libc::SYS_renameat2, &flags.map(|flags| number(4, flags))));
     }
     match occupant {
-        Occupant::GpuWorker | Occupant::Worker => rules.extend([
+        Occupant::GpuWorker | Occupant::Worker | Occupant::Nursery => rules.extend([
             // Times of an open file, not of one by path: Landlock does not rule those.
             only(libc::SYS_utimensat, &[Test::Null { argument: 1 }]),
             // Over the socket that is connected, to nobody else.
@@ -139,7 +138,8 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
     let no_code = flags(2, libc::PROT_EXEC, 0);
     let mapping: &[Test] = match occupant {
         // The driver makes code and shares memory as it likes: any argument is allowed.
-        Occupant::GpuWorker => &[],
+        // The nursery maps the entry script.
+        Occupant::GpuWorker | Occupant::Nursery => &[],
         // The engine makes a component's code ready to be run even if it only wants to write it down.
         Occupant::Compiler => &[no_code, flags(2, libc::PROT_WRITE, 0)],
         Occupant::Worker
@@ -150,6 +150,65 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
     };
     if !mapping.is_empty() {
         rules.extend([libc::SYS_mmap, libc::SYS_mprotect].map(|call| only(call, mapping)));
+    }
+    rules
+}
+
+/// Calls by which a process starts another one, or changes itself.
+fn on_itself(occupant: Occupant) -> Vec<(c_long, Rule)> {
+    let only = |call: c_long, tests: &[Test]| {
+        (call, Rule::by(tests.iter().map(|test| (*test, Action::Allow)).collect(), REFUSED))
+    };
+    if occupant == Occupant::Nursery {
+        /// `PR_GET_TID_ADDRESS`.
+        const THREAD_ADDRESS: i32 = 40;
+        let settings = [
+            libc::PR_SET_NAME,
+            libc::PR_SET_PDEATHSIG,
+            libc::PR_GET_PDEATHSIG,
+            libc::PR_SET_NO_NEW_PRIVS,
+            libc::PR_GET_NO_NEW_PRIVS,
+            THREAD_ADDRESS,
+        ];
+        // Workers are forked, and start threads, in the name spaces of the leader.
+        return vec![
+            only(libc::SYS_clone, &[flags(0, NO_THREAD, 0)]),
+            only(libc::SYS_prctl, &settings.map(|setting| number(0, setting))),
+        ];
+    }
+    // A process instead of a thread ends this one, unless a driver tries whether it may.
+    let process = if occupant == Occupant::GpuWorker { REFUSED } else { Action::Kill };
+    let clone = vec![
+        (flags(0, libc::CLONE_THREAD, 0), process),
+        (flags(0, THREAD | NO_THREAD, THREAD), Action::Allow),
+    ];
+    vec![
+        (libc::SYS_clone, Rule::by(clone, REFUSED)),
+        // The name of a thread. Everything else is a setting of the process.
+        only(libc::SYS_prctl, &[number(0, libc::PR_SET_NAME)]),
+        // A limit can be asked for, not set.
+        only(libc::SYS_prlimit64, &[Test::Null { argument: 2 }]),
+        // How abort ends this process, and no other.
+        only(libc::SYS_tgkill, &[number(0, std::process::id().cast_signed())]),
+    ]
+}
+
+/// Calls on open files. A log cannot be cut, and its descriptor cannot be copied or lose its flag for appending, as
+/// either would lead to that.
+fn on_open_files(occupant: Occupant, logs: &[RawFd]) -> Vec<(c_long, Rule)> {
+    let refused = || logs.iter().map(|file| (number(0, *file), REFUSED));
+    let unless_log = |call: c_long| (call, Rule::by(refused().collect(), Action::Allow));
+    let allowed = |commands: &[i32]| -> Vec<(Test, Action)> {
+        commands.iter().map(|command| (number(1, *command), Action::Allow)).collect()
+    };
+    let mut fcntl = allowed(&[libc::F_GETFL, libc::F_GETFD, libc::F_SETFD]);
+    fcntl.extend(refused());
+    fcntl.extend(allowed(&[libc::F_SETFL, libc::F_DUPFD_CLOEXEC]));
+    let mut rules =
+        vec![(libc::SYS_fcntl, Rule::by(fcntl, REFUSED)), unless_log(libc::SYS_ftruncate)];
+    if occupant == Occupant::GpuWorker {
+        let duplicating = calls::DUPLICATING.iter().chain(calls::DUPLICATING_OLD);
+        rules.extend(duplicating.map(|call| unless_log(*call)));
     }
     rules
 }
@@ -201,7 +260,7 @@ mod tests {
     const EPERM: u32 = SECCOMP_RET_ERRNO | libc::EPERM as u32;
 
     fn judged(occupant: Occupant, call: c_long, args: [u64; 6]) -> u32 {
-        let program = filter(occupant).unwrap();
+        let program = filter(occupant, &[]).unwrap();
         tree::judged(&program, processor().unwrap(), u32::try_from(call).unwrap(), args)
     }
 
@@ -211,11 +270,14 @@ mod tests {
         assert_eq!(probe().as_deref(), Ok("seccomp"));
         let processor = processor().unwrap();
         for occupant in Occupant::ALL {
-            let program = filter(occupant).unwrap();
+            let program = filter(occupant, &[]).unwrap();
             let allowed: BTreeSet<_> = calls::allowed(occupant).into_iter().collect();
             let deadly: BTreeSet<_> = calls::killing(occupant).collect();
-            let looked_at: BTreeSet<_> =
-                by_arguments(occupant).into_iter().map(|(call, _)| call).collect();
+            let looked_at: BTreeSet<_> = by_arguments(occupant)
+                .into_iter()
+                .chain(on_open_files(occupant, &[]))
+                .map(|(call, _)| call)
+                .collect();
             assert!(deadly.is_disjoint(&looked_at), "{occupant:?}");
             for call in (0..1000).filter(|call| !looked_at.contains(call)) {
                 let expected = match (allowed.contains(&call), deadly.contains(&call)) {
@@ -238,7 +300,7 @@ mod tests {
     #[test]
     fn threads_are_made_and_processes_are_not() {
         let bits = |flags: i32| u64::from(flags.cast_unsigned());
-        for occupant in Occupant::ALL {
+        for occupant in Occupant::ALL.into_iter().filter(|it| *it != Occupant::Nursery) {
             let clone =
                 |flags: i32| judged(occupant, libc::SYS_clone, [bits(flags), 0, 0, 0, 0, 0]);
             assert_eq!(clone(THREAD | libc::CLONE_SETTLS), SECCOMP_RET_ALLOW);
@@ -256,13 +318,39 @@ mod tests {
         }
     }
 
+    /// Its children are workers, which each have a filter inside this one.
+    #[test]
+    fn the_nursery_forks_and_runs_no_program() {
+        use Occupant::{Nursery, Worker};
+        let clone = |flags: i32| {
+            judged(Nursery, libc::SYS_clone, [u64::from(flags.cast_unsigned()), 0, 0, 0, 0, 0])
+        };
+        assert_eq!(clone(libc::CLONE_PARENT | libc::SIGCHLD), SECCOMP_RET_ALLOW);
+        assert_eq!(clone(THREAD | libc::CLONE_SETTLS), SECCOMP_RET_ALLOW);
+        assert_eq!(clone(libc::CLONE_NEWUSER | libc::SIGCHLD), EPERM);
+        for call in [libc::SYS_execve, libc::SYS_ptrace, libc::SYS_socket, libc::SYS_mount] {
+            assert_eq!(judged(Nursery, call, [0; 6]), SECCOMP_RET_KILL_PROCESS, "{call}");
+        }
+        let allowed = calls::allowed(Nursery);
+        for call in calls::allowed(Worker) {
+            assert!(
+                allowed.contains(&call),
+                "a worker calls {call}, and the nursery's filter holds it"
+            );
+        }
+    }
+
     /// Landlock's rules let all that may be read be emptied by opening it: this must not.
     #[test]
     fn only_who_may_write_a_file_empties_it() {
         let hidden = SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
         for occupant in Occupant::ALL {
             let opening = calls::opening(occupant);
-            let openat2 = if opening.is_empty() { EPERM } else { hidden };
+            let openat2 = match occupant {
+                Occupant::Nursery => SECCOMP_RET_ALLOW,
+                _ if opening.is_empty() => EPERM,
+                _ => hidden,
+            };
             assert_eq!(judged(occupant, libc::SYS_openat2, [0; 6]), openat2, "{occupant:?}");
             for (call, place) in opening {
                 for (how, expected) in [
@@ -315,6 +403,16 @@ mod tests {
             (Worker, libc::SYS_utimensat, at(1, 0), true),
             (Worker, libc::SYS_utimensat, at(0, 0), false),
             (Planner, libc::SYS_utimensat, at(1, 0), false),
+            (Worker, libc::SYS_renameat2, at(4, 0), true),
+            (Worker, libc::SYS_renameat2, at(4, libc::RENAME_NOREPLACE.cast_signed()), true),
+            (Worker, libc::SYS_renameat2, at(4, libc::RENAME_EXCHANGE.cast_signed()), false),
+            (Worker, libc::SYS_renameat2, at(4, libc::RENAME_WHITEOUT.cast_signed()), false),
+            (Fetcher, libc::SYS_renameat2, at(4, libc::RENAME_WHITEOUT.cast_signed()), false),
+            (GpuWorker, libc::SYS_renameat2, at(4, libc::RENAME_WHITEOUT.cast_signed()), false),
+            (Planner, libc::SYS_renameat2, at(4, 0), false),
+            (Worker, libc::SYS_pwritev2, at(5, 0), true),
+            // RWF_NOAPPEND.
+            (Worker, libc::SYS_pwritev2, at(5, 0x20), false),
             (Worker, libc::SYS_sendto, at(4, 0), true),
             (Worker, libc::SYS_sendto, at(3, 0), false),
             (Fetcher, libc::SYS_socket, at(0, libc::AF_INET6), true),
@@ -340,6 +438,37 @@ mod tests {
         ] {
             let expected = if is_allowed { SECCOMP_RET_ALLOW } else { EPERM };
             assert_eq!(judged(occupant, call, arguments), expected, "{occupant:?}: {call}");
+        }
+    }
+
+    /// A worker that was taken over can add to its logs, and take nothing back.
+    #[test]
+    fn logs_only_grow() {
+        const LOG: RawFd = 7;
+        for occupant in [Occupant::Worker, Occupant::GpuWorker] {
+            let program = filter(occupant, &[2, LOG]).unwrap();
+            let judged = |call: c_long, file: RawFd, second: i32| {
+                let arguments = [file, second, 0, 0, 0, 0].map(|value| value as u64);
+                let call = u32::try_from(call).unwrap();
+                tree::judged(&program, processor().unwrap(), call, arguments)
+            };
+            for (call, second) in [
+                (libc::SYS_ftruncate, 0),
+                (libc::SYS_fcntl, libc::F_SETFL),
+                (libc::SYS_fcntl, libc::F_DUPFD_CLOEXEC),
+            ] {
+                assert_eq!(judged(call, LOG, second), EPERM, "{occupant:?}: {call}, {second}");
+                assert_eq!(judged(call, 2, second), EPERM, "{occupant:?}: {call}, {second}");
+                assert_eq!(judged(call, 8, second), SECCOMP_RET_ALLOW, "{occupant:?}: {call}");
+            }
+            assert_eq!(judged(libc::SYS_fcntl, LOG, libc::F_GETFL), SECCOMP_RET_ALLOW);
+            for call in calls::DUPLICATING.iter().chain(calls::DUPLICATING_OLD) {
+                let other = match occupant {
+                    Occupant::GpuWorker => SECCOMP_RET_ALLOW,
+                    _ => EPERM,
+                };
+                assert_eq!((judged(*call, LOG, 9), judged(*call, 8, 9)), (EPERM, other));
+            }
         }
     }
 }

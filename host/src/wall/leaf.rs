@@ -83,6 +83,11 @@ impl Leaves {
         Ok(leaves)
     }
 
+    /// Where leaves are made.
+    pub fn folder(&self) -> &Path {
+        &self.delegated.folder
+    }
+
     /// Makes one with these limits, as far as there are such. The name must be no other's.
     pub fn leaf(self: &Arc<Self>, name: &str, quota: &Quota) -> Result<Leaf, String> {
         self.make(name, quota).map_err(|error| error.to_string())

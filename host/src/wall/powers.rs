@@ -13,7 +13,7 @@ pub(super) fn no_new_privileges() -> Built {
 pub(super) fn drop_capabilities(occupant: Occupant) -> Built {
     let wanted = match occupant {
         // Who links a file of somebody else must be able to write it (`fs.protected_hardlinks`).
-        Occupant::Worker | Occupant::GpuWorker => {
+        Occupant::Worker | Occupant::GpuWorker | Occupant::Nursery => {
             CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE
         }
         Occupant::Planner | Occupant::Shuffler => CapabilitySet::DAC_READ_SEARCH,

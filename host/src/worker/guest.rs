@@ -2,7 +2,10 @@
 
 use crate::dataset::Found;
 use crate::model::{CallStats, Failure, FailureKind, InferenceStats, Limits, MiniBatchId};
-use crate::sandbox::{Context, Grants, Instance, MiniBatchData, Program, ResultSink, Seed};
+use crate::sandbox::{
+    Context, Grants, Instance, LogFile, MiniBatchData, Program, ResultSink, Seed,
+};
+use std::os::fd::RawFd;
 
 /// A program with the instance that serves at the moment.
 pub(super) struct Guest {
@@ -25,6 +28,12 @@ impl Guest {
     /// What an instance may use.
     pub(super) fn limits(&self) -> &Limits {
         &self.grants.limits
+    }
+
+    /// The descriptors of the beginning of each of its logs.
+    pub(super) fn logs(&self) -> impl Iterator<Item = RawFd> {
+        let Grants { stdout, stderr, log, .. } = &self.grants;
+        [stdout, stderr, log].into_iter().filter_map(LogFile::beginning)
     }
 
     /// Whether [`start`](Self::start) has to be called before the next mini-batch.

@@ -7,9 +7,10 @@
 use crate::inference::{PROCESSORS, has_inference, inference_memory};
 use crate::model::{JobDir, OsSandbox, OutputLayout, WallState};
 use crate::perf::MemoryBudget;
-use crate::protocol::Setup;
+use crate::protocol::{Setup, Surroundings};
 use crate::wall::{Bounds, Folder, Occupant, Rights, Wall, gpu_folders};
 use std::io;
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
 /// The largest file that the process may write: 64 GiB. What a guest writes beyond that is an error
@@ -18,6 +19,9 @@ use std::path::{Path, PathBuf};
 const LARGEST_FILE: u64 = 64 << 30;
 /// The same where outputs are very large: 1 TiB.
 const LARGEST_PART: u64 = 1 << 40;
+
+/// What the kernel tells of processes.
+const PROCESSES: &str = "/proc";
 
 /// Descriptors of the worker itself, beside those that a guest may have open.
 const OWN_FILES: u64 = 128;
@@ -36,13 +40,47 @@ pub(super) fn wall(setup: &Setup) -> Wall {
     Wall { occupant, mode: setup.os_sandbox, folders, bounds: bounds(setup) }
 }
 
-/// Builds the wall around this process. Fails rather than run without what the mode asks for.
-pub(super) fn lock_down(wall: &Wall) -> io::Result<WallState> {
+/// The wall of the process that workers are forked from: what any of them may use, here or later. Each builds a
+/// narrower one inside it. Of the folders in the job directory all but those of links can be written; no file of an
+/// input could be linked into these, or it could be written there.
+pub(super) fn around_all_workers(surroundings: &Surroundings) -> Wall {
+    let dir = JobDir::new(&surroundings.job_dir);
+    let mut folders = vec![
+        Folder::real(dir.root(), Rights::Read),
+        Folder::real(dir.work(), Rights::Write),
+        Folder::real(dir.parts(), Rights::Write),
+        Folder::real(dir.user_logs(), Rights::Write),
+        Folder::real(dir.links(), Rights::Stage),
+        // A worker looks at its own threads and its cgroup.
+        Folder::new(PROCESSES, Rights::Read),
+        Folder::new(PROCESSORS, Rights::Read),
+    ];
+    folders.extend(surroundings.sources.iter().map(|source| {
+        let is_linked = source.pattern.is_some();
+        let rights = if is_linked { Rights::ReadAndLink } else { Rights::Read };
+        Folder::real(source.root.as_path(), rights)
+    }));
+    let mounts = surroundings.mounts.iter();
+    folders.extend(mounts.map(|mount| Folder::real(mount.host.as_path(), Rights::Read)));
+    let cgroups = surroundings.cgroups.iter();
+    folders.extend(cgroups.map(|cgroups| Folder::new(cgroups.as_path(), Rights::Files)));
+    let bounds = Bounds {
+        memory: None,
+        cpu_seconds: None,
+        largest_file: LARGEST_PART,
+        open_files: surroundings.handles.saturating_add(OWN_FILES),
+    };
+    Wall { occupant: Occupant::Nursery, mode: surroundings.os_sandbox, folders, bounds }
+}
+
+/// Builds the wall around this process. Fails rather than run without what the mode asks for. `logs`: descriptors of
+/// files that may only grow from now on.
+pub(super) fn lock_down(wall: &Wall, logs: &[RawFd]) -> io::Result<WallState> {
     ignore_file_size_signal()?;
     if wall.mode != OsSandbox::Off {
         crate::wall::alone()?;
     }
-    wall.build().map_err(io::Error::other)
+    wall.build_around_logs(logs).map_err(io::Error::other)
 }
 
 /// Whether files of the inputs are shown as links in a folder of the worker's own.
@@ -160,7 +198,8 @@ mod tests {
         let written: Vec<_> = folders.iter().filter(writes).collect();
         assert!(written.len() > 4, "{written:?}");
         for folder in written {
-            let own = folder.path.starts_with(dir.worker_dir(WorkerId(7)));
+            let own = [dir.worker_dir(WorkerId(7)), dir.worker_inputs(WorkerId(7))];
+            let own = own.iter().any(|own| folder.path.starts_with(own));
             // All workers of a job share it, as the guests of ParallelRunStep do.
             assert!(own || folder.path == dir.script_log_dir(), "{folder:?}");
         }
@@ -175,7 +214,7 @@ mod tests {
             open_files: u64::MAX,
         };
         let (occupant, mode) = (Occupant::Worker, OsSandbox::Off);
-        let state = lock_down(&Wall { occupant, mode, folders: Vec::new(), bounds }).unwrap();
+        let state = lock_down(&Wall { occupant, mode, folders: Vec::new(), bounds }, &[]).unwrap();
         assert!(state.active.iter().any(|layer| layer == "resource limits"), "{state:?}");
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();

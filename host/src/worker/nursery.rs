@@ -1,9 +1,10 @@
 //! A process that others are forked from: the planner, and workers, which find the program started, and the
-//! entry script loaded, once for all of them. It looks at nothing else, and ends with the leader.
+//! entry script loaded, once for all of them. Before it loads that, it builds a wall around itself and all workers, as
+//! what a compiler wrote that was taken over may do anything. It looks at nothing else, and ends with the leader.
 
 use super::code::{self, Code};
 use super::link::Link;
-use super::process;
+use super::{lockdown, process};
 use crate::protocol::{FromNursery, ToNursery, receive_packet, send_packet};
 use crate::wall::{self, Twin};
 use std::ffi::CStr;
@@ -33,8 +34,10 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<Forked>> {
     let mut loaded = None;
     while let Some((message, descriptors)) = receive_packet(&socket)? {
         let twin = match message {
-            ToNursery::Load(loading) => {
+            ToNursery::Load(loading, surroundings) => {
                 let [compiled] = exactly(descriptors)?;
+                let wall = lockdown::around_all_workers(&surroundings);
+                lockdown::lock_down(&wall, &[])?;
                 // For workers alone: a planner was forked before.
                 process::keep_memory();
                 loaded = Some(Code::Loaded(loading, code::load(&File::from(compiled), loading)));

@@ -81,7 +81,7 @@ fn work(mut link: Link, code: Code) -> io::Result<End> {
     let Some(mut session) = Session::prepare(setup, link, code)? else {
         return Ok(End::InitFailed);
     };
-    session.wall = lockdown::lock_down(&wall)?;
+    session.wall = lockdown::lock_down(&wall, &session.logs())?;
     on_guest_thread(session)
 }
 

@@ -18,6 +18,7 @@ use crate::sandbox::{Grants, LogFile, LogFolder, Profiler, Seed, guest_thread_st
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,6 +74,14 @@ impl Session {
     /// Bytes of stack for the thread that serves.
     pub(super) fn stack(&self) -> usize {
         guest_thread_stack(self.guest.limits(), self.has_inference)
+    }
+
+    /// The descriptors of logs that this process adds to: its own standard output and error, and the beginning of each
+    /// log of the guest.
+    pub(super) fn logs(&self) -> Vec<RawFd> {
+        let mut logs = vec![libc::STDOUT_FILENO, libc::STDERR_FILENO];
+        logs.extend(self.guest.logs());
+        logs
     }
 
     /// Serves until the leader says `Shutdown` or is gone.
@@ -332,7 +341,7 @@ mod tests {
         }
         insta::assert_snapshot!(text, @"
         /inputs/a -> data false
-        /inputs/b -> job/work/process007/inputs/1 false
+        /inputs/b -> job/links/process007/1 false
         /side_inputs/m -> m false
         /output -> job/work/process007/output true
         /logs -> job/logs/user/entry_script_log/0/files true
