@@ -154,7 +154,7 @@ fn the_operators_policy_holds() {
     let (dir, scripts) = (job.dir().display(), guest("reads_outside"));
     let policy = format!(
         "roots: {{inputs: ['{dir}/two'], side_inputs: ['{dir}/two'], entry_scripts: ['{}'], \
-         outputs: [], job_directories: ['{dir}']}}\nmodels: [m]",
+         outputs: [], job_directories: []}}\nmodels: [m]",
         scripts.parent().unwrap().display()
     );
     let job = job.file("policy.yaml", policy).env("SANDMILL_POLICY", "policy.yaml");

@@ -2,14 +2,13 @@
 
 use super::exit::{Exit, Problem};
 use super::terminal::{self, print, print_json};
-use crate::engine::{JobState, Standing};
+use crate::engine::{JobState, Standing, is_locked};
 use crate::model::{JobDir, MiniBatchId};
 use crate::report::{
     History, LogFilter, Places, explain_text, print_logs, result_text, standing_text,
 };
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -72,17 +71,10 @@ fn find(path: &Path) -> Result<Found, Problem> {
     Ok(Found { dir, state, history, places })
 }
 
-/// Whether a process holds the job directory's lock.
-fn is_locked(dir: &JobDir) -> bool {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(folder) = rustix::fs::open(dir.root(), flags, Mode::empty()) else { return false };
-    flock(&folder, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
-}
-
 /// Prints how a job stands.
 pub(super) fn status(path: &Path, json: bool) -> Result<Exit, Problem> {
     let found = find(path)?;
-    let running = is_locked(&found.dir);
+    let running = is_locked(found.dir.root());
     if json {
         return print_json(&status_json(&found, running)).map(|()| Exit::Completed);
     }
@@ -158,7 +150,7 @@ fn status_json(found: &Found, running: bool) -> String {
 /// Prints what went wrong and what to do.
 pub(super) fn explain(path: &Path) -> Result<Exit, Problem> {
     let found = find(path)?;
-    let running = is_locked(&found.dir);
+    let running = is_locked(found.dir.root());
     print(&explain_text(&found.history, &found.places, running))?;
     Ok(Exit::Completed)
 }

@@ -160,21 +160,22 @@ pub(super) fn prepare_and_run(mut spec: JobSpec, options: &Options) -> Result<Ex
     if options.policy.file().is_some() && rustix::process::geteuid().is_root() {
         spec.notices.push(engine::RUNS_AS_ROOT.to_owned());
     }
-    let places = |spec: &JobSpec, job_dir: &JobDir, output: &Path| Places {
-        job: spec.name.clone(),
-        job_dir: job_dir.clone(),
-        output: output_place(spec, output),
-        drops_rows: spec.output_action == OutputAction::SummaryOnly,
-        made_at_end: spec.output_format.is_made_at_end(),
-        shown_from: shown_from.clone(),
-        parent: spec.parent.as_ref().map(|parent| ParentFolder {
-            folder: parent.folder.clone(),
-            copy_logs: parent.copy_logs,
-            push_metrics: parent.push_metrics,
-        }),
-        metrics_name_prefix: spec.metrics_name_prefix.clone(),
-        reports: ReportBudget::new(spec.job_limits.reports),
-    };
+    let places =
+        |spec: &JobSpec, job_dir: &JobDir, output: &Path, parent: Option<&PathBuf>| Places {
+            job: spec.name.clone(),
+            job_dir: job_dir.clone(),
+            output: output_place(spec, output),
+            drops_rows: spec.output_action == OutputAction::SummaryOnly,
+            made_at_end: spec.output_format.is_made_at_end(),
+            shown_from: shown_from.clone(),
+            parent: spec.parent.as_ref().zip(parent).map(|(parent, folder)| ParentFolder {
+                folder: folder.clone(),
+                copy_logs: parent.copy_logs,
+                push_metrics: parent.push_metrics,
+            }),
+            metrics_name_prefix: spec.metrics_name_prefix.clone(),
+            reports: ReportBudget::new(spec.job_limits.reports),
+        };
     let told = signals::watch(options.cancel.clone());
     let told = told.map_err(|e| say(&format!("warning: Ctrl-C will not wind down: {e}"))).ok();
     let named = spec.clone();
@@ -197,14 +198,14 @@ pub(super) fn prepare_and_run(mut spec: JobSpec, options: &Options) -> Result<Ex
     };
     match prepared {
         Prepared::Job(job) => {
-            let places = places(&job.spec, &job.job_dir, job.claim.output());
+            let places = places(&job.spec, &job.job_dir, job.claim.output(), job.parent.as_ref());
             let output = job.claim.output().to_owned();
             let exit = start(*job, &places, &options.cancel, told.as_ref())?;
             put(&output, exit)
         }
         Prepared::Reused(earlier) => {
             let Reused { spec, result, ended, output, job_dir } = &*earlier;
-            let places = places(spec, job_dir, output);
+            let places = places(spec, job_dir, output, None);
             say(reused_text(result, *ended, &places).trim_end());
             put(output, Exit::Completed)
         }

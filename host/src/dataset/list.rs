@@ -4,7 +4,9 @@ use super::manifest::{Listed, Manifest};
 use super::pattern::Pattern;
 use super::stand_in::unfetched;
 use super::{DatasetError, fail};
-use crate::model::{BadFile, Source};
+use crate::model::{BadFile, LOCK_FILE, Source};
+use crate::opening::at_its_path;
+use rustix::fs::{Mode, OFlags};
 use std::collections::VecDeque;
 use std::fs::{self, FileType};
 use std::io::{self, ErrorKind};
@@ -109,6 +111,7 @@ impl Listing {
             notices: Vec::new(),
             bad: Vec::new(),
         };
+        listing.check_root()?;
         let manifest = Manifest::of(source).map_err(|error| listing.unreadable(&error))?;
         listing.start(manifest)?;
         Ok(listing)
@@ -121,6 +124,15 @@ impl Listing {
         let mut listing = Self::new(source)?;
         listing.rows_only = source.pattern.is_none();
         Ok(listing)
+    }
+
+    /// Refuses a root that a link leads to now: it was without links when the job's paths were checked. What is missing
+    /// is found when it is read.
+    fn check_root(&self) -> Result<(), DatasetError> {
+        match at_its_path(&self.root, OFlags::PATH, Mode::empty()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.unreadable(&error)),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the file is one that is left out; says so of the first.
@@ -445,6 +457,10 @@ fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
         let entry = entry?;
         let kind = Kind::from(entry.file_type()?);
         let mut name = entry.file_name().into_vec();
+        // A job that writes here holds it while it runs.
+        if name == LOCK_FILE.as_bytes() {
+            continue;
+        }
         if kind == Kind::Folder {
             name.push(b'/');
         }

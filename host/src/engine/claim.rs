@@ -8,26 +8,28 @@
 //! whether it is then begun or taken up.
 
 use super::claim_error::ClaimError;
+use super::folder_lock::FolderLock;
 use super::job_state::{JobFile, JobState, OutputSize, sync_name, temporary};
 use super::reserve::Reserve;
 use crate::fail_point;
-use crate::model::{JobDir, JobResult, JobStatus, unfinished};
+use crate::model::{JobDir, JobResult, JobStatus, LOCK_FILE, unfinished};
+use crate::opening::folder_at_its_path;
 use crate::output::remove_tree;
 use jiff::Timestamp;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::fs::Mode;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
 
 /// What is wanted of a job directory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     /// The job.
     pub(super) name: &'a str,
-    /// The output folder; none for the job directory's own.
+    /// The output folder, without links; none for the job directory's own.
     pub(super) output: Option<&'a Path>,
     /// The file in it that rows are appended to.
     pub(super) output_file: Option<&'a str>,
@@ -46,7 +48,7 @@ pub(super) struct Held {
     earlier: Option<JobState>,
     /// Folders that were not there, innermost first.
     made: Vec<PathBuf>,
-    lock: File,
+    lock: FolderLock,
 }
 
 /// A job directory that belongs to this process until the claim is dropped.
@@ -59,7 +61,7 @@ pub struct Claim {
     before: Option<Before>,
     reserve: Option<Reserve>,
     /// Locks on the job directory and on an output folder elsewhere.
-    _locks: (File, Option<File>),
+    locks: (FolderLock, Option<FolderLock>),
 }
 
 /// What a job directory was before it was claimed.
@@ -85,6 +87,11 @@ impl Claim {
     /// The output folder. It exists and can be written.
     pub fn output(&self) -> &Path {
         &self.output
+    }
+
+    /// The same for each run of the job in this directory, and for no other job: marks what it makes elsewhere.
+    pub(super) fn mark(&self) -> &str {
+        &self.state.mark
     }
 
     /// When this execution began.
@@ -141,6 +148,8 @@ impl Claim {
         };
         clear(job_dir, root, &self.state, &self.output)?;
         remove_tree(&self.state_file).map_err(|e| ClaimError::io("remove", &self.state_file, e))?;
+        self.locks.0.remove_file();
+        self.locks.1.iter().for_each(FolderLock::remove_file);
         for folder in made {
             // What somebody else has put something into by now, stays.
             let _ = fs::remove_dir(folder);
@@ -153,12 +162,12 @@ impl Claim {
 ///
 /// Changes nothing, except that the directory is made where it is missing.
 pub(super) fn hold(job_dir: &JobDir, wanted: Wanted<'_>) -> Result<Held, ClaimError> {
-    let mut made = missing(job_dir.root());
-    let lock = lock_job_dir(job_dir)?;
     let root = resolve(job_dir.root())?;
+    let mut made = missing(&root);
+    let lock = lock_job_dir(job_dir, &root)?;
     let earlier = earlier(job_dir, wanted.name)?;
     let output = match wanted.output {
-        Some(path) => resolve(path)?,
+        Some(path) => path.to_owned(),
         None => resolve(&job_dir.default_output())?,
     };
     refuse_misplaced(job_dir, &root, &output)?;
@@ -223,6 +232,7 @@ impl Held {
     /// except that missing folders may have been made.
     pub(super) fn begin(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
         let output_lock = self.take_output_folder(true)?;
+        self.make_private()?;
         let started = Timestamp::now();
         let state = JobState::new(&self.name, new_id(started), started);
         let state = self.placed(state, job_file);
@@ -239,13 +249,14 @@ impl Held {
         make_folder(&self.output)?;
         let Self { job_dir, root, output, made, lock, earlier, .. } = self;
         let before = earlier.is_none().then_some(Before::Nothing { job_dir, root, made });
-        Ok(Claim { state, state_file, output, before, reserve: None, _locks: (lock, output_lock) })
+        Ok(Claim { state, state_file, output, before, reserve: None, locks: (lock, output_lock) })
     }
 
     /// Takes the job up that the directory holds. The output folder must be the same; all that is in
     /// it is the job's own.
     pub(super) fn take_up(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
         let output_lock = self.take_output_folder(false)?;
+        self.make_private()?;
         let started = Timestamp::now();
         let mut state = JobState::new(&self.name, new_id(started), started);
         if let Some(earlier) = &self.earlier {
@@ -259,25 +270,45 @@ impl Held {
         fail_point::pass("job-taken-up");
         let Self { output, lock, earlier, .. } = self;
         let before = earlier.map(|earlier| Before::Run(Box::new(earlier)));
-        Ok(Claim { state, state_file, output, before, reserve: None, _locks: (lock, output_lock) })
+        Ok(Claim { state, state_file, output, before, reserve: None, locks: (lock, output_lock) })
     }
 
     /// The state with what it says of places.
     fn placed(&self, state: JobState, job_file: Option<JobFile>) -> JobState {
         let below = self.output.strip_prefix(&self.root);
         let output = below.unwrap_or(&self.output).to_owned();
-        JobState { output, output_file: self.output_file.clone(), job_file, ..state }
+        let mark = self.earlier.as_ref().map(|earlier| earlier.mark.clone());
+        let mark = mark.filter(|mark| !mark.is_empty()).unwrap_or_else(new_mark);
+        JobState { mark, output, output_file: self.output_file.clone(), job_file, ..state }
+    }
+
+    /// Keeps other users out of the job directory: settings of the job, which may be secrets, are in its journal and
+    /// its logs. The output folder in it stays as it is, for those who open the job directory to others.
+    fn make_private(&self) -> Result<(), ClaimError> {
+        let failed = |e| ClaimError::io("close to others", &self.root, e);
+        self.lock.make_private().map_err(failed)?;
+        let (dir, mode) = (&self.job_dir, || Permissions::from_mode(0o700));
+        for folder in [dir.logs(), dir.parts(), dir.work(), dir.spill()] {
+            if folder.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+                // Best effort: the folder around it is closed.
+                let _ = fs::set_permissions(folder, mode());
+            }
+        }
+        Ok(())
     }
 
     /// Makes an output folder outside the job directory, or sees that the one that is there may be
     /// used; locks it. One for a job that begins must be empty but for the job's own old rows.
-    fn take_output_folder(&self, must_be_empty: bool) -> Result<Option<File>, ClaimError> {
+    fn take_output_folder(&self, must_be_empty: bool) -> Result<Option<FolderLock>, ClaimError> {
         let output = self.output.as_path();
         if output.starts_with(&self.root) {
             return Ok(None);
         }
         make_folder(output)?;
-        let Some(lock) = lock_folder(output)? else {
+        // Rights alone do not tell whether files can be made: the file system may be read-only or full.
+        let lock = FolderLock::take(output);
+        let lock = lock.map_err(|e| ClaimError::folder("write to the output folder", output, e))?;
+        let Some(lock) = lock else {
             return Err(ClaimError::OutputInUse(output.to_owned()));
         };
         let ours = self.earlier.as_ref().filter(|state| state.output == output);
@@ -291,20 +322,16 @@ impl Held {
                 None => ClaimError::OutputNotEmpty { output, holds },
             });
         }
-        // Rights alone do not tell: the file system may be read-only or full.
-        let probe = output.join(format!(".sandmill-{}", std::process::id()));
-        let written = OpenOptions::new().write(true).create_new(true).open(&probe);
-        written.map_err(|e| ClaimError::folder("write to the output folder", output, e))?;
-        fs::remove_file(&probe).map_err(|e| ClaimError::io("remove", &probe, e))?;
         Ok(Some(lock))
     }
 }
 
-/// Makes the directory where it is missing, and locks it.
-fn lock_job_dir(job_dir: &JobDir) -> Result<File, ClaimError> {
-    let root = job_dir.root();
-    make_folder(root)?;
-    if let Some(lock) = lock_folder(root)? {
+/// Makes the directory, for this user alone, where it is missing, and locks it.
+fn lock_job_dir(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError> {
+    root.parent().map_or(Ok(()), make_folder)?;
+    make(root, Mode::RWXU)?;
+    let lock = FolderLock::take(root).map_err(|e| ClaimError::io("lock the folder", root, e))?;
+    if let Some(lock) = lock {
         return Ok(lock);
     }
     let running = JobState::read(job_dir).ok().flatten();
@@ -321,32 +348,17 @@ fn missing(folder: &Path) -> Vec<PathBuf> {
     folder.ancestors().take_while(there).map(Path::to_owned).collect()
 }
 
+/// Makes a folder at a path without links, and those above it, with the rights that the user's umask leaves.
 fn make_folder(path: &Path) -> Result<(), ClaimError> {
-    match fs::create_dir_all(path) {
-        Err(_) if path.exists() && !path.is_dir() => Err(ClaimError::NotAFolder(path.to_owned())),
-        result => result.map_err(|source| ClaimError::folder("make the folder", path, source)),
-    }
+    make(path, Mode::from_raw_mode(0o777))
 }
 
-/// How often and how long apart a folder's lock is asked for.
-const LOCK_TRIES: u32 = 5;
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
-
-/// Opens and locks a folder; `None` if another process has the lock.
-fn lock_folder(path: &Path) -> Result<Option<File>, ClaimError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let failed = |e: rustix::io::Errno| ClaimError::io("lock the folder", path, e.into());
-    let folder = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?);
-    // `sandmill status` holds it for an instant to see whether a job runs.
-    let mut tries = 1;
-    loop {
-        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(Some(folder)),
-            Err(rustix::io::Errno::WOULDBLOCK) if tries == LOCK_TRIES => return Ok(None),
-            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
-            Err(e) => return Err(failed(e)),
+fn make(path: &Path, mode: Mode) -> Result<(), ClaimError> {
+    match folder_at_its_path(path, mode) {
+        Err(_) if path.exists() && !path.is_dir() => Err(ClaimError::NotAFolder(path.to_owned())),
+        made => {
+            made.map(drop).map_err(|source| ClaimError::folder("make the folder", path, source))
         }
-        tries += 1;
     }
 }
 
@@ -355,7 +367,8 @@ fn earlier(job_dir: &JobDir, name: &str) -> Result<Option<JobState>, ClaimError>
     let dir = || job_dir.root().to_owned();
     let Some(state) = JobState::read(job_dir)? else {
         let leftover = temporary(&job_dir.state_file());
-        return match first_entry(job_dir.root(), |entry| Some(entry) != leftover.file_name())? {
+        let is_leftover = |entry: &OsStr| Some(entry) == leftover.file_name();
+        return match first_entry(job_dir.root(), |entry| !is_leftover(entry))? {
             Some(holds) => Err(ClaimError::Foreign { dir: dir(), holds }),
             None => Ok(None),
         };
@@ -425,7 +438,7 @@ fn clear(
 fn output_size(output: &Path, file: Option<&str>) -> Result<OutputSize, ClaimError> {
     let files_in = |folder: &Path| {
         let entries = walkdir::WalkDir::new(folder).into_iter().filter_map(Result::ok);
-        entries.filter(|entry| !entry.file_type().is_dir())
+        entries.filter(|entry| !entry.file_type().is_dir() && entry.file_name() != LOCK_FILE)
     };
     let file = file.map(|file| output.join(file)).filter(|file| file.exists());
     // Where it is a folder of parts, all that they hold.
@@ -435,7 +448,7 @@ fn output_size(output: &Path, file: Option<&str>) -> Result<OutputSize, ClaimErr
     Ok(OutputSize { file_bytes: file.as_ref().map(bytes), files: files_in(output).count() as u64 })
 }
 
-/// The name of one entry that `counts`, if the folder has any.
+/// The name of one entry that `counts`, if the folder has any beside its lock.
 fn first_entry(
     folder: &Path,
     counts: impl Fn(&std::ffi::OsStr) -> bool,
@@ -443,7 +456,7 @@ fn first_entry(
     let failed = |e| ClaimError::io("list the folder", folder, e);
     for entry in fs::read_dir(folder).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        if counts(&name) {
+        if name != LOCK_FILE && counts(&name) {
             return Ok(Some(name.to_string_lossy().into_owned()));
         }
     }
@@ -479,6 +492,11 @@ fn new_id(now: Timestamp) -> String {
     // The standard library's hasher is seeded at random.
     let random = RandomState::new().hash_one((std::process::id(), now.as_nanosecond()));
     format!("{}-{:08x}", now.strftime("%Y%m%dT%H%M%SZ"), random & 0xffff_ffff)
+}
+
+fn new_mark() -> String {
+    let random = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}", random(), random())
 }
 
 #[cfg(test)]

@@ -156,6 +156,13 @@ pub enum ClaimError {
         /// Something in it.
         holds: String,
     },
+    /// What the job would copy to its parent is to go where another job's copies are.
+    #[error(
+        "parent: {} holds what another job, or the same job in another job directory, copied there, and nothing of \
+         that is overwritten: name another folder for `parent`, give the job another name, or move that folder away",
+        .0.display()
+    )]
+    ParentTaken(PathBuf),
     /// A folder cannot be made or written to.
     #[error("cannot {what} {}: {source}; name one where you may write", path.display())]
     Folder {

@@ -187,6 +187,33 @@ fn results_that_are_not_what_they_were_are_told() {
     insta::assert_snapshot!(told().unwrap(), @"the output folder DIR/out is gone");
 }
 
+/// Other users are kept out, whatever the umask was when the directory was made.
+#[test]
+fn a_job_directory_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    let place = Place::new();
+    place.end(place.claim_with_output(), JobStatus::Failed);
+    assert_eq!(mode(place.job.root()), 0o700);
+    assert_eq!(mode(&place.job.state_file()), 0o600);
+    let usual = place.dir.path().join("usual");
+    fs::create_dir(&usual).unwrap();
+    assert_eq!(mode(&place.out()), mode(&usual), "outputs are as the umask says");
+    fs::create_dir(place.job.logs()).unwrap();
+    for open in [place.job.root().to_owned(), place.job.logs()] {
+        fs::set_permissions(open, PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    fs::set_permissions(place.job.state_file(), PermissionsExt::from_mode(0o666)).unwrap();
+    let mark = place.state().mark;
+    let claimed = place.hold(Some(&place.out())).unwrap().take_up(None).unwrap();
+    assert_eq!(mode(place.job.root()), 0o700);
+    assert_eq!([mode(&place.job.logs()), mode(&place.job.state_file())], [0o700, 0o600]);
+    assert!(!mark.is_empty() && claimed.mark() == mark, "it is the same job");
+    drop(claimed);
+    assert_eq!(place.claim_with_output().unwrap().mark(), mark, "also when it is begun anew");
+    assert_ne!(Place::new().claim().unwrap().mark(), mark);
+}
+
 #[test]
 fn a_running_job_is_never_touched() {
     let place = Place::new();
@@ -257,7 +284,7 @@ fn an_output_folder_elsewhere_is_made_and_kept_for_its_job() {
     let place = Place::new();
     let claimed = place.claim_with_output().unwrap();
     assert_eq!(claimed.output(), place.out().canonicalize().unwrap());
-    assert_eq!(fs::read_dir(place.out()).unwrap().count(), 0, "the probe must be gone");
+    assert_eq!(fs::read_dir(place.out()).unwrap().count(), 1, "its lock");
     // Another job, at the same time and later.
     let second = JobDir::new(place.dir.path().join("second"));
     let take = || claim(&second, "wine", Some(&place.out()));

@@ -20,6 +20,8 @@ pub struct Job {
     pub spec: JobSpec,
     /// The paths that it names, without links.
     pub(super) real: RealPaths,
+    /// The folder for copies of logs and metrics, if the job has a parent; this job's alone.
+    pub parent: Option<PathBuf>,
     /// The inputs' folders.
     pub sources: Vec<Source>,
     /// Where objects of stores lie that the inputs are made of.

@@ -3,11 +3,12 @@
 
 use super::ClaimError;
 use crate::model::{JobDir, JobResult, JobStatus, Latest, printable_json};
+use crate::opening::regular;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The format of `job.json` that this build writes and reads.
@@ -92,6 +93,9 @@ pub struct JobState {
     pub name: String,
     /// The id of its latest run.
     pub id: String,
+    /// The same for all runs of the job in this directory, and for no other job. Empty if an earlier version began it.
+    #[serde(default)]
+    pub(super) mark: String,
     /// How it stands.
     pub status: Standing,
     /// The output folder; relative to the job directory if it lies in it.
@@ -123,6 +127,7 @@ impl JobState {
             version: VERSION,
             name: name.to_owned(),
             id,
+            mark: String::new(),
             status: Standing::Running,
             output: PathBuf::new(),
             output_file: None,
@@ -143,7 +148,7 @@ impl JobState {
     /// If the file cannot be read, or is not what this version writes.
     pub fn read(job_dir: &JobDir) -> Result<Option<Self>, ClaimError> {
         let path = &job_dir.state_file();
-        let text = match fs::read_to_string(path) {
+        let text = match regular(path).and_then(|(file, _)| io::read_to_string(file)) {
             Ok(text) => text,
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Ok(None);
@@ -175,11 +180,11 @@ impl JobState {
     pub(super) fn write_unnamed(&self, path: &Path) -> Result<(), ClaimError> {
         let temporary = temporary(path);
         let write = || -> io::Result<()> {
-            let mut file = File::create(&temporary)?;
-            // Settings given on the command line may be secrets.
-            if self.job_file.as_ref().is_some_and(|file| !file.overrides.is_empty()) {
-                file.set_permissions(Permissions::from_mode(0o600))?;
-            }
+            let mut options = File::options();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = options.open(&temporary)?;
+            // Settings given on the command line may be secrets, and the file may be left over from a crash.
+            file.set_permissions(Permissions::from_mode(0o600))?;
             let text = serde_json::to_string_pretty(self)? + "\n";
             file.write_all(printable_json(&text).as_bytes())?;
             file.sync_all()?;
@@ -234,11 +239,10 @@ mod tests {
         let mut state = JobState::new("iris", "id".into(), Timestamp::UNIX_EPOCH);
         state.job_file = Some(JobFile::new("job.yaml".as_ref(), &[]));
         state.write(&path).unwrap();
-        let usual = mode();
+        assert_eq!(mode(), 0o600);
         let token = ("environment_variables.TOKEN".to_owned(), "secret".to_owned());
         state.job_file = Some(JobFile::new("job.yaml".as_ref(), &[token]));
         state.write(&path).unwrap();
         assert_eq!(mode(), 0o600);
-        assert_eq!(mode() & usual, 0o600, "others may read what holds no settings");
     }
 }

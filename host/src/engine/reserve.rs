@@ -2,6 +2,7 @@
 //! written with: how it stands, then its last lines in the log tree, for which [`crate::report`] gives back all
 //! that is left.
 
+use crate::opening::make_private;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::fs::File;
 use std::io;
@@ -25,7 +26,7 @@ impl Reserve {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         // One that is there was left by a run that was killed, and so is its room.
         let _ = std::fs::remove_file(path);
-        std::fs::create_dir_all(path.parent()?).ok()?;
+        make_private(path.parent()?).ok()?;
         let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).ok()?;
         let reserve = Self(path.to_owned());
         let disk = rustix::fs::fstatvfs(&file).ok()?;

@@ -11,7 +11,7 @@ use super::prepare::{Options, PrepareError, Prepared};
 use super::real_paths::RealPaths;
 use super::setup::plan_request;
 use super::verify::{Known, Mismatch, Planning, verify};
-use super::{Claim, ClaimError};
+use super::{Claim, ClaimError, parent};
 use crate::compile::Compiled;
 use crate::journal::{JobIdentity, Journal, JournalError};
 use crate::model::{JobDir, JobResult, JobStatus, Source};
@@ -87,6 +87,10 @@ impl Ready {
         let mut gpus = Gpus::take(&mut self.spec, options)?;
         gpus.make_ready(&mut self.spec, options, say);
         let claim = claim()?;
+        let parent = self.take_parent(&claim).inspect_err(|_| {
+            // The error says what is in the way; what is left of the job stands as an interrupted one would.
+            let _ = claim.undo();
+        })?;
         let Self { spec, real, sources, objects, component, models, job_dir, turns, standby } =
             self;
         let again = taken_up.as_ref().map(|taken_up| taken_up.again.clone()).unwrap_or_default();
@@ -94,6 +98,7 @@ impl Ready {
         let job = Job {
             spec,
             real,
+            parent,
             sources,
             objects,
             component,
@@ -110,6 +115,12 @@ impl Ready {
             process_lists: options.policy.process_lists(),
         };
         Ok(Prepared::Job(Box::new(job)))
+    }
+
+    /// The folder for copies of logs and metrics, if the job has a parent.
+    fn take_parent(&self, claim: &Claim) -> Result<Option<PathBuf>, ClaimError> {
+        let folder = self.real.parent.as_deref();
+        folder.map(|folder| parent::claim(folder, &self.spec.name, claim.mark())).transpose()
     }
 
     /// Goes on from what the directory holds.

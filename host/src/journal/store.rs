@@ -4,6 +4,8 @@ use super::{Changes, Committed, Counts, FileEntry, JobIdentity, JournalError, Or
 use crate::model::{JobStatus, MiniBatchId};
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -31,6 +33,8 @@ impl Journal {
         if path.symlink_metadata().is_ok() {
             return Err(JournalError::Exists(path.to_owned()));
         }
+        // SQLite gives the files beside it the same rights. What is wrong if it cannot be made, SQLite tells.
+        let _ = File::options().write(true).create_new(true).mode(0o600).open(path);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut connection = open(path, flags)?;
         initialise(&mut connection, job)
@@ -45,6 +49,7 @@ impl Journal {
         if !path.is_file() {
             return Err(JournalError::Missing(path.to_owned()));
         }
+        keep_private(path);
         let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         use_wal(&connection).map_err(|e| JournalError::of(path, e))?;
         let (counts, path) = (Counts::default(), path.to_owned());
@@ -263,6 +268,18 @@ impl Journal {
 
     fn corrupt(&self, what: String) -> JournalError {
         JournalError::Corrupt { path: self.path.clone(), what }
+    }
+}
+
+/// Keeps others from the settings of the job, which may be secrets: earlier versions made the journal readable.
+pub(super) fn keep_private(path: &Path) {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(suffix);
+        // What is not there needs no care, and the directory around it is closed, too.
+        if Path::new(&file).symlink_metadata().is_ok_and(|found| found.is_file()) {
+            let _ = fs::set_permissions(file, Permissions::from_mode(0o600));
+        }
     }
 }
 

@@ -271,3 +271,28 @@ fn a_full_disk_says_so() {
     let error = JournalError::of(&at.path, full);
     insta::assert_snapshot!(text(&error, &at), @"no space left on the disk that holds the journal JOURNAL: free some space, then run the job again");
 }
+
+/// Arguments may be secrets, and are among the settings.
+#[test]
+fn a_journal_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = place();
+    let files = ["", "-wal"].map(|suffix| {
+        let mut path = place.path.as_os_str().to_owned();
+        path.push(suffix);
+        PathBuf::from(path)
+    });
+    let modes =
+        || files.each_ref().map(|file| file.metadata().unwrap().permissions().mode() & 0o777);
+    let mut journal = Journal::create(&place.path, &identity()).unwrap();
+    commit(&mut journal, &[failed(1)]).unwrap();
+    assert_eq!(modes(), [0o600; 2]);
+    for file in &files {
+        std::fs::set_permissions(file, PermissionsExt::from_mode(0o644)).unwrap();
+    }
+    // As a leader that is killed leaves it.
+    std::mem::forget(journal);
+    assert_eq!(modes(), [0o644; 2]);
+    super::store::keep_private(&place.path);
+    assert_eq!(modes(), [0o600; 2]);
+}

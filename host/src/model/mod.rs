@@ -51,7 +51,7 @@ pub use output_format::{
     Compression, Join, OnConflict, OutputFormat, OutputKind, OutputLayout, Quoting, unfinished,
 };
 pub use partition_format::{ParsePartitionFormatError, PartitionFormat};
-pub use paths::{JobDir, rotated};
+pub use paths::{JobDir, LOCK_FILE, rotated};
 pub use percent::{AllowedPercent, ParsePercentError};
 pub use policy::{ErrorThreshold, LoggingLevel, OutputAction, ParsePolicyError};
 pub use registered::{

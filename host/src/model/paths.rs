@@ -3,9 +3,13 @@
 use super::{MiniBatchId, NODE_ID, WorkerId};
 use std::path::{Path, PathBuf};
 
+/// The file in a job directory, or in an output folder elsewhere, that a running job locks.
+pub const LOCK_FILE: &str = ".sandmill-lock";
+
 /// A job directory. All of the layout is here; nobody else joins path names.
 ///
 /// ```text
+/// .sandmill-lock              locked while the job runs, and then removed
 /// job.json                    who made it and how it stands
 /// journal.sqlite              what is committed
 /// parts/process000.part       the rows that a worker wrote

@@ -5,6 +5,7 @@ use super::environment::gpu_environment;
 use super::pipes::{Pipes, Theirs};
 use crate::inference::NO_TELEMETRY;
 use crate::model::{self, JobDir, MiniBatchId, WorkerId};
+use crate::opening::make_private;
 use crate::protocol::Setup;
 use crate::wall::{self, Leaf, MISSING_LAYER};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -150,7 +151,7 @@ fn make_folders(dir: &JobDir, setup: &Setup) -> io::Result<()> {
         .chain(files.iter().filter_map(|f| f.parent()))
         .chain(profiles)
     {
-        fs::create_dir_all(folder).map_err(|e| explain(&e, "make the folder", folder))?;
+        make_private(folder).map_err(|e| explain(&e, "make the folder", folder))?;
     }
     Ok(())
 }
@@ -196,7 +197,7 @@ impl StderrLog {
             let opened = options.custom_flags(flags).open(path);
             opened.map_err(|e| explain(&e, "open the log file", path))
         };
-        let written = open(OpenOptions::new().create(true).append(true))?;
+        let written = open(OpenOptions::new().create(true).append(true).mode(0o600))?;
         let mut read = open(OpenOptions::new().read(true))?;
         let (ours, theirs) = (read.metadata()?, written.metadata()?);
         if !ours.is_file() || (ours.dev(), ours.ino()) != (theirs.dev(), theirs.ino()) {

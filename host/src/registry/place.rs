@@ -59,7 +59,10 @@ pub(super) fn check_private(path: &Path) -> Result<(), RegistryError> {
     let failed = |source| RegistryError::Io { path: path.to_owned(), source };
     let metadata = fs::metadata(path).map_err(failed)?;
     let user = rustix::process::geteuid().as_raw();
-    let why = if metadata.uid() != user && metadata.uid() != 0 {
+    // SQLite would wait for a fifo, or take a device for a database.
+    let why = if !metadata.is_file() && !metadata.is_dir() {
+        "is no regular file".to_owned()
+    } else if metadata.uid() != user && metadata.uid() != 0 {
         format!("belongs to user {}, neither to you (user {user}) nor to root", metadata.uid())
     } else if metadata.mode() & 0o022 != 0 {
         format!("can be written by others (mode {:03o})", metadata.mode() & 0o777)

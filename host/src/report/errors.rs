@@ -8,9 +8,9 @@ use super::reporters::Reporter;
 use super::words::{counted, first_line, worker_id};
 use crate::event::{Event, EventKind};
 use crate::model::{Failure, JobDir};
+use crate::opening::regular;
 use jiff::Timestamp;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
@@ -140,7 +140,7 @@ impl Errors {
             self.earlier.iter_mut().zip([self.dir.user_errors(), self.dir.job_errors()])
         {
             // No file, no failures.
-            let Ok(file) = File::open(path) else { continue };
+            let Ok((file, _)) = regular(&path) else { continue };
             let mut bytes = Vec::new();
             if file.take(MOST_EARLIER).read_to_end(&mut bytes).is_ok() && !bytes.is_empty() {
                 *text = format!("\nEarlier runs:\n{}", String::from_utf8_lossy(&bytes));

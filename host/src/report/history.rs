@@ -5,9 +5,9 @@ use crate::event::{Event, EventKind};
 use crate::model::{
     AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, JobDir, JobResult, MiniBatchId,
 };
+use crate::opening::regular;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
 /// Kinds of failures that are told apart.
@@ -166,7 +166,7 @@ impl Attempt {
 /// # Errors
 /// If there are none, or they cannot be read.
 pub(super) fn read_events(dir: &JobDir, visit: &mut dyn FnMut(Event)) -> io::Result<()> {
-    let mut lines = BufReader::with_capacity(1 << 20, File::open(dir.events())?);
+    let mut lines = BufReader::with_capacity(1 << 20, regular(&dir.events())?.0);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line)? > 0 {
         if let Ok(event) = serde_json::from_slice(&line) {

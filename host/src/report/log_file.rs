@@ -4,6 +4,7 @@
 
 use super::budget::ReportBudget;
 use crate::model::{printable, printable_json};
+use crate::opening::make_private;
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -220,6 +221,7 @@ pub(super) fn continued(path: &Path) -> io::Result<File> {
         .create(true)
         .append(true)
         .read(true)
+        .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path)?;
     if file.metadata()?.len() > 0 {
@@ -237,7 +239,11 @@ pub(super) fn continued(path: &Path) -> io::Result<File> {
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension("txt.new");
     make_parent(path)
-        .and_then(|()| fs::write(&beside, &*printable(text)))
+        .and_then(|()| {
+            let mut options = OpenOptions::new();
+            let options = options.write(true).create(true).truncate(true).mode(0o600);
+            options.open(&beside)?.write_all(printable(text).as_bytes())
+        })
         .and_then(|()| fs::rename(&beside, path))
         .map_err(|error| at(path, &error))
 }
@@ -286,8 +292,10 @@ impl TableFile {
     }
 }
 
+/// Makes the folders that a file is to lie in. Logs may tell settings, which may be secrets: they are for their owner
+/// alone.
 pub(super) fn make_parent(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), fs::create_dir_all)
+    path.parent().map_or(Ok(()), make_private)
 }
 
 pub(super) fn at(path: &Path, error: &io::Error) -> io::Error {

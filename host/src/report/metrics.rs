@@ -1,17 +1,22 @@
-//! `logs/sys/metrics/metrics.jsonl`: the job's metrics, one JSON object a line.
+//! `logs/sys/metrics/metrics.jsonl`: the job's metrics, one JSON object a line. And the last values, for the parent.
 
 use super::counters::Counters;
-use super::log_file::LogFile;
+use super::log_file::{self, LogFile};
 use super::reporters::Reporter;
 use super::result::{ParentFolder, Places};
 use crate::event::{Event, EventKind};
 use crate::model::JobResult;
+use crate::opening::at_its_path;
 use jiff::Timestamp;
+use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 const WRITE_EVERY: Duration = Duration::from_secs(60);
+/// The file for the parent, in the job's own folder there.
+const PUSHED: &str = "metrics.jsonl";
 
 /// One line.
 #[derive(Serialize)]
@@ -92,9 +97,12 @@ impl Metrics {
             return Ok(());
         };
         let lines = self.lines(at, Some(result), Some(&self.places.job))?;
-        let mut file = LogFile::json(folder.join("metrics.jsonl"));
-        file.write(&lines)?;
-        file.flush()
+        let path = folder.join(PUSHED);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
+        let opened = at_its_path(&path, flags, Mode::RUSR | Mode::WUSR);
+        let written =
+            opened.and_then(|file| File::from(file).write_all(printable_json(&lines).as_bytes()));
+        written.map_err(|error| log_file::at(&path, &error))
     }
 }
 
@@ -154,11 +162,12 @@ mod tests {
         "#);
     }
 
-    /// A8: the parent gets them too, several jobs into one file.
+    /// A8: the parent gets them too, those of each run of the job behind those of the run before.
     #[test]
     fn the_parent_gets_them_too() {
         let folder = tempfile::tempdir().unwrap();
-        let parent = folder.path().join("parent");
+        let parent = folder.path().canonicalize().unwrap().join("parent");
+        std::fs::create_dir(&parent).unwrap();
         let mut places = samples::places(&folder.path().join("job"));
         places.parent =
             Some(ParentFolder { folder: parent.clone(), copy_logs: false, push_metrics: true });

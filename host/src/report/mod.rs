@@ -74,7 +74,7 @@ pub fn log_tree(places: &Places) -> Vec<Box<dyn Reporter>> {
         Box::new(events::Events::new(dir, budget)),
     ];
     if let Some(ParentFolder { folder, copy_logs: true, .. }) = &places.parent {
-        all.push(Box::new(parent::ParentCopy::new(dir, folder, &places.job)));
+        all.push(Box::new(parent::ParentCopy::new(dir, folder)));
     }
     all
 }

@@ -1,11 +1,16 @@
 //! A6: copies of the overview, the progress and, at the end, all logs into the folder of the job that
-//! this one is a part of: `<parent>/logs/<job>/`.
+//! this one is a part of: `<parent>/logs/<job>/`, which is this job's alone.
+//!
+//! The job's own reports come first. What its entry script left among the logs may be anything: what of that cannot be
+//! copied is left out and counted.
 
-use super::log_file::{at, make_parent};
+use super::log_file::at;
 use super::reporters::Reporter;
-use super::words::stamp;
+use super::words::{counted, stamp};
 use crate::event::{Event, EventKind};
 use crate::model::JobDir;
+use crate::opening::{at_its_path, folder_at_its_path};
+use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const COPY_EVERY: Duration = Duration::from_secs(10);
+/// Folders in each other, at most, as in what is published. A guest may nest them until no path is long enough.
+const MAX_DEPTH: usize = 64;
 
 /// Makes the copies. The last of the reporters, so that the others have written by then.
 pub(super) struct ParentCopy {
@@ -23,11 +30,26 @@ pub(super) struct ParentCopy {
     watched: Vec<PathBuf>,
 }
 
+/// What could not be copied.
+#[derive(Default)]
+struct LeftOut {
+    count: u64,
+    first: Option<io::Error>,
+}
+
+impl LeftOut {
+    fn note(&mut self, copied: io::Result<()>) {
+        if let Err(error) = copied {
+            self.count += 1;
+            self.first.get_or_insert(error);
+        }
+    }
+}
+
 impl ParentCopy {
-    pub(super) fn new(dir: &JobDir, parent: &Path, job: &str) -> Self {
-        // A job's name is no path; should it be one, only its last part counts.
-        let name = Path::new(job).file_name().unwrap_or_else(|| "job".as_ref());
-        let to = parent.join("logs").join(name);
+    /// `to`: the folder of this job among the parent's logs, without links.
+    pub(super) fn new(dir: &JobDir, to: &Path) -> Self {
+        let to = to.to_owned();
         Self { dir: dir.clone(), to, copied: Instant::now(), watched: Vec::new() }
     }
 
@@ -35,32 +57,61 @@ impl ParentCopy {
         let Ok(inside) = from.strip_prefix(self.dir.logs()) else { return Ok(()) };
         let to = self.to.join(inside);
         let copy = || {
-            make_parent(&to)?;
             let mut source = match open(from) {
                 // Not written yet, or a link in the place of a file.
                 Err(_) => return Ok(()),
                 Ok(source) => source,
             };
-            io::copy(&mut source, &mut File::create(&to)?).map(|_| ())
+            to.parent()
+                .map_or(Ok(()), |folder| folder_at_its_path(folder, Mode::RWXU).map(drop))?;
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+            // Logs may tell settings, which may be secrets.
+            let target = at_its_path(&to, flags, Mode::RUSR | Mode::WUSR)?;
+            io::copy(&mut source, &mut File::from(target)).map(|_| ())
         };
         copy().map_err(|error| at(&to, &error))
     }
 
-    fn copy_all(&self, folder: &Path) -> io::Result<()> {
+    /// Copies a folder but for `except`, as far as it can be.
+    fn copy_folder(&self, folder: &Path, except: &Path, depth: usize, left: &mut LeftOut) {
+        if depth > MAX_DEPTH {
+            let text = format!("it lies more than {MAX_DEPTH} folders deep");
+            return left.note(Err(at(folder, &io::Error::other(text))));
+        }
         let entries = match fs::read_dir(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            entries => entries.map_err(|error| at(folder, &error))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) => return left.note(Err(at(folder, &error))),
+            Ok(entries) => entries,
         };
         for entry in entries {
-            let entry = entry.map_err(|error| at(folder, &error))?;
+            let Ok(entry) = entry.map_err(|error| left.note(Err(at(folder, &error)))) else {
+                continue;
+            };
+            let path = entry.path();
             // Of the entry itself: what a guest linked to is not copied.
             match entry.file_type() {
-                Ok(kind) if kind.is_dir() => self.copy_all(&entry.path())?,
-                Ok(kind) if kind.is_file() => self.copy(&entry.path())?,
+                Ok(_) if path == except => {}
+                Ok(kind) if kind.is_dir() => self.copy_folder(&path, except, depth + 1, left),
+                Ok(kind) if kind.is_file() => left.note(self.copy(&path)),
                 _ => {}
             }
         }
-        Ok(())
+    }
+
+    fn copy_all(&self) -> io::Result<()> {
+        let (logs, of_guests) = (self.dir.logs(), self.dir.script_log_dir());
+        let (mut own, mut guests) = (LeftOut::default(), LeftOut::default());
+        self.copy_folder(&logs, &of_guests, 0, &mut own);
+        self.copy_folder(&of_guests, Path::new(""), 0, &mut guests);
+        if let Some(error) = own.first {
+            return Err(error);
+        }
+        let Some(first) = guests.first else { return Ok(()) };
+        let (what, logs) = (counted(guests.count, "file or folder"), logs.display());
+        Err(io::Error::other(format!(
+            "of what the entry script left in its log folder, {what} could not be copied to the parent, as {first}; \
+             all of it is in {logs}"
+        )))
     }
 }
 
@@ -81,7 +132,7 @@ impl Reporter for ParentCopy {
             }
             EventKind::JobFinished { .. } => {
                 self.watched.clear();
-                self.copy_all(&self.dir.logs())
+                self.copy_all()
             }
             _ => Ok(()),
         }
@@ -106,14 +157,14 @@ mod tests {
     #[test]
     fn the_parent_has_a_copy() {
         let folder = tempfile::tempdir().unwrap();
-        let parent = folder.path().join("parent");
+        let parent = folder.path().canonicalize().unwrap().join("parent/logs/digits");
         let mut places = samples::places(&folder.path().join("job"));
         let of_parent =
             ParentFolder { folder: parent.clone(), copy_logs: true, push_metrics: false };
         places.parent = Some(of_parent);
         let Places { job_dir: dir, .. } = &places;
         let mut tree = log_tree(&places);
-        let mut on_its_own = ParentCopy::new(dir, &parent, "digits");
+        let mut on_its_own = ParentCopy::new(dir, &parent);
         on_its_own.copied = Instant::now().checked_sub(COPY_EVERY).unwrap();
         let files = dir.script_log_dir();
         fs::create_dir_all(&files).unwrap();
@@ -124,16 +175,57 @@ mod tests {
             on_its_own.on_event(&event).unwrap();
             if matches!(event.kind, EventKind::JobStarted { .. }) {
                 on_its_own.on_tick().unwrap();
-                assert!(parent.join("logs/digits/job_progress_overview.txt").exists());
-                assert!(!parent.join("logs/digits/readme.txt").exists());
+                assert!(parent.join("job_progress_overview.txt").exists());
+                assert!(!parent.join("readme.txt").exists());
             }
         }
-        let copied = |inside: &str| parent.join("logs/digits").join(inside);
+        let copied = |inside: &str| parent.join(inside);
         for path in [dir.result_file(), dir.events(), dir.progress("20261121100000")] {
             let inside = path.strip_prefix(dir.logs()).unwrap().display().to_string();
             assert_eq!(fs::read(copied(&inside)).unwrap(), fs::read(&path).unwrap(), "{inside}");
         }
         assert!(copied("user/entry_script_log/0/files/mine.log").exists());
         assert!(!copied("user/entry_script_log/0/files/link.log").exists());
+    }
+
+    /// A guest that nests folders until no path is long enough keeps nothing from the parent but these.
+    #[test]
+    fn what_cannot_be_copied_keeps_no_report_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let parent = folder.path().canonicalize().unwrap().join("parent");
+        let places = samples::places(&folder.path().join("job"));
+        let Places { job_dir: dir, .. } = &places;
+        for event in samples::job() {
+            log_tree(&places).iter_mut().for_each(|reporter| reporter.on_event(&event).unwrap());
+        }
+        let files = dir.script_log_dir();
+        fs::create_dir_all(&files).unwrap();
+        fs::write(files.join("a.log"), "mine").unwrap();
+        nest(&files, 2047);
+        fs::write(files.join("z.log"), "mine").unwrap();
+        let error = ParentCopy::new(dir, &parent).copy_all().unwrap_err().to_string();
+        let told = error.replace(&files.display().to_string(), "FILES");
+        let told = told.replace(&dir.logs().display().to_string(), "LOGS").replace("/d/d", "/d");
+        assert!(
+            told.starts_with(
+                "of what the entry script left in its log folder, 1 file or folder could not be"
+            ),
+            "{told}"
+        );
+        assert!(told.contains("it lies more than 64 folders deep; all of it is in LOGS"), "{told}");
+        for path in [dir.result_file(), dir.events(), files.join("a.log"), files.join("z.log")] {
+            let inside = path.strip_prefix(dir.logs()).unwrap();
+            assert!(parent.join(inside).is_file(), "{}", inside.display());
+        }
+        crate::output::remove_tree(&files).unwrap();
+    }
+
+    fn nest(below: &Path, depth: usize) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let mut folder = rustix::fs::open(below, flags, Mode::empty()).unwrap();
+        for _ in 0..depth {
+            rustix::fs::mkdirat(&folder, "d", Mode::RWXU).unwrap();
+            folder = rustix::fs::openat(&folder, "d", flags, Mode::empty()).unwrap();
+        }
     }
 }

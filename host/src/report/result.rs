@@ -36,12 +36,12 @@ pub struct Places {
     pub reports: ReportBudget,
 }
 
-/// The folder of the job that this one is a part of.
+/// This job's own folder among those of the job that it is a part of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParentFolder {
-    /// The folder. Absolute.
+    /// The folder, `<parent>/logs/<job>`. Absolute, without links; no other job writes to it.
     pub folder: PathBuf,
-    /// Whether overview, progress and logs are copied to `logs/<job>/` in it (A6).
+    /// Whether overview, progress and logs are copied into it (A6).
     pub copy_logs: bool,
     /// Whether metrics are appended to `metrics.jsonl` in it (A8).
     pub push_metrics: bool,

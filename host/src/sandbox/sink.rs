@@ -252,7 +252,8 @@ fn append_to(path: &Path, is_read: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     // These files lie where no guest can make a link or a pipe; should one be there, it is none of ours.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = options.create(true).append(true).read(is_read).custom_flags(flags).open(path)?;
+    options.create(true).append(true).read(is_read).mode(0o600).custom_flags(flags);
+    let file = options.open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 

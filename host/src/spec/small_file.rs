@@ -1,8 +1,7 @@
 //! Files that a job file leads to and that are read here: they may be a stranger's.
 
-use std::fs::OpenOptions;
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use crate::opening::regular;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// Reads a file of at most so many bytes, and one more of a longer one. Never waits, as a fifo would
@@ -11,14 +10,7 @@ use std::path::Path;
 /// # Errors
 /// If it cannot be read, or is no regular file.
 pub(super) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(ErrorKind::IsADirectory.into());
-    }
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
+    let (file, _) = regular(path)?;
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -27,6 +19,7 @@ pub(super) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::ErrorKind;
 
     #[test]
     fn devices_and_fifos_are_not_read() {

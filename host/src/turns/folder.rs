@@ -4,16 +4,22 @@
 //! file of its own, the gate, is locked while somebody counts; nobody waits for that lock for long.
 
 use crate::model::MachineCaps;
+use crate::opening::make_private;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where it is unless the policy names another. In memory: nothing of it outlives the machine.
-const USUAL: &str = "/dev/shm/sandmill-";
+/// Where it is if the user has no folder of the session. In memory: nothing of it outlives the machine.
+const SHARED: &str = "/dev/shm/sandmill-";
+/// Where it is in the user's home; those above it may be missing.
+const IN_HOME: &str = ".local/state/sandmill/machine";
+/// The variable that names the user's folder of the session.
+const SESSION: &str = "XDG_RUNTIME_DIR";
 /// Names another, where the policy does not.
 const VARIABLE: &str = "SANDMILL_MACHINE_DIRECTORY";
 const GATE: &str = "gate";
@@ -35,8 +41,9 @@ impl Folder {
         let user = rustix::process::geteuid().as_raw();
         let given =
             || std::env::var_os(VARIABLE).filter(|text| !text.is_empty()).map(PathBuf::from);
-        let folder = caps.directory.clone().or_else(given);
-        let folder = folder.unwrap_or_else(|| PathBuf::from(format!("{USUAL}{user}")));
+        let Some(folder) = caps.directory.clone().or_else(given) else {
+            return first(&usual(user, |name| std::env::var_os(name)), user).map(Self);
+        };
         // Workers have other working folders.
         let folder = std::path::absolute(&folder).unwrap_or(folder);
         make(&folder, user)?;
@@ -92,6 +99,46 @@ fn try_lock(file: &File, operation: FlockOperation) -> io::Result<bool> {
     }
 }
 
+/// Where it may be, best first. All jobs of a user must come to the same one, and no other user may keep it from them:
+/// a folder of the session, and `/run`, are not open to others; the one below `/dev/shm` is, so that another user may
+/// have taken its name; the user's own home is the last resort.
+fn usual(user: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let set = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let session = set(SESSION).into_iter().chain([PathBuf::from(format!("/run/user/{user}"))]);
+    let mut places: Vec<PathBuf> = session
+        .filter(|folder| is_private(folder, user))
+        .map(|folder| folder.join("sandmill"))
+        .collect();
+    if user == 0 {
+        places.push(PathBuf::from("/run/sandmill"));
+    }
+    places.push(PathBuf::from(format!("{SHARED}{user}")));
+    places.extend(set("HOME").map(|home| home.join(IN_HOME)));
+    places
+}
+
+/// Whether a folder is this user's, and nobody else has any right to it.
+fn is_private(folder: &Path, user: u32) -> bool {
+    let found = folder.symlink_metadata();
+    found.is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0)
+}
+
+/// The first of these folders that can be had; if none, what is wrong with the last one.
+fn first(places: &[PathBuf], user: u32) -> Result<PathBuf, TurnsError> {
+    let mut refused = TurnsError("there is no place to count workers and GPUs".to_owned());
+    for place in places {
+        if place.ends_with(IN_HOME) {
+            // What cannot be made is told below.
+            let _ = place.parent().map(make_private);
+        }
+        match make(place, user) {
+            Ok(()) => return Ok(place.clone()),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
+}
+
 /// Makes the folder, and sees that it belongs to this user alone.
 fn make(folder: &Path, user: u32) -> Result<(), TurnsError> {
     let refused = |why: String| {
@@ -118,4 +165,53 @@ fn make(folder: &Path, user: u32) -> Result<(), TurnsError> {
         return Err(refused(format!("can be written by others (mode {mode:03o})")));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn user() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    #[test]
+    fn the_folder_of_the_session_comes_first_where_it_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o700)).unwrap();
+        let places = |user| {
+            usual(user, |name| match name {
+                SESSION => Some(dir.path().into()),
+                "HOME" => Some("/home/ada".into()),
+                _ => None,
+            })
+        };
+        let shared = PathBuf::from(format!("{SHARED}{}", user()));
+        let mine = places(user());
+        assert_eq!(mine[0], dir.path().join("sandmill"));
+        assert!(mine.contains(&shared));
+        assert_eq!(mine.last(), Some(&Path::new("/home/ada").join(IN_HOME)));
+        assert_ne!(places(user() + 1)[0], dir.path().join("sandmill"), "another user's");
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        assert_ne!(places(user())[0], dir.path().join("sandmill"), "others may look into it");
+    }
+
+    /// Another user who takes a name first keeps no job from counting.
+    #[test]
+    fn a_name_that_is_taken_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = |name: &str| dir.path().join(name);
+        std::fs::write(place("taken"), "").unwrap();
+        std::fs::create_dir(place("open")).unwrap();
+        std::fs::set_permissions(place("open"), PermissionsExt::from_mode(0o777)).unwrap();
+        std::os::unix::fs::symlink("elsewhere", place("link")).unwrap();
+        let mut places = ["taken", "open", "link", IN_HOME].map(place).to_vec();
+        for _ in 0..2 {
+            assert_eq!(first(&places, user()).unwrap(), place(IN_HOME));
+        }
+        places.pop();
+        let error = first(&places, user()).unwrap_err().to_string();
+        assert!(error.contains("link") && error.contains("SANDMILL_MACHINE_DIRECTORY"), "{error}");
+    }
 }

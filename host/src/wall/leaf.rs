@@ -4,9 +4,9 @@ use super::build::Built;
 use super::cgroup::{CGROUP, Delegated, delegated, read};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::Arc;
@@ -221,11 +221,13 @@ fn claim(path: &Path) -> io::Result<File> {
 }
 
 fn take(path: &Path) -> io::Result<File> {
-    match fs::create_dir(path) {
+    // Others who could open it could hold its lock.
+    let make = |path| DirBuilder::new().mode(0o700).create(path);
+    match make(path) {
         // Its process took longer to end than anybody waits.
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             take_away(path)?;
-            fs::create_dir(path)?;
+            make(path)?;
         }
         made => made?,
     }

@@ -12,11 +12,12 @@ use crate::model::{
     Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction,
     OutputLayout, WallState, WorkerId, printable,
 };
+use crate::opening::make_private;
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
 use crate::sandbox::{Grants, LogFile, LogFolder, Profiler, Seed, guest_thread_stack};
 use std::collections::VecDeque;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -238,7 +239,7 @@ fn bench(setup: &Setup) -> Result<Bench, Failure> {
 }
 
 fn make_folder(path: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(path).map_err(|error| host_fault("make", path, &error))
+    make_private(path).map_err(|error| host_fault("make", path, &error))
 }
 
 /// What the guest may see and use.

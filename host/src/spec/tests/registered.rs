@@ -179,7 +179,7 @@ fn a_policy_holds_for_registered_paths() {
     let (policy, job) = (fixture.0.path().join("policy.yaml"), fixture.0.path().join("job.yaml"));
     let roots = format!(
         "roots: {{inputs: ['{dir}/weights'], side_inputs: ['{dir}/weights'], entry_scripts: \
-         ['{dir}'], outputs: [], job_directories: ['{dir}']}}\n"
+         ['{dir}'], outputs: [], job_directories: []}}\n"
     );
     fs::write(&policy, roots).expect("a policy");
     fs::write(

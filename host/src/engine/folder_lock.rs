@@ -1,0 +1,255 @@
+//! Locks on folders: one job at a time uses a job directory, or writes to an output folder.
+//!
+//! The lock is held on a file in the folder that the folder's owner alone can open: a process that can open a file, if
+//! only for reading, can also hold a lock on it for as long as it likes. Earlier versions locked the folder itself. That
+//! lock is taken as well, and respected where a process of this user holds it.
+
+use crate::model::LOCK_FILE;
+use crate::opening::at_its_path;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, openat, statat, unlinkat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often and how long apart a lock is asked for: `sandmill status` holds it for an instant to see whether a job
+/// runs.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A folder that no other job uses until this is dropped.
+#[derive(Debug)]
+pub(super) struct FolderLock {
+    folder: File,
+    is_removed: AtomicBool,
+    /// Holds the lock.
+    _file: File,
+    /// The lock of earlier versions; none where another user keeps it.
+    _older: Option<File>,
+}
+
+impl FolderLock {
+    /// Locks a folder at a path without links, or none if another job has it. Makes the file, and writes to it, so that
+    /// a folder which takes no files is found at once.
+    ///
+    /// # Errors
+    /// If the folder cannot be opened or written to.
+    pub(super) fn take(path: &Path) -> io::Result<Option<Self>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let folder = File::from(at_its_path(path, flags, Mode::empty())?);
+        let Some(mut file) = lock_file(&folder)? else { return Ok(None) };
+        let older = folder.try_clone()?;
+        let older = match locked(&older)? {
+            true => Some(older),
+            false if is_held_by_this_user(&folder)? => return Ok(None),
+            false => None,
+        };
+        file.set_len(0)?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Some(Self { folder, is_removed: AtomicBool::new(false), _file: file, _older: older }))
+    }
+
+    /// Lets only this user into the folder, where it is this user's.
+    ///
+    /// # Errors
+    /// If the folder's mode cannot be set.
+    pub(super) fn make_private(&self) -> io::Result<()> {
+        let (found, user) = (self.folder.metadata()?, rustix::process::geteuid().as_raw());
+        match found.mode() & 0o077 {
+            0 => Ok(()),
+            _ if found.uid() != user => Ok(()),
+            _ => Ok(rustix::fs::fchmod(&self.folder, Mode::RWXU)?),
+        }
+    }
+
+    /// Removes the file while its lock is held, so that the folder is empty. Another process that waits for the lock
+    /// finds that the file is gone.
+    pub(super) fn remove_file(&self) {
+        if !self.is_removed.swap(true, Ordering::Relaxed) {
+            // A file that stays behind does no harm.
+            let _ = unlinkat(&self.folder, LOCK_FILE, rustix::fs::AtFlags::empty());
+        }
+    }
+}
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        self.remove_file();
+    }
+}
+
+/// The file, locked; none if another process has the lock.
+fn lock_file(folder: &File) -> io::Result<Option<File>> {
+    let flags =
+        OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    loop {
+        let file = File::from(openat(folder, LOCK_FILE, flags, Mode::RUSR | Mode::WUSR)?);
+        if !locked(&file)? {
+            return Ok(None);
+        }
+        // The process that had it before may have removed it.
+        let there = statat(folder, LOCK_FILE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+        let own = fstat(&file)?;
+        if there.is_ok_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)) {
+            return Ok(Some(file));
+        }
+    }
+}
+
+/// Whether the lock was to be had.
+fn locked(file: &File) -> io::Result<bool> {
+    for attempt in 1.. {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) if attempt == TRIES => break,
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a process of this user has a lock on the folder itself, as a job of an earlier version would, or a process
+/// that cannot be seen from here. The lock of another user is none of a job, nor is one whose process has ended and left
+/// it to others.
+fn is_held_by_this_user(folder: &File) -> io::Result<bool> {
+    let inode = folder.metadata()?.ino();
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let holders: Vec<u32> = locks.lines().filter_map(|line| holder(line, inode)).collect();
+    let user = rustix::process::geteuid().as_raw();
+    Ok(holders.is_empty() || holders.iter().any(|pid| effective_user(*pid) == Some(user)))
+}
+
+/// The user whose rights a process has; none if it has ended.
+fn effective_user(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The process that a line of `/proc/locks` tells of, if it has a lock on this file:
+/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`.
+fn holder(line: &str, inode: u64) -> Option<u32> {
+    let mut words = line.split_whitespace().skip_while(|word| *word != "FLOCK");
+    let (pid, file) = (words.nth(3)?, words.next()?);
+    let (_, number) = file.rsplit_once(':')?;
+    (number.parse() == Ok(inode)).then(|| pid.parse().ok())?
+}
+
+/// Whether a job holds the folder at this path.
+pub fn is_locked(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let shared = |path: &Path| {
+        let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        let lock = flock(&file, FlockOperation::NonBlockingLockShared);
+        Some((lock == Err(Errno::WOULDBLOCK), File::from(file)))
+    };
+    match shared(&path.join(LOCK_FILE)) {
+        Some((is_held, _)) if is_held => true,
+        // A job of an earlier version locks the folder alone.
+        _ => shared(path).is_some_and(|(is_held, folder)| {
+            is_held && is_held_by_this_user(&folder).unwrap_or(true)
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_folder_is_had_by_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap();
+        assert!(!is_locked(&path));
+        let lock = FolderLock::take(&path).unwrap().expect("it is free");
+        assert!(is_locked(&path));
+        assert!(FolderLock::take(&path).unwrap().is_none());
+        assert_eq!(mode(&path.join(LOCK_FILE)), 0o600);
+        drop(lock);
+        assert!(!is_locked(&path) && !path.join(LOCK_FILE).exists());
+        drop(FolderLock::take(&path).unwrap().expect("it is free again"));
+        // One that was killed leaves the file.
+        std::fs::write(path.join(LOCK_FILE), "1\n").unwrap();
+        assert!(!is_locked(&path) && FolderLock::take(&path).unwrap().is_some());
+    }
+
+    /// Threads that take and give back at the same time are never in it together.
+    #[test]
+    fn two_are_never_in_it_together() {
+        use std::sync::atomic::AtomicU32;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap();
+        let (inside, had) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let Some(_lock) = FolderLock::take(&path).unwrap() else { continue };
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        std::thread::yield_now();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        had.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert!(had.into_inner() > 4);
+    }
+
+    /// An earlier version, started by the same user, locks the folder and knows no file.
+    #[test]
+    fn the_locks_of_earlier_versions_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap();
+        let older = File::open(&path).unwrap();
+        flock(&older, FlockOperation::LockExclusive).unwrap();
+        assert!(is_locked(&path));
+        assert!(FolderLock::take(&path).unwrap().is_none());
+        drop(older);
+        let _lock = FolderLock::take(&path).unwrap().expect("it is free");
+        let older = File::open(&path).unwrap();
+        assert_eq!(flock(&older, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
+    }
+
+    /// Another user who can read the folder may hold a lock on it, which keeps no job out.
+    #[test]
+    fn the_locks_of_other_users_do_not_count() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("not tried: another user's lock, as only root can take its part");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        let holds = format!("exec 9< '{}'; flock -x 9; echo held; exec sleep 30", path.display());
+        let mut command = std::process::Command::new("sh");
+        std::os::unix::process::CommandExt::uid(&mut command, 65534);
+        let command = command.args(["-c", &holds]).current_dir("/");
+        let Ok(mut other) = command.stdout(std::process::Stdio::piped()).spawn() else {
+            eprintln!("not tried: another user's lock, as no shell can be started");
+            return;
+        };
+        let mut told = [0; 4];
+        let read = io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut told);
+        if read.is_ok() {
+            assert!(!is_locked(&path));
+            let lock = FolderLock::take(&path).unwrap().expect("no job has it");
+            lock.make_private().unwrap();
+            assert_eq!(mode(&path), 0o700);
+            assert!(FolderLock::take(&path).unwrap().is_none());
+        } else {
+            eprintln!("not tried: another user's lock, as there is no flock");
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+}

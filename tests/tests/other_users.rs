@@ -1,0 +1,164 @@
+//! What other users of the machine, and jobs of other tenants, see of a job and can do to it.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, guest};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+fn texts() -> Job {
+    Job::new(&guest("echo_files"))
+        .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
+        .file("in/a.txt", "1")
+        .file("in/b.txt", "22")
+}
+
+fn mode(path: &Path) -> u32 {
+    path.symlink_metadata().unwrap().permissions().mode() & 0o777
+}
+
+fn files_below(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        match entry.file_type().unwrap().is_dir() {
+            true => files_below(&entry.path(), files),
+            false => files.push(entry.path()),
+        }
+    }
+}
+
+/// Arguments given on the command line may be secrets. Outputs are as the umask says.
+#[test]
+fn what_tells_arguments_is_the_owners_alone() {
+    let ran = texts()
+        .yaml("output: results\nparent: parent\ncopy_logs_to_parent: true\npush_metrics_to_parent: true")
+        .run(&["--set", "arguments=[--key, s3cr3t]", "--set", "metrics_name_prefix=s3cr3t_"]);
+    ran.exits_with(0);
+    assert_eq!(mode(&ran.dir().join("job")), 0o700);
+    let mut files = Vec::new();
+    ["job", "parent"].map(|folder| files_below(&ran.dir().join(folder), &mut files));
+    let tells = |file: &PathBuf| fs::read(file).unwrap().windows(6).any(|part| part == b"s3cr3t");
+    let telling: Vec<_> = files.iter().filter(|file| tells(file)).collect();
+    assert!(telling.len() >= 3, "the journal, job.json and metrics: {telling:?}");
+    let open: Vec<_> = telling.iter().filter(|file| mode(file) & 0o077 != 0).collect();
+    assert!(open.is_empty(), "{open:?}");
+    let usual = ran.dir().join("usual");
+    fs::write(&usual, "").unwrap();
+    assert_eq!(mode(&ran.dir().join("results/parallel_run_step.txt")), mode(&usual));
+    let left: Vec<_> = files.iter().filter(|file| file.ends_with(".sandmill-lock")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    // A directory that an earlier version made is closed as well.
+    let open = ran.dir().join("job");
+    fs::set_permissions(&open, PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(open.join("journal.sqlite"), PermissionsExt::from_mode(0o644)).unwrap();
+    let again = ran.into_job().run(&["--overwrite"]);
+    again.exits_with(0);
+    let job = again.dir().join("job");
+    assert_eq!([mode(&job), mode(&job.join("journal.sqlite"))], [0o700, 0o600]);
+}
+
+/// Two jobs with the same name and parent: the copies of the first stay as they are.
+#[test]
+fn what_a_job_copied_to_its_parent_is_its_own() {
+    let parent = "parent: parent\ncopy_logs_to_parent: true\npush_metrics_to_parent: true";
+    let first = texts().yaml(parent).run(&[]);
+    first.exits_with(0);
+    let copies = |dir: &Path| {
+        let mut files = Vec::new();
+        files_below(&dir.join("parent"), &mut files);
+        let mut all: Vec<_> =
+            files.iter().map(|file| (file.clone(), fs::read(file).unwrap())).collect();
+        all.sort();
+        all
+    };
+    let before = copies(first.dir());
+    assert!(first.text("parent/logs/test/metrics.jsonl").contains("\"rows\""));
+    let second = first.into_job().command(&["run", "job.yaml", "--job-dir", "second"]);
+    second.exits_with(2);
+    assert_snapshot!(second.redacted(), @"error: parent: [DIR]/parent/logs/test holds what another job, or the same job in another job directory, copied there, and nothing of that is overwritten: name another folder for `parent`, give the job another name, or move that folder away");
+    assert!(copies(second.dir()) == before && !second.has("second"), "{second}");
+    let named = ["run", "job.yaml", "--job-dir", "second", "--set", "name=second"];
+    let named = second.into_job().command(&named);
+    named.exits_with(0);
+    assert!(named.has("parent/logs/second/job_result.txt"), "{named}");
+    // The job itself may replace its own.
+    let again = named.into_job().run(&["--overwrite"]);
+    again.exits_with(0);
+    let pushed = again.text("parent/logs/test/metrics.jsonl");
+    assert_eq!(pushed.matches("\"name\":\"rows\"").count(), 2, "{pushed}");
+}
+
+/// A fifo waits for a writer for ever, and no hash of 8 TB is ever done.
+#[test]
+fn what_is_no_file_or_too_large_is_refused_at_once() {
+    let began = Instant::now();
+    let job = || {
+        let job = texts().file("models/digits.onnx", "m");
+        let kind = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        for fifo in ["fifo", "models/fifo.onnx", "crate.wasm"] {
+            rustix::fs::mknodat(rustix::fs::CWD, job.path(fifo), kind, mode, 0).unwrap();
+        }
+        fs::File::create(job.path("large")).unwrap().set_len(8 << 40).unwrap();
+        fs::File::create(job.path("models/large.onnx")).unwrap().set_len(8 << 40).unwrap();
+        job
+    };
+    let mut told = String::new();
+    for command in [
+        &["run", "fifo"][..],
+        &["run", "/dev/zero"],
+        &["run", "large"],
+        &["run", "job.yaml", "--policy", "fifo"],
+        &["run", "job.yaml", "--datastores", "fifo"],
+        &["run", "job.yaml", "--set", "entry_script=fifo"],
+        &["run", "job.yaml", "--set", "entry_script=large"],
+        &["run", "job.yaml", "--set", "models.m=models/fifo.onnx"],
+        &["run", "job.yaml", "--set", "models.m=models/large.onnx"],
+        &["plan", "fifo"],
+        &["check", "fifo"],
+        &["check", "large"],
+        &["inspect", "fifo"],
+        &["build", "crate.wasm"],
+        &["model", "register", "m", "models/fifo.onnx"],
+    ] {
+        let job = job().env("SANDMILL_REGISTRY", "registry.db");
+        let ran = job.command(command);
+        ran.exits_with(2);
+        let first = ran.redacted().lines().next().unwrap_or_default().to_owned();
+        told += &format!("{}: {first}\n", command.join(" "));
+    }
+    assert_snapshot!(told, @"");
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+/// Another user who may read the folders locks them, and keeps no job from them.
+#[test]
+fn no_reader_of_a_folder_keeps_jobs_from_it() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not tried: only root can take another user's part");
+        return;
+    }
+    let job = texts().yaml("output: results");
+    let folders = ["job", "results"].map(|name| job.path(name));
+    let mut script = String::new();
+    for (number, folder) in folders.iter().enumerate() {
+        fs::create_dir(folder).unwrap();
+        script += &format!("exec {}< '{}'; flock -x {0}; ", number + 8, folder.display());
+    }
+    fs::set_permissions(job.dir(), PermissionsExt::from_mode(0o755)).unwrap();
+    let mut other = std::process::Command::new("sh");
+    std::os::unix::process::CommandExt::uid(&mut other, 65534);
+    let other = other.args(["-c", &format!("{script}echo held; exec sleep 60")]).current_dir("/");
+    let mut other = other.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let held = std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut [0; 4]);
+    if held.is_ok() {
+        job.run(&[]).exits_with(0);
+    } else {
+        eprintln!("not tried: there is no flock");
+    }
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
