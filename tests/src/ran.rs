@@ -108,10 +108,18 @@ impl Ran {
         lines
     }
 
-    /// `failed_items.csv`, without which worker it was.
+    /// `failed_items.csv`, without which worker it was, and without the column of kinds.
     #[track_caller]
     pub fn failed_items(&self) -> String {
-        self.log("failed_items.csv").lines().map(|line| unnamed(line) + "\n").collect()
+        let text = self.log("failed_items.csv");
+        text.lines().map(|line| unnamed(split_kind(line).0) + "\n").collect()
+    }
+
+    /// The last column of `failed_items.csv`: the kind of each failure.
+    #[track_caller]
+    pub fn failed_kinds(&self) -> Vec<String> {
+        let text = self.log("failed_items.csv");
+        text.lines().skip(1).filter_map(|line| split_kind(line).1.map(str::to_owned)).collect()
     }
 
     /// A file of the log tree, e.g. `job_result.txt`.
@@ -154,6 +162,16 @@ impl fmt::Display for Ran {
             writeln!(f, "left behind: {:?}", self.left_behind)?;
         }
         writeln!(f, "---- files\n{files}---- stdout\n{}---- stderr\n{}", self.stdout, self.stderr)
+    }
+}
+
+/// A line of `failed_items.csv`, and the kind at its end; none where a reason goes on in the next line.
+fn split_kind(line: &str) -> (&str, Option<&str>) {
+    let is_kind =
+        |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    match line.rsplit_once(',') {
+        Some((rest, kind)) if is_kind(kind) => (rest, Some(kind)),
+        _ => (line, None),
     }
 }
 

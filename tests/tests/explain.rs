@@ -59,7 +59,7 @@ fn a_trap() {
       2 attempts: trap: the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
 
     Failed items
-      1 of 5
+      1 of 4
 
 
     What to read
@@ -98,7 +98,7 @@ fn a_time_out() {
       2 attempts: timeout: run took longer than run_invocation_timeout ([TIME]); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)
 
     Failed items
-      1 of 5
+      1 of 4
 
 
     What to read
@@ -133,7 +133,7 @@ fn out_of_memory() {
       2 attempts: out_of_memory: the entry script ran out of memory in run: limits.memory allows 64 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
 
     Failed items
-      1 of 5
+      1 of 4
 
 
     What to read

@@ -286,9 +286,9 @@ fn failures_are_not_ignored_unasked() {
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
       first cause   this guest fails, as asked
       where         mini-batch 1, process000
-      mini-batches  3, 1 failed
-      items         3, of which 1 failed (see job/logs/failed_items.csv)
-      kept          2 rows, in job/output/parallel_run_step.txt
+      mini-batches  2 of 3, 1 failed
+      items         2, of which 1 failed (see job/logs/failed_items.csv)
+      kept          1 row, in job/output/parallel_run_step.txt
       read next     job/logs/user/error/0/process000.txt
       what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job
@@ -316,10 +316,10 @@ fn failures_are_not_ignored_unasked() {
     assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
     mini-batch 0, attempt 1 (process000), will be tried again: this guest fails, as asked
-    mini-batch 1, attempt 1 (process000), will be tried again: this guest fails, as asked
-    mini-batch 2, attempt 1 (process000), will be tried again: this guest fails, as asked
     mini-batch 0, attempt 2 (process000): this guest fails, as asked
+    mini-batch 1, attempt 1 (process000), will be tried again: this guest fails, as asked
     mini-batch 1, attempt 2 (process000): this guest fails, as asked
+    mini-batch 2, attempt 1 (process000), will be tried again: this guest fails, as asked
     more failures follow; the log tree has all
     Job test failed after [TIME]: no item succeeded, so there is nothing to write
       first cause   this guest fails, as asked
@@ -327,7 +327,7 @@ fn failures_are_not_ignored_unasked() {
       mini-batches  3, 3 failed
       items         3, of which 3 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/process000.txt
-      what to do    compare what run returns with what it is given; a script that writes its own files and returns nothing wants output_action: summary_only
+      what to do    mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file
       next command  sandmill explain job
     ");
 }

@@ -107,19 +107,19 @@ fn the_files_of_a_failed_job_tell_the_same() {
     let last = progress.lines().last().unwrap_or_default();
     assert_eq!(
         last.split(',').skip(1).take(4).collect::<Vec<_>>(),
-        ["3", "3", "2", "1"],
+        ["3", "3", "1", "1"],
         "{progress}"
     );
     let metrics = ran.log("sys/metrics/metrics.jsonl");
-    // Not the four attempts (1.10).
+    // Not the attempts (1.10).
     assert!(metrics.contains(r#""name":"total_mini_batches","value":3.0"#), "{metrics}");
     assert!(metrics.contains(r#""name":"retries","value":1.0"#), "{metrics}");
     for file in ["process_summary.csv", "node_summary.csv"] {
         let summary = ran.log(&format!("sys/job_report/{file}"));
-        assert!(summary.contains(",4,2,2,1,4,2,2,"), "{summary}");
+        assert!(summary.contains(",3,1,2,1,3,1,2,"), "{summary}");
     }
     let worker = ran.log("sys/node/0/process000.txt");
-    assert_eq!(worker.matches("|finished mini-batch ").count(), 4, "{worker}");
+    assert_eq!(worker.matches("|finished mini-batch ").count(), 3, "{worker}");
     assert_eq!(ran.log("failed_items.csv").lines().count(), 1 + 1, "{ran}");
 }
 

@@ -23,6 +23,31 @@ fn events(ran: &Ran) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// How many calls of `run` begin after the first attempt that failed.
+fn calls_after_the_first_failure(ran: &Ran) -> usize {
+    let events = events(ran);
+    let kinds: Vec<&str> =
+        events.iter().filter_map(|event| event["kind"]["event"].as_str()).collect();
+    let first = events.iter().position(|event| {
+        event["kind"]["event"] == "attempt_finished"
+            && event["kind"]["report"]["outcome"].get("Err").is_some()
+    });
+    let after = &kinds[first.unwrap()..];
+    after.iter().filter(|kind| **kind == "attempt_started").count()
+}
+
+/// W3, W9: of 200 items one is hopeless; calls of `run` take a while, as they do in earnest.
+#[test]
+fn five_calls_after_the_first_failure_end_the_job() {
+    for what in ["error", "panic"] {
+        let arguments = format!("arguments: [--do, {what}, --on-batch, '30', --nap, '40']");
+        let ran = job(200, 2).yaml(&arguments).run(&[]);
+        ran.exits_with(42);
+        let calls = calls_after_the_first_failure(&ran);
+        assert!(calls <= 5, "{calls} calls after the {what}: {ran}");
+    }
+}
+
 /// W3, W9: the tries of a mini-batch follow each other, so that a job which cannot bear its failure ends
 /// long before the end of the input.
 #[test]

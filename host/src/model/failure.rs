@@ -83,6 +83,13 @@ impl FailureKind {
         self != Self::BadInput
     }
 
+    /// Whether the instance of the entry script is broken after a `run` that failed like this, so that a new
+    /// one is made.
+    pub fn breaks_instance(self) -> bool {
+        use FailureKind::{Exit, OutOfFuel, OutOfMemory, OverLimit, Trap};
+        matches!(self, Trap | Exit | OutOfMemory | OutOfFuel | OverLimit)
+    }
+
     /// The status word of the attempt in `processed_mini-batches.csv`.
     pub fn status_word(self) -> &'static str {
         match self {

@@ -29,8 +29,8 @@ fn nothing_succeeded(result: &JobResult) -> String {
              returns nothing wants output_action: summary_only"
         }
         FailureKind::BadInput | FailureKind::LoadFailed | FailureKind::LoadTimeout => {
-            "mend the inputs as the first cause says: nothing of them could be read, and run was not \
-             called; logs/failed_items.csv names each file"
+            "mend the inputs as the first cause says; logs/failed_items.csv names each item that could \
+             not be read"
         }
         FailureKind::ScriptError | FailureKind::Trap | FailureKind::Exit => {
             "mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it \

@@ -115,6 +115,9 @@ impl Errors {
         let mut text = format!("{} so far, the most frequent first:\n", counted(all, "failure"));
         for entry in entries.iter().take(MOST_TOLD) {
             entry.tell(&mut text);
+            if let Some(file) = &entry.file {
+                text.push_str(&format!("  in full, with its stack if it has one: {file}\n"));
+            }
         }
         if entries.len() > MOST_TOLD || self.others > 0 {
             text.push_str("There are more kinds in logs/user/error.txt\n");
@@ -156,9 +159,6 @@ impl Entry {
     fn tell(&self, text: &mut String) {
         text.push_str(&format!("{}: {}\n", counted(self.count, "time"), self.text));
         text.push_str(&format!("  first in {}\n", self.first));
-        if let Some(file) = &self.file {
-            text.push_str(&format!("  in full, with its stack if it has one: {file}\n"));
-        }
     }
 }
 
@@ -248,10 +248,8 @@ mod tests {
         insta::assert_snapshot!(read(dir.user_errors()), @r#"
         1 time: script_error: no model in /side_inputs
           first in init, process000
-          in full, with its stack if it has one: logs/user/error/0/process000.txt
         2 times: trap: panicked at src/lib.rs:12:9: no digit, "5" expected
           first in mini-batch 2, attempt 1 (/inputs/images/img_0020.png and 9 more), process001
-          in full, with its stack if it has one: logs/user/error/0/process001.txt
         Each failure in full: logs/user/error/<node>/<worker>.txt
         "#);
         insta::assert_snapshot!(read(dir.worker_errors(WorkerId(1))), @r#"
@@ -276,7 +274,7 @@ mod tests {
             errors.on_event(&samples::event(id, samples::failed(id, 1, failure, false))).unwrap();
         }
         let digest = errors.digest();
-        assert_eq!(digest.lines().count(), 3 * MOST_KINDS + 2);
+        assert_eq!(digest.lines().count(), 2 * MOST_KINDS + 2);
         assert!(digest.contains("900 times: other failures"), "{digest}");
     }
 

@@ -276,8 +276,8 @@ fn advice_speaks_of_run_only_where_run_was_called() {
         FailureKind::ShortResults,
     ];
     insta::assert_snapshot!(kinds.map(told).join("\n"), @"
-    bad_input: mend the inputs as the first cause says: nothing of them could be read, and run was not called; logs/failed_items.csv names each file
-    load_failed: mend the inputs as the first cause says: nothing of them could be read, and run was not called; logs/failed_items.csv names each file
+    bad_input: mend the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
+    load_failed: mend the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
     script_error: mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file
     trap: mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file
     out_of_memory: raise limits.memory, or have the entry script hold less: make mini_batch_size smaller

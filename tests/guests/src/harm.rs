@@ -1,5 +1,5 @@
 //! The ways to misbehave, by name: what `--do WHAT` may be. And `pause`, which takes a second and
-//! does no harm.
+//! does no harm. With `--nap MILLISECONDS` each call of `run` takes so long.
 
 use sandmill_guest::{Context, Job, MiniBatchContext, Result, Results};
 use std::hint::black_box;
@@ -11,21 +11,24 @@ pub struct Harm {
     attempt: Option<u32>,
     /// Only in this mini-batch; in all without.
     batch: Option<u64>,
+    nap: std::time::Duration,
 }
 
 impl Harm {
-    /// Reads `--do WHAT`, `--on-attempt N` and `--on-batch N`.
+    /// Reads `--do WHAT`, `--on-attempt N` `--on-batch N` and `--nap MILLISECONDS`.
     pub fn of(job: &Job) -> Result<Self> {
         let number = |name| job.argument(name).map(|n| n.parse::<u64>().context(name)).transpose();
         Ok(Harm {
             what: job.argument("--do").context("--do WHAT is missing")?.to_owned(),
             attempt: number("--on-attempt")?.and_then(|n| u32::try_from(n).ok()),
             batch: number("--on-batch")?,
+            nap: std::time::Duration::from_millis(number("--nap")?.unwrap_or(0)),
         })
     }
 
     /// Misbehaves, if it is the time. None: carry on as an ordinary guest.
     pub fn run(&self, context: &MiniBatchContext, items: usize) -> Option<Result<Results>> {
+        std::thread::sleep(self.nap);
         let now = self.attempt.is_none_or(|n| n == context.attempt)
             && self.batch.is_none_or(|n| n == context.id);
         if now && self.what == "pause" {

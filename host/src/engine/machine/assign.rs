@@ -29,7 +29,10 @@ impl Machine {
             let turns = self.turns();
             let retry = self.queue.due_retry(turns).map(|retry| retry.failed_on);
             let free = match retry {
-                Some(failed_on) => self.free_worker(failed_on).or(self.awaits_word),
+                Some(failed_on) => {
+                    let waiting = self.awaits_word.filter(|_| !self.mends_slowly);
+                    self.free_worker(failed_on).or(waiting)
+                }
                 None => self.free_worker(None),
             };
             let Some(id) = free else { return };

@@ -48,6 +48,8 @@ impl Machine {
         let failure = report.outcome.as_ref().err();
         let is_spent =
             failure.is_some_and(|failure| failure.kind == FailureKind::DeviceOutOfMemory);
+        self.mends_slowly =
+            worker.starts_slowly() && failure.is_some_and(|failure| failure.kind.breaks_instance());
         let awaits_word =
             failure.is_some_and(|failure| self.assignment(&pending).awaits_word(failure));
         self.settle(id, pending, started, report);

@@ -86,6 +86,9 @@ impl Policy {
     /// mini-batches which fail again and again leave room for the others.
     pub const RETRIES_IN_A_ROW: u32 = 2;
 
+    /// A worker that starts faster is never too slow for a retry.
+    pub const SLOW_START: Duration = Duration::from_millis(100);
+
     /// How long nothing may have failed before the leader looks away again: a worker waits for the
     /// leader's word after a failed attempt.
     pub const SMOOTH: Duration = Duration::from_secs(1);

@@ -27,6 +27,8 @@ pub struct Machine {
     pub(super) begun: u64,
     /// The worker whose attempt has just failed, and that waits to learn what to begin next.
     pub(super) awaits_word: Option<WorkerId>,
+    /// Whether the retry would wait there for a slow `init`.
+    pub(super) mends_slowly: bool,
     /// Until when the leader does not look away, because an attempt has failed.
     pub(super) rough_until: Duration,
     /// Every worker that has not exited.
@@ -111,6 +113,7 @@ impl Machine {
             queue: Queue::default(),
             begun: 0,
             awaits_word: None,
+            mends_slowly: false,
             rough_until: Duration::ZERO,
             workers: BTreeMap::new(),
             next_worker: restored.next_worker,

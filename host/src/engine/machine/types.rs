@@ -157,6 +157,8 @@ pub(super) struct Worker {
     pub(super) picked: Duration,
     /// How long a mini-batch takes it, smoothed; none before the first.
     pub(super) pace: Option<Duration>,
+    /// How long it took to start, `init` included.
+    pub(super) start_took: Duration,
     /// Whether it was given next mini-batches that must not run any more: it is killed, not asked
     /// to end, once the running one is done.
     pub(super) drops_next: bool,
@@ -179,6 +181,7 @@ impl Worker {
             held: VecDeque::new(),
             picked: now,
             pace: None,
+            start_took: Duration::ZERO,
             drops_next: false,
             good: false,
             may_restart: false,
@@ -200,6 +203,11 @@ impl Worker {
         let Some(pace) = self.pace else { return 1 };
         let count = Policy::AHEAD_TIME.as_nanos() / pace.as_nanos().max(1);
         (count as usize).clamp(1, Policy::AHEAD)
+    }
+
+    /// Whether a new instance takes it longer than a mini-batch takes the others.
+    pub(super) fn starts_slowly(&self) -> bool {
+        self.start_took > self.pace.unwrap_or_default().max(Policy::SLOW_START)
     }
 
     /// For how long it has work ahead.

@@ -132,6 +132,7 @@ impl Machine {
         worker.activity =
             if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };
         worker.good = true;
+        worker.start_took = self.now.saturating_sub(since);
         self.init_succeeded();
         self.progressed();
         self.emit(EventKind::WorkerReady {

@@ -149,6 +149,28 @@ fn a_retry_goes_to_another_worker_that_is_free() {
     }
 }
 
+/// W3: a retry does not wait for the slow `init` of a new instance, if another worker comes first.
+#[test]
+fn a_retry_does_not_wait_for_a_slow_init() {
+    let mut machine = new(Policy { workers: 2, ..policy() });
+    machine.handle(Message::Planned(batches(9)), secs(0));
+    machine.handle(ready(0), secs(5));
+    machine.handle(ready(1), secs(5));
+    machine.handle(started(0, 0), secs(5));
+    machine.handle(started(1, 2), secs(5));
+    let actions = machine.handle(failed(0, 0, 1, FailureKind::Trap), secs(6));
+    assert_eq!(given(&actions), ["0: goes on"]);
+    machine.handle(Message::Restarting(W0), secs(6));
+    assert!(given(&machine.handle(done(1, 2), secs(6))).is_empty(), "it has one ahead");
+    machine.handle(started(1, 3), secs(6));
+    assert_eq!(given(&machine.handle(done(1, 3), secs(7)))[0], "1: 0.2");
+    // An error leaves the instance whole.
+    let mut machine = running(Policy { max_try: 3, ..policy() }, 9);
+    machine.handle(started(0, 0), secs(5));
+    let actions = machine.handle(failed(0, 0, 1, FailureKind::ScriptError), secs(6));
+    assert_eq!(given(&actions), ["0: !0.2"]);
+}
+
 /// Mini-batches that fail again and again leave turns for the others.
 #[test]
 fn retries_leave_turns_for_first_attempts() {
