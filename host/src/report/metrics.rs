@@ -5,7 +5,7 @@ use super::log_file::{self, LogFile};
 use super::reporters::Reporter;
 use super::result::{ParentFolder, Places};
 use crate::event::{Event, EventKind};
-use crate::model::JobResult;
+use crate::model::{JobResult, printable_json};
 use crate::opening::at_its_path;
 use jiff::Timestamp;
 use rustix::fs::{Mode, OFlags};
@@ -100,8 +100,9 @@ impl Metrics {
         let path = folder.join(PUSHED);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
         let opened = at_its_path(&path, flags, Mode::RUSR | Mode::WUSR);
-        let written =
-            opened.and_then(|file| File::from(file).write_all(printable_json(&lines).as_bytes()));
+        let lines = String::from_utf8_lossy(&lines);
+        let lines = printable_json(&lines);
+        let written = opened.and_then(|file| File::from(file).write_all(lines.as_bytes()));
         written.map_err(|error| log_file::at(&path, &error))
     }
 }
