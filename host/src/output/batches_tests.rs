@@ -381,4 +381,23 @@ proptest::proptest! {
             proptest::prop_assert!(made.is_ok(), "{:?}", made);
         }
     }
+    /// What was appended with some bytes changed is an error or a file: nothing else ends the one who makes it.
+    #[test]
+    fn damaged_streams_are_an_error_or_a_file(
+        places in proptest::collection::vec((proptest::prelude::any::<u16>(), proptest::prelude::any::<u8>()), 1..4),
+        arrow in proptest::prelude::any::<bool>(),
+    ) {
+        let kind = KINDS[usize::from(arrow)];
+        let table = |n: ArrayRef| ipc(vec![("n", n), ("w", words::<Int32Type>(&[Some("red"), None]))]);
+        let nulls = || -> ArrayRef { Arc::new(NullArray::new(2)) };
+        let known: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+        let (mut bytes, rows) = appended(kind, &[table(nulls()), table(known), table(nulls())]);
+        for (at, byte) in places {
+            let at = usize::from(at) % bytes.len();
+            bytes[at] = byte;
+        }
+        if let Ok(made) = made(&bytes, rows, &OutputFormat::of(kind)) {
+            proptest::prop_assert_eq!(read(made, kind).num_rows() as u64, rows);
+        }
+    }
 }

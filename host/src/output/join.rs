@@ -179,7 +179,9 @@ impl From<ArrowError> for Unjoined {
 mod tests {
     use crate::model::{Header, Join, OutputFormat, OutputKind};
     use crate::output::RowWriter;
-    use arrow::array::{Int64Array, RecordBatch, StringArray};
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampSecondArray};
+    use arrow::compute::cast;
+    use arrow::datatypes::DataType;
     use arrow::ipc::writer::StreamWriter;
     use std::sync::Arc;
 
@@ -262,6 +264,35 @@ mod tests {
         8,,of b
         ");
         assert_eq!(csv(Join::Input, |_| String::new()), "");
+    }
+
+    /// The input's values are written as those that a guest returns, whatever their type.
+    #[test]
+    fn values_of_the_input_are_right() {
+        let far = TimestampSecondArray::from(vec![253_402_300_800, -62_167_219_201]);
+        let kind = DataType::Decimal128(5, -2);
+        let money = cast(&StringArray::from(vec!["12300", "-500"]), &kind).unwrap();
+        let columns = [("far", Arc::new(far) as ArrayRef), ("money", money)];
+        let input = stream(&[RecordBatch::try_from_iter(columns).unwrap()]);
+        let written = |kind| {
+            let format = OutputFormat { join: Some(Join::Input), ..OutputFormat::of(kind) };
+            let mut writer = RowWriter::new(1000, true, &format);
+            writer.join_table(&[input.as_slice().into()]).unwrap();
+            writer.table(&stream(&[scores("score", vec![1, 2])])).unwrap();
+            writer.seal().unwrap();
+            (writer.take_header().unwrap().text, writer.segment().to_vec())
+        };
+        let (header, lines) = written(OutputKind::Csv);
+        insta::assert_snapshot!(header + "\n" + std::str::from_utf8(&lines).unwrap(), @"
+        far,money,score
+        +10000-01-01T00:00:00,12300,1
+        -0001-12-31T23:59:59,-500,2
+        ");
+        insta::assert_snapshot!(written(OutputKind::Parquet).0, @r#"
+        "far" Timestamp(ms)
+        "money" Decimal32(7, 0)
+        "score" Int64
+        "#);
     }
 
     #[test]

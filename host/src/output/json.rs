@@ -283,12 +283,19 @@ pub(super) fn text(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).expect("a text can be written to memory");
 }
 
-/// A name that two of the fields have, or two of a structure's among them.
+/// A name that two of the fields have, or two of a structure's within them.
 pub(super) fn twice(fields: &[FieldRef]) -> Option<&str> {
     let mut names = HashSet::new();
     fields.iter().find_map(|field| match field.data_type() {
         _ if !names.insert(field.name()) => Some(field.name().as_str()),
         DataType::Struct(inner) => twice(inner),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _)
+        | DataType::RunEndEncoded(_, item) => twice(std::slice::from_ref(item)),
         _ => None,
     })
 }
