@@ -13,6 +13,8 @@ mod gpu;
 mod journal;
 #[path = "../../host/src/model/mod.rs"]
 mod model;
+#[path = "../../host/src/opening.rs"]
+mod opening;
 #[path = "../../host/src/output/mod.rs"]
 mod output;
 #[path = "../../host/src/protocol/mod.rs"]

@@ -168,7 +168,7 @@ fn a_link_that_takes_a_folders_place_is_never_followed() {
     job = job.file("policy.yaml", policy);
     let stop = std::sync::atomic::AtomicBool::new(false);
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
-    std::thread::scope(|scope| {
+    let job = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stopped() {
                 for (folder, link) in swapped {
@@ -188,12 +188,15 @@ fn a_link_that_takes_a_folders_place_is_never_followed() {
             job = ran.into_job();
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        job
     });
     let mut written = Vec::new();
-    files_below(&dir.join("secret"), &mut written);
-    assert_eq!(written, [dir.join("secret/secret.txt")]);
+    files_below(&job.path("secret"), &mut written);
+    assert_eq!(written, [job.path("secret/secret.txt")]);
     let mut all = Vec::new();
-    ["out", "job"].map(|folder| files_below(&dir.join(folder), &mut all));
+    for folder in ["out", "job"] {
+        files_below(&job.path(folder), &mut all);
+    }
     for file in all {
         let bytes = std::fs::read(&file).unwrap();
         let names = |name: &[u8]| bytes.windows(name.len()).any(|part| part == name);

@@ -2,11 +2,13 @@
 
 use super::OutputError;
 use crate::model::Segment;
+use crate::opening::at_its_path;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes that are read at once: with more, it takes longer.
@@ -24,29 +26,23 @@ pub struct Appender {
     chunk: Vec<u8>,
 }
 
+/// Opens the file, which is made where it is missing, and follows no link: the path was without any when the job began.
+fn open(path: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::RDWR | OFlags::CREATE;
+    at_its_path(path, flags, Mode::from_raw_mode(0o666)).map(File::from)
+}
+
 impl Appender {
     /// Makes the output file, which must not exist yet.
     pub fn create(path: &Path) -> Result<Self, OutputError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(path)
-            .map_err(OutputError::io("make the output file", path))?;
+        let file = open(path, OFlags::EXCL).map_err(OutputError::io("make the output file", path))?;
         Ok(Self::new(file, path, 0))
     }
 
     /// Opens the output file of an earlier run, or makes it where it is gone.
     pub fn open(path: &Path) -> Result<Self, OutputError> {
         let failed = |e| OutputError::io("open the output file", path)(e);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)
-            .map_err(failed)?;
+        let file = open(path, OFlags::NONBLOCK).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.is_file() {
             return Ok(Self::new(file, path, metadata.len()));
@@ -311,7 +307,7 @@ impl Appender {
     /// One whose disk is full.
     pub(crate) fn to_full_disk() -> Self {
         let path = Path::new("/dev/full");
-        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = File::options().read(true).write(true).open(path);
         Self::new(file.expect("every Linux has it"), path, 0)
     }
 }

@@ -8,6 +8,7 @@ use super::remove::remove_tree;
 use super::transfer::{append_at, copy_over, rename_new, same_content};
 use crate::fail_point;
 use crate::model::{OnConflict, steers};
+use crate::opening::at_its_path;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr};
@@ -155,10 +156,10 @@ impl<'a> Publisher<'a> {
             Err(Errno::NOENT) => return Ok(Vec::new()),
             Err(errno) => return Err(self.left("open", errno)),
         };
-        // The output folder itself is the user's choice and may well be a link.
-        let to = open_folder(CWD, self.output, OFlags::empty()).map_err(|errno| {
-            OutputError::io("open the output folder", self.output)(errno.into())
-        })?;
+        // Where the job file names a link, the path is the one that it led to when the job began.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let to = at_its_path(self.output, flags, Mode::empty())
+            .map_err(OutputError::io("open the output folder", self.output))?;
         self.folder(&from, Some(to.as_fd()), 0)?;
         Ok(self.found)
     }

@@ -105,6 +105,8 @@ fn unreadable(path: &Path, what: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => String::from("there is no such file"),
         _ if path.is_dir() => format!("is a folder; name the {what} in it"),
+        // A fifo, a socket or a device.
+        io::ErrorKind::Other => format!("{error}; name a {what}"),
         _ => format!("cannot be read: {error}"),
     }
 }

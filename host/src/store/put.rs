@@ -4,6 +4,7 @@ use super::list::Tell;
 use super::message::{FetchRequest, Fetched};
 use super::open::Store;
 use super::words::failed;
+use crate::model::LOCK_FILE;
 use object_store::path::Path as Key;
 use object_store::{Error, PutOptions, WriteMultipart};
 use std::fs::File;
@@ -50,7 +51,8 @@ pub(super) async fn put_all(
     let mut so_far = Fetched::default();
     for entry in WalkDir::new(&request.folder).sort_by_file_name() {
         let entry = entry.map_err(|error| format!("the results cannot be listed: {error}"))?;
-        if !entry.file_type().is_file() {
+        // A job that writes there again may have locked the folder.
+        if !entry.file_type().is_file() || entry.file_name() == LOCK_FILE {
             continue;
         }
         let path = entry.path();
