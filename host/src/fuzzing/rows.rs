@@ -2,6 +2,7 @@
 
 use super::scratch;
 use crate::dataset::csv::{Cutter, MAX_SLICE, TableReader};
+use crate::dataset::json::field_of;
 use crate::dataset::schema_bytes;
 use crate::model::{
     Column, ColumnType, CsvFormat, FailedItem, SliceSize, TableFormat, TableKind, TextSlice,
@@ -27,8 +28,8 @@ fn reader(format: &TableFormat) -> TableReader {
     TableReader::new(format).expect("the format is right")
 }
 
-/// CSV of one delimiter and of another, and JSON lines.
-fn formats() -> [TableFormat; 3] {
+/// CSV of one delimiter and of another, JSON lines, and such with a column of JSON, as if inferred.
+fn formats() -> [TableFormat; 4] {
     let column = |kind: &ColumnType| Column { name: kind.name().to_owned(), kind: *kind };
     let columns: Vec<_> = ColumnType::ALL.iter().map(column).collect();
     let csv =
@@ -48,11 +49,17 @@ fn formats() -> [TableFormat; 3] {
         ("o", parts),
         ("d", DataType::Date32),
         ("t", moment),
+        ("u", DataType::UInt64),
     ];
-    let fields = fields.map(|(name, kind)| Field::new(name, kind, true));
-    let schema = schema_bytes(&Schema::new(fields.to_vec())).expect("a small schema");
-    let json = TableFormat { kind: TableKind::Jsonl, schema, ..TableFormat::default() };
-    [text(b','), text(b';'), json]
+    let mut fields = fields.map(|(name, kind)| Field::new(name, kind, true)).to_vec();
+    let json = |fields: &[Field]| {
+        let schema = schema_bytes(&Schema::new(fields.to_vec())).expect("a small schema");
+        TableFormat { kind: TableKind::Jsonl, schema, ..TableFormat::default() }
+    };
+    let plain = json(&fields);
+    fields.push(field_of(&column(&ColumnType::Json)));
+    let inferred = TableFormat { inferred: true, counts_unknown_keys: true, ..json(&fields) };
+    [text(b','), text(b';'), plain, inferred]
 }
 
 /// The first byte is the format and the unit, the second the size of slices; the rest is the file. Each
@@ -61,7 +68,10 @@ pub fn rows(data: &[u8]) {
     let [kind, size, text @ ..] = data else { return };
     let size = u64::from(*size).max(1);
     let size = if kind & 4 != 0 { SliceSize::Rows(size) } else { SliceSize::Bytes(size) };
-    let format = usize::from(kind >> 3) % 3;
+    let format = match kind >> 3 {
+        31 => 3,
+        kind => usize::from(kind) % 3,
+    };
     let path = PATH.with(PathBuf::clone);
     fs::write(&path, text).expect("fuzzing needs room for temporary files");
     let folder = path.parent().expect("a file lies in a folder");

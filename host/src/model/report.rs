@@ -84,6 +84,15 @@ pub struct UnknownKeys {
 impl UnknownKeys {
     /// How many keys are named at most.
     pub const NAMES: usize = 5;
+    /// Bytes of a key's name, and of a file's, at most.
+    const NAME: usize = 1 << 10;
+    const ITEM: usize = 64 << 10;
+
+    /// Whether so many records can have them, and the leader may keep their names.
+    pub fn is_plausible(&self, records: u64) -> bool {
+        let name_fits = |name: &String| name.len() <= Self::NAME;
+        self.records <= records && self.item.len() <= Self::ITEM && self.names.iter().all(name_fits)
+    }
 
     /// Adds others, which come later.
     pub fn add(&mut self, other: &Self) {

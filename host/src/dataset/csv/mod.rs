@@ -36,7 +36,7 @@ pub use header::check_names;
 pub use infer::{Inferred, infer_format};
 pub use lines::RowLines;
 pub use misfit::shortened;
-pub(super) use numbers::{short_float, short_integer};
+pub(super) use numbers::{eight_digits, short_float, short_integer};
 pub use origins::{Names, put_number, take_number};
 pub use reader::{LoadedTable, TablePart, TableReader, read_slice};
 pub use rows::{RawRow, each_row, quote_field};

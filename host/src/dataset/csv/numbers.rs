@@ -132,7 +132,7 @@ fn divided(number: u64, places: usize) -> f64 {
 
 /// The number that eight digits make, of which the last one is the highest byte.
 #[inline(always)]
-fn eight_digits(values: u64) -> u64 {
+pub(in crate::dataset) fn eight_digits(values: u64) -> u64 {
     let pairs = (values * 10 + (values >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
     (fours * 10_000 + (fours >> 32)) & 0xffff_ffff

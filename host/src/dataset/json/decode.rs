@@ -95,8 +95,8 @@ impl JsonDecoder {
         batch
     }
 
-    /// The records of a text that has been decoded, or was tried to, with keys that no column takes. None if there are
-    /// none, or if they are not counted.
+    /// The records of a text that has been decoded, or was tried to, with keys that no column takes. `None` where there
+    /// are no such records, or where they are not counted.
     pub fn unknown_keys(&mut self, text: &[u8]) -> Option<Unknown> {
         let unknown = self.unknown.as_ref()?;
         if let Some(names) = self.plain.as_mut().and_then(PlainLines::take_unknown) {

@@ -16,8 +16,15 @@ pub enum Foreign {
     Encoded(&'static str),
     /// A list, on one line or on several.
     List {
-        /// Whether it goes on behind its first line.
+        /// Whether it goes on after its first line.
         on_lines: bool,
+        /// Whether its items are objects.
+        of_objects: bool,
+    },
+    /// A list on each line.
+    Lists {
+        /// Whether their items are objects.
+        of_objects: bool,
     },
     /// Objects that take several lines each.
     Objects,
@@ -29,7 +36,7 @@ pub enum Foreign {
     Sequence,
 }
 
-/// What a text is that begins so; none if it may be JSON lines. `is_all` says whether these are all its bytes. A text
+/// What a text is that begins so; `None` where it may be JSON lines. `is_all` says whether these are all its bytes. A text
 /// whose first line is wrong and whose second is an object is JSON lines.
 pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
     if let Some(encoding) = encoding(start) {
@@ -49,19 +56,10 @@ pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
     let is_long = line.len() == text.len() && !is_all;
     match text.as_bytes().first()? {
         0x1e => Some(Foreign::Sequence),
-        b'[' => match first_value(line) {
-            First::Whole(after) => {
-                let is_alone = after.trim_ascii().is_empty() && rest.is_empty();
-                is_alone.then_some(Foreign::List { on_lines: false })
-            }
-            First::Cut if is_long => Some(Foreign::List { on_lines: false }),
-            First::Cut => is_on_lines(text, rest).then_some(Foreign::List { on_lines: true }),
-            First::Wrong => None,
-        },
+        b'[' => list(text, line, rest, is_long),
         b'{' => match first_value(line) {
             First::Whole(after) => {
-                let after = after.trim_ascii();
-                let second = rest.lines().next().unwrap_or_default();
+                let second = second_line(rest);
                 let is_damaged =
                     matches!(first_value(second), First::Whole("")) && second.starts_with('{');
                 match after.as_bytes().first() {
@@ -74,6 +72,23 @@ pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
             First::Cut => is_on_lines(text, rest).then_some(Foreign::Objects),
             First::Wrong => None,
         },
+        _ => None,
+    }
+}
+
+/// What a text is whose first line begins a list. `is_long`: whether that line's end is not known.
+fn list(text: &str, line: &str, rest: &str, is_long: bool) -> Option<Foreign> {
+    // An empty one has none that are something else.
+    let of_objects = text.get(1..)?.trim_ascii_start().starts_with(['{', ']']);
+    let second = second_line(rest);
+    match first_value(line) {
+        First::Whole("") => match first_value(second) {
+            _ if rest.is_empty() => Some(Foreign::List { on_lines: false, of_objects }),
+            First::Whole(_) if second.starts_with('[') => Some(Foreign::Lists { of_objects }),
+            _ => None,
+        },
+        First::Cut if is_long => Some(Foreign::List { on_lines: false, of_objects }),
+        First::Cut if is_on_lines(text, rest) => Some(Foreign::List { on_lines: true, of_objects }),
         _ => None,
     }
 }
@@ -93,7 +108,7 @@ fn encoding(start: &[u8]) -> Option<&'static str> {
 
 /// What a text begins with.
 enum First<'a> {
-    /// A whole value, and this after it.
+    /// A whole value, and this after it, without blanks around it.
     Whole(&'a str),
     /// A value that does not end in the text.
     Cut,
@@ -101,10 +116,15 @@ enum First<'a> {
     Wrong,
 }
 
+/// The first line of what follows a text's first one.
+fn second_line(rest: &str) -> &str {
+    rest.split(['\n', '\r']).next().unwrap_or_default()
+}
+
 fn first_value(text: &str) -> First<'_> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     match values.next() {
-        Some(Ok(_)) => First::Whole(&text[values.byte_offset()..]),
+        Some(Ok(_)) => First::Whole(text[values.byte_offset()..].trim_ascii()),
         Some(Err(error)) if error.is_eof() => First::Cut,
         _ => First::Wrong,
     }
@@ -120,8 +140,9 @@ impl Foreign {
     pub fn told(self, path: &Path, is_packed: bool) -> String {
         let what = match self {
             Self::Encoded(encoding) => &format!("is in {encoding}"),
-            Self::List { on_lines: false } => "is one JSON list on one line",
-            Self::List { on_lines: true } => "is one JSON list over several lines",
+            Self::List { on_lines: false, .. } => "is one JSON list on one line",
+            Self::List { on_lines: true, .. } => "is one JSON list over several lines",
+            Self::Lists { .. } => "holds a JSON list on each line",
             Self::Objects => "holds JSON objects that take several lines each",
             Self::Joined => "holds several JSON objects on a line",
             Self::Commas => "has commas between its JSON objects",
@@ -157,7 +178,11 @@ impl Foreign {
     fn command(self, name: &str) -> String {
         match self {
             Self::Encoded(encoding) => format!("iconv -f {encoding} -t UTF-8 {name}"),
-            Self::List { .. } => format!("jq -c '.[]' {name}"),
+            Self::List { of_objects: true, .. } | Self::Lists { of_objects: true } => {
+                format!("jq -c '.[]' {name}")
+            }
+            Self::List { of_objects: false, .. } => format!("jq -c '.[] | {{value: .}}' {name}"),
+            Self::Lists { of_objects: false } => format!("jq -c '{{value: .}}' {name}"),
             Self::Objects | Self::Joined => format!("jq -c . {name}"),
             Self::Commas => {
                 format!("(echo '['; sed '$s/,[[:space:]]*$//' {name}; echo ']') | jq -c '.[]'")
@@ -178,15 +203,19 @@ mod tests {
 
     #[test]
     fn documents_are_told_from_lines() {
-        use Foreign::{Commas, Encoded, Joined, List, Objects, Sequence};
-        let on_lines = Some(List { on_lines: true });
-        let on_one = Some(List { on_lines: false });
+        use Foreign::{Commas, Encoded, Joined, List, Lists, Objects, Sequence};
+        let on_lines = Some(List { on_lines: true, of_objects: true });
+        let on_one = Some(List { on_lines: false, of_objects: true });
         for (text, expected) in [
             ("[\n  {\"a\": 1},\n  {\"a\": 2}\n]\n", on_lines),
             ("\r\n[{\"a\": 1},\r\n {\"a\": 2}]", on_lines),
             ("[\n  {\"a\": 1},\n  {\"a\":", on_lines),
             ("[{\"a\": 1}, {\"a\": 2}]\n\n", on_one),
             ("[]", on_one),
+            ("[1, 2]\n", Some(List { on_lines: false, of_objects: false })),
+            ("[\n 1,\n 2\n]\n", Some(List { on_lines: true, of_objects: false })),
+            ("[1, \"x\"]\n[2, \"y\"]\n", Some(Lists { of_objects: false })),
+            ("[{}]\r\n[{}]", Some(Lists { of_objects: true })),
             ("{\n  \"a\": 1\n}", Some(Objects)),
             ("{\n  \"a\": 1\n}\n{\n  \"a\": 2\n}\n", Some(Objects)),
             ("{\"a\":\n  \"text\"", Some(Objects)),
@@ -202,12 +231,13 @@ mod tests {
             ("{\"a\": 1}\n", None),
             ("\n\r\n{\"a\": 1}\r\n\r\n{\"a\": 2}\r\n", None),
             ("[1]\n{\"a\": 1}\n", None),
-            ("[1]\n[2]\n", None),
+            ("[1]\n2\n", None),
             ("[1\n{\"a\": 1}\n", None),
             ("{\"a\": 1\n{\"a\": 2}\n", None),
             ("{\"a\": 1\n", None),
             ("{\"a\": \"text\n{\"a\": 2}\n", None),
-            ("{\"a\": 1}{\"a\": 2}\n{\"a\": 3}\n", None),
+            ("{\"a\": 1}{\"a\": 2}\n{\"a\": 3} \n", None),
+            ("{\"a\": 1}{\"a\": 2}\r{\"a\": 3}\r{\"a\": 4}", None),
             ("{\"a\": 1},\n{\"a\": 2}\n", None),
             ("{a: 1}\n", None),
             ("id,name\n1,x\n", None),
@@ -227,9 +257,11 @@ mod tests {
 
     #[test]
     fn files_are_told_with_what_to_do() {
-        use Foreign::{Commas, Encoded, List, Objects, Sequence};
+        use Foreign::{Commas, Encoded, List, Lists, Objects, Sequence};
         let told = [
-            List { on_lines: true }.told(Path::new("/in/a b.json"), false),
+            List { on_lines: true, of_objects: true }.told(Path::new("/in/a b.json"), false),
+            List { on_lines: false, of_objects: false }.told(Path::new("/in/a.json"), false),
+            Lists { of_objects: false }.told(Path::new("/in/a.json"), false),
             Objects.told(Path::new("/in/a.json.gz"), true),
             Commas.told(Path::new("/in/a.txt"), false),
             Sequence.told(Path::new("/in/a.geojsons"), false),
@@ -237,6 +269,8 @@ mod tests {
         ];
         assert_snapshot!(told.join("\n"), @r"
         /in/a b.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' '/in/a b.json' > 'a b-lines.jsonl' (older jq than 1.7 rounds long numbers), and name it as the input's path
+        /in/a.json is one JSON list on one line, and format jsonl takes one object on each line; make such a file, by jq -c '.[] | {value: .}' /in/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
+        /in/a.json holds a JSON list on each line, and format jsonl takes one object on each line; make such a file, by jq -c '{value: .}' /in/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
         /in/a.json.gz holds JSON objects that take several lines each, and format jsonl takes one object on each line; make such a file, by jq -c . <(gunzip -c < /in/a.json.gz) > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
         /in/a.txt has commas between its JSON objects, and format jsonl takes one object on each line; make such a file, by (echo '['; sed '$s/,[[:space:]]*$//' /in/a.txt; echo ']') | jq -c '.[]' > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
         /in/a.geojsons is a sequence of JSON texts with record separators, and format jsonl takes one object on each line; make such a file, by tr -d '\036' < /in/a.geojsons > a-lines.jsonl, and name it as the input's path

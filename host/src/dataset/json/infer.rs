@@ -162,7 +162,9 @@ impl Notes {
             Shape::List(_) | Shape::Object(_) if level >= LEVELS => {
                 let is_new = !matches!(kind, Kind::Json);
                 *kind = Kind::Json;
-                is_new.then(|| format!("is json, as it has more than {LEVELS} levels"))
+                is_new.then_some(
+                    "is json, which keeps each value's own text, as it has more than 16 levels",
+                )
             }
             Shape::List(items) => match kind.take_list() {
                 Ok(item) => {
@@ -180,7 +182,7 @@ impl Notes {
             },
         };
         if let Some(doubt) = doubt {
-            self.doubt(&doubt);
+            self.doubt(doubt);
         }
     }
 }

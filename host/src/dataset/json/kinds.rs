@@ -6,6 +6,9 @@ use arrow::datatypes::{DataType, Field};
 use std::collections::HashMap;
 use std::mem::discriminant;
 
+/// Why a column is of another type than might be expected, from a value on.
+pub(super) type Doubt = Option<&'static str>;
+
 /// What the values of a column have in common.
 #[derive(Debug, Default)]
 pub(super) enum Kind {
@@ -23,9 +26,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Learns that there is such a value, which is neither list nor object. Why its column is of another type than might be
-    /// expected, if that is so from now on.
-    pub(super) fn take(&mut self, kind: Self) -> Option<String> {
+    /// Learns that there is such a value, which is neither list nor object.
+    pub(super) fn take(&mut self, kind: Self) -> Doubt {
         match (&mut *self, kind) {
             (Self::Json, _) => None,
             (Self::Unknown, kind) => {
@@ -34,44 +36,52 @@ impl Kind {
             }
             (Self::List(_) | Self::Struct(_), _) => {
                 *self = Self::Json;
-                Some(mixed("a plain value"))
+                Some(
+                    "is json, which keeps each value's own text, as it holds a plain value here, and something else \
+                     before",
+                )
             }
             (known, new) if discriminant(known) == discriminant(&new) => None,
             _ => {
                 *self = Self::String;
-                None
+                Some("is string, as it holds texts, numbers or truth values mixed")
             }
         }
     }
 
     /// The same of a list. What is known of its items, as long as all values are lists.
-    pub(super) fn take_list(&mut self) -> Result<&mut Kind, Option<String>> {
+    pub(super) fn take_list(&mut self) -> Result<&mut Kind, Doubt> {
         match self {
             Self::Unknown => *self = Self::List(Box::default()),
             Self::List(_) | Self::Json => {}
             _ => {
                 *self = Self::Json;
-                return Err(Some(mixed("a list")));
+                return Err(Some(
+                    "is json, which keeps each value's own text, as it holds a list here, and something else before",
+                ));
             }
         }
         if let Self::List(item) = self { Ok(item) } else { Err(None) }
     }
 
     /// The same of an object. What is known of its members, as long as all values are objects.
-    pub(super) fn take_object(&mut self) -> Result<&mut Fields, Option<String>> {
+    pub(super) fn take_object(&mut self) -> Result<&mut Fields, Doubt> {
         match self {
             Self::Unknown => *self = Self::Struct(Fields::default()),
             Self::Struct(_) | Self::Json => {}
             _ => {
                 *self = Self::Json;
-                return Err(Some(mixed("an object")));
+                return Err(Some(
+                    "is json, which keeps each value's own text, as it holds an object here, and something else \
+                     before",
+                ));
             }
         }
         if let Self::Struct(fields) = self { Ok(fields) } else { Err(None) }
     }
 
     /// The same of a number.
-    pub(super) fn take_number(&mut self, text: &str) -> Option<String> {
+    pub(super) fn take_number(&mut self, text: &str) -> Doubt {
         if matches!(self, Self::Unknown) {
             *self = Self::Number(Numbers::default());
         }
@@ -105,12 +115,6 @@ impl Kind {
         };
         Field::new(name, kind, true)
     }
-}
-
-fn mixed(here: &str) -> String {
-    format!(
-        "is json, which keeps each value's own text, as it holds {here} here, and something else before"
-    )
 }
 
 /// What numbers have in common.
@@ -157,14 +161,21 @@ impl Numbers {
         }
     }
 
-    fn why_text(&self) -> String {
-        let why = match self.fractions {
-            true if self.rounds => "more digits than float64 keeps",
-            true => "fractions, and whole numbers that float64 would round",
-            false if self.beyond_all => "whole numbers of more than 64 bits",
-            false => "negative numbers, and whole numbers that int64 cannot hold",
-        };
-        format!("is string, which keeps all digits, as it holds {why}")
+    fn why_text(&self) -> &'static str {
+        match self.fractions {
+            true if self.rounds => {
+                "is string, which keeps all digits, as it holds more of them than float64 does"
+            }
+            true => {
+                "is string, which keeps all digits, as it holds fractions, and whole numbers that float64 would round"
+            }
+            false if self.beyond_all => {
+                "is string, which keeps all digits, as it holds whole numbers of more than 64 bits"
+            }
+            false => {
+                "is string, which keeps all digits, as it holds negative numbers, and others beyond int64"
+            }
+        }
     }
 }
 

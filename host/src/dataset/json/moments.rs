@@ -30,11 +30,11 @@ pub(super) fn day(text: &str) -> Option<i32> {
         .flatten()
 }
 
-/// The text as a point in time, in microseconds since 1970, in UTC where it names no zone. None if it is finer than
-/// that, or the second 60, which this count of time does not have.
+/// The text as a point in time, in microseconds since 1970, in UTC where it names no zone. `None` for a text that is
+/// finer than that, and for the second 60, which this count of time does not have.
 pub(super) fn microseconds(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
-    // `10:00:00.5`, or `100000`, behind the day.
+    // `10:00:00.5`, or `100000`, after the day.
     let seconds = if bytes.get(13) == Some(&b':') { 17..19 } else { 15..17 };
     if bytes.get(seconds) == Some(b"60") {
         return None;

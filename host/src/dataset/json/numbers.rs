@@ -1,14 +1,24 @@
 //! Numbers of JSON, with all their digits: arrow-json cuts off the fraction of a number in a column of whole
 //! numbers, and every parser of floats rounds.
 
+use crate::dataset::csv::eight_digits;
+
 /// Digits of a whole number that is computed with, at most: they fit an `i128`.
 const MOST_DIGITS: usize = 38;
 /// Digits that every float of the usual range keeps.
 const KEPT_DIGITS: usize = 15;
 /// Digits that the fast comparison takes: they fit a `u64`.
 const FAST_DIGITS: usize = 19;
-/// The highest power of ten that the fast comparison takes: times the digits of a float, it fits a `u128`.
-const FAST_POWER: u32 = 22;
+/// The powers of ten that the fast comparison takes: times the digits of a float, they fit a `u128`.
+const POWERS: [u128; 23] = {
+    let mut powers = [1; 23];
+    let mut at = 1;
+    while at < powers.len() {
+        powers[at] = powers[at - 1] * 10;
+        at += 1;
+    }
+    powers
+};
 /// Digits beyond which no float has any more.
 const FLOAT_DIGITS: usize = 800;
 
@@ -16,10 +26,9 @@ const FLOAT_DIGITS: usize = 800;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number<'a> {
     text: &'a str,
-    negative: bool,
     /// The digits before the point, and those after it.
-    whole: &'a str,
-    fraction: &'a str,
+    whole: &'a [u8],
+    fraction: &'a [u8],
     /// What follows the `e`.
     power: i64,
     /// Whether it has neither point nor power.
@@ -27,46 +36,52 @@ pub(super) struct Number<'a> {
 }
 
 impl<'a> Number<'a> {
-    /// The number that the text is; None if it is no number of JSON.
+    /// The number that the text is; `None` for a text that is no number of JSON.
+    #[inline]
     pub(super) fn new(text: &'a str) -> Option<Self> {
-        let unsigned = text.strip_prefix('-').unwrap_or(text);
-        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
-        let (whole, mut rest) = unsigned.split_at(digits(unsigned));
-        if whole.is_empty() || whole.len() > 1 && whole.starts_with('0') {
+        let bytes = text.as_bytes();
+        let (whole, mut rest) = digits(bytes.strip_prefix(b"-").unwrap_or(bytes));
+        if whole.is_empty() || whole.len() > 1 && whole[0] == b'0' {
             return None;
         }
+        let mut fraction: &[u8] = &[];
         let is_plain = rest.is_empty();
-        let mut fraction = "";
-        if let Some(after) = rest.strip_prefix('.') {
-            (fraction, rest) = after.split_at(digits(after));
+        if let [b'.', after @ ..] = rest {
+            (fraction, rest) = digits(after);
             if fraction.is_empty() {
                 return None;
             }
         }
-        let power = match rest.strip_prefix(['e', 'E']) {
-            Some(power) => exponent(power)?,
-            None if rest.is_empty() => 0,
-            None => return None,
+        let power = match rest {
+            [] => 0,
+            [b'e' | b'E', power @ ..] => exponent(power)?,
+            _ => return None,
         };
-        let negative = unsigned.len() < text.len();
-        Some(Self { text, negative, whole, fraction, power, is_plain })
+        Some(Self { text, whole, fraction, power, is_plain })
     }
 
     /// Its digits without zeros at either end, in two pieces, and the power of ten of the last one.
-    fn digits(&self) -> (&'a str, &'a str, i64) {
-        let fraction = self.fraction.trim_end_matches('0');
+    fn digits(&self) -> (&'a [u8], &'a [u8], i64) {
+        let fraction = trimmed(self.fraction);
+        let whole = if self.whole == b"0" { &[] } else { self.whole };
         let power = self.power.saturating_sub(fraction.len() as i64);
-        let whole = self.whole.trim_start_matches('0');
-        if !fraction.is_empty() {
-            let fraction =
-                if whole.is_empty() { fraction.trim_start_matches('0') } else { fraction };
-            return (whole, fraction, power);
+        if fraction.is_empty() {
+            let shortened = trimmed(whole);
+            return (
+                shortened,
+                fraction,
+                power.saturating_add((whole.len() - shortened.len()) as i64),
+            );
         }
-        let shortened = whole.trim_end_matches('0');
-        (shortened, "", power.saturating_add((whole.len() - shortened.len()) as i64))
+        let zeros = if whole.is_empty() {
+            fraction.iter().take_while(|it| **it == b'0').count()
+        } else {
+            0
+        };
+        (whole, &fraction[zeros..], power)
     }
 
-    /// The whole number that it is, as `1.0` and `1e3` are, too. None if it is none, or has more than
+    /// The whole number that it is, as `1.0` and `1e3` are, too. `None` for a fraction, and for more than
     /// [`MOST_DIGITS`].
     pub(super) fn integer(&self) -> Option<i128> {
         let (whole, fraction, power) = self.digits();
@@ -75,19 +90,19 @@ impl<'a> Number<'a> {
             return Some(0);
         }
         let power = usize::try_from(power).ok().filter(|power| count + power <= MOST_DIGITS)?;
-        let digits = whole.bytes().chain(fraction.bytes());
+        let digits = whole.iter().chain(fraction);
         let size = digits.fold(0, |sum: i128, digit| sum * 10 + i128::from(digit - b'0'));
         let size = size * 10_i128.pow(power as u32);
-        Some(if self.negative { -size } else { size })
+        Some(if self.text.starts_with('-') { -size } else { size })
     }
 
-    /// The nearest float. None if that is beyond all floats.
+    /// The nearest float; `None` beyond all floats.
     pub(super) fn nearest(&self) -> Option<f64> {
         fast_float2::parse::<f64, _>(self.text).ok().filter(|number| number.is_finite())
     }
 
     /// The float that loses nothing of it: a plain whole number is that float exactly, and another number is
-    /// what the float is when it is written with as many digits. None if there is none.
+    /// what the float is when it is written with as many digits. `None` where there is no such float.
     pub(super) fn float(&self) -> Option<f64> {
         let float = self.nearest()?;
         let is_kept = match self.is_plain {
@@ -109,45 +124,72 @@ impl<'a> Number<'a> {
             return false;
         }
         if count <= FAST_DIGITS
-            && let Some(is_near) = is_near(whole.bytes().chain(fraction.bytes()), power, float)
+            && let Some(is_near) = is_near(joined(joined(0, whole), fraction), power, float)
         {
             return is_near;
         }
         let written = format!("{:.*e}", count - 1, float.abs());
         let Some((digits, exponent)) = written.split_once('e') else { return false };
         let same =
-            digits.bytes().filter(|byte| *byte != b'.').eq(whole.bytes().chain(fraction.bytes()));
+            digits.bytes().filter(|byte| *byte != b'.').eq(whole.iter().chain(fraction).copied());
         same && exponent.parse() == Ok(power.saturating_add(count as i64 - 1))
     }
 }
 
-/// Whether the number of these digits, times ten to the power, is at most half of its last digit away from the
-/// float. None where whole numbers cannot tell, or not in good time.
-fn is_near(digits: impl Iterator<Item = u8>, power: i64, float: f64) -> Option<bool> {
-    let power = u32::try_from(-power).ok().filter(|power| *power <= FAST_POWER)?;
-    let bits = float.abs().to_bits();
-    let hidden = 1_u64 << 52;
-    // The float is `size / 2^shift`, and the number `digits / 10^power`.
-    let shift = 1075_u32.checked_sub((bits >> 52) as u32).filter(|shift| *shift > 0)?;
-    let size = u128::from(bits & (hidden - 1) | hidden) * 10_u128.pow(power);
-    let digits = digits.fold(0_u128, |sum, digit| sum * 10 + u128::from(digit - b'0'));
-    if shift > digits.leading_zeros() {
-        return None;
-    }
-    let distance = size.abs_diff(digits << shift);
-    let half = 1_u128 << (shift - 1);
-    // At half of it, programs write either neighbour.
-    Some(distance <= half)
+/// The digits that a text begins with, and what follows them.
+#[inline]
+fn digits(text: &[u8]) -> (&[u8], &[u8]) {
+    text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
 }
 
-/// What stands behind an `e`; one that fits nowhere becomes the largest.
-fn exponent(text: &str) -> Option<i64> {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+/// Digits without zeros at their end.
+#[inline]
+fn trimmed(digits: &[u8]) -> &[u8] {
+    &digits[..digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1)]
+}
+
+/// Digits after others, as a number.
+#[inline]
+fn joined(before: u64, digits: &[u8]) -> u64 {
+    let (eights, rest) = digits.as_chunks::<8>();
+    // The result fits where there are at most [`FAST_DIGITS`].
+    let before = eights.iter().fold(before, |sum, eight| {
+        let values = u64::from_le_bytes(*eight) ^ u64::from_ne_bytes([b'0'; 8]);
+        sum.wrapping_mul(100_000_000).wrapping_add(eight_digits(values))
+    });
+    rest.iter()
+        .fold(before, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit ^ b'0')))
+}
+
+/// Whether a number, times ten to the power, is at most half of its last digit away from the float. None where whole
+/// numbers cannot tell.
+fn is_near(number: u64, power: i64, float: f64) -> Option<bool> {
+    let power = POWERS.get(usize::try_from(-power).ok()?)?;
+    let bits = float.abs().to_bits();
+    let hidden = 1_u64 << 52;
+    // The float is `size / 2^shift`, and what is written is `number / 10^power`.
+    let shift = 1075_u32.checked_sub((bits >> 52) as u32).filter(|shift| *shift > 0)?;
+    if shift > 64 + number.leading_zeros() {
         return None;
     }
-    let size = digits.parse().unwrap_or(i64::MAX).min(i64::MAX / 4);
-    Some(if text.starts_with('-') { -size } else { size })
+    let size = u128::from(bits & (hidden - 1) | hidden) * power;
+    let distance = size.abs_diff(u128::from(number) << shift);
+    // At half of it, programs write either neighbour.
+    Some(distance <= 1 << (shift - 1))
+}
+
+/// What follows an `e`; one that fits nowhere becomes the largest.
+fn exponent(text: &[u8]) -> Option<i64> {
+    let unsigned = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+    let (power, rest) = digits(unsigned);
+    if power.is_empty() || !rest.is_empty() {
+        return None;
+    }
+    let size = power
+        .iter()
+        .fold(0_i64, |sum, digit| sum.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
+    let size = size.min(i64::MAX / 4);
+    Some(if text.starts_with(b"-") { -size } else { size })
 }
 
 /// The whole number that is written there, if it fits. `1.0` and `1e3` are whole, too.

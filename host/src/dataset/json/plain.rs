@@ -58,6 +58,7 @@ impl PlainLines {
     /// The table that arrow-json would make of a text of `rows` lines. None if this is not the common
     /// case.
     pub(super) fn decode(&mut self, text: &[u8], rows: usize) -> Option<RecordBatch> {
+        self.unknown.clear();
         let text = std::str::from_utf8(text).ok()?;
         if memchr(b'\\', text.as_bytes()).is_some() {
             return None;

@@ -14,7 +14,7 @@ pub(super) enum Shape<'a> {
     Object(Members<'a>),
 }
 
-/// What the value is that the text begins with, behind blanks.
+/// What the value is that the text begins with, after blanks.
 pub(super) fn shape(text: &str) -> Shape<'_> {
     let text = text.trim_ascii();
     match text.as_bytes().first() {
@@ -68,7 +68,7 @@ struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    /// The next value, or name, behind what stands between two of them. None at the end.
+    /// The next value, or name, after what stands between two of them; `None` at the end.
     fn value(&mut self) -> Option<&'a str> {
         let bytes = self.text.as_bytes();
         let between = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':');
@@ -79,7 +79,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Behind the value that begins there. None where none does.
+/// Where the value ends that begins there; `None` where no value begins.
 fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
     let (mut at, mut depth) = (start, 0_usize);
     loop {

@@ -312,5 +312,6 @@ fn is_plausible(report: &AttemptReport, pending: &Pending) -> bool {
         && rows.max(report.surplus_rows).max(report.null_numbers) < 1 << 40
         && (!report.is_short || items.failed > 0 && report.outcome.is_ok())
         && report.failed_items.len() <= AttemptReport::MAX_FAILED_ITEMS
+        && report.unknown_keys.as_ref().is_none_or(|keys| keys.is_plausible(items.total))
         && report.inference.is_plausible()
 }

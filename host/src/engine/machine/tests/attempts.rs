@@ -1,7 +1,9 @@
 //! W2, W3, W6: attempts and their retries.
 
 use super::*;
-use crate::model::{Backend, BackendsUsed, InferenceStats, JobStatus, TableSlice};
+use crate::model::{
+    Backend, BackendsUsed, InferenceStats, JobStatus, Source, TableSlice, UnknownKeys,
+};
 
 /// W3.
 #[test]
@@ -342,4 +344,45 @@ fn inference_that_cannot_be_costs_the_worker() {
         machine.handle(started(0, 0), secs(1));
         assert_eq!(killed(&machine.handle(message, secs(2))), [0]);
     }
+}
+
+/// The first of an input is told at once, their number at the end; of attempts that failed nothing counts.
+#[test]
+fn keys_without_a_column_are_told_and_counted() {
+    let bears = Policy { error_threshold: ErrorThreshold::Ignore, ..policy() };
+    let sources = vec![Source::new("d", "/data".into())];
+    let mut machine = Machine::new(bears, sources, Timestamp::UNIX_EPOCH, Restored::default());
+    machine.handle(Message::Planned(batches(4)), secs(0));
+    machine.handle(Message::PlanFinished, secs(0));
+    machine.handle(ready(0), secs(0));
+    let mut told = Vec::new();
+    for (id, attempt, outcome, records, name) in [
+        (0, 1, segment(), 0, ""),
+        (1, 1, segment(), 2, "b"),
+        (2, 1, trap(), 2, "c"),
+        (3, 1, segment(), 1, "d"),
+        (2, 2, segment(), 2, "b"),
+    ] {
+        let keys = UnknownKeys {
+            records,
+            names: vec![name.to_owned()],
+            item: "/inputs/d/a.jsonl".to_owned(),
+            line: 10 + id,
+        };
+        let Message::Finished(_, mut report) = report(id, attempt, 2, outcome) else { panic!() };
+        report.unknown_keys = (records > 0).then_some(keys);
+        told.extend(notices(&machine.handle(Message::Finished(W0, report), secs(1))));
+        told.extend(notices(&machine.handle(committed(id), secs(1))));
+    }
+    told.extend(notices(&machine.handle(exit(Some(0), None), secs(2))));
+    insta::assert_snapshot!(told.join("\n"), @"
+    input d: records have keys that none of its columns takes, and that are left out: 'b', first in /inputs/d/a.jsonl, line 11; the columns were learned from the rows before. Set schema_inference to full, or name all columns in schema (json takes any value)
+    input d: 5 records had keys that none of its columns takes: 'b', 'd'
+    ");
+    // More records than the mini-batch has items are a lie.
+    let mut machine = running(patient(), 1);
+    let Message::Finished(_, mut lie) = report(0, 1, 2, segment()) else { panic!() };
+    let names = vec!["b".to_owned()];
+    lie.unknown_keys = Some(UnknownKeys { records: 3, names, item: String::new(), line: 1 });
+    assert_eq!(killed(&machine.handle(Message::Finished(W0, lie), secs(1))), [0]);
 }
