@@ -39,7 +39,7 @@ pub fn resolve(inputs: &[Input]) -> Result<Vec<Source>, DatasetError> {
             let (root, pattern) = match place {
                 Place::Folder(root) => (root, None),
                 Place::Glob(root, glob) => {
-                    partition_format = partition_format.map(|format| below(&root, format));
+                    partition_format = partition_format.map(|format| below(&root, &format));
                     (root, Some(glob))
                 }
                 Place::Files(root, names) => (root, Some(of_names(&names))),
@@ -60,7 +60,7 @@ pub fn resolve(inputs: &[Input]) -> Result<Vec<Source>, DatasetError> {
 
 /// A template without the folders that stand before the first wildcard of a glob, if it begins with
 /// some of them: `data/{user}/{day}.csv` for `data/*/*.csv`.
-fn below(root: &Path, format: String) -> String {
+fn below(root: &Path, format: &str) -> String {
     let levels: Vec<&str> = format.split('/').collect();
     let fixed = levels.iter().take_while(|level| !level.contains('{')).count();
     let folders: Vec<&str> = root.iter().filter_map(|folder| folder.to_str()).collect();

@@ -12,10 +12,6 @@ use std::path::PathBuf;
 pub const PROTOCOL_VERSION: u32 = 11;
 
 /// Leader to worker. The first message is `Setup`.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one at a time, and nearly all of them are the large one"
-)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToWorker {
     /// Everything a worker needs; once. (Its file descriptor 0 is the socket, its descriptor 1 the

@@ -36,6 +36,9 @@ fn nothing_succeeded(result: &JobResult) -> String {
             "mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it \
              on one file"
         }
+        FailureKind::OutOfMemory if has_no_more_memory(&first.failure) => {
+            "have the entry script hold less: make mini_batch_size smaller"
+        }
         FailureKind::OutOfMemory => {
             "raise limits.memory, or have the entry script hold less: make mini_batch_size smaller"
         }
@@ -134,6 +137,9 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
             "If the machine ran out of memory, use fewer workers (process_count_per_node) or a lower limits.memory; logs/perf shows its memory over time",
             "If it did not, somebody or something else killed the process; the mini-batch was tried again",
         ],
+        FailureKind::OutOfMemory if has_no_more_memory(failure) => vec![
+            "Have the entry script hold less: a smaller mini_batch_size helps if it holds the whole mini-batch. No limit can give it more",
+        ],
         FailureKind::OutOfMemory => vec![
             "Raise limits.memory, or have the entry script hold less: a smaller mini_batch_size helps if it holds the whole mini-batch",
         ],
@@ -175,6 +181,11 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
         ],
     };
     texts.into_iter().map(str::to_owned).collect()
+}
+
+/// Whether it was the memory itself that ended, at 4 GB say, and not what `limits.memory` allows.
+fn has_no_more_memory(failure: &Failure) -> bool {
+    failure.message.contains("whatever limits.memory allows")
 }
 
 /// Whether somebody killed the worker.
@@ -227,6 +238,27 @@ mod tests {
     use super::*;
     use crate::model::MiniBatchId;
     use jiff::Timestamp;
+
+    #[test]
+    fn a_memory_that_ends_is_not_to_be_raised() {
+        let failure = Failure::new(
+            FailureKind::OutOfMemory,
+            "its memory ends at 4 GB, whatever limits.memory allows (8 GB)",
+        );
+        let attempt = Attempt {
+            id: MiniBatchId(1),
+            attempt: 1,
+            worker: "process000".to_owned(),
+            location: String::new(),
+            started: Timestamp::UNIX_EPOCH,
+            items: 1,
+            elapsed: 1.0,
+            cpu: 1.0,
+            run: 1.0,
+        };
+        let told = of_failure(&failure, &attempt, false);
+        assert!(told[0].starts_with("Have the entry script hold less"), "{told:?}");
+    }
 
     /// T6: elapsed and CPU seconds of an attempt that was too slow are compared.
     #[test]

@@ -246,6 +246,14 @@ mod tests {
             (failure.message.as_str(), failure.detail.as_str()),
             ("no model", "looked in /x")
         );
+        let failure = script_error("run", &Text("no model (os error 44)\n[Errno 2] no".into()));
+        assert_eq!(
+            (failure.message.as_str(), failure.detail.as_str()),
+            (
+                "no model (os error 44, which is ENOENT in WASI)",
+                "[Errno 2, which is EACCES in WASI] no"
+            )
+        );
         let failure = script_error("init", &Text(String::new()));
         assert_eq!(failure.message, "init returned an error without a text");
     }
