@@ -130,6 +130,28 @@ fn a_policy_that_others_can_write_is_not_used() {
     ran.into_job().run(&["--policy", "policy.yaml"]).exits_with(0);
 }
 
+#[test]
+fn a_leader_that_is_root_says_so() {
+    let is_root = rustix::process::geteuid().is_root();
+    let run = |arguments: &[&str]| {
+        let ran = job("echo_files", 1, "").file("policy.yaml", "gpus: 0\n").run(arguments);
+        ran.exits_with(0);
+        ran
+    };
+    let words = "runs as root";
+    assert_eq!(run(&["--policy", "policy.yaml"]).stderr.contains(words), is_root);
+    // Without strangers it is for the log alone.
+    let ran = run(&[]);
+    assert!(!ran.stderr.contains(words), "{ran}");
+    let logs = ran.dir().join("job/logs/sys");
+    let leaders =
+        files(&logs).into_iter().filter(|path| path.display().to_string().contains("master_role"));
+    let text: String = leaders.map(|path| fs::read_to_string(path).unwrap()).collect();
+    assert_eq!(text.contains(words), is_root, "{text}");
+    let doctor = ran.into_job().command(&["doctor"]);
+    assert_eq!(doctor.stdout.contains(words), is_root, "{doctor}");
+}
+
 /// The reports of a stranger's job list its own processes, by name.
 #[test]
 fn a_stranger_learns_of_no_other_processes() {

@@ -64,7 +64,7 @@ fn keys_names_and_paths_of_a_job_file() {
         "arguments: [ \"${{inputs.K}}\" ]",
         "source_directory: \"K\"",
         "output: \"in/a.txt/K\"",
-        "parent: \"in/a.txt/K\"",
+        "parent: \"in/a.txt/K\"\ncopy_logs_to_parent: true",
         "tenant: \"K\"",
         "partition_keys: [ \"K\" ]",
         "append_row_file_name: \"K\"",

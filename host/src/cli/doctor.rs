@@ -95,9 +95,9 @@ pub(super) fn doctor(
         findings.text()
     };
     if json {
-        print_json(&text)?
+        print_json(&text)?;
     } else {
-        print(&text)?
+        print(&text)?;
     }
     Ok(if findings.required_works { Exit::Completed } else { Exit::Usage })
 }

@@ -234,9 +234,9 @@ fn inspect_and_print(arguments: &inspect::Arguments) -> Result<Exit, Problem> {
     let compiler = Compiler::new(&run::this_program()?, os_sandbox);
     let (text, good) = inspect::inspect(arguments, &compiler).map_err(Problem::usage)?;
     if arguments.json {
-        print_json(&text)?
+        print_json(&text)?;
     } else {
-        print(&text)?
+        print(&text)?;
     }
     Ok(if good { Exit::Completed } else { Exit::Failed })
 }

@@ -68,7 +68,7 @@ pub use table::{
     Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat, TableInput, TableKind,
 };
 pub use text::{
-    count, counted, hex, on_one_line, os_error, printable, printable_json, shell_word, steers,
-    text_cell,
+    count, counted, hex, is_plain, on_one_line, os_error, printable, printable_json, shell_word,
+    steers, text_cell,
 };
 pub use wall::{OsSandbox, WallState};

@@ -47,6 +47,13 @@ pub fn printable_json(text: &str) -> Cow<'_, str> {
     )
 }
 
+/// Whether bytes are ASCII that needs no escapes in a text of many lines. Looks at all of them, as that
+/// is faster than to stop at the first.
+pub fn is_plain(bytes: &[u8]) -> bool {
+    let odd = |byte: u8| !matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+    !bytes.iter().fold(false, |found, byte| found | odd(*byte))
+}
+
 fn escaped(
     text: &str,
     is_hidden: impl Fn(char) -> bool,
@@ -167,6 +174,8 @@ mod tests {
     fn terminals_obey_nothing() {
         assert_eq!(printable("a\tb\n\u{7}"), "a\tb\n\\u{7}");
         assert_eq!(on_one_line("a\tb\n\u{7}"), "a\\u{9}b\\u{a}\\u{7}");
+        assert!(is_plain(b"a b~\t\n") && !is_plain(b"a\x1b") && !is_plain(b"\r"));
+        assert!(!is_plain(b"\x7f") && !is_plain("\u{e9}".as_bytes()));
         // As `gpj.exe` would be shown: `exe.jpg`.
         assert_eq!(printable("\u{202e}gpj.exe"), "\\u{202e}gpj.exe");
         for hidden in ["\r", "\u{9b}", "\u{61c}", "\u{200e}", "\u{200d}", "\u{feff}", "\u{2066}"] {

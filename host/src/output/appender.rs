@@ -35,7 +35,8 @@ fn open(path: &Path, flags: OFlags) -> io::Result<File> {
 impl Appender {
     /// Makes the output file, which must not exist yet.
     pub fn create(path: &Path) -> Result<Self, OutputError> {
-        let file = open(path, OFlags::EXCL).map_err(OutputError::io("make the output file", path))?;
+        let file =
+            open(path, OFlags::EXCL).map_err(OutputError::io("make the output file", path))?;
         Ok(Self::new(file, path, 0))
     }
 

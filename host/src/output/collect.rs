@@ -12,6 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -191,6 +192,8 @@ impl Collector<'_> {
             }
         }
         names.sort_unstable();
+        // Those with control characters first, as when files are published.
+        names.sort_by_key(|name| !name.as_bytes().iter().any(u8::is_ascii_control));
         Ok(names)
     }
 

@@ -197,6 +197,8 @@ impl<'a> Publisher<'a> {
         }
         self.entries += names.len();
         names.sort_unstable();
+        // Those with control characters first: of all that is wrong with names, that is told.
+        names.sort_by_key(|name| !name.to_bytes().iter().any(u8::is_ascii_control));
         Ok(names)
     }
 

@@ -30,18 +30,28 @@ impl ReportBudget {
         Self(Arc::new(Counts { most: most.0, used, left_out }))
     }
 
+    /// As much room, for something else.
+    pub(super) fn another(&self) -> Self {
+        Self::new(ByteSize(self.0.most))
+    }
+
     /// Whether there is room for a line of so many bytes, which are used then. One without room is
     /// counted.
     pub(super) fn take(&self, bytes: usize) -> bool {
-        let Counts { most, used, left_out } = &*self.0;
+        let Counts { most, used, .. } = &*self.0;
         let bytes = bytes as u64;
         let after = used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if after > *most {
             // A shorter line must not come in its place: what is told ends once.
             used.store(*most, Ordering::Relaxed);
-            left_out.fetch_add(1, Ordering::Relaxed);
+            self.leave_out();
         }
         after <= *most
+    }
+
+    /// Counts a line that is left out.
+    pub(super) fn leave_out(&self) {
+        self.0.left_out.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts what an earlier run of the job wrote.
@@ -57,7 +67,7 @@ impl ReportBudget {
             format!(
                 "{} of the logs left out, as limits.reports ({}) was reached; output and journal have \
                  all",
-                counted(left_out, "line"),
+                counted(left_out, "part"),
                 ByteSize(self.0.most)
             )
         })
@@ -78,7 +88,7 @@ mod tests {
             budget
                 .told()
                 .unwrap()
-                .starts_with("3 lines of the logs left out, as limits.reports (100")
+                .starts_with("3 parts of the logs left out, as limits.reports (100")
         );
         let taken_up = ReportBudget::new(ByteSize(100));
         taken_up.hold(99);

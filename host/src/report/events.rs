@@ -11,14 +11,15 @@ use std::io;
 pub(super) struct Events {
     file: LogFile,
     line: Vec<u8>,
-    /// Whether the budget is used up.
+    budget: ReportBudget,
+    /// Whether it is used up.
     is_cut: bool,
 }
 
 impl Events {
     pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
         let file = LogFile::json(dir.events()).within(budget);
-        Self { file, line: Vec::new(), is_cut: false }
+        Self { file, line: Vec::new(), budget: budget.clone(), is_cut: false }
     }
 }
 
@@ -38,6 +39,7 @@ impl Reporter for Events {
         let is_kept = is_end
             || matches!(event.kind, EventKind::JobStarted { .. } | EventKind::WindingDown { .. });
         if self.is_cut && !is_kept {
+            self.budget.leave_out();
             return Ok(());
         }
         self.encode(event)?;

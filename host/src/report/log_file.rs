@@ -3,7 +3,7 @@
 //! for that has some room for its last lines.
 
 use super::budget::ReportBudget;
-use crate::model::{printable, printable_json};
+use crate::model::{is_plain, printable, printable_json};
 use crate::opening::make_private;
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
@@ -93,9 +93,13 @@ impl LogFile {
     /// Appends whole lines of UTF-8, without what a terminal would obey. They are kept where it fails
     /// for lack of room on the disk.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let text = String::from_utf8_lossy(bytes);
-        let text = (self.escape)(&text);
-        let bytes = text.as_bytes();
+        let escaped;
+        let bytes = if is_plain(bytes) {
+            bytes
+        } else {
+            escaped = (self.escape)(&String::from_utf8_lossy(bytes)).into_owned();
+            escaped.as_bytes()
+        };
         let ready = self.open().and_then(|()| self.make_room(bytes.len()));
         let fits = self.pending.len() + bytes.len() <= HELD;
         if ready.is_ok() || (ready.as_ref().is_err_and(is_full) && fits) {

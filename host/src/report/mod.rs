@@ -15,6 +15,7 @@ mod errors;
 mod events;
 mod explain;
 mod failed_items;
+mod guest_logs;
 mod history;
 mod lines;
 mod log_file;
@@ -69,6 +70,7 @@ pub fn log_tree(places: &Places) -> Vec<Box<dyn Reporter>> {
         Box::new(failed_items::FailedItems::new(dir, budget)),
         Box::new(mini_batches::MiniBatches::new(dir, budget)),
         Box::new(master_role::MasterRole::new(dir, pid)),
+        Box::new(guest_logs::GuestLogs::new(dir, budget)),
         Box::new(node::NodeMain::new(dir, pid)),
         Box::new(node::WorkerLogs::new(dir)),
         Box::new(events::Events::new(dir, budget)),

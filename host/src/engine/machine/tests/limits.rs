@@ -10,7 +10,7 @@ fn limited(limits: JobLimits) -> Policy {
 #[test]
 fn a_job_with_too_many_mini_batches_fails_and_keeps_what_it_has() {
     let limits = JobLimits { mini_batches: 3, ..JobLimits::default() };
-    let mut machine = new(limited(limits.clone()));
+    let mut machine = new(limited(limits));
     assert!(winding_down(&machine.handle(Message::Planned(batches(3)), secs(0))).is_empty());
     let more = vec![MiniBatch::new(MiniBatchId(3), 0, Work::Void)];
     let actions = machine.handle(Message::Planned(more), secs(0));
@@ -22,7 +22,7 @@ fn a_job_with_too_many_mini_batches_fails_and_keeps_what_it_has() {
 #[test]
 fn a_job_ends_when_its_time_is_over_and_waiting_does_not_count() {
     let limits = JobLimits { job_time: Some(secs(50)), ..JobLimits::default() };
-    let mut machine = new(limited(limits.clone()));
+    let mut machine = new(limited(limits));
     machine.handle(Message::Planned(batches(3)), secs(0));
     machine.handle(Message::NoRoom(W0), secs(1));
     assert!(winding_down(&machine.handle(Message::Tick, secs(200))).is_empty(), "it waits");

@@ -1,0 +1,111 @@
+//! What entry scripts printed and logged is written by their workers, each within its own limits. A
+//! worker that is killed is followed by one with files of its own, so all of them together have a limit,
+//! too: of workers beyond it little is kept.
+
+use super::budget::ReportBudget;
+use super::reporters::Reporter;
+use super::words::worker_id;
+use crate::event::{Event, EventKind};
+use crate::model::{JobDir, WorkerId, rotated};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes that are kept of each file where there is no room for all.
+const KEPT: u64 = 4 << 10;
+const MARK: &[u8] = b"\n[sandmill: cut here, as limits.reports was reached]\n";
+
+/// Looks at the files of each worker that is gone.
+pub(super) struct GuestLogs {
+    dir: JobDir,
+    /// As many bytes as all reports may take, for these files alone.
+    room: ReportBudget,
+    /// Where it is counted what is left out.
+    told: ReportBudget,
+}
+
+impl GuestLogs {
+    pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
+        Self { dir: dir.clone(), room: budget.another(), told: budget.clone() }
+    }
+
+    fn gone(&self, worker: WorkerId) -> io::Result<()> {
+        let dir = &self.dir;
+        let files = [
+            dir.script_log(worker),
+            dir.script_stdout(worker),
+            dir.script_stderr(worker),
+            dir.worker_stderr(worker),
+        ];
+        let older = |path: &PathBuf| [rotated(path, 1), rotated(path, 2)];
+        let all = files.iter().flat_map(|path| older(path).into_iter().chain([path.clone()]));
+        let bytes: u64 = all.map(|path| length(&path)).sum();
+        if bytes == 0 || self.room.take(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+            return Ok(());
+        }
+        self.told.leave_out();
+        files.iter().try_for_each(|path| {
+            for older in older(path) {
+                match fs::remove_file(&older) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            if length(path) > KEPT { cut(path) } else { Ok(()) }
+        })
+    }
+}
+
+/// None of what is no file.
+fn length(path: &Path) -> u64 {
+    let metadata = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
+    metadata.map_or(0, |metadata| metadata.len())
+}
+
+fn cut(path: &Path) -> io::Result<()> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let mut file = OpenOptions::new().append(true).custom_flags(flags).open(path)?;
+    file.set_len(KEPT)?;
+    file.write_all(MARK)
+}
+
+impl Reporter for GuestLogs {
+    fn on_event(&mut self, event: &Event) -> io::Result<()> {
+        match &event.kind {
+            EventKind::WorkerExited { worker, .. } => {
+                worker_id(worker).map_or(Ok(()), |worker| self.gone(worker))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ByteSize;
+    use crate::report::samples;
+
+    #[test]
+    fn workers_beyond_the_limit_keep_little() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::new(folder.path());
+        let budget = ReportBudget::new(ByteSize(100_000));
+        let mut logs = GuestLogs::new(&dir, &budget);
+        let lengths = [0, 1, 2].map(|number| {
+            let worker = WorkerId(number);
+            let stdout = dir.script_stdout(worker);
+            fs::create_dir_all(stdout.parent().unwrap()).unwrap();
+            fs::write(&stdout, vec![b'x'; 30_000]).unwrap();
+            fs::write(rotated(&stdout, 1), vec![b'y'; 10_000]).unwrap();
+            let how = "exits with returncode 0".to_owned();
+            let gone = EventKind::WorkerExited { worker: worker.to_string(), how, expected: true };
+            logs.on_event(&samples::event(0, gone)).unwrap();
+            (length(&stdout), length(&rotated(&stdout, 1)))
+        });
+        let little = KEPT + MARK.len() as u64;
+        assert_eq!(lengths, [(30_000, 10_000), (30_000, 10_000), (little, 0)]);
+        assert!(budget.told().unwrap().starts_with("1 part of the logs"));
+    }
+}
