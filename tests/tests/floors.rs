@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The longest that a source file may be, in lines.
-const MAX_LINES: usize = 500;
+const MAX_LINES: usize = 600;
 
 /// Folders whose Rust files are held to [`MAX_LINES`].
 const MEASURED: [&str; 5] = ["host", "guest-sdk", "tests", "examples", "benches"];
