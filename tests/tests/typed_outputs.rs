@@ -279,15 +279,15 @@ fn tables_of(columns: &[&str], settings: &str) -> Job {
     let job = Job::new(&guest("hostile_returns_file"))
         .yaml(&format!("inputs: {{tables: in}}\nmini_batch_size: 1\n{settings}"));
     fs::create_dir_all(job.path("in")).unwrap();
+    let mut code = "import sys, pyarrow as pa\n".to_owned();
     for (number, columns) in columns.iter().enumerate() {
-        let code = format!(
-            "import sys, pyarrow as pa\ni = {number}\nt = pa.table({columns})\n\
-             with pa.ipc.new_stream(sys.argv[1], t.schema) as s: s.write_table(t)"
+        code += &format!(
+            "i = {number}\nt = pa.table({columns})\n\
+             with pa.ipc.new_stream(sys.argv[1] + '/{number:03}.txt', t.schema) as s: s.write_table(t)\n"
         );
-        let path = job.path(&format!("in/{number:03}.txt"));
-        let made = Command::new(python()).args(["-c", &code]).arg(path).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     }
+    let made = Command::new(python()).args(["-c", &code]).arg(job.path("in")).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     job
 }
 
@@ -336,7 +336,7 @@ fn columns_of_nulls_alone_take_the_known_type() {
 }
 
 /// The same where no mini-batch knows all types, in one file and in parts, which are of one type all of them; and where
-/// the job is cut off and taken up in between.
+/// the leader is killed in between and the job resumed.
 #[test]
 fn columns_whose_types_no_table_knows_all() {
     let show = "import glob\n\

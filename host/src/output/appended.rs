@@ -45,7 +45,7 @@ impl<S: Read + Seek> Messages<S> {
         Ok(Self { source: BufReader::with_capacity(BUFFER, source), left })
     }
 
-    /// The columns that all tables have in common; none if there is no table. Fails, in words, if there is none such.
+    /// The columns that all tables have in common. `None`: there is no table. Fails, in words, where tables differ.
     pub(super) fn schema(mut self) -> Result<Option<SchemaRef>, String> {
         let mut all: Option<Arc<Schema>> = None;
         while let Some(message) = self.next(false)? {

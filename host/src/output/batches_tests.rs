@@ -269,7 +269,7 @@ fn nulls_alone_take_the_type_of_others() {
                 assert_eq!((nothing.len(), nothing.null_count()), (3, 3));
             }
         }
-        // Nobody knows the type.
+        // No table knows the type.
         let batch = finished(kind, &[ipc(vec![("x", nulls(2)), ("l", list(nulls(1)))])]);
         assert_eq!(batch.column(0).data_type(), &DataType::Null);
         assert_eq!(batch.column(1).data_type().to_string(), "List(Null)");

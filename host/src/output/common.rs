@@ -15,7 +15,7 @@ const NULL: &str = "Null";
 /// Before a type in words whose values are never null.
 const NON_NULL: &str = "non-null ";
 
-/// The columns, in words as `words` makes them, that tables of either kind of columns can have; none if these differ
+/// The columns, in words as `words` makes them, that tables of either kind of columns can have. `None`: these differ
 /// in more than columns of nulls.
 pub fn common_columns(one: &str, other: &str) -> Option<String> {
     let (mut one, mut other, mut all) = (one, other, String::new());

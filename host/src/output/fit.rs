@@ -1,5 +1,5 @@
 //! Values brought to the type that they are written with. No value changes on the way: one that the type cannot
-//! hold is an error, unless it lies below a null, where nobody sees it.
+//! hold is an error, unless it lies below a null, where it is no value.
 
 use super::layouts::Runs;
 use super::times::DAY_MILLIS;

@@ -54,7 +54,7 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The row behind the last one of a run, counted in a column that is not cut: at least that.
+    /// The row after the last one of a run. Beyond the column's end where the column is a part of another one.
     pub(super) fn end(self, place: usize) -> usize {
         let (ends, offset) = match self {
             Self::Short(runs) => {

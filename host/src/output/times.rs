@@ -34,7 +34,7 @@ pub(super) enum Times<'a> {
     MonthsDaysNanos(&'a [IntervalMonthDayNano]),
 }
 
-/// What is printed behind a time.
+/// What follows a time in print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Zone {
     /// Nothing: it has no zone.
@@ -46,7 +46,7 @@ pub(super) enum Zone {
 }
 
 impl<'a> Times<'a> {
-    /// None if the column holds something else. Fails where its zone is none.
+    /// `None`: the column holds something else. Fails where its time zone is not one.
     pub(super) fn of(array: &'a dyn Array) -> Result<Option<Self>, ArrowError> {
         use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
         let per_second = |unit: &TimeUnit| per_second(*unit);

@@ -73,7 +73,7 @@ impl Top {
         self.text == other.text && (!self.bytes.is_empty() || other.bytes.is_empty())
     }
 
-    /// The top for rows of either columns, of an output with types; none if these differ in more than columns
+    /// The top for rows of either columns, of an output with types. `None`: they differ in more than columns
     /// of nulls alone.
     pub(super) fn joined(&self, other: &Self) -> Option<Self> {
         let text = common_columns(&self.text, &other.text)?;
