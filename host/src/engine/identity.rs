@@ -185,11 +185,15 @@ impl Settings {
 
     fn table(&mut self, input: &str, table: &TableInput) {
         let TableInput { kind, csv, schema, columns, hive, query } = table;
-        let CsvFormat { delimiter, header, null_values } = csv;
-        let format = json!({
+        let CsvFormat { delimiter, header, null_values, quoted_newlines } = csv;
+        let mut format = json!({
             "kind": kind, "delimiter": char::from(*delimiter), "header": header,
             "null_values": null_values,
         });
+        // Jobs of earlier versions, which knew no such setting, are taken up as ever.
+        if !quoted_newlines {
+            format["quoted_newlines"] = json!(false);
+        }
         self.put(&format!("inputs.{input}.format"), &format);
         self.put(&format!("inputs.{input}.schema"), schema);
         self.put(&format!("inputs.{input}.columns"), columns);

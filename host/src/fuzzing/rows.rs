@@ -32,8 +32,13 @@ fn reader(format: &TableFormat) -> TableReader {
 fn formats() -> [TableFormat; 4] {
     let column = |kind: &ColumnType| Column { name: kind.name().to_owned(), kind: *kind };
     let columns: Vec<_> = ColumnType::ALL.iter().map(column).collect();
-    let csv =
-        |delimiter| CsvFormat { delimiter, header: false, null_values: vec!["NA".to_owned()] };
+    let csv = |delimiter| CsvFormat {
+        delimiter,
+        header: false,
+        null_values: vec!["NA".to_owned()],
+        // One delimiter with quoted line ends, one without.
+        quoted_newlines: delimiter == b',',
+    };
     let text = |delimiter| TableFormat {
         csv: csv(delimiter),
         columns: columns.clone(),

@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// The first byte is delimiter, header and unit, the second the size of slices; the rest is the file. The
-/// slices are those of the plain reference, and csv-core finds as many records.
+/// slices are those of the plain reference, and csv-core finds as many records where no quote is stray.
 pub fn tables(data: &[u8]) {
     let [kind, size, text @ ..] = data else { return };
     let delimiter = DELIMITERS[usize::from(kind & 3)];
@@ -28,18 +28,19 @@ pub fn tables(data: &[u8]) {
     let size = u64::from(*size).max(1) << (kind >> 5);
     let format = CsvFormat { delimiter, header, ..CsvFormat::default() };
     let size = if kind & 8 != 0 { SliceSize::Rows(size) } else { SliceSize::Bytes(size) };
-    let (slices, ends_quoted) = cut(&format, size, text);
+    let slices = cut(&format, size, text);
     let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
     let bom = data.len() - 2 - text.len();
     let reference = Reference::new(text, delimiter);
     assert_eq!(slices, reference.slices(header, size, bom as u64));
-    assert_eq!(ends_quoted, reference.ends_quoted);
     let all = slices.iter().map(|slice| slice.rows).sum::<u64>();
     let headers = u64::from(header && reference.records(text.len()) > 0);
-    assert_eq!(all + headers, records(text, delimiter), "csv-core counts otherwise");
+    if !reference.has_strays {
+        assert_eq!(all + headers, records(text, delimiter), "csv-core counts otherwise");
+    }
 }
 
-fn cut(format: &CsvFormat, size: SliceSize, text: &[u8]) -> (Vec<TextSlice>, bool) {
+fn cut(format: &CsvFormat, size: SliceSize, text: &[u8]) -> Vec<TextSlice> {
     let path = PATH.with(PathBuf::clone);
     fs::write(&path, text).expect("fuzzing needs room for temporary files");
     CUTTER.with_borrow_mut(|cutter| {
@@ -51,7 +52,7 @@ fn cut(format: &CsvFormat, size: SliceSize, text: &[u8]) -> (Vec<TextSlice>, boo
         while let Some(slice) = cut.next_slice().expect("a short file can be cut") {
             slices.push(slice);
         }
-        (slices, cut.ends_quoted())
+        slices
     })
 }
 
@@ -70,43 +71,33 @@ struct At {
 struct Reference<'a> {
     text: &'a [u8],
     at: Vec<At>,
-    ends_quoted: bool,
+    has_strays: bool,
 }
 
 impl<'a> Reference<'a> {
     fn new(text: &'a [u8], delimiter: u8) -> Self {
-        let ends = |byte: u8| byte == b'\n' || byte == b'\r';
+        let (mut at, mut has_strays) = (Vec::new(), false);
         let mut now = At { start: true, before: b'\n', records: 0, lines: 0 };
-        let mut at = vec![now];
-        // Within quotes; just behind a quote that may have ended them.
-        let (mut quoted, mut seen) = (false, false);
-        for &byte in text {
-            let opens = now.before == delimiter || ends(now.before);
-            if seen {
-                // `""` is a quote within quotes; anything else is outside.
-                (quoted, seen) = (byte == b'"', false);
-                if !quoted {
-                    now.records += u64::from(ends(byte));
-                }
-            } else if quoted {
-                (quoted, seen) = (byte != b'"', byte == b'"');
-            } else if byte == b'"' {
-                quoted = opens;
-            } else {
-                now.records += u64::from(ends(byte) && !ends(now.before));
+        let mut end = None;
+        for place in 0..=text.len() {
+            if end == Some(place) {
+                (now.start, now.records, end) = (true, now.records + 1, None);
+            }
+            at.push(now);
+            let Some(&byte) = text.get(place) else { break };
+            if now.start && !ends(byte) {
+                let (record_end, is_stray) = record_end(text, place, delimiter);
+                (now.start, end, has_strays) = (false, Some(record_end), has_strays | is_stray);
             }
             now.lines += u64::from(byte == b'\r' || byte == b'\n' && now.before != b'\r');
             now.before = byte;
-            now.start = !quoted && !seen && ends(byte);
-            at.push(now);
         }
-        Self { text, at, ends_quoted: quoted }
+        Self { text, at, has_strays }
     }
 
-    /// Records up to a place; the end of the text ends one too.
+    /// Records up to a place.
     fn records(&self, place: usize) -> u64 {
-        let At { records, start, .. } = self.at[place];
-        records + u64::from(place == self.text.len() && !start)
+        self.at[place].records
     }
 
     /// Behind the LF of a CRLF that was cut in two.
@@ -157,6 +148,46 @@ impl<'a> Reference<'a> {
             from = end;
         }
     }
+}
+
+fn ends(byte: u8) -> bool {
+    byte == b'\n' || byte == b'\r'
+}
+
+/// Behind the first byte of the line end of the record that begins at `start`, and whether a quote in it is stray.
+fn record_end(text: &[u8], start: usize, delimiter: u8) -> (usize, bool) {
+    let mut at = start;
+    let is_stray = loop {
+        if text.get(at) == Some(&b'"') {
+            match field_end(text, at, delimiter) {
+                Some(end) => at = end,
+                None => break true,
+            }
+        }
+        let is_text = |byte: &&u8| **byte != delimiter && !ends(**byte);
+        at += text[at..].iter().take_while(is_text).count();
+        if text.get(at) != Some(&delimiter) {
+            break false;
+        }
+        at += 1;
+    };
+    at += text[at..].iter().take_while(|byte| !ends(**byte)).count();
+    ((at + 1).min(text.len()), is_stray)
+}
+
+/// Behind the closing quote, and blanks, of the field that a quote opens. None if the quote is stray.
+fn field_end(text: &[u8], quote: usize, delimiter: u8) -> Option<usize> {
+    let mut at = quote + 1;
+    loop {
+        match (text.get(at)?, text.get(at + 1)) {
+            (b'"', Some(b'"')) => at += 2,
+            (b'"', _) => break,
+            _ => at += 1,
+        }
+    }
+    let is_blank = |byte: &&u8| matches!(**byte, b' ' | b'\t') && **byte != delimiter;
+    at += 1 + text[at + 1..].iter().take_while(is_blank).count();
+    text.get(at).is_none_or(|byte| *byte == delimiter || ends(*byte)).then_some(at)
 }
 
 /// How many records csv-core finds.

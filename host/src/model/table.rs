@@ -97,11 +97,13 @@ pub struct CsvFormat {
     pub header: bool,
     /// Field texts that mean null, beside the empty field.
     pub null_values: Vec<String>,
+    /// Whether a quoted field may hold line ends. If not, each line is a record.
+    pub quoted_newlines: bool,
 }
 
 impl Default for CsvFormat {
     fn default() -> Self {
-        Self { delimiter: b',', header: true, null_values: Vec::new() }
+        Self { delimiter: b',', header: true, null_values: Vec::new(), quoted_newlines: true }
     }
 }
 
@@ -171,7 +173,8 @@ pub struct TableFormat {
     /// The columns of other files that the guest gets, as the schema message of an Arrow IPC stream;
     /// the last of them are those of `path`.
     pub schema: Vec<u8>,
-    /// Whether the types of text columns were inferred: then no value is rounded to fit its column's type.
+    /// Whether the types of text columns were inferred: then a text is refused that a value of its column's type does
+    /// not tell, and no number is rounded to fit.
     #[serde(default)]
     pub inferred: bool,
     /// Whether records of JSON lines are counted that have keys without a column.

@@ -205,14 +205,17 @@ fn odd_files_are_noticed() {
         ("a/3.csv", "x\n1\n"),
         ("a/4.csv", "x\n\"open\n"),
         ("a/5.csv", "\u{feff}\r\n"),
+        ("a/6.csv", "\"x\n1\n"),
+        ("a/7.csv", "x\n\"two\nlines\"\n"),
     ]);
     let plan = tables(vec![tree.source("one", "a")], 100, None).unwrap();
-    assert_eq!(plan.mini_batches.len(), 2);
+    assert_eq!(plan.mini_batches.len(), 4);
     assert_snapshot!(tree.clean(&plan.notices.join("\n")), @r"
     /d/a/1.csv is empty and gives no mini-batch
     /d/a/2.csv holds a header and no rows and gives no mini-batch
-    /d/a/4.csv ends within a quoted field; a quote may be missing, and everything behind the one that opened the field was taken for its text
     /d/a/5.csv is empty and gives no mini-batch
+    /d/a/6.csv: a quote in the header is stray; the names are taken to be x
+    /d/a/7.csv: lines that look like records stand inside a quoted field: lines 2 to 3; if a quote is stray there, set quoted_newlines to false, which makes a record of each line
     ");
 }
 

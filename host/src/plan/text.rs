@@ -122,6 +122,14 @@ pub(super) fn each_slice<'s>(
             stamp.add_file((&metadata).into());
             return sender.add_bad(index, file, reason, stamp);
         }
+        if cut.has_stray_header() {
+            sender.notice(format!(
+                "{}: a quote in the header is stray; the names are taken to be {}",
+                cut.path().display(),
+                cut.names().unwrap_or_default().join(", "),
+            ))?;
+        }
+        cut.look_for_joined(headers.columns.len());
         if !has_header {
             sender.notice(format!("{} is empty and gives no mini-batch", cut.path().display()))?;
             return Ok(());
@@ -133,7 +141,9 @@ pub(super) fn each_slice<'s>(
                     rows += slice.rows;
                     take(sender, Found { source: index, slice, metadata: &metadata })?;
                 }
-                Ok(None) => return notice_end(&cut, rows, headers.header, sender),
+                Ok(None) => {
+                    return notice_end(&cut, rows, headers.header, sender);
+                }
                 Err(error) => {
                     let mut stamp = Stamp::new();
                     stamp.add_file((&metadata).into());
@@ -163,12 +173,27 @@ fn notice_end(
         let what = if header { "holds a header and no rows" } else { "is empty" };
         sender.notice(format!("{path} {what} and gives no mini-batch"))?;
     }
-    if cut.ends_quoted() {
-        sender.notice(format!(
-            "{path} ends within a quoted field; a quote may be missing, and everything behind the \
-             one that opened the field was taken for its text"
-        ))?;
+    notice_joined(cut, sender)
+}
+
+/// Tells of quoted fields that may be records held together by two stray quotes.
+fn notice_joined(cut: &CutFile<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+    let (named, count) = cut.joined();
+    if count == 0 {
+        return Ok(());
     }
+    let lines: Vec<_> = named.iter().map(|(first, last)| format!("{first} to {last}")).collect();
+    let (fields, more) = match count - lines.len() as u64 {
+        _ if count == 1 => ("a quoted field".to_owned(), String::new()),
+        0 => (format!("{count} quoted fields"), String::new()),
+        more => (format!("{count} quoted fields"), format!(" and {more} more")),
+    };
+    sender.notice(format!(
+        "{}: lines that look like records stand inside {fields}: lines {}{more}; if a quote is stray there, set \
+         quoted_newlines to false, which makes a record of each line",
+        cut.path().display(),
+        lines.join(", "),
+    ))?;
     Ok(())
 }
 

@@ -167,6 +167,7 @@ fn check_keys(input: &RawInput, report: &Report) {
         (input.delimiter.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
         (input.header.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
         (input.null_values.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
+        (input.quoted_newlines.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
         (input.schema.as_ref().map(|at| (&at.origin, &at.key)), is_text, for_text),
         (input.columns.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), for_tables),
         (input.hive.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), for_tables),
@@ -352,6 +353,10 @@ fn tables_kind(
                     .null_values
                     .as_ref()
                     .map_or(default.null_values, |at| at.value.clone()),
+                quoted_newlines: input
+                    .quoted_newlines
+                    .as_ref()
+                    .map_or(default.quoted_newlines, |at| at.value),
             };
             let names = |columns: &At<Vec<At<String>>>| {
                 columns.value.iter().map(|column| column.value.clone()).collect()

@@ -93,6 +93,7 @@ pub(super) struct RawInput {
     pub(super) null_values: Option<At<Vec<String>>>,
     pub(super) schema: Option<At<Vec<Column>>>,
     pub(super) columns: Option<At<Vec<At<String>>>>,
+    pub(super) quoted_newlines: Option<At<bool>>,
     pub(super) hive: Option<At<bool>>,
     /// A table's name.
     pub(super) table: Option<At<String>>,
@@ -287,6 +288,7 @@ fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawI
         }),
         schema: columns(&mut input, report),
         columns: input.texts("columns"),
+        quoted_newlines: input.bool("quoted_newlines"),
         hive: input.bool("hive"),
         table: input.text("table"),
         query: input.text("query"),

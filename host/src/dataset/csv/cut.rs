@@ -1,7 +1,9 @@
 //! Cuts one CSV file into slices, in one pass.
 
 use super::header::read_names;
-use super::scan::Scan;
+use super::joined::Joined;
+use super::records::Records;
+use super::scan::{LONGEST, Passed, Scan};
 use super::window::Window;
 use crate::dataset::{DatasetError, fail};
 use crate::model::{ByteSize, CsvFormat, SliceSize, TextSlice};
@@ -12,9 +14,8 @@ use std::path::{Path, PathBuf};
 /// The longest slice, in bytes. A worker holds a slice in memory, and Arrow's text columns count
 /// with 32 bits.
 pub const MAX_SLICE: u64 = 1 << 30;
-/// How far the last record of a slice may reach beyond the slice's size, in bytes; more is a quote
-/// that was left open.
-const MAX_REST: u64 = MAX_SLICE / 2;
+/// How far the last record of a slice may reach beyond the slice's size, in bytes, outside of quotes.
+const MAX_REST: u64 = LONGEST;
 /// The longest header, in bytes; more is a quote that was left open.
 const MAX_HEADER: usize = 1 << 20;
 const BOM: &[u8] = b"\xEF\xBB\xBF";
@@ -23,7 +24,7 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 #[derive(Debug)]
 pub struct Cutter {
     /// None for lines, which hold no fields.
-    delimiter: Option<u8>,
+    csv: Option<CsvFormat>,
     header: bool,
     size: SliceSize,
     /// [`MAX_REST`] and [`MAX_SLICE`]; less in tests, which would take long.
@@ -46,13 +47,14 @@ pub struct CutFile<'a> {
     /// Where the byte at `at` lies in the file.
     offset: u64,
     header: Vec<u8>,
+    joined: Option<Joined>,
 }
 
 impl Cutter {
     /// Makes slices of that size, which is at least 1.
     pub fn new(format: &CsvFormat, size: SliceSize) -> Self {
         Self {
-            delimiter: Some(format.delimiter),
+            csv: Some(format.clone()),
             header: format.header,
             size,
             max_rest: MAX_REST,
@@ -64,7 +66,7 @@ impl Cutter {
     /// Makes slices of that size of text where each line is a record, and none is a header.
     pub fn of_lines(size: SliceSize) -> Self {
         let format = CsvFormat { header: false, ..CsvFormat::default() };
-        Self { delimiter: None, ..Self::new(&format, size) }
+        Self { csv: None, ..Self::new(&format, size) }
     }
 
     /// Cuts otherwise from now on, with the buffer that is there.
@@ -91,7 +93,11 @@ impl Cutter {
         name: String,
         unpacked: Option<String>,
     ) -> Result<CutFile<'_>, DatasetError> {
-        let scan = self.delimiter.map_or_else(Scan::of_lines, Scan::new);
+        let mut scan = match &self.csv {
+            Some(csv) if csv.quoted_newlines => Scan::new(csv.delimiter, true),
+            _ => Scan::of_lines(),
+        };
+        scan.longest = self.max_rest;
         let mut opened = CutFile {
             cutter: self,
             file,
@@ -102,10 +108,15 @@ impl Cutter {
             at: 0,
             offset: 0,
             header: Vec::new(),
+            joined: None,
         };
         opened.skip_bom()?;
+        opened.scan.at = opened.offset;
         if opened.cutter.header {
+            // A field of a header that is longer is no name.
+            let longest = std::mem::replace(&mut opened.scan.longest, MAX_HEADER as u64);
             opened.read_header()?;
+            opened.scan.longest = longest;
         }
         Ok(opened)
     }
@@ -129,7 +140,29 @@ impl CutFile<'_> {
     /// The header's names: one for each column, `column_N` (from 0) for an empty one. Fails on
     /// names that occur twice.
     pub fn names(&self) -> Result<Vec<String>, DatasetError> {
-        read_names(&self.header, self.cutter.delimiter.unwrap_or(b','), &self.path)
+        read_names(&self.header, &self.cutter.csv.clone().unwrap_or_default(), &self.path)
+    }
+
+    /// Whether there is a stray quote in the header.
+    pub fn has_stray_header(&self) -> bool {
+        let csv = self.cutter.csv.as_ref();
+        csv.is_some_and(|csv| {
+            let record = Records::new(&self.header, csv).next_record().map(|it| it.stray.is_some());
+            record == Some(true)
+        })
+    }
+
+    /// Looks out, from now on, for quoted fields over lines that would be records of so many columns.
+    pub fn look_for_joined(&mut self, columns: usize) {
+        if let Some(csv) = self.cutter.csv.as_ref().filter(|csv| csv.quoted_newlines) {
+            self.joined = Some(Joined::new(csv.delimiter, columns));
+            self.scan.spans = Some(Vec::new());
+        }
+    }
+
+    /// The lines from and to which the first such fields reach, and how many there were until now.
+    pub fn joined(&self) -> (&[(u64, u64)], u64) {
+        self.joined.as_ref().map_or((&[], 0), Joined::found)
     }
 
     /// The file's path on the host.
@@ -190,20 +223,20 @@ impl CutFile<'_> {
         }))
     }
 
-    /// Whether the file ended inside a quoted field; known when [`Self::next_slice`] gave `None`.
-    pub fn ends_quoted(&self) -> bool {
-        self.scan.left_open
-    }
-
     /// Passes records of about so many bytes, or all that are left. `line` is the first of the slice.
     fn pass_size(&mut self, bytes: u64, line: u64) -> Result<(), DatasetError> {
         let records = self.scan.records;
-        self.pass_bytes(bytes.clamp(1, self.cutter.max_slice))?;
-        if self.scan.after_cr() {
-            self.pass_lf()?;
+        let end = self.offset + bytes.clamp(1, self.cutter.max_slice);
+        loop {
+            self.pass_bytes(end)?;
+            if self.scan.after_cr() {
+                self.pass_lf()?;
+            }
+            let has_started = self.scan.records > records && self.scan.at_record_start();
+            if has_started || self.pass_record_end(line)? {
+                return Ok(());
+            }
         }
-        let started = self.scan.records > records && self.scan.at_record_start();
-        if started { Ok(()) } else { self.pass_record_end(line) }
     }
 
     /// Passes so many records, or all that are left. Fails if no worker could hold them. `line` is
@@ -212,7 +245,8 @@ impl CutFile<'_> {
         let (start, first) = (self.offset, self.scan.records);
         while self.scan.records - first < rows {
             let before = self.scan.records;
-            self.pass_record_end(self.scan.lines + 1)?;
+            let next = self.scan.lines + 1;
+            while !self.pass_record_end(next)? {}
             let passed = self.scan.records - first;
             if self.scan.records == before {
                 break;
@@ -232,52 +266,78 @@ impl CutFile<'_> {
         Ok(())
     }
 
-    /// Passes so many bytes, or all that are left.
-    fn pass_bytes(&mut self, mut left: u64) -> Result<(), DatasetError> {
-        while left > 0 {
-            let bytes = self.pending()?;
-            if bytes.is_empty() {
+    /// Passes the bytes up to that place in the file, or all that are left.
+    fn pass_bytes(&mut self, end: u64) -> Result<(), DatasetError> {
+        while self.offset < end {
+            let count = self.pending()?.len();
+            if count == 0 {
                 break;
             }
-            let count = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            self.scan.advance(&self.cutter.window.bytes()[self.at..self.at + count]);
-            self.consume(count);
-            left -= count as u64;
+            let count = count.min(usize::try_from(end - self.offset).unwrap_or(usize::MAX));
+            let bytes = &self.cutter.window.bytes()[self.at..self.at + count];
+            let back = self.scan.advance(bytes);
+            self.look_at_spans();
+            match back {
+                None => self.consume(count),
+                Some(place) => self.go_back(place),
+            }
         }
         Ok(())
     }
 
-    /// Passes the rest of the record and its line end. `line` is the first of the slice.
-    fn pass_record_end(&mut self, line: u64) -> Result<(), DatasetError> {
+    /// Passes the rest of the record and its line end, if no stray quote is met: then it goes back to after that,
+    /// and says so by false. `line` is the first of the slice.
+    fn pass_record_end(&mut self, line: u64) -> Result<bool, DatasetError> {
         let start = self.offset;
         loop {
-            if self.offset - start > self.cutter.max_rest {
+            // Within quotes the scan itself gives up.
+            if self.offset.saturating_sub(start) > self.cutter.max_rest && !self.scan.is_quoted() {
                 return fail!(
                     "{}: a record that begins on line {line} or later does not end within {}; \
-                     look for a quote that is not closed",
+                     look for the line that is too long, or that has no end",
                     self.path.display(),
                     ByteSize(self.cutter.max_rest),
                 );
             }
+            let place = self.offset;
             let count = self.pending()?.len();
             if count == 0 {
-                return Ok(());
+                return Ok(true);
+            }
+            if self.offset < place {
+                return Ok(false);
             }
             let bytes = &self.cutter.window.bytes()[self.at..self.at + count];
-            match self.scan.advance_to_record_end(bytes) {
-                None => self.consume(count),
-                Some(end) => {
+            let passed = self.scan.advance_to_record_end(bytes);
+            self.look_at_spans();
+            match passed {
+                Passed::All => self.consume(count),
+                Passed::Record(end) => {
                     self.consume(end);
-                    return self.pass_lf();
+                    self.pass_lf()?;
+                    return Ok(true);
+                }
+                Passed::Back(place) => {
+                    self.go_back(place);
+                    return Ok(false);
                 }
             }
         }
     }
 
+    /// Looks at fields with line ends that the scan has passed.
+    fn look_at_spans(&mut self) {
+        let (Some(spans), Some(joined)) = (&mut self.scan.spans, &mut self.joined) else { return };
+        let window = self.cutter.window.bytes();
+        let start = self.offset.saturating_sub(self.at as u64);
+        spans.drain(..).for_each(|span| joined.look(&span, window, start, &self.file));
+    }
+
     /// Passes the LF of a CRLF whose CR was passed.
     fn pass_lf(&mut self) -> Result<(), DatasetError> {
         if self.scan.after_cr() && self.pending()?.first() == Some(&b'\n') {
-            self.scan.advance(b"\n");
+            let back = self.scan.advance(b"\n");
+            debug_assert_eq!(back, None, "a line end is outside of quotes");
             self.consume(1);
         }
         Ok(())
@@ -292,19 +352,31 @@ impl CutFile<'_> {
     }
 
     fn read_header(&mut self) -> Result<(), DatasetError> {
+        let start = self.offset;
         loop {
             let count = self.pending()?.len();
+            // A stray quote may have brought the scan back.
+            self.header.truncate((self.offset - start) as usize);
             if count == 0 {
                 break;
             }
             let bytes = &self.cutter.window.bytes()[self.at..self.at + count];
-            let end = self.scan.advance_to_record_end(bytes);
-            self.header.extend_from_slice(&bytes[..end.unwrap_or(count)]);
-            self.consume(end.unwrap_or(count));
-            if end.is_some() {
+            let passed = self.scan.advance_to_record_end(bytes);
+            let end = match passed {
+                Passed::All => count,
+                Passed::Record(end) => end,
+                Passed::Back(place) => place.saturating_sub(self.offset) as usize,
+            };
+            self.header.extend_from_slice(&bytes[..end]);
+            if let Passed::Back(place) = passed {
+                self.go_back(place);
+                continue;
+            }
+            self.consume(end);
+            if passed != Passed::All {
                 break;
             }
-            if self.header.len() > MAX_HEADER {
+            if self.header.len() > MAX_HEADER && !self.scan.is_quoted() {
                 let advice = match self.header.contains(&b'"') {
                     true => "look for a quote that is not closed in the first line",
                     false => "its line ends later, or nowhere: use fewer columns or shorter names",
@@ -320,11 +392,15 @@ impl CutFile<'_> {
 
     /// Bytes to be scanned; empty at the file's end, where the last record is ended.
     fn pending(&mut self) -> Result<&[u8], DatasetError> {
-        if self.at == self.cutter.window.bytes().len() {
+        while self.at == self.cutter.window.bytes().len() {
             self.refill()?;
-            if self.cutter.window.bytes().is_empty() {
-                self.scan.finish();
+            if !self.cutter.window.bytes().is_empty() {
+                break;
             }
+            let back = self.scan.finish();
+            self.look_at_spans();
+            let Some(place) = back else { break };
+            self.go_back(place);
         }
         Ok(&self.cutter.window.bytes()[self.at..])
     }
@@ -332,6 +408,14 @@ impl CutFile<'_> {
     fn consume(&mut self, count: usize) {
         self.at += count;
         self.offset += count as u64;
+    }
+
+    /// Goes back to a place that was passed; the window is moved there when it is needed.
+    fn go_back(&mut self, place: u64) {
+        let start = self.offset - self.at as u64;
+        let at = place.checked_sub(start).and_then(|at| usize::try_from(at).ok());
+        self.at = at.unwrap_or(self.cutter.window.bytes().len());
+        self.offset = place;
     }
 
     fn refill(&mut self) -> Result<(), DatasetError> {

@@ -1,6 +1,6 @@
 //! Where the fields of CSV text end, block by block.
 
-use super::scan::{BLOCK, is_terminator, mask, parity};
+use super::tally::{BLOCK, is_terminator, mask, parity};
 use memchr::memchr;
 
 const QUOTE: u8 = b'"';

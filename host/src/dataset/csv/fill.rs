@@ -1,7 +1,7 @@
 //! Columns that are filled from text whose fields' ends are known.
 
 use super::ends::Found;
-use super::scan::is_terminator;
+use super::tally::is_terminator;
 use arrow::array::{BooleanArray, BooleanBufferBuilder, PrimitiveArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};

@@ -2,6 +2,7 @@
 
 use super::records::Records;
 use crate::dataset::{DatasetError, fail};
+use crate::model::CsvFormat;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -17,10 +18,10 @@ pub(super) fn default_name(index: usize) -> String {
 /// UTF-8, hold a null character (as binary files do) or occur twice.
 pub(super) fn read_names(
     header: &[u8],
-    delimiter: u8,
+    csv: &CsvFormat,
     path: &Path,
 ) -> Result<Vec<String>, DatasetError> {
-    let mut records = Records::new(header, delimiter);
+    let mut records = Records::new(header, csv);
     let Some(record) = records.next_record() else { return Ok(Vec::new()) };
     let mut names = Vec::with_capacity(record.len());
     for (index, field) in record.fields().enumerate() {
@@ -96,7 +97,7 @@ mod tests {
     use insta::assert_snapshot;
 
     fn names(header: &[u8]) -> Result<Vec<String>, DatasetError> {
-        read_names(header, b',', Path::new("/d/a.csv"))
+        read_names(header, &CsvFormat::default(), Path::new("/d/a.csv"))
     }
 
     #[test]

@@ -5,8 +5,8 @@ use super::header::{check_names, default_name};
 use super::misfit::shortened;
 use super::reader::read_slice;
 use super::records::Records;
-use super::scan::{count_lines, is_terminator};
-use super::types::{fits, guess, is_null, join};
+use super::tally::{count_lines, is_terminator};
+use super::types::{accepts, guess, is_exact_float, is_null, join, may_be_code};
 use crate::dataset::{DatasetError, Listing, MayLook, Unpacker};
 use crate::model::{Column, ColumnType, CsvFormat, SliceSize, Source, TableFormat, TextSlice};
 
@@ -60,11 +60,9 @@ pub fn infer_format<E: From<DatasetError>>(
     }
     let doubts = inference.columns.iter().map(|(_, found)| found.doubt()).collect();
     let columns = inference.columns.into_iter();
-    let columns = columns
-        .map(|(name, found)| Column { name, kind: found.kind.unwrap_or(ColumnType::String) })
-        .collect();
+    let columns = columns.map(|(name, found)| Column { name, kind: found.kind() }).collect();
     Ok(Inferred {
-        format: TableFormat { csv: csv.clone(), columns, ..TableFormat::default() },
+        format: TableFormat { csv: csv.clone(), columns, inferred: true, ..TableFormat::default() },
         doubts,
     })
 }
@@ -89,21 +87,34 @@ struct Found {
     /// How many were mere text, and the first of them with its place.
     text_count: u32,
     first_text: Option<(String, String)>,
+    /// The first number that may be a code, and the first whole number that no float holds.
+    code: Option<(String, String)>,
+    long: Option<(String, String)>,
 }
 
 impl Found {
     /// Learns from a value that is not null. `place` says where it stands.
-    fn take(&mut self, text: &str, place: impl FnOnce() -> String) {
+    fn take(&mut self, text: &str, place: impl Fn() -> String) {
         match self.kind {
             Some(ColumnType::String) if self.typed_count + self.text_count >= DOUBTED => return,
             Some(ColumnType::String) | None => {}
-            Some(known) if fits(known, text) => {
+            Some(known) if accepts(known, true, text) => {
                 self.typed_count = self.typed_count.saturating_add(1);
+                if known == ColumnType::Int64 {
+                    self.take_long(text, place);
+                }
                 return;
             }
             Some(_) => {}
         }
+        if may_be_code(text) {
+            self.code.get_or_insert_with(|| (place(), shortened(text)));
+            return;
+        }
         let kind = guess(text);
+        if kind == ColumnType::Int64 {
+            self.take_long(text, &place);
+        }
         if kind == ColumnType::String {
             self.text_count += 1;
             self.first_text.get_or_insert_with(|| (place(), shortened(text)));
@@ -114,8 +125,30 @@ impl Found {
         self.kind = Some(self.kind.map_or(kind, |known| join(known, kind)));
     }
 
+    /// Learns from a whole number whether floats hold it.
+    fn take_long(&mut self, text: &str, place: impl Fn() -> String) {
+        if self.long.is_none() && !is_exact_float(text.trim_ascii()) {
+            self.long = Some((place(), shortened(text)));
+        }
+    }
+
+    /// The kind of column that tells all of its values.
+    fn kind(&self) -> ColumnType {
+        match self.kind {
+            Some(ColumnType::Float64) if self.long.is_none() => ColumnType::Float64,
+            Some(ColumnType::Float64) => ColumnType::String,
+            Some(kind) if self.code.is_none() => kind,
+            _ => ColumnType::String,
+        }
+    }
+
     /// Why the column may not have been meant as text, if most of its values are something else.
     fn doubt(&self) -> Option<String> {
+        let kind = self.kind();
+        if let Some(other) = self.kind.filter(|other| *other != kind) {
+            let first = if other == ColumnType::Float64 { &self.long } else { &self.code };
+            return first.as_ref().map(|(place, text)| format!("{place}: {text:?} is no {other}"));
+        }
         let (place, text) = self.first_text.as_ref()?;
         let meant = self.typed.filter(|kind| *kind != ColumnType::String)?;
         (self.typed_count > self.text_count).then(|| format!("{place}: {text:?} is no {meant}"))
@@ -161,11 +194,15 @@ impl Inference<'_> {
 
     /// Learns from records. Those that cannot be right, whatever the types, teach nothing.
     fn take_text(&mut self, text: &[u8], slice: &TextSlice) {
-        let mut records = Records::new(text, self.csv.delimiter);
+        let mut records = Records::new(text, self.csv);
+        let mut stray_fields = 0;
         while let Some(record) = records.next_record() {
+            if record.stray.is_some() {
+                stray_fields = record.len().max(stray_fields);
+                continue;
+            }
             if self.columns.is_empty() {
-                let names = (0..record.len()).map(default_name);
-                self.columns = names.map(|name| (name, Found::default())).collect();
+                self.number_columns(record.len());
             }
             if record.len() != self.columns.len() {
                 continue;
@@ -183,5 +220,14 @@ impl Inference<'_> {
                 }
             }
         }
+        // Records must be refused by a table, and that has columns.
+        if self.columns.is_empty() {
+            self.number_columns(stray_fields);
+        }
+    }
+
+    fn number_columns(&mut self, count: usize) {
+        let names = (0..count).map(default_name);
+        self.columns = names.map(|name| (name, Found::default())).collect();
     }
 }

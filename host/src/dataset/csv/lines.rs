@@ -4,7 +4,7 @@ use super::misfit::reason;
 use super::origins::Origins;
 use super::reader::read_slice;
 use super::records::Records;
-use super::scan::{count_lines, is_terminator};
+use super::tally::{count_lines, is_terminator};
 use crate::dataset::json::{JsonDecoder, Lines};
 use crate::model::{SpilledRows, TableFormat, TextSlice};
 use arrow::datatypes::SchemaRef;
@@ -108,7 +108,7 @@ impl RowLines<'_> {
             }
             return;
         }
-        let mut records = Records::new(text, self.format.csv.delimiter);
+        let mut records = Records::new(text, &self.format.csv);
         let (mut row, mut number) = (0, 0);
         while wanted.peek().is_some()
             && let Some(record) = records.next_record()
@@ -133,7 +133,7 @@ mod tests {
     use crate::model::{Column, ColumnType, CsvFormat};
 
     fn reader() -> TableReader {
-        let csv = CsvFormat { delimiter: b',', header: false, null_values: Vec::new() };
+        let csv = CsvFormat { header: false, ..CsvFormat::default() };
         let column = |name: &str, kind| Column { name: name.to_owned(), kind };
         let columns = vec![column("n", ColumnType::Int64), column("t", ColumnType::String)];
         TableReader::new(&TableFormat { csv, columns, ..TableFormat::default() }).unwrap()

@@ -1,9 +1,11 @@
-//! Sorts out the records that do not fit a table, once arrow-csv has refused a slice.
+//! Reads a slice record by record, and sorts out those that do not fit the table: what is left to do where the fast
+//! way, which reads the same from the same bytes, has given up.
 
+use super::columns::Column;
 use super::origins::Origins;
-use super::records::{Record, Records};
-use super::scan::{count_lines, is_terminator};
-use super::types::{fits, is_null};
+use super::records::{Record, Records, StrayField};
+use super::tally::{count_lines, is_terminator};
+use super::types::{accepts, is_null, refusal};
 use crate::model::{AttemptReport, FailedItem, FailureKind, TableFormat};
 
 /// How much of a field's text a reason quotes, in characters.
@@ -81,31 +83,40 @@ impl Places<'_> {
     }
 }
 
-/// Puts the records that fit into `kept`, as they stand in the text, and names the others.
+/// Fills columns with the records that fit, and names the others. `wanted` says whether somebody asks for a column.
 pub(super) fn sort_out(
     text: &[u8],
     format: &TableFormat,
+    wanted: impl Fn(usize) -> bool,
     places: &mut Places<'_>,
-    kept: &mut Vec<u8>,
-) -> Misfits {
-    kept.clear();
+) -> (Vec<Column>, Misfits) {
+    let kinds = format.columns.iter().enumerate();
+    let kinds = kinds.map(|(index, column)| wanted(index).then_some(column.kind));
+    let mut columns: Vec<Column> = kinds.map(|kind| Column::new(kind, 0)).collect();
     let mut misfits = Misfits::default();
     let mut counted = 0;
-    let mut records = Records::new(text, format.csv.delimiter);
+    let mut records = Records::new(text, &format.csv);
     while let Some(record) = records.next_record() {
         let Some(reason) = reason(&record, format) else {
-            kept.extend_from_slice(&text[record.start..record.end]);
+            for (column, field) in columns.iter_mut().zip(record.fields()) {
+                let text = str::from_utf8(field).ok().filter(|text| !is_null(text, &format.csv));
+                let taken = column.push(text, format.inferred);
+                debug_assert!(taken.is_some(), "the record fits");
+            }
             misfits.kept += 1;
             continue;
         };
         let blank = text[record.start..].iter().take_while(|&&byte| is_terminator(byte)).count();
         misfits.refuse(text, record.start + blank, reason, places, &mut counted);
     }
-    misfits
+    (columns, misfits)
 }
 
 /// Why the record does not fit; `None` if it does.
 pub(super) fn reason(record: &Record<'_>, format: &TableFormat) -> Option<String> {
+    if let Some(stray) = &record.stray {
+        return Some(stray_reason(stray, format));
+    }
     let (found, expected) = (record.len(), format.columns.len());
     if found != expected {
         let fields = if found == 1 { "field" } else { "fields" };
@@ -114,13 +125,21 @@ pub(super) fn reason(record: &Record<'_>, format: &TableFormat) -> Option<String
     for (index, (field, column)) in record.fields().zip(&format.columns).enumerate() {
         let what = match std::str::from_utf8(field) {
             Err(_) => "is not UTF-8".to_owned(),
-            Ok(text) if is_null(text, &format.csv) || fits(column.kind, text) => continue,
-            Ok(_) => format!("is no {}", column.kind),
+            Ok(text) if is_null(text, &format.csv) => continue,
+            Ok(text) if accepts(column.kind, format.inferred, text) => continue,
+            Ok(text) => refusal(column.kind, format.inferred, text),
         };
         let text = shortened(&String::from_utf8_lossy(field));
         return Some(format!("column {} '{}': {text:?} {what}", index + 1, column.name));
     }
     None
+}
+
+fn stray_reason(stray: &StrayField<'_>, format: &TableFormat) -> String {
+    let name = format.columns.get(stray.column).map(|column| format!(" '{}'", column.name));
+    let text = shortened(&String::from_utf8_lossy(stray.text));
+    let what = if stray.text_follows { "text after its closing quote" } else { "no closing quote" };
+    format!("column {}{}: {text:?} has {what}", stray.column + 1, name.unwrap_or_default())
 }
 
 /// The beginning of a text, for messages.

@@ -1,20 +1,25 @@
-//! CSV tables. `scan` finds where records end, fast and without looking at fields; `cut` makes
+//! CSV tables. `scan` finds where records end, fast and without looking at fields, with the vector code of `tally`; `cut` makes
 //! slices of a file with it, through a `window`; `header` and `infer` find names and types of columns; `reader` turns a
-//! slice into Arrow with arrow-csv (or with [`json`](super::json), whose slices it reads the same way), or much
-//! faster with `plain` where the text is usual (`ends` finds where fields end, `numbers` reads them, `wide` several at once, `fill` makes
-//! columns), and `misfit` sorts out the records that arrow-csv refuses; `lines` tells where a row stands in its file.
+//! slice into Arrow (or with [`json`](super::json), whose slices it reads the same way): fast with `plain` where the text is usual (`ends`
+//! finds where fields end, `numbers` reads them, `wide` several at once, `fill` and `columns` make
+//! columns), or with `misfit`, record by record, where records do not fit or look unusual; `types` says what fits; `lines` tells where a row stands in its file.
 //! `rows` gives single records with their fields, for those who group them, and `origins` keeps where
-//! such records came from. `records` is csv-core, arrow-csv's own parser, record by record.
+//! such records came from. `records` is csv-core's parser, record by record.
 //!
-//! All agree on csv-core's dialect: a quote opens only at a field's start, `""` within quotes is a
+//! All agree on one dialect: a quote opens only at a field's start, `""` within quotes is a
 //! quote, a record ends at LF, CRLF or a lone CR, blank lines are no records. A line of the file
-//! ends the same way, whether inside quotes or not.
+//! ends the same way, whether inside quotes or not. A quote that closes a field stands before a delimiter, a line
+//! end or the end of the file, with at most blanks between. An opening quote that no quote closes like that is
+//! stray: its record fails, and ends with the quote's line. `scan` finds these; all other records are read as
+//! csv-core reads them. `joined` notices quoted fields that may be records held together by two stray quotes.
 
+mod columns;
 mod cut;
 mod ends;
 mod fill;
 mod header;
 mod infer;
+mod joined;
 mod lines;
 mod misfit;
 mod numbers;
@@ -24,6 +29,7 @@ mod reader;
 mod records;
 mod rows;
 mod scan;
+mod tally;
 mod types;
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -42,5 +48,7 @@ pub use reader::{LoadedTable, TablePart, TableReader, read_slice};
 pub use rows::{RawRow, each_row, quote_field};
 pub use types::{arrow_type, fits};
 
+#[cfg(test)]
+mod stray_tests;
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ const ZEROS: u64 = ONES * b'0' as u64;
 
 /// The whole number that the bytes from `start` to `end` hold: a sign, if it is a minus, and 1 to 16
 /// digits. None for every other text, and also near the start of `bytes`.
-#[inline]
+#[inline(always)]
 pub(in crate::dataset) fn short_integer(bytes: &[u8], start: usize, end: usize) -> Option<i64> {
     let negative = *bytes.get(start)? == b'-';
     let length = end.wrapping_sub(start + usize::from(negative));
@@ -47,6 +47,28 @@ pub(in crate::dataset) fn short_float(bytes: &[u8], start: usize, end: usize) ->
         _ => return None,
     };
     Some(f64::from_bits(size.to_bits() | u64::from(negative) << 63))
+}
+
+/// As [`short_integer`], but None also for numbers with zeros before their digits, and for `-0`.
+#[inline(always)]
+pub(super) fn exact_integer(bytes: &[u8], start: usize, end: usize) -> Option<i64> {
+    let first = match *bytes.get(start)? {
+        b'-' => *bytes.get(start + 1)?,
+        // A zero alone is a number.
+        first if end.wrapping_sub(start) > 1 => first,
+        _ => b'1',
+    };
+    if first == b'0' { None } else { short_integer(bytes, start, end) }
+}
+
+/// As [`short_float`], but None also for numbers with zeros before their digits.
+#[inline]
+pub(super) fn exact_float(bytes: &[u8], start: usize, end: usize) -> Option<f64> {
+    let first = start + usize::from(*bytes.get(start)? == b'-');
+    // No digit follows a field.
+    let is_padded =
+        bytes.get(first) == Some(&b'0') && bytes.get(first + 1).is_some_and(u8::is_ascii_digit);
+    if is_padded { None } else { short_float(bytes, start, end) }
 }
 
 /// Any float, as arrow-csv reads it, but faster where it is written in a usual form.

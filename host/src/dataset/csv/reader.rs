@@ -1,32 +1,26 @@
 //! The worker's side: from a slice of a file to Arrow IPC.
 
+use super::columns::table;
 use super::cut::{MAX_SLICE, open_file};
 use super::lines::{Origin, Part, RowLines};
 use super::misfit::{Misfits, Places, sort_out};
 use super::origins::Origins;
 use super::plain::PlainDecoder;
-use super::scan::count_lines;
+use super::tally::count_lines;
 use super::types::arrow_type;
 use crate::dataset::json::{JsonDecoder, Lines, Unknown};
 use crate::dataset::{DatasetError, Stream, fail, schema_of};
 use crate::model::{
-    ColumnType, FailedItem, PartitionFormat, SpilledRows, TableFormat, TableKind, TextSlice,
-    UnknownKeys,
+    ColumnType, CsvFormat, FailedItem, PartitionFormat, SpilledRows, TableFormat, TableKind,
+    TextSlice, UnknownKeys,
 };
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
-use arrow::csv::ReaderBuilder;
-use arrow::csv::reader::Decoder;
 use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
-use arrow::error::ArrowError;
-use regex::Regex;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-
-/// arrow-csv guesses this many bytes for a field when it sizes its buffer.
-const ARROW_FIELD_SIZE: usize = 8;
 
 /// Reads parts of CSV files into Arrow IPC. Keeps its buffers from one mini-batch to the next.
 #[derive(Debug)]
@@ -41,14 +35,10 @@ pub struct TableReader {
     picked: Option<Vec<usize>>,
     /// What the guest gets.
     schema: SchemaRef,
-    /// What means null, where that is more than the empty field.
-    nulls: Option<Regex>,
     /// For JSON lines; all else about decoding is for CSV.
     json: Option<JsonDecoder>,
     /// For slices of simple text.
     plain: Option<PlainDecoder>,
-    /// A decoder that stands at the start of a record, and the records it takes at once.
-    decoder: Option<(Decoder, usize)>,
     text: Vec<u8>,
     kept: Vec<u8>,
     /// Of the mini-batch that is being read.
@@ -86,8 +76,7 @@ pub struct TablePart<'a> {
 }
 
 impl TableReader {
-    /// A reader for tables of one format. Fails if the null values make too large a pattern, or if
-    /// columns are missing.
+    /// A reader for tables of one format. Fails if columns are missing.
     pub fn new(format: &TableFormat) -> Result<Self, DatasetError> {
         Self::with_path(format, format.path.clone())
     }
@@ -95,7 +84,9 @@ impl TableReader {
     /// A reader for rows that were gathered, all of whose columns stand in one text; otherwise as
     /// [`Self::new`].
     pub fn for_rows(format: &TableFormat) -> Result<Self, DatasetError> {
-        Self::with_path(format, None)
+        // The text holds a row after the other, whatever their files were like.
+        let csv = CsvFormat { quoted_newlines: true, ..format.csv.clone() };
+        Self::with_path(&TableFormat { csv, ..format.clone() }, None)
     }
 
     fn with_path(
@@ -141,14 +132,12 @@ impl TableReader {
                 JsonDecoder::new(schema, format.inferred, format.counts_unknown_keys)
             }),
             plain: PlainDecoder::new(&format, &data_schema),
-            nulls: null_pattern(&format.csv.null_values)?,
             format,
             data_schema,
             path,
             all,
             picked,
             schema,
-            decoder: None,
             text: Vec::new(),
             kept: Vec::new(),
             unknown_keys: None,
@@ -319,24 +308,20 @@ impl TableReader {
         if self.json.is_some() {
             return self.decode_json(text, rows, item, places);
         }
-        // arrow-csv checks all fields at once, so that two halves of a character in neighbouring
-        // fields would pass for text; bytes that are text with their delimiters are so without.
-        if self.may_fit(text, rows)
-            && let Ok(valid) = std::str::from_utf8(text)
-        {
+        if let Ok(valid) = std::str::from_utf8(text) {
             let count = usize::try_from(rows).unwrap_or(usize::MAX).min(text.len());
             let plain = self.plain.as_mut().and_then(|plain| plain.decode(valid, count));
-            if let Some(batch) = plain.or_else(|| self.decode_text(text, rows).ok()) {
+            // It may take lines that are records each for a field with line ends.
+            if let Some(batch) = plain.filter(|batch| batch.num_rows() as u64 == rows) {
                 return Ok((batch, Misfits::default()));
             }
         }
-        let mut kept = std::mem::take(&mut self.kept);
-        let misfits = sort_out(text, &self.format, &mut places, &mut kept);
-        let batch = self.decode_text(&kept, misfits.kept);
-        self.kept = kept;
-        match batch {
-            Ok(batch) => Ok((batch, misfits)),
-            Err(error) => fail!("{item}: cannot be decoded: {error}"),
+        let picked = self.picked.as_ref();
+        let is_wanted = |index: usize| picked.is_none_or(|picked| picked.contains(&index));
+        let (columns, misfits) = sort_out(text, &self.format, is_wanted, &mut places);
+        match table(columns, &self.data_schema) {
+            Some(batch) => Ok((batch, misfits)),
+            None => fail!("{item}: its columns are not those of the table"),
         }
     }
 
@@ -388,56 +373,6 @@ impl TableReader {
         }
         Ok((batch, misfits))
     }
-
-    /// Whether so many records can be in the text with a field for each column. arrow-csv makes room
-    /// for all their fields before it looks at one: under a wide header, short records that fit
-    /// nowhere would cost far more memory than their text.
-    fn may_fit(&self, text: &[u8], rows: u64) -> bool {
-        // A field ends with a delimiter or a line end, except for the last one of a file.
-        let fields = rows.saturating_mul(self.data_schema.fields().len() as u64);
-        fields <= text.len() as u64 + 1
-    }
-
-    /// Decodes text of `rows` records, or of one more if the file changed.
-    fn decode_text(&mut self, text: &[u8], rows: u64) -> Result<RecordBatch, ArrowError> {
-        let rows = usize::try_from(rows).unwrap_or(usize::MAX).min(text.len());
-        let (mut decoder, capacity) = match self.decoder.take() {
-            Some((decoder, capacity)) if capacity > rows => (decoder, capacity),
-            _ => self.new_decoder(rows, text.len())?,
-        };
-        let mut at = 0;
-        loop {
-            // The last call, with nothing, ends a record that has no line end.
-            let count = decoder.decode(&text[at..])?;
-            at += count;
-            if count == 0 {
-                break;
-            }
-        }
-        let batch = decoder.flush()?;
-        // After an error the decoder stands within a record and is dropped.
-        self.decoder = Some((decoder, capacity));
-        Ok(batch.unwrap_or_else(|| RecordBatch::new_empty(Arc::clone(&self.data_schema))))
-    }
-
-    fn new_decoder(&self, rows: usize, bytes: usize) -> Result<(Decoder, usize), ArrowError> {
-        // One more than there should be, so that a full decoder never leaves bytes behind. And as
-        // many as make arrow-csv's guess cover the text, so that it does not grow its buffer step
-        // by step for each slice.
-        let by_size = bytes / (self.data_schema.fields().len() * ARROW_FIELD_SIZE);
-        let capacity = rows.max(by_size) + rows.max(by_size) / 8 + 2;
-        let mut builder = ReaderBuilder::new(Arc::clone(&self.data_schema))
-            .with_delimiter(self.format.csv.delimiter)
-            .with_batch_size(capacity);
-        if let Some(nulls) = &self.nulls {
-            builder = builder.with_null_regex(nulls.clone());
-        }
-        let mut decoder = builder.build_decoder();
-        // The first bytes of its life are the ones in which a decoder drops a BOM; a slice from
-        // within a file must keep it.
-        decoder.decode(b"\n")?;
-        Ok((decoder, capacity))
-    }
 }
 
 /// Reads the bytes of a slice of a file below `root` into `buffer`, which only grows; of an unpacked
@@ -466,17 +401,5 @@ pub fn read_slice<'a>(
             slice.offset + slice.length,
         ),
         Err(error) => fail!("cannot read {}: {error}", path.display()),
-    }
-}
-
-/// A pattern for the empty field and the given texts, each as a whole.
-fn null_pattern(values: &[String]) -> Result<Option<Regex>, DatasetError> {
-    if values.is_empty() {
-        return Ok(None);
-    }
-    let values: Vec<_> = values.iter().map(|value| regex::escape(value)).collect();
-    match Regex::new(&format!("^(?:|{})$", values.join("|"))) {
-        Ok(pattern) => Ok(Some(pattern)),
-        Err(error) => fail!("the null values cannot be used: {error}; give fewer or shorter ones"),
     }
 }

@@ -1,13 +1,23 @@
-//! Single records of a piece of CSV text, parsed by csv-core.
+//! Single records of a piece of CSV text: [`Scan`] tells which quotes are stray, csv-core parses.
 
+use super::scan::{Scan, Stray};
+use super::tally::is_terminator;
+use crate::model::CsvFormat;
 use csv_core::ReadRecordResult;
+
+/// Stands at the end of a record of gathered rows that does not close a quote, so that no quote of a row after
+/// it does.
+pub(super) const UNCLOSED: &[u8] = b"\"\x01";
 
 /// Walks over the records of a text that starts and ends at record boundaries.
 #[derive(Debug)]
 pub(super) struct Records<'a> {
     parser: csv_core::Reader,
+    delimiter: u8,
     text: &'a [u8],
     at: usize,
+    /// Stray quotes from there on.
+    strays: std::vec::IntoIter<Stray>,
     fields: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -17,28 +27,66 @@ pub(super) struct Records<'a> {
 pub(super) struct Record<'a> {
     /// Its first byte in the text; line ends before it may be included.
     pub(super) start: usize,
-    /// The byte behind it in the text; behind the first byte of its line end.
+    /// The byte after it in the text; after the first byte of its line end.
     pub(super) end: usize,
+    /// The quote that makes it no record of a table.
+    pub(super) stray: Option<StrayField<'a>>,
     fields: &'a [u8],
     ends: &'a [usize],
 }
 
+/// A field with a stray quote.
+#[derive(Debug)]
+pub(super) struct StrayField<'a> {
+    /// Its column, counted from 0.
+    pub(super) column: usize,
+    /// From the quote to the end of the record.
+    pub(super) text: &'a [u8],
+    /// Whether text follows the closing quote; otherwise no quote closes the field.
+    pub(super) text_follows: bool,
+}
+
 impl<'a> Records<'a> {
     /// The records of `text`.
-    pub(super) fn new(text: &'a [u8], delimiter: u8) -> Self {
-        let mut parser = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
-        // A parser that has read nothing would drop a BOM, and the text may start within a file.
-        parser.read_record(b"\n", &mut [0], &mut [0]);
-        Self { parser, text, at: 0, fields: vec![0; 4096], ends: vec![0; 64] }
+    pub(super) fn new(text: &'a [u8], csv: &CsvFormat) -> Self {
+        let strays = Scan::strays(text, csv.delimiter, csv.quoted_newlines).into_iter();
+        let mut parser = csv_core::ReaderBuilder::new().delimiter(csv.delimiter).build();
+        begin(&mut parser);
+        let (fields, ends) = (vec![0; 4096], vec![0; 64]);
+        Self { parser, delimiter: csv.delimiter, text, at: 0, strays, fields, ends }
     }
 
     /// The next record.
     pub(super) fn next_record(&mut self) -> Option<Record<'_>> {
         let start = self.at;
+        // A record that does not close a quote must not take in more than its lines.
+        let next = self.strays.as_slice().first().copied();
+        let end = next.map_or(self.text.len(), |stray| stray.end as usize);
+        let has_line_end = self.text[..end].last().is_some_and(|byte| is_terminator(*byte));
+        let limit = if next.is_some() && has_line_end { end - 1 } else { end };
+        let (bytes, count) = self.parse(limit)?;
+        let (fields, ends) = (&self.fields[..bytes], &self.ends[..count]);
+        let mut record = Record { start, end: self.at, stray: None, fields, ends };
+        if let Some(stray) = next
+            && self.at > stray.quote as usize
+        {
+            self.strays.next();
+            begin(&mut self.parser);
+            self.at = end;
+            record.end = end;
+            let (before, field) = self.text[start..limit].split_at(stray.quote as usize - start);
+            record.stray = Some(StrayField::new(before, field, stray, self.delimiter));
+        }
+        Some(record)
+    }
+
+    /// Parses a record of the text up to `limit`. The numbers of bytes and of ends of its fields; none if there is
+    /// no record.
+    fn parse(&mut self, limit: usize) -> Option<(usize, usize)> {
         let (mut bytes, mut count) = (0, 0);
         loop {
             let (result, read, written, ended) = self.parser.read_record(
-                &self.text[self.at..],
+                &self.text[self.at..limit],
                 &mut self.fields[bytes..],
                 &mut self.ends[count..],
             );
@@ -50,13 +98,44 @@ impl<'a> Records<'a> {
                 ReadRecordResult::OutputFull => self.fields.resize(self.fields.len() * 2, 0),
                 ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),
                 ReadRecordResult::End => return None,
-                ReadRecordResult::Record => {
-                    let (fields, ends) = (&self.fields[..bytes], &self.ends[..count]);
-                    return Some(Record { start, end: self.at, fields, ends });
-                }
+                ReadRecordResult::Record => return Some((bytes, count)),
             }
         }
     }
+}
+
+/// Brings a parser to the start of a record.
+fn begin(parser: &mut csv_core::Reader) {
+    parser.reset();
+    // A parser that has read nothing would drop a BOM, and the text may start within a file.
+    parser.read_record(b"\n", &mut [0], &mut [0]);
+}
+
+impl<'a> StrayField<'a> {
+    /// After so much of its record.
+    fn new(before: &[u8], field: &'a [u8], stray: Stray, delimiter: u8) -> Self {
+        let column = count_delimiters(before, delimiter);
+        match field.strip_suffix(UNCLOSED) {
+            Some(text) => Self { column, text, text_follows: false },
+            None => Self { column, text: field, text_follows: stray.text_follows },
+        }
+    }
+}
+
+/// How many delimiters stand between fields in a text without stray quotes.
+fn count_delimiters(text: &[u8], delimiter: u8) -> usize {
+    let (mut count, mut is_quoted, mut was_closed, mut before) = (0, false, false, b'\n');
+    for &byte in text {
+        let can_open = was_closed || before == delimiter || is_terminator(before);
+        was_closed = is_quoted && byte == b'"';
+        is_quoted = match byte {
+            b'"' => !is_quoted && can_open,
+            _ => is_quoted,
+        };
+        count += usize::from(byte == delimiter && !is_quoted);
+        before = byte;
+    }
+    count
 }
 
 impl<'a> Record<'a> {
@@ -88,7 +167,7 @@ mod tests {
     #[test]
     fn records_come_with_their_place() {
         let text = b"\n1,\"a\nb\"\r\n\xEF\xBB\xBFx\n\ny,z,\"\"\"\"";
-        let mut records = Records::new(text, b',');
+        let mut records = Records::new(text, &CsvFormat::default());
         let mut seen = Vec::new();
         while let Some(record) = records.next_record() {
             let fields: Vec<_> = record.fields().map(String::from_utf8_lossy).collect();
@@ -107,7 +186,7 @@ mod tests {
     #[test]
     fn wide_and_long_records_fit() {
         let text = format!("{}\n{}", "ab,".repeat(500), "x".repeat(100_000));
-        let mut records = Records::new(text.as_bytes(), b',');
+        let mut records = Records::new(text.as_bytes(), &CsvFormat::default());
         assert_eq!(records.next_record().unwrap().len(), 501);
         assert_eq!(records.next_record().unwrap().fields().next().unwrap().len(), 100_000);
         assert!(records.next_record().is_none());

@@ -1,8 +1,8 @@
 //! The records of a slice, one by one and as they stand in the file.
 
 use super::reader::read_slice;
-use super::records::{Record, Records};
-use super::scan::{Scan, count_lines, is_terminator};
+use super::records::{Record, Records, UNCLOSED};
+use super::tally::{count_lines, is_terminator};
 use super::types::is_null;
 use crate::dataset::DatasetError;
 use crate::model::{CsvFormat, TextSlice};
@@ -16,8 +16,6 @@ pub struct RawRow<'a> {
     pub text: &'a [u8],
     /// The line that it begins on.
     pub line: u64,
-    /// Whether a quote is left open at its end, where the file ends too.
-    pub left_open: bool,
     record: Record<'a>,
 }
 
@@ -35,10 +33,12 @@ impl<'a> RawRow<'a> {
     /// further fields, each with its delimiter.
     pub fn write(&self, more: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(self.text);
-        if self.left_open {
-            out.push(b'"');
+        match &self.record.stray {
+            None => out.extend_from_slice(more),
+            // What follows a stray quote is not read, and must not be taken for more of its field.
+            Some(stray) if stray.text_follows => {}
+            Some(_) => out.extend_from_slice(UNCLOSED),
         }
-        out.extend_from_slice(more);
         out.push(b'\n');
     }
 }
@@ -48,12 +48,12 @@ impl<'a> RawRow<'a> {
 pub fn each_row<E: From<DatasetError>>(
     root: &Path,
     slice: &TextSlice,
-    delimiter: u8,
+    csv: &CsvFormat,
     buffer: &mut Vec<u8>,
     mut take: impl FnMut(&RawRow<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let text = read_slice(root, slice, buffer)?;
-    let mut records = Records::new(text, delimiter);
+    let mut records = Records::new(text, csv);
     let (mut counted, mut line) = (0, slice.first_line);
     while let Some(record) = records.next_record() {
         let blank = text[record.start..].iter().take_while(|&&byte| is_terminator(byte)).count();
@@ -61,22 +61,13 @@ pub fn each_row<E: From<DatasetError>>(
         let before = if counted == 0 { b'\n' } else { text[counted - 1] };
         line += count_lines(&text[counted..start], before);
         counted = start;
-        let bytes = &text[start..record.end];
-        let left_open = record.end == text.len() && is_left_open(bytes, delimiter);
-        let text = match bytes {
-            [inner @ .., b'\n' | b'\r'] if !left_open => inner,
+        let text = match &text[start..record.end] {
+            [inner @ .., b'\n' | b'\r'] => inner,
             whole => whole,
         };
-        take(&RawRow { text, line, left_open, record })?;
+        take(&RawRow { text, line, record })?;
     }
     Ok(())
-}
-
-fn is_left_open(record: &[u8], delimiter: u8) -> bool {
-    let mut scan = Scan::new(delimiter);
-    scan.advance(record);
-    scan.finish();
-    scan.left_open
 }
 
 /// A field's text as it may stand in a file.
@@ -97,7 +88,10 @@ mod tests {
     use crate::model::SliceSize;
     use proptest::prelude::*;
 
-    fn rewritten(text: &[u8], size: u64) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
+    /// Its fields, or how its quote is stray.
+    type Fields = Result<Vec<String>, (usize, String, bool)>;
+
+    fn rewritten(text: &[u8], size: u64) -> (Vec<Fields>, Vec<Fields>) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("t.csv"), text).unwrap();
         let csv = CsvFormat { header: false, ..CsvFormat::default() };
@@ -105,7 +99,7 @@ mod tests {
         let mut cutter = Cutter::new(&csv, SliceSize::Bytes(size));
         let mut cut = cutter.open(folder.path(), "t.csv".to_owned()).unwrap();
         while let Some(slice) = cut.next_slice().unwrap() {
-            each_row::<DatasetError>(folder.path(), &slice, b',', &mut buffer, |row| {
+            each_row::<DatasetError>(folder.path(), &slice, &csv, &mut buffer, |row| {
                 seen.push(fields(&row.record));
                 row.write(b",\"p\"", &mut written);
                 Ok(())
@@ -113,15 +107,19 @@ mod tests {
             .unwrap();
         }
         let mut again = Vec::new();
-        let mut records = Records::new(&written, b',');
+        let mut records = Records::new(&written, &csv);
         while let Some(record) = records.next_record() {
             again.push(fields(&record));
         }
         (seen, again)
     }
 
-    fn fields(record: &Record<'_>) -> Vec<String> {
-        record.fields().map(|field| String::from_utf8_lossy(field).into_owned()).collect()
+    fn fields(record: &Record<'_>) -> Fields {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        match &record.stray {
+            None => Ok(record.fields().map(text).collect()),
+            Some(stray) => Err((stray.column, text(stray.text), stray.text_follows)),
+        }
     }
 
     proptest! {
@@ -131,16 +129,27 @@ mod tests {
             text in "([a,é\"\n\r]|\r\n|\"x\ny\"){0,40}", size in 1u64..60,
         ) {
             let (mut seen, again) = rewritten(text.as_bytes(), size);
-            seen.iter_mut().for_each(|row| row.push("p".to_owned()));
+            seen.iter_mut().flatten().for_each(|row| row.push("p".to_owned()));
             prop_assert_eq!(again, seen);
         }
     }
 
     #[test]
-    fn an_open_quote_is_closed() {
-        let (seen, again) = rewritten(b"a,b\n1,\"open\nfor ever\n", 100);
-        assert_eq!(seen, [["a", "b"], ["1", "open\nfor ever\n"]]);
-        assert_eq!(again, [["a", "b", "p"], ["1", "open\nfor ever\n", "p"]]);
+    fn a_stray_quote_stays_in_its_row() {
+        let text = b"1,\"open\n2,b\n3,\"c\"d\n4,\"open, too\n5\",\"\"\n";
+        let fields = |fields: &[&str]| Ok(fields.iter().map(|&field| field.to_owned()).collect());
+        let stray = |text: &str, follows| Err((1, text.to_owned(), follows));
+        let (seen, again) = rewritten(text, 5);
+        assert_eq!(
+            seen,
+            [
+                stray("\"open", false),
+                fields(&["2", "b"]),
+                stray("\"c\"d", true),
+                fields(&["4", "open, too\n5", ""]),
+            ]
+        );
+        assert_eq!(again[..3], [seen[0].clone(), fields(&["2", "b", "p"]), seen[2].clone()]);
     }
 
     #[test]

@@ -1,17 +1,20 @@
-//! Finds record ends in a stream of CSV bytes, at memory speed where nothing is quoted.
+//! Finds record ends in a stream of CSV bytes, at memory speed where nothing is quoted, and the quotes that cannot
+//! be right: one that text follows where a delimiter or a line end should, and one that never closes.
+//!
+//! Such a quote is *stray*: the record that it stands in ends with the quote's line, and the next line begins a
+//! record again. So a scan sometimes has to go back, to just after the stray quote.
 
+use super::tally::{
+    BLOCK, count_lines, ends_line, ends_record, is_terminator, mask, parity, tally,
+};
 use memchr::{memchr, memchr2, memchr3};
 
 const QUOTE: u8 = b'"';
 
-/// Bytes that the inner loop handles at once; one or two vector registers.
-const LANES: usize = 32;
 /// Bytes that are looked through for a quote before it is decided how to pass them.
 const CHUNK: usize = 4096;
-/// Bytes that are passed at once where there are quotes: the bits of a mask.
-pub(super) const BLOCK: usize = 64;
-/// Rounds of the inner loop before its byte-sized counters could overflow.
-const ROUNDS: usize = 255;
+/// How far its closing quote may be from an opening one, in bytes.
+pub(super) const LONGEST: u64 = 1 << 29;
 
 /// Where the scan stands towards quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,40 +23,150 @@ enum State {
     Plain,
     /// Inside a quoted field.
     Quoted,
-    /// Just behind a quote inside a quoted field: the field's end, or half of `""`.
+    /// Just after a quote inside a quoted field: the field's end, or half of `""`.
     QuoteSeen,
+    /// After the quote that closed a field, where only blanks may stand before the field's end.
+    Closed,
+    /// After a stray quote, on its line.
+    Stray,
+}
+
+/// What quotes mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quotes {
+    /// Nothing.
+    Ignored,
+    /// They hold fields that end on their line.
+    WithinLines,
+    /// They hold fields that may have line ends in them.
+    AcrossLines,
+}
+
+/// A quote that opened a field. Where it stands in a block is worked out only where somebody asks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Opened {
+    /// Its place, or that of its block.
+    at: u64,
+    /// Lines that had ended there.
+    lines: u64,
+    /// The quotes in the block that open fields, of which it is the last; none where its place is known.
+    opens: u64,
+    /// The line ends in the block.
+    ends: u64,
+}
+
+impl Opened {
+    /// Its place, and how many lines had ended before it.
+    fn place(self) -> (u64, u64) {
+        match self.opens.checked_ilog2() {
+            None => (self.at, self.lines),
+            Some(bit) => {
+                let ended = (self.ends & ((1 << bit) - 1)).count_ones();
+                (self.at + u64::from(bit), self.lines + u64::from(ended))
+            }
+        }
+    }
+}
+
+/// A stray quote, and the end of its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stray {
+    /// The place of the quote.
+    pub(super) quote: u64,
+    /// The place after the first byte of its record's line end.
+    pub(super) end: u64,
+    /// Whether text follows the closing quote on the same line; otherwise no quote closes the field.
+    pub(super) text_follows: bool,
+}
+
+/// A quoted field with line ends in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    /// The places of the opening and of the closing quote.
+    pub(super) opens: u64,
+    pub(super) closes: u64,
+    /// The lines that they stand on, counted from 1.
+    pub(super) lines: (u64, u64),
+}
+
+/// Where a scan for a record's end came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// All bytes, without an end.
+    All,
+    /// So many bytes: up to the first byte of a record's line end, and including it.
+    Record(usize),
+    /// A stray quote. The scan goes on at this place.
+    Back(u64),
 }
 
 /// A scan over the bytes of one file, in order, in pieces of any size.
 #[derive(Debug)]
 pub(super) struct Scan {
     delimiter: u8,
-    /// Whether quotes mean anything.
-    has_quotes: bool,
+    quotes: Quotes,
     state: State,
     /// The byte before the next one.
     before: u8,
+    /// The place of the next byte.
+    pub(super) at: u64,
+    /// The last quote that opened a field; right wherever the scan stands inside a field or has just left one.
+    opened: Opened,
+    /// Where the last quote stands that may have closed a field with line ends, if these are collected.
+    closed: u64,
+    /// [`LONGEST`]; less in tests.
+    pub(super) longest: u64,
     /// Records that have ended.
     pub(super) records: u64,
     /// Lines that have ended, inside quotes or not.
     pub(super) lines: u64,
-    /// Whether the text ended inside quotes; known after [`Scan::finish`].
-    pub(super) left_open: bool,
+    /// Records that ended because of stray quotes.
+    pub(super) stray: u64,
+    /// These quotes, if they are collected.
+    strays: Option<Vec<Stray>>,
+    /// Fields with line ends that were passed and not yet looked at, if they are collected.
+    pub(super) spans: Option<Vec<Span>>,
 }
 
 impl Scan {
     /// A scan that stands at the start of a record.
-    pub(super) fn new(delimiter: u8) -> Self {
-        let (state, before) = (State::Plain, b'\n');
-        Self { delimiter, has_quotes: true, state, before, records: 0, lines: 0, left_open: false }
+    pub(super) fn new(delimiter: u8, quoted_newlines: bool) -> Self {
+        Self {
+            delimiter,
+            quotes: if quoted_newlines { Quotes::AcrossLines } else { Quotes::WithinLines },
+            state: State::Plain,
+            before: b'\n',
+            at: 0,
+            opened: Opened::default(),
+            closed: 0,
+            longest: LONGEST,
+            records: 0,
+            lines: 0,
+            stray: 0,
+            strays: None,
+            spans: None,
+        }
     }
 
     /// The same for text where each line that is not empty is a record.
     pub(super) fn of_lines() -> Self {
-        Self { has_quotes: false, ..Self::new(0) }
+        Self { quotes: Quotes::Ignored, ..Self::new(0, false) }
     }
 
-    /// Whether the next byte is the first of a record (or of a blank line). Behind a CR it may
+    /// The stray quotes of a text that starts and ends at record boundaries.
+    pub(super) fn strays(text: &[u8], delimiter: u8, quoted_newlines: bool) -> Vec<Stray> {
+        if memchr(QUOTE, text).is_none() {
+            return Vec::new();
+        }
+        let mut scan = Self { strays: Some(Vec::new()), ..Self::new(delimiter, quoted_newlines) };
+        let mut rest = text;
+        while let Some(back) = scan.advance(rest).or_else(|| scan.finish()) {
+            rest = text.get(back as usize..).unwrap_or_default();
+        }
+        scan.strays.unwrap_or_default()
+    }
+
+    /// Whether the next byte is the first of a record (or of a blank line). After a CR it may
     /// still be the LF that belongs to it.
     pub(super) fn at_record_start(&self) -> bool {
         self.state == State::Plain && is_terminator(self.before)
@@ -61,79 +174,132 @@ impl Scan {
 
     /// Whether an LF as the next byte would belong to the line end just passed.
     pub(super) fn after_cr(&self) -> bool {
-        self.before == b'\r'
+        self.state == State::Plain && self.before == b'\r'
     }
 
-    /// Ends the last record, which needs no line end. May be called again.
-    pub(super) fn finish(&mut self) {
-        self.left_open |= self.state == State::Quoted;
+    /// Whether the next byte is inside quotes, as far as is known.
+    pub(super) fn is_quoted(&self) -> bool {
+        self.state == State::Quoted
+    }
+
+    /// Ends the last record, which needs no line end, or says where to go on: the text does not close a
+    /// quote. May be called again.
+    #[must_use]
+    pub(super) fn finish(&mut self) -> Option<u64> {
+        if self.state == State::Quoted {
+            return Some(self.go_back(false));
+        }
+        if matches!(self.state, State::QuoteSeen | State::Closed) {
+            self.add_span();
+        }
         if !self.at_record_start() {
+            self.end_stray();
             self.records += 1;
             self.state = State::Plain;
             self.before = b'\n';
         }
+        None
     }
 
-    /// Passes all of `bytes`.
-    pub(super) fn advance(&mut self, bytes: &[u8]) {
-        if !self.has_quotes {
-            return self.pass_plain(bytes);
+    /// Passes all of `bytes`, or says where to go on: some of them have to be passed again.
+    #[must_use]
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<u64> {
+        if self.quotes == Quotes::Ignored {
+            self.pass_plain(bytes);
+            return None;
         }
         for chunk in bytes.chunks(CHUNK) {
-            if self.state == State::QuoteSeen || memchr(QUOTE, chunk).is_some() {
-                let (blocks, rest) = chunk.as_chunks::<BLOCK>();
-                for block in blocks {
-                    if !self.advance_block(block) {
-                        self.advance_stepwise(block);
-                    }
+            let (blocks, rest) = match self.state {
+                State::Plain | State::Quoted if memchr(QUOTE, chunk).is_none() => (&[][..], chunk),
+                _ => chunk.as_chunks::<BLOCK>(),
+            };
+            for block in blocks {
+                if !self.advance_block(block)
+                    && let Some(back) = self.advance_stepwise(block)
+                {
+                    return Some(back);
                 }
-                self.advance_stepwise(rest);
-            } else {
-                self.advance_stepwise(chunk);
+            }
+            if let Some(back) = self.advance_stepwise(rest) {
+                return Some(back);
             }
         }
+        self.give_up_long_field()
     }
 
-    /// Passes all of `bytes`, from quote to quote.
-    fn advance_stepwise(&mut self, mut bytes: &[u8]) {
+    /// Passes all of `bytes`, from quote to quote, or says where to go on.
+    fn advance_stepwise(&mut self, mut bytes: &[u8]) -> Option<u64> {
         while !bytes.is_empty() {
             bytes = match self.state {
                 State::Plain => {
-                    let end = memchr(QUOTE, bytes).unwrap_or(bytes.len());
-                    self.pass_plain(&bytes[..end]);
-                    if end < bytes.len() {
+                    let (plain, rest) = bytes.split_at(memchr(QUOTE, bytes).unwrap_or(bytes.len()));
+                    self.pass_plain(plain);
+                    if !rest.is_empty() {
                         self.pass_quote();
                     }
-                    bytes.get(end + 1..).unwrap_or_default()
+                    rest.get(1..).unwrap_or_default()
                 }
-                State::Quoted | State::QuoteSeen => self.advance_quoted(bytes),
+                State::Stray => {
+                    let passed = self.pass_stray(bytes).unwrap_or(bytes.len());
+                    &bytes[passed..]
+                }
+                State::Quoted | State::QuoteSeen | State::Closed => {
+                    match self.advance_quoted(bytes) {
+                        Ok(rest) => rest,
+                        Err(back) => return Some(back),
+                    }
+                }
             };
         }
+        None
     }
 
     /// Passes a block in which every other quote opens a field, as in all proper CSV: then whether
     /// a byte is inside quotes is the parity of the quotes before it (`""` counts twice, so it
-    /// changes nothing). Does nothing and says so where a quote stands in the midst of a field.
+    /// changes nothing). Does nothing and says so where a quote stands in the midst of a field, where one may be
+    /// stray.
     fn advance_block(&mut self, block: &[u8; BLOCK]) -> bool {
-        if self.state == State::Plain && self.before == QUOTE {
-            return false;
-        }
+        let was_quoted = match self.state {
+            State::Plain if self.before != QUOTE => false,
+            State::Quoted | State::QuoteSeen
+                if self.at + BLOCK as u64 - self.opened.at <= self.longest =>
+            {
+                self.is_quoted()
+            }
+            _ => return false,
+        };
         let mut before = [self.before; BLOCK];
         before[1..].copy_from_slice(&block[..BLOCK - 1]);
         let delimiter = self.delimiter;
+        let is_border = |byte: u8| (byte == delimiter) | (byte == QUOTE) | is_terminator(byte);
         let quotes = mask(block, &before, |byte, _| byte == QUOTE);
-        let openable = mask(block, &before, |_, before| {
-            (before == delimiter) | (before == QUOTE) | is_terminator(before)
-        });
-        let inside = parity(quotes) ^ if self.state == State::Quoted { u64::MAX } else { 0 };
-        if quotes & inside & !openable != 0 {
+        let borders = mask(block, &before, |byte, _| is_border(byte));
+        let lines = mask(block, &before, ends_line);
+        let inside = parity(quotes) ^ if was_quoted { u64::MAX } else { 0 };
+        let after_border = borders << 1 | u64::from(is_border(self.before));
+        let after_close = (quotes & !inside) << 1 | u64::from(self.state == State::QuoteSeen);
+        if (quotes & inside & !after_border) | (after_close & !borders) != 0 {
             return false;
         }
+        if self.quotes == Quotes::WithinLines && lines & inside != 0 {
+            return false;
+        }
+        // The second half of `""` follows a quote, an opening one does not.
+        let opens = quotes & inside & !(quotes << 1 | u64::from(self.before == QUOTE));
+        if self.spans.is_some() {
+            self.add_spans(lines, opens, quotes, inside);
+        }
+        let last = block[BLOCK - 1];
+        if opens != 0 {
+            self.opened = Opened { at: self.at, lines: self.lines, opens, ends: lines };
+        }
+        self.closed = self.at + BLOCK as u64 - 1;
         let records = mask(block, &before, ends_record) & !inside;
         self.records += u64::from(records.count_ones());
-        self.lines += u64::from(mask(block, &before, ends_line).count_ones());
-        self.before = block[BLOCK - 1];
-        self.state = match (inside >> (BLOCK - 1), self.before) {
+        self.lines += u64::from(lines.count_ones());
+        self.before = last;
+        self.at += BLOCK as u64;
+        self.state = match (inside >> (BLOCK - 1), last) {
             (1, _) => State::Quoted,
             (_, QUOTE) => State::QuoteSeen,
             _ => State::Plain,
@@ -141,41 +307,78 @@ impl Scan {
         true
     }
 
-    /// Passes `bytes` up to the next record's end and says where that is: behind the first byte of
-    /// its line end. `None` if all bytes are passed without one.
-    pub(super) fn advance_to_record_end(&mut self, bytes: &[u8]) -> Option<usize> {
+    /// Notes the fields with line ends that end in a block.
+    fn add_spans(&mut self, lines: u64, opens: u64, quotes: u64, inside: u64) {
+        if self.state == State::QuoteSeen && quotes & 1 == 0 {
+            self.add_span();
+        }
+        let has_lines = self.state != State::Plain && self.lines > self.opened.lines;
+        if lines & inside == 0 && !has_lines {
+            return;
+        }
+        // The last quote may be half of one that goes on in the next block.
+        let mut closing = quotes & !inside & !(quotes >> 1) & (u64::MAX >> 1);
+        while closing != 0 {
+            let bit = closing.trailing_zeros();
+            closing &= closing - 1;
+            let below = (1 << bit) - 1;
+            let opened = match opens & below {
+                0 => self.opened,
+                opens => Opened { at: self.at, lines: self.lines, opens, ends: lines },
+            };
+            let (opens, begun) = opened.place();
+            let ended = self.lines + u64::from((lines & below).count_ones());
+            if ended > begun
+                && let Some(spans) = &mut self.spans
+            {
+                let closes = self.at + u64::from(bit);
+                spans.push(Span { opens, closes, lines: (begun + 1, ended + 1) });
+            }
+        }
+    }
+
+    /// Passes `bytes` up to the next record's end.
+    pub(super) fn advance_to_record_end(&mut self, bytes: &[u8]) -> Passed {
         let mut at = 0;
         while at < bytes.len() {
-            if self.state != State::Plain {
-                at = bytes.len() - self.advance_quoted(&bytes[at..]).len();
-                continue;
+            match self.state {
+                State::Plain => {}
+                State::Stray => {
+                    return self
+                        .pass_stray(&bytes[at..])
+                        .map_or(Passed::All, |passed| Passed::Record(at + passed));
+                }
+                State::Quoted | State::QuoteSeen | State::Closed => {
+                    match self.advance_quoted(&bytes[at..]) {
+                        Ok(rest) => at = bytes.len() - rest.len(),
+                        Err(back) => return Passed::Back(back),
+                    }
+                    continue;
+                }
             }
-            let found = match self.has_quotes {
-                true => memchr3(QUOTE, b'\n', b'\r', &bytes[at..]),
-                false => memchr2(b'\n', b'\r', &bytes[at..]),
+            let found = match self.quotes {
+                Quotes::Ignored => memchr2(b'\n', b'\r', &bytes[at..]),
+                _ => memchr3(QUOTE, b'\n', b'\r', &bytes[at..]),
             };
-            let Some(found) = found else {
-                self.before = bytes[bytes.len() - 1];
-                return None;
-            };
-            if found > 0 {
-                self.before = bytes[at + found - 1];
+            let text = &bytes[at..at + found.unwrap_or(bytes.len() - at)];
+            self.before = text.last().copied().unwrap_or(self.before);
+            self.at += text.len() as u64;
+            at += text.len() + 1;
+            if found.is_none() {
+                return Passed::All;
             }
-            at += found + 1;
             let byte = bytes[at - 1];
-            if byte == QUOTE && self.has_quotes {
+            if byte == QUOTE && self.quotes != Quotes::Ignored {
                 self.pass_quote();
                 continue;
             }
-            self.lines += u64::from(ends_line(byte, self.before));
-            let ended = !is_terminator(self.before);
-            self.before = byte;
+            let ended = ends_record(byte, self.before);
+            self.pass_line_end(byte);
             if ended {
-                self.records += 1;
-                return Some(at);
+                return Passed::Record(at);
             }
         }
-        None
+        self.give_up_long_field().map_or(Passed::All, Passed::Back)
     }
 
     /// Passes bytes outside of quotes that hold no quote, or none that means anything.
@@ -188,178 +391,131 @@ impl Scan {
         self.records += records;
         self.lines += lines;
         self.before = *last;
+        self.at += bytes.len() as u64;
+    }
+
+    /// Passes a byte of a line end outside of quotes.
+    fn pass_line_end(&mut self, byte: u8) {
+        self.records += u64::from(ends_record(byte, self.before));
+        self.lines += u64::from(ends_line(byte, self.before));
+        self.before = byte;
+        self.at += 1;
     }
 
     /// Passes a quote outside of quotes.
     fn pass_quote(&mut self) {
         if self.before == self.delimiter || is_terminator(self.before) {
             self.state = State::Quoted;
+            let (at, lines) = (self.at, self.lines);
+            self.opened = Opened { at, lines, opens: 0, ends: 0 };
         }
         self.before = QUOTE;
+        self.at += 1;
     }
 
-    /// Passes bytes inside quotes up to the next change of state; returns what is left.
-    fn advance_quoted<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        if self.state == State::QuoteSeen {
-            if bytes.first() == Some(&QUOTE) {
+    /// Passes bytes after a stray quote up to the end of its line. Says how many if that is among them.
+    fn pass_stray(&mut self, bytes: &[u8]) -> Option<usize> {
+        let end = memchr2(b'\n', b'\r', bytes);
+        let text = &bytes[..end.unwrap_or(bytes.len())];
+        self.before = text.last().copied().unwrap_or(self.before);
+        self.at += text.len() as u64;
+        let end = end?;
+        self.pass_line_end(bytes[end]);
+        self.end_stray();
+        self.state = State::Plain;
+        Some(end + 1)
+    }
+
+    /// Passes bytes inside quotes up to the next change of state; returns what is left, or else the place to
+    /// go back to.
+    fn advance_quoted<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], u64> {
+        let Some((&byte, rest)) = bytes.split_first() else { return Ok(bytes) };
+        match self.state {
+            State::QuoteSeen if byte == QUOTE => {
                 self.state = State::Quoted;
-                return &bytes[1..];
+                self.at += 1;
+                Ok(rest)
             }
-            self.state = State::Plain;
-            return bytes;
-        }
-        let end = memchr(QUOTE, bytes).unwrap_or(bytes.len());
-        self.lines += count_lines(&bytes[..end], self.before);
-        if end < bytes.len() {
-            self.state = State::QuoteSeen;
-            self.before = QUOTE;
-            &bytes[end + 1..]
-        } else {
-            self.before = bytes.last().copied().unwrap_or(self.before);
-            &[]
-        }
-    }
-}
-
-/// The number of lines that end in `bytes`, given the byte before them.
-pub(super) fn count_lines(bytes: &[u8], before: u8) -> u64 {
-    let Some(first) = bytes.first() else { return 0 };
-    let rest = &bytes[1..];
-    u64::from(ends_line(*first, before)) + tally(rest, &bytes[..rest.len()]).1
-}
-
-/// Whether the byte is part of a line end.
-pub(super) fn is_terminator(byte: u8) -> bool {
-    (byte == b'\n') | (byte == b'\r')
-}
-
-#[inline(always)]
-fn ends_record(byte: u8, before: u8) -> bool {
-    is_terminator(byte) & !is_terminator(before)
-}
-
-#[inline(always)]
-fn ends_line(byte: u8, before: u8) -> bool {
-    (byte == b'\r') | ((byte == b'\n') & (before != b'\r'))
-}
-
-/// A bit for each byte, lowest first: what `is` says of the byte and the one before it.
-#[inline(always)]
-pub(super) fn mask(block: &[u8; BLOCK], before: &[u8; BLOCK], is: impl Fn(u8, u8) -> bool) -> u64 {
-    let mut flags = [0u8; BLOCK];
-    for ((flag, &byte), &before) in flags.iter_mut().zip(block).zip(before) {
-        *flag = u8::from(is(byte, before));
-    }
-    // Gathers the lowest bits of eight bytes in the product's highest byte.
-    let gather =
-        |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-    let (words, _) = flags.as_chunks::<8>();
-    words.iter().rev().fold(0, |mask, eight| mask << 8 | gather(eight))
-}
-
-/// Each bit becomes the parity of itself and all lower bits.
-pub(super) fn parity(mut bits: u64) -> u64 {
-    for shift in [1, 2, 4, 8, 16, 32] {
-        bits ^= bits << shift;
-    }
-    bits
-}
-
-/// Counts the ends of records and of lines in `bytes`; `before` holds the byte before each. Written
-/// with counters of one byte in arrays so that the compiler makes vector code of it.
-fn tally(bytes: &[u8], before: &[u8]) -> (u64, u64) {
-    let (mut records, mut lines) = (0, 0);
-    let blocks = bytes.chunks(LANES * ROUNDS).zip(before.chunks(LANES * ROUNDS));
-    for (bytes, before) in blocks {
-        let (mut record_counts, mut line_counts) = ([0u8; LANES], [0u8; LANES]);
-        let (bytes, bytes_rest) = bytes.as_chunks::<LANES>();
-        let (before, before_rest) = before.as_chunks::<LANES>();
-        for (bytes, before) in bytes.iter().zip(before) {
-            for lane in 0..LANES {
-                record_counts[lane] += u8::from(ends_record(bytes[lane], before[lane]));
-                line_counts[lane] += u8::from(ends_line(bytes[lane], before[lane]));
+            State::QuoteSeen => {
+                self.state = State::Closed;
+                Ok(bytes)
             }
-        }
-        if !bytes.is_empty() {
-            records += record_counts.iter().map(|&count| u64::from(count)).sum::<u64>();
-            lines += line_counts.iter().map(|&count| u64::from(count)).sum::<u64>();
-        }
-        for (&byte, &before) in bytes_rest.iter().zip(before_rest) {
-            records += u64::from(ends_record(byte, before));
-            lines += u64::from(ends_line(byte, before));
+            State::Closed if byte == self.delimiter || is_terminator(byte) => {
+                self.add_span();
+                self.state = State::Plain;
+                Ok(bytes)
+            }
+            State::Closed if byte == b' ' || byte == b'\t' => {
+                self.before = byte;
+                self.at += 1;
+                Ok(rest)
+            }
+            State::Closed => Err(self.go_back(self.lines == self.opened.place().1)),
+            _ => self.advance_in_field(bytes),
         }
     }
-    (records, lines)
+
+    fn advance_in_field<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], u64> {
+        let found = match self.quotes {
+            Quotes::WithinLines => memchr3(QUOTE, b'\n', b'\r', bytes),
+            _ => memchr(QUOTE, bytes),
+        };
+        let (text, rest) = bytes.split_at(found.unwrap_or(bytes.len()));
+        self.lines += count_lines(text, self.before);
+        self.before = text.last().copied().unwrap_or(self.before);
+        self.at += text.len() as u64;
+        match rest.first() {
+            None => return Ok(rest),
+            Some(&QUOTE) if self.at - self.opened.place().0 <= self.longest => {}
+            Some(_) => return Err(self.go_back(false)),
+        }
+        self.state = State::QuoteSeen;
+        self.closed = self.at;
+        self.before = QUOTE;
+        self.at += 1;
+        Ok(&rest[1..])
+    }
+
+    /// Goes back if the field that the scan stands in is longer than fields can be.
+    fn give_up_long_field(&mut self) -> Option<u64> {
+        let is_long = self.is_quoted() && self.at - self.opened.place().0 > self.longest;
+        is_long.then(|| self.go_back(false))
+    }
+
+    /// Goes back to just after the quote that opened a field; returns that place.
+    fn go_back(&mut self, text_follows: bool) -> u64 {
+        let (at, lines) = self.opened.place();
+        self.state = State::Stray;
+        self.at = at + 1;
+        self.lines = lines;
+        self.before = QUOTE;
+        self.stray += 1;
+        if let Some(strays) = &mut self.strays {
+            strays.push(Stray { quote: at, end: 0, text_follows });
+        }
+        self.at
+    }
+
+    /// Notes the end of a record with a stray quote, if it is one.
+    fn end_stray(&mut self) {
+        if self.state == State::Stray
+            && let Some(stray) = self.strays.as_mut().and_then(|strays| strays.last_mut())
+        {
+            stray.end = self.at;
+        }
+    }
+
+    /// Notes a field that has ended, if it has line ends.
+    fn add_span(&mut self) {
+        let (opens, lines) = self.opened.place();
+        if self.lines > lines
+            && let Some(spans) = &mut self.spans
+        {
+            spans.push(Span { opens, closes: self.closed, lines: (lines + 1, self.lines + 1) });
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn counts(text: &str) -> (u64, u64) {
-        let mut whole = Scan::new(b',');
-        whole.advance(text.as_bytes());
-        let mut bytewise = Scan::new(b',');
-        text.as_bytes().iter().for_each(|byte| bytewise.advance(&[*byte]));
-        let mut by_records = Scan::new(b',');
-        let mut rest = text.as_bytes();
-        while let Some(end) = by_records.advance_to_record_end(rest) {
-            rest = &rest[end..];
-        }
-        assert_eq!((whole.state, whole.before), (bytewise.state, bytewise.before), "{text:?}");
-        for scan in [&mut whole, &mut bytewise, &mut by_records] {
-            scan.finish();
-        }
-        assert_eq!((whole.records, whole.lines), (bytewise.records, bytewise.lines), "{text:?}");
-        assert_eq!(
-            (whole.records, whole.lines),
-            (by_records.records, by_records.lines),
-            "{text:?}"
-        );
-        (whole.records, whole.lines)
-    }
-
-    #[test]
-    fn records_and_lines_are_counted() {
-        assert_eq!(counts(""), (0, 0));
-        assert_eq!(counts("a,b"), (1, 0));
-        assert_eq!(counts("a,b\nc,d\n"), (2, 2));
-        assert_eq!(counts("a\r\nb\rc\n\n\r\nd"), (4, 5));
-        assert_eq!(counts("\n\n\na\n"), (1, 4));
-        assert_eq!(counts("\"a\nb\",1\n\"\"\"\r\n\"\n"), (2, 4));
-        assert_eq!(counts("a\"b\nc\"\n"), (2, 2));
-        assert_eq!(counts("\"a\"b\"\nc\n"), (2, 2));
-        assert_eq!(counts("1,\"open\nfor ever\n"), (1, 2));
-        assert_eq!(counts("\"\"\n"), (1, 1));
-    }
-
-    #[test]
-    fn long_runs_do_not_overflow_the_counters() {
-        let text = "x\n".repeat(LANES * ROUNDS * 3 + 7);
-        let rows = text.len() as u64 / 2;
-        assert_eq!(counts(&text), (rows, rows));
-        let text = "xy\r\n".repeat(LANES * ROUNDS + 5);
-        let rows = text.len() as u64 / 4;
-        assert_eq!(counts(&text), (rows, rows));
-    }
-
-    proptest! {
-        /// Proper CSV goes by blocks, odd texts step by step, and all ways must agree.
-        #[test]
-        fn all_ways_count_the_same(
-            pieces in prop::collection::vec(
-                prop::sample::select(vec![
-                    "abc", "1.5,", ",", "\n", "\r\n", "\"a, b\"", "\"a\n\"\"\"\r\n", ",\"\"\n", "\"",
-                    "some longer text without anything ", "\r",
-                ]),
-                0..200,
-            ),
-            odd in any::<bool>(),
-        ) {
-            let text: String =
-                pieces.into_iter().filter(|piece| odd || *piece != "\"").collect();
-            counts(&text);
-        }
-    }
-}
+#[path = "scan_tests.rs"]
+mod tests;

@@ -16,10 +16,10 @@ use proptest::prelude::*;
 use std::io::Cursor;
 use std::path::PathBuf;
 
-struct Files(tempfile::TempDir);
+pub(super) struct Files(tempfile::TempDir);
 
 impl Files {
-    fn new(files: &[(&str, &[u8])]) -> Self {
+    pub(super) fn new(files: &[(&str, &[u8])]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
             std::fs::write(dir.path().join(name), text).unwrap();
@@ -27,7 +27,7 @@ impl Files {
         Self(dir)
     }
 
-    fn root(&self) -> PathBuf {
+    pub(super) fn root(&self) -> PathBuf {
         self.0.path().canonicalize().unwrap()
     }
 
@@ -35,17 +35,21 @@ impl Files {
         Source::new("data", self.root())
     }
 
-    fn slices(&self, csv: &CsvFormat, bytes: u64) -> Vec<TextSlice> {
+    pub(super) fn slices(&self, csv: &CsvFormat, bytes: u64) -> Vec<TextSlice> {
         self.cut(csv, SliceSize::Bytes(bytes))
     }
 
-    fn cut(&self, csv: &CsvFormat, size: SliceSize) -> Vec<TextSlice> {
+    pub(super) fn cut(&self, csv: &CsvFormat, size: SliceSize) -> Vec<TextSlice> {
         let mut cutter = Cutter::new(csv, size);
         let mut cut = cutter.open(&self.root(), "t.csv".to_owned()).unwrap();
         std::iter::from_fn(|| cut.next_slice().unwrap()).collect()
     }
 
-    fn infer(&self, csv: &CsvFormat, full: bool) -> Result<Vec<(String, ColumnType)>, String> {
+    pub(super) fn infer(
+        &self,
+        csv: &CsvFormat,
+        full: bool,
+    ) -> Result<Vec<(String, ColumnType)>, String> {
         let (unpacker, mut all) = (Unpacker::new(&self.root()), |_, _: &_, _: &mut _| Ok(true));
         let format = infer_format(&[self.source()], csv, full, &unpacker, &mut all).map_err(
             |error: DatasetError| error.to_string().replace(self.root().to_str().unwrap(), "/d"),
@@ -54,7 +58,7 @@ impl Files {
     }
 }
 
-fn format(csv: CsvFormat, columns: &[(&str, ColumnType)]) -> TableFormat {
+pub(super) fn format(csv: CsvFormat, columns: &[(&str, ColumnType)]) -> TableFormat {
     let columns = columns.iter();
     let columns =
         columns.map(|(name, kind)| Column { name: (*name).to_owned(), kind: *kind }).collect();
@@ -75,7 +79,7 @@ fn texts(batch: &RecordBatch) -> Vec<Vec<Option<String>>> {
 }
 
 /// All rows of the slices, and what was rejected.
-fn read(
+pub(super) fn read(
     files: &Files,
     format: &TableFormat,
     slices: &[TextSlice],
@@ -96,12 +100,12 @@ fn read(
     (rows, rejected)
 }
 
-fn csv(header: bool) -> CsvFormat {
+pub(super) fn csv(header: bool) -> CsvFormat {
     CsvFormat { header, ..CsvFormat::default() }
 }
 
 /// Pieces that CSV is made of, in any order: most texts are odd, many are hostile.
-fn pieces() -> impl Strategy<Value = Vec<u8>> {
+pub(super) fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
         "a", "bc", "1", ",", ",", "\n", "\n", "\r\n", "\r", "\"", "\"", "\"\"", "\"x\ny\"", " ",
         "\u{feff}", "é", ",\"", "\"\r\n", "\"\",",
@@ -280,7 +284,7 @@ fn a_record_without_end_is_refused_whatever_the_size() {
             error,
             format!(
                 "/d/t.csv: a record that begins on line {line} or later does not end within 5 \
-                 MB; look for a quote that is not closed"
+                 MB; look for the line that is too long, or that has no end"
             )
         );
     }

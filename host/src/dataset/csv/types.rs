@@ -1,9 +1,9 @@
-//! Column types in Arrow's terms: what they become and which texts they accept, exactly as
-//! arrow-csv does.
+//! Column types in Arrow's terms: what they become, which texts they accept, and what these mean.
 
+use super::numbers::float as any_float;
 use crate::model::{ColumnType, CsvFormat};
 use arrow::array::timezone::Tz;
-use arrow::array::types::{Date32Type, Float64Type, Int64Type, UInt64Type};
+use arrow::array::types::{Date32Type, Int64Type, UInt64Type};
 use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
 use arrow::datatypes::{DataType, TimeUnit};
 
@@ -31,13 +31,19 @@ pub(super) fn is_null(text: &str, format: &CsvFormat) -> bool {
 
 /// Whether a column of this kind accepts the text.
 pub fn fits(kind: ColumnType, text: &str) -> bool {
+    accepts(kind, false, text)
+}
+
+/// The same. An `exact` column, whose kind was inferred, accepts only texts that its values still tell: a code such as
+/// `007` is no number.
+pub(super) fn accepts(kind: ColumnType, exact: bool, text: &str) -> bool {
     match kind {
         ColumnType::Boolean => boolean(text).is_some(),
-        ColumnType::Int64 => Int64Type::parse(text).is_some(),
-        ColumnType::UInt64 => UInt64Type::parse(text).is_some(),
-        ColumnType::Float64 => Float64Type::parse(text).is_some(),
+        ColumnType::Int64 => integer(text, exact).is_some(),
+        ColumnType::UInt64 => unsigned(text, exact).is_some(),
+        ColumnType::Float64 => float(text, exact).is_some(),
         ColumnType::String | ColumnType::Json => true,
-        ColumnType::Date => Date32Type::parse(text).is_some(),
+        ColumnType::Date => date(text, exact).is_some(),
         ColumnType::Timestamp => microseconds(text).is_some(),
     }
 }
@@ -48,17 +54,113 @@ pub(super) fn boolean(text: &str) -> Option<bool> {
     (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)
 }
 
-/// The text as a point in time, in microseconds since 1970.
+/// The text as a whole number; an exact one [prints back](prints_back) as it stands.
+pub(super) fn integer(text: &str, exact: bool) -> Option<i64> {
+    let number = Int64Type::parse(text)?;
+    (!exact || prints_back(text)).then_some(number)
+}
+
+/// The text as a whole number that is not negative; an exact one as [`integer`] has it.
+pub(super) fn unsigned(text: &str, exact: bool) -> Option<u64> {
+    let number = UInt64Type::parse(text)?;
+    (!exact || prints_back(text)).then_some(number)
+}
+
+/// Whether the text of a whole number has no plus, no zeros before its digits, and is not `-0`.
+fn prints_back(text: &str) -> bool {
+    let text = text.trim_ascii();
+    let first = text.strip_prefix('-').unwrap_or(text).bytes().next();
+    text.len() == 1 || !matches!(first, Some(b'0' | b'+'))
+}
+
+/// The text as a number. None if it is larger than any. An exact one has no plus and no zeros before its digits, is no
+/// whole number that floats do not hold, and no number that is too small for them.
+pub(super) fn float(text: &str, exact: bool) -> Option<f64> {
+    let number = any_float(text)?;
+    let digits = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
+    if number.is_infinite() && digits(text) {
+        return None;
+    }
+    if !exact {
+        return Some(number);
+    }
+    let text = text.trim_ascii();
+    let unsigned = text.strip_prefix('-').unwrap_or(text).as_bytes();
+    let is_same = match unsigned {
+        [b'+', ..] => false,
+        [b'0', second, ..] if second.is_ascii_digit() => false,
+        whole if whole.iter().all(u8::is_ascii_digit) => holds_whole(text, number),
+        _ => {
+            let mantissa = unsigned.split(|byte| byte.eq_ignore_ascii_case(&b'e')).next();
+            let is_zero = |text: &[u8]| !text.iter().any(|byte| matches!(byte, b'1'..=b'9'));
+            number != 0.0 || is_zero(mantissa.unwrap_or_default())
+        }
+    };
+    is_same.then_some(number)
+}
+
+/// Whether the float is the whole number that the text holds.
+fn holds_whole(text: &str, number: f64) -> bool {
+    text.parse::<i128>().is_ok_and(|whole| whole == number as i128)
+}
+
+/// Whether a column of floats holds the text's whole number.
+pub(super) fn is_exact_float(text: &str) -> bool {
+    float(text, true).is_some()
+}
+
+/// The text as a day since 1970; a moment is one if it is midnight in UTC. An exact one is written out in full.
+pub(super) fn date(text: &str, exact: bool) -> Option<i32> {
+    let text = text.trim_ascii();
+    if exact && !(text.len() == 10 && starts_with_date(text.as_bytes())) {
+        return None;
+    }
+    let is_moment = text.len() > 10 && !text.starts_with(['+', '-']);
+    if is_moment && microseconds(text)? % (24 * 60 * 60 * 1_000_000) != 0 {
+        return None;
+    }
+    Date32Type::parse(text)
+}
+
+/// The text as a point in time, in microseconds since 1970. None also if it tells more than microseconds, or if it
+/// is a leap second, which is no point in this count.
 pub(super) fn microseconds(text: &str) -> Option<i64> {
+    let (micros, nanos) = moment(text)?;
+    let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
+    let digits = fraction.bytes().take_while(u8::is_ascii_digit);
+    let is_finer = digits.skip(6).any(|digit| digit != b'0');
+    let is_leap = nanos >= 1_000_000_000;
+    (!is_finer && !is_leap).then_some(micros)
+}
+
+/// Microseconds since 1970, and nanoseconds since the last whole second: more than a second of them in a leap second.
+fn moment(text: &str) -> Option<(i64, u32)> {
     let zone = UTC.parse::<Tz>().ok()?;
-    string_to_datetime(&zone, text).ok().map(|time| time.timestamp_micros())
+    let time = string_to_datetime(&zone, text).ok()?;
+    Some((time.timestamp_micros(), time.timestamp_subsec_nanos()))
+}
+
+/// Why a column of this kind, inferred if it is `exact`, does not accept the text.
+pub(super) fn refusal(kind: ColumnType, exact: bool, text: &str) -> String {
+    match kind {
+        _ if exact && fits(kind, text) => {
+            format!("would not stay as it is as {kind}; set the column's type in schema")
+        }
+        ColumnType::Date if moment(text).is_some() => "tells more than a date".to_owned(),
+        ColumnType::Timestamp if moment(text).is_some() => {
+            "tells more than a timestamp, which counts microseconds".to_owned()
+        }
+        _ => format!("is no {kind}"),
+    }
 }
 
 /// The kind of column that a single text suggests. Dates and times only where they are written out
-/// in full; whole numbers too long for 64 bits are rather names than quantities, so text.
+/// in full; numbers only where a column of them tells the same. Whole numbers too long for 64 bits are rather names
+/// than quantities, so text.
 pub(super) fn guess(text: &str) -> ColumnType {
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let digits = text.strip_prefix('-').unwrap_or(text);
     let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let may_be_float = (!all_digits || text == "-0") && !may_be_code(text);
     let by_look = match text.as_bytes() {
         bytes if bytes.len() == 10 && starts_with_date(bytes) => Some(ColumnType::Date),
         bytes if bytes.len() > 10 && starts_with_date(bytes) => Some(ColumnType::Timestamp),
@@ -67,13 +169,20 @@ pub(super) fn guess(text: &str) -> ColumnType {
     [
         Some(ColumnType::Boolean),
         Some(ColumnType::Int64),
-        (!all_digits).then_some(ColumnType::Float64),
+        may_be_float.then_some(ColumnType::Float64),
         by_look,
     ]
     .into_iter()
     .flatten()
-    .find(|&kind| fits(kind, text))
+    .find(|&kind| accepts(kind, true, text))
     .unwrap_or(ColumnType::String)
+}
+
+/// Whether the text is a number, and may as well be a code: `12E4`. Among other floats it is one of them.
+pub(super) fn may_be_code(text: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = text.split_once(['e', 'E']);
+    parts.is_some_and(|(mantissa, exponent)| is_number(mantissa) && is_number(exponent))
 }
 
 /// The kind of column that holds texts of both kinds.
@@ -111,19 +220,92 @@ mod tests {
             ("9223372036854775808", String),
             ("1.5", Float64),
             ("-2e9", Float64),
+            ("2e-9", Float64),
             ("NaN", Float64),
+            (".5", Float64),
+            ("1.10", Float64),
+            ("0.0", Float64),
+            ("-0", Float64),
+            ("1e400", String),
+            ("1e-400", String),
+            ("2e9", String),
+            ("12E4", String),
+            ("007", String),
+            ("00", String),
+            ("-01", String),
+            ("+5", String),
+            ("+1.5", String),
+            ("007.5", String),
+            ("1_000", String),
+            ("0x10", String),
             ("2026-11-21", Date),
             ("2026-13-21", String),
             ("2026-11-21T10:00:00Z", Timestamp),
             ("2026-11-21 10:00:00.123456", Timestamp),
             ("2026-11-21T10:00:00+02:00", Timestamp),
             ("2026-11-21 later", String),
+            ("2026-11-21T10:00:00.123456000", Timestamp),
+            ("2026-11-21T10:00:00.123456789", String),
+            ("2026-11-21T10:00:00.1234560000000001", String),
+            ("2016-12-31T23:59:60Z", String),
+            ("1500-01-02T03:04:05", Timestamp),
+            ("10000-01-01", String),
+            ("2026-1-5", String),
+            ("20261121", Int64),
             ("abc", String),
             ("1,5", String),
             ("-", String),
         ] {
             assert_eq!(guess(text), kind, "{text}");
         }
+    }
+
+    #[test]
+    fn columns_with_a_given_kind_take_what_has_its_value_and_no_more() {
+        use ColumnType::{Date, Float64, Int64, Timestamp};
+        for (kind, text, given, inferred) in [
+            (Int64, "007", true, false),
+            (Int64, "+7", true, false),
+            (Int64, "-0", true, false),
+            (Int64, " 7 ", true, true),
+            (Int64, "0", true, true),
+            (Int64, "9223372036854775808", false, false),
+            (Float64, "007.5", true, false),
+            (Float64, "0.5", true, true),
+            (Float64, "-0", true, true),
+            (Float64, "+.5", true, false),
+            (Float64, "2e9", true, true),
+            (Float64, "1e400", false, false),
+            (Float64, "1e-400", true, false),
+            (Float64, "0e-400", true, true),
+            (Float64, "inf", true, true),
+            (Float64, "9007199254740992", true, true),
+            (Float64, "9007199254740993", true, false),
+            (Float64, "-73.98215484619140625", true, true),
+            (Date, "2026-1-5", true, false),
+            (Date, "20260105", true, false),
+            (Date, "2026-01-05", true, true),
+            (Date, "2026-01-05T00:00:00Z", true, false),
+            (Date, "2026-01-05T10:00:00Z", false, false),
+            (Date, "2026-01-05T00:00:00+02:00", false, false),
+            (Date, "+10000-01-01", true, false),
+            (Date, "10000-01-01", false, false),
+            (Timestamp, "2026-01-05T10:00:00.123456789Z", false, false),
+            (Timestamp, "2026-01-05", true, true),
+        ] {
+            let found = [false, true].map(|exact| accepts(kind, exact, text));
+            assert_eq!(found, [given, inferred], "{kind} {text}");
+        }
+    }
+
+    #[test]
+    fn moments_are_what_they_tell() {
+        // As datetime.datetime of Python tells them.
+        assert_eq!(microseconds("1500-01-02T03:04:05"), Some(-14_831_672_155_000_000));
+        assert_eq!(microseconds("9999-12-31T23:59:59.999999Z"), Some(253_402_300_799_999_999));
+        assert_eq!(microseconds("2026-11-21T10:00:00+02:00"), Some(1_795_248_000_000_000));
+        assert_eq!(date("1500-01-02", true), Some(-171_663));
+        assert_eq!(date("+10000-01-01", false), Some(2_932_897));
     }
 
     #[test]

@@ -11,17 +11,24 @@ pub(super) const LANES: usize = 4;
 pub(super) const MISSES: u32 = 8;
 
 /// The floats that four fields hold, each from its start to its end: a sign, if it is a minus, and 1 to 8 bytes of
-/// digits with at most one point among them. None if one of them is anything else, or near the start of `bytes`.
+/// digits with at most one point among them, and if they should be `exact`, no zeros before other digits. None if one of
+/// them is anything else, or near the start or the end of `bytes`.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn floats(bytes: &[u8], bounds: &[(usize, usize); LANES]) -> Option<[f64; LANES]> {
+pub(super) fn floats(
+    bytes: &[u8],
+    bounds: &[(usize, usize); LANES],
+    exact: bool,
+) -> Option<[f64; LANES]> {
     let (mut firsts, mut words, mut lengths) = ([0; LANES], [0; LANES], [0; LANES]);
     for (lane, &(start, end)) in bounds.iter().enumerate() {
-        firsts[lane] = i64::from(*bytes.get(start)?);
+        firsts[lane] = i64::from(u32::from_le_bytes(*bytes.get(start..)?.first_chunk()?));
         words[lane] = i64::from_le_bytes(*bytes.get(end.wrapping_sub(8)..end)?.first_chunk()?);
         lengths[lane] = end.wrapping_sub(start) as i64;
     }
-    let minus = _mm256_cmpeq_epi64(vector(firsts), _mm256_set1_epi64x(i64::from(b'-')));
+    let (firsts, byte) = (vector(firsts), _mm256_set1_epi64x(0xff));
+    let first = _mm256_and_si256(firsts, byte);
+    let minus = _mm256_cmpeq_epi64(first, _mm256_set1_epi64x(i64::from(b'-')));
     let length = _mm256_add_epi64(vector(lengths), minus);
     let word = vector(words);
     let (zero, ones) = (_mm256_setzero_si256(), _mm256_set1_epi8(1));
@@ -51,11 +58,28 @@ pub(super) fn floats(bytes: &[u8], bounds: &[(usize, usize); LANES]) -> Option<[
     let high = _mm256_mul_epu32(fours, _mm256_set1_epi64x(10_000));
     let number = _mm256_add_epi64(high, _mm256_srli_epi64::<32>(fours));
 
+    // A digit after a zero at the start; what follows a field is no digit.
+    let after_minus = _mm256_srlv_epi64(firsts, _mm256_and_si256(minus, _mm256_set1_epi64x(8)));
+    let second = _mm256_and_si256(_mm256_srli_epi64::<8>(after_minus), byte);
+    let zero_first = _mm256_cmpeq_epi64(
+        _mm256_and_si256(after_minus, byte),
+        _mm256_set1_epi64x(i64::from(b'0')),
+    );
+    let is_digit = _mm256_and_si256(
+        _mm256_cmpgt_epi64(second, _mm256_set1_epi64x(i64::from(b'0' - 1))),
+        _mm256_cmpgt_epi64(_mm256_set1_epi64x(i64::from(b'9' + 1)), second),
+    );
+    let padded = _mm256_and_si256(
+        _mm256_and_si256(zero_first, is_digit),
+        _mm256_set1_epi64x(-i64::from(exact)),
+    );
+
     // At least one digit, at most one point, and no more bytes than there are in the lane.
     let long = _mm256_cmpgt_epi64(length, _mm256_set1_epi64x(8));
     let short = _mm256_cmpgt_epi64(_mm256_set1_epi64x(1), _mm256_sub_epi64(length, points));
     let many = _mm256_cmpgt_epi64(points, _mm256_set1_epi64x(1));
     let wrong = _mm256_or_si256(_mm256_or_si256(long, short), _mm256_or_si256(many, others));
+    let wrong = _mm256_or_si256(wrong, padded);
     if _mm256_testz_si256(wrong, wrong) == 0 {
         return None;
     }
@@ -83,12 +107,12 @@ fn vector([a, b, c, d]: [i64; LANES]) -> __m256i {
 
 #[cfg(test)]
 mod tests {
-    use super::super::numbers::short_float;
+    use super::super::numbers::{exact_float, short_float};
     use super::*;
     use proptest::prelude::*;
 
     /// Four texts behind each other, by this and one by one.
-    fn both(texts: &[String; LANES]) -> (Option<[f64; LANES]>, [Option<f64>; LANES]) {
+    fn both(texts: &[String; LANES], exact: bool) -> (Option<[f64; LANES]>, [Option<f64>; LANES]) {
         let mut all = "some text,".to_owned();
         let bounds = texts.each_ref().map(|text| {
             let start = all.len();
@@ -96,9 +120,11 @@ mod tests {
             all.push(',');
             (start, start + text.len())
         });
+        all.push_str("end");
         // SAFETY: the caller has seen that there is AVX2.
-        let wide = unsafe { floats(all.as_bytes(), &bounds) };
-        (wide, bounds.map(|(start, end)| short_float(all.as_bytes(), start, end)))
+        let wide = unsafe { floats(all.as_bytes(), &bounds, exact) };
+        let one = if exact { exact_float } else { short_float };
+        (wide, bounds.map(|(start, end)| one(all.as_bytes(), start, end)))
     }
 
     proptest! {
@@ -111,9 +137,10 @@ mod tests {
                 4 => "-?([0-9]{1,8}|[0-9]{1,5}[.][0-9]{0,2}|[.][0-9]{1,7})",
                 1 => "[-+.0-9e, x]{0,10}",
             ]),
+            exact in any::<bool>(),
         ) {
             if is_x86_feature_detected!("avx2") {
-                let (wide, single) = both(&texts);
+                let (wide, single) = both(&texts, exact);
                 let is_short = |text: &String| text.trim_start_matches('-').len() <= 8;
                 let usual = single.iter().all(Option::is_some) && texts.iter().all(is_short);
                 prop_assert_eq!(wide.is_some(), usual, "{:?}", texts);
@@ -125,11 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn near_the_start_of_the_text_there_are_none() {
+    fn near_the_bounds_of_the_text_there_are_none() {
         if is_x86_feature_detected!("avx2") {
             let bounds = [(0, 3), (4, 7), (8, 11), (12, 15)];
             // SAFETY: there is AVX2.
-            assert_eq!(unsafe { floats(b"1.5,2.5,3.5,4.5,", &bounds) }, None);
+            assert_eq!(unsafe { floats(b"1.5,2.5,3.5,4.5,", &bounds, false) }, None);
+            let bounds = [(8, 11), (12, 15), (16, 19), (20, 23)];
+            // SAFETY: there is AVX2.
+            assert_eq!(unsafe { floats(b"1.5,2.5,1.5,2.5,3.5,4.5", &bounds, false) }, None);
         }
     }
 }

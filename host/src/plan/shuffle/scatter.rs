@@ -62,7 +62,7 @@ impl<'a> Scatterer<'a> {
             quote_field(value, csv.delimiter, &mut more);
         }
         let place = if slice.unpacked.is_some() { &setup.spill } else { root };
-        each_row(place, slice, csv.delimiter, buffer, |row| {
+        each_row(place, slice, csv, buffer, |row| {
             key.clear();
             for &column in &setup.keys {
                 match column.checked_sub(setup.columns) {

@@ -193,6 +193,13 @@ pub(in crate::spec) const INPUT: &[Key] = &[
         "Field texts that mean null, beside the empty field.",
     ),
     key(
+        "quoted_newlines",
+        Kind::Bool,
+        BOOL_EXPECTED,
+        "false",
+        "Whether a quoted field of a CSV file may hold line ends. If not, each line is a record, whatever quotes stand in it. true unless given.",
+    ),
+    key(
         "schema",
         Kind::Columns,
         "a map of column names to types, in the order of the file (e.g. id: int64)",

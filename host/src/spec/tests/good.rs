@@ -193,8 +193,12 @@ inputs:
         Column { name: "z".into(), kind: ColumnType::Int64 },
         Column { name: "a".into(), kind: ColumnType::Timestamp },
     ];
-    let dialect =
-        CsvFormat { delimiter: b'\t', header: false, null_values: vec!["NA".into(), "-1".into()] };
+    let dialect = CsvFormat {
+        delimiter: b'\t',
+        header: false,
+        null_values: vec!["NA".into(), "-1".into()],
+        quoted_newlines: true,
+    };
     assert_eq!(
         spec.input_kind,
         InputKind::Tables {

@@ -1,0 +1,99 @@
+//! The columns of a table while they are filled.
+
+use super::fill::Values;
+use super::types::{UTC, boolean, date, float, integer, microseconds, unsigned};
+use crate::model::ColumnType;
+use arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder, new_null_array};
+use arrow::datatypes::{
+    DataType, Date32Type, Float64Type, Int64Type, SchemaRef, TimestampMicrosecondType, UInt64Type,
+};
+use std::sync::Arc;
+
+/// A column that is being filled.
+pub(super) enum Column {
+    /// So many rows of one that nobody asks for.
+    Unwanted(usize),
+    Boolean(Values<bool>),
+    Int64(Values<i64>),
+    UInt64(Values<u64>),
+    Float64(Values<f64>),
+    Date(Values<i32>),
+    Timestamp(Values<i64>),
+    String(StringBuilder),
+}
+
+impl Column {
+    /// An empty one, with room for so many rows; of no kind if nobody asks for it.
+    pub(super) fn new(kind: Option<ColumnType>, rows: usize) -> Self {
+        let Some(kind) = kind else { return Self::Unwanted(0) };
+        match kind {
+            ColumnType::Boolean => Self::Boolean(Values::new(rows)),
+            ColumnType::Int64 => Self::Int64(Values::new(rows)),
+            ColumnType::UInt64 => Self::UInt64(Values::new(rows)),
+            ColumnType::Float64 => Self::Float64(Values::new(rows)),
+            ColumnType::Date => Self::Date(Values::new(rows)),
+            ColumnType::Timestamp => Self::Timestamp(Values::new(rows)),
+            ColumnType::String | ColumnType::Json => {
+                Self::String(StringBuilder::with_capacity(rows, rows.saturating_mul(8)))
+            }
+        }
+    }
+
+    /// Adds the text of a field, which is null if there is none. None if the column does not accept it.
+    pub(super) fn push(&mut self, text: Option<&str>, exact: bool) -> Option<()> {
+        match self {
+            Self::Unwanted(rows) => {
+                *rows += 1;
+                Some(())
+            }
+            Self::Boolean(values) => put(values, text, boolean),
+            Self::Int64(values) => put(values, text, |text| integer(text, exact)),
+            Self::UInt64(values) => put(values, text, |text| unsigned(text, exact)),
+            Self::Float64(values) => put(values, text, |text| float(text, exact)),
+            Self::Date(values) => put(values, text, |text| date(text, exact)),
+            Self::Timestamp(values) => put(values, text, microseconds),
+            Self::String(values) => {
+                values.append_option(text);
+                Some(())
+            }
+        }
+    }
+
+    /// The column.
+    pub(super) fn finish(self) -> Option<ArrayRef> {
+        Some(match self {
+            Self::Unwanted(rows) => new_null_array(&DataType::Utf8, rows),
+            Self::Boolean(values) => Arc::new(values.booleans()),
+            Self::Int64(values) => Arc::new(values.array::<Int64Type>()?),
+            Self::UInt64(values) => Arc::new(values.array::<UInt64Type>()?),
+            Self::Float64(values) => Arc::new(values.array::<Float64Type>()?),
+            Self::Date(values) => Arc::new(values.array::<Date32Type>()?),
+            Self::Timestamp(values) => {
+                Arc::new(values.array::<TimestampMicrosecondType>()?.with_timezone(UTC))
+            }
+            Self::String(mut values) => Arc::new(values.finish()),
+        })
+    }
+}
+
+fn put<T: Copy + Default>(
+    values: &mut Values<T>,
+    text: Option<&str>,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Option<()> {
+    let value = match text {
+        Some(text) => Some(parse(text)?),
+        None => None,
+    };
+    values.room(1).put(value)
+}
+
+/// The table of these columns. None if they are not those of the schema.
+pub(super) fn table(columns: Vec<Column>, schema: &SchemaRef) -> Option<RecordBatch> {
+    let arrays = columns.into_iter().zip(schema.fields());
+    let arrays = arrays.map(|(column, field)| {
+        let array = column.finish()?;
+        (array.data_type() == field.data_type()).then_some(array)
+    });
+    RecordBatch::try_new(Arc::clone(schema), arrays.collect::<Option<_>>()?).ok()
+}

@@ -1,0 +1,79 @@
+//! Counts ends of records and lines with vector code, and makes masks of what is where in a block.
+
+/// Bytes that the inner loop handles at once; one or two vector registers.
+pub(super) const LANES: usize = 32;
+/// Rounds of the inner loop before its byte-sized counters could overflow.
+pub(super) const ROUNDS: usize = 255;
+/// Bytes that are passed at once where there are quotes: the bits of a mask.
+pub(super) const BLOCK: usize = 64;
+
+/// The number of lines that end in `bytes`, given the byte before them.
+pub(super) fn count_lines(bytes: &[u8], before: u8) -> u64 {
+    let Some(first) = bytes.first() else { return 0 };
+    let rest = &bytes[1..];
+    u64::from(ends_line(*first, before)) + tally(rest, &bytes[..rest.len()]).1
+}
+
+/// Whether the byte is part of a line end.
+pub(super) fn is_terminator(byte: u8) -> bool {
+    (byte == b'\n') | (byte == b'\r')
+}
+
+#[inline(always)]
+pub(super) fn ends_record(byte: u8, before: u8) -> bool {
+    is_terminator(byte) & !is_terminator(before)
+}
+
+#[inline(always)]
+pub(super) fn ends_line(byte: u8, before: u8) -> bool {
+    (byte == b'\r') | ((byte == b'\n') & (before != b'\r'))
+}
+
+/// A bit for each byte, lowest first: what `is` says of the byte and the one before it.
+#[inline(always)]
+pub(super) fn mask(block: &[u8; BLOCK], before: &[u8; BLOCK], is: impl Fn(u8, u8) -> bool) -> u64 {
+    let mut flags = [0u8; BLOCK];
+    for ((flag, &byte), &before) in flags.iter_mut().zip(block).zip(before) {
+        *flag = u8::from(is(byte, before));
+    }
+    // Gathers the lowest bits of eight bytes in the product's highest byte.
+    let gather =
+        |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    let (words, _) = flags.as_chunks::<8>();
+    words.iter().rev().fold(0, |mask, eight| mask << 8 | gather(eight))
+}
+
+/// Each bit becomes the parity of itself and all lower bits.
+pub(super) fn parity(mut bits: u64) -> u64 {
+    for shift in [1, 2, 4, 8, 16, 32] {
+        bits ^= bits << shift;
+    }
+    bits
+}
+
+/// Counts the ends of records and of lines in `bytes`; `before` holds the byte before each. Written
+/// with counters of one byte in arrays so that the compiler makes vector code of it.
+pub(super) fn tally(bytes: &[u8], before: &[u8]) -> (u64, u64) {
+    let (mut records, mut lines) = (0, 0);
+    let blocks = bytes.chunks(LANES * ROUNDS).zip(before.chunks(LANES * ROUNDS));
+    for (bytes, before) in blocks {
+        let (mut record_counts, mut line_counts) = ([0u8; LANES], [0u8; LANES]);
+        let (bytes, bytes_rest) = bytes.as_chunks::<LANES>();
+        let (before, before_rest) = before.as_chunks::<LANES>();
+        for (bytes, before) in bytes.iter().zip(before) {
+            for lane in 0..LANES {
+                record_counts[lane] += u8::from(ends_record(bytes[lane], before[lane]));
+                line_counts[lane] += u8::from(ends_line(bytes[lane], before[lane]));
+            }
+        }
+        if !bytes.is_empty() {
+            records += record_counts.iter().map(|&count| u64::from(count)).sum::<u64>();
+            lines += line_counts.iter().map(|&count| u64::from(count)).sum::<u64>();
+        }
+        for (&byte, &before) in bytes_rest.iter().zip(before_rest) {
+            records += u64::from(ends_record(byte, before));
+            lines += u64::from(ends_line(byte, before));
+        }
+    }
+    (records, lines)
+}
