@@ -3,6 +3,7 @@
 use super::manifest::{Listed, Manifest};
 use super::pattern::Pattern;
 use super::stand_in::unfetched;
+use super::table_log::TableLog;
 use super::{DatasetError, fail};
 use crate::model::{BadFile, LOCK_FILE, Source};
 use crate::opening::at_its_path;
@@ -33,6 +34,8 @@ pub struct Listing {
     /// Whether files are left out that other programs keep beside rows.
     rows_only: bool,
     left_out: bool,
+    /// Whether files of tables are refused whose logs say which rows they have.
+    refuses_tables: bool,
     notices: Vec<String>,
     bad: Vec<BadFile>,
 }
@@ -52,6 +55,19 @@ struct Level {
     entries: Vec<Entry>,
     /// The length of its prefix.
     prefix: usize,
+    /// Whether it is a table that has a log.
+    table: Lookup,
+}
+
+/// What is known of a folder.
+#[derive(Clone, Copy, Debug)]
+enum Lookup {
+    /// It is no table with a log.
+    Plain,
+    /// It may be one.
+    Open,
+    /// It is one.
+    Table(TableLog),
 }
 
 /// Something in a folder. A folder's name has a `/` at its end, which is also what sorts it where
@@ -108,6 +124,7 @@ impl Listing {
             ahead: VecDeque::new(),
             rows_only: false,
             left_out: false,
+            refuses_tables: false,
             notices: Vec::new(),
             bad: Vec::new(),
         };
@@ -133,6 +150,41 @@ impl Listing {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(self.unreadable(&error)),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses files from now on that belong to a [table with a log](TableLog).
+    #[must_use]
+    pub fn refusing_tables(mut self) -> Self {
+        self.refuses_tables = true;
+        self
+    }
+
+    /// Fails if the file, which was found in the folders that are being walked, belongs to such a table.
+    fn refuse_table(&mut self, file: &str) -> Result<(), DatasetError> {
+        if !self.refuses_tables {
+            return Ok(());
+        }
+        for index in 0..self.levels.len() {
+            let Level { prefix, table, .. } = self.levels[index];
+            if matches!(table, Lookup::Plain) {
+                continue;
+            }
+            let folder = self.path(&self.prefix[..prefix]);
+            let found = match table {
+                Lookup::Table(log) => Some(log),
+                _ => TableLog::at(&folder),
+            };
+            self.levels[index].table = found.map_or(Lookup::Plain, Lookup::Table);
+            let below = file.get(prefix..).unwrap_or_default();
+            let (first, is_file) = match below.split_once('/') {
+                Some((first, _)) => (first, false),
+                None => (below, true),
+            };
+            if let Some(log) = found.filter(|log| log.owns(first, is_file)) {
+                return fail!("{}: {}", self.input, log.refusal(&folder.display().to_string()));
+            }
+        }
+        Ok(())
     }
 
     /// Whether the file is one that is left out; says so of the first.
@@ -209,6 +261,7 @@ impl Listing {
             if let Some(file) = self.take(&entry, depth - 1) {
                 self.found = true;
                 if !self.leaves_out(&file) {
+                    self.refuse_table(&file)?;
                     return Ok(Some(file));
                 }
             }
@@ -289,7 +342,7 @@ impl Listing {
             };
             entries.push(Entry { name: file.clone().into_bytes(), kind });
         }
-        self.levels.push(Level { entries, prefix: 0 });
+        self.levels.push(Level { entries, prefix: 0, table: Lookup::Plain });
         Ok(())
     }
 
@@ -298,7 +351,14 @@ impl Listing {
     fn enter(&mut self) -> Result<(), DatasetError> {
         let path = self.path(&self.prefix);
         match entries(&path) {
-            Ok(entries) => self.levels.push(Level { entries, prefix: self.prefix.len() }),
+            Ok(entries) => {
+                let is_log = |entry: &Entry| {
+                    let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
+                    TableLog::ALL.iter().any(|log| log.folder().as_bytes() == name)
+                };
+                let table = if entries.iter().any(is_log) { Lookup::Open } else { Lookup::Plain };
+                self.levels.push(Level { entries, prefix: self.prefix.len(), table });
+            }
             Err(error) if self.prefix.is_empty() => {
                 return fail!("{}: cannot list {}: {error}", self.input, path.display());
             }

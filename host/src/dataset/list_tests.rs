@@ -229,3 +229,28 @@ fn folders_that_cannot_be_listed_fail_alone() {
     assert_eq!(files, ["a.txt", "d/e.txt"]);
     assert_snapshot!(bad, @"b/: /d/in/b cannot be listed: Permission denied (os error 13)");
 }
+
+/// Below a folder, in it, and by a glob; but for files of the log itself, and tables that no file is taken of.
+#[test]
+fn files_of_tables_with_a_log_are_refused() {
+    let tree = Tree::new(&[
+        "a/b.parquet",
+        "ice/data/c=1/x.parquet",
+        "ice/metadata/v1.metadata.json",
+        "t/_delta_log/0.checkpoint.parquet",
+        "t/day=1/x.parquet",
+    ]);
+    let refusing = |source: &Source| Listing::of_rows(source).map(Listing::refusing_tables);
+    let refused = |pattern: Option<&str>| {
+        let error = tree.list_by(refusing, pattern).err()?;
+        error.find(" is a").map(|end| error[..end].to_owned())
+    };
+    let told = |folder: &str| Some(format!("input 'data': /d/in{folder}"));
+    assert_eq!(refused(None), told("/ice"));
+    assert_eq!(refused(Some("t/**/*.parquet")), told("/t"));
+    assert_eq!(refused(Some("t/*/x.parquet")), told("/t"));
+    assert_eq!(refused(Some("*/data/*/*.parquet")), told("/ice"));
+    for pattern in ["a/*.parquet", "*/b.parquet", "t/_delta_log/*.parquet", "ice/metadata/*"] {
+        assert_eq!(refused(Some(pattern)), None, "{pattern}");
+    }
+}

@@ -21,6 +21,7 @@ mod schema;
 pub mod sqlite;
 mod stand_in;
 mod stream;
+mod table_log;
 
 pub use columnar::{LoadedRows, RowError, RowPart, RowReader};
 pub use csv::{LoadedTable, RowLines, TablePart, TableReader};
@@ -33,6 +34,7 @@ pub use resolve::{reaches, resolve};
 pub use schema::{schema_bytes, schema_of};
 pub use stand_in::{STAND_IN_MODE, UNFETCHED, is_stand_in, unfetched, wait_for};
 pub use stream::Stream;
+pub use table_log::TableLog;
 
 /// Whether a file may be looked into, once it is here. Gets the index of its source, its path below that, and the
 /// listing of those that follow.

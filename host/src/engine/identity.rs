@@ -184,7 +184,16 @@ impl Settings {
     }
 
     fn table(&mut self, input: &str, table: &TableInput) {
-        let TableInput { kind, csv, schema, columns, hive, query } = table;
+        let TableInput {
+            kind,
+            csv,
+            schema,
+            columns,
+            hive,
+            query,
+            // Whether the job begins at all.
+            files: _,
+        } = table;
         let CsvFormat { delimiter, header, null_values, quoted_newlines } = csv;
         let mut format = json!({
             "kind": kind, "delimiter": char::from(*delimiter), "header": header,

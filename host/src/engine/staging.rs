@@ -2,7 +2,7 @@
 
 use super::prepare::{Options, PrepareError};
 use crate::compile::Cache;
-use crate::dataset;
+use crate::dataset::{self, DatasetError, Pattern, TableLog};
 use crate::model::{ByteSize, Input, InputKind, Source, TableKind};
 use crate::spec::{JobSpec, StoredKind};
 use crate::store::{Coming, Kept, Objects, Stager, StoreError, Watch};
@@ -36,6 +36,9 @@ pub fn stage(
         let is_of = |input: &&Input| input.name == source.dataset;
         let input = spec.inputs.iter().find(is_of);
         let is_stored = input.is_some_and(|input| input.addresses().next().is_some());
+        if let Some(input) = input.filter(|_| !is_stored) {
+            look_for_log(spec, input, source, say)?;
+        }
         if is_stored && !objects.claim(source) {
             return Err(outside(&format!("input '{}'", source.dataset), &source.root).into());
         }
@@ -46,6 +49,39 @@ pub fn stage(
         }
     }
     Ok((sources, objects))
+}
+
+/// Looks whether a source is a table whose log says which rows it has, or a part of one. Fails if its files are to be
+/// read as the table's rows. A file that is named is meant, as are files that are handed over.
+fn look_for_log(
+    spec: &JobSpec,
+    input: &Input,
+    source: &Source,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), DatasetError> {
+    let is_of_files = matches!(spec.input_kind, InputKind::Files { .. });
+    if !is_of_files && !refuses_tables(spec, input) {
+        return Ok(());
+    }
+    let Some((log, table)) = TableLog::above(&source.root) else { return Ok(()) };
+    let (input, table) = (format!("input '{}'", input.name), table.display().to_string());
+    let names_files = matches!(Pattern::new(source.pattern.as_deref())?, Pattern::List(_));
+    if !is_of_files && !names_files {
+        return Err(DatasetError(format!("{input}: {}", log.refusal(&table))));
+    }
+    say(&format!(
+        "{input}: {table} is a table of the format {}; its files are taken as they are, also those whose \
+         rows it no longer has",
+        log.name()
+    ));
+    Ok(())
+}
+
+/// Whether an input is Parquet files that are not said to be meant as they are.
+fn refuses_tables(spec: &JobSpec, input: &Input) -> bool {
+    let InputKind::Tables { inputs: tables, .. } = &spec.input_kind else { return false };
+    let table = spec.inputs.iter().zip(tables).find(|(known, _)| known.name == input.name);
+    table.is_some_and(|(_, table)| table.kind == TableKind::Parquet && !table.files)
 }
 
 /// Nobody but the process that fetches could have put a link there.
@@ -142,12 +178,14 @@ pub fn put_results(
 }
 
 fn stager<'a>(spec: &'a JobSpec, options: &'a Options, cache: &'a Path) -> Stager<'a> {
+    let refused = spec.inputs.iter().filter(|input| refuses_tables(spec, input));
     Stager {
         program: &options.program,
         cache,
         os_sandbox: spec.os_sandbox,
         datastores: &options.datastores,
         tenant: &spec.tenant,
+        without_tables: refused.map(|input| input.name.clone()).collect(),
     }
 }
 

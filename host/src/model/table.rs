@@ -157,6 +157,8 @@ pub struct TableInput {
     pub hive: Option<bool>,
     /// What databases are asked: a select statement.
     pub query: Option<String>,
+    /// Whether files are meant as they are, also where they belong to a table whose log says which rows it has.
+    pub files: bool,
 }
 
 /// All that a worker needs to decode a tabular input.

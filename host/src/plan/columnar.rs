@@ -9,7 +9,7 @@ use super::text::each_file;
 use super::{PlanError, refuse};
 use crate::dataset::columnar::{Columns, TableFile, check, from_message, to_message};
 use crate::dataset::csv::MAX_SLICE;
-use crate::dataset::{DatasetError, Found, Listing};
+use crate::dataset::{DatasetError, Found};
 use crate::model::{PartitionFormat, SliceSize, TableFormat, TableKind, TableSlice, Work};
 use arrow::datatypes::{DataType, Field, Schema};
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) fn format(
     let (kind, query) = (input.table.kind, &input.table.query);
     let mut columns = Columns::new(input.table.columns.as_deref());
     'sources: for (index, source) in (input.first..).zip(input.sources) {
-        let mut listing = Listing::of_rows(source)?;
+        let mut listing = input.files(source)?;
         while let Some(file) = listing.next_file()? {
             if !input.may_open(index, &file, &mut listing, sender)? {
                 continue;

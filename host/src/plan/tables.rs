@@ -49,6 +49,11 @@ impl Input<'_> {
         &self.sources[0].dataset
     }
 
+    /// The files of one of its sources.
+    pub(super) fn files(&self, source: &Source) -> Result<Listing, PlanError> {
+        listing(source, self.table)
+    }
+
     /// Why a file is not to be looked into, if it is not.
     pub(super) fn deadly(&self, source: u32, file: &str) -> Option<&str> {
         let mut deadly = self.request.deadly.iter();
@@ -131,7 +136,7 @@ pub(super) fn group<'a>(
         }
         let named = format_of(&sources[0])?;
         let (found, begun) = match named {
-            None if table.hive != Some(false) => hive(&sources[0], table.hive)?,
+            None if table.hive != Some(false) => hive(&sources[0], table)?,
             _ => (None, None),
         };
         let (is_hive, begun) = (found.is_some(), RefCell::new(begun));
@@ -145,16 +150,23 @@ pub(super) fn group<'a>(
     Ok(inputs)
 }
 
+/// The files of a source of tables. A folder of Parquet files may be more than they are.
+fn listing(source: &Source, table: &TableInput) -> Result<Listing, PlanError> {
+    let listing = Listing::of_rows(source)?;
+    let may_have_log = table.kind == TableKind::Parquet && !table.files;
+    Ok(if may_have_log { listing.refusing_tables() } else { listing })
+}
+
 /// The template of the folders that the source's first file lies in, if they are named `key=value`, and
 /// the listing that stands before that file. Fails if there are none and the job file says so.
 fn hive(
     source: &Source,
-    wanted: Option<bool>,
+    table: &TableInput,
 ) -> Result<(Option<PartitionFormat>, Option<Listing>), PlanError> {
-    let mut listing = Listing::of_rows(source)?;
+    let mut listing = listing(source, table)?;
     let first = listing.peek_file()?.unwrap_or_default();
     let found = PartitionFormat::hive(first);
-    if found.is_none() && wanted == Some(true) && !first.is_empty() {
+    if found.is_none() && table.hive == Some(true) && !first.is_empty() {
         return refuse!(
             "input '{}': hive is true, and its first file, {first}, does not lie in folders named \
              key=value below {}; name the folder above those as the input's path, or remove the key",

@@ -7,7 +7,7 @@ use super::tables::Input;
 use super::{PlanError, refuse};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
 use crate::dataset::json::{START, foreign};
-use crate::dataset::{DatasetError, Listing, OpenError, Unpacker};
+use crate::dataset::{DatasetError, OpenError, Unpacker};
 use crate::model::{Column, SliceSize, TableFormat, TableKind, TextSlice, Work};
 use crate::protocol::FromPlanner;
 use std::fs::Metadata;
@@ -37,7 +37,7 @@ pub(super) fn each_file<'s>(
     for (index, source) in (input.first..).zip(input.sources) {
         // That of the first source may have been begun.
         let begun = input.begun.take();
-        let mut listing = begun.map_or_else(|| Listing::of_rows(source), Ok)?;
+        let mut listing = begun.map_or_else(|| input.files(source), Ok)?;
         while let Some(file) = next_file(&mut listing, index, sender)? {
             if let Some(reason) = input.deadly(index, &file) {
                 files += 1;

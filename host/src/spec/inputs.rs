@@ -161,8 +161,10 @@ fn check_keys(input: &RawInput, report: &Report) {
     let is_csv = kind == Some(TableKind::Csv);
     let is_text = kind.is_some_and(TableKind::is_text);
     let is_database = kind == Some(TableKind::Sqlite);
+    let is_parquet = kind == Some(TableKind::Parquet);
     let (for_csv, for_text) = ("inputs of format csv or tsv", "inputs of format csv, tsv or jsonl");
     let (for_tables, for_databases) = ("tables", "inputs of format sqlite");
+    let for_parquet = "inputs of format parquet";
     let keys = [
         (input.delimiter.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
         (input.header.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
@@ -171,6 +173,7 @@ fn check_keys(input: &RawInput, report: &Report) {
         (input.schema.as_ref().map(|at| (&at.origin, &at.key)), is_text, for_text),
         (input.columns.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), for_tables),
         (input.hive.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), for_tables),
+        (input.files.as_ref().map(|at| (&at.origin, &at.key)), is_parquet, for_parquet),
         (input.table.as_ref().map(|at| (&at.origin, &at.key)), is_database, for_databases),
         (input.query.as_ref().map(|at| (&at.origin, &at.key)), is_database, for_databases),
     ];
@@ -178,6 +181,7 @@ fn check_keys(input: &RawInput, report: &Report) {
         let Some((origin, key)) = key else { continue };
         let remedy = match kind {
             None if whose == for_databases => "add format: sqlite, or remove this key",
+            None if whose == for_parquet => "add format: parquet, or remove this key",
             None => "add its format (e.g. format: csv), or remove this key",
             Some(_) => "remove this key",
         };
@@ -368,6 +372,7 @@ fn tables_kind(
                 columns: input.columns.as_ref().map(names),
                 hive: input.hive.as_ref().map(|at| at.value),
                 query: query::of(input),
+                files: input.files.as_ref().is_some_and(|at| at.value),
             }
         })
         .collect();

@@ -95,6 +95,7 @@ pub(super) struct RawInput {
     pub(super) columns: Option<At<Vec<At<String>>>>,
     pub(super) quoted_newlines: Option<At<bool>>,
     pub(super) hive: Option<At<bool>>,
+    pub(super) files: Option<At<bool>>,
     /// A table's name.
     pub(super) table: Option<At<String>>,
     pub(super) query: Option<At<String>>,
@@ -290,6 +291,7 @@ fn input(name: At<String>, mut input: Scope<'_>, report: &Report) -> Option<RawI
         columns: input.texts("columns"),
         quoted_newlines: input.bool("quoted_newlines"),
         hive: input.bool("hive"),
+        files: input.bool("files"),
         table: input.text("table"),
         query: input.text("query"),
         name,

@@ -8,6 +8,7 @@ use super::look::{is_missing, key, look};
 use super::message::{FetchRequest, Fetched, StoreConfig, Wanted};
 use super::open::{At, Store};
 use super::slot::{begin_manifest, manifest_path, remove_others};
+use super::tables::Tables;
 use super::words::failed;
 use crate::dataset::{ManifestWriter, Pattern, is_stand_in};
 use crate::model::ByteSize;
@@ -41,6 +42,8 @@ pub(super) struct Extent {
     pub(super) must_fit: bool,
     /// Whether each object comes when it is wanted, as a manifest tells of it.
     pub(super) on_demand: bool,
+    /// Whether tables with a log are refused.
+    pub(super) refuses_tables: bool,
 }
 
 /// Fills the slot of a request with stand-ins, or a manifest. An error is for people.
@@ -71,6 +74,7 @@ pub(super) async fn list(
         later: Vec::new(),
         others: HashSet::new(),
         named_folders: Vec::new(),
+        tables: Tables::new(extent.refuses_tables, wanted),
         tasks: JoinSet::new(),
         parts: 0,
         so_far: Fetched::default(),
@@ -94,6 +98,9 @@ pub(super) async fn list(
     if round.so_far.objects == 0 {
         return Err(format!("{} holds no object; check the address", request.shown));
     }
+    round
+        .tables
+        .refuse(request, |folder| round.folders.contains(&round.hasher.hash_one(folder)))?;
     remove_others(&round.data, |name| round.seen.contains(&round.hasher.hash_one(name)));
     if let Some(manifest) = round.manifest {
         // They are looked for before anything in them has come.
@@ -129,6 +136,7 @@ struct Round<'a> {
     others: HashSet<u64>,
     /// Those of what is named that are folders.
     named_folders: Vec<String>,
+    tables: Tables,
     tasks: JoinSet<Result<Arrived, String>>,
     parts: u64,
     so_far: Fetched,
@@ -151,6 +159,7 @@ enum Arrived {
 impl Round<'_> {
     /// All objects below a prefix whose names, below the request's prefix, match.
     async fn list(&mut self, prefix: &str, pattern: &Pattern) -> Result<(), String> {
+        self.tables.refuse_part(&self.store, self.request, prefix).await?;
         let mut at = At::default();
         loop {
             let Some(page) = self.store.page(prefix, &at).await else {
@@ -170,6 +179,7 @@ impl Round<'_> {
             for object in page.result.objects {
                 let key = object.location.as_ref();
                 let Some(name) = key.strip_prefix(self.request.prefix.as_str()) else { continue };
+                self.tables.look(name);
                 // Some stores have an empty object for each folder.
                 let is_folder = name.is_empty() || (object.size == 0 && is_marker(key, prefix));
                 if is_folder {

@@ -67,6 +67,8 @@ pub(super) enum Task {
         /// Whether each object comes when it is wanted: a manifest tells of those of folders then, and stand-ins only
         /// of those that are named. Of one that is named and not there, whoever wants it finds out.
         on_demand: bool,
+        /// Whether tables with a log are refused.
+        refuses_tables: bool,
     },
     /// Fetch all that stand-ins stand for.
     All,

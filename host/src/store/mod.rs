@@ -7,7 +7,7 @@
 //!   holds of them, `ahead`: who fetches before it is needed and makes room, in a `place` by way of a `process`;
 //! - `serve`: that process, the only one of Sandmill's that uses the network: behind a wall, with nothing to
 //!   write to but its folder. `open` opens the store, `list` finds objects, by way of `look` those that are named,
-//!   and puts stand-ins in their places or writes a manifest, `bring` fetches what these tell of, `fetch` one of
+//!   and puts stand-ins in their places or writes a manifest (`tables` tells what is more than its files), `bring` fetches what these tell of, `fetch` one of
 //!   them, `put` takes results there; `words` says what went wrong, without secrets.
 
 mod ahead;
@@ -25,6 +25,7 @@ mod put;
 mod serve;
 mod slot;
 mod stager;
+mod tables;
 mod words;
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub struct Stager<'a> {
     pub datastores: &'a Datastores,
     /// On whose behalf.
     pub tenant: &'a str,
+    /// The names of inputs that must be no tables with a [log](crate::dataset::TableLog).
+    pub without_tables: Vec<String>,
 }
 
 /// When the objects of a job's inputs come.
@@ -172,8 +174,9 @@ impl Stager<'_> {
             let wanted = part.wanted.clone();
             let must_fit = coming == Coming::AtOnce;
             let on_demand = coming == Coming::OnDemand;
-            let request =
-                self.request(&part, &slot, Task::List { wanted, most, must_fit, on_demand });
+            let refuses_tables = self.without_tables.contains(&input.name);
+            let task = Task::List { wanted, most, must_fit, on_demand, refuses_tables };
+            let request = self.request(&part, &slot, task);
             let so_far = self.ask(&request, watch)?;
             (watch.say)(&format!("{what}: {}", summary(&so_far)));
             match must_fit {

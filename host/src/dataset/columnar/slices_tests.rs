@@ -138,13 +138,8 @@ fn columns_of_all_kinds_stay_in_step() {
     let folder = tempfile::tempdir().unwrap();
     let numbers: ArrayRef = Arc::new((0..1000).collect::<Int32Array>());
     let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..1000).map(text)));
-    let lists = lists(1000);
-    let table = RecordBatch::try_from_iter([
-        ("n", numbers),
-        ("l", Arc::new(lists.clone()) as ArrayRef),
-        ("t", texts),
-    ]);
-    let table = table.unwrap();
+    let lists: ArrayRef = Arc::new(lists(1000));
+    let table = RecordBatch::try_from_iter([("n", numbers), ("l", lists), ("t", texts)]).unwrap();
     let path = folder.path().join("t");
     let out = std::fs::File::create(&path).unwrap();
     let properties = small_pages().set_dictionary_enabled(true).build();

@@ -221,6 +221,13 @@ pub(in crate::spec) const INPUT: &[Key] = &[
         "Whether folders named key=value make columns of a table, behind its own. Unless given, they do where the first file lies in such folders.",
     ),
     key(
+        "files",
+        Kind::Bool,
+        BOOL_EXPECTED,
+        "true",
+        "For format parquet only. Whether the files are meant as they are, also where they belong to a Delta, Iceberg, Hudi or Paimon table, whose log says which rows it has. Unless this is true, such a table is refused.",
+    ),
+    key(
         "table",
         Kind::Text,
         "the name of a table (e.g. orders)",

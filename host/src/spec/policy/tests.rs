@@ -1,10 +1,11 @@
 //! A policy file, and jobs under it.
 
-use super::OperatorPolicy;
+use super::{OperatorPolicy, amounts};
 use crate::model::{ByteSize, JobDir, Source};
 use crate::spec::keys::{Key, Kind, POLICY};
 use crate::spec::{JobSpec, load_under};
 use insta::assert_snapshot;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -281,26 +282,47 @@ fn keys() -> Vec<(String, &'static Key)> {
     keys
 }
 
+/// A policy file with that key alone.
+fn example(path: &str, key: &Key) -> String {
+    match path.split_once('.') {
+        // Its keys belong together.
+        Some(("roots", _)) => ROOTS.to_owned(),
+        None if path == "roots" => ROOTS.to_owned(),
+        Some((group, name)) => format!("{group}: {{{name}: {}}}\n", key.example),
+        None => format!("{path}: {}\n", key.example),
+    }
+}
+
 #[test]
 fn every_key_is_accepted_with_its_example_and_is_in_the_docs() {
     let fixture = Fixture::new();
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operators.md");
     let docs = fs::read_to_string(docs).expect("the docs are there");
     for (path, key) in keys() {
-        let text = match path.split_once('.') {
-            // Its keys belong together.
-            Some(("roots", _)) => ROOTS.to_owned(),
-            None if path == "roots" => ROOTS.to_owned(),
-            Some((group, name)) => format!("{group}: {{{name}: {}}}\n", key.example),
-            None => format!("{path}: {}\n", key.example),
-        };
-        fixture.policy(&text).unwrap_or_else(|errors| panic!("{path}: {errors}"));
+        fixture.policy(&example(&path, key)).unwrap_or_else(|errors| panic!("{path}: {errors}"));
         assert!(docs.contains(&format!("`{path}`")), "`{path}` in docs/operators.md");
         assert!(!key.expected.is_empty() && !key.description.is_empty());
     }
 }
 
-/// Every ceiling is one that jobs are held against.
+#[test]
+fn every_ceiling_is_one_that_jobs_are_held_against() {
+    let fixture = Fixture::new();
+    let mut spec = fixture.job("run_max_try: 9\n", JOB, &[]).unwrap();
+    spec.gpus = 1;
+    spec.inference.allow_guest_models = true;
+    let slots = amounts::of_job(&mut spec);
+    let held: BTreeSet<&str> = slots.into_iter().map(|(key, _)| key).collect();
+    let mut given = BTreeSet::new();
+    for (path, key) in keys() {
+        let OperatorPolicy(Some(settings)) = fixture.policy(&example(&path, key)).unwrap() else {
+            panic!("{path} is no policy");
+        };
+        given.extend(settings.ceilings.iter().map(|ceiling| ceiling.key));
+    }
+    assert_eq!(given, held);
+}
+
 #[test]
 fn the_policy_in_the_docs_loads() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operators.md");

@@ -204,7 +204,7 @@ entry_script: script.wasm
 inputs:
   a: {path: data, format: jsonl, delimiter: ";", header: true, null_values: [x], schema: {x: int64}}
   b: {path: data, format: parquet, schema: {x: int64}, columns: [x], hive: false}
-  c: {path: data, format: arrow, columns: []}
+  c: {path: data, format: arrow, columns: [], files: true}
   d: {path: data, format: tsv, schema: {id: int64, width: float64}, columns: [width, wdith, width]}
   e: {path: data, format: csv, hive: true, partition_format: "{a}/{b}"}
   f: {path: data, format: csv, columns: id}
@@ -213,6 +213,7 @@ inputs:
     job.yaml:4: inputs.a.header: is for inputs of format csv or tsv only, and input a is of format jsonl; remove this key
     job.yaml:4: inputs.a.null_values: is for inputs of format csv or tsv only, and input a is of format jsonl; remove this key
     job.yaml:5: inputs.b.schema: is for inputs of format csv, tsv or jsonl only, and input b is of format parquet; remove this key
+    job.yaml:6: inputs.c.files: is for inputs of format parquet only, and input c is of format arrow; remove this key
     job.yaml:6: inputs.c.columns: found an empty list; name at least one column, or leave the key out
     job.yaml:7: inputs.d.columns[1]: found "wdith", which schema does not have; did you mean "width"?
     job.yaml:7: inputs.d.columns[2]: found "width" a second time; remove it
@@ -221,10 +222,11 @@ inputs:
     "#);
     insta::assert_snapshot!(errors(r#"
 entry_script: script.wasm
-inputs: {a: {path: data, columns: [x], hive: true}}
+inputs: {a: {path: data, columns: [x], files: true, hive: true}}
 "#), @"
     job.yaml:3: inputs.a.columns: is for tables only, and input a is of format files; add its format (e.g. format: csv), or remove this key
     job.yaml:3: inputs.a.hive: is for tables only, and input a is of format files; add its format (e.g. format: csv), or remove this key
+    job.yaml:3: inputs.a.files: is for inputs of format parquet only, and input a is of format files; add format: parquet, or remove this key
     ");
 }
 

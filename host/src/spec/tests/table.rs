@@ -74,6 +74,7 @@ fn every_key_of_the_table_is_accepted_with_its_example() {
         let format = match key.name {
             "format" => "",
             "table" | "query" => "format: sqlite, ",
+            "files" => "format: parquet, ",
             _ => "format: csv, ",
         };
         let name = if key.name == "name" { "" } else { "name: x, " };

@@ -1,0 +1,232 @@
+//! Formats of tables that are more than their files: what lies beside the files says which of them, and which of their
+//! rows, count. Read as plain files, such a table gives rows that were removed or replaced, too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files of a folder with metadata that are looked at.
+const LOOKED_AT: usize = 100_000;
+
+/// What says which files and rows of a table count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableLog {
+    /// Delta Lake.
+    Delta,
+    /// Apache Hudi.
+    Hudi,
+    /// Apache Iceberg.
+    Iceberg,
+    /// Apache Paimon.
+    Paimon,
+}
+
+impl TableLog {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Delta, Self::Hudi, Self::Iceberg, Self::Paimon];
+
+    /// The format's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Delta => "Delta",
+            Self::Hudi => "Hudi",
+            Self::Iceberg => "Iceberg",
+            Self::Paimon => "Paimon",
+        }
+    }
+
+    /// The folder beside the files by which such a table is known.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::Delta => "_delta_log",
+            Self::Hudi => ".hoodie",
+            Self::Iceberg => "metadata",
+            Self::Paimon => "schema",
+        }
+    }
+
+    /// Whether a folder of a table with a file of that name in its [`folder`](Self::folder) is such a table.
+    pub fn is_shown_by(self, file: &str) -> bool {
+        match self {
+            Self::Delta | Self::Hudi => true,
+            Self::Iceberg => file == "version-hint.text" || file.ends_with(".metadata.json"),
+            Self::Paimon => file == "schema-0",
+        }
+    }
+
+    /// The format of the table that lies in a folder; none if no such table does.
+    pub fn at(folder: &Path) -> Option<Self> {
+        Self::ALL.into_iter().find(|log| log.is_at(folder))
+    }
+
+    fn is_at(self, folder: &Path) -> bool {
+        let beside = folder.join(self.folder());
+        match self {
+            Self::Delta | Self::Hudi => beside.is_dir(),
+            Self::Paimon => beside.join("schema-0").is_file() && folder.join("snapshot").is_dir(),
+            Self::Iceberg => {
+                let names =
+                    || fs::read_dir(&beside).into_iter().flatten().take(LOOKED_AT).flatten();
+                let is_shown = |name: &str| self.is_shown_by(name);
+                // Where the folder may not be listed, the hint may be seen all the same.
+                beside.join("version-hint.text").is_file()
+                    || names().any(|entry| entry.file_name().to_str().is_some_and(is_shown))
+            }
+        }
+    }
+
+    /// Whether files in the table's folder may be the table's, by the first part of their path below that: the name of a
+    /// file, if it `is_file`, or else of a folder.
+    pub fn owns(self, first: &str, is_file: bool) -> bool {
+        match self {
+            Self::Delta | Self::Hudi => first != self.folder(),
+            // Its name is a common one, so that only what is usual counts.
+            Self::Iceberg => is_file || first == "data" || first.contains('='),
+            Self::Paimon => first.starts_with("bucket-") || first.contains('='),
+        }
+    }
+
+    /// The table that a folder is, or lies in as a part of it, and where that table is. The folder's path is absolute.
+    pub fn above(folder: &Path) -> Option<(Self, PathBuf)> {
+        if let Some(log) = Self::at(folder) {
+            return Some((log, folder.to_owned()));
+        }
+        let mut child = folder;
+        while let Some(parent) = child.parent() {
+            let first = child.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let of_child = |log: &Self| log.owns(first, false) && log.is_at(parent);
+            if let Some(log) = Self::ALL.into_iter().find(of_child) {
+                return Some((log, parent.to_owned()));
+            }
+            child = parent;
+        }
+        None
+    }
+
+    /// The table that an object belongs to the metadata of, by the object's key: its format, and its folder without a `/`
+    /// at the end.
+    pub fn shown_by(key: &str) -> Option<(Self, &str)> {
+        let mut start = 0;
+        for part in key.split_inclusive('/') {
+            let (name, rest) = (part.trim_end_matches('/'), &key[start + part.len()..]);
+            let mut logs = Self::ALL.into_iter();
+            let is_its =
+                |log: &Self| log.folder() == name && !rest.is_empty() && log.is_shown_by(rest);
+            if let Some(log) = logs.find(is_its) {
+                return Some((log, key[..start].trim_end_matches('/')));
+            }
+            start += part.len();
+        }
+        None
+    }
+
+    /// Why the table at `place` is not read as plain files, and what to do, for people.
+    pub fn refusal(self, place: &str) -> String {
+        let (name, folder) = (self.name(), self.folder());
+        let how = match self {
+            Self::Delta => {
+                format!("in DuckDB: COPY (FROM delta_scan('{place}')) TO 'rows.parquet'")
+            }
+            Self::Iceberg => {
+                format!("in DuckDB: COPY (FROM iceberg_scan('{place}')) TO 'rows.parquet'")
+            }
+            Self::Hudi | Self::Paimon => {
+                let format = name.to_lowercase();
+                format!(
+                    "in Spark: spark.read.format(\"{format}\").load(\"{place}\").write.parquet(\"rows\")"
+                )
+            }
+        };
+        format!(
+            "{place} is {article} {name} table: its folder {folder} says which rows it has, and its Parquet files \
+             also hold rows that were removed or replaced. Sandmill does not read {name} tables: write \
+             the table's rows to plain Parquet files ({how}), and name those; or, if the files are meant \
+             as they are, write files: true beside format: parquet",
+            article = if self == Self::Iceberg { "an" } else { "a" },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[&str]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = dir.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn tables_are_known_by_what_lies_beside_their_files() {
+        for (file, expected) in [
+            ("t/_delta_log/00000000000000000000.json", Some(TableLog::Delta)),
+            ("t/.hoodie/hoodie.properties", Some(TableLog::Hudi)),
+            ("t/metadata/v1.metadata.json", Some(TableLog::Iceberg)),
+            ("t/metadata/00001-2f0c.gz.metadata.json", Some(TableLog::Iceberg)),
+            ("t/metadata/version-hint.text", Some(TableLog::Iceberg)),
+            ("t/metadata/notes.json", None),
+            ("t/metadata.json", None),
+            ("t/_delta_log", None),
+            ("t/schema/schema-0", None),
+        ] {
+            let tree = tree(&[file]);
+            assert_eq!(TableLog::at(&tree.path().join("t")), expected, "{file}");
+        }
+        let paimon = tree(&["t/schema/schema-0", "t/snapshot/LATEST"]);
+        assert_eq!(TableLog::at(&paimon.path().join("t")), Some(TableLog::Paimon));
+    }
+
+    #[test]
+    fn folders_inside_of_a_table_belong_to_it_but_for_its_metadata() {
+        let tree = tree(&[
+            "delta/_delta_log/0.json",
+            "delta/day=1/x=2/a.parquet",
+            "ice/metadata/v1.metadata.json",
+            "ice/data/day=1/a.parquet",
+            "ice/other/a.parquet",
+        ]);
+        let above = |folder: &str| {
+            let found = TableLog::above(&tree.path().join(folder));
+            found.map(|(_, at)| at.strip_prefix(tree.path()).unwrap().to_str().unwrap().to_owned())
+        };
+        for (folder, table) in [
+            ("delta", Some("delta")),
+            ("delta/day=1", Some("delta")),
+            ("delta/day=1/x=2", Some("delta")),
+            ("delta/_delta_log", None),
+            ("ice/data", Some("ice")),
+            ("ice/data/day=1", Some("ice")),
+            ("ice/other", None),
+            ("ice/metadata", None),
+            ("", None),
+        ] {
+            assert_eq!(above(folder).as_deref(), table, "{folder}");
+        }
+    }
+
+    #[test]
+    fn keys_of_objects_show_tables() {
+        for (key, expected) in [
+            ("_delta_log/0.json", Some((TableLog::Delta, ""))),
+            ("lake/t/_delta_log/_sidecars/1.parquet", Some((TableLog::Delta, "lake/t"))),
+            ("t/.hoodie/x", Some((TableLog::Hudi, "t"))),
+            ("t/metadata/v1.metadata.json", Some((TableLog::Iceberg, "t"))),
+            ("t/metadata/a/v1.avro", None),
+            ("t/_delta_log", None),
+            ("t/my_delta_log/a", None),
+            ("t/a.parquet", None),
+        ] {
+            assert_eq!(TableLog::shown_by(key), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        insta::assert_snapshot!(TableLog::Delta.refusal("/d/t"), @"/d/t is a Delta table: its folder _delta_log says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Delta tables: write the table's rows to plain Parquet files (in DuckDB: COPY (FROM delta_scan('/d/t')) TO 'rows.parquet'), and name those; or, if the files are meant as they are, write files: true beside format: parquet");
+        insta::assert_snapshot!(TableLog::Hudi.refusal("/d/t"), @r#"/d/t is a Hudi table: its folder .hoodie says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Hudi tables: write the table's rows to plain Parquet files (in Spark: spark.read.format("hudi").load("/d/t").write.parquet("rows")), and name those; or, if the files are meant as they are, write files: true beside format: parquet"#);
+    }
+}

@@ -1,0 +1,136 @@
+//! Tables of formats with a log: Parquet inputs are refused that would give rows which the table does not have.
+
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
+
+use insta::assert_snapshot;
+use sandmill_tests::{Job, Server, guest, python};
+use std::fs;
+use std::process::Command;
+use std::sync::LazyLock;
+
+/// Parquet files, each with two rows of a number: this number, and the next one.
+fn parquet(number: usize) -> &'static [u8] {
+    static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let code = "import sys, pyarrow as pa, pyarrow.parquet as pq\n\
+                    for n in range(8):\n    \
+                        pq.write_table(pa.table({'n': [n, n + 1]}), f'{sys.argv[1]}/{n}')";
+        let output = Command::new(python()).args(["-c", code]).arg(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        (0..8).map(|n| fs::read(folder.path().join(n.to_string())).unwrap()).collect()
+    });
+    &FILES[number]
+}
+
+/// A Delta table whose second commit takes its first file away, an Iceberg table, and plain files.
+fn lake(input: &str) -> Job {
+    let commits =
+        [r#"{"add":{"path":"day=1/old.parquet"}}"#, r#"{"remove":{"path":"day=1/old.parquet"}}"#];
+    Job::new(&guest("echo_table"))
+        .yaml(&format!("inputs: {{rows: {input}}}\nprocess_count_per_node: 1\narguments: [--rows]"))
+        .file("lake/delta/_delta_log/00000000000000000000.json", commits[0])
+        .file("lake/delta/_delta_log/00000000000000000001.json", commits[1])
+        .file("lake/delta/day=1/old.parquet", parquet(1))
+        .file("lake/delta/day=2/new.parquet", parquet(3))
+        .file("lake/ice/metadata/v1.metadata.json", "{}")
+        .file("lake/ice/data/a.parquet", parquet(5))
+        .file("lake/plain/a.parquet", parquet(7))
+}
+
+/// Which table is refused; the rows if the job runs.
+fn outcome(input: &str) -> String {
+    let ran = lake(input).run(&[]);
+    let told =
+        ran.stderr.replace(&ran.dir().canonicalize().unwrap().display().to_string(), "[DIR]");
+    refused(&told).unwrap_or_else(|| {
+        ran.exits_with(0);
+        ran.sorted_output().join(" ")
+    })
+}
+
+/// Which table is refused, with its format, by what is told.
+fn refused(told: &str) -> Option<String> {
+    let table = |line: &str| {
+        let (_, of_input) = line.split_once("input '")?;
+        let (_, refusal) = of_input.split_once("': ")?;
+        Some(refusal.split_once(" table: its folder ")?.0.to_owned())
+    };
+    told.lines().find_map(table)
+}
+
+#[test]
+fn a_delta_table_is_refused_with_what_to_do() {
+    let ran = lake("{path: lake/delta, format: parquet}").run(&[]);
+    ran.exits_with(2);
+    let told =
+        ran.stderr.replace(&ran.dir().canonicalize().unwrap().display().to_string(), "[DIR]");
+    assert_snapshot!(told, @"error: input 'rows': [DIR]/lake/delta is a Delta table: its folder _delta_log says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Delta tables: write the table's rows to plain Parquet files (in DuckDB: COPY (FROM delta_scan('[DIR]/lake/delta')) TO 'rows.parquet'), and name those; or, if the files are meant as they are, write files: true beside format: parquet");
+}
+
+/// The table, folders in it and above it, globs, several paths; what is plain, and what is meant as it is.
+#[test]
+fn whatever_names_the_files_of_a_table_is_refused() {
+    for (path, expected) in [
+        ("path: lake/delta/day=2", "[DIR]/lake/delta is a Delta"),
+        ("path: lake", "[DIR]/lake/delta is a Delta"),
+        ("path: 'lake/*/*/*.parquet'", "[DIR]/lake/delta is a Delta"),
+        ("path: 'lake/delta/*/new.parquet'", "[DIR]/lake/delta is a Delta"),
+        ("path: 'lake/**/a.parquet'", "[DIR]/lake/ice is an Iceberg"),
+        ("path: lake/ice", "[DIR]/lake/ice is an Iceberg"),
+        ("path: lake/ice/data", "[DIR]/lake/ice is an Iceberg"),
+        ("paths: [lake/plain, lake/ice]", "[DIR]/lake/ice is an Iceberg"),
+        ("path: lake/plain", "7 8"),
+        ("path: lake/delta/day=2/new.parquet", "3 4"),
+    ] {
+        assert_eq!(outcome(&format!("{{{path}, format: parquet}}")), expected, "{path}");
+    }
+    let all = outcome("{path: lake/delta, format: parquet, files: true}");
+    assert_eq!(all, "1,1 2,1 3,2 4,2");
+}
+
+/// Files that are handed over by name may be a table's; a line says so.
+#[test]
+fn files_as_such_are_not_refused() {
+    let job = Job::new(&guest("echo_files"))
+        .yaml("inputs: {t: lake}\nprocess_count_per_node: 1")
+        .file("lake/_delta_log/0.json", "x")
+        .file("lake/a.parquet", "yy");
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.sorted_output(), ["0.json: 1", "a.parquet: 2"], "{ran}");
+    ran.says("is a table of the format Delta; its files are taken as they are");
+}
+
+/// The same in a store, where what is listed shows tables, and what lies above the prefix is asked for.
+#[test]
+fn tables_in_stores_are_refused() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    for name in
+        ["lake/t/_delta_log/0.json", "lake/t/day=1/a.parquet", "lake/ice/metadata/v1.metadata.json"]
+    {
+        moto.put(&format!("/box/{name}"), "x");
+    }
+    for name in ["lake/ice/data/a.parquet", "lake/plain/a.parquet"] {
+        moto.put(&format!("/box/{name}"), parquet(5));
+    }
+    let outcome = |path: &str| {
+        let job = Job::new(&guest("echo_table")).yaml(&format!(
+            "inputs: {{r: {{path: '{path}', format: parquet}}}}\nprocess_count_per_node: 1"
+        ));
+        let ran = moto.opened_for(job.datastores("1 MB", "")).command(&["plan", "job.yaml"]);
+        refused(&ran.stderr).unwrap_or_else(|| ran.stdout.clone())
+    };
+    for (path, expected) in [
+        ("s3://box/lake/t/", "s3://box/lake/t is a Delta"),
+        ("s3://box/lake/t", "s3://box/lake/t is a Delta"),
+        ("s3://box/lake/t/day=1/", "s3://box/lake/t is a Delta"),
+        ("s3://box/lake/t/day=*/*.parquet", "s3://box/lake/t is a Delta"),
+        ("s3://box/lake/", "s3://box/lake/ice is an Iceberg"),
+        ("s3://box/lake/ice/data/*.parquet", "s3://box/lake/ice is an Iceberg"),
+    ] {
+        assert_eq!(outcome(path), expected, "{path}");
+    }
+    assert!(outcome("s3://box/lake/plain/").contains("a.parquet"));
+}
