@@ -23,7 +23,7 @@ mod stand_in;
 mod stream;
 mod table_log;
 
-pub use columnar::{LoadedRows, RowError, RowPart, RowReader};
+pub use columnar::{LoadedRows, RowError, RowPart, RowReader, RowRun};
 pub use csv::{LoadedTable, RowLines, TablePart, TableReader};
 pub use found::{Found, Root, content_stamp, short};
 pub use list::Listing;

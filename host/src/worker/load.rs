@@ -5,7 +5,8 @@ use super::report::host_fault;
 use super::stage::{Stage, checked};
 use crate::dataset::csv::read_slice;
 use crate::dataset::{
-    DatasetError, Found, Root, RowError, RowPart, RowReader, TablePart, TableReader, content_stamp,
+    DatasetError, Found, Root, RowError, RowPart, RowReader, RowRun, TablePart, TableReader,
+    content_stamp,
 };
 use crate::model::{
     AttemptReport, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, Names, Source,
@@ -319,13 +320,14 @@ impl Input {
             RowError::Unread(error) => failed(error.to_string()),
             RowError::Broken(error) => Failure::new(FailureKind::BadInput, error.to_string()),
         })?;
-        let file_rows = |(_, slice, item): &(PathBuf, &TableSlice, String)| FileRows {
-            item: item.clone(),
-            first: slice.first_row,
-            count: slice.rows,
+        let file_rows = |run: &RowRun| {
+            let item = parts.get(run.part).map(|(_, _, item)| item.clone()).unwrap_or_default();
+            FileRows { item, first: run.first, count: run.count }
         };
         Ok(Loaded {
-            file_rows: parts.iter().map(file_rows).collect(),
+            file_rows: table.runs.iter().map(file_rows).collect(),
+            rejected_count: table.rejected_count,
+            rejected: table.rejected,
             ..Loaded::new(
                 MiniBatchData::Table(table.ipc.pieces()),
                 &self.source.dataset,

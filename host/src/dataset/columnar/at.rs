@@ -25,6 +25,8 @@ const GAP: u64 = 64 << 10;
 pub(super) struct At {
     file: Arc<File>,
     length: u64,
+    /// What stands behind the end of the file as if it were a part of it.
+    tail: Bytes,
     /// Parts that are in memory, by the place where each begins.
     held: Arc<Vec<(u64, Bytes)>>,
     /// Whether the system has refused to read it.
@@ -43,6 +45,7 @@ impl At {
         let at = Self {
             file: Arc::new(file),
             length: metadata.len(),
+            tail: Bytes::new(),
             held: Arc::default(),
             refused: Arc::default(),
         };
@@ -59,9 +62,14 @@ impl At {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Its length, in bytes, when it was opened.
+    /// Its length, in bytes, when it was opened, with what was put behind its end.
     pub(super) fn length(&self) -> u64 {
-        self.length
+        self.length + self.tail.len() as u64
+    }
+
+    /// The same file with these bytes behind its end.
+    pub(super) fn with_tail(&self, tail: Vec<u8>) -> Self {
+        Self { tail: tail.into(), held: Arc::default(), ..self.clone() }
     }
 
     /// The same file with these ranges in memory, which lie within it.
@@ -87,11 +95,14 @@ impl At {
     /// So many bytes from a place on. Fails if the file is shorter.
     pub(super) fn bytes(&self, start: u64, length: u64) -> Result<Vec<u8>, DatasetError> {
         let end = start.checked_add(length);
-        if end.is_none_or(|end| end > self.length) {
+        let Some(end) = end.filter(|end| *end <= self.length()) else {
             return fail!(
                 "is cut off or broken: {length} bytes are to be at {start}, and it ends at {}",
                 self.length,
             );
+        };
+        if end > self.length {
+            return self.bytes_with_tail(start, end);
         }
         // As the length of a file, it is at least one that a file system gives.
         let mut bytes = Vec::with_capacity(length as usize);
@@ -115,12 +126,28 @@ impl At {
         Ok(bytes)
     }
 
+    /// Bytes of which the last stand behind the end of the file.
+    fn bytes_with_tail(&self, start: u64, end: u64) -> Result<Vec<u8>, DatasetError> {
+        let mut bytes = match self.length.checked_sub(start) {
+            Some(before) => self.bytes(start, before)?,
+            None => Vec::new(),
+        };
+        let from = start.saturating_sub(self.length) as usize;
+        let to = (end - self.length) as usize;
+        bytes.extend_from_slice(self.tail.get(from..to).unwrap_or_default());
+        Ok(bytes)
+    }
+
     /// Up to so many bytes from a place on; fewer where the file ends.
     pub(super) fn peek(&self, start: u64, length: u64) -> Result<Vec<u8>, DatasetError> {
-        self.bytes(start, length.min(self.length.saturating_sub(start)))
+        self.bytes(start, length.min(self.length().saturating_sub(start)))
     }
 
     fn held(&self, start: u64) -> Option<Bytes> {
+        if let Some(from) = start.checked_sub(self.length) {
+            let from = usize::try_from(from).ok().filter(|from| *from < self.tail.len())?;
+            return Some(self.tail.slice(from..));
+        }
         let after = self.held.partition_point(|(first, _)| *first <= start);
         let (first, bytes) = self.held.get(after.checked_sub(1)?)?;
         let from = usize::try_from(start - first).ok()?;
@@ -130,7 +157,7 @@ impl At {
 
 impl Length for At {
     fn len(&self) -> u64 {
-        self.length
+        self.length()
     }
 }
 

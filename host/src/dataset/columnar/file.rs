@@ -3,6 +3,7 @@
 use super::at::At;
 use super::columns::Fit;
 use super::cut::{Cuts, Part};
+use super::fitted::{Misfits, fitted};
 use super::guard::caught;
 use super::ipc::ArrowFile;
 use super::parquet::ParquetFile;
@@ -10,11 +11,10 @@ use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::sqlite::{Database, Survey};
 use crate::dataset::{DatasetError, Found, fail};
 use crate::model::{ByteSize, SliceSize, TableKind};
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow::compute::{CastOptions, cast_with_options, concat_batches};
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
 use arrow::datatypes::{Schema, SchemaRef};
 use std::path::Path;
-use std::sync::Arc;
 
 /// An open Parquet or Arrow file, of which only what describes it has been read, or a database. All it says
 /// of what is wrong with the file goes on from the file's name.
@@ -126,45 +126,56 @@ impl TableFile {
         Ok(Cuts::new(file, parts.into_iter().map(wider).collect(), size))
     }
 
-    /// Rows from a part on, after so many of it, as a table with `columns`.
+    /// Rows from a part on, after so many of it, as a table with `columns`, and which of them have no part in it,
+    /// counted from 0.
     pub(super) fn read(
         &mut self,
         place: (u64, u64),
         rows: u64,
         columns: &SchemaRef,
-    ) -> Result<RecordBatch, DatasetError> {
+    ) -> Result<(RecordBatch, Misfits), DatasetError> {
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (part, skip, rows) = (number(place.0), number(place.1), number(rows));
-        let (fit, batches) = match &mut self.inner {
+        let (schema, fit, batches) = match &mut self.inner {
             Inner::Parquet(file) => {
-                let fit = Fit::new(file.schema(), columns, "the table")?;
+                let schema = SchemaRef::clone(file.schema());
+                let fit = Fit::new(&schema, columns, "the table")?;
                 let batches = caught(|| file.read(part, skip, rows, &fit.needed))?;
-                (fit, batches)
+                (schema, fit, batches)
             }
             Inner::Arrow(file) => {
-                let fit = Fit::new(file.schema(), columns, "the table")?;
+                let schema = SchemaRef::clone(file.schema());
+                let fit = Fit::new(&schema, columns, "the table")?;
                 let batches = caught(|| file.read(part, skip, rows, &fit.needed))?;
-                (fit, batches)
+                (schema, fit, batches)
             }
-            Inner::Sqlite(database, _) => return caught(|| database.read(columns, rows as u64)),
+            Inner::Sqlite(database, _) => {
+                let batch = caught(|| database.read(columns, rows as u64))?;
+                return Ok((batch, Misfits::new()));
+            }
         };
-        let fitted = batches.iter().map(|batch| fitted(batch, &fit, columns));
-        let fitted = fitted.collect::<Result<Vec<_>, _>>()?;
-        let batch = match fitted.as_slice() {
+        let mut found = 0;
+        let (mut table, mut misfits) = (Vec::with_capacity(batches.len()), Misfits::new());
+        for batch in &batches {
+            let (fit_batch, here) = caught(|| fitted(batch, &schema, &fit, columns))?;
+            table.push(fit_batch);
+            misfits.extend(here.into_iter().map(|(row, reason)| (found + row, reason)));
+            found += batch.num_rows();
+        }
+        if found != rows {
+            return fail!(
+                "has changed since planning: {found} rows are where {rows} were; run the job on files that \
+                 nobody writes to"
+            );
+        }
+        let batch = match table.as_slice() {
             [only] => only.clone(),
             several => match concat_batches(columns, several) {
                 Ok(batch) => batch,
                 Err(error) => return fail!("cannot be put together: {error}"),
             },
         };
-        if batch.num_rows() != rows {
-            return fail!(
-                "has changed since planning: {} rows are where {rows} were; run the job on files that \
-                 nobody writes to",
-                batch.num_rows(),
-            );
-        }
-        Ok(batch)
+        Ok((batch, misfits))
     }
 }
 
@@ -178,55 +189,4 @@ fn surveyed<'s>(
         None => caught(|| database.survey())?,
     };
     Ok(survey.insert(known))
-}
-
-/// A batch of the columns that were needed, as one of the table's.
-fn fitted(
-    batch: &RecordBatch,
-    fit: &Fit,
-    columns: &SchemaRef,
-) -> Result<RecordBatch, DatasetError> {
-    let rows = batch.num_rows();
-    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.fields().len());
-    for (place, field) in fit.places.iter().zip(columns.fields()) {
-        let found = place.and_then(|place| fit.needed.binary_search(&place).ok());
-        let Some(array) = found.and_then(|at| batch.columns().get(at)) else {
-            arrays.push(new_null_array(field.data_type(), rows));
-            continue;
-        };
-        if !field.is_nullable() && array.null_count() > 0 {
-            let may_have = found.is_some_and(|at| batch.schema_ref().field(at).is_nullable());
-            if !may_have {
-                return fail!(
-                    "has nulls in column '{}', which says that it has none; write the file anew",
-                    field.name(),
-                );
-            }
-            return fail!(
-                "has nulls in column '{}', where the first file has none and allows none; set \
-                 schema_inference: full",
-                field.name(),
-            );
-        }
-        if array.data_type() == field.data_type() {
-            arrays.push(Arc::clone(array));
-            continue;
-        }
-        let options = CastOptions { safe: false, ..CastOptions::default() };
-        match cast_with_options(array, field.data_type(), &options) {
-            Ok(array) => arrays.push(array),
-            Err(error) => {
-                return fail!(
-                    "column '{}' cannot become {}: {error}",
-                    field.name(),
-                    field.data_type()
-                );
-            }
-        }
-    }
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    match RecordBatch::try_new_with_options(Arc::clone(columns), arrays, &options) {
-        Ok(batch) => Ok(batch),
-        Err(error) => fail!("cannot become a table: {error}"),
-    }
 }

@@ -14,26 +14,37 @@
 mod at;
 mod columns;
 mod compact;
+mod counts;
 mod cut;
 mod decoder;
 mod file;
+mod fitted;
+mod footer;
 mod guard;
 mod ipc;
 mod keys;
 mod messages;
 mod nesting;
 mod numbers;
+mod opened;
 mod pages;
 mod parquet;
 mod reader;
+mod repair;
 mod schema;
+mod stored;
+mod thrift;
 mod width;
 
 pub use columns::{Columns, check};
 pub use cut::Cuts;
 pub use file::TableFile;
-pub use reader::{LoadedRows, RowError, RowPart, RowReader};
+pub use reader::{LoadedRows, RowError, RowPart, RowReader, RowRun};
 pub use schema::{from_message, to_message};
 
+#[cfg(test)]
+mod repair_tests;
+#[cfg(test)]
+mod stored_tests;
 #[cfg(test)]
 mod tests;

@@ -1,17 +1,11 @@
 //! How deeply a Parquet footer nests its columns. What reads footers calls itself for each level, and a
-//! few megabytes name a million levels: more than a stack holds. The footer is Thrift's compact protocol.
+//! few megabytes name a million levels: more than a stack holds.
 
+use super::thrift::{I32, LIST, MAX_DEPTH, STRUCT, Scan};
 use crate::dataset::{DatasetError, fail};
 
 /// The most levels of columns.
 const MAX_LEVELS: usize = 64;
-/// The most levels of structures in a footer.
-const MAX_DEPTH: u8 = 32;
-
-/// Types of values.
-const I32: u8 = 5;
-const LIST: u8 = 9;
-const STRUCT: u8 = 12;
 
 /// Fails if a footer nests its columns too deeply, or is none.
 pub(super) fn check_nesting(footer: &[u8]) -> Result<(), DatasetError> {
@@ -39,7 +33,7 @@ fn levels(footer: &[u8], deepest: &mut usize) -> Option<()> {
         // How many columns are to come on each level.
         let mut open: Vec<u64> = vec![1];
         for _ in 0..count {
-            let children = scan.column()?;
+            let children = column(&mut scan)?;
             while open.last() == Some(&0) {
                 open.pop();
             }
@@ -56,113 +50,19 @@ fn levels(footer: &[u8], deepest: &mut usize) -> Option<()> {
     Some(())
 }
 
-/// What is left to look at.
-struct Scan<'a>(&'a [u8]);
-
-impl Scan<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (&byte, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(byte)
-    }
-
-    fn pass(&mut self, count: u64) -> Option<()> {
-        self.0 = self.0.get(usize::try_from(count).ok()?..)?;
-        Some(())
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(number);
+/// How many columns are below the next one.
+fn column(scan: &mut Scan<'_>) -> Option<u64> {
+    let (mut id, mut children) = (0, 0);
+    while let Some(kind) = scan.field(&mut id)? {
+        match (id, kind) {
+            // Zigzag: an odd number is below zero, and as good as none.
+            (5, I32) => {
+                children = Some(scan.varint()?).filter(|it| it % 2 == 0).unwrap_or(0) / 2;
             }
-        }
-        None
-    }
-
-    /// The type of a structure's next field, whose number follows on the last one's; none at its end.
-    fn field(&mut self, id: &mut i64) -> Option<Option<u8>> {
-        let head = self.byte()?;
-        let kind = head & 0xf;
-        if kind == 0 {
-            return Some(None);
-        }
-        *id = match head >> 4 {
-            0 => {
-                let number = self.varint()?;
-                (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
-            }
-            step => *id + i64::from(step),
-        };
-        Some(Some(kind))
-    }
-
-    /// How many values a list has, and their type.
-    fn list(&mut self) -> Option<(u64, u8)> {
-        let head = self.byte()?;
-        let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
-        Some((count, head & 0xf))
-    }
-
-    /// How many columns are below the next one.
-    fn column(&mut self) -> Option<u64> {
-        let (mut id, mut children) = (0, 0);
-        while let Some(kind) = self.field(&mut id)? {
-            match (id, kind) {
-                // Zigzag: an odd number is below zero, and as good as none.
-                (5, I32) => {
-                    children = Some(self.varint()?).filter(|it| it % 2 == 0).unwrap_or(0) / 2;
-                }
-                _ => self.skip(kind, MAX_DEPTH)?,
-            }
-        }
-        Some(children)
-    }
-
-    /// Passes a value.
-    fn skip(&mut self, kind: u8, depth: u8) -> Option<()> {
-        let depth = depth.checked_sub(1)?;
-        match kind {
-            // In a field, its type says which.
-            1 | 2 => Some(()),
-            3 => self.pass(1),
-            4..=6 => self.varint().map(drop),
-            7 => self.pass(8),
-            8 => {
-                let length = self.varint()?;
-                self.pass(length)
-            }
-            LIST | 10 => {
-                let (count, kind) = self.list()?;
-                (0..count).try_for_each(|_| self.skip_item(kind, depth))
-            }
-            11 => {
-                let count = self.varint()?;
-                let kinds = if count == 0 { 0 } else { self.byte()? };
-                (0..count).try_for_each(|_| {
-                    self.skip_item(kinds >> 4, depth)?;
-                    self.skip_item(kinds & 0xf, depth)
-                })
-            }
-            STRUCT => {
-                let mut id = 0;
-                while let Some(kind) = self.field(&mut id)? {
-                    self.skip(kind, depth)?;
-                }
-                Some(())
-            }
-            16 => self.pass(16),
-            _ => None,
+            _ => scan.skip(kind, MAX_DEPTH)?,
         }
     }
-
-    /// Passes a value of a list or a map.
-    fn skip_item(&mut self, kind: u8, depth: u8) -> Option<()> {
-        if matches!(kind, 1 | 2) { self.pass(1) } else { self.skip(kind, depth) }
-    }
+    Some(children)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Parquet: footers, and rows of row groups.
 
 use super::at::At;
+use super::counts::check_pages;
 use super::cut::Part;
-use super::nesting::check_nesting;
 use super::numbers::{Kind, Memory};
+use super::opened::{Opened, open, words};
 use super::pages::Chunks;
 use super::width::least;
 use crate::dataset::{DatasetError, fail};
@@ -14,23 +15,15 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
 use parquet::basic::{Compression, Type};
-use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     ColumnChunkMask, ColumnChunkMetaData, PageIndexPolicy, ParquetStatisticsPolicy,
-    RowGroupMetaData,
 };
 use parquet::file::statistics::Statistics;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-/// What a file begins and ends with.
-const MAGIC: &[u8] = b"PAR1";
-/// The same where the footer is encrypted.
-const ENCRYPTED: &[u8] = b"PARE";
-/// The longest footer, in bytes: in memory it takes several times that.
-const MAX_FOOTER: u64 = 64 << 20;
-/// The most rows of a row group: Arrow counts with 32 bits.
-const MAX_ROWS: i64 = i32::MAX as i64;
+/// What the library says of a page that is not what its checksum says.
+const WRONG_CHECKSUM: &str = "CRC checksum mismatch";
 /// Up to so many bytes of columns are read at once; of more, page by page.
 const MAX_HELD: u64 = 16 << 20;
 
@@ -38,7 +31,12 @@ const MAX_HELD: u64 = 16 << 20;
 #[derive(Debug)]
 pub(super) struct ParquetFile {
     at: At,
+    /// Its columns may be stored otherwise than they are handed on.
     footer: ArrowReaderMetadata,
+    /// The columns as they are handed on.
+    schema: SchemaRef,
+    /// The leaf columns that are encrypted.
+    encrypted: Vec<usize>,
     /// Whether the footer was read again with where pages lie.
     has_index: bool,
     /// Pages of the row group that was read last, if the next slice may go on there.
@@ -52,26 +50,27 @@ pub(super) struct ParquetFile {
 impl ParquetFile {
     /// Reads the footer. Fails if there is none, if it cannot be right, or if it is encrypted.
     pub(super) fn open(at: At) -> Result<Self, DatasetError> {
-        check_ends(&at)?;
-        let options = ArrowReaderOptions::new()
-            .with_page_index_policy(PageIndexPolicy::Skip)
-            .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
-        let footer = match ArrowReaderMetadata::load(&at, options) {
-            Ok(footer) => footer,
-            Err(error) => return fail!("has a footer that cannot be read: {}", words(&error)),
-        };
-        let length = at.length();
-        for (number, group) in footer.metadata().row_groups().iter().enumerate() {
-            check_group(group, length).map_err(|DatasetError(what)| {
-                DatasetError(format!("is cut off or broken: row group {number} {what}"))
-            })?;
-        }
+        let Opened { at, footer, schema, encrypted } = open(at)?;
         let (not_numbers, memory) = (HashSet::new(), Memory::default());
-        Ok(Self { at, footer, has_index: false, chunks: None, not_numbers, memory })
+        Ok(Self {
+            at,
+            footer,
+            schema,
+            encrypted,
+            has_index: false,
+            chunks: None,
+            not_numbers,
+            memory,
+        })
     }
 
-    /// All columns.
+    /// All columns, as they are handed on.
     pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// All columns, as [`Self::read`] has them: stored values are still what they are stored as.
+    fn stored(&self) -> &SchemaRef {
         self.footer.schema()
     }
 
@@ -86,6 +85,13 @@ impl ParquetFile {
             let mut bytes = 0_u64;
             for &(leaf, root) in &leaves {
                 let column = group.column(leaf);
+                if self.encrypted.contains(&leaf) {
+                    return fail!(
+                        "column '{}' is encrypted, which cannot be read; write it without encryption, or \
+                         leave the column out with columns",
+                        column.column_path().string(),
+                    );
+                }
                 if column.compression() == Compression::LZO {
                     return fail!(
                         "column '{}' is compressed with LZO, which cannot be read; use snappy, gzip, \
@@ -94,10 +100,10 @@ impl ParquetFile {
                     );
                 }
                 let is_key =
-                    matches!(self.schema().field(root).data_type(), DataType::Dictionary(..));
+                    matches!(self.stored().field(root).data_type(), DataType::Dictionary(..));
                 bytes = bytes.saturating_add(size(column, is_key));
             }
-            let fields = columns.iter().map(|&at| least(self.schema().field(at), rows));
+            let fields = columns.iter().map(|&at| least(self.stored().field(at), rows));
             bytes = bytes.max(fields.fold(0, u64::saturating_add));
             parts.push(Part { rows, bytes, ..Part::default() });
         }
@@ -139,6 +145,13 @@ impl ParquetFile {
             true => self.at.clone(),
             false => self.at.holding(self.ranges(part..end, columns))?,
         };
+        let last = skip.saturating_add(rows);
+        // Of the last row group, whoever reads its last row.
+        let ended = if last == there { end } else { end - 1 };
+        for group in part..ended {
+            let leaves = self.leaves(columns).into_iter().map(|(leaf, _)| leaf);
+            check_pages(&at, self.footer.metadata(), group, leaves)?;
+        }
         if end == part + 1 {
             if let Some(batch) = self.read_one(&at, (part, skip, rows), is_small, columns) {
                 return Ok(vec![batch]);
@@ -161,7 +174,13 @@ impl ParquetFile {
             Ok(Err(error)) => error.to_string(),
             Err(error) => words(&error),
         };
-        let last = skip.saturating_add(rows);
+        if error.contains(WRONG_CHECKSUM) {
+            return fail!(
+                "is damaged: a page of rows {} to {last} from the begin of row group {part} is not what its \
+                 checksum says; fetch the file again, or write it anew",
+                skip + 1,
+            );
+        }
         fail!(
             "cannot be decoded (rows {} to {last} from the begin of row group {part}): {error}",
             skip + 1
@@ -215,7 +234,7 @@ impl ParquetFile {
         let leaves = leaves.iter();
         let numbers = leaves.filter(|(leaf, _)| !self.not_numbers.contains(leaf)).filter_map(
             |&(leaf, root)| {
-                let kind = Kind::of(group.column(leaf), self.schema().field(root).data_type())?;
+                let kind = Kind::of(group.column(leaf), self.stored().field(root).data_type())?;
                 Some((root, (leaf, kind)))
             },
         );
@@ -232,7 +251,7 @@ impl ParquetFile {
         let (mut lent, mut others) = (Vec::new(), Vec::new());
         let mut arrays = HashMap::with_capacity(numbers.len());
         for (&column, &(leaf, kind)) in numbers {
-            let data_type = self.schema().field(column).data_type().clone();
+            let data_type = self.stored().field(column).data_type().clone();
             let found = chunks.numbers(leaf, kind, place, &mut self.memory).and_then(|numbers| {
                 lent.push(numbers.clone());
                 ArrayData::builder(data_type).len(place.1).add_buffer(numbers).build().ok()
@@ -261,7 +280,7 @@ impl ParquetFile {
             arrays.extend(others.into_iter().zip(decoded));
         }
         let arrays = columns.iter().map(|column| arrays.remove(column)).collect::<Option<_>>()?;
-        let fields = self.schema().project(columns).ok()?;
+        let fields = self.stored().project(columns).ok()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(fields.into(), arrays, &options).ok()
     }
@@ -300,67 +319,6 @@ impl ParquetFile {
     }
 }
 
-/// Fails if the file does not begin and end as it should.
-fn check_ends(at: &At) -> Result<(), DatasetError> {
-    let begin = at.peek(0, 4)?;
-    let end = at.peek(at.length().saturating_sub(8), 8)?;
-    let (tail, magic) = end.split_at(end.len().saturating_sub(4));
-    if begin == ENCRYPTED || magic == ENCRYPTED {
-        return fail!("has an encrypted footer, which cannot be read; write it without encryption");
-    }
-    if begin != MAGIC {
-        return fail!(
-            "is no Parquet file: it does not begin with PAR1; correct format, or leave the file out \
-             by a glob"
-        );
-    }
-    if magic != MAGIC || tail.len() < 4 || at.length() < 12 {
-        return fail!("is cut off or broken: a Parquet file ends with PAR1, and it does not");
-    }
-    let footer = tail.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    if footer.saturating_add(12) > at.length() {
-        return fail!(
-            "is cut off or broken: its footer is to take {footer} bytes, and the file has {}",
-            at.length(),
-        );
-    }
-    if footer > MAX_FOOTER {
-        return fail!(
-            "has a footer of {footer} bytes, and at most {MAX_FOOTER} are read; write it with larger \
-             row groups, or in several files"
-        );
-    }
-    check_nesting(&at.bytes(at.length() - 8 - footer, footer)?)
-}
-
-/// Fails, with the row group's fault, if its rows or places cannot be.
-fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError> {
-    let rows = group.num_rows();
-    if !(0..=MAX_ROWS).contains(&rows) {
-        return fail!("is to have {rows} rows, and at most {MAX_ROWS} can be read");
-    }
-    for column in group.columns() {
-        let name = || column.column_path().string();
-        if let Some(file) = column.file_path() {
-            return fail!(
-                "keeps column '{}' in another file ({file:?}); name the files with the rows",
-                name(),
-            );
-        }
-        let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-        let end = start.checked_add(column.compressed_size());
-        let end = end.and_then(|end| u64::try_from(end).ok());
-        if start < 0 || column.compressed_size() < 0 || end.is_none_or(|end| end > length) {
-            return fail!(
-                "is to have column '{}' at {start}, of {} bytes, and the file has {length}",
-                name(),
-                column.compressed_size(),
-            );
-        }
-    }
-    Ok(())
-}
-
 /// Bytes that the values of a column chunk take in memory, about. Text that repeats takes little room in
 /// the file.
 fn size(column: &ColumnChunkMetaData, is_key: bool) -> u64 {
@@ -387,17 +345,6 @@ fn size(column: &ColumnChunkMetaData, is_key: bool) -> u64 {
 fn length_of_texts(statistics: &Statistics) -> u64 {
     let length = |bytes: Option<&[u8]>| bytes.map_or(0, |bytes| bytes.len() as u64);
     (length(statistics.min_bytes_opt()) + length(statistics.max_bytes_opt())) / 2
-}
-
-/// What an error says, without the kind that it begins with.
-fn words(error: &ParquetError) -> String {
-    match error {
-        ParquetError::General(text)
-        | ParquetError::NYI(text)
-        | ParquetError::EOF(text)
-        | ParquetError::ArrowError(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,12 @@
 use super::at::At;
 use super::compact::compact;
 use super::file::TableFile;
+use super::fitted::Misfits;
 use super::schema::from_message;
 use crate::dataset::{DatasetError, Stream, fail};
-use crate::model::{PartitionFormat, TableFormat, TableKind, TableSlice};
+use crate::model::{
+    AttemptReport, FailedItem, PartitionFormat, TableFormat, TableKind, TableSlice,
+};
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -35,6 +38,23 @@ pub struct LoadedRows<'a> {
     pub ipc: &'a Stream,
     /// Rows in it.
     pub rows: u64,
+    /// Where these rows stand in their files, one run behind the other.
+    pub runs: Vec<RowRun>,
+    /// Rows that have no part in it, since the table does not hold a value of theirs.
+    pub rejected_count: u64,
+    /// The first of them.
+    pub rejected: Vec<FailedItem>,
+}
+
+/// Rows that follow each other in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowRun {
+    /// Which of the parts they are from.
+    pub part: usize,
+    /// The number of the first of them in the file, from 0.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
 }
 
 /// Why rows cannot be had, in words for people.
@@ -97,9 +117,15 @@ impl RowReader {
     ) -> Result<LoadedRows<'_>, RowError> {
         self.ipc.clear();
         let mut batches = Vec::new();
+        let (mut runs, mut rejected_count, mut rejected) = (Vec::new(), 0, Vec::new());
         let mut label = "";
-        for part in parts {
-            let batch = self.load(part.root, part.slice).map_err(|error| error.named(part.item))?;
+        for (index, part) in parts.enumerate() {
+            let loaded = self.load(part.root, part.slice).map_err(|error| error.named(part.item));
+            let (batch, misfits) = loaded?;
+            runs.extend(runs_between(index, part.slice, &misfits));
+            rejected_count += misfits.len() as u64;
+            let room = AttemptReport::MAX_FAILED_ITEMS - rejected.len();
+            rejected.extend(named(misfits, &part).take(room));
             let batch = self.with_path(batch, part.slice).map_err(RowError::Broken);
             batches.push(batch.map_err(|error| error.named(part.item))?);
             label = part.item;
@@ -117,12 +143,19 @@ impl RowReader {
         drop(batches);
         let rows = batch.num_rows() as u64;
         match Stream::of(&batch, &self.schema) {
-            Ok(stream) => Ok(LoadedRows { ipc: self.ipc.put(stream), rows }),
+            Ok(stream) => {
+                let ipc = self.ipc.put(stream);
+                Ok(LoadedRows { ipc, rows, runs, rejected_count, rejected })
+            }
             Err(error) => Err(broken(format!("cannot be written as Arrow data: {error}"))),
         }
     }
 
-    fn load(&mut self, root: &Path, slice: &TableSlice) -> Result<RecordBatch, RowError> {
+    fn load(
+        &mut self,
+        root: &Path,
+        slice: &TableSlice,
+    ) -> Result<(RecordBatch, Misfits), RowError> {
         let path = root.join(&slice.file);
         let kept = self.opened.take();
         let kept = kept.filter(|(kept, file)| *kept == path && file.is_unchanged());
@@ -138,9 +171,9 @@ impl RowReader {
         let read = file.and_then(|mut file| Ok((file.read(place, slice.rows, &self.data)?, file)));
         // A file that could not be read is opened anew the next time.
         match read {
-            Ok((batch, file)) => {
+            Ok((loaded, file)) => {
                 self.opened = Some((path, file));
-                Ok(batch)
+                Ok(loaded)
             }
             Err(error) if at.was_refused() => Err(RowError::Unread(error)),
             Err(error) => Err(RowError::Broken(error)),
@@ -168,4 +201,25 @@ impl RowReader {
             Err(error) => fail!("cannot get the columns of its path: {error}"),
         }
     }
+}
+
+/// The rows of a part without those that have no part in the table.
+fn runs_between(part: usize, slice: &TableSlice, misfits: &Misfits) -> Vec<RowRun> {
+    let ends = misfits.keys().map(|&row| row as u64).chain([slice.rows]);
+    let mut next = 0;
+    let runs = ends.map(|end| {
+        let run = RowRun { part, first: slice.first_row + next, count: end - next };
+        next = end + 1;
+        run
+    });
+    runs.filter(|run| run.count > 0).collect()
+}
+
+/// Rows that have no part in the table, as reports name them.
+fn named(misfits: Misfits, part: &RowPart<'_>) -> impl Iterator<Item = FailedItem> {
+    let (item, first) = (part.item.to_owned(), part.slice.first_row);
+    misfits.into_iter().filter_map(move |(row, reason)| {
+        let row = Some(first.saturating_add(row as u64).saturating_add(1));
+        Some(FailedItem { item: item.clone(), line: None, row, reason: reason? })
+    })
 }

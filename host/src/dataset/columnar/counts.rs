@@ -1,0 +1,50 @@
+//! Whether the pages of a column hold as many values as the footer says. What reads rows stops at the last that
+//! it wants, and would not see more.
+
+use super::at::At;
+use crate::dataset::{DatasetError, fail};
+use parquet::column::page::PageReader;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::reader::SerializedPageReader;
+use std::sync::Arc;
+
+/// Fails if pages of some leaf columns of a row group hold more or less values than the footer says. Looks
+/// at their headers only. What cannot be read is left for what decodes it.
+pub(super) fn check_pages(
+    at: &At,
+    metadata: &ParquetMetaData,
+    group: usize,
+    leaves: impl Iterator<Item = usize>,
+) -> Result<(), DatasetError> {
+    let row_group = metadata.row_group(group);
+    let at = Arc::new(at.clone());
+    for leaf in leaves {
+        let column = row_group.column(leaf);
+        let Some(values) = counted(&at, column, row_group.num_rows()) else { continue };
+        if values != column.num_values() {
+            return fail!(
+                "is broken: the pages of column '{}' in row group {group} hold {values} values, and the footer \
+                 says {}; write it anew",
+                column.column_path().string(),
+                column.num_values(),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// How many values the pages of a column say they hold. None if they cannot be read. The rows that they may name
+/// besides are not looked at: there are writers that count values there, and nothing is read by them.
+fn counted(at: &Arc<At>, column: &ColumnChunkMetaData, rows: i64) -> Option<i64> {
+    let rows = usize::try_from(rows).ok()?;
+    let mut pages = SerializedPageReader::new(Arc::clone(at), column, rows, None).ok()?;
+    let mut values = 0_i64;
+    while let Some(page) = pages.peek_next_page().ok()? {
+        if !page.is_dict {
+            let here = page.num_levels.or(page.num_rows)?;
+            values = values.checked_add(i64::try_from(here).ok()?)?;
+        }
+        pages.skip_next_page().ok()?;
+    }
+    Some(values)
+}

@@ -1,0 +1,351 @@
+//! What a Parquet footer says, as far as rows are read by it, from its bytes and back to bytes. It is read as Thrift's
+//! own readers do: a field of another type than the format gives it is passed, as is one that is not known.
+
+use super::thrift::{BINARY, I32, I64, LIST, Put, STRUCT, Scan};
+
+/// A footer. Texts and statistics are where they were.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Footer<'a> {
+    version: Option<i64>,
+    /// The columns' tree, each before those below it.
+    pub(super) elements: Vec<Element<'a>>,
+    /// Rows of the file.
+    pub(super) rows: Option<i64>,
+    /// Its row groups.
+    pub(super) groups: Vec<Group<'a>>,
+    pairs: Vec<Pair<'a>>,
+    /// The program that wrote the file.
+    pub(super) created_by: Option<&'a [u8]>,
+}
+
+/// A node of the columns' tree.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Element<'a> {
+    /// How values are stored; none for a group.
+    pub(super) physical: Option<i64>,
+    /// Bytes of each value, where all have as many.
+    pub(super) length: Option<i64>,
+    /// Whether it may be null, or be there several times.
+    pub(super) repetition: Option<i64>,
+    name: Option<&'a [u8]>,
+    /// How many nodes are below it.
+    pub(super) children: Option<i64>,
+    /// What values mean, as old writers say it.
+    pub(super) converted: Option<i64>,
+    scale: Option<i64>,
+    precision: Option<i64>,
+    id: Option<i64>,
+    /// What values mean.
+    pub(super) logical: Option<&'a [u8]>,
+}
+
+/// A row group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group<'a> {
+    /// Its columns, in the order of the tree.
+    pub(super) chunks: Vec<Chunk<'a>>,
+    bytes: Option<i64>,
+    /// Its rows.
+    pub(super) rows: Option<i64>,
+}
+
+/// A column of a row group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chunk<'a> {
+    file: Option<&'a [u8]>,
+    offset: Option<i64>,
+    /// Where the page indexes are: numbers 4 to 7.
+    indexes: [Option<i64>; 4],
+    /// Whether it is encrypted.
+    pub(super) is_encrypted: bool,
+    /// Whether it says more than that.
+    has_data: bool,
+    physical: Option<i64>,
+    encodings: Vec<i64>,
+    codec: Option<i64>,
+    /// Values of its pages.
+    pub(super) values: Option<i64>,
+    unpacked: Option<i64>,
+    /// Bytes of its pages.
+    pub(super) packed: Option<i64>,
+    /// Where its first page with values is.
+    pub(super) data_page: Option<i64>,
+    /// Where its dictionary is.
+    pub(super) dictionary: Option<i64>,
+    statistics: Option<&'a [u8]>,
+    sizes: Option<&'a [u8]>,
+}
+
+/// What somebody adds to a file: the columns as Arrow has them, for one.
+#[derive(Clone, Debug, Default)]
+struct Pair<'a> {
+    key: Option<&'a [u8]>,
+    value: Option<&'a [u8]>,
+}
+
+impl<'a> Footer<'a> {
+    /// Reads a footer. None if it ends too early.
+    pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let mut footer = Self::default();
+        Scan(bytes).fields(|scan, id, kind| {
+            match (id, kind) {
+                (1, I32) => footer.version = Some(scan.int()?),
+                (2, LIST) => footer.elements = structures(scan, Element::read)?,
+                (3, I64) => footer.rows = Some(scan.int()?),
+                (4, LIST) => footer.groups = structures(scan, Group::read)?,
+                (5, LIST) => footer.pairs = structures(scan, Pair::read)?,
+                (6, BINARY) => footer.created_by = Some(scan.binary()?),
+                _ => return Some(false),
+            }
+            Some(true)
+        })?;
+        Some(footer)
+    }
+
+    /// Writes it. The order of values within columns, which nothing here reads by, is left out.
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut put = Put::new(&mut out);
+        put.int(1, I32, Some(self.version.unwrap_or(1)));
+        let list = put.list(2, STRUCT, self.elements.len());
+        self.elements.iter().for_each(|element| element.write(list));
+        put.int(3, I64, self.rows);
+        let list = put.list(4, STRUCT, self.groups.len());
+        self.groups.iter().for_each(|group| group.write(list));
+        let pairs = self.pairs.iter().filter(|pair| pair.key.is_some());
+        let list = put.list(5, STRUCT, pairs.clone().count());
+        pairs.for_each(|pair| pair.write(list));
+        put.binary(6, self.created_by);
+        put.end();
+        out
+    }
+}
+
+/// The structures of a list; none where it holds something else.
+fn structures<'a, T>(
+    scan: &mut Scan<'a>,
+    mut read: impl FnMut(&mut Scan<'a>) -> Option<T>,
+) -> Option<Vec<T>> {
+    let before = *scan;
+    let (count, kind) = scan.list()?;
+    if kind != STRUCT {
+        *scan = before;
+        scan.raw(LIST)?;
+        return Some(Vec::new());
+    }
+    let mut all = Vec::new();
+    for _ in 0..count {
+        all.push(read(scan)?);
+    }
+    Some(all)
+}
+
+impl<'a> Element<'a> {
+    fn read(scan: &mut Scan<'a>) -> Option<Self> {
+        let mut element = Self::default();
+        scan.fields(|scan, id, kind| {
+            match (id, kind) {
+                (1, I32) => element.physical = Some(scan.int()?),
+                (2, I32) => element.length = Some(scan.int()?),
+                (3, I32) => element.repetition = Some(scan.int()?),
+                (4, BINARY) => element.name = Some(scan.binary()?),
+                (5, I32) => element.children = Some(scan.int()?),
+                (6, I32) => element.converted = Some(scan.int()?),
+                (7, I32) => element.scale = Some(scan.int()?),
+                (8, I32) => element.precision = Some(scan.int()?),
+                (9, I32) => element.id = Some(scan.int()?),
+                (10, STRUCT) => element.logical = Some(scan.raw(STRUCT)?),
+                _ => return Some(false),
+            }
+            Some(true)
+        })?;
+        element.name.is_some().then_some(element)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut put = Put::new(out);
+        put.int(1, I32, self.physical);
+        put.int(2, I32, self.length);
+        put.int(3, I32, self.repetition);
+        put.binary(4, Some(self.name.unwrap_or_default()));
+        put.int(5, I32, self.children);
+        put.int(6, I32, self.converted);
+        put.int(7, I32, self.scale);
+        put.int(8, I32, self.precision);
+        put.int(9, I32, self.id);
+        put.raw(10, STRUCT, self.logical);
+        put.end();
+    }
+}
+
+impl<'a> Group<'a> {
+    fn read(scan: &mut Scan<'a>) -> Option<Self> {
+        let mut group = Self::default();
+        scan.fields(|scan, id, kind| {
+            match (id, kind) {
+                (1, LIST) => group.chunks = structures(scan, Chunk::read)?,
+                (2, I64) => group.bytes = Some(scan.int()?),
+                (3, I64) => group.rows = Some(scan.int()?),
+                _ => return Some(false),
+            }
+            Some(true)
+        })?;
+        group.rows.is_some().then_some(group)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut put = Put::new(out);
+        let list = put.list(1, STRUCT, self.chunks.len());
+        self.chunks.iter().for_each(|chunk| chunk.write(list));
+        put.int(2, I64, Some(self.bytes.unwrap_or(0)));
+        put.int(3, I64, self.rows);
+        put.end();
+    }
+}
+
+impl<'a> Chunk<'a> {
+    fn read(scan: &mut Scan<'a>) -> Option<Self> {
+        let mut chunk = Self::default();
+        scan.fields(|scan, id, kind| {
+            match (id, kind) {
+                (1, BINARY) => chunk.file = Some(scan.binary()?),
+                (2, I64) => chunk.offset = Some(scan.int()?),
+                (3, STRUCT) => chunk.read_data(scan)?,
+                (4, I64) => chunk.indexes[0] = Some(scan.int()?),
+                (5, I32) => chunk.indexes[1] = Some(scan.int()?),
+                (6, I64) => chunk.indexes[2] = Some(scan.int()?),
+                (7, I32) => chunk.indexes[3] = Some(scan.int()?),
+                (8, STRUCT) | (9, BINARY) => {
+                    chunk.is_encrypted = true;
+                    return Some(false);
+                }
+                _ => return Some(false),
+            }
+            Some(true)
+        })?;
+        // What says nothing is none, and takes more room here than there.
+        let is_known = chunk.packed.is_some() && chunk.start().is_some();
+        (is_known || chunk.is_encrypted).then_some(chunk)
+    }
+
+    fn read_data(&mut self, scan: &mut Scan<'a>) -> Option<()> {
+        self.has_data = true;
+        scan.fields(|scan, id, kind| {
+            match (id, kind) {
+                (1, I32) => self.physical = Some(scan.int()?),
+                (2, LIST) => self.encodings = encodings(scan)?,
+                (4, I32) => self.codec = Some(scan.int()?),
+                (5, I64) => self.values = Some(scan.int()?),
+                (6, I64) => self.unpacked = Some(scan.int()?),
+                (7, I64) => self.packed = Some(scan.int()?),
+                (9, I64) => self.data_page = Some(scan.int()?),
+                (11, I64) => self.dictionary = Some(scan.int()?),
+                (12, STRUCT) => self.statistics = Some(scan.raw(STRUCT)?),
+                (16, STRUCT) => self.sizes = Some(scan.raw(STRUCT)?),
+                _ => return Some(false),
+            }
+            Some(true)
+        })
+    }
+
+    /// Where its pages begin.
+    pub(super) fn start(&self) -> Option<i64> {
+        self.dictionary.or(self.data_page)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut put = Put::new(out);
+        put.binary(1, self.file);
+        put.int(2, I64, Some(self.offset.unwrap_or(0)));
+        if self.has_data {
+            self.write_data(put.field(3, STRUCT));
+        }
+        for ((id, kind), number) in
+            [(4, I64), (5, I32), (6, I64), (7, I32)].into_iter().zip(self.indexes)
+        {
+            put.int(id, kind, number);
+        }
+        put.end();
+    }
+
+    fn write_data(&self, out: &mut Vec<u8>) {
+        let mut put = Put::new(out);
+        put.int(1, I32, self.physical);
+        let list = put.list(2, I32, self.encodings.len());
+        self.encodings.iter().for_each(|encoding| super::thrift::int(list, *encoding));
+        put.int(4, I32, self.codec);
+        put.int(5, I64, self.values);
+        put.int(6, I64, self.unpacked);
+        put.int(7, I64, self.packed);
+        put.int(9, I64, self.data_page);
+        put.int(11, I64, self.dictionary);
+        put.raw(12, STRUCT, self.statistics);
+        put.raw(16, STRUCT, self.sizes);
+        put.end();
+    }
+}
+
+fn encodings(scan: &mut Scan<'_>) -> Option<Vec<i64>> {
+    let before = *scan;
+    let (count, I32) = scan.list()? else {
+        *scan = before;
+        scan.raw(LIST)?;
+        return Some(Vec::new());
+    };
+    (0..count).map(|_| scan.int()).collect()
+}
+
+impl<'a> Pair<'a> {
+    fn read(scan: &mut Scan<'a>) -> Option<Self> {
+        let mut pair = Self::default();
+        scan.fields(|scan, id, kind| {
+            match (id, kind) {
+                (1, BINARY) => pair.key = Some(scan.binary()?),
+                (2, BINARY) => pair.value = Some(scan.binary()?),
+                _ => return Some(false),
+            }
+            Some(true)
+        })?;
+        Some(pair)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut put = Put::new(out);
+        put.binary(1, self.key);
+        put.binary(2, self.value);
+        put.end();
+    }
+}
+
+/// The leaf columns of a row group that are encrypted, by their numbers. None if the bytes are no footer.
+pub(super) fn encrypted(bytes: &[u8]) -> Option<Vec<usize>> {
+    let mut found = Vec::new();
+    Scan(bytes).fields(|scan, id, kind| {
+        if (id, kind) != (4, LIST) {
+            return Some(false);
+        }
+        structures(scan, |scan| {
+            scan.fields(|scan, id, kind| {
+                if (id, kind) != (1, LIST) {
+                    return Some(false);
+                }
+                let mut leaf = 0;
+                structures(scan, |scan| {
+                    scan.fields(|_, id, kind| {
+                        if matches!((id, kind), (8, STRUCT) | (9, BINARY)) {
+                            found.push(leaf);
+                        }
+                        Some(false)
+                    })?;
+                    leaf += 1;
+                    Some(())
+                })?;
+                Some(true)
+            })
+        })?;
+        Some(true)
+    })?;
+    found.sort_unstable();
+    found.dedup();
+    Some(found)
+}

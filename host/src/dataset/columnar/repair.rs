@@ -1,0 +1,149 @@
+//! What old or odd writers left in a Parquet footer, put so that the library reads it: it is stricter than the
+//! readers that most files are made for. Nothing is guessed: each change is what those other readers take
+//! the same bytes for.
+
+use super::footer::{Chunk, Element, Footer};
+use std::ops::Range;
+
+/// The longest footer that is repaired, in bytes: for that it is in memory as a whole.
+pub(super) const MAX_REPAIRED: usize = 16 << 20;
+
+/// How values are stored, as footers say it.
+const INT96: i64 = 3;
+const FIXED: i64 = 7;
+/// Meanings of values, as old writers say them.
+const INTERVAL: i64 = 21;
+const KNOWN: Range<i64> = 0..22;
+/// Written by a few old versions for a column of nulls, and no part of the format.
+const ALL_NULL: i64 = 24;
+/// The same as it is said today.
+const UNKNOWN: &[u8] = &[0xbc, 0, 0];
+/// Bytes of a value of `INT96`, and of `INTERVAL`.
+const WIDTH: i64 = 12;
+/// The longest header that writers with wrong sizes left out of them, in bytes.
+const MAX_HEADER: i64 = 100;
+
+/// Repairs a footer that begins at byte `end` of its file. With `as_stored`, times of 96 bits and intervals
+/// are left as bytes: what the library makes of them may be another value.
+pub(super) fn repair(footer: &mut Footer<'_>, end: u64, as_stored: bool) {
+    let is_old = footer.created_by.is_some_and(leaves_out_headers);
+    footer.elements = with_leaves(&footer.elements);
+    for element in footer.elements.iter_mut().skip(1) {
+        repair_element(element);
+        if as_stored {
+            store(element);
+        }
+    }
+    if footer.rows.unwrap_or(0) == 0 {
+        let rows = footer.groups.iter().map(|group| group.rows.unwrap_or(0));
+        footer.rows = Some(rows.fold(0, i64::saturating_add));
+    }
+    for chunk in footer.groups.iter_mut().flat_map(|group| &mut group.chunks) {
+        let is_wrong = |at: &i64| is_no_dictionary(*at, chunk.data_page.unwrap_or(i64::MAX));
+        if chunk.dictionary.as_ref().is_some_and(is_wrong) {
+            chunk.dictionary = None;
+        }
+    }
+    if is_old {
+        lengthen(footer, i64::try_from(end).unwrap_or(i64::MAX));
+    }
+}
+
+/// Whether no dictionary can be at a place that is named for one, given where values begin.
+pub(super) fn is_no_dictionary(at: i64, data_page: i64) -> bool {
+    at == 0 || at > data_page
+}
+
+fn repair_element(element: &mut Element<'_>) {
+    // Required, for readers that do not look whether it is there.
+    element.repetition.get_or_insert(0);
+    match element.converted {
+        Some(ALL_NULL) => {
+            element.converted = None;
+            element.logical.get_or_insert(UNKNOWN);
+        }
+        Some(other) if !KNOWN.contains(&other) => element.converted = None,
+        _ => {}
+    }
+}
+
+/// Has values of 12 bytes that the library would turn into something else come as bytes.
+fn store(element: &mut Element<'_>) {
+    let is_interval = element.physical == Some(FIXED)
+        && element.length == Some(WIDTH)
+        && element.converted == Some(INTERVAL);
+    if is_interval && element.logical.is_none() {
+        element.converted = None;
+    }
+    if element.physical == Some(INT96) && element.logical != Some(UNKNOWN) {
+        element.physical = Some(FIXED);
+        element.length = Some(WIDTH);
+        element.converted = None;
+        element.logical = None;
+    }
+}
+
+/// The tree without the groups that no column is below. They have no values, and the library leaves them out in one
+/// place and counts them in another.
+fn with_leaves<'a>(elements: &[Element<'a>]) -> Vec<Element<'a>> {
+    let mut kept: Vec<Element<'a>> = Vec::with_capacity(elements.len());
+    // Of each open group: where it is in `kept`, how many nodes are to come below it, and how many are kept.
+    let mut open: Vec<(usize, i64, i64)> = Vec::new();
+    for element in elements {
+        let children = element.children.unwrap_or(0);
+        kept.push(element.clone());
+        if children > 0 {
+            open.push((kept.len() - 1, children, 0));
+            continue;
+        }
+        let mut stays = element.physical.is_some() || kept.len() == 1;
+        if !stays {
+            kept.pop();
+        }
+        while let Some((at, left, here)) = open.last_mut() {
+            *left -= 1;
+            *here += i64::from(stays);
+            if *left > 0 {
+                break;
+            }
+            let (at, here) = (*at, *here);
+            open.pop();
+            stays = here > 0 || at == 0;
+            kept[at].children = Some(here);
+            if !stays {
+                kept.truncate(at);
+            }
+        }
+    }
+    kept
+}
+
+/// Whether a program left the header of the dictionary out of the sizes of columns.
+pub(super) fn leaves_out_headers(created_by: &[u8]) -> bool {
+    let Some(rest) = created_by.strip_prefix(b"parquet-mr") else { return false };
+    let rest = String::from_utf8_lossy(rest);
+    let Some((_, version)) = rest.split_once("version ") else { return true };
+    let mut numbers = version
+        .split(|c: char| !c.is_ascii_digit())
+        .take(3)
+        .map(|number| number.parse::<u32>().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    (next(), next(), next()) < (1, 2, 9)
+}
+
+/// Lets columns reach to where the next one begins, if that is no further than a header is long.
+fn lengthen(footer: &mut Footer<'_>, end: i64) {
+    let chunks = footer.groups.iter().flat_map(|group| &group.chunks);
+    let mut starts: Vec<i64> = chunks.filter_map(Chunk::start).chain([end]).collect();
+    starts.sort_unstable();
+    for chunk in footer.groups.iter_mut().flat_map(|group| &mut group.chunks) {
+        let (Some(start), Some(packed)) = (chunk.start(), chunk.packed) else { continue };
+        let last = start.saturating_add(packed);
+        let next = starts.get(starts.partition_point(|&other| other < last.max(start + 1)));
+        if let Some(gap) = next.map(|next| next - last)
+            && (1..=MAX_HEADER).contains(&gap)
+        {
+            chunk.packed = Some(packed + gap);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Times of 96 bits (Parquet's `INT96`) and intervals, from the bytes that they are stored as. The library's own
+//! conversion wraps times that its nanoseconds do not hold, and leaves the months of intervals out.
+
+use arrow::array::types::{
+    ArrowTimestampType, IntervalDayTime, IntervalMonthDayNano, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+};
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeListArray, GenericListArray,
+    IntervalDayTimeArray, IntervalMonthDayNanoArray, IntervalYearMonthArray, MapArray,
+    OffsetSizeTrait, PrimitiveArray, StructArray,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+use std::sync::Arc;
+
+/// Bytes of each value.
+const WIDTH: i32 = 12;
+/// The day from which days are counted, to 1970-01-01.
+const EPOCH: i64 = 2_440_588;
+const NANOS_PER_DAY: i128 = 86_400_000_000_000;
+const NANOS_PER_MILLI: i64 = 1_000_000;
+
+/// Columns as they are handed on, given as they are stored and as the library would hand them on. Intervals have
+/// months, unless the file says as what Arrow type it was written (`has_arrow`).
+pub(super) fn meant(stored: &Fields, library: &Fields, has_arrow: bool) -> Fields {
+    let both = stored.iter().zip(library);
+    let field =
+        |(stored, library): (&FieldRef, &FieldRef)| Arc::new(field(stored, library, has_arrow));
+    both.map(field).collect()
+}
+
+fn field(stored: &Field, library: &Field, has_arrow: bool) -> Field {
+    let data_type = meant_type(stored.data_type(), library.data_type(), has_arrow);
+    library.clone().with_data_type(data_type)
+}
+
+fn meant_type(stored: &DataType, library: &DataType, has_arrow: bool) -> DataType {
+    use DataType::*;
+    let inner = |one: &Field, other: &Field| Arc::new(field(one, other, has_arrow));
+    match (stored, library) {
+        (FixedSizeBinary(WIDTH), Interval(_)) if !has_arrow => Interval(IntervalUnit::MonthDayNano),
+        (Struct(one), Struct(other)) => Struct(meant(one, other, has_arrow)),
+        (List(one), List(other)) => List(inner(one, other)),
+        (LargeList(one), LargeList(other)) => LargeList(inner(one, other)),
+        (FixedSizeList(one, _), FixedSizeList(other, length)) => {
+            FixedSizeList(inner(one, other), *length)
+        }
+        (Map(one, _), Map(other, sorted)) => Map(inner(one, other), *sorted),
+        _ => library.clone(),
+    }
+}
+
+/// An array of stored values as one of that type. Fails, in words, if a value is none of it.
+pub(super) fn converted(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, String> {
+    within(array, to, None)
+}
+
+/// The same, where `above` says which values there are of what the array is a part of: the others are nothing.
+fn within(array: &ArrayRef, to: &DataType, above: Option<&NullBuffer>) -> Result<ArrayRef, String> {
+    use DataType::*;
+    if array.data_type() == to {
+        return Ok(Arc::clone(array));
+    }
+    match (array.data_type(), to) {
+        (FixedSizeBinary(WIDTH), Timestamp(..) | Interval(_)) => {
+            let bytes = array.as_fixed_size_binary();
+            values(bytes, to, NullBuffer::union(bytes.nulls(), above).as_ref())
+        }
+        (FixedSizeBinary(WIDTH), Dictionary(_, plain)) => {
+            let array = within(array, plain, above)?;
+            let options = CastOptions { safe: false, ..CastOptions::default() };
+            cast_with_options(&array, to, &options).map_err(|error| error.to_string())
+        }
+        (Struct(_), Struct(fields)) => structure(array.as_struct(), fields, above),
+        (List(_), List(item)) => list(array.as_list::<i32>(), item),
+        (LargeList(_), LargeList(item)) => list(array.as_list::<i64>(), item),
+        (FixedSizeList(..), FixedSizeList(item, length)) => {
+            let lists = array.as_fixed_size_list();
+            let nulls = lists.nulls();
+            let each = usize::try_from(*length).unwrap_or(0);
+            let above = nulls.map(|nulls| nulls.expand(each));
+            let items = within(lists.values(), item.data_type(), above.as_ref())?;
+            let made =
+                FixedSizeListArray::try_new(Arc::clone(item), *length, items, nulls.cloned());
+            Ok(Arc::new(made.map_err(|error| error.to_string())?))
+        }
+        (Map(..), Map(entries, sorted)) => {
+            let maps = array.as_map();
+            let (offsets, from, to) = rebased(maps.offsets());
+            let inner: ArrayRef = Arc::new(maps.entries().slice(from, to - from));
+            let inner = within(&inner, entries.data_type(), None)?;
+            let (entries, nulls) = (Arc::clone(entries), maps.nulls().cloned());
+            let made =
+                MapArray::try_new(entries, offsets, inner.as_struct().clone(), nulls, *sorted);
+            Ok(Arc::new(made.map_err(|error| error.to_string())?))
+        }
+        (found, _) => Err(format!("{found} cannot become {to}")),
+    }
+}
+
+fn structure(
+    array: &StructArray,
+    fields: &Fields,
+    above: Option<&NullBuffer>,
+) -> Result<ArrayRef, String> {
+    let nulls = array.nulls().cloned();
+    let here = NullBuffer::union(nulls.as_ref(), above);
+    let columns = array.columns().iter().zip(fields);
+    let columns = columns.map(|(column, field)| within(column, field.data_type(), here.as_ref()));
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    let made = StructArray::try_new(fields.clone(), columns, nulls);
+    Ok(Arc::new(made.map_err(|error| error.to_string())?))
+}
+
+fn list<O: OffsetSizeTrait>(
+    lists: &GenericListArray<O>,
+    item: &FieldRef,
+) -> Result<ArrayRef, String> {
+    let (offsets, from, to) = rebased(lists.offsets());
+    let items = within(&lists.values().slice(from, to - from), item.data_type(), None)?;
+    let nulls = lists.nulls().cloned();
+    let made = GenericListArray::try_new(Arc::clone(item), offsets, items, nulls);
+    Ok(Arc::new(made.map_err(|error| error.to_string())?))
+}
+
+/// The offsets as if the first of them were zero, and where the items begin and end.
+fn rebased<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (OffsetBuffer<O>, usize, usize) {
+    let (first, last) = (offsets.first(), offsets.last());
+    (OffsetBuffer::from_lengths(offsets.lengths()), first.as_usize(), last.as_usize())
+}
+
+/// The values themselves; where `there` says that there is none, nothing is looked at.
+fn values(
+    bytes: &FixedSizeBinaryArray,
+    to: &DataType,
+    there: Option<&NullBuffer>,
+) -> Result<ArrayRef, String> {
+    use TimeUnit::*;
+    Ok(match to {
+        DataType::Timestamp(Second, zone) => {
+            Arc::new(times::<TimestampSecondType>(bytes, there)?.with_timezone_opt(zone.clone()))
+        }
+        DataType::Timestamp(Millisecond, zone) => Arc::new(
+            times::<TimestampMillisecondType>(bytes, there)?.with_timezone_opt(zone.clone()),
+        ),
+        DataType::Timestamp(Microsecond, zone) => Arc::new(
+            times::<TimestampMicrosecondType>(bytes, there)?.with_timezone_opt(zone.clone()),
+        ),
+        DataType::Timestamp(Nanosecond, zone) => Arc::new(
+            times::<TimestampNanosecondType>(bytes, there)?.with_timezone_opt(zone.clone()),
+        ),
+        DataType::Interval(IntervalUnit::YearMonth) => {
+            let value = |months, days, millis| (days == 0 && millis == 0).then_some(months);
+            Arc::new(intervals(bytes, there, value)?.collect::<IntervalYearMonthArray>())
+        }
+        DataType::Interval(IntervalUnit::DayTime) => {
+            let value = |months, days, millis: i64| {
+                Some(IntervalDayTime::new(days, i32::try_from(millis).ok()?))
+                    .filter(|_| months == 0)
+            };
+            Arc::new(intervals(bytes, there, value)?.collect::<IntervalDayTimeArray>())
+        }
+        _ => {
+            let value = |months, days, millis: i64| {
+                Some(IntervalMonthDayNano::new(months, days, millis * NANOS_PER_MILLI))
+            };
+            Arc::new(intervals(bytes, there, value)?.collect::<IntervalMonthDayNanoArray>())
+        }
+    })
+}
+
+fn times<T: ArrowTimestampType>(
+    bytes: &FixedSizeBinaryArray,
+    there: Option<&NullBuffer>,
+) -> Result<PrimitiveArray<T>, String> {
+    let nanos_per_unit = match T::UNIT {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    };
+    let time = |at: usize| {
+        if there.is_some_and(|there| there.is_null(at)) {
+            return Ok(0);
+        }
+        let nanos = nanos(bytes.value(at));
+        let found = i64::try_from(nanos / nanos_per_unit).ok();
+        let found = found.filter(|_| nanos % nanos_per_unit == 0);
+        found.ok_or_else(|| unheld(nanos, &T::UNIT))
+    };
+    let times = (0..bytes.len()).map(time).collect::<Result<Vec<i64>, _>>()?;
+    let made = PrimitiveArray::try_new(times.into(), bytes.nulls().cloned());
+    made.map_err(|error| error.to_string())
+}
+
+/// Nanoseconds since 1970.
+fn nanos(value: &[u8]) -> i128 {
+    let (nanos, day) = value.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
+    let day = day.first_chunk::<4>().map_or(0, |day| i32::from_le_bytes(*day));
+    i128::from(i64::from(day) - EPOCH) * NANOS_PER_DAY + i128::from(i64::from_le_bytes(*nanos))
+}
+
+fn unheld(nanos: i128, unit: &TimeUnit) -> String {
+    let (name, range) = match unit {
+        TimeUnit::Second => ("seconds", ""),
+        TimeUnit::Millisecond => ("milliseconds", ""),
+        TimeUnit::Microsecond => ("microseconds", ""),
+        TimeUnit::Nanosecond => ("nanoseconds", ", which go from 1677-09-21 to 2262-04-11"),
+    };
+    let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok();
+    let since = seconds.map(|it| SignedDuration::new(it, nanos.rem_euclid(1_000_000_000) as i32));
+    let time =
+        since.and_then(|since| DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(since).ok());
+    let time = match time {
+        Some(time) => time.to_string(),
+        None => format!("the time {nanos} nanoseconds from 1970"),
+    };
+    format!(
+        "{time} (INT96) is no number of {name} of 64 bits{range}; write the column as INT64 microseconds \
+         (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns"
+    )
+}
+
+/// What `value` makes of months, days and milliseconds.
+fn intervals<T>(
+    bytes: &FixedSizeBinaryArray,
+    there: Option<&NullBuffer>,
+    value: impl Fn(i32, i32, i64) -> Option<T>,
+) -> Result<impl Iterator<Item = Option<T>>, String> {
+    let interval = |at: usize| {
+        if there.is_some_and(|there| there.is_null(at)) {
+            return Ok(None);
+        }
+        let (parts, _) = bytes.value(at).as_chunks::<4>();
+        let part = |at: usize| parts.get(at).map_or(0, |part| u32::from_le_bytes(*part));
+        let (months, days, millis) = (part(0), part(1), part(2));
+        let found = i32::try_from(months).ok().zip(i32::try_from(days).ok());
+        match found.and_then(|(months, days)| value(months, days, i64::from(millis))) {
+            Some(found) => Ok(Some(found)),
+            None => Err(format!(
+                "the interval of {months} months, {days} days and {millis} milliseconds does not fit the \
+                 Arrow type that the file names for it; leave the column out with columns, or write it anew"
+            )),
+        }
+    };
+    let all = (0..bytes.len()).map(interval).collect::<Result<Vec<_>, _>>()?;
+    Ok(all.into_iter())
+}

@@ -1,0 +1,216 @@
+//! Times of 96 bits, intervals and casts: right, or a row that is left out and named.
+
+use super::columns::Columns;
+use super::file::TableFile;
+use super::reader::{RowPart, RowReader, RowRun};
+use super::schema::to_message;
+use crate::model::{FailedItem, SliceSize, TableFormat, TableKind};
+use arrow::array::types::{
+    Decimal128Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimestampNanosecondType,
+};
+use arrow::array::*;
+use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::FileWriter;
+use parquet::data_type::{FixedLenByteArray, FixedLenByteArrayType, Int96, Int96Type};
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use std::io::Cursor;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const DAY: i128 = 86_400_000_000_000;
+const EPOCH: i128 = 2_440_588;
+
+/// A time, given by nanoseconds since 1970.
+fn int96(nanos: i128) -> Int96 {
+    let (day, rest) = (nanos.div_euclid(DAY) + EPOCH, nanos.rem_euclid(DAY));
+    Int96::from(vec![rest as u32, (rest >> 32) as u32, day as u32])
+}
+
+struct Read {
+    batch: RecordBatch,
+    runs: Vec<(u64, u64)>,
+    count: u64,
+    rejected: Vec<FailedItem>,
+}
+
+/// All rows of a file as one table with these columns, or with its own.
+fn read(folder: &TempDir, kind: TableKind, table: Option<&Schema>) -> Read {
+    let path = folder.path().join("t");
+    let mut file = TableFile::open(kind, None, &path).unwrap();
+    let mut columns = Columns::new(None);
+    columns.learn(file.schema().unwrap(), "t").unwrap();
+    let schema = table.cloned().unwrap_or(columns.schema());
+    let slices: Vec<_> =
+        file.cut(&schema, SliceSize::Rows(1000), "t".to_owned()).unwrap().collect();
+    let schema = to_message(&schema).unwrap();
+    let mut reader =
+        RowReader::new(&TableFormat { kind, schema, ..TableFormat::default() }).unwrap();
+    let part = RowPart { root: folder.path(), slice: &slices[0], item: "/inputs/a/t" };
+    let loaded = reader.read(std::iter::once(part)).unwrap();
+    let mut stream = StreamReader::try_new(Cursor::new(loaded.ipc.to_vec()), None).unwrap();
+    let batch = stream.next().unwrap().unwrap();
+    assert_eq!(batch.num_rows() as u64, loaded.rows);
+    let runs = loaded.runs.iter().map(|run: &RowRun| (run.first, run.count)).collect();
+    Read { batch, runs, count: loaded.rejected_count, rejected: loaded.rejected }
+}
+
+/// A file with one column of 96 bits, of these values, with nulls where there are none.
+fn times(
+    message: &str,
+    values: &[Int96],
+    levels: (&[i16], &[i16]),
+    how: (bool, WriterVersion),
+) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let properties =
+        WriterProperties::builder().set_dictionary_enabled(how.0).set_writer_version(how.1).build();
+    let schema = Arc::new(parse_message_type(message).unwrap());
+    let out = std::fs::File::create(folder.path().join("t")).unwrap();
+    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties)).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    while let Some(mut column) = group.next_column().unwrap() {
+        let typed = column.typed::<Int96Type>();
+        typed.write_batch(values, Some(levels.0), Some(levels.1)).unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+    folder
+}
+
+const HOW: [(bool, WriterVersion); 3] = [
+    (true, WriterVersion::PARQUET_1_0),
+    (false, WriterVersion::PARQUET_1_0),
+    (true, WriterVersion::PARQUET_2_0),
+];
+
+#[test]
+fn times_that_nanoseconds_do_not_hold_are_named() {
+    let last = i128::from(i64::MAX);
+    let nanos =
+        [253_402_221_600_000_000_000, 1, last, -24_298_981_000_000_000_000, -last - 1, last + 1];
+    let values = nanos.map(int96);
+    for how in HOW {
+        let message = "message m { optional int96 t; }";
+        let folder = times(message, &values, (&[1, 1, 0, 1, 1, 1, 1], &[0; 7]), how);
+        let read = read(&folder, TableKind::Parquet, None);
+        let whole = read.batch.column(0).as_primitive::<TimestampNanosecondType>();
+        let held = [Some(1), None, Some(i64::MAX), Some(i64::MIN)];
+        assert_eq!(whole, &TimestampNanosecondArray::from(held.to_vec()));
+        assert_eq!((read.runs, read.count), (vec![(1, 3), (5, 1)], 3));
+        let named: Vec<_> = read
+            .rejected
+            .iter()
+            .map(|it| format!("{} {:?}: {}", it.item, it.row, it.reason))
+            .collect();
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(named.join("\n"), @"
+            /inputs/a/t Some(1): column 't': 9999-12-31T02:00:00 (INT96) is no number of nanoseconds of 64 bits, which go from 1677-09-21 to 2262-04-11; write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
+            /inputs/a/t Some(5): column 't': 1199-12-30T19:03:20 (INT96) is no number of nanoseconds of 64 bits, which go from 1677-09-21 to 2262-04-11; write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
+            /inputs/a/t Some(7): column 't': 2262-04-11T23:47:16.854775808 (INT96) is no number of nanoseconds of 64 bits, which go from 1677-09-21 to 2262-04-11; write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
+            ");
+        }
+    }
+}
+
+#[test]
+fn times_in_lists_and_structures_are_found_by_their_row() {
+    let values = [0, 1_000, 253_402_221_600_000_000_000, 5].map(int96);
+    for how in HOW {
+        let message =
+            "message m { optional group l (LIST) { repeated group list { optional int96 e; } } }";
+        // [0, null, 1000], null, [], [too late], [5]
+        let folder = times(message, &values, (&[3, 2, 3, 0, 1, 3, 3], &[0, 1, 1, 0, 0, 0, 0]), how);
+        let list = read(&folder, TableKind::Parquet, None);
+        let mut wanted = ListBuilder::new(TimestampNanosecondBuilder::new());
+        wanted.append_value([Some(0), None, Some(1000)]);
+        wanted.append_null();
+        wanted.append_value([]);
+        wanted.append_value([Some(5)]);
+        let wanted = wanted.finish();
+        assert_eq!(list.batch.column(0).as_list::<i32>().offsets(), wanted.offsets());
+        assert_eq!(list.batch.column(0).as_list::<i32>().values(), wanted.values());
+        assert_eq!(list.batch.column(0).nulls(), wanted.nulls());
+        assert_eq!(list.rejected[0].row, Some(4));
+        // A value that must be there, of a structure that is not.
+        let message = "message m { optional group s { required int96 t; } }";
+        let folder = times(message, &values, (&[1, 0, 1, 1, 0, 1], &[0; 6]), how);
+        let structure = read(&folder, TableKind::Parquet, None);
+        let found = structure.batch.column(0).as_struct();
+        assert_eq!(found.null_count(), 2);
+        let inner = found.column(0).as_primitive::<TimestampNanosecondType>();
+        assert_eq!((inner.value(0), inner.value(2), inner.value(4)), (0, 1000, 5));
+        assert_eq!(structure.rejected[0].row, Some(4));
+    }
+}
+
+#[test]
+fn intervals_keep_their_months() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = "message m { required fixed_len_byte_array(12) i (INTERVAL); }";
+    let schema = Arc::new(parse_message_type(message).unwrap());
+    let out = std::fs::File::create(folder.path().join("t")).unwrap();
+    let mut writer = SerializedFileWriter::new(out, schema, Default::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let value = |parts: [u32; 3]| FixedLenByteArray::from(parts.map(u32::to_le_bytes).concat());
+    let values = [value([14, 3, 4_000_000_000]), value([0, 1, 1]), value([u32::MAX, 0, 0])];
+    column.typed::<FixedLenByteArrayType>().write_batch(&values, None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    let read = read(&folder, TableKind::Parquet, None);
+    let month = DataType::Interval(IntervalUnit::MonthDayNano);
+    assert_eq!(read.batch.schema().field(0).data_type(), &month);
+    let found = read.batch.column(0).as_primitive::<IntervalMonthDayNanoType>();
+    let wanted = [(14, 3, 4_000_000_000_000_000), (0, 1, 1_000_000)];
+    let wanted = wanted.map(|(months, days, nanos)| IntervalMonthDayNano::new(months, days, nanos));
+    assert_eq!(found.values().as_ref(), wanted);
+    assert_eq!(read.rejected[0].row, Some(3));
+}
+
+/// A file of Arrow whose times are of another unit than the table's.
+#[test]
+fn rows_that_the_table_does_not_hold_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let seconds = TimestampSecondArray::from(vec![Some(1), Some(253_402_221_600), None, Some(-1)]);
+    let mut lists = ListBuilder::new(TimestampSecondBuilder::new());
+    lists.append_value([Some(1)]);
+    lists.append_value([Some(2)]);
+    lists.append_null();
+    lists.append_value([Some(3), Some(-99_999_999_999)]);
+    let costs = Decimal128Array::from(vec![1, 2, 3, 4]).with_precision_and_scale(9, 2).unwrap();
+    let columns: [(&str, ArrayRef); 3] =
+        [("t", Arc::new(seconds)), ("l", Arc::new(lists.finish())), ("d", Arc::new(costs))];
+    let batch = RecordBatch::try_from_iter_with_nullable(
+        columns.into_iter().map(|(name, array)| (name, array, true)),
+    )
+    .unwrap();
+    let out = std::fs::File::create(folder.path().join("t")).unwrap();
+    let mut writer = FileWriter::try_new(out, &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let fine = DataType::Timestamp(TimeUnit::Nanosecond, None);
+    let item = Field::new("item", fine.clone(), true);
+    let table = Schema::new(vec![
+        Field::new("t", fine, true),
+        Field::new("l", DataType::List(item.into()), true),
+        Field::new("d", DataType::Decimal128(20, 4), true),
+    ]);
+    let read = read(&folder, TableKind::Arrow, Some(&table));
+    assert_eq!(SchemaRef::as_ref(&read.batch.schema()).fields(), table.fields());
+    let times = read.batch.column(0).as_primitive::<TimestampNanosecondType>();
+    assert_eq!(times, &TimestampNanosecondArray::from(vec![Some(1_000_000_000), None]));
+    let costs = read.batch.column(2).as_primitive::<Decimal128Type>();
+    assert_eq!(costs.values().as_ref(), [100, 300]);
+    assert_eq!((read.runs, read.count), (vec![(0, 1), (2, 1)], 2));
+    let named: Vec<_> =
+        read.rejected.iter().map(|it| format!("{:?}: {}", it.row, it.reason)).collect();
+    insta::assert_snapshot!(named.join("\n"), @"
+    Some(2): column 't': a value of Timestamp(s) is none of Timestamp(ns), which the table has (Arithmetic overflow: Overflow happened on: 253402221600 * 1000000000); write the files with one type, or leave the column out with columns
+    Some(4): column 'l': a value of List(Timestamp(s)) is none of List(Timestamp(ns)), which the table has (Arithmetic overflow: Overflow happened on: -99999999999 * 1000000000); write the files with one type, or leave the column out with columns
+    ");
+}

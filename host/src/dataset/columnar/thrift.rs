@@ -1,0 +1,225 @@
+//! Thrift's compact protocol, in which Parquet footers are written: reading values one after the other, and writing them.
+
+/// The most levels of structures in a footer.
+pub(super) const MAX_DEPTH: u8 = 32;
+
+/// Types of values.
+pub(super) const I32: u8 = 5;
+pub(super) const I64: u8 = 6;
+pub(super) const BINARY: u8 = 8;
+pub(super) const LIST: u8 = 9;
+pub(super) const STRUCT: u8 = 12;
+
+/// What is left to look at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scan<'a>(pub(super) &'a [u8]);
+
+impl<'a> Scan<'a> {
+    /// The next byte.
+    pub(super) fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(byte)
+    }
+
+    /// Passes so many bytes.
+    pub(super) fn pass(&mut self, count: u64) -> Option<()> {
+        self.0 = self.0.get(usize::try_from(count).ok()?..)?;
+        Some(())
+    }
+
+    /// A number of seven bits a byte, the lowest first.
+    pub(super) fn varint(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// The type of a structure's next field, whose number follows on the last one's; none at its end.
+    pub(super) fn field(&mut self, id: &mut i64) -> Option<Option<u8>> {
+        let head = self.byte()?;
+        let kind = head & 0xf;
+        if kind == 0 {
+            return Some(None);
+        }
+        *id = match head >> 4 {
+            0 => self.int()?,
+            step => id.saturating_add(i64::from(step)),
+        };
+        Some(Some(kind))
+    }
+
+    /// How many values a list has, and their type.
+    pub(super) fn list(&mut self) -> Option<(u64, u8)> {
+        let head = self.byte()?;
+        let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
+        Some((count, head & 0xf))
+    }
+
+    /// A whole number, of any width.
+    pub(super) fn int(&mut self) -> Option<i64> {
+        let number = self.varint()?;
+        Some((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
+    }
+
+    /// Text or bytes.
+    pub(super) fn binary(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.varint()?).ok()?;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    /// The bytes of a value, as they are.
+    pub(super) fn raw(&mut self, kind: u8) -> Option<&'a [u8]> {
+        let before = self.0;
+        self.skip(kind, MAX_DEPTH)?;
+        before.get(..before.len() - self.0.len())
+    }
+
+    /// Calls `take` with the number and the type of each field of a structure; it reads the value, or says
+    /// `false`, and the value is passed.
+    pub(super) fn fields(
+        &mut self,
+        mut take: impl FnMut(&mut Self, i64, u8) -> Option<bool>,
+    ) -> Option<()> {
+        let mut id = 0;
+        while let Some(kind) = self.field(&mut id)? {
+            if !take(self, id, kind)? {
+                self.skip(kind, MAX_DEPTH)?;
+            }
+        }
+        Some(())
+    }
+
+    /// Passes a value.
+    pub(super) fn skip(&mut self, kind: u8, depth: u8) -> Option<()> {
+        let depth = depth.checked_sub(1)?;
+        match kind {
+            // In a field, its type says which.
+            1 | 2 => Some(()),
+            3 => self.pass(1),
+            4..=6 => self.varint().map(drop),
+            7 => self.pass(8),
+            8 => {
+                let length = self.varint()?;
+                self.pass(length)
+            }
+            LIST | 10 => {
+                let (count, kind) = self.list()?;
+                (0..count).try_for_each(|_| self.skip_item(kind, depth))
+            }
+            11 => {
+                let count = self.varint()?;
+                let kinds = if count == 0 { 0 } else { self.byte()? };
+                (0..count).try_for_each(|_| {
+                    self.skip_item(kinds >> 4, depth)?;
+                    self.skip_item(kinds & 0xf, depth)
+                })
+            }
+            STRUCT => {
+                let mut id = 0;
+                while let Some(kind) = self.field(&mut id)? {
+                    self.skip(kind, depth)?;
+                }
+                Some(())
+            }
+            16 => self.pass(16),
+            _ => None,
+        }
+    }
+
+    /// Passes a value of a list or a map.
+    pub(super) fn skip_item(&mut self, kind: u8, depth: u8) -> Option<()> {
+        if matches!(kind, 1 | 2) { self.pass(1) } else { self.skip(kind, depth) }
+    }
+}
+
+/// A structure that is being written.
+#[derive(Debug)]
+pub(super) struct Put<'a> {
+    out: &'a mut Vec<u8>,
+    last: i64,
+}
+
+impl<'a> Put<'a> {
+    /// Its fields go to `out`, in rising order of their numbers.
+    pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { out, last: 0 }
+    }
+
+    /// The next field's number and type; the value follows.
+    pub(super) fn field(&mut self, id: u8, kind: u8) -> &mut Vec<u8> {
+        let id = i64::from(id);
+        match u8::try_from(id - self.last) {
+            Ok(step @ 1..=15) => self.out.push(step << 4 | kind),
+            _ => {
+                self.out.push(kind);
+                varint(self.out, (id << 1).cast_unsigned());
+            }
+        }
+        self.last = id;
+        self.out
+    }
+
+    /// A whole number, if there is one.
+    pub(super) fn int(&mut self, id: u8, kind: u8, number: Option<i64>) {
+        if let Some(number) = number {
+            int(self.field(id, kind), number);
+        }
+    }
+
+    /// Text or bytes, if there are any.
+    pub(super) fn binary(&mut self, id: u8, bytes: Option<&[u8]>) {
+        if let Some(bytes) = bytes {
+            let out = self.field(id, BINARY);
+            varint(out, bytes.len() as u64);
+            out.extend_from_slice(bytes);
+        }
+    }
+
+    /// A value whose bytes are known.
+    pub(super) fn raw(&mut self, id: u8, kind: u8, bytes: Option<&[u8]>) {
+        if let Some(bytes) = bytes {
+            self.field(id, kind).extend_from_slice(bytes);
+        }
+    }
+
+    /// The begin of a list of so many values.
+    pub(super) fn list(&mut self, id: u8, kind: u8, count: usize) -> &mut Vec<u8> {
+        let out = self.field(id, LIST);
+        match u8::try_from(count) {
+            Ok(count @ 0..=14) => out.push(count << 4 | kind),
+            _ => {
+                out.push(0xf0 | kind);
+                varint(out, count as u64);
+            }
+        }
+        out
+    }
+
+    /// Ends the structure.
+    pub(super) fn end(self) {
+        self.out.push(0);
+    }
+}
+
+/// Writes a number of seven bits a byte, the lowest first.
+fn varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Writes a whole number.
+pub(super) fn int(out: &mut Vec<u8>, number: i64) {
+    varint(out, ((number << 1) ^ (number >> 63)).cast_unsigned());
+}
