@@ -235,6 +235,24 @@ mod tests {
         zstd::encode_all(text, 1).unwrap()
     }
 
+    /// With a checksum, which is not that of what was packed.
+    fn with_wrong_checksum(packing: Packing) -> Vec<u8> {
+        let mut packed = match packing {
+            Packing::Gzip => gzip(TEXT.as_bytes()),
+            Packing::Zstd => {
+                let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+                encoder.include_checksum(true).unwrap();
+                encoder.write_all(TEXT.as_bytes()).unwrap();
+                encoder.finish().unwrap()
+            }
+        };
+        // That of gzip stands before the length.
+        let behind = if packing == Packing::Gzip { 5 } else { 1 };
+        let at = packed.len() - behind;
+        packed[at] ^= 1;
+        packed
+    }
+
     /// The rows of each slice, or why there are none.
     fn rows(name: &str, content: &[u8]) -> String {
         let folder = tempfile::tempdir().unwrap();
@@ -290,6 +308,8 @@ mod tests {
             rows("t.gz", &[&gzip(TEXT.as_bytes()), &b"more"[..]].concat()),
             rows("t.zst", &zstd(TEXT.as_bytes())[..20]),
             rows("t.zst", &[&zstd(TEXT.as_bytes()), &b"more"[..]].concat()),
+            rows("t.gz", &with_wrong_checksum(Packing::Gzip)),
+            rows("t.zst", &with_wrong_checksum(Packing::Zstd)),
             rows("t.csv", &bomb).replace(&length, "N"),
         ];
         insta::assert_snapshot!(told.join("\n"), @"
@@ -298,6 +318,8 @@ mod tests {
         /d/in/t.gz cannot be unpacked with gzip: it ends too early
         /d/in/t.zst cannot be unpacked with zstd: it ends too early
         /d/in/t.zst cannot be unpacked with zstd: Unknown frame descriptor
+        /d/in/t.gz cannot be unpacked with gzip: corrupt gzip stream does not have a matching checksum
+        /d/in/t.zst cannot be unpacked with zstd: Restored data doesn't match checksum
         /d/in/t.csv holds N and unpacks to more than 256 MB, which is more than 200 times as much: it may be made to fill the disk; unpack it yourself if it is meant
         ");
     }
