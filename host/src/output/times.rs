@@ -216,7 +216,10 @@ fn date(days: i64, out: &mut Vec<u8>) {
     if !(0..=9999).contains(&year) {
         out.push(if year < 0 { b'-' } else { b'+' });
     }
-    padded(year.unsigned_abs(), 4, out);
+    match year.unsigned_abs() {
+        year @ ..=9999 => digits::<4>(year, out),
+        year => out.extend_from_slice(itoa::Buffer::new().format(year).as_bytes()),
+    }
     out.push(b'-');
     two(month, out);
     out.push(b'-');
@@ -237,15 +240,15 @@ fn clock(value: i64, per_second: i64, out: &mut Vec<u8>) {
         0 => {}
         nanos if nanos.is_multiple_of(1_000_000) => {
             out.push(b'.');
-            padded(nanos / 1_000_000, 3, out);
+            digits::<3>(nanos / 1_000_000, out);
         }
         nanos if nanos.is_multiple_of(1000) => {
             out.push(b'.');
-            padded(nanos / 1000, 6, out);
+            digits::<6>(nanos / 1000, out);
         }
         nanos => {
             out.push(b'.');
-            padded(nanos, 9, out);
+            digits::<9>(nanos, out);
         }
     }
 }
@@ -274,9 +277,10 @@ fn seconds(value: u64, per_second: i64, sign: &str, out: &mut Vec<u8>) -> bool {
     out.push(b'T');
     out.extend_from_slice(sign.as_bytes());
     out.extend_from_slice(itoa::Buffer::new().format(value / per_second).as_bytes());
-    if !value.is_multiple_of(per_second) {
+    let nanos = value % per_second * (NANOS.unsigned_abs() / per_second);
+    if nanos > 0 {
         out.push(b'.');
-        padded(value % per_second, per_second.ilog10() as usize, out);
+        digits::<9>(nanos, out);
         while out.last() == Some(&b'0') {
             out.pop();
         }
@@ -302,15 +306,17 @@ fn interval(months: i32, days: i32, rest: (i64, i64), out: &mut Vec<u8>) {
 }
 
 fn two(number: i64, out: &mut Vec<u8>) {
-    padded(number.unsigned_abs(), 2, out);
+    digits::<2>(number.unsigned_abs(), out);
 }
 
-/// Appends a number with zeros before it, up to so many digits.
-fn padded(number: u64, digits: usize, out: &mut Vec<u8>) {
-    let mut buffer = itoa::Buffer::new();
-    let text = buffer.format(number);
-    out.resize(out.len() + digits.saturating_sub(text.len()), b'0');
-    out.extend_from_slice(text.as_bytes());
+/// Appends the last digits of a number, with zeros before it where it has fewer.
+fn digits<const N: usize>(number: u64, out: &mut Vec<u8>) {
+    let (mut text, mut rest) = ([b'0'; N], number);
+    for digit in text.iter_mut().rev() {
+        *digit += (rest % 10) as u8;
+        rest /= 10;
+    }
+    out.extend_from_slice(&text);
 }
 
 #[cfg(test)]
