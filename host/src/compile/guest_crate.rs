@@ -63,7 +63,7 @@ pub fn build_module(path: &Path, compiler: &Compiler) -> Result<PathBuf, Compile
     }
     source.rewind().map_err(at)?;
     let target = path.with_extension("component.wasm");
-    // Renamed into place, so that nobody sees half of it. By a name that no other user can have taken before.
+    // Renamed into place, so that no reader sees half of it. By a name that no other user can have taken before.
     let random = RandomState::new().hash_one(path);
     let temporary = path.with_extension(format!("{random:016x}.tmp"));
     let made = write_component(compiler, source, &temporary, &target);

@@ -4,8 +4,9 @@ use super::pattern::{Pattern, is_glob, of_names};
 use super::stand_in::{UNFETCHED, is_stand_in};
 use super::{DatasetError, fail};
 use crate::model::{GUEST_INPUTS, Input, Source};
+use crate::opening::regular;
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -153,7 +154,7 @@ fn find(path: &str) -> Result<Place, DatasetError> {
     }
     // Nobody can read an object that is on its way.
     if !is_stand_in(&metadata)
-        && let Err(error) = File::open(path)
+        && let Err(error) = regular(Path::new(path))
     {
         return fail!("{}", explain(path, &error));
     }

@@ -163,7 +163,7 @@ mod tests {
         "#);
     }
 
-    /// A8: the parent gets them too, those of each run of the job behind those of the run before.
+    /// A8: the parent gets them too, those of each run of the job after those of the run before.
     #[test]
     fn the_parent_gets_them_too() {
         let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use crate::opening::at_its_path;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
 use rustix::fs::{FileType, Mode, OFlags, fstat, fstatfs};
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -59,8 +59,10 @@ impl Files {
     pub(super) fn open(mounts: &[Mount], limit: ByteSize) -> Result<Self, (&Mount, io::Error)> {
         let mut opened = Vec::with_capacity(mounts.len());
         for mount in mounts {
-            let dir =
-                Dir::from_std_file(open_folder(mount).map_err(|error| (mount, error))?.into());
+            // A link that was put on the way since the path was resolved leads to another folder than the one that was granted.
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            let dir = at_its_path(&mount.host, flags, Mode::empty());
+            let dir = Dir::from_std_file(dir.map_err(|error| (mount, error))?.into());
             opened.push(Granted {
                 guest: mount.guest.trim_end_matches('/').to_owned(),
                 exact: exact(&dir),
@@ -71,6 +73,13 @@ impl Files {
         }
         opened.sort_by_key(|granted| std::cmp::Reverse(granted.guest.len()));
         Ok(Self { mounts: opened, limit })
+    }
+
+    /// The open folder of one of the mounts.
+    pub(super) fn opened(&self, mount: &Mount) -> Option<BorrowedFd<'_>> {
+        let guest = mount.guest.trim_end_matches('/');
+        let granted = self.mounts.iter().find(|granted| granted.guest == guest)?;
+        Some(granted.dir.as_fd())
     }
 
     /// Before each call: what has been open for a while is looked for again.
@@ -175,15 +184,6 @@ impl Granted {
         }
         opened
     }
-}
-
-/// Opens the folder of a mount at its very path: a link that was put on the way since the path was resolved leads to
-/// what nobody granted.
-///
-/// # Errors
-/// If it cannot be opened, or a link lies on the way.
-pub(super) fn open_folder(mount: &Mount) -> io::Result<OwnedFd> {
-    at_its_path(&mount.host, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }
 
 /// The number of a folder's file system, if that is an [exact](EXACT) one.

@@ -1,6 +1,6 @@
 //! What a guest may see and use, and the WASI context that is made of it.
 
-use super::files::open_folder;
+use super::files::Files;
 use super::log_folder::LogFolder;
 use super::quota::Quota;
 use super::seed::Seed;
@@ -53,11 +53,12 @@ pub struct Grants {
 }
 
 /// The WASI context: just what was granted, nothing of the host's own environment, no network. `time`
-/// is what clocks show, if not the machine's time.
+/// is what clocks show, if not the machine's time; `files` has the folders open.
 pub(super) fn wasi(
     grants: &Grants,
     stderr: &Sink,
     quota: &Quota,
+    files: &Files,
     time: Option<&VirtualTime>,
 ) -> Result<WasiCtx, Failure> {
     let mut builder = WasiCtxBuilder::new();
@@ -77,7 +78,7 @@ pub(super) fn wasi(
     }
     for mount in &grants.mounts {
         let permissions = if mount.writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
-        let folder = open_folder(mount).map_err(|error| cannot_open(mount, &error))?;
+        let folder = files.opened(mount).ok_or_else(|| cannot_open(mount, &"it is not open"))?;
         // By this name the engine opens what is open here, whatever lies at the path by now.
         builder
             .preopened_dir(

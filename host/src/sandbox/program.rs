@@ -139,7 +139,7 @@ impl Program {
         let handles = usize::try_from(grants.limits.handles).unwrap_or(usize::MAX);
         table.set_max_capacity(handles);
         let state = State {
-            wasi: grants::wasi(grants, &stderr, &quota, shown)?,
+            wasi: grants::wasi(grants, &stderr, &quota, &files, shown)?,
             table,
             budget: Budget::new(grants.limits.memory),
             host: Host::new(grants, files, &quota),

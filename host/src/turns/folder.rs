@@ -117,7 +117,7 @@ fn usual(user: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf>
     places
 }
 
-/// Whether a folder is this user's, and nobody else has any right to it.
+/// Whether a folder is this user's, and other users have no right to it.
 fn is_private(folder: &Path, user: u32) -> bool {
     let found = folder.symlink_metadata();
     found.is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0)

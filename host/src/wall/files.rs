@@ -139,7 +139,7 @@ fn real(folder: &Folder) -> Result<Option<Folder>, String> {
 }
 
 /// Opens the folder at its real path, or none if it is gone. A link on the way now was put there since the path was
-/// resolved, and would have the rule allow what nobody meant.
+/// resolved, and would have the rule allow another folder.
 fn open(folder: &Folder) -> Result<Option<OwnedFd>, String> {
     match at_its_path(&folder.path, OFlags::PATH, Mode::empty()) {
         Ok(opened) => Ok(Some(opened)),
