@@ -69,7 +69,7 @@ impl Part {
             (Self::Typed, _) | (_, Shape::Null) => {}
             (Self::Json, _) => {
                 let start = value.as_ptr().addr() - line.as_ptr().addr();
-                out.extend_from_slice(line[*copied..start].as_bytes());
+                out.extend_from_slice(&line.as_bytes()[*copied..start]);
                 out.extend_from_slice(serde_json::Value::from(value).to_string().as_bytes());
                 *copied = start + value.len();
             }
