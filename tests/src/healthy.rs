@@ -1,5 +1,6 @@
 //! What a hostile guest must not leave behind, and the jobs that look for it.
 
+use crate::ran::split_kind;
 use crate::{Job, Ran};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -143,13 +144,13 @@ impl Ran {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Why mini-batches failed, by their ids: the last column of `failed_items.csv`.
+    /// Why mini-batches failed, by their ids: the last column but one of `failed_items.csv`.
     #[track_caller]
     pub fn reasons(&self) -> BTreeMap<usize, String> {
         let reason = |line: &str| {
             let (id, rest) = line.split_once(',')?;
             let (_, worker) = rest.split_once(",process")?;
-            Some((id.parse().ok()?, worker.split_once(',')?.1.to_owned()))
+            Some((id.parse().ok()?, split_kind(worker.split_once(',')?.1).0.to_owned()))
         };
         self.log_if_any("failed_items.csv").lines().filter_map(reason).collect()
     }

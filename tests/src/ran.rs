@@ -166,7 +166,7 @@ impl fmt::Display for Ran {
 }
 
 /// A line of `failed_items.csv`, and the kind at its end; none where a reason goes on in the next line.
-fn split_kind(line: &str) -> (&str, Option<&str>) {
+pub(crate) fn split_kind(line: &str) -> (&str, Option<&str>) {
     let is_kind =
         |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
     match line.rsplit_once(',') {

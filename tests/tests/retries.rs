@@ -7,7 +7,7 @@
 use sandmill_tests::{Job, Ran, guest};
 use serde_json::Value;
 
-/// A job of so many files, one in each mini-batch, of which the third always fails.
+/// A job of so many files, one in each mini-batch.
 fn job(files: usize, workers: usize) -> Job {
     let mut job = Job::new(&guest("hostile_files"));
     for number in 0..files {
