@@ -33,6 +33,7 @@ impl Appended {
 
     /// Appends a failure to a file.
     pub(super) fn append(&mut self, path: PathBuf, text: String) -> io::Result<()> {
+        let text = printable(&text).into_owned();
         if !self.budget.take(text.len()) {
             return Ok(());
         }
@@ -93,7 +94,7 @@ fn append(path: &Path, text: &str, most: u64) -> io::Result<()> {
             true => "This file is full; later failures are in logs/sys/events.jsonl.\n",
             false => "",
         };
-        file.write_all(format!("{}{full}", printable(text)).as_bytes()).inspect_err(|_| {
+        file.write_all(format!("{text}{full}").as_bytes()).inspect_err(|_| {
             // Half of it would be there twice later on. Best effort.
             let _ = file.set_len(length);
         })

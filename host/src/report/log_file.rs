@@ -84,22 +84,30 @@ impl LogFile {
             Err(error) if !is_full(&error) => return Err(error),
             _ => {}
         }
+        // As long as it is with all escapes.
+        let bytes = self.escaped(bytes);
         if !self.budget.take(bytes.len()) {
             return Ok(false);
         }
-        self.write(bytes).map(|()| true)
+        self.append(&bytes).map(|()| true)
     }
 
     /// Appends whole lines of UTF-8, without what a terminal would obey. They are kept where it fails
     /// for lack of room on the disk.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let escaped;
-        let bytes = if is_plain(bytes) {
-            bytes
-        } else {
-            escaped = (self.escape)(&String::from_utf8_lossy(bytes)).into_owned();
-            escaped.as_bytes()
-        };
+        let bytes = self.escaped(bytes);
+        self.append(&bytes)
+    }
+
+    fn escaped<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        if is_plain(bytes) {
+            return Cow::Borrowed(bytes);
+        }
+        let text = String::from_utf8_lossy(bytes);
+        Cow::Owned((self.escape)(&text).into_owned().into_bytes())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let ready = self.open().and_then(|()| self.make_room(bytes.len()));
         let fits = self.pending.len() + bytes.len() <= HELD;
         if ready.is_ok() || (ready.as_ref().is_err_and(is_full) && fits) {
@@ -420,6 +428,19 @@ mod tests {
         let mut log = LogFile::new(folder.path().join("a/b.csv"), "");
         let error = log.write(b"1").unwrap_err().to_string();
         assert!(error.contains("a/b.csv: "), "{error}");
+    }
+
+    /// Escapes are longer than what they stand for: they count.
+    #[test]
+    fn a_budget_counts_what_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        let budget = ReportBudget::new(crate::model::ByteSize(100));
+        let mut log = LogFile::new(path.clone(), "").within(&budget);
+        let line = format!("{}\n", "\u{1b}".repeat(9));
+        let written = [(); 3].map(|()| log.write_within(line.as_bytes()).unwrap());
+        log.flush().unwrap();
+        assert_eq!((written, fs::metadata(&path).unwrap().len()), ([true, false, false], 55));
     }
 
     /// Nothing of what a name may hold reaches a terminal, and JSON stays JSON.
