@@ -3,7 +3,7 @@
 use super::budget::ReportBudget;
 use super::log_file::{FLUSH_EVERY, HELD, at, continued, is_full};
 use super::words::counted;
-use crate::model::printable;
+use crate::model::{is_plain, printable};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,10 @@ impl Appended {
 
     /// Appends a failure to a file.
     pub(super) fn append(&mut self, path: PathBuf, text: String) -> io::Result<()> {
-        let text = printable(&text).into_owned();
+        let text = match is_plain(text.as_bytes()) {
+            true => text,
+            false => printable(&text).into_owned(),
+        };
         if !self.budget.take(text.len()) {
             return Ok(());
         }
