@@ -90,7 +90,8 @@ fn null_values_are_null() {
 #[test]
 fn a_schema_overrides() {
     let csv = "a,b\n01,1\n02,2\n";
-    assert_eq!(rows(csv, ""), ["1,1", "2,2"]);
+    assert_eq!(rows(csv, ""), ["01,1", "02,2"], "codes are text");
+    assert_eq!(rows(csv, ", schema: {a: int64, b: int64}"), ["1,1", "2,2"]);
     assert_eq!(rows(csv, ", schema: {a: string, b: float64}"), ["01,1", "02,2"]);
     assert_eq!(typed(csv, ", schema: {a: string, b: float64}"), "01 1.0\n02 2.0\n");
 }

@@ -150,7 +150,7 @@ pub(super) fn group<'a>(
     Ok(inputs)
 }
 
-/// The files of a source of tables. A folder of Parquet files may be more than they are.
+/// The files of a source of tables. Those of tables with a log are refused, unless the input says that they are meant.
 fn listing(source: &Source, table: &TableInput) -> Result<Listing, PlanError> {
     let listing = Listing::of_rows(source)?;
     let may_have_log = table.kind == TableKind::Parquet && !table.files;

@@ -1,4 +1,4 @@
-//! Tables of a format with a log among the objects of a store: their files alone do not say which rows they have.
+//! Tables with a log among the objects of a store: their data files alone do not say which rows the tables have.
 
 use super::message::{FetchRequest, Wanted};
 use super::open::{At, Store};
@@ -11,14 +11,14 @@ const MOST: usize = 1000;
 /// What was found.
 #[derive(Debug)]
 pub(super) struct Tables {
-    /// Whether anybody wants to know.
+    /// Whether tables are looked for.
     wanted: bool,
     /// By their folders below the request's prefix.
     found: BTreeMap<String, TableLog>,
 }
 
 impl Tables {
-    /// Nothing yet. Whoever names a table's metadata means that.
+    /// Nothing yet. A request that names the metadata of a table means these files.
     pub(super) fn new(refused: bool, wanted: &Wanted) -> Self {
         let names_log = |text: &str| TableLog::ALL.iter().any(|log| text.contains(log.folder()));
         let means_log = match wanted {

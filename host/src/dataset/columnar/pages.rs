@@ -172,8 +172,8 @@ impl Chunks {
         self.decoder.as_ref().is_some_and(|kept| kept.goes_on(kept.columns(), first, passed))
     }
 
-    /// The values that a new decoder of some leaf columns would look at in vain before it comes to row `first`, about: of
-    /// the column that has most.
+    /// The values that a new decoder of some leaf columns would pass over before it comes to row `first`, about: of the
+    /// column that has most.
     fn passed(&self, first: usize, is_wanted: impl Fn(usize) -> bool) -> usize {
         let wanted = self.chunks.iter().filter(|(leaf, _)| is_wanted(**leaf));
         wanted.map(|(_, chunk)| locked(chunk).passed(first)).max().unwrap_or(0)
@@ -234,7 +234,7 @@ impl Chunk {
         !self.has_lists || (self.page.is_none() && self.before == 0)
     }
 
-    /// The values that a new decoder would look at in vain before it comes to row `first`.
+    /// The values that a new decoder would pass over before it comes to row `first`.
     fn passed(&self, first: usize) -> usize {
         let values =
             |page: &Option<Page>| page.as_ref().map_or(0, |page| page.num_values() as usize);

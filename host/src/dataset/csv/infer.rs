@@ -198,7 +198,7 @@ impl Inference<'_> {
         let mut stray_fields = 0;
         while let Some(record) = records.next_record() {
             if record.stray.is_some() {
-                stray_fields = record.len().max(stray_fields);
+                stray_fields = if stray_fields == 0 { record.len() } else { stray_fields };
                 continue;
             }
             if self.columns.is_empty() {

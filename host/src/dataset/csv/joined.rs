@@ -1,6 +1,6 @@
 //! Quoted fields that may be no fields: two stray quotes far apart hold the lines between them together.
 
-use super::scan::Span;
+use super::quotes::Span;
 use super::tally::is_terminator;
 use memchr::{memchr_iter, memchr2};
 use std::fs::File;

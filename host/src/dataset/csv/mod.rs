@@ -1,4 +1,4 @@
-//! CSV tables. `scan` finds where records end, fast and without looking at fields, with the vector code of `tally`; `cut` makes
+//! CSV tables. `scan` finds where records end, fast and without looking at fields, with the vector code of `tally`, `quotes` is what it tells of quotes; `cut` makes
 //! slices of a file with it, through a `window`; `header` and `infer` find names and types of columns; `reader` turns a
 //! slice into Arrow (or with [`json`](super::json), whose slices it reads the same way): fast with `plain` where the text is usual (`ends`
 //! finds where fields end, `numbers` reads them, `wide` several at once, `fill` and `columns` make
@@ -25,6 +25,7 @@ mod misfit;
 mod numbers;
 mod origins;
 mod plain;
+mod quotes;
 mod reader;
 mod records;
 mod rows;

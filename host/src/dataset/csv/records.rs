@@ -1,6 +1,7 @@
 //! Single records of a piece of CSV text: [`Scan`] tells which quotes are stray, csv-core parses.
 
-use super::scan::{Scan, Stray};
+use super::quotes::Stray;
+use super::scan::Scan;
 use super::tally::is_terminator;
 use crate::model::CsvFormat;
 use csv_core::ReadRecordResult;

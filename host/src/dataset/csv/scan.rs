@@ -4,6 +4,7 @@
 //! Such a quote is *stray*: the record that it stands in ends with the quote's line, and the next line begins a
 //! record again. So a scan sometimes has to go back, to just after the stray quote.
 
+use super::quotes::{Opened, Span, Stray};
 use super::tally::{
     BLOCK, count_lines, ends_line, ends_record, is_terminator, mask, parity, tally,
 };
@@ -40,53 +41,6 @@ enum Quotes {
     WithinLines,
     /// They hold fields that may have line ends in them.
     AcrossLines,
-}
-
-/// A quote that opened a field. Where it stands in a block is worked out only where somebody asks.
-#[derive(Clone, Copy, Debug, Default)]
-struct Opened {
-    /// Its place, or that of its block.
-    at: u64,
-    /// Lines that had ended there.
-    lines: u64,
-    /// The quotes in the block that open fields, of which it is the last; none where its place is known.
-    opens: u64,
-    /// The line ends in the block.
-    ends: u64,
-}
-
-impl Opened {
-    /// Its place, and how many lines had ended before it.
-    fn place(self) -> (u64, u64) {
-        match self.opens.checked_ilog2() {
-            None => (self.at, self.lines),
-            Some(bit) => {
-                let ended = (self.ends & ((1 << bit) - 1)).count_ones();
-                (self.at + u64::from(bit), self.lines + u64::from(ended))
-            }
-        }
-    }
-}
-
-/// A stray quote, and the end of its record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stray {
-    /// The place of the quote.
-    pub(super) quote: u64,
-    /// The place after the first byte of its record's line end.
-    pub(super) end: u64,
-    /// Whether text follows the closing quote on the same line; otherwise no quote closes the field.
-    pub(super) text_follows: bool,
-}
-
-/// A quoted field with line ends in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    /// The places of the opening and of the closing quote.
-    pub(super) opens: u64,
-    pub(super) closes: u64,
-    /// The lines that they stand on, counted from 1.
-    pub(super) lines: (u64, u64),
 }
 
 /// Where a scan for a record's end came to.
