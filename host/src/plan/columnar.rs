@@ -7,7 +7,7 @@ use super::stamp::Stamp;
 use super::tables::{Input, check_keys, pick};
 use super::text::each_file;
 use super::{PlanError, refuse};
-use crate::dataset::columnar::{Columns, TableFile, check, from_message, to_message};
+use crate::dataset::columnar::{Columns, Resolution, TableFile, check, from_message, to_message};
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, Found};
 use crate::model::{PartitionFormat, SliceSize, TableFormat, TableKind, TableSlice, Work};
@@ -27,6 +27,7 @@ pub(super) fn format(
 ) -> Result<TableFormat, PlanError> {
     let (kind, query) = (input.table.kind, &input.table.query);
     let mut columns = Columns::new(input.table.columns.as_deref());
+    let mut resolution = Resolution::default();
     'sources: for (index, source) in (input.first..).zip(input.sources) {
         let mut listing = input.files(source)?;
         while let Some(file) = listing.next_file()? {
@@ -37,6 +38,9 @@ pub(super) fn format(
             // What is wrong with a file is told when it is cut.
             let learned = TableFile::open(kind, query.as_deref(), &path).and_then(|mut file| {
                 columns.learn(file.schema()?, &path.display().to_string())?;
+                // Values that cannot be read are told of when their rows are.
+                let wanted = input.table.columns.as_deref();
+                let _ = file.look_at_times(&mut resolution, wanted, input.full);
                 Ok(file)
             });
             if let Ok(file) = learned
@@ -52,7 +56,7 @@ pub(super) fn format(
     if columns.are_known() {
         pick(input, &names)?;
     }
-    let schema = columns.schema();
+    let schema = resolution.of(&columns.schema());
     if columns.are_known() {
         notices.push(notice(input.name(), &schema));
     }
@@ -179,7 +183,7 @@ fn each_slice<'s>(
         let opened = kept.map_or_else(open, |(_, file)| Ok(file));
         let cut = opened.and_then(|mut opened| {
             let origin = origin.as_deref().unwrap_or("the table");
-            check_columns(input, opened.schema()?, &table, origin)?;
+            check_columns(input, &*opened.schema_in(&table)?, &table, origin)?;
             Ok((opened.found(), opened.cut(&table, size, file.clone())?))
         });
         let (found, slices) = match cut {

@@ -7,6 +7,7 @@ use super::fitted::{Misfits, fitted};
 use super::guard::caught;
 use super::ipc::ArrowFile;
 use super::parquet::ParquetFile;
+use super::resolution::Resolution;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::sqlite::{Database, Survey};
 use crate::dataset::{DatasetError, Found, fail};
@@ -75,6 +76,28 @@ impl TableFile {
         }
     }
 
+    /// All its columns, as they become those of a table: times of 96 bits may be in microseconds there.
+    pub fn schema_in(&mut self, table: &Schema) -> Result<SchemaRef, DatasetError> {
+        match &self.inner {
+            Inner::Parquet(file) => Ok(file.schema_in(table)),
+            _ => self.schema().cloned(),
+        }
+    }
+
+    /// Adds what the values of the `wanted` columns (none for all) tell of their resolution, of `all` rows or of the
+    /// first. Fails if they cannot be read.
+    pub fn look_at_times(
+        &mut self,
+        resolution: &mut Resolution,
+        wanted: Option<&[String]>,
+        all: bool,
+    ) -> Result<(), DatasetError> {
+        match &mut self.inner {
+            Inner::Parquet(file) => caught(|| resolution.look(file, wanted, all)),
+            _ => Ok(()),
+        }
+    }
+
     /// What the file was like when it was opened.
     pub fn found(&self) -> Found {
         self.found
@@ -98,7 +121,8 @@ impl TableFile {
         size: SliceSize,
         file: String,
     ) -> Result<Cuts, DatasetError> {
-        let needed = Fit::new(self.schema()?, columns, "the table")?.needed;
+        let schema = self.schema_in(columns)?;
+        let needed = Fit::new(&schema, columns, "the table")?.needed;
         let inner = &mut self.inner;
         let (parts, size) = caught(|| match inner {
             Inner::Parquet(file) => Ok((file.parts(&needed)?, size)),
@@ -138,7 +162,7 @@ impl TableFile {
         let (part, skip, rows) = (number(place.0), number(place.1), number(rows));
         let (schema, fit, batches) = match &mut self.inner {
             Inner::Parquet(file) => {
-                let schema = SchemaRef::clone(file.schema());
+                let schema = file.schema_in(columns);
                 let fit = Fit::new(&schema, columns, "the table")?;
                 let batches = caught(|| file.read(part, skip, rows, &fit.needed))?;
                 (schema, fit, batches)

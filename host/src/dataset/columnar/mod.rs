@@ -8,6 +8,10 @@
 //! has left behind what only other rows refer to. `guard` catches panics of the
 //! readers, which are given hostile files.
 //!
+//! Footers are opened in `opened`: what the library would misread is read by `footer`, put right by `repair` and written
+//! again, in the format of `thrift`. `counts` holds pages against the footer. `stored` converts what the library would
+//! wrap, `resolution` says in which unit, and `fitted` leaves out the rows that do not fit the table.
+//!
 //! A table's files need not be alike: a column that a file lacks is null there, and one whose type is
 //! narrower is widened. A file that cannot become the table is named and left out.
 
@@ -31,6 +35,7 @@ mod pages;
 mod parquet;
 mod reader;
 mod repair;
+mod resolution;
 mod schema;
 mod stored;
 mod thrift;
@@ -40,6 +45,7 @@ pub use columns::{Columns, check};
 pub use cut::Cuts;
 pub use file::TableFile;
 pub use reader::{LoadedRows, RowError, RowPart, RowReader, RowRun};
+pub use resolution::Resolution;
 pub use schema::{from_message, to_message};
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use super::cut::Part;
 use super::numbers::{Kind, Memory};
 use super::opened::{Opened, open, words};
 use super::pages::Chunks;
+use super::resolution::as_in;
 use super::width::least;
 use crate::dataset::{DatasetError, fail};
 use arrow::array::{ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -21,6 +22,7 @@ use parquet::file::metadata::{
 use parquet::file::statistics::Statistics;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What the library says of a page that is not what its checksum says.
 const WRONG_CHECKSUM: &str = "CRC checksum mismatch";
@@ -69,8 +71,22 @@ impl ParquetFile {
         &self.schema
     }
 
+    /// The same where a table has times of 96 bits in microseconds.
+    pub(super) fn schema_in(&self, table: &Schema) -> SchemaRef {
+        match self.schema.fields() == self.stored_schema().fields() {
+            true => Arc::clone(&self.schema),
+            false => as_in(self.stored_schema(), &self.schema, table),
+        }
+    }
+
+    /// The rows of each row group.
+    pub(super) fn group_rows(&self) -> Vec<usize> {
+        let groups = self.footer.metadata().row_groups().iter();
+        groups.map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).collect()
+    }
+
     /// All columns, as [`Self::read`] has them: stored values are still what they are stored as.
-    fn stored(&self) -> &SchemaRef {
+    pub(super) fn stored_schema(&self) -> &SchemaRef {
         self.footer.schema()
     }
 
@@ -99,11 +115,13 @@ impl ParquetFile {
                         column.column_path().string(),
                     );
                 }
-                let is_key =
-                    matches!(self.stored().field(root).data_type(), DataType::Dictionary(..));
+                let is_key = matches!(
+                    self.stored_schema().field(root).data_type(),
+                    DataType::Dictionary(..)
+                );
                 bytes = bytes.saturating_add(size(column, is_key));
             }
-            let fields = columns.iter().map(|&at| least(self.stored().field(at), rows));
+            let fields = columns.iter().map(|&at| least(self.stored_schema().field(at), rows));
             bytes = bytes.max(fields.fold(0, u64::saturating_add));
             parts.push(Part { rows, bytes, ..Part::default() });
         }
@@ -234,7 +252,8 @@ impl ParquetFile {
         let leaves = leaves.iter();
         let numbers = leaves.filter(|(leaf, _)| !self.not_numbers.contains(leaf)).filter_map(
             |&(leaf, root)| {
-                let kind = Kind::of(group.column(leaf), self.stored().field(root).data_type())?;
+                let kind =
+                    Kind::of(group.column(leaf), self.stored_schema().field(root).data_type())?;
                 Some((root, (leaf, kind)))
             },
         );
@@ -251,7 +270,7 @@ impl ParquetFile {
         let (mut lent, mut others) = (Vec::new(), Vec::new());
         let mut arrays = HashMap::with_capacity(numbers.len());
         for (&column, &(leaf, kind)) in numbers {
-            let data_type = self.stored().field(column).data_type().clone();
+            let data_type = self.stored_schema().field(column).data_type().clone();
             let found = chunks.numbers(leaf, kind, place, &mut self.memory).and_then(|numbers| {
                 lent.push(numbers.clone());
                 ArrayData::builder(data_type).len(place.1).add_buffer(numbers).build().ok()
@@ -280,7 +299,7 @@ impl ParquetFile {
             arrays.extend(others.into_iter().zip(decoded));
         }
         let arrays = columns.iter().map(|column| arrays.remove(column)).collect::<Option<_>>()?;
-        let fields = self.stored().project(columns).ok()?;
+        let fields = self.stored_schema().project(columns).ok()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(fields.into(), arrays, &options).ok()
     }
@@ -374,7 +393,6 @@ mod tests {
     use arrow::datatypes::Int64Type;
     use parquet::arrow::ArrowWriter;
     use parquet::file::properties::WriterProperties;
-    use std::sync::Arc;
 
     /// 400 rows in one row group, with pages of 30 rows, and of 70 in another column.
     fn file(folder: &tempfile::TempDir) -> ParquetFile {

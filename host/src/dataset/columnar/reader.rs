@@ -7,7 +7,7 @@ use super::fitted::Misfits;
 use super::schema::from_message;
 use crate::dataset::{DatasetError, Stream, fail};
 use crate::model::{
-    AttemptReport, FailedItem, PartitionFormat, TableFormat, TableKind, TableSlice,
+    AttemptReport, FailedItem, FailureKind, PartitionFormat, TableFormat, TableKind, TableSlice,
 };
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
@@ -220,6 +220,7 @@ fn named(misfits: Misfits, part: &RowPart<'_>) -> impl Iterator<Item = FailedIte
     let (item, first) = (part.item.to_owned(), part.slice.first_row);
     misfits.into_iter().filter_map(move |(row, reason)| {
         let row = Some(first.saturating_add(row as u64).saturating_add(1));
-        Some(FailedItem { item: item.clone(), line: None, row, reason: reason? })
+        let (item, kind) = (item.clone(), FailureKind::BadInput);
+        Some(FailedItem { item, line: None, row, reason: reason?, kind })
     })
 }

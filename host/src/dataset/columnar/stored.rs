@@ -54,6 +54,31 @@ fn meant_type(stored: &DataType, library: &DataType, has_arrow: bool) -> DataTyp
     }
 }
 
+/// A column's type with times of 96 bits in microseconds in place of nanoseconds, given as it is stored and as it
+/// is handed on.
+pub(super) fn coarse(stored: &DataType, meant: &DataType) -> DataType {
+    use DataType::*;
+    let inner = |one: &Field, other: &Field| {
+        let data_type = coarse(one.data_type(), other.data_type());
+        Arc::new(other.clone().with_data_type(data_type))
+    };
+    match (stored, meant) {
+        (FixedSizeBinary(WIDTH), Timestamp(TimeUnit::Nanosecond, None)) => {
+            Timestamp(TimeUnit::Microsecond, None)
+        }
+        (Struct(one), Struct(other)) => {
+            Struct(one.iter().zip(other).map(|(one, other)| inner(one, other)).collect())
+        }
+        (List(one), List(other)) => List(inner(one, other)),
+        (LargeList(one), LargeList(other)) => LargeList(inner(one, other)),
+        (FixedSizeList(one, _), FixedSizeList(other, length)) => {
+            FixedSizeList(inner(one, other), *length)
+        }
+        (Map(one, _), Map(other, sorted)) => Map(inner(one, other), *sorted),
+        _ => meant.clone(),
+    }
+}
+
 /// An array of stored values as one of that type. Fails, in words, if a value is none of it.
 pub(super) fn converted(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, String> {
     within(array, to, None)
@@ -220,8 +245,9 @@ fn unheld(nanos: i128, unit: &TimeUnit) -> String {
         None => format!("the time {nanos} nanoseconds from 1970"),
     };
     format!(
-        "{time} (INT96) is no number of {name} of 64 bits{range}; write the column as INT64 microseconds \
-         (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns"
+        "{time} (INT96) is no number of {name} of 64 bits{range}; set schema_inference: full, which takes \
+         microseconds where these hold all times, write the column as INT64 microseconds (in Spark with \
+         spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns"
     )
 }
 

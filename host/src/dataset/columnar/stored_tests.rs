@@ -3,10 +3,12 @@
 use super::columns::Columns;
 use super::file::TableFile;
 use super::reader::{RowPart, RowReader, RowRun};
+use super::resolution::Resolution;
 use super::schema::to_message;
 use crate::model::{FailedItem, SliceSize, TableFormat, TableKind};
 use arrow::array::types::{
-    Decimal128Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimestampNanosecondType,
+    Decimal128Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimestampMicrosecondType,
+    TimestampNanosecondType,
 };
 use arrow::array::*;
 use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
@@ -108,9 +110,9 @@ fn times_that_nanoseconds_do_not_hold_are_named() {
             .collect();
         insta::allow_duplicates! {
             insta::assert_snapshot!(named.join("\n"), @"
-            /inputs/a/t Some(1): column 't': 9999-12-31T02:00:00 (INT96) is no number of nanoseconds of 64 bits, which go from 1677-09-21 to 2262-04-11; write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
-            /inputs/a/t Some(5): column 't': 1199-12-30T19:03:20 (INT96) is no number of nanoseconds of 64 bits, which go from 1677-09-21 to 2262-04-11; write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
-            /inputs/a/t Some(7): column 't': 2262-04-11T23:47:16.854775808 (INT96) is no number of nanoseconds of 64 bits, which go from 1677-09-21 to 2262-04-11; write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
+            /inputs/a/t Some(1): column 't': 9999-12-31T02:00:00 (INT96) is no number of nanoseconds of 64 bits, which go from 1677-09-21 to 2262-04-11; set schema_inference: full, which takes microseconds where these hold all times, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
+            /inputs/a/t Some(5): column 't': 1199-12-30T19:03:20 (INT96) is no number of nanoseconds of 64 bits, which go from 1677-09-21 to 2262-04-11; set schema_inference: full, which takes microseconds where these hold all times, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
+            /inputs/a/t Some(7): column 't': 2262-04-11T23:47:16.854775808 (INT96) is no number of nanoseconds of 64 bits, which go from 1677-09-21 to 2262-04-11; set schema_inference: full, which takes microseconds where these hold all times, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
             ");
         }
     }
@@ -144,6 +146,41 @@ fn times_in_lists_and_structures_are_found_by_their_row() {
         let inner = found.column(0).as_primitive::<TimestampNanosecondType>();
         assert_eq!((inner.value(0), inner.value(2), inner.value(4)), (0, 1000, 5));
         assert_eq!(structure.rejected[0].row, Some(4));
+    }
+}
+
+/// The columns of the table as the planner has them, and the rows.
+fn planned(folder: &TempDir, all: bool) -> Read {
+    let mut file = TableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
+    let mut resolution = Resolution::default();
+    file.look_at_times(&mut resolution, None, all).unwrap();
+    let table = resolution.of(file.schema().unwrap());
+    read(folder, TableKind::Parquet, Some(&table))
+}
+
+#[test]
+fn far_times_are_in_microseconds_where_these_hold_all() {
+    let far = [253_402_221_600_000_000_000, -24_298_981_000_000_000_000, 5_000].map(int96);
+    for how in HOW {
+        for all in [false, true] {
+            let message = "message m { optional int96 t; }";
+            let folder = times(message, &far, (&[1, 1, 0, 1], &[0; 4]), how);
+            let micros =
+                [Some(253_402_221_600_000_000), Some(-24_298_981_000_000_000), None, Some(5)];
+            let read = planned(&folder, all);
+            assert_eq!(read.count, 0);
+            let found = read.batch.column(0).as_primitive::<TimestampMicrosecondType>();
+            assert_eq!(found, &TimestampMicrosecondArray::from(micros.to_vec()));
+        }
+        // One that microseconds do not hold stays what it is, and so do those that are near.
+        let fine = [253_402_221_600_000_000_000, 5_001].map(int96);
+        let near = [7_000, 5_000].map(int96);
+        for (values, count) in [(fine, 1), (near, 0)] {
+            let folder = times("message m { required int96 t; }", &values, (&[0; 2], &[0; 2]), how);
+            let read = planned(&folder, true);
+            assert_eq!(read.count, count);
+            read.batch.column(0).as_primitive::<TimestampNanosecondType>();
+        }
     }
 }
 

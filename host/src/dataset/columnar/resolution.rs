@@ -1,0 +1,108 @@
+//! Which columns with times of 96 bits are handed on in microseconds: those with times that nanoseconds do not
+//! hold, and none that microseconds do not. Only values tell.
+
+use super::parquet::ParquetFile;
+use super::stored::{coarse, converted};
+use crate::dataset::DatasetError;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Rows that are looked at together, and of each file where its first are to tell.
+const ROWS: usize = 1 << 16;
+
+/// What is known of the columns, by their names.
+#[derive(Debug, Default)]
+pub struct Resolution(HashMap<String, Seen>);
+
+#[derive(Debug)]
+struct Seen {
+    /// The type in nanoseconds, and that in microseconds.
+    types: [DataType; 2],
+    /// Whether there is a time that nanoseconds do not hold.
+    has_far: bool,
+    /// Whether there is a time that microseconds do not hold.
+    has_fine: bool,
+}
+
+impl Resolution {
+    /// Looks at the values of a file, of the columns that are `wanted` (none for all), at `all` or at the first. Fails if
+    /// they cannot be read.
+    pub(super) fn look(
+        &mut self,
+        file: &mut ParquetFile,
+        wanted: Option<&[String]>,
+        all: bool,
+    ) -> Result<(), DatasetError> {
+        let both = file.stored_schema().fields().iter().zip(file.schema().fields());
+        let times: Vec<_> = both
+            .enumerate()
+            .filter(|(_, (_, meant))| wanted.is_none_or(|all| all.contains(meant.name())))
+            .filter_map(|(column, (stored, meant))| {
+                let fine = meant.data_type().clone();
+                let coarse = coarse(stored.data_type(), &fine);
+                (coarse != fine).then(|| (column, meant.name().clone(), [fine, coarse]))
+            })
+            .collect();
+        for (column, name, types) in times {
+            let new = || Seen { types, has_far: false, has_fine: false };
+            look(file, column, all, self.0.entry(name).or_insert_with(new))?;
+        }
+        Ok(())
+    }
+
+    /// The columns of a table, of which some are handed on in microseconds.
+    pub fn of(&self, schema: &Schema) -> Schema {
+        let field = |field: &Arc<Field>| match self.0.get(field.name()) {
+            Some(Seen { types: [fine, coarse], has_far: true, has_fine: false })
+                if fine == field.data_type() =>
+            {
+                Arc::new(field.as_ref().clone().with_data_type(coarse.clone()))
+            }
+            _ => Arc::clone(field),
+        };
+        let fields: Vec<_> = schema.fields().iter().map(field).collect();
+        Schema::new_with_metadata(fields, schema.metadata().clone())
+    }
+}
+
+fn look(
+    file: &mut ParquetFile,
+    column: usize,
+    all: bool,
+    seen: &mut Seen,
+) -> Result<(), DatasetError> {
+    let groups = if all { file.group_rows().len() } else { 1 };
+    for (group, rows) in file.group_rows().into_iter().enumerate().take(groups) {
+        let end = if all { rows } else { rows.min(ROWS) };
+        for skip in (0..end).step_by(ROWS) {
+            for batch in file.read(group, skip, ROWS.min(end - skip), &[column])? {
+                let [holds_fine, holds_coarse] =
+                    seen.types.each_ref().map(|it| converted(batch.column(0), it).is_ok());
+                seen.has_far |= !holds_fine;
+                seen.has_fine |= !holds_coarse;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A file's columns as a table has them that is in microseconds.
+pub(super) fn as_in(stored: &Schema, meant: &SchemaRef, table: &Schema) -> SchemaRef {
+    let both = stored.fields().iter().zip(meant.fields());
+    let is_coarse = |name: &str, coarse: &DataType| {
+        table.field_with_name(name).is_ok_and(|field| field.data_type() == coarse)
+    };
+    let field = |(stored, meant): (&Arc<Field>, &Arc<Field>)| {
+        if stored.data_type() == meant.data_type() {
+            return Arc::clone(meant);
+        }
+        let coarse = coarse(stored.data_type(), meant.data_type());
+        match is_coarse(meant.name(), &coarse) {
+            true => Arc::new(meant.as_ref().clone().with_data_type(coarse)),
+            false => Arc::clone(meant),
+        }
+    };
+    let fields: Vec<_> = both.map(field).collect();
+    Arc::new(Schema::new_with_metadata(fields, meant.metadata().clone()))
+}
