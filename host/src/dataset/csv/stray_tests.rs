@@ -209,7 +209,7 @@ fn columns_of_codes_are_text() {
         let files = Files::new(&[("t.csv", text.as_bytes())]);
         assert_eq!(files.infer(&csv(true), false).unwrap()[0].1, kind, "{values:?}");
         let bare = CsvFormat { header: false, ..csv(true) };
-        let files = Files::new(&[("t.csv", text[2..].as_bytes())]);
+        let files = Files::new(&[("t.csv", &text.as_bytes()[2..])]);
         assert_eq!(files.infer(&bare, false).unwrap()[0].1, kind, "{values:?}");
     }
 }
