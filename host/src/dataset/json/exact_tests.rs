@@ -130,6 +130,14 @@ fn coordinates_of_several_depths_are_kept() {
 }
 
 #[test]
+fn the_last_word_on_a_column_is_told() {
+    let file = File::new("{\"a\":1}\n{\"a\":\"x\"}\n{\"a\":[]}\n{\"a\":true}\n");
+    let (schema, doubts) = file.infer();
+    assert!(is_json(schema.field(0)));
+    assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, as it holds a list here, and something else before: t.jsonl, about line 3");
+}
+
+#[test]
 fn a_column_of_json_takes_any_value() {
     let columns = [("id", ColumnType::UInt64), ("j", ColumnType::Json), ("s", ColumnType::String)];
     let columns = columns.map(|(name, kind)| field_of(&Column { name: name.to_owned(), kind }));

@@ -61,7 +61,8 @@ pub fn infer_json<E: From<DatasetError>>(
             }
         }
     }
-    Ok(InferredJson { schema: Schema::new(learned.fields.arrow()), doubts: learned.notes.doubts })
+    let doubts = learned.notes.doubts.iter().map(Doubted::told).collect();
+    Ok(InferredJson { schema: Schema::new(learned.fields.arrow()), doubts })
 }
 
 struct Learned {
@@ -118,17 +119,41 @@ struct Notes {
     column: String,
     /// Columns and parts of them.
     count: usize,
-    doubts: Vec<String>,
+    /// At most one of each column.
+    doubts: Vec<Doubted>,
+}
+
+/// What may not be meant of a column, and where that was seen.
+struct Doubted {
+    column: String,
+    what: &'static str,
+    place: (String, u64),
+}
+
+impl Doubted {
+    fn told(&self) -> String {
+        let (file, line) = &self.place;
+        format!("column '{}' {}: {file}, about line {line}", self.column, self.what)
+    }
 }
 
 impl Notes {
-    fn doubt(&mut self, what: &str) {
-        let column = format!("column '{}' ", self.column);
-        // Each column once.
-        if self.doubts.len() < DOUBTS && !self.doubts.iter().any(|known| known.starts_with(&column))
-        {
-            let (file, line) = &self.place;
-            self.doubts.push(format!("{column}{what}: {file}, about line {line}"));
+    fn doubt(&mut self, what: &'static str) {
+        let is_json = |what: &str| what.starts_with("is json");
+        match self.doubts.iter().position(|known| known.column == self.column) {
+            Some(at) => {
+                let known = &mut self.doubts[at];
+                // The last word on it.
+                if is_json(what) && !is_json(known.what) {
+                    known.what = what;
+                    known.place.clone_from(&self.place);
+                }
+            }
+            None if self.doubts.len() < DOUBTS => {
+                let (column, place) = (self.column.clone(), self.place.clone());
+                self.doubts.push(Doubted { column, what, place });
+            }
+            None => {}
         }
     }
 
