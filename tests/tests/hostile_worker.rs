@@ -35,6 +35,8 @@ fn success() -> AttemptReport {
         failed_items: Vec::new(),
         is_short: false,
         surplus_rows: 0,
+        null_numbers: 0,
+        unknown_keys: None,
         header: None,
         has_files: false,
         elapsed_seconds: 0.1,

@@ -360,8 +360,9 @@ fn keys_without_a_column_are_told_and_counted() {
         (0, 1, segment(), 0, ""),
         (1, 1, segment(), 2, "b"),
         (2, 1, trap(), 2, "c"),
-        (3, 1, segment(), 1, "d"),
+        // A retry comes before a first attempt.
         (2, 2, segment(), 2, "b"),
+        (3, 1, segment(), 1, "d"),
     ] {
         let keys = UnknownKeys {
             records,
