@@ -91,7 +91,7 @@ fn a_job_that_is_taken_up_gets_its_models_again() {
     let cut = job.env("SANDMILL_FAIL_POINT", "journal-made").run(&[]);
     cut.exits_with(-9);
     let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
-    let ran = job.file("job/work/models/digits/digits.onnx", "something else").run(&[]);
+    let ran = job.file("job/models/digits/digits.onnx", "something else").run(&[]);
     assert_snapshot!(tries(&ran), @"
     host /models/digits/digits.onnx=GOT IT: 2
     wasi /models/digits/digits.onnx=GOT IT: 2

@@ -386,7 +386,7 @@ fn earlier(job_dir: &JobDir, name: &str) -> Result<Option<JobState>, ClaimError>
 /// The output folder may not be, or hold, the places of other things.
 fn refuse_misplaced(job_dir: &JobDir, root: &Path, output: &Path) -> Result<(), ClaimError> {
     let folders = [job_dir.parts(), job_dir.work(), job_dir.links(), job_dir.spill()];
-    let own = [job_dir.logs(), job_dir.journal()];
+    let own = [job_dir.models(), job_dir.logs(), job_dir.journal()];
     let own = folders
         .iter()
         .chain(&own)
@@ -416,7 +416,8 @@ fn clear(
         path.push(suffix);
         own.push(PathBuf::from(path));
     }
-    own.extend([job_dir.parts(), job_dir.work(), job_dir.links(), job_dir.spill()]);
+    own.extend([job_dir.parts(), job_dir.work(), job_dir.models()]);
+    own.extend([job_dir.links(), job_dir.spill()]);
     own.extend([job_dir.default_output(), job_dir.logs()]);
     // Resolved again: what was a folder then may be a link now.
     let old_output = resolve(&root.join(&earlier.output))?;

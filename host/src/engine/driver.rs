@@ -458,7 +458,7 @@ impl<'a> Driver<'a> {
     /// A completed job's rows and files are in the output; the copies are not needed any more.
     fn remove_leftovers(&mut self) {
         let dir = &self.job_dir;
-        for folder in [dir.parts(), dir.work(), dir.links(), dir.spill()] {
+        for folder in [dir.parts(), dir.work(), dir.models(), dir.links(), dir.spill()] {
             if let Err(e) = remove_tree(&folder) {
                 let message = format!("{} cannot be removed: {e}", folder.display());
                 self.emit(EventKind::Notice { message });

@@ -17,8 +17,8 @@ pub const LOCK_FILE: &str = ".sandmill-lock";
 /// work/process000/copies/     copies on their way there
 /// work/process000/staged/     files of attempts that await their commit
 /// work/process000/profile/    a profile that is being written, if one is wanted
-/// work/models/NAME/           a model that is a single file
 /// work/reserve                room for the end of a job on a full disk
+/// models/NAME/                a model that is a single file
 /// links/process000/           links to the files of the running mini-batch, where needed
 /// spill/                      rows on their way from files into groups by key, and unpacked texts
 /// output/                     results, unless the job file names another place
@@ -68,9 +68,10 @@ impl JobDir {
         self.work().join("reserve")
     }
 
-    /// The folders of models that are single files.
+    /// The folders of models that are single files. It lies beside [`work`](Self::work), and not in it: these files are
+    /// links to the models themselves, and workers write there.
     pub fn models(&self) -> PathBuf {
-        self.work().join("models")
+        self.0.join("models")
     }
 
     /// The folder that holds a model that is a single file, and nothing else.

@@ -191,7 +191,6 @@ const NURSERY: &[c_long] = &[
     SYS_landlock_restrict_self,
     SYS_mmap,
     SYS_mprotect,
-    SYS_openat2,
     SYS_prlimit64,
     SYS_recvmsg,
     SYS_seccomp,

@@ -8,6 +8,8 @@ use landlock::{
     RulesetStatus, Scope,
 };
 use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, fstat, openat, openat2};
+use rustix::io::Errno;
+use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -112,10 +114,7 @@ fn inner_folders(folder: &OwnedFd) -> Vec<OwnedFd> {
     while let Some(Ok(entry)) = entries.next() {
         let name = entry.file_name();
         if entry.file_type() == FileType::Directory && name != c"." && name != c".." {
-            // Not even one that a daemon would mount now.
-            let stay = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            folders.extend(openat2(folder, name, flags, Mode::empty(), stay));
+            folders.extend(inner_folder(folder, name));
         }
         if entries.is_buffer_empty() {
             break;
@@ -123,6 +122,21 @@ fn inner_folders(folder: &OwnedFd) -> Vec<OwnedFd> {
     }
     folders.retain(|inner| usable(inner).is_ok_and(|usable| usable.is_all()));
     folders
+}
+
+/// Opens a folder in a folder, unless it lies on another disk: not even on one that a daemon would mount now.
+fn inner_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let stay = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+    match openat2(folder, name, flags, Mode::empty(), stay) {
+        // The wall around all workers hides the call.
+        Err(Errno::NOSYS) => {
+            let inner = openat(folder, name, flags | OFlags::DIRECTORY, Mode::empty())?;
+            let stays = fstat(&inner)?.st_dev == fstat(folder)?.st_dev;
+            if stays { Ok(inner) } else { Err(Errno::XDEV.into()) }
+        }
+        opened => Ok(opened?),
+    }
 }
 
 /// The folder by its real path: a rule holds for what a path leads to, so that one path below another

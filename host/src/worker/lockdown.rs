@@ -205,6 +205,29 @@ mod tests {
         }
     }
 
+    /// Rights add up along a path: what lies below a folder that can be written can be written.
+    #[test]
+    fn nothing_that_is_only_read_lies_where_workers_write() {
+        let dir = JobDir::new("/job");
+        let surroundings = Surroundings {
+            os_sandbox: OsSandbox::Required,
+            job_dir: "/job".into(),
+            sources: Vec::new(),
+            mounts: Vec::new(),
+            handles: 1,
+            cgroups: None,
+        };
+        let wall = around_all_workers(&surroundings);
+        let written = wall.folders.iter().filter(|folder| {
+            matches!(folder.rights, Rights::Write | Rights::WriteAndLink | Rights::Files)
+        });
+        let written: Vec<_> = written.map(|folder| folder.path.as_path()).collect();
+        assert!(written.contains(&dir.work().as_path()), "{written:?}");
+        for read in [dir.model("m"), dir.links(), dir.spill(), dir.journal(), dir.state_file()] {
+            assert!(!written.iter().any(|folder| read.starts_with(folder)), "{}", read.display());
+        }
+    }
+
     #[test]
     fn a_file_without_end_is_an_error_and_not_the_end() {
         let bounds = Bounds {

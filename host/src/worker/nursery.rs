@@ -6,11 +6,11 @@ use super::code::{self, Code};
 use super::link::Link;
 use super::{lockdown, process};
 use crate::protocol::{FromNursery, ToNursery, receive_packet, send_packet};
-use crate::wall::{self, Twin};
+use crate::wall::{self, Folder, Rights, Twin};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
 /// What processes are called, where only so much is shown.
@@ -36,7 +36,12 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<Forked>> {
         let twin = match message {
             ToNursery::Load(loading, surroundings) => {
                 let [compiled] = exactly(descriptors)?;
-                let wall = lockdown::around_all_workers(&surroundings);
+                let mut wall = lockdown::around_all_workers(&surroundings);
+                // It is opened once more when it is mapped. Where it was removed meanwhile, the leader does without this
+                // process.
+                let compiled_path = format!("/proc/self/fd/{}", compiled.as_raw_fd());
+                let compiled_path = std::fs::canonicalize(compiled_path)?;
+                wall.folders.push(Folder::real(compiled_path, Rights::Read));
                 lockdown::lock_down(&wall, &[])?;
                 // For workers alone: a planner was forked before.
                 process::keep_memory();

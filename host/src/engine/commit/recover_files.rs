@@ -170,7 +170,10 @@ fn without_gaps<'a>(
 /// Removes what workers of earlier runs left, but what is to be published. Should some stay, nothing
 /// refers to it.
 pub(super) fn clean_up(target: &CommitTarget, files: &Files) {
-    let _ = remove_tree(&target.job_dir.links());
+    let dir = &target.job_dir;
+    for folder in [dir.models(), dir.links()] {
+        let _ = remove_tree(&folder);
+    }
     for folder in list(&target.job_dir.work()).unwrap_or_default() {
         let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if !worker_of(name).is_some_and(|worker| files.done.contains(&worker)) {
