@@ -79,7 +79,7 @@ fn what_the_leader_writes_of_failures_is_bounded() {
             .sum();
     assert!(all < 1_100_000, "{all} bytes\n{ran}");
     let items = ran.failed_items();
-    assert!(items.trim_end().ends_with("each failed item is counted in the result\""), "{items}");
+    assert!(items.trim_end().ends_with("each failed item is counted in the result\","), "{items}");
     let events = ran.log("sys/events.jsonl");
     assert!(events.contains("limits.failures"), "{ran}");
     assert!(events.lines().last().unwrap().contains("job_finished"), "{ran}");

@@ -202,3 +202,17 @@ pub(super) fn inner(name: &str, graph: GraphProto) -> AttributeProto {
         ..AttributeProto::default()
     }
 }
+
+/// Whether this test has a process of its own, which it is run in otherwise: one process can hold one ONNX Runtime, and
+/// another test may have opened it.
+pub(super) fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "SANDMILL_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut again = std::process::Command::new(std::env::current_exe().expect("a test's program"));
+    let ran = again.args([test, "--exact"]).env(ALONE, "1").output().expect("runs");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+    false
+}

@@ -1,6 +1,7 @@
 //! The library itself, from the Python package.
 
 use super::{Library, NamedLibrary};
+use crate::inference::samples::is_alone;
 use crate::inference::vet;
 use crate::inference::{
     Dimension, ElementType, ErrorCode, InferenceError, Loaded, ModelSource, OwnedTensor, Port,
@@ -235,6 +236,9 @@ fn large_weights_are_mapped() {
 
 #[test]
 fn what_is_no_library_is_told() {
+    if !is_alone("inference::onnxruntime::tests::what_is_no_library_is_told") {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("libonnxruntime.so");
     fs::write(&path, "text").unwrap();

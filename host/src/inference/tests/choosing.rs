@@ -1,6 +1,7 @@
 //! Which models there are, and which backend and device they get.
 
 use super::*;
+use crate::inference::samples::is_alone;
 use crate::inference::samples::{layer, model, node, one, port, trees};
 use crate::model::{ByteSize, Device, FileStamp};
 use tract_onnx::pb::tensor_proto::DataType;
@@ -49,6 +50,9 @@ fn a_model_that_changed_since_the_job_began_is_noticed() {
 /// What is installed where on the machine is not the guest's to know.
 #[test]
 fn places_of_libraries_are_not_told() {
+    if !is_alone("inference::tests::choosing::places_of_libraries_are_not_told") {
+        return;
+    }
     let (folder, model) = named(&bytes(&layer()));
     let library = folder.path().join("libonnxruntime.so.1");
     fs::write(&library, "none").expect("a file");
