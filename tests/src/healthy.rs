@@ -98,7 +98,7 @@ impl Job {
 /// What a job leaves in its folder.
 const LEFT: [&str; 4] = ["job.json", "journal.sqlite", "logs", "output"];
 /// What one that was not completed leaves besides, to be taken up: rows, and folders without files.
-const KEPT: [&str; 2] = ["parts", "work"];
+const KEPT: [&str; 3] = ["links", "parts", "work"];
 
 impl Ran {
     /// Fails unless the host is as after a job of a good guest: no process of it lives, nobody has a file
@@ -109,7 +109,7 @@ impl Ran {
         assert!(self.left_behind.is_empty(), "processes outlived the leader\n{self}");
         let open = open_files_below(self.dir());
         assert!(open.is_empty(), "files of the job are still open: {open:?}\n{self}");
-        for folder in ["tmp", "job/work", "job/spill"] {
+        for folder in ["tmp", "job/work", "job/links", "job/spill"] {
             let files = files_below(&self.dir().join(folder));
             assert!(files.is_empty(), "{folder} holds {files:?}\n{self}");
         }

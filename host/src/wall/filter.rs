@@ -78,8 +78,8 @@ fn by_arguments(occupant: Occupant) -> Vec<(c_long, Rule)> {
     let mut rules = vec![
         // Whoever finds clone3 missing takes clone, the flags of which can be looked at.
         (libc::SYS_clone3, Rule::always(HIDDEN)),
-        // No flags: one of them writes into a file that is open for appending.
-        only(libc::SYS_pwritev2, &[number(5, 0)]),
+        // Not in the midst of a file that is open for appending.
+        only(libc::SYS_pwritev2, &[flags(5, NO_APPEND, 0)]),
     ];
     rules.extend(on_itself(occupant));
     let opening = calls::opening(occupant);
@@ -225,6 +225,9 @@ const fn cutting_if_writing(how: u8) -> [Test; 3] {
 
 /// The bits that say what kind of socket is wanted; the others are flags.
 const KIND_OF_SOCKET: i32 = 0xf;
+
+/// `RWF_NOAPPEND`.
+const NO_APPEND: i32 = 0x20;
 
 /// What makes a thread of this process.
 const THREAD: i32 =
@@ -407,8 +410,8 @@ mod tests {
             (GpuWorker, libc::SYS_renameat2, at(4, libc::RENAME_WHITEOUT.cast_signed()), false),
             (Planner, libc::SYS_renameat2, at(4, 0), false),
             (Worker, libc::SYS_pwritev2, at(5, 0), true),
-            // RWF_NOAPPEND.
-            (Worker, libc::SYS_pwritev2, at(5, 0x20), false),
+            (Worker, libc::SYS_pwritev2, at(5, libc::RWF_APPEND), true),
+            (Worker, libc::SYS_pwritev2, at(5, NO_APPEND), false),
             (Worker, libc::SYS_sendto, at(4, 0), true),
             (Worker, libc::SYS_sendto, at(3, 0), false),
             (Fetcher, libc::SYS_socket, at(0, libc::AF_INET6), true),
