@@ -86,6 +86,17 @@ fn what_a_job_copied_to_its_parent_is_its_own() {
     let named = second.into_job().command(&named);
     named.exits_with(0);
     assert!(named.has("parent/logs/second/job_result.txt"), "{named}");
+    // Refused for its parent, a job that is to be begun anew keeps its results.
+    let lone = ["run", "job.yaml", "--job-dir", "lone", "--set", "name=lone"];
+    let lone = named.into_job().command(&lone);
+    lone.exits_with(0);
+    let results = lone.text("lone/job.json");
+    fs::create_dir_all(lone.dir().join("other/logs/lone/sys")).unwrap();
+    let elsewhere = ["--set", "name=lone", "--set", "parent=other", "--overwrite"];
+    let elsewhere = [&["run", "job.yaml", "--job-dir", "lone"], &elsewhere[..]].concat();
+    let named = lone.into_job().command(&elsewhere);
+    named.exits_with(2);
+    assert!(named.text("lone/job.json") == results && named.has("lone/output"), "{named}");
     // The job itself may replace its own.
     let again = named.into_job().run(&["--overwrite"]);
     again.exits_with(0);

@@ -9,7 +9,7 @@
 
 use super::claim_error::ClaimError;
 use super::folder_lock::FolderLock;
-use super::job_state::{JobFile, JobState, OutputSize, sync_name, temporary};
+use super::job_state::{JobFile, JobState, new_id, new_mark, output_size, sync_name, temporary};
 use super::reserve::Reserve;
 use crate::fail_point;
 use crate::model::{JobDir, JobResult, JobStatus, LOCK_FILE, unfinished};
@@ -19,7 +19,6 @@ use jiff::Timestamp;
 use rustix::fs::Mode;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
-use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
@@ -46,6 +45,8 @@ pub(super) struct Held {
     output: PathBuf,
     output_file: Option<String>,
     earlier: Option<JobState>,
+    /// See [`Held::mark`].
+    mark: String,
     /// Folders that were not there, innermost first.
     made: Vec<PathBuf>,
     lock: FolderLock,
@@ -87,11 +88,6 @@ impl Claim {
     /// The output folder. It exists and can be written.
     pub fn output(&self) -> &Path {
         &self.output
-    }
-
-    /// The same for each run of the job in this directory, and for no other job: marks what it makes elsewhere.
-    pub(super) fn mark(&self) -> &str {
-        &self.state.mark
     }
 
     /// When this execution began.
@@ -174,6 +170,8 @@ pub(super) fn hold(job_dir: &JobDir, wanted: Wanted<'_>) -> Result<Held, ClaimEr
     if !output.starts_with(&root) {
         made.splice(0..0, missing(&output));
     }
+    let mark = earlier.as_ref().map(|earlier| earlier.mark.clone());
+    let mark = mark.filter(|mark| !mark.is_empty()).unwrap_or_else(new_mark);
     Ok(Held {
         job_dir: job_dir.clone(),
         root,
@@ -181,6 +179,7 @@ pub(super) fn hold(job_dir: &JobDir, wanted: Wanted<'_>) -> Result<Held, ClaimEr
         output,
         output_file: wanted.output_file.map(str::to_owned),
         earlier,
+        mark,
         made,
         lock,
     })
@@ -190,6 +189,16 @@ impl Held {
     /// The job that the directory holds.
     pub(super) fn earlier(&self) -> Option<&JobState> {
         self.earlier.as_ref()
+    }
+
+    /// The same for each run of the job in this directory, and for no other job: marks what it makes elsewhere.
+    pub(super) fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// Whether the job was last run by a version that marked nothing.
+    pub(super) fn was_unmarked(&self) -> bool {
+        self.earlier.as_ref().is_some_and(|earlier| earlier.mark.is_empty())
     }
 
     /// The output folder that is wanted.
@@ -277,8 +286,7 @@ impl Held {
     fn placed(&self, state: JobState, job_file: Option<JobFile>) -> JobState {
         let below = self.output.strip_prefix(&self.root);
         let output = below.unwrap_or(&self.output).to_owned();
-        let mark = self.earlier.as_ref().map(|earlier| earlier.mark.clone());
-        let mark = mark.filter(|mark| !mark.is_empty()).unwrap_or_else(new_mark);
+        let mark = self.mark.clone();
         JobState { mark, output, output_file: self.output_file.clone(), job_file, ..state }
     }
 
@@ -435,20 +443,6 @@ fn clear(
     })
 }
 
-/// What the output folder of a completed job holds.
-fn output_size(output: &Path, file: Option<&str>) -> Result<OutputSize, ClaimError> {
-    let files_in = |folder: &Path| {
-        let entries = walkdir::WalkDir::new(folder).into_iter().filter_map(Result::ok);
-        entries.filter(|entry| !entry.file_type().is_dir() && entry.file_name() != LOCK_FILE)
-    };
-    let file = file.map(|file| output.join(file)).filter(|file| file.exists());
-    // Where it is a folder of parts, all that they hold.
-    let bytes = |file: &PathBuf| {
-        files_in(file).filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
-    };
-    Ok(OutputSize { file_bytes: file.as_ref().map(bytes), files: files_in(output).count() as u64 })
-}
-
 /// The name of one entry that `counts`, if the folder has any beside its lock.
 fn first_entry(
     folder: &Path,
@@ -487,17 +481,6 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf, ClaimError> {
             Err(e) => return Err(failed(e)),
         }
     }
-}
-
-fn new_id(now: Timestamp) -> String {
-    // The standard library's hasher is seeded at random.
-    let random = RandomState::new().hash_one((std::process::id(), now.as_nanosecond()));
-    format!("{}-{:08x}", now.strftime("%Y%m%dT%H%M%SZ"), random & 0xffff_ffff)
-}
-
-fn new_mark() -> String {
-    let random = || RandomState::new().hash_one(std::process::id());
-    format!("{:016x}{:016x}", random(), random())
 }
 
 #[cfg(test)]

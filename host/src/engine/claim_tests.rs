@@ -208,10 +208,10 @@ fn a_job_directory_is_its_owners_alone() {
     let claimed = place.hold(Some(&place.out())).unwrap().take_up(None).unwrap();
     assert_eq!(mode(place.job.root()), 0o700);
     assert_eq!([mode(&place.job.logs()), mode(&place.job.state_file())], [0o700, 0o600]);
-    assert!(!mark.is_empty() && claimed.mark() == mark, "it is the same job");
+    assert!(!mark.is_empty() && claimed.state.mark == mark, "it is the same job");
     drop(claimed);
-    assert_eq!(place.claim_with_output().unwrap().mark(), mark, "also when it is begun anew");
-    assert_ne!(Place::new().claim().unwrap().mark(), mark);
+    assert_eq!(place.claim_with_output().unwrap().state.mark, mark, "also when it is begun anew");
+    assert_ne!(Place::new().claim().unwrap().state.mark, mark);
 }
 
 #[test]
@@ -378,4 +378,24 @@ fn a_claim_that_is_undone_leaves_no_trace() {
     let overwritten = place.claim().unwrap();
     overwritten.undo().unwrap();
     assert!(place.job.state_file().exists());
+}
+
+/// What marks its copies elsewhere is known before anything of an earlier run is removed.
+#[test]
+fn a_mark_is_known_before_anything_changes() {
+    let place = Place::new();
+    let held = place.hold(None).unwrap();
+    let mark = held.mark().to_owned();
+    assert!(!held.was_unmarked());
+    place.end(held.begin(None), JobStatus::Completed);
+    assert_eq!(place.state().mark, mark);
+    let held = place.hold(None).unwrap();
+    assert_eq!((held.mark(), held.was_unmarked()), (mark.as_str(), false));
+    drop(held);
+    // An earlier version wrote none.
+    let mut state = place.state();
+    state.mark.clear();
+    state.write(&place.job.state_file()).unwrap();
+    let held = place.hold(None).unwrap();
+    assert!(held.was_unmarked() && !held.mark().is_empty());
 }

@@ -2,11 +2,12 @@
 //! know to take it up.
 
 use super::ClaimError;
-use crate::model::{JobDir, JobResult, JobStatus, Latest, printable_json};
+use crate::model::{JobDir, JobResult, JobStatus, LOCK_FILE, Latest, printable_json};
 use crate::opening::regular;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, Permissions};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -204,6 +205,33 @@ pub(super) fn sync_name(path: &Path) -> Result<(), ClaimError> {
 /// Where a state file is written before it takes its place.
 pub(super) fn temporary(path: &Path) -> PathBuf {
     path.with_extension("json.new")
+}
+
+/// What the output folder of a completed job holds.
+pub(super) fn output_size(output: &Path, file: Option<&str>) -> Result<OutputSize, ClaimError> {
+    let files_in = |folder: &Path| {
+        let entries = walkdir::WalkDir::new(folder).into_iter().filter_map(Result::ok);
+        entries.filter(|entry| !entry.file_type().is_dir() && entry.file_name() != LOCK_FILE)
+    };
+    let file = file.map(|file| output.join(file)).filter(|file| file.exists());
+    // Where it is a folder of parts, all that they hold.
+    let bytes = |file: &PathBuf| {
+        files_in(file).filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
+    };
+    Ok(OutputSize { file_bytes: file.as_ref().map(bytes), files: files_in(output).count() as u64 })
+}
+
+/// The id of an execution that starts now.
+pub(super) fn new_id(now: Timestamp) -> String {
+    // The standard library's hasher is seeded at random.
+    let random = RandomState::new().hash_one((std::process::id(), now.as_nanosecond()));
+    format!("{}-{:08x}", now.strftime("%Y%m%dT%H%M%SZ"), random & 0xffff_ffff)
+}
+
+/// A mark that no other job has.
+pub(super) fn new_mark() -> String {
+    let random = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}", random(), random())
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Says whose folder it is.
 const MARK_FILE: &str = ".sandmill-job";
+/// Characters of a mark that are part of a folder's name.
+const NAMED: usize = 8;
 /// Bytes of a mark, at most.
 const MARK_BYTES: u64 = 100;
 
@@ -21,10 +23,8 @@ const MARK_BYTES: u64 = 100;
 /// # Errors
 /// If the folder holds what another job made, or cannot be made.
 pub(super) fn claim(parent: &Path, job: &str, mark: &str) -> Result<PathBuf, ClaimError> {
-    // The name of a job is no path. Should it be one, only its last part counts.
-    let name = Path::new(job).file_name().unwrap_or_else(|| "job".as_ref());
+    let folder = place(parent, job, None);
     let logs = parent.join("logs");
-    let folder = logs.join(name);
     let failed = |e| ClaimError::folder("use the folder of the parent", &folder, e);
     folder_at_its_path(&logs, Mode::from_raw_mode(0o777)).map_err(failed)?;
     let opened = folder_at_its_path(&folder, Mode::RWXU).map_err(failed)?;
@@ -50,6 +50,47 @@ pub(super) fn claim(parent: &Path, job: &str, mark: &str) -> Result<PathBuf, Cla
     match read_mark(&folder).map_err(failed)? {
         Some(found) if found == mark => Ok(folder),
         _ => Err(ClaimError::ParentTaken(folder)),
+    }
+}
+
+/// For a job that cannot have `<parent>/logs/<job>`: takes `<parent>/logs/<job>.<its mark's beginning>`, if it took that
+/// folder before, or if it `may` as its own copies may be what an earlier version left without a mark.
+///
+/// # Errors
+/// If the folder holds what another job made, or cannot be made.
+pub(super) fn claim_beside(
+    parent: &Path,
+    job: &str,
+    mark: &str,
+    may: bool,
+) -> Result<Option<PathBuf>, ClaimError> {
+    let folder = place(parent, job, Some(mark));
+    let is_own = || read_mark(&folder).is_ok_and(|found| found.as_deref() == Some(mark));
+    if !may && !is_own() {
+        return Ok(None);
+    }
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    claim(parent, &name, mark).map(Some)
+}
+
+/// The folder for a job's copies. The name of a job is no path; should it be one, only its last part counts.
+fn place(parent: &Path, job: &str, mark: Option<&str>) -> PathBuf {
+    let name = Path::new(job).file_name().unwrap_or_else(|| "job".as_ref());
+    let mut name = name.to_owned();
+    if let Some(mark) = mark {
+        name.push(format!(".{}", mark.get(..NAMED).unwrap_or(mark)));
+    }
+    parent.join("logs").join(name)
+}
+
+/// Gives the folder back of a job that does not begin, if nothing was copied there.
+pub(super) fn give_back(folder: &Path) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let Ok(opened) = at_its_path(folder, flags, Mode::empty()) else { return };
+    if is_empty(folder).is_ok_and(|is_empty| is_empty) {
+        // A mark that stays behind keeps other jobs out, and does no other harm.
+        let _ = unlinkat(&opened, MARK_FILE, AtFlags::empty());
+        let _ = std::fs::remove_dir(folder);
     }
 }
 
@@ -98,6 +139,37 @@ mod tests {
         assert_eq!(claim("older", "one").unwrap_err(), error.replace("digits", "older"));
         std::fs::write(parent.join("logs/letters/.sandmill-job"), "").unwrap();
         claim("letters", "two").unwrap_err();
+    }
+
+    /// A job of a version that marked nothing goes on beside its old copies, each time at the same place.
+    #[test]
+    fn copies_without_a_mark_stay_and_a_folder_beside_them_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let parent = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(parent.join("logs/digits/sys")).unwrap();
+        let mark = "0123456789abcdef";
+        claim(&parent, "digits", mark).unwrap_err();
+        assert_eq!(claim_beside(&parent, "digits", mark, false).unwrap(), None);
+        let beside = claim_beside(&parent, "digits", mark, true).unwrap().unwrap();
+        assert_eq!(beside, parent.join("logs/digits.01234567"));
+        assert_eq!(claim_beside(&parent, "digits", mark, false).unwrap(), Some(beside));
+        let other = "01234567xxxxxxxx";
+        assert_eq!(claim_beside(&parent, "digits", other, false).unwrap(), None);
+        claim_beside(&parent, "digits", other, true).unwrap_err();
+        assert!(parent.join("logs/digits/sys").exists());
+    }
+
+    #[test]
+    fn what_holds_nothing_is_given_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let parent = dir.path().canonicalize().unwrap();
+        let folder = claim(&parent, "digits", "one").unwrap();
+        give_back(&folder);
+        assert!(!folder.exists());
+        claim(&parent, "digits", "two").unwrap();
+        std::fs::write(folder.join("readme.txt"), "").unwrap();
+        give_back(&folder);
+        claim(&parent, "digits", "one").unwrap_err();
     }
 
     /// Of jobs that come at the same time one gets it.

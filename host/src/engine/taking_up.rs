@@ -5,7 +5,7 @@ use super::differences::differences;
 use super::gpus::Gpus;
 use super::identity::settings;
 use super::job::Job;
-use super::job_state::{JobState, Standing};
+use super::job_state::{JobFile, JobState, Standing};
 use super::models::Seen;
 use super::prepare::{Options, PrepareError, Prepared};
 use super::real_paths::RealPaths;
@@ -72,7 +72,7 @@ impl Ready {
         say: &mut dyn FnMut(&str),
     ) -> Result<Prepared, PrepareError> {
         let settings = settings(&self.spec, &self.models, job_file(options));
-        self.job(options, say, settings, None, || held.begin(options.job_file.clone()))
+        self.job(options, say, settings, None, (held, Held::begin))
     }
 
     /// The job, its directory claimed last.
@@ -82,14 +82,14 @@ impl Ready {
         say: &mut dyn FnMut(&str),
         settings: Vec<(String, String)>,
         taken_up: Option<TakenUp>,
-        claim: impl FnOnce() -> Result<Claim, ClaimError>,
+        (held, claim): (Held, fn(Held, Option<JobFile>) -> Result<Claim, ClaimError>),
     ) -> Result<Prepared, PrepareError> {
         let mut gpus = Gpus::take(&mut self.spec, options)?;
         gpus.make_ready(&mut self.spec, options, say);
-        let claim = claim()?;
-        let parent = self.take_parent(&claim).inspect_err(|_| {
-            // The error says what is in the way; what is left of the job stands as an interrupted one would.
-            let _ = claim.undo();
+        // Before anything of an earlier run is removed: a job that is refused loses nothing.
+        let parent = self.take_parent(&held)?;
+        let claim = claim(held, options.job_file.clone()).inspect_err(|_| {
+            parent.as_deref().map(parent::give_back);
         })?;
         let Self { spec, real, sources, objects, component, models, job_dir, turns, standby } =
             self;
@@ -118,9 +118,24 @@ impl Ready {
     }
 
     /// The folder for copies of logs and metrics, if the job has a parent.
-    fn take_parent(&self, claim: &Claim) -> Result<Option<PathBuf>, ClaimError> {
-        let folder = self.real.parent.as_deref();
-        folder.map(|folder| parent::claim(folder, &self.spec.name, claim.mark())).transpose()
+    fn take_parent(&mut self, held: &Held) -> Result<Option<PathBuf>, ClaimError> {
+        let Some(parent) = self.real.parent.as_deref() else { return Ok(None) };
+        let name = &self.spec.name;
+        let taken = match parent::claim(parent, name, held.mark()) {
+            Err(ClaimError::ParentTaken(other)) => {
+                let own = parent::claim_beside(parent, name, held.mark(), held.was_unmarked())?;
+                let own = own.ok_or_else(|| ClaimError::ParentTaken(other.clone()))?;
+                self.spec.notices.push(format!(
+                    "parent: {} holds copies that an earlier version of Sandmill made without a mark; they stay, \
+                     and this job's copies go to {}",
+                    other.display(),
+                    own.display()
+                ));
+                own
+            }
+            taken => taken?,
+        };
+        Ok(Some(taken))
     }
 
     /// Goes on from what the directory holds.
@@ -158,7 +173,7 @@ impl Ready {
             earlier.status == Standing::Failed || journal.finished()? == Some(JobStatus::Failed);
         let taken_up = Some(TakenUp { journal, retry_failed, again });
         // The journal has the settings.
-        self.job(options, say, Vec::new(), taken_up, || held.take_up(options.job_file.clone()))
+        self.job(options, say, Vec::new(), taken_up, (held, Held::take_up))
     }
 
     /// The result of a completed run, if this one would come to the same (prs-semantics C25).
