@@ -3,6 +3,7 @@
 //! for that has some room for its last lines.
 
 use super::budget::ReportBudget;
+use super::header::with_header;
 use crate::model::{is_plain, printable, printable_json};
 use crate::opening::make_private;
 use std::borrow::Cow;
@@ -159,7 +160,8 @@ impl LogFile {
         if self.file.is_some() {
             return Ok(());
         }
-        let opened = continued(&self.path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let opened = with_header(&self.path, self.header)
+            .and_then(|file| Ok((file.metadata()?.len(), file)));
         let (length, file) = opened.map_err(|error| at(&self.path, &error))?;
         self.budget.hold(length);
         self.length = length + self.pending.len() as u64;
@@ -295,7 +297,7 @@ impl TableFile {
     }
 
     fn begin(&mut self) -> io::Result<File> {
-        let mut file = continued(&self.path)?;
+        let mut file = with_header(&self.path, self.header)?;
         if file.metadata()?.len() == 0 {
             writeln!(file, "{}", self.header)?;
         }

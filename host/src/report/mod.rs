@@ -16,6 +16,7 @@ mod events;
 mod explain;
 mod failed_items;
 mod guest_logs;
+mod header;
 mod history;
 mod lines;
 mod log_file;

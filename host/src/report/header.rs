@@ -1,0 +1,55 @@
+//! Tables whose columns changed from one version of Sandmill to the next.
+
+use super::log_file::continued;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::path::Path;
+
+/// As [`continued`]. A table with other columns, as an earlier version of Sandmill wrote it, is put aside first: `a.csv`
+/// becomes `a.1.csv`, or the first of these that is free.
+pub(super) fn with_header(path: &Path, header: &str) -> io::Result<File> {
+    let mut file = continued(path)?;
+    let mut first = vec![0; header.len() + 1];
+    file.rewind()?;
+    let is_this = match file.read_exact(&mut first) {
+        Ok(()) => first.strip_suffix(b"\n") == Some(header.as_bytes()),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
+        Err(error) => return Err(error),
+    };
+    if header.is_empty() || is_this || file.metadata()?.len() == 0 {
+        return Ok(file);
+    }
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let mut places = (1u32..).map(|number| path.with_extension(format!("{number}.{extension}")));
+    if let Some(aside) = places.find(|place| place.symlink_metadata().is_err()) {
+        fs::rename(path, aside)?;
+    }
+    continued(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log_file::{LogFile, TableFile};
+    use std::fs;
+
+    /// A job that an earlier version began goes on in a table of its own.
+    #[test]
+    fn a_table_with_other_columns_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        for (header, row) in [("x", "1\n"), ("x,y", "1,2\n"), ("x,y", "3,4\n"), ("x,z", "5,6\n")] {
+            let mut log = LogFile::new(path.clone(), header);
+            log.write(row.as_bytes()).unwrap();
+            log.flush().unwrap();
+        }
+        assert_eq!(text("a.1.csv"), "x\n1\n");
+        assert_eq!(text("a.2.csv"), "x,y\n1,2\n3,4\n");
+        assert_eq!(text("a.csv"), "x,z\n5,6\n");
+        TableFile::new(path, "x").write("7\n", "").unwrap();
+        assert_eq!(
+            (text("a.csv"), text("a.3.csv")),
+            ("x\n7\n".to_owned(), "x,z\n5,6\n".to_owned())
+        );
+    }
+}
