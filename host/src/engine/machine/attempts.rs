@@ -122,10 +122,9 @@ impl Machine {
         worker: WorkerId,
         pending: Pending,
         started: Duration,
-        mut report: Box<AttemptReport>,
+        report: Box<AttemptReport>,
     ) {
         self.progressed();
-        self.tell_in_short(&mut report);
         let can_mend = |kind: FailureKind| {
             kind.can_mend()
                 && pending.attempt < self.policy.max_try
@@ -207,6 +206,8 @@ impl Machine {
         mut report: Box<AttemptReport>,
         will_retry: bool,
     ) {
+        // The journal has the report as it came, and each attempt is told once.
+        self.tell_in_short(&mut report);
         if let Err(failure) = &report.outcome {
             report.failed_items = match will_retry {
                 true => Vec::new(),

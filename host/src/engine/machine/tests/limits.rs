@@ -47,6 +47,12 @@ fn later_failures_are_told_in_short() {
         machine.handle(started(0, id), secs(0));
         let failure = Failure::new(FailureKind::Trap, "x".repeat(1000)).with_detail("stack");
         let actions = machine.handle(report(id, 1, 0, Err(failure)), secs(0));
+        let kept = actions.iter().find_map(|action| match action {
+            Action::Commit(settled) => settled.report.outcome.as_ref().err(),
+            _ => None,
+        });
+        let kept = kept.map(|failure| (failure.message.len(), failure.detail.len()));
+        assert_eq!(kept, Some((1000, 5)), "the journal has all");
         let failure = lost(&actions).expect("a failure");
         told.push((failure.message.chars().count(), failure.detail.len(), notices(&actions).len()));
         machine.handle(committed(id), secs(0));
