@@ -6,7 +6,9 @@
 
 use crate::model::LOCK_FILE;
 use crate::opening::at_its_path;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, openat, statat, unlinkat};
+use rustix::fs::{
+    FlockOperation, Mode, OFlags, flock, fstat, major, minor, openat, statat, unlinkat,
+};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write};
@@ -44,7 +46,9 @@ impl FolderLock {
         let older = folder.try_clone()?;
         let older = match locked(&older)? {
             true => Some(older),
-            false if is_held_by_this_user(&folder)? => return Ok(None),
+            false if is_held_by(&folder, &[rustix::process::geteuid().as_raw()])? => {
+                return Ok(None);
+            }
             false => None,
         };
         file.set_len(0)?;
@@ -112,15 +116,25 @@ fn locked(file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether a process of this user has a lock on the folder itself, as a job of an earlier version would, or a process
+/// Whether a process of one of these users has a lock on the folder itself, as a job of an earlier version would, or a process
 /// that cannot be seen from here. The lock of another user is none of a job, nor is one whose process has ended and left
 /// it to others.
-fn is_held_by_this_user(folder: &File) -> io::Result<bool> {
-    let inode = folder.metadata()?.ino();
+fn is_held_by(folder: &File, users: &[u32]) -> io::Result<bool> {
+    let found = folder.metadata()?;
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let holders: Vec<u32> = locks.lines().filter_map(|line| holder(line, inode)).collect();
-    let user = rustix::process::geteuid().as_raw();
-    Ok(holders.is_empty() || holders.iter().any(|pid| effective_user(*pid) == Some(user)))
+    let holders = holders(&locks, found.dev(), found.ino());
+    let is_theirs = |pid: &u32| effective_user(*pid).is_some_and(|user| users.contains(&user));
+    Ok(holders.is_empty() || holders.iter().any(is_theirs))
+}
+
+/// The processes that have a lock on this file. Some file systems (btrfs) have other numbers for their device there than
+/// in what they tell of a file: then the inode alone counts.
+fn holders(locks: &str, device: u64, inode: u64) -> Vec<u32> {
+    let device = format!("{:02x}:{:02x}", major(device), minor(device));
+    let all: Vec<(u32, &str)> = locks.lines().filter_map(|line| holder(line, inode)).collect();
+    let is_there = all.iter().any(|(_, found)| *found == device);
+    let counts = |found: &str| !is_there || found == device;
+    all.iter().filter(|(_, found)| counts(found)).map(|(pid, _)| *pid).collect()
 }
 
 /// The user whose rights a process has; none if it has ended.
@@ -130,16 +144,16 @@ fn effective_user(pid: u32) -> Option<u32> {
     users.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The process that a line of `/proc/locks` tells of, if it has a lock on this file:
+/// The process that a line of `/proc/locks` tells of, and the device, if it has a lock on a file with this number:
 /// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`.
-fn holder(line: &str, inode: u64) -> Option<u32> {
+fn holder(line: &str, inode: u64) -> Option<(u32, &str)> {
     let mut words = line.split_whitespace().skip_while(|word| *word != "FLOCK");
     let (pid, file) = (words.nth(3)?, words.next()?);
-    let (_, number) = file.rsplit_once(':')?;
-    (number.parse() == Ok(inode)).then(|| pid.parse().ok())?
+    let (device, number) = file.rsplit_once(':')?;
+    (number.parse() == Ok(inode)).then(|| Some((pid.parse().ok()?, device)))?
 }
 
-/// Whether a job holds the folder at this path.
+/// Whether a job holds the folder at this path. The user who asks need not be the one whose job it is.
 pub fn is_locked(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let shared = |path: &Path| {
@@ -151,7 +165,9 @@ pub fn is_locked(path: &Path) -> bool {
         Some((is_held, _)) if is_held => true,
         // A job of an earlier version locks the folder alone.
         _ => shared(path).is_some_and(|(is_held, folder)| {
-            is_held && is_held_by_this_user(&folder).unwrap_or(true)
+            // Jobs run as the folder's owner, or as root in a folder of another user.
+            let users = folder.metadata().map(|found| [found.uid(), 0]);
+            is_held && users.and_then(|users| is_held_by(&folder, &users)).unwrap_or(true)
         }),
     }
 }
@@ -249,7 +265,27 @@ mod tests {
         } else {
             eprintln!("not tried: another user's lock, as there is no flock");
         }
+        // One who looks at a running job of that user, with the rights to, sees that it runs.
+        if read.is_ok() {
+            rustix::fs::chown(&path, Some(rustix::fs::Uid::from_raw(65534)), None).unwrap();
+            let _ = std::fs::remove_file(path.join(LOCK_FILE));
+            assert!(is_locked(&path));
+        }
         other.kill().unwrap();
         other.wait().unwrap();
+    }
+
+    #[test]
+    fn a_lock_is_of_one_device() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 11 fe:00:1234 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 12 00:2a:1234 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 13 00:2a:1234 0 EOF\n\
+                     3: POSIX  ADVISORY  WRITE 14 00:2a:1234 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 15 00:2a:12345 0 EOF\n";
+        let of = |major, minor| holders(locks, rustix::fs::makedev(major, minor), 1234);
+        assert_eq!(of(0xfe, 0), [11]);
+        assert_eq!(of(0, 0x2a), [12, 13]);
+        assert_eq!(of(0, 0x99), [11, 12, 13], "a device that is not named is none of a file's");
+        assert!(holders(locks, 0, 1).is_empty());
     }
 }
