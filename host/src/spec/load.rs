@@ -9,6 +9,7 @@ use super::registered::{NoRegistry, Registrations};
 use super::tree::{self, Node};
 use super::{azure, limits, options, overrides, parent, raw, registered};
 use crate::opening::regular;
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -87,9 +88,18 @@ fn finish(path: &Path, spec: Option<JobSpec>, report: Report) -> Result<JobSpec,
 
 /// The text of a file. An error says, in words, what is wrong with it; `what` is a word for it.
 pub(super) fn read(path: &Path, what: &str) -> Result<String, String> {
+    read_opened(regular(path).map(|(file, _)| file), path, what)
+}
+
+/// [`read`] from what was opened at the path.
+pub(super) fn read_opened(
+    opened: io::Result<File>,
+    path: &Path,
+    what: &str,
+) -> Result<String, String> {
     let mut bytes = Vec::new();
-    regular(path)
-        .and_then(|(file, _)| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+    opened
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| unreadable(path, what, &error))?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("is larger than 1 MB, which no {what} needs"));

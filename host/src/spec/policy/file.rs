@@ -7,7 +7,6 @@ use crate::model::{MachineCaps, OsSandbox, ProcessLists, is_registered_name};
 use crate::spec::error::{Origin, Report, SpecErrors};
 use crate::spec::keys;
 use crate::spec::limits;
-use crate::spec::load::read;
 use crate::spec::models::read_ceilings;
 use crate::spec::raw::{self, RawJob};
 use crate::spec::scope::{At, Scope};
@@ -60,7 +59,7 @@ impl OperatorPolicy {
     /// All that is wrong with it, at once. A policy that cannot be read is never ignored.
     pub fn load(path: &Path) -> Result<Self, SpecErrors> {
         let report = Report::default();
-        let text = owner::check(path).and_then(|()| read(path, "policy file"));
+        let text = owner::read(path);
         let settings = match text {
             Ok(text) => parse(path, &text, &report),
             Err(message) => {

@@ -1,41 +1,117 @@
 //! Who may change a policy file.
 
-use std::fs;
+use crate::opening::regular_at_its_path;
+use crate::spec::load::read_opened;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
-/// Refuses a policy file that others own or may write to: they would decide what jobs may do. A file
-/// that is not there is left to the one who reads it.
+/// Links on the way to a file, at most; as many as the kernel follows.
+const LINKS: usize = 40;
+
+/// Reads a policy file, and refuses one that others own or may write to: they would decide what jobs may do.
 ///
 /// # Errors
 /// What is wrong, in words that follow the file's name.
-pub(super) fn check(path: &Path) -> Result<(), String> {
-    let Ok(real) = path.canonicalize() else { return Ok(()) };
-    let user = rustix::process::geteuid().as_raw();
+pub(super) fn read(path: &Path) -> Result<String, String> {
+    let opened = match way(path) {
+        Ok(way) => check(&way)?,
+        Err(error) => Err(error),
+    };
+    read_opened(opened, path, "policy file")
+}
+
+/// What leads to a file.
+struct Way {
+    /// Where the file lies, without links.
+    real: PathBuf,
+    /// The links on the way, each by its path without other links.
+    links: Vec<PathBuf>,
+}
+
+/// The file at its place, as it was checked; or why it cannot be opened.
+fn check(way: &Way) -> Result<io::Result<fs::File>, String> {
     // What leads to the file counts as well: who may write there puts another one in its place.
-    for at in [Some(real.as_path()), real.parent()].into_iter().flatten() {
-        let Ok(metadata) = fs::metadata(at) else { continue };
-        let is_folder = at != real;
-        let (what, mode) = (if is_folder { "its folder" } else { "it" }, metadata.mode());
-        let shown = at.display();
-        if ![user, 0].contains(&metadata.uid()) {
-            return Err(format!(
-                "is not used, as {what} belongs to user {}, neither to you (user {user}) nor to root, \
-                 and who owns it decides what jobs may do: chown {user} {shown}",
-                metadata.uid()
-            ));
+    for link in &way.links {
+        if let Ok(metadata) = link.symlink_metadata() {
+            check_owner("a link to it", link, &metadata)?;
         }
-        // In a folder with the sticky bit, others cannot replace what is not theirs.
-        let is_sticky = is_folder && mode & 0o1000 != 0;
-        if mode & 0o022 != 0 && !is_sticky {
-            return Err(format!(
-                "is not used, as others can write to {what} (mode {:03o}) and so decide what jobs may \
-                 do: chmod go-w {shown}",
-                mode & 0o777
-            ));
-        }
+        check_folder("the folder of a link to it", link)?;
     }
-    Ok(())
+    let (file, metadata) = match regular_at_its_path(&way.real) {
+        Ok(opened) => opened,
+        Err(error) => return Ok(Err(error)),
+    };
+    check_owner("it", &way.real, &metadata)?;
+    check_mode("it", &way.real, &metadata, false)?;
+    check_folder("its folder", &way.real)?;
+    Ok(Ok(file))
+}
+
+/// Checks the folder that something lies in.
+fn check_folder(what: &str, of: &Path) -> Result<(), String> {
+    let Some(folder) = of.parent() else { return Ok(()) };
+    let Ok(metadata) = fs::metadata(folder) else { return Ok(()) };
+    check_owner(what, folder, &metadata)?;
+    // In a folder with the sticky bit, others cannot replace what is not theirs.
+    check_mode(what, folder, &metadata, metadata.mode() & 0o1000 != 0)
+}
+
+fn check_owner(what: &str, at: &Path, metadata: &Metadata) -> Result<(), String> {
+    let (user, owner) = (rustix::process::geteuid().as_raw(), metadata.uid());
+    if [user, 0].contains(&owner) {
+        return Ok(());
+    }
+    let how = if metadata.is_symlink() { "chown -h" } else { "chown" };
+    Err(format!(
+        "is not used, as {what} belongs to user {owner}, neither to you (user {user}) nor to root, and \
+         who owns it decides what jobs may do: {how} {user} {}",
+        at.display()
+    ))
+}
+
+fn check_mode(what: &str, at: &Path, metadata: &Metadata, is_sticky: bool) -> Result<(), String> {
+    let mode = metadata.mode();
+    if mode & 0o022 == 0 || is_sticky {
+        return Ok(());
+    }
+    Err(format!(
+        "is not used, as others can write to {what} (mode {:03o}) and so decide what jobs may do: \
+         chmod go-w {}",
+        mode & 0o777,
+        at.display()
+    ))
+}
+
+/// Follows a path link by link.
+fn way(path: &Path) -> io::Result<Way> {
+    let parts = |path: &Path| -> VecDeque<OsString> {
+        path.components().map(|part| part.as_os_str().to_owned()).collect()
+    };
+    let mut rest = parts(&std::path::absolute(path)?);
+    let (mut real, mut links) = (PathBuf::new(), Vec::new());
+    while let Some(part) = rest.pop_front() {
+        if Path::new(&part).components().next() == Some(Component::ParentDir) {
+            real.pop();
+            continue;
+        }
+        let next = real.join(&part);
+        if !next.symlink_metadata()?.is_symlink() {
+            real = next;
+            continue;
+        }
+        if links.len() == LINKS {
+            return Err(rustix::io::Errno::LOOP.into());
+        }
+        let mut target = parts(&fs::read_link(&next)?);
+        target.append(&mut rest);
+        rest = target;
+        links.push(next);
+    }
+    Ok(Way { real, links })
 }
 
 #[cfg(test)]
@@ -50,12 +126,12 @@ mod tests {
         let folder = dir.path().canonicalize().unwrap().join("etc");
         fs::create_dir(&folder).unwrap();
         let file = folder.join("policy.yaml");
-        assert_eq!(check(&file), Ok(()), "is not there");
+        assert_eq!(read(&file).unwrap_err(), "there is no such file");
         fs::write(&file, "gpus: 0").unwrap();
         let told = |file_mode, folder_mode| {
             fs::set_permissions(&file, Permissions::from_mode(file_mode)).unwrap();
             fs::set_permissions(&folder, Permissions::from_mode(folder_mode)).unwrap();
-            let told = check(&file).err().unwrap_or_default();
+            let told = read(&file).err().unwrap_or_default();
             told.replace(folder.to_str().unwrap(), "/etc")
         };
         for (file_mode, folder_mode) in [(0o644, 0o755), (0o400, 0o700), (0o644, 0o1777)] {
@@ -68,6 +144,49 @@ mod tests {
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
             assert!(told(0o644, 0o755).contains("it belongs to user 65534, neither to you"));
+        }
+    }
+
+    /// L8: who can replace a link, or a link on the way to it, decides which file is read.
+    #[test]
+    fn links_count_as_the_file_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let mode = |name: &str, mode| {
+            fs::set_permissions(base.join(name), Permissions::from_mode(mode)).unwrap();
+        };
+        for folder in ["etc", "open", "own"] {
+            fs::create_dir(base.join(folder)).unwrap();
+            mode(folder, 0o755);
+        }
+        fs::write(base.join("etc/policy.yaml"), "gpus: 0").unwrap();
+        mode("etc/policy.yaml", 0o644);
+        let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, base.join(at)).unwrap();
+        link("../etc/policy.yaml", "open/policy.yaml");
+        link("../open/policy.yaml", "own/file.yaml");
+        link("../etc", "open/etc");
+        link("loop", "own/loop");
+        let ways = ["open/policy.yaml", "own/file.yaml", "open/etc/policy.yaml"];
+        for way in ways {
+            assert_eq!(read(&base.join(way)).as_deref(), Ok("gpus: 0"), "{way}");
+        }
+        mode("open", 0o777);
+        for way in ways {
+            let told = read(&base.join(way)).unwrap_err().replace(base.to_str().unwrap(), "");
+            assert_eq!(
+                told,
+                "is not used, as others can write to the folder of a link to it (mode 777) and so decide what jobs may do: chmod go-w /open",
+                "{way}"
+            );
+        }
+        read(&base.join("own/loop")).unwrap_err();
+        mode("open", 0o1777);
+        assert_eq!(read(&base.join("open/policy.yaml")).as_deref(), Ok("gpus: 0"));
+        // Only root can give a link away.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(base.join("open/policy.yaml"), Some(65534), None).unwrap();
+            let told = read(&base.join("open/policy.yaml")).unwrap_err();
+            assert!(told.contains("a link to it belongs to user 65534"), "{told}");
         }
     }
 }
