@@ -1,7 +1,7 @@
 //! The program's only exit to people: standard output and standard error. Whatever goes through here
 //! may hold words of strangers (keys, paths, names, headers of inputs), so each character that a
-//! terminal would obey, or that nobody sees, is shown by its number. `tests/tests/exits.rs` holds that
-//! no other file prints.
+//! terminal would obey, or that nobody sees, is shown by its number. `tests/tests/floors.rs`
+//! (`nothing_prints_but_the_one_exit`) holds that no other file prints.
 
 use super::exit::{Exit, Problem};
 use crate::model::{on_one_line, printable, printable_json};

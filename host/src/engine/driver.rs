@@ -135,16 +135,15 @@ impl<'a> Driver<'a> {
             result: None,
         };
         driver.begin_worker(job.spec.gpus);
-        let message = setup::time_outs(&job.spec);
+        let in_force = setup::in_force(&job.spec);
         driver.emit(EventKind::JobStarted {
             job: job.spec.name,
             tenant: job.spec.tenant,
             workers: job.spec.process_count,
             resumed,
         });
-        driver.emit(EventKind::InForce { message });
-        if rustix::process::geteuid().is_root() {
-            driver.emit(EventKind::InForce { message: setup::RUNS_AS_ROOT.to_owned() });
+        for message in in_force {
+            driver.emit(EventKind::InForce { message });
         }
         for message in job.spec.notices {
             driver.emit(EventKind::Notice { message });

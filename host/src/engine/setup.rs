@@ -43,8 +43,16 @@ pub const RUNS_AS_ROOT: &str = "runs as root: the processes of a job may read ev
     does not keep from them, and what would break a wall could do all; run jobs of strangers as a user \
     without rights of its own";
 
+/// What is in force for a job, beside what its notices tell already.
+pub(super) fn in_force(spec: &JobSpec) -> Vec<String> {
+    let is_root = rustix::process::geteuid().is_root();
+    let tells_of_root = is_root && !spec.notices.iter().any(|notice| notice == RUNS_AS_ROOT);
+    let of_root = tells_of_root.then(|| RUNS_AS_ROOT.to_owned());
+    std::iter::once(time_outs(spec)).chain(of_root).collect()
+}
+
 /// The time-outs in force, and how the one came about that is computed (prs-semantics 1.12).
-pub(super) fn time_outs(spec: &JobSpec) -> String {
+fn time_outs(spec: &JobSpec) -> String {
     let (run, load) = (spec.run_invocation_timeout, spec.task_overhead_timeout);
     let (progress, attempts) = (spec.progress_update_timeout, spec.run_max_try);
     let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
