@@ -63,6 +63,9 @@ pub(super) struct Ready {
     pub(super) standby: Option<Standby>,
 }
 
+/// Claims a job directory that is held: anew, or as it is.
+type ClaimHeld = fn(Held, Option<JobFile>) -> Result<Claim, ClaimError>;
+
 impl Ready {
     /// Begins the job in a directory that holds none, or anew.
     pub(super) fn begin(
@@ -82,7 +85,7 @@ impl Ready {
         say: &mut dyn FnMut(&str),
         settings: Vec<(String, String)>,
         taken_up: Option<TakenUp>,
-        (held, claim): (Held, fn(Held, Option<JobFile>) -> Result<Claim, ClaimError>),
+        (held, claim): (Held, ClaimHeld),
     ) -> Result<Prepared, PrepareError> {
         let mut gpus = Gpus::take(&mut self.spec, options)?;
         gpus.make_ready(&mut self.spec, options, say);
