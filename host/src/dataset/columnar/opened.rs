@@ -3,7 +3,7 @@
 use super::at::At;
 use super::footer::{Footer, encrypted};
 use super::nesting::check_nesting;
-use super::repair::{MAX_REPAIRED, is_no_dictionary, leaves_out_headers, repair};
+use super::repair::{is_no_dictionary, leaves_out_headers, repair};
 use super::stored;
 use crate::dataset::{DatasetError, fail};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -98,14 +98,6 @@ fn repaired(
     bytes: &[u8],
     said: Option<ParquetError>,
 ) -> Result<(At, ArrowReaderMetadata, SchemaRef), DatasetError> {
-    if bytes.len() > MAX_REPAIRED {
-        return fail!(
-            "has a footer of {} bytes with what only shorter footers may have (INT96, intervals, groups \
-             without columns, or what old writers left there), at most {MAX_REPAIRED}; write it with larger \
-             row groups, or in several files",
-            bytes.len(),
-        );
-    }
     let end = at.length().saturating_sub(TRAILER + bytes.len() as u64);
     let Some(read) = Footer::read(bytes) else {
         let said = said.map_or_else(|| "it ends too early".to_owned(), |error| words(&error));

@@ -5,9 +5,6 @@
 use super::footer::{Chunk, Element, Footer};
 use std::ops::Range;
 
-/// The longest footer that is repaired, in bytes: for that it is in memory as a whole.
-pub(super) const MAX_REPAIRED: usize = 16 << 20;
-
 /// How values are stored, as footers say it.
 const INT96: i64 = 3;
 const FIXED: i64 = 7;
