@@ -72,9 +72,10 @@ fn look(
     all: bool,
     seen: &mut Seen,
 ) -> Result<(), DatasetError> {
-    let groups = if all { file.group_rows().len() } else { 1 };
-    for (group, rows) in file.group_rows().into_iter().enumerate().take(groups) {
-        let end = if all { rows } else { rows.min(ROWS) };
+    let mut left = if all { usize::MAX } else { ROWS };
+    for (group, rows) in file.group_rows().into_iter().enumerate() {
+        let end = rows.min(left);
+        left -= end;
         for skip in (0..end).step_by(ROWS) {
             for batch in file.read(group, skip, ROWS.min(end - skip), &[column])? {
                 let [holds_fine, holds_coarse] =
