@@ -34,7 +34,8 @@ pub(super) fn check_pages(
 }
 
 /// How many values the pages of a column say they hold. None if they cannot be read. The rows that they may name
-/// besides are not looked at: there are writers that count values there, and nothing is read by them.
+/// besides are not looked at: there are writers that count values there. Where a page has no lists, its values are its
+/// rows; where it has, the rows are used only if [`has_all_rows`].
 fn counted(at: &Arc<At>, column: &ColumnChunkMetaData, rows: i64) -> Option<i64> {
     let rows = usize::try_from(rows).ok()?;
     let mut pages = SerializedPageReader::new(Arc::clone(at), column, rows, None).ok()?;
@@ -47,4 +48,22 @@ fn counted(at: &Arc<At>, column: &ColumnChunkMetaData, rows: i64) -> Option<i64>
         pages.skip_next_page().ok()?;
     }
     Some(values)
+}
+
+/// Whether the pages of a column name their rows, and these are as many as the row group has.
+pub(super) fn has_all_rows(at: &Arc<At>, column: &ColumnChunkMetaData, rows: usize) -> bool {
+    let Ok(mut pages) = SerializedPageReader::new(Arc::clone(at), column, rows, None) else {
+        return false;
+    };
+    let mut named = 0_usize;
+    while let Ok(Some(page)) = pages.peek_next_page() {
+        if !page.is_dict {
+            let Some(here) = page.num_rows else { return false };
+            named = named.saturating_add(here);
+        }
+        if pages.skip_next_page().is_err() {
+            return false;
+        }
+    }
+    named == rows
 }

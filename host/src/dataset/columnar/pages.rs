@@ -3,6 +3,7 @@
 //! stands in that page is kept with it.
 
 use super::at::At;
+use super::counts::has_all_rows;
 use super::decoder::Decoder;
 use super::numbers::{Kind, Memory, Numbers};
 use arrow::array::ArrayRef;
@@ -47,6 +48,8 @@ struct Chunk {
     /// Rows before that page. Of lists, their values: how many rows these are only a decoder finds out.
     before: usize,
     has_lists: bool,
+    /// Whether the rows that pages of lists name are right, as far as one sees.
+    names_rows: bool,
     /// The first rows of its pages, where the file's index says so.
     starts: Option<Vec<usize>>,
 }
@@ -69,9 +72,10 @@ impl Chunks {
             let start = |page: &PageLocation| usize::try_from(page.first_row_index).unwrap_or(0);
             let starts = pages.as_ref().map(|pages| pages.iter().map(start).collect());
             let has_lists = column.column_descr().max_rep_level() > 0;
+            let names_rows = has_lists && (pages.is_some() || has_all_rows(&at, column, rows));
             let reader = SerializedPageReader::new(Arc::clone(&at), column, rows, pages)?;
             let (dictionary, page, before) = (None, None, 0);
-            let chunk = Chunk { reader, dictionary, page, before, has_lists, starts };
+            let chunk = Chunk { reader, dictionary, page, before, has_lists, names_rows, starts };
             Ok((leaf, Arc::new(Mutex::new(chunk))))
         };
         let chunks = leaves.iter().map(chunk).collect::<Result<_>>()?;
@@ -180,6 +184,35 @@ impl Chunks {
     }
 }
 
+/// Whether what the file says of where pages of some leaf columns lie can be.
+pub(super) fn is_index_right(metadata: &ParquetMetaData, leaves: &[usize]) -> bool {
+    metadata.row_groups().iter().enumerate().all(|(number, group)| {
+        let index = metadata.page_index_for_row_group(number);
+        leaves.iter().all(|&leaf| {
+            let (start, length) = group.column(leaf).byte_range();
+            let chunk = (start, start.saturating_add(length));
+            let pages = index.page_locations(leaf);
+            pages.is_none_or(|pages| can_be(pages, group.num_rows(), chunk))
+        })
+    })
+}
+
+/// Whether pages begin at the first row, each after the one before, and lie within the bytes of their `chunk`.
+fn can_be(pages: &[PageLocation], rows: i64, (start, end): (u64, u64)) -> bool {
+    let lies_within = |page: &PageLocation| {
+        let first = u64::try_from(page.offset).ok();
+        let length = u64::try_from(page.compressed_page_size).ok();
+        let last = first.zip(length).and_then(|(first, length)| first.checked_add(length));
+        page.first_row_index < rows
+            && first.is_some_and(|first| first >= start)
+            && last.is_some_and(|last| last <= end)
+    };
+    pages.first().is_none_or(|page| page.first_row_index == 0)
+        && pages.is_sorted_by(|one, next| one.first_row_index < next.first_row_index)
+        && pages.iter().all(lies_within)
+        && pages.is_empty() == (rows == 0)
+}
+
 fn locked(chunk: &Arc<Mutex<Chunk>>) -> MutexGuard<'_, Chunk> {
     chunk.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -243,7 +276,7 @@ impl Chunk {
             None => None,
         };
         let before = match start {
-            Some(start) => first - start,
+            Some(start) => first.saturating_sub(*start),
             None if self.has_lists => first,
             None => first.saturating_sub(self.before).min(values(&self.page)),
         };
@@ -281,13 +314,22 @@ impl Chunk {
     fn go_to(&mut self, row: usize) -> Option<()> {
         while self.end() <= row {
             let next = self.reader.peek_next_page().ok()??;
-            let rows = next.num_rows.or(next.num_levels).filter(|_| !next.is_dict);
+            let rows = next.num_levels.or(next.num_rows).filter(|_| !next.is_dict);
             match rows {
                 Some(rows) if self.end().saturating_add(rows) <= row => self.skip().ok()?,
                 _ => drop(self.next().ok()??),
             }
         }
         Some(())
+    }
+
+    /// A page of the file with its rows; without, if only its values tell. Some writers count values as rows.
+    fn with_rows(&self, page: PageMetadata) -> PageMetadata {
+        let num_rows = match self.has_lists {
+            false => page.num_levels.or(page.num_rows),
+            true => page.num_rows.filter(|_| self.names_rows),
+        };
+        PageMetadata { num_rows, ..page }
     }
 
     /// Leaves the next page of the file behind.
@@ -297,7 +339,7 @@ impl Chunk {
             Some(PageMetadata { is_dict: true, .. }) => self.next().map(drop),
             Some(PageMetadata { num_rows, num_levels, .. }) => {
                 self.pass();
-                let rows = num_rows.or(num_levels).unwrap_or(0);
+                let rows = num_levels.or(num_rows).unwrap_or(0);
                 self.before = self.before.saturating_add(rows);
                 self.reader.skip_next_page()
             }
@@ -376,7 +418,10 @@ impl PageReader for Pages {
         let chunk = Arc::clone(&self.chunk);
         let mut chunk = locked(&chunk);
         match self.next_stage(&chunk) {
-            (Stage::Rest, _) => chunk.reader.peek_next_page(),
+            (Stage::Rest, _) => {
+                let next = chunk.reader.peek_next_page()?;
+                Ok(next.map(|next| chunk.with_rows(next)))
+            }
             (_, page) => Ok(page),
         }
     }
@@ -405,5 +450,28 @@ impl Iterator for Pages {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.get_next_page().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_cannot_be_is_not_used() {
+        let page = |offset, compressed_page_size, first_row_index| PageLocation {
+            offset,
+            compressed_page_size,
+            first_row_index,
+        };
+        let is_used = |pages: &[PageLocation]| can_be(pages, 20, (4, 100));
+        assert!(is_used(&[page(4, 50, 0), page(54, 46, 10)]));
+        assert!(!is_used(&[]));
+        assert!(!is_used(&[page(4, 50, 1), page(54, 46, 10)]), "rows before");
+        assert!(!is_used(&[page(4, 50, 0), page(54, 46, 0)]), "not rising");
+        assert!(!is_used(&[page(4, 50, 0), page(54, 46, 20)]), "behind the rows");
+        assert!(!is_used(&[page(4, 50, 0), page(54, 47, 10)]), "behind the chunk");
+        assert!(!is_used(&[page(3, 50, 0), page(54, 46, 10)]), "before the chunk");
+        assert!(!is_used(&[page(-4, 50, 0), page(54, -1, 10)]), "negative");
     }
 }

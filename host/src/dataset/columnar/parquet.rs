@@ -5,7 +5,7 @@ use super::counts::check_pages;
 use super::cut::Part;
 use super::numbers::{Kind, Memory};
 use super::opened::{Opened, open, words};
-use super::pages::Chunks;
+use super::pages::{Chunks, is_index_right};
 use super::resolution::as_in;
 use super::width::least;
 use crate::dataset::{DatasetError, fail};
@@ -45,6 +45,8 @@ pub(super) struct ParquetFile {
     chunks: Option<Chunks>,
     /// Leaf columns that are not what [`Kind`] takes them for.
     not_numbers: HashSet<usize>,
+    /// The row groups and leaf columns whose pages were counted.
+    counted: HashSet<(usize, usize)>,
     /// Of the numbers of the last slice.
     memory: Memory,
 }
@@ -62,6 +64,7 @@ impl ParquetFile {
             has_index: false,
             chunks: None,
             not_numbers,
+            counted: HashSet::new(),
             memory,
         })
     }
@@ -164,12 +167,7 @@ impl ParquetFile {
             false => self.at.holding(self.ranges(part..end, columns))?,
         };
         let last = skip.saturating_add(rows);
-        // Of the last row group, whoever reads its last row.
-        let ended = if last == there { end } else { end - 1 };
-        for group in part..ended {
-            let leaves = self.leaves(columns).into_iter().map(|(leaf, _)| leaf);
-            check_pages(&at, self.footer.metadata(), group, leaves)?;
-        }
+        self.count_pages(&at, part..end, columns)?;
         if end == part + 1 {
             if let Some(batch) = self.read_one(&at, (part, skip, rows), is_small, columns) {
                 return Ok(vec![batch]);
@@ -205,6 +203,24 @@ impl ParquetFile {
         )
     }
 
+    /// Counts the values of row groups, once, before the first of their rows are handed on. Fails if a column has
+    /// more or less than the footer says.
+    fn count_pages(
+        &mut self,
+        at: &At,
+        groups: Range<usize>,
+        columns: &[usize],
+    ) -> Result<(), DatasetError> {
+        let leaves = self.leaves(columns);
+        for group in groups {
+            let new = leaves.iter().map(|&(leaf, _)| leaf);
+            let new: Vec<_> = new.filter(|&leaf| !self.counted.contains(&(group, leaf))).collect();
+            check_pages(at, self.footer.metadata(), group, new.iter().copied())?;
+            self.counted.extend(new.into_iter().map(|leaf| (group, leaf)));
+        }
+        Ok(())
+    }
+
     /// Rows of one row group, by its pages, which are kept for the next slice if this one `is_small`. None if that
     /// cannot be, or goes wrong: then reading from the row group's begin tells why.
     fn read_one(
@@ -219,7 +235,7 @@ impl ParquetFile {
         let leaves: Vec<usize> = wanted.iter().map(|(leaf, _)| *leaf).collect();
         let schema = self.footer.parquet_schema();
         if leaves.iter().any(|&leaf| schema.column(leaf).max_rep_level() > 0) {
-            if !is_small {
+            if !is_small && skip == 0 {
                 return None;
             }
             // How many rows a page of lists has, its header does not say.
@@ -227,7 +243,8 @@ impl ParquetFile {
         }
         loop {
             let numbers = self.numbers(group, &wanted);
-            if numbers.is_empty() && !is_small {
+            // The library passes rows over by what pages say of rows, which may be wrong.
+            if numbers.is_empty() && !is_small && skip == 0 {
                 return None;
             }
             let mut chunks = match kept.take().filter(|kept| kept.can_go_on(group, skip, &leaves)) {
@@ -304,19 +321,28 @@ impl ParquetFile {
         RecordBatch::try_new_with_options(fields.into(), arrays, &options).ok()
     }
 
-    /// Learns where pages lie, if the file says so: then those before the first row need not be looked at.
+    /// Learns where pages of lists lie, if the file says so and it can be. Other pages say themselves how many rows they
+    /// have.
     fn index(&mut self, columns: &[usize]) {
         if std::mem::replace(&mut self.has_index, true) {
             return;
         }
+        let schema = self.footer.parquet_schema();
         let leaves = self.leaves(columns).into_iter().map(|(leaf, _)| leaf);
+        let lists: Vec<usize> =
+            leaves.filter(|&leaf| schema.column(leaf).max_rep_level() > 0).collect();
+        if lists.is_empty() {
+            return;
+        }
         let options = ArrowReaderOptions::new()
             .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll)
             .with_column_index_policy(PageIndexPolicy::Skip)
             .with_offset_index_policy(PageIndexPolicy::Optional)
-            .with_offset_index_mask(ColumnChunkMask::columns(leaves));
+            .with_offset_index_mask(ColumnChunkMask::columns(lists.iter().copied()));
         // Without it, or with a broken one, the pages themselves tell.
-        if let Ok(footer) = ArrowReaderMetadata::load(&self.at, options) {
+        if let Ok(footer) = ArrowReaderMetadata::load(&self.at, options)
+            && is_index_right(footer.metadata(), &lists)
+        {
             self.footer = footer;
         }
     }
@@ -372,6 +398,11 @@ impl ParquetFile {
     pub(super) fn number_count(&self) -> usize {
         let all: Vec<usize> = (0..self.schema().fields().len()).collect();
         self.numbers(0, &self.leaves(&all)).len()
+    }
+
+    /// The footer.
+    pub(super) fn metadata(&self) -> Arc<parquet::file::metadata::ParquetMetaData> {
+        Arc::clone(self.footer.metadata())
     }
 
     /// Has the library read all columns.
