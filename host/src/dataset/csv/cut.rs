@@ -152,9 +152,11 @@ impl CutFile<'_> {
         })
     }
 
-    /// Looks out, from now on, for quoted fields over lines that would be records of so many columns.
+    /// Looks out, from now on, for quoted fields over lines that would be records of so many columns. Not for records
+    /// of one column, as which any line of a text would do.
     pub fn look_for_joined(&mut self, columns: usize) {
-        if let Some(csv) = self.cutter.csv.as_ref().filter(|csv| csv.quoted_newlines) {
+        let csv = self.cutter.csv.as_ref().filter(|csv| csv.quoted_newlines && columns > 1);
+        if let Some(csv) = csv {
             self.joined = Some(Joined::new(csv.delimiter, columns));
             self.scan.spans = Some(Vec::new());
         }

@@ -107,7 +107,7 @@ impl Found {
             }
             Some(_) => {}
         }
-        if may_be_code(text) {
+        if may_be_code(text) && accepts(ColumnType::Float64, true, text) {
             self.code.get_or_insert_with(|| (place(), shortened(text)));
             return;
         }

@@ -106,7 +106,6 @@ mod tests {
         assert!(is_joined(2, "2,\"b\r\n3,c\"\r\n"));
         assert!(is_joined(2, "2,\"b\n3,c\""));
         assert!(is_joined(3, "2,\"b,1\n3,c,4\n4,x\",5\n"));
-        assert!(is_joined(1, "\"a\nb\"\n"));
         assert!(!is_joined(2, "1,\"Dear all,\n\nthank you.\nYours, me, too\"\n"));
         assert!(!is_joined(2, "\"two\nlines\",x\n"));
         assert!(!is_joined(2, "x,\"two\nlines\"\n"));

@@ -137,6 +137,7 @@ fn joined_lines_are_looked_for() {
         (vec![(2, 4), (6, 7)], 2)
     );
     assert_eq!(joined("id,text\n1,\"Dear all,\n\nit is late.\nYours\"\n", 2), (vec![], 0));
+    assert_eq!(joined("text\n\"two\nlines\"\n", 1), (vec![], 0));
     let long = format!("id,text\n1,\"{}\"\n{}", "x,y\n".repeat(400_000), "2,\"p\nq\"\n".repeat(99));
     assert_eq!(joined(&long, 2), (vec![(2, 400_002)], 1));
 }
@@ -195,6 +196,14 @@ fn columns_of_codes_are_text() {
         (&["2e9", "1.5"], Float64),
         (&["1.10", "2.50"], Float64),
         (&["1.5", "007"], String),
+        (&["1.5", "007E5"], String),
+        (&["12E400", "1.5"], String),
+        (&["1.5", "12E400"], String),
+        (&["1.5", "0.1234567890123456789"], String),
+        (&["12345678901234567.89"], String),
+        (&["9007199254740993.0", "1.5"], String),
+        (&["9007199254740992.0", "1.5"], Float64),
+        (&["-73.98215484619140625", "0.30000000000000004"], Float64),
         (&["1.5", "9007199254740993"], String),
         (&["9007199254740993", "1.5"], String),
         (&["9007199254740993"], Int64),

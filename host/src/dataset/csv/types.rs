@@ -1,11 +1,13 @@
 //! Column types in Arrow's terms: what they become, which texts they accept, and what these mean.
 
 use super::numbers::float as any_float;
+use crate::dataset::json::keeps_digits;
 use crate::model::{ColumnType, CsvFormat};
 use arrow::array::timezone::Tz;
 use arrow::array::types::{Date32Type, Int64Type, UInt64Type};
 use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
 use arrow::datatypes::{DataType, TimeUnit};
+use std::borrow::Cow;
 
 /// The zone of timestamps. As an offset, because arrow knows zones by name only with a database of
 /// them.
@@ -73,8 +75,8 @@ fn prints_back(text: &str) -> bool {
     text.len() == 1 || !matches!(first, Some(b'0' | b'+'))
 }
 
-/// The text as a number. None if it is larger than any. An exact one has no plus and no zeros before its digits, is no
-/// whole number that floats do not hold, and no number that is too small for them.
+/// The text as a number. None if it is larger than any. An exact one has no plus and no zeros before its digits, and
+/// no digit that its float loses.
 pub(super) fn float(text: &str, exact: bool) -> Option<f64> {
     let number = any_float(text)?;
     let digits = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
@@ -90,13 +92,21 @@ pub(super) fn float(text: &str, exact: bool) -> Option<f64> {
         [b'+', ..] => false,
         [b'0', second, ..] if second.is_ascii_digit() => false,
         whole if whole.iter().all(u8::is_ascii_digit) => holds_whole(text, number),
-        _ => {
-            let mantissa = unsigned.split(|byte| byte.eq_ignore_ascii_case(&b'e')).next();
-            let is_zero = |text: &[u8]| !text.iter().any(|byte| matches!(byte, b'1'..=b'9'));
-            number != 0.0 || is_zero(mantissa.unwrap_or_default())
-        }
+        _ if !number.is_finite() => true,
+        _ => keeps_digits(&with_digits_at_point(text.strip_prefix('-').unwrap_or(text)), number),
     };
     is_same.then_some(number)
+}
+
+/// A number without a sign, with digits on both sides of its point or without that, as JSON has it: `.5`, `5.`, and
+/// `5.e3` have not.
+fn with_digits_at_point(text: &str) -> Cow<'_, str> {
+    let (mantissa, power) = text.split_at(text.find(['e', 'E']).unwrap_or(text.len()));
+    match (mantissa.strip_prefix('.'), mantissa.strip_suffix('.')) {
+        (Some(fraction), _) => Cow::Owned(format!("0.{fraction}{power}")),
+        (None, Some(whole)) => Cow::Owned(format!("{whole}{power}")),
+        (None, None) => Cow::Borrowed(text),
+    }
 }
 
 /// Whether the float is the whole number that the text holds.
@@ -282,6 +292,18 @@ mod tests {
             (Float64, "9007199254740992", true, true),
             (Float64, "9007199254740993", true, false),
             (Float64, "-73.98215484619140625", true, true),
+            (Float64, "0.1234567890123456789", true, false),
+            (Float64, "-12345678901234567.89", true, false),
+            (Float64, "9007199254740992.0", true, true),
+            (Float64, "9007199254740993.0", true, false),
+            (Float64, "9007199254740993.", true, false),
+            (Float64, ".1234567890123456789", true, false),
+            (Float64, "-.1234567890123456", true, true),
+            (Float64, "5.", true, true),
+            (Float64, "5.e3", true, true),
+            (Float64, ".5E-3", true, true),
+            (Float64, "5e-324", true, true),
+            (Float64, "NaN", true, true),
             (Date, "2026-1-5", true, false),
             (Date, "20260105", true, false),
             (Date, "2026-01-05", true, true),

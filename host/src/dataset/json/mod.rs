@@ -28,6 +28,7 @@ pub use document::{Foreign, START, foreign};
 pub use field::{field_of, is_json};
 pub use infer::{InferredJson, infer_json};
 pub use lines::Lines;
+pub(super) use numbers::keeps_digits;
 
 #[cfg(test)]
 mod exact_tests;

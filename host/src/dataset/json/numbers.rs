@@ -104,13 +104,16 @@ impl<'a> Number<'a> {
     /// The float that loses nothing of it: a plain whole number is that float exactly, and another number is
     /// what the float is when it is written with as many digits. `None` where there is no such float.
     pub(super) fn float(&self) -> Option<f64> {
-        let float = self.nearest()?;
-        let is_kept = match self.is_plain {
+        self.nearest().filter(|float| self.is_kept(*float))
+    }
+
+    /// Whether the nearest float loses nothing of it.
+    fn is_kept(&self, nearest: f64) -> bool {
+        match self.is_plain {
             true if self.whole.len() <= KEPT_DIGITS => true,
-            true => self.integer() == Some(float as i128),
-            false => self.is_written(float),
-        };
-        is_kept.then_some(float)
+            true => self.integer() == Some(nearest as i128),
+            false => self.is_written(nearest),
+        }
     }
 
     /// Whether the float has the digits of this number, when it is written with as many.
@@ -217,6 +220,11 @@ fn is_plain(digits: &str) -> bool {
 /// The float that is nearest to what is written there, if it is a number of JSON and no larger than floats can be.
 pub(super) fn float(text: &str) -> Option<f64> {
     Number::new(text)?.nearest()
+}
+
+/// Whether the nearest float loses nothing of the number of JSON that is written there.
+pub(in crate::dataset) fn keeps_digits(text: &str, nearest: f64) -> bool {
+    Number::new(text).is_some_and(|number| number.is_kept(nearest))
 }
 
 /// The float that is written there, if it loses nothing ([`Number::float`]).
