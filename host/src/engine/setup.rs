@@ -364,6 +364,12 @@ mod tests {
         insta::assert_snapshot!(told(&[]), @"time-outs: run_invocation_timeout 60 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 2040 s (run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600)");
         let given = told(&[("progress_update_timeout", "90"), ("run_invocation_timeout", "1.5")]);
         insta::assert_snapshot!(given, @"time-outs: run_invocation_timeout 1.5 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 90 s");
+        // That the job runs as root is told once.
+        let mut spec = crate::spec::load(&job, &[]).unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        assert_eq!(in_force(&spec).len(), 1 + usize::from(is_root));
+        spec.notices.push(RUNS_AS_ROOT.to_owned());
+        assert_eq!(in_force(&spec).len(), 1);
     }
 
     #[test]
