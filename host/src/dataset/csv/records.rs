@@ -7,8 +7,10 @@ use crate::model::CsvFormat;
 use csv_core::ReadRecordResult;
 
 /// Stands at the end of a record of gathered rows that does not close a quote, so that no quote of a row after
-/// it does.
-pub(super) const UNCLOSED: &[u8] = b"\"\x01";
+/// it does: a quote, and a byte after it that is text.
+pub(super) fn unclosed(delimiter: u8) -> &'static [u8] {
+    if delimiter == b'\x01' { b"\"\x02" } else { b"\"\x01" }
+}
 
 /// Walks over the records of a text that starts and ends at record boundaries.
 #[derive(Debug)]
@@ -116,7 +118,7 @@ impl<'a> StrayField<'a> {
     /// After so much of its record.
     fn new(before: &[u8], field: &'a [u8], stray: Stray, delimiter: u8) -> Self {
         let column = count_delimiters(before, delimiter);
-        match field.strip_suffix(UNCLOSED) {
+        match field.strip_suffix(unclosed(delimiter)) {
             Some(text) => Self { column, text, text_follows: false },
             None => Self { column, text: field, text_follows: stray.text_follows },
         }

@@ -1,7 +1,7 @@
 //! The records of a slice, one by one and as they stand in the file.
 
 use super::reader::read_slice;
-use super::records::{Record, Records, UNCLOSED};
+use super::records::{Record, Records, unclosed};
 use super::tally::{count_lines, is_terminator};
 use super::types::is_null;
 use crate::dataset::DatasetError;
@@ -30,14 +30,14 @@ impl<'a> RawRow<'a> {
     }
 
     /// Appends the record to a text of records of any files, with a line end of its own. `more` are
-    /// further fields, each with its delimiter.
-    pub fn write(&self, more: &[u8], out: &mut Vec<u8>) {
+    /// further fields, each with the `delimiter` before it.
+    pub fn write(&self, more: &[u8], delimiter: u8, out: &mut Vec<u8>) {
         out.extend_from_slice(self.text);
         match &self.record.stray {
             None => out.extend_from_slice(more),
             // What follows a stray quote is not read, and must not be taken for more of its field.
             Some(stray) if stray.text_follows => {}
-            Some(_) => out.extend_from_slice(UNCLOSED),
+            Some(_) => out.extend_from_slice(unclosed(delimiter)),
         }
         out.push(b'\n');
     }
@@ -92,16 +92,20 @@ mod tests {
     type Fields = Result<Vec<String>, (usize, String, bool)>;
 
     fn rewritten(text: &[u8], size: u64) -> (Vec<Fields>, Vec<Fields>) {
+        rewritten_with(b',', text, size)
+    }
+
+    fn rewritten_with(delimiter: u8, text: &[u8], size: u64) -> (Vec<Fields>, Vec<Fields>) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("t.csv"), text).unwrap();
-        let csv = CsvFormat { header: false, ..CsvFormat::default() };
+        let csv = CsvFormat { delimiter, header: false, ..CsvFormat::default() };
         let (mut seen, mut written, mut buffer) = (Vec::new(), Vec::new(), Vec::new());
         let mut cutter = Cutter::new(&csv, SliceSize::Bytes(size));
         let mut cut = cutter.open(folder.path(), "t.csv".to_owned()).unwrap();
         while let Some(slice) = cut.next_slice().unwrap() {
             each_row::<DatasetError>(folder.path(), &slice, &csv, &mut buffer, |row| {
                 seen.push(fields(&row.record));
-                row.write(b",\"p\"", &mut written);
+                row.write(&[&[delimiter], &b"\"p\""[..]].concat(), delimiter, &mut written);
                 Ok(())
             })
             .unwrap();
@@ -150,6 +154,23 @@ mod tests {
             ]
         );
         assert_eq!(again[..3], [seen[0].clone(), fields(&["2", "b", "p"]), seen[2].clone()]);
+    }
+
+    #[test]
+    fn a_stray_quote_stays_in_its_row_whatever_the_delimiter() {
+        let fields = |fields: &[&str]| Ok(fields.iter().map(|&field| field.to_owned()).collect());
+        for delimiter in [b'\x01', b'\x02'] {
+            let text = b"1,\"open\n2,b\n3,\"\n4,\"c\"\n";
+            let text = text.map(|byte| if byte == b',' { delimiter } else { byte });
+            let (_, again) = rewritten_with(delimiter, &text, 5);
+            let expected = [
+                Err((1, "\"open".to_owned(), false)),
+                fields(&["2", "b", "p"]),
+                Err((1, "\"".to_owned(), false)),
+                fields(&["4", "c", "p"]),
+            ];
+            assert_eq!(again, expected);
+        }
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl<'a> Scatterer<'a> {
                 )));
             }
             text.clear();
-            row.write(&more, text);
+            row.write(&more, csv.delimiter, text);
             Row { key, file: *file, line: row.line, text }.put(&mut buckets[bucket(key, BUCKETS)]);
             Ok(())
         })
