@@ -336,6 +336,8 @@ impl TableReader {
         json.check_size(text, rows, item)?;
         let first_line = places.first_line();
         let mut misfits = Misfits::default();
+        // Where the lines that are kept begin, if some may not be.
+        let mut starts = Vec::new();
         let batch = match json.decode(text, rows) {
             Some(batch) => batch,
             None => {
@@ -349,6 +351,7 @@ impl TableReader {
                         None => {
                             self.kept.extend_from_slice(line);
                             self.kept.push(b'\n');
+                            starts.push(start);
                             misfits.kept += 1;
                         }
                     }
@@ -362,9 +365,15 @@ impl TableReader {
                 }
             }
         };
-        if let Some(unknown) = json.unknown_keys(text) {
-            let line = first_line + count_lines(&text[..unknown.start], b'\n');
-            let Unknown { records, names, .. } = unknown;
+        let unknown = match misfits.count {
+            0 => json.unknown_keys(text),
+            _ => json.unknown_keys(&self.kept).map(|unknown| {
+                let start = starts[Lines::new(&self.kept[..unknown.start]).count()];
+                Unknown { start, ..unknown }
+            }),
+        };
+        if let Some(Unknown { records, names, start }) = unknown {
+            let line = first_line + count_lines(&text[..start], b'\n');
             let more = UnknownKeys { records, names, item: item.to_owned(), line };
             match &mut self.unknown_keys {
                 Some(known) => known.add(&more),

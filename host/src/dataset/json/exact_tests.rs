@@ -250,6 +250,11 @@ fn keys_without_a_column_are_counted() {
         found("{\"a\":{\"x\":1},\"b\":1}\n", "{\"b\":1}\n{\"a\":null}\n{\"a\":{\"x\":2}}\n"),
         ""
     );
+    // Lines that are refused do not count, whether those that are kept are alike or not.
+    let refused = "{\"a\":1,\"b\":1}\nno\n";
+    assert_snapshot!(found("{\"a\":1}\n", &format!("no\n{{\"a\":{{}},\"b\":1}}\n{refused}")), @r#"1 of 1: ["b"], t line 3"#);
+    assert_snapshot!(found("{\"a\":1}\n", &format!("{{\"a\":[],\"c\":1}}\n{{\"a\":2}}\n\n{refused}")), @r#"1 of 2: ["b"], t line 4"#);
+    assert_eq!(found("{\"a\":1}\n", "{\"a\":[],\"c\":1}\n{\"a\":2}\n"), "");
     // A job file that names the columns wants no others.
     let (schema, _) = File::new("{\"a\":1}\n").infer();
     let (_, _, unknown) = File::new("{\"a\":1,\"b\":1}\n").read_as(&format_of(&schema), WHOLE);
