@@ -5,9 +5,9 @@ use super::layouts::Runs;
 use super::times::DAY_MILLIS;
 use crate::model::OutputKind;
 use arrow::array::{
-    Array, ArrayRef, AsArray, Date64Array, FixedSizeListArray, GenericListArray,
-    GenericListViewArray, MapArray, NullArray, OffsetSizeTrait, StructArray, UInt64Array,
-    make_array,
+    AnyDictionaryArray, Array, ArrayRef, AsArray, Date64Array, FixedSizeListArray,
+    GenericListArray, GenericListViewArray, MapArray, NullArray, OffsetSizeTrait, StructArray,
+    UInt64Array, make_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{CastOptions, cast_with_options, take};
@@ -39,7 +39,11 @@ pub(super) fn converted(
         (DataType::Dictionary(..), DataType::Null) => Ok(Arc::new(NullArray::new(array.len()))),
         (DataType::Dictionary(..), DataType::Dictionary(_, values)) => {
             let dictionary = array.as_any_dictionary();
-            let values = child(dictionary.values(), values)?;
+            let values = match child(dictionary.values(), values) {
+                Ok(values) => values,
+                // Perhaps no row has the value that the type does not hold.
+                Err(_) => child(&used_values(dictionary)?, values)?,
+            };
             let same = dictionary.with_values(values);
             strictly(&same, to)
         }
@@ -70,6 +74,23 @@ pub(super) fn converted(
         }
         (from, to) => plain(array, from, to),
     }
+}
+
+/// The values of a dictionary, with null in the place of each that no row has.
+fn used_values(dictionary: &dyn AnyDictionaryArray) -> Result<ArrayRef, ArrowError> {
+    let values = dictionary.values();
+    if values.is_empty() {
+        return Ok(Arc::clone(values));
+    }
+    let mut is_used = vec![false; values.len()];
+    for (row, key) in dictionary.normalized_keys().into_iter().enumerate() {
+        if dictionary.keys().is_valid(row) {
+            is_used[key] = true;
+        }
+    }
+    let places = is_used.into_iter().enumerate();
+    let places = places.map(|(place, is_used)| is_used.then_some(place as u64));
+    take(values, &UInt64Array::from_iter(places), None)
 }
 
 /// Whether values of the type may be such that a Parquet file would hold other ones.
@@ -295,4 +316,37 @@ fn strictly(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
         return Ok(Arc::clone(array));
     }
     cast_with_options(array, to, &CastOptions { safe: false, ..CastOptions::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::columns::fit;
+    use arrow::array::{DictionaryArray, Int8Array, RecordBatch, TimestampSecondArray};
+    use arrow::datatypes::{Field, Int8Type, Schema};
+
+    #[test]
+    fn dictionary_values_fail_only_where_a_row_has_them() {
+        let fitted = |keys: Vec<Option<i8>>| {
+            let values = Arc::new(TimestampSecondArray::from(vec![5, i64::MAX]));
+            let keys = Int8Array::from(keys);
+            let column = DictionaryArray::<Int8Type>::try_new(keys, values).unwrap();
+            let batch = RecordBatch::try_from_iter([("d", Arc::new(column) as ArrayRef)]).unwrap();
+            let millis = DataType::Timestamp(TimeUnit::Millisecond, None);
+            let kind = DataType::Dictionary(Box::new(DataType::Int8), Box::new(millis));
+            let schema = Arc::new(Schema::new(vec![Field::new("d", kind, true)]));
+            fit(&batch, &schema, OutputKind::Parquet, 0)
+        };
+        let batch = fitted(vec![Some(0), None, Some(0)]).unwrap();
+        let column = batch.column(0).as_dictionary::<Int8Type>();
+        let values = column.values().as_primitive::<TimestampMillisecondType>();
+        assert_eq!((values.value(0), column.keys().null_count()), (5000, 1));
+        let named = |keys| {
+            let error = fitted(keys).unwrap_err();
+            let row = error.find("row ").map(|at| error[at..].to_owned());
+            row.unwrap_or(error).chars().take(5).collect::<String>()
+        };
+        assert_eq!(named(vec![Some(1), Some(0)]), "row 0");
+        assert_eq!(named(vec![Some(0), None, Some(1)]), "row 2");
+    }
 }

@@ -49,6 +49,8 @@ pub use resolution::Resolution;
 pub use schema::{from_message, to_message};
 
 #[cfg(test)]
+mod counts_tests;
+#[cfg(test)]
 mod repair_tests;
 #[cfg(test)]
 mod stored_tests;

@@ -61,7 +61,7 @@ fn table() -> RecordBatch {
         .unwrap()
 }
 
-fn written(version: WriterVersion) -> Vec<u8> {
+pub(super) fn written(version: WriterVersion) -> Vec<u8> {
     let properties = WriterProperties::builder()
         .set_write_batch_size(10)
         .set_data_page_row_count_limit(10)
@@ -88,7 +88,7 @@ fn with_footer(bytes: &[u8], footer: &[u8]) -> Vec<u8> {
     [&bytes[..pages], footer, &length, b"PAR1"].concat()
 }
 
-fn changed(bytes: &[u8], change: impl FnOnce(&mut Footer<'_>)) -> Vec<u8> {
+pub(super) fn changed(bytes: &[u8], change: impl FnOnce(&mut Footer<'_>)) -> Vec<u8> {
     let mut footer = Footer::read(footer_of(bytes)).unwrap();
     change(&mut footer);
     with_footer(bytes, &footer.write())
@@ -269,7 +269,7 @@ fn page(numbers: &[i32], checksum: Option<i32>) -> Vec<u8> {
 }
 
 /// The footer of a file with one column of so many numbers, in so many bytes.
-fn plain_footer(rows: i64, bytes: i64) -> Vec<u8> {
+pub(super) fn plain_footer(rows: i64, bytes: i64) -> Vec<u8> {
     let mut footer = Vec::new();
     let mut put = Put::new(&mut footer);
     put.int(1, I32, Some(1));
@@ -304,7 +304,7 @@ fn plain_footer(rows: i64, bytes: i64) -> Vec<u8> {
     footer
 }
 
-fn whole(pages: &[u8], footer: &[u8]) -> Vec<u8> {
+pub(super) fn whole(pages: &[u8], footer: &[u8]) -> Vec<u8> {
     [b"PAR1", pages, footer, &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat()
 }
 

@@ -15,6 +15,7 @@ use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUni
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::FileWriter;
 use parquet::data_type::{FixedLenByteArray, FixedLenByteArrayType, Int96, Int96Type};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -156,6 +157,31 @@ fn planned(folder: &TempDir, all: bool) -> Read {
     file.look_at_times(&mut resolution, None, all).unwrap();
     let table = resolution.of(file.schema().unwrap());
     read(folder, TableKind::Parquet, Some(&table))
+}
+
+/// In a small row group after another, with a long footer.
+#[test]
+fn far_times_of_later_row_groups_are_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = KeyValue::new("k".to_owned(), "v".repeat(17 << 20));
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![long])).build();
+    let schema = Arc::new(parse_message_type("message m { required int96 t; }").unwrap());
+    let out = std::fs::File::create(folder.path().join("t")).unwrap();
+    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties)).unwrap();
+    for nanos in [7_000, 253_402_221_600_000_000_000] {
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<Int96Type>().write_batch(&[int96(nanos)], None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+    let mut file = TableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
+    let mut resolution = Resolution::default();
+    file.look_at_times(&mut resolution, None, false).unwrap();
+    let table = resolution.of(file.schema().unwrap());
+    let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
+    assert_eq!(table.field(0).data_type(), &micros);
 }
 
 #[test]
