@@ -324,12 +324,12 @@ impl Chunk {
     }
 
     /// A page of the file with its rows; without, if only its values tell. Some writers count values as rows.
-    fn with_rows(&self, page: PageMetadata) -> PageMetadata {
-        let num_rows = match self.has_lists {
+    fn with_rows(&self, mut page: PageMetadata) -> PageMetadata {
+        page.num_rows = match self.has_lists {
             false => page.num_levels.or(page.num_rows),
             true => page.num_rows.filter(|_| self.names_rows),
         };
-        PageMetadata { num_rows, ..page }
+        page
     }
 
     /// Leaves the next page of the file behind.
