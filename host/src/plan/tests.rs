@@ -215,8 +215,10 @@ fn odd_files_are_noticed() {
     /d/a/2.csv holds a header and no rows and gives no mini-batch
     /d/a/5.csv is empty and gives no mini-batch
     /d/a/6.csv: a quote in the header is stray; the names are taken to be x
-    /d/a/7.csv: lines that look like records stand inside a quoted field: lines 2 to 3; if a quote is stray there, set quoted_newlines to false, which makes a record of each line
     ");
+    let tree = Tree::new(&[("a/1.csv", "x,y\n1,\"two\n2,lines\"\n")]);
+    let plan = tables(vec![tree.source("one", "a")], 100, None).unwrap();
+    assert_snapshot!(tree.clean(&plan.notices.join("\n")), @"/d/a/1.csv: lines that look like records stand inside a quoted field: lines 2 to 3; if a quote is stray there, set quoted_newlines to false, which makes a record of each line");
 }
 
 #[test]
