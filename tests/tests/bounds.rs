@@ -1,7 +1,6 @@
 //! What a stranger's job may have the leader do, write and hold: bounded, and told at its end.
 
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};

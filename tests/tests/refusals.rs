@@ -28,6 +28,19 @@ fn inputs_that_cannot_be_used_leave_no_job_directory() {
     assert!(!ran.stderr.contains("read next") && !ran.has("job"), "{ran}");
 }
 
+/// Else the job could not begin once its inputs are right.
+#[test]
+fn inputs_that_cannot_be_used_leave_no_copies() {
+    let job = job().yaml("parent: parent\ncopy_logs_to_parent: true");
+    let right = fs::read_to_string(job.path("job.yaml")).unwrap();
+    let ran = misplaced(job).run(&[]);
+    ran.exits_with(2);
+    assert!(!ran.has("parent/logs/test"), "{ran}");
+    let ran = ran.into_job().file("job.yaml", right).run(&[]);
+    ran.exits_with(0);
+    assert!(ran.has("parent/logs/test/job_result.txt"), "{ran}");
+}
+
 #[test]
 fn a_directory_that_was_overwritten_stays_claimed() {
     let ran = job().run(&[]);

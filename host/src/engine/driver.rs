@@ -23,6 +23,7 @@ use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{FromPlanner, FromWorker, ToWorker};
 use jiff::Timestamp;
 use std::collections::{HashSet, VecDeque};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
@@ -61,6 +62,8 @@ struct Driver<'a> {
     processor_time: super::processor_time::ProcessorTime,
     committer: Committer,
     claim: Claim,
+    /// This job's own folder for copies, at its parent.
+    parent: Option<PathBuf>,
     job_dir: JobDir,
     template: SetupTemplate,
     /// Those that are this job's until its end.
@@ -115,6 +118,7 @@ impl<'a> Driver<'a> {
             processor_time: Default::default(),
             committer,
             claim: job.claim,
+            parent: job.parent,
             template,
             gpus: job.gpus,
             job_dir: job.job_dir,
@@ -418,6 +422,8 @@ impl<'a> Driver<'a> {
         written.map_err(|e| EngineError(e.to_string()))?;
         if result.never_began() && !self.claim.has_earlier_run() {
             self.claim.undo().map_err(|e| EngineError(e.to_string()))?;
+            // The next try has another mark. Should these stay, it is told so.
+            let _ = self.parent.as_deref().map(remove_tree);
         }
         Ok(result)
     }
