@@ -191,6 +191,15 @@ impl Held {
         self.earlier.as_ref()
     }
 
+    /// Gives up the directory of a job that is refused: removes it if this process has made it.
+    pub(super) fn give_up(self) {
+        self.lock.remove_file();
+        for folder in &self.made {
+            // What another program has put something into by now, stays.
+            let _ = fs::remove_dir(folder);
+        }
+    }
+
     /// The same for each run of the job in this directory, and for no other job: marks what it makes elsewhere.
     pub(super) fn mark(&self) -> &str {
         &self.mark

@@ -90,7 +90,13 @@ impl Ready {
         let mut gpus = Gpus::take(&mut self.spec, options)?;
         gpus.make_ready(&mut self.spec, options, say);
         // Before anything of an earlier run is removed: a job that is refused loses nothing.
-        let parent = self.take_parent(&held)?;
+        let parent = match self.take_parent(&held) {
+            Ok(parent) => parent,
+            Err(error) => {
+                held.give_up();
+                return Err(error.into());
+            }
+        };
         let claim = claim(held, options.job_file.clone()).inspect_err(|_| {
             parent.as_deref().map(parent::give_back);
         })?;
