@@ -241,12 +241,14 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    let (folder, link) = (path("root/a"), path("root/link"));
+                    let folder = path("root/a");
+                    let link = path("root/link");
                     let swap = rustix::fs::RenameFlags::EXCHANGE;
                     rustix::fs::renameat_with(CWD, &folder, CWD, &link, swap).unwrap();
                 }
             });
-            let (mut opened, mut refused) = (0, 0);
+            let mut opened = 0;
+            let mut refused = 0;
             let began = Instant::now();
             while (opened < 50 || refused < 50) && began.elapsed() < Duration::from_secs(20) {
                 for open in BOTH {

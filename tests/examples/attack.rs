@@ -245,7 +245,8 @@ fn files() -> Vec<Attack> {
             tried(libc::SYS_pwritev2, &[signed(s.log()), part, 1, 0, 0, NO_APPEND])
         }),
         ("leave a device behind", |s| {
-            let (from, to) = (s.folder.join("output/device"), s.folder.join("output/other"));
+            let from = s.folder.join("output/device");
+            let to = s.folder.join("output/other");
             std::fs::write(&from, "a").unwrap();
             let whiteout = libc::RENAME_WHITEOUT as usize;
             tried(libc::SYS_renameat2, &[HERE, text(from), HERE, text(to), whiteout])

@@ -83,7 +83,8 @@ fn files_that_are_no_files_fail_alone() {
         .file("input/a.txt", "text")
         .file("input/z/b.txt", "more")
         .file("away/c.txt", "c");
-    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+    let kind = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::RWXU;
     rustix::fs::mknodat(rustix::fs::CWD, job.path("input/fifo"), kind, mode, 0).unwrap();
     let links = ["/etc/passwd", "../job.yaml", "nothing", "link3", "../away"];
     for (number, target) in links.iter().enumerate() {

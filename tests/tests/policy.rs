@@ -158,7 +158,8 @@ fn a_link_that_takes_a_folders_place_is_never_followed() {
         std::os::unix::fs::symlink("../secret", job.path(link)).unwrap();
     }
     std::fs::create_dir(job.path("job")).unwrap();
-    let (dir, scripts) = (job.dir().to_owned(), guest("echo_files"));
+    let dir = job.dir().to_owned();
+    let scripts = guest("echo_files");
     let policy = format!(
         "roots:\n  inputs: ['{0}/in']\n  side_inputs: []\n  entry_scripts: ['{1}']\n  \
          outputs: ['{0}/out']\n  job_directories: ['{0}/job']\n",
@@ -174,14 +175,16 @@ fn a_link_that_takes_a_folders_place_is_never_followed() {
                 for (folder, link) in swapped {
                     let swap = rustix::fs::RenameFlags::EXCHANGE;
                     let here = rustix::fs::CWD;
-                    let (folder, link) = (dir.join(folder), dir.join(link));
+                    let folder = dir.join(folder);
+                    let link = dir.join(link);
                     rustix::fs::renameat_with(here, folder, here, link, swap).unwrap();
                 }
                 std::thread::sleep(std::time::Duration::from_micros(300));
             }
         });
         for number in 0..JOBS {
-            let (place, output) = (format!("job/{number}"), format!("output=out/o/{number}"));
+            let place = format!("job/{number}");
+            let output = format!("output=out/o/{number}");
             let run = ["run", "job.yaml", "--policy", "policy.yaml", "--job-dir", &place];
             let ran = job.command(&[&run[..], &["--set", &output]].concat());
             assert!(!ran.stdout.contains("secret.txt"), "{ran}");

@@ -42,7 +42,8 @@ impl EntryFile {
         let at = |text: String| CompileError(format!("the entry script {} {text}", path.display()));
         let (mut file, metadata) = opened.map_err(|error| at(unreadable(&error)))?;
         if metadata.len() > SCRIPT_BYTES {
-            let (found, most) = (ByteSize(metadata.len()).rounded(), ByteSize(SCRIPT_BYTES));
+            let found = ByteSize(metadata.len()).rounded();
+            let most = ByteSize(SCRIPT_BYTES);
             return Err(at(format!(
                 "has {found}, and an entry script has {most} at most; name the right file"
             )));
@@ -131,7 +132,8 @@ mod tests {
     #[test]
     fn only_files_of_a_sensible_size_are_read() {
         let dir = tempfile::tempdir().unwrap();
-        let (fifo, large) = (dir.path().join("fifo"), dir.path().join("large"));
+        let fifo = dir.path().join("fifo");
+        let large = dir.path().join("large");
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, rustix::fs::Mode::RUSR, 0).unwrap();
         File::create(&large).unwrap().set_len(8 << 40).unwrap();

@@ -237,7 +237,8 @@ impl Listing {
     }
 
     fn step(&mut self) -> Step {
-        let (notices, bad) = (self.take_notices(), self.take_bad());
+        let notices = self.take_notices();
+        let bad = self.take_bad();
         let file = self.walk();
         let notices = std::mem::replace(&mut self.notices, notices);
         let bad = std::mem::replace(&mut self.bad, bad);

@@ -69,7 +69,8 @@ impl Tree {
         let files: Vec<_> = std::iter::from_fn(|| listing.next_file().unwrap()).collect();
         let base = self.root();
         let base = base.parent().unwrap().to_str().unwrap();
-        let (bad, notices) = (listing.take_bad(), listing.take_notices());
+        let bad = listing.take_bad();
+        let notices = listing.take_notices();
         for bad in &bad {
             assert!(notices.iter().any(|notice| notice.ends_with(&bad.reason)), "{notices:?}");
         }

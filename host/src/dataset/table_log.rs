@@ -121,7 +121,8 @@ impl TableLog {
 
     /// Why the table at `place` is not read as plain files, and what to do, for people.
     pub fn refusal(self, place: &str) -> String {
-        let (name, folder) = (self.name(), self.folder());
+        let name = self.name();
+        let folder = self.folder();
         let how = match self {
             Self::Delta => {
                 format!("in DuckDB: COPY (FROM delta_scan('{place}')) TO 'rows.parquet'")

@@ -61,7 +61,8 @@ impl FolderLock {
     /// # Errors
     /// If the folder's mode cannot be set.
     pub(super) fn make_private(&self) -> io::Result<()> {
-        let (found, user) = (self.folder.metadata()?, rustix::process::geteuid().as_raw());
+        let found = self.folder.metadata()?;
+        let user = rustix::process::geteuid().as_raw();
         match found.mode() & 0o077 {
             0 => Ok(()),
             _ if found.uid() != user => Ok(()),
@@ -148,7 +149,8 @@ fn effective_user(pid: u32) -> Option<u32> {
 /// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`.
 fn holder(line: &str, inode: u64) -> Option<(u32, &str)> {
     let mut words = line.split_whitespace().skip_while(|word| *word != "FLOCK");
-    let (pid, file) = (words.nth(3)?, words.next()?);
+    let pid = words.nth(3)?;
+    let file = words.next()?;
     let (device, number) = file.rsplit_once(':')?;
     (number.parse() == Ok(inode)).then(|| Some((pid.parse().ok()?, device)))?
 }
@@ -204,7 +206,8 @@ mod tests {
         use std::sync::atomic::AtomicU32;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap();
-        let (inside, had) = (AtomicU32::new(0), AtomicU32::new(0));
+        let inside = AtomicU32::new(0);
+        let had = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

@@ -201,7 +201,8 @@ fn open_again(model: &ModelSpec, seen: &Seen) -> Result<File, ModelError> {
     let opened = regular_at_its_path(&seen.file);
     let (file, now) = opened.map_err(|e| io_error(model, "cannot be read", &model.file, e))?;
     if FileStamp::of(&now) != seen.stamp {
-        let (name, path) = (model.name.clone(), model.file.clone());
+        let name = model.name.clone();
+        let path = model.file.clone();
         return Err(ModelError::Changed { name, path });
     }
     Ok(file)

@@ -180,7 +180,8 @@ mod tests {
         let claimed = std::sync::atomic::AtomicU32::new(0);
         std::thread::scope(|scope| {
             for number in 0..8 {
-                let (parent, claimed) = (&parent, &claimed);
+                let parent = &parent;
+                let claimed = &claimed;
                 scope.spawn(move || {
                     if claim(parent, "x", &format!("mark {number}")).is_ok() {
                         claimed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

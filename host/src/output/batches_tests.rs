@@ -323,7 +323,8 @@ fn bombs_are_too_large() {
     );
     let text: ArrayRef = Arc::new(StringArray::from(vec![long.as_str()]));
     let item = Arc::new(Field::new_list_field(DataType::Utf8, true));
-    let (from, counts) = (vec![0; 100].into(), vec![1; 100].into());
+    let from = vec![0; 100].into();
+    let counts = vec![1; 100].into();
     let same = ListViewArray::new(item, from, counts, text, None);
     for (what, column) in [
         ("keys", keyed),

@@ -18,7 +18,9 @@ const NON_NULL: &str = "non-null ";
 /// The columns, in words as `words` makes them, that tables of either kind of columns can have. `None`: these differ
 /// in more than columns of nulls.
 pub fn common_columns(one: &str, other: &str) -> Option<String> {
-    let (mut one, mut other, mut all) = (one, other, String::new());
+    let mut one = one;
+    let mut other = other;
+    let mut all = String::new();
     let mut quotes = Quotes::default();
     loop {
         let same = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
@@ -67,7 +69,8 @@ fn type_length(text: &str) -> Option<usize> {
     if !text[word..].starts_with('(') {
         return Some(word);
     }
-    let (mut depth, mut quotes) = (0_usize, Quotes::default());
+    let mut depth = 0_usize;
+    let mut quotes = Quotes::default();
     for (at, byte) in text.bytes().enumerate().skip(word) {
         quotes.pass(byte);
         match byte {
@@ -177,7 +180,8 @@ fn widened_values(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowErro
         (DataType::FixedSizeList(..), DataType::FixedSizeList(item, size)) => {
             let list = array.as_fixed_size_list();
             let values = widened_values(list.values(), item.data_type())?;
-            let (nulls, rows) = (list.nulls().cloned(), list.len());
+            let nulls = list.nulls().cloned();
+            let rows = list.len();
             let item = Arc::clone(item);
             let list = FixedSizeListArray::try_new_with_length(item, *size, values, nulls, rows)?;
             Ok(Arc::new(list))
@@ -186,8 +190,10 @@ fn widened_values(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowErro
             let map = array.as_map();
             let both: ArrayRef = Arc::new(map.entries().clone());
             let both = widened_values(&both, entries.data_type())?;
-            let (ends, nulls) = (map.offsets().clone(), map.nulls().cloned());
-            let (entries, both) = (Arc::clone(entries), both.as_struct().clone());
+            let ends = map.offsets().clone();
+            let nulls = map.nulls().cloned();
+            let entries = Arc::clone(entries);
+            let both = both.as_struct().clone();
             Ok(Arc::new(MapArray::try_new(entries, ends, both, nulls, *sorted)?))
         }
         (DataType::Struct(_), DataType::Struct(fields)) => {
@@ -195,7 +201,8 @@ fn widened_values(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowErro
             let columns = all.columns().iter().zip(fields);
             let columns = columns.map(|(column, field)| widened_values(column, field.data_type()));
             let columns = columns.collect::<Result<Vec<_>, _>>()?;
-            let (nulls, rows) = (all.nulls().cloned(), all.len());
+            let nulls = all.nulls().cloned();
+            let rows = all.len();
             let all = StructArray::try_new_with_length(fields.clone(), columns, nulls, rows)?;
             Ok(Arc::new(all))
         }
@@ -208,7 +215,8 @@ fn widened_list<O: OffsetSizeTrait>(
     item: &Arc<Field>,
 ) -> Result<ArrayRef, ArrowError> {
     let values = widened_values(list.values(), item.data_type())?;
-    let (ends, nulls) = (list.offsets().clone(), list.nulls().cloned());
+    let ends = list.offsets().clone();
+    let nulls = list.nulls().cloned();
     Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), ends, values, nulls)?))
 }
 

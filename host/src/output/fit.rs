@@ -145,7 +145,8 @@ fn list<O: OffsetSizeTrait>(
         let clean = take(list, &rows, None)?;
         return self::list(clean.as_list::<O>(), item, child);
     }
-    let (first, last) = (ends[0], ends[list.len()]);
+    let first = ends[0];
+    let last = ends[list.len()];
     let values = list.values().slice(first.as_usize(), (last - first).as_usize());
     let values = child(&values, item.data_type())?;
     let ends: ScalarBuffer<O> = ends.iter().map(|end| *end - first).collect();
@@ -163,7 +164,8 @@ fn fixed_list(
     let width = usize::try_from(size).unwrap_or(0);
     let hidden = list.nulls().map(|nulls| nulls.expand(width));
     let values = child(&below(list.values(), hidden.as_ref())?, item.data_type())?;
-    let (nulls, rows) = (list.nulls().cloned(), list.len());
+    let nulls = list.nulls().cloned();
+    let rows = list.len();
     let item = Arc::clone(item);
     Ok(Arc::new(FixedSizeListArray::try_new_with_length(item, size, values, nulls, rows)?))
 }
@@ -176,7 +178,8 @@ fn list_of_views<O: OffsetSizeTrait>(
     let (mut places, mut ends) = (Vec::new(), vec![O::zero()]);
     for row in 0..views.len() {
         if views.is_valid(row) {
-            let (from, count) = (views.value_offsets()[row], views.value_sizes()[row]);
+            let from = views.value_offsets()[row];
+            let count = views.value_sizes()[row];
             places.extend(from.as_usize() as u64..(from.as_usize() + count.as_usize()) as u64);
         }
         ends.push(O::from_usize(places.len()).ok_or_else(|| {
@@ -205,7 +208,8 @@ fn map(
         let clean = take(map, &rows, None)?;
         return self::map(clean.as_map(), entries, sorted, child);
     }
-    let (first, last) = (ends[0], ends[map.len()]);
+    let first = ends[0];
+    let last = ends[map.len()];
     let both = map.entries().slice(first as usize, (last - first) as usize);
     let both = structure(&both, fields, child)?;
     let ends: ScalarBuffer<i32> = ends.iter().map(|end| *end - first).collect();

@@ -77,7 +77,8 @@ pub(super) fn unwritable(
     output: OutputKind,
     error: &ArrowError,
 ) -> String {
-    let (name, kind) = (field.name(), field.data_type());
+    let name = field.name();
+    let kind = field.data_type();
     let row = row.map(|row| format!("in row {row} (counted from 0), ")).unwrap_or_default();
     let why = reason(error);
     let other = if output == OutputKind::Parquet { "arrow or jsonl" } else { "jsonl" };

@@ -62,7 +62,8 @@ fn view_size(values: &dyn Array, from: usize, count: usize) -> u64 {
 
 fn runs_size(array: &dyn Array) -> u64 {
     let Ok(runs) = Runs::of(array) else { return u64::MAX };
-    let (mut sum, mut row) = (0_u64, 0);
+    let mut sum = 0_u64;
+    let mut row = 0;
     while row < array.len() {
         let place = runs.place(row);
         let next = runs.end(place).clamp(row + 1, array.len());

@@ -180,7 +180,8 @@ pub(super) fn per_second(unit: TimeUnit) -> i64 {
 }
 
 fn timestamp(value: i64, per_second: i64, zone: Zone, out: &mut Vec<u8>) {
-    let (seconds, part) = (value.div_euclid(per_second), value.rem_euclid(per_second));
+    let seconds = value.div_euclid(per_second);
+    let part = value.rem_euclid(per_second);
     let ahead = if let Zone::Ahead(ahead) = zone { ahead } else { 0 };
     // Days first: the last seconds of 64 bits cannot be moved ahead.
     let second = seconds.rem_euclid(DAY) + ahead;

@@ -199,7 +199,8 @@ impl StderrLog {
         };
         let written = open(OpenOptions::new().create(true).append(true).mode(0o600))?;
         let mut read = open(OpenOptions::new().read(true))?;
-        let (ours, theirs) = (read.metadata()?, written.metadata()?);
+        let ours = read.metadata()?;
+        let theirs = written.metadata()?;
         if !ours.is_file() || (ours.dev(), ours.ino()) != (theirs.dev(), theirs.ino()) {
             let error = io::Error::other("it is no ordinary file, or was replaced just now");
             return Err(explain(&error, "use the log file", path));

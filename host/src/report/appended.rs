@@ -26,7 +26,8 @@ pub(super) struct Appended {
 impl Appended {
     /// Files that hold so many bytes at most, and all together what the budget has room for.
     pub(super) fn new(most: u64, budget: &ReportBudget) -> Self {
-        let (waiting, lost) = (VecDeque::new(), BTreeMap::new());
+        let waiting = VecDeque::new();
+        let lost = BTreeMap::new();
         let budget = budget.clone();
         Self { most, budget, waiting, waiting_bytes: 0, lost, tried: Instant::now() }
     }

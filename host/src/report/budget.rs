@@ -26,7 +26,8 @@ impl Default for ReportBudget {
 impl ReportBudget {
     /// Room for so many bytes.
     pub fn new(most: ByteSize) -> Self {
-        let (used, left_out) = (AtomicU64::new(0), AtomicU64::new(0));
+        let used = AtomicU64::new(0);
+        let left_out = AtomicU64::new(0);
         Self(Arc::new(Counts { most: most.0, used, left_out }))
     }
 

@@ -99,15 +99,18 @@ impl ParentCopy {
     }
 
     fn copy_all(&self) -> io::Result<()> {
-        let (logs, of_guests) = (self.dir.logs(), self.dir.script_log_dir());
-        let (mut own, mut guests) = (LeftOut::default(), LeftOut::default());
+        let logs = self.dir.logs();
+        let of_guests = self.dir.script_log_dir();
+        let mut own = LeftOut::default();
+        let mut guests = LeftOut::default();
         self.copy_folder(&logs, &of_guests, 0, &mut own);
         self.copy_folder(&of_guests, Path::new(""), 0, &mut guests);
         if let Some(error) = own.first {
             return Err(error);
         }
         let Some(first) = guests.first else { return Ok(()) };
-        let (what, logs) = (counted(guests.count, "file or folder"), logs.display());
+        let what = counted(guests.count, "file or folder");
+        let logs = logs.display();
         Err(io::Error::other(format!(
             "of what the entry script left in its log folder, {what} could not be copied to the parent, as {first}; \
              all of it is in {logs}"

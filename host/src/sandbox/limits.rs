@@ -69,7 +69,8 @@ impl ResourceLimiter for Budget {
         maximum: Option<usize>,
     ) -> Result<bool> {
         if let Some(end) = maximum.filter(|maximum| desired > *maximum) {
-            let (used, asked) = (current as u64, desired.saturating_sub(current) as u64);
+            let used = current as u64;
+            let asked = desired.saturating_sub(current) as u64;
             self.refused = Some(Refusal { used, asked, end: Some(end as u64) });
             return Ok(false);
         }

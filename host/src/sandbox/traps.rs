@@ -112,7 +112,8 @@ fn over_limit(error: &Error, at: &Circumstances<'_>, during: &str) -> Option<Str
 
 fn out_of_memory(refusal: Refusal, limits: &Limits, during: &str) -> String {
     if let Some(end) = refusal.end {
-        let (end, held) = (ByteSize(end).rounded(), ByteSize(refusal.used).rounded());
+        let end = ByteSize(end).rounded();
+        let held = ByteSize(refusal.used).rounded();
         let asked = ByteSize(refusal.asked).rounded();
         return format!(
             "the entry script ran out of memory {during}: its memory ends at {end}, whatever \

@@ -84,7 +84,8 @@ async fn work(
     let mut progress = |so_far| tell(FromFetcher::Progress(so_far));
     match (&request.task, asked) {
         (Task::List { wanted, most, must_fit, on_demand, refuses_tables }, _) => {
-            let (must_fit, on_demand) = (*must_fit, *on_demand);
+            let must_fit = *must_fit;
+            let on_demand = *on_demand;
             let refuses_tables = *refuses_tables;
             let extent = Extent { most: *most, must_fit, on_demand, refuses_tables };
             list(request, wanted, extent, &mut progress).await

@@ -197,7 +197,9 @@ mod tests {
         let machine = Machine::new();
         let caps = MachineCaps { workers_per_tenant: Some(2), ..machine.caps(Some(3), None) };
         let job = |tenant| Turns::open(&caps, ByteSize(MB), tenant).unwrap().unwrap();
-        let (one, again, other) = (job("a"), job("a"), job("a b"));
+        let one = job("a");
+        let again = job("a");
+        let other = job("a b");
         let first = one.take().unwrap().expect("a place");
         let _second = again.take().unwrap().expect("a place");
         assert!(one.take().unwrap().is_none() && again.take().unwrap().is_none());

@@ -368,34 +368,13 @@ const FETCHER_SPARED: &[c_long] =
 
 /// Calls that are allowed whatever their arguments.
 pub(super) fn allowed(occupant: Occupant) -> Vec<c_long> {
+    /// What every worker may call.
+    const ALL_WORKERS: [&[c_long]; 8] =
+        [BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, WORKER, WORKER_OLD];
     let parts: &[&[c_long]] = match occupant {
-        Occupant::Worker => {
-            &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, WORKER, WORKER_OLD]
-        }
-        Occupant::GpuWorker => &[
-            BASE,
-            BASE_OLD,
-            OPEN,
-            OPEN_OLD,
-            FOLDERS,
-            FOLDERS_OLD,
-            WORKER,
-            WORKER_OLD,
-            GPU,
-            GPU_OLD,
-        ],
-        Occupant::Nursery => &[
-            BASE,
-            BASE_OLD,
-            OPEN,
-            OPEN_OLD,
-            FOLDERS,
-            FOLDERS_OLD,
-            WORKER,
-            WORKER_OLD,
-            NURSERY,
-            NURSERY_OLD,
-        ],
+        Occupant::Worker => &ALL_WORKERS,
+        Occupant::GpuWorker => &[&ALL_WORKERS.concat(), GPU, GPU_OLD],
+        Occupant::Nursery => &[&ALL_WORKERS.concat(), NURSERY, NURSERY_OLD],
         Occupant::Planner => &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, PLANNER],
         Occupant::Shuffler => &[BASE, BASE_OLD, OPEN, OPEN_OLD],
         Occupant::Compiler | Occupant::Finisher => &[BASE, BASE_OLD],

@@ -232,7 +232,8 @@ mod tests {
         .unwrap();
         assert_eq!(mixed.items, counts(3, 2));
         let kind = FailureKind::ScriptError;
-        let (item, reason) = ("/b".into(), "blurred".into());
+        let item = "/b".into();
+        let reason = "blurred".into();
         let failed = FailedItem { item, line: None, row: None, reason, kind };
         assert_eq!(mixed.failed_items, [failed]);
     }

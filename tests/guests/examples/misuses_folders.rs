@@ -29,7 +29,8 @@ impl EntryScript for Guest {
         if what == "link" {
             let target = job.argument("--target").context("--target is missing")?;
             for folder in [job.log_dir(), out] {
-                let (link, labels) = (folder.join("link"), out.join("labels"));
+                let link = folder.join("link");
+                let labels = out.join("labels");
                 for made in [test_guests::symlink(target, &link), fs::hard_link(labels, &link)] {
                     let told = made.map_or_else(|error| error.to_string(), |()| "made".to_owned());
                     println!("{told}");

@@ -179,7 +179,8 @@ impl TableFile {
             }
         };
         let mut found = 0;
-        let (mut table, mut misfits) = (Vec::with_capacity(batches.len()), Misfits::new());
+        let mut table = Vec::with_capacity(batches.len());
+        let mut misfits = Misfits::new();
         for batch in &batches {
             let (fit_batch, here) = caught(|| fitted(batch, &schema, &fit, columns))?;
             table.push(fit_batch);

@@ -74,7 +74,8 @@ fn arrays(
         };
         let from = file.field(*place);
         check_nulls(array, from, field)?;
-        let (from, to) = (from.data_type(), field.data_type());
+        let from = from.data_type();
+        let to = field.data_type();
         let change = Change { name: field.name(), from, to };
         match change.made(array) {
             Ok(array) => arrays.push(array),

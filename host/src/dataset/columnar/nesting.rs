@@ -52,7 +52,8 @@ fn levels(footer: &[u8], deepest: &mut usize) -> Option<()> {
 
 /// How many columns are below the next one.
 fn column(scan: &mut Scan<'_>) -> Option<u64> {
-    let (mut id, mut children) = (0, 0);
+    let mut id = 0;
+    let mut children = 0;
     while let Some(kind) = scan.field(&mut id)? {
         match (id, kind) {
             // Zigzag: an odd number is below zero, and as good as none.

@@ -74,7 +74,8 @@ fn load(at: &At) -> Result<ArrowReaderMetadata, ParquetError> {
 
 /// Whether a footer holds something that the library reads and takes for something else.
 fn is_odd(footer: &ArrowReaderMetadata) -> bool {
-    let (metadata, schema) = (footer.metadata(), footer.parquet_schema());
+    let metadata = footer.metadata();
+    let schema = footer.parquet_schema();
     let file = metadata.file_metadata();
     let groups = metadata.row_groups();
     let is_stored_otherwise = schema.columns().iter().any(|column| {

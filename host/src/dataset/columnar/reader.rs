@@ -217,10 +217,12 @@ fn runs_between(part: usize, slice: &TableSlice, misfits: &Misfits) -> Vec<RowRu
 
 /// Rows that have no part in the table, as reports name them.
 fn named(misfits: Misfits, part: &RowPart<'_>) -> impl Iterator<Item = FailedItem> {
-    let (item, first) = (part.item.to_owned(), part.slice.first_row);
+    let item = part.item.to_owned();
+    let first = part.slice.first_row;
     misfits.into_iter().filter_map(move |(row, reason)| {
         let row = Some(first.saturating_add(row as u64).saturating_add(1));
-        let (item, kind) = (item.clone(), FailureKind::BadInput);
+        let item = item.clone();
+        let kind = FailureKind::BadInput;
         Some(FailedItem { item, line: None, row, reason: reason?, kind })
     })
 }

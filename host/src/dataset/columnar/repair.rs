@@ -103,7 +103,8 @@ fn with_leaves<'a>(elements: &[Element<'a>]) -> Vec<Element<'a>> {
             if *left > 0 {
                 break;
             }
-            let (at, here) = (*at, *here);
+            let at = *at;
+            let here = *here;
             open.pop();
             stays = here > 0 || at == 0;
             kept[at].children = Some(here);

@@ -182,7 +182,8 @@ fn groups_without_columns_shift_none() {
     let mut rows = writer.next_row_group().unwrap();
     let mut leaf = 0;
     while let Some(mut column) = rows.next_column().unwrap() {
-        let (values, levels) = ([10 * leaf, 10 * leaf + 1], [1; 2]);
+        let values = [10 * leaf, 10 * leaf + 1];
+        let levels = [1; 2];
         let levels = (leaf == 1).then_some(levels.as_slice());
         column.typed::<Int32Type>().write_batch(&values, levels, None).unwrap();
         column.close().unwrap();

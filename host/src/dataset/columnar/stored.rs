@@ -118,7 +118,8 @@ fn within(array: &ArrayRef, to: &DataType, above: Option<&NullBuffer>) -> Result
             let (offsets, from, to) = rebased(maps.offsets());
             let inner: ArrayRef = Arc::new(maps.entries().slice(from, to - from));
             let inner = within(&inner, entries.data_type(), None)?;
-            let (entries, nulls) = (Arc::clone(entries), maps.nulls().cloned());
+            let entries = Arc::clone(entries);
+            let nulls = maps.nulls().cloned();
             let made =
                 MapArray::try_new(entries, offsets, inner.as_struct().clone(), nulls, *sorted);
             Ok(Arc::new(made.map_err(|error| error.to_string())?))
@@ -154,7 +155,8 @@ fn list<O: OffsetSizeTrait>(
 
 /// The offsets as if the first of them were zero, and where the items begin and end.
 fn rebased<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> (OffsetBuffer<O>, usize, usize) {
-    let (first, last) = (offsets.first(), offsets.last());
+    let first = offsets.first();
+    let last = offsets.last();
     (OffsetBuffer::from_lengths(offsets.lengths()), first.as_usize(), last.as_usize())
 }
 
@@ -263,7 +265,9 @@ fn intervals<T>(
         }
         let (parts, _) = bytes.value(at).as_chunks::<4>();
         let part = |at: usize| parts.get(at).map_or(0, |part| u32::from_le_bytes(*part));
-        let (months, days, millis) = (part(0), part(1), part(2));
+        let months = part(0);
+        let days = part(1);
+        let millis = part(2);
         let found = i32::try_from(months).ok().zip(i32::try_from(days).ok());
         match found.and_then(|(months, days)| value(months, days, i64::from(millis))) {
             Some(found) => Ok(Some(found)),

@@ -28,7 +28,8 @@ const EPOCH: i128 = 2_440_588;
 
 /// A time, given by nanoseconds since 1970.
 fn int96(nanos: i128) -> Int96 {
-    let (day, rest) = (nanos.div_euclid(DAY) + EPOCH, nanos.rem_euclid(DAY));
+    let day = nanos.div_euclid(DAY) + EPOCH;
+    let rest = nanos.rem_euclid(DAY);
     Int96::from(vec![rest as u32, (rest >> 32) as u32, day as u32])
 }
 

@@ -66,7 +66,9 @@ impl Joined {
     /// Whether more than half of the lines that the field stands on have as many fields as records have. The text
     /// begins with the first of them.
     fn is_joined(&self, text: &[u8], closes: usize) -> bool {
-        let (mut like, mut others, mut start) = (0, 0, 0);
+        let mut like = 0;
+        let mut others = 0;
+        let mut start = 0;
         while start <= closes && like + others < LINES {
             let rest = text.get(start..).unwrap_or_default();
             let end = memchr2(b'\n', b'\r', rest);

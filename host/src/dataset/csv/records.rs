@@ -55,7 +55,8 @@ impl<'a> Records<'a> {
         let strays = Scan::strays(text, csv.delimiter, csv.quoted_newlines).into_iter();
         let mut parser = csv_core::ReaderBuilder::new().delimiter(csv.delimiter).build();
         begin(&mut parser);
-        let (fields, ends) = (vec![0; 4096], vec![0; 64]);
+        let fields = vec![0; 4096];
+        let ends = vec![0; 64];
         Self { parser, delimiter: csv.delimiter, text, at: 0, strays, fields, ends }
     }
 
@@ -68,7 +69,8 @@ impl<'a> Records<'a> {
         let has_line_end = self.text[..end].last().is_some_and(|byte| is_terminator(*byte));
         let limit = if next.is_some() && has_line_end { end - 1 } else { end };
         let (bytes, count) = self.parse(limit)?;
-        let (fields, ends) = (&self.fields[..bytes], &self.ends[..count]);
+        let fields = &self.fields[..bytes];
+        let ends = &self.ends[..count];
         let mut record = Record { start, end: self.at, stray: None, fields, ends };
         if let Some(stray) = next
             && self.at > stray.quote as usize

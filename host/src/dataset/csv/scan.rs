@@ -360,7 +360,8 @@ impl Scan {
     fn pass_quote(&mut self) {
         if self.before == self.delimiter || is_terminator(self.before) {
             self.state = State::Quoted;
-            let (at, lines) = (self.at, self.lines);
+            let at = self.at;
+            let lines = self.lines;
             self.opened = Opened { at, lines, opens: 0, ends: 0 };
         }
         self.before = QUOTE;

@@ -54,10 +54,12 @@ pub(super) fn parity(mut bits: u64) -> u64 {
 /// Counts the ends of records and of lines in `bytes`; `before` holds the byte before each. Written
 /// with counters of one byte in arrays so that the compiler makes vector code of it.
 pub(super) fn tally(bytes: &[u8], before: &[u8]) -> (u64, u64) {
-    let (mut records, mut lines) = (0, 0);
+    let mut records = 0;
+    let mut lines = 0;
     let blocks = bytes.chunks(LANES * ROUNDS).zip(before.chunks(LANES * ROUNDS));
     for (bytes, before) in blocks {
-        let (mut record_counts, mut line_counts) = ([0u8; LANES], [0u8; LANES]);
+        let mut record_counts = [0u8; LANES];
+        let mut line_counts = [0u8; LANES];
         let (bytes, bytes_rest) = bytes.as_chunks::<LANES>();
         let (before, before_rest) = before.as_chunks::<LANES>();
         for (bytes, before) in bytes.iter().zip(before) {

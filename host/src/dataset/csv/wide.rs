@@ -26,7 +26,8 @@ pub(super) fn floats(
         words[lane] = i64::from_le_bytes(*bytes.get(end.wrapping_sub(8)..end)?.first_chunk()?);
         lengths[lane] = end.wrapping_sub(start) as i64;
     }
-    let (firsts, byte) = (vector(firsts), _mm256_set1_epi64x(0xff));
+    let firsts = vector(firsts);
+    let byte = _mm256_set1_epi64x(0xff);
     let first = _mm256_and_si256(firsts, byte);
     let minus = _mm256_cmpeq_epi64(first, _mm256_set1_epi64x(i64::from(b'-')));
     let length = _mm256_add_epi64(vector(lengths), minus);

@@ -150,7 +150,8 @@ impl Notes {
                 }
             }
             None if self.doubts.len() < DOUBTS => {
-                let (column, place) = (self.column.clone(), self.place.clone());
+                let column = self.column.clone();
+                let place = self.place.clone();
                 self.doubts.push(Doubted { column, what, place });
             }
             None => {}

@@ -81,7 +81,8 @@ impl<'a> Rest<'a> {
 
 /// Where the value ends that begins there; `None` where no value begins.
 fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
-    let (mut at, mut depth) = (start, 0_usize);
+    let mut at = start;
+    let mut depth = 0_usize;
     loop {
         match bytes.get(at)? {
             b'"' => at = string_end(bytes, at + 1),

@@ -147,10 +147,12 @@ mod tests {
     #[test]
     fn columns_of_nulls_alone_wait_for_a_type() {
         let open = |text: &str| {
-            let (text, bytes) = (text.to_owned(), Some(Vec::new()));
+            let text = text.to_owned();
+            let bytes = Some(Vec::new());
             Top::of(Some(&Header { text, bytes, open_columns: None })).unwrap()
         };
-        let (nulls, known) = (open("\"a\" Null"), coded("\"a\" Int64"));
+        let nulls = open("\"a\" Null");
+        let known = coded("\"a\" Int64");
         assert_eq!(nulls.joined(&known), Some(known.clone()));
         assert_eq!(known.joined(&nulls), Some(known.clone()));
         assert_eq!(known.joined(&coded("\"a\" Float64")), None);

@@ -66,7 +66,8 @@ impl Machine {
 
     /// What a worker is told of an attempt.
     pub(super) fn assignment(&self, pending: &Pending) -> Assignment {
-        let (mini_batch, attempt) = (pending.mini_batch.clone(), pending.attempt);
+        let mini_batch = pending.mini_batch.clone();
+        let attempt = pending.attempt;
         let is_last = attempt >= self.policy.max_try || is_beyond_help(&mini_batch);
         Assignment { mini_batch, attempt, is_last }
     }

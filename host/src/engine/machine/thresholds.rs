@@ -27,7 +27,8 @@ impl Machine {
         if self.unwritten_failures == 0 || self.ending.is_some() {
             return false;
         }
-        let (items, mini_batches) = (self.items.failed, self.failed_mini_batches());
+        let items = self.items.failed;
+        let mini_batches = self.failed_mini_batches();
         limit_exceeded(self.policy.error_threshold, items + self.unwritten_failures).is_some()
             || limit_exceeded(self.policy.allowed_failed_count, mini_batches + self.unwritten_short)
                 .is_some()

@@ -213,7 +213,8 @@ fn machine(
     }
     group.finish();
     let origin = |at: &Option<At<u32>>| at.as_ref().map(|at| at.origin.clone());
-    let (all, each) = (origin(&workers), origin(&per_tenant));
+    let all = origin(&workers);
+    let each = origin(&per_tenant);
     let caps = MachineCaps {
         workers: workers.map(|at| at.value),
         workers_per_tenant: per_tenant.map(|at| at.value),

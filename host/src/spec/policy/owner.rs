@@ -61,7 +61,8 @@ fn check_folder(what: &str, of: &Path) -> Result<(), String> {
 }
 
 fn check_owner(what: &str, at: &Path, metadata: &Metadata) -> Result<(), String> {
-    let (user, owner) = (rustix::process::geteuid().as_raw(), metadata.uid());
+    let user = rustix::process::geteuid().as_raw();
+    let owner = metadata.uid();
     if [user, 0].contains(&owner) {
         return Ok(());
     }
