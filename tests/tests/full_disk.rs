@@ -56,23 +56,22 @@ fn job() -> Job {
     (0..4).fold(job, |job, number| job.file(&format!("input/f{number}.txt"), "x"))
 }
 
+/// No item is to blame for a full disk, so none fails, whatever failures the job bears.
 #[test]
 fn no_room_for_a_part_file() {
-    let job = job();
-    let Some(_disk) = Disk::mount(&job.path("job"), 4000) else { return };
+    let job = job().yaml("output: results");
+    let Some(disk) = Disk::mount(&job.path("job"), 4000) else { return };
     // A sample that comes just then is a note more.
     let ran = job.run(&["--set", "error_threshold=-1", "--set", "resource_monitor_interval=0"]);
+    ran.exits_with(42);
+    // Whether the next mini-batch is done by then depends on the machine.
+    let told = ran.told();
+    assert_snapshot!(told.lines().find(|line| line.starts_with("Job test")).unwrap_or_default(), @"Job test failed after [TIME]: cannot write rows to the part file [DIR]/job/parts/[WORKER].part: No space left on device (os error 28); free some space there");
+    assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
+    disk.grow(100_000);
+    let ran = ran.into_job().resume(&[]);
     ran.exits_with(0);
-    assert_eq!(ran.sorted_output(), ["f0.txt: 1", "f2.txt: 1", "f3.txt: 1"], "{ran}");
-    assert_snapshot!(ran.told(), @"
-    job test: 1 worker
-    mini-batch 1, attempt 1 ([WORKER]): cannot write rows to the part file [DIR]/job/parts/[WORKER].part: No space left on device (os error 28)
-    Job test completed in [TIME].
-      mini-batches  4, 1 failed
-      items         4, of which 1 failed (see job/logs/failed_items.csv)
-      rows          3
-      output        job/output/parallel_run_step.txt
-    ");
+    assert_eq!(ran.text("results/parallel_run_step.txt").lines().count(), 4, "{ran}");
 }
 
 #[test]
@@ -124,7 +123,10 @@ fn a_job_goes_on_once_there_is_room_for_its_journal() {
     // Its end is written down all the same: what it was, and what to do.
     let state: serde_json::Value = serde_json::from_str(&ran.text("job/job.json")).unwrap();
     assert_eq!(state["status"], "failed", "{ran}");
-    assert!(ran.log("job_result.txt").contains("no space left on the disk"), "{ran}");
+    // Which of the files on it met the end of the disk first is chance.
+    let told = ran.log("job_result.txt").to_lowercase();
+    assert!(told.contains("no space left on"), "{ran}");
+    assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
     let told = ran.into_job().command(&["status", "job"]);
     assert!(told.redacted_stdout().contains("failed"), "{told}");
     disk.grow(20_000);

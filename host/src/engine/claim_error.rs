@@ -1,5 +1,6 @@
 //! Why a job directory cannot be claimed, for people.
 
+use crate::model::is_full;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -196,7 +197,6 @@ impl ClaimError {
 
     /// Whether there was no room on the disk, or for this user.
     pub(super) fn is_full(&self) -> bool {
-        use io::ErrorKind::{QuotaExceeded, StorageFull};
-        matches!(self, Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+        matches!(self, Self::Io { source, .. } if is_full(source))
     }
 }

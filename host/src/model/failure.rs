@@ -1,7 +1,7 @@
 //! Every way in which user code, or the worker around it, can fail, as data.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, io};
 
 /// Why an attempt, or an `init`, failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +32,11 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
+}
+
+/// Whether there is no room on the disk, or for this user.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The kinds of [`Failure`]. Later versions may have more.
@@ -75,6 +80,8 @@ pub enum FailureKind {
     HostFault,
     /// What was read of the mini-batch cannot be decoded: another try would read the same.
     BadInput,
+    /// The disk that holds the job directory has no room for what an attempt made. The job ends by it.
+    NoSpace,
 }
 
 impl FailureKind {
@@ -122,6 +129,7 @@ impl fmt::Display for FailureKind {
             Self::WorkerDied => "worker_died",
             Self::HostFault => "host_fault",
             Self::BadInput => "bad_input",
+            Self::NoSpace => "no_space",
         })
     }
 }

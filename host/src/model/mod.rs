@@ -28,7 +28,7 @@ mod text;
 mod wall;
 
 pub use address::{Address, ParseAddressError, StoreKind, StorePlace};
-pub use failure::{Failure, FailureKind};
+pub use failure::{Failure, FailureKind, is_full};
 pub use file_stamp::FileStamp;
 pub use guest_paths::{
     GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE,

@@ -1,6 +1,6 @@
 //! What can go wrong with rows and files on their way to the output.
 
-use crate::model::GUEST_OUTPUT;
+use crate::model::{GUEST_OUTPUT, is_full};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -149,6 +149,11 @@ impl OutputError {
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.as_ref().to_owned();
         move |source| Self::Io { action, path, source }
+    }
+
+    /// Whether there is no room on the disk, or for this user.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_full(source))
     }
 
     /// Whether the guest's choice of files is to blame, not the machine and not Sandmill.

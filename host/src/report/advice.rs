@@ -176,6 +176,7 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
         FailureKind::WorkerDied => vec![
             "The worker process ended unbidden: what it said last is in its file below logs/sys/node. If it happens again, please report it",
         ],
+        FailureKind::NoSpace => vec!["Free some space on the disk that holds the job directory"],
         FailureKind::HostFault => vec![
             "The machine is to blame, not the entry script: look at the disk and the rights of the folders that the message names",
         ],

@@ -1,9 +1,9 @@
 //! Files of failures, which are appended to and closed again.
 
 use super::budget::ReportBudget;
-use super::log_file::{FLUSH_EVERY, HELD, at, continued, is_full};
+use super::log_file::{FLUSH_EVERY, HELD, at, continued};
 use super::words::counted;
-use crate::model::{is_plain, printable};
+use crate::model::{is_full, is_plain, printable};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

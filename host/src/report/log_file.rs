@@ -4,7 +4,7 @@
 
 use super::budget::ReportBudget;
 use super::header::with_header;
-use crate::model::{is_plain, printable, printable_json};
+use crate::model::{is_full, is_plain, printable, printable_json};
 use crate::opening::make_private;
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
@@ -211,11 +211,6 @@ impl Drop for LogFile {
     fn drop(&mut self) {
         let _ = self.flush();
     }
-}
-
-/// Whether there is no room on the disk, or for this user.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// `a.txt` as `a.1.txt`.

@@ -1,7 +1,7 @@
 //! The fan-out: one event to every reporter, and a clock for those that draw or flush.
 
-use super::log_file::is_full;
 use crate::event::{Event, EventKind};
+use crate::model::is_full;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};

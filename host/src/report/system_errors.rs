@@ -48,7 +48,7 @@ impl SystemErrors {
 
 /// Whether the entry script has no part in it.
 fn is_of_the_system(kind: FailureKind) -> bool {
-    matches!(kind, FailureKind::HostFault | FailureKind::WorkerDied)
+    matches!(kind, FailureKind::HostFault | FailureKind::NoSpace | FailureKind::WorkerDied)
 }
 
 impl Reporter for SystemErrors {

@@ -4,7 +4,7 @@ use super::folder::OutputFolder;
 use super::guest::Guest;
 use super::link::Link;
 use super::load::Loader;
-use super::report::{Clock, Finished, report};
+use super::report::{Clock, Finished, not_stored, report};
 use super::sink::{Sink, Tally};
 use crate::model::{
     CallStats, Failure, FailureKind, Header, JobDir, MiniBatch, MiniBatchId, Segment, WorkerId,
@@ -147,9 +147,9 @@ impl Bench {
             Ok(segment) => Ok((segment, has_files)),
             Err(error) => {
                 if has_files {
-                    discard_files(&staged()).map_err(|e| fault(&e))?;
+                    discard_files(&staged()).map_err(|e| not_stored(&e))?;
                 }
-                Err(fault(&error))
+                Err(not_stored(&error))
             }
         }
     }
@@ -182,8 +182,4 @@ fn renew(folder: &mut OutputFolder, guest: &mut Guest, id: MiniBatchId) -> Resul
     folder.reset()?;
     guest.renew(id)?;
     folder.keep_present()
-}
-
-fn fault(error: &OutputError) -> Failure {
-    Failure::new(FailureKind::HostFault, error.to_string())
 }

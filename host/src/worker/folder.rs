@@ -4,9 +4,9 @@
 //! `init` made stays too. Should a mini-batch have changed or removed that, the folder is spoiled: the
 //! mini-batches that follow need a new `init`, which makes it again.
 
-use super::report::host_fault;
-use crate::model::{Failure, FailureKind};
-use crate::output::{Kept, OutputError, clear_files, collect_files, empty_folder};
+use super::report::{host_fault, not_stored};
+use crate::model::Failure;
+use crate::output::{Kept, clear_files, collect_files, empty_folder};
 use rustix::fs::RawDir;
 use std::fs::{self, File};
 use std::io::{self, Seek};
@@ -41,7 +41,7 @@ impl OutputFolder {
     /// Notes what `init` made.
     pub(super) fn keep_present(&mut self) -> Result<(), Failure> {
         if !self.is_empty()? {
-            self.kept = Kept::of(&self.path).map_err(|error| failure(&error))?;
+            self.kept = Kept::of(&self.path).map_err(|error| not_stored(&error))?;
         }
         Ok(())
     }
@@ -62,7 +62,7 @@ impl OutputFolder {
         if self.kept.is_empty() && self.is_empty()? {
             return Ok(false);
         }
-        collect_files(&self.path, &self.kept, &staged()).map_err(|error| failure(&error))
+        collect_files(&self.path, &self.kept, &staged()).map_err(|error| not_stored(&error))
     }
 
     /// Removes what a failed attempt wrote.
@@ -97,15 +97,10 @@ impl OutputFolder {
     }
 }
 
-fn failure(error: &OutputError) -> Failure {
-    let guest = error.is_guest_fault();
-    let kind = if guest { FailureKind::BadOutput } else { FailureKind::HostFault };
-    Failure::new(kind, error.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::FailureKind;
     use std::os::unix::fs::MetadataExt;
 
     fn fixture() -> (tempfile::TempDir, OutputFolder, PathBuf, PathBuf) {

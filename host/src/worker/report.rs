@@ -3,8 +3,9 @@
 use super::process::cpu_seconds;
 use super::sink::Tally;
 use crate::model::{
-    AttemptReport, CallStats, Failure, FailureKind, InferenceStats, ItemCounts, Segment,
+    AttemptReport, CallStats, Failure, FailureKind, InferenceStats, ItemCounts, Segment, is_full,
 };
+use crate::output::OutputError;
 use crate::protocol::Assignment;
 use std::io;
 use std::path::Path;
@@ -104,7 +105,22 @@ pub(super) fn bounded(mut failure: Failure) -> Failure {
 /// The machine's or our own fault, with the file or folder and the system's answer.
 pub(super) fn host_fault(action: &str, path: &Path, error: &io::Error) -> Failure {
     let message = format!("cannot {action} {}: {error}", path.display());
-    Failure::new(FailureKind::HostFault, message)
+    of_machine(message, is_full(error))
+}
+
+fn of_machine(message: String, full: bool) -> Failure {
+    match full {
+        true => Failure::new(FailureKind::NoSpace, message + "; free some space there"),
+        false => Failure::new(FailureKind::HostFault, message),
+    }
+}
+
+/// Why the rows or files of an attempt are not stored.
+pub(super) fn not_stored(error: &OutputError) -> Failure {
+    match error.is_guest_fault() {
+        true => Failure::new(FailureKind::BadOutput, error.to_string()),
+        false => of_machine(error.to_string(), error.is_full()),
+    }
 }
 
 /// The first bytes of a text, whole characters, with a mark where something is missing.

@@ -6,11 +6,11 @@ use super::folder::OutputFolder;
 use super::guest::Guest;
 use super::link::{Incoming, Link};
 use super::load::Loader;
-use super::report::{bounded, host_fault};
+use super::report::{bounded, host_fault, not_stored};
 use crate::inference::{Models, NotePlace, has_inference};
 use crate::model::{
-    Failure, FailureKind, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction,
-    OutputLayout, WallState, WorkerId, printable,
+    Failure, GUEST_LOGS, GUEST_OUTPUT, JobDir, Mount, NODE_ID, OutputAction, OutputLayout,
+    WallState, WorkerId, printable,
 };
 use crate::opening::make_private;
 use crate::output::{PartFile, RowWriter};
@@ -225,7 +225,7 @@ fn bench(setup: &Setup) -> Result<Bench, Failure> {
         file.parent().map_or(Ok(()), make_folder)?;
     }
     let part = PartFile::create(&job_dir.part_file(worker), setup.rows_stay)
-        .map_err(|error| Failure::new(FailureKind::HostFault, error.to_string()))?;
+        .map_err(|error| not_stored(&error))?;
     let output = job_dir.worker_output(worker);
     let folder = OutputFolder::create(output.clone());
     let folder = folder.map_err(|e| host_fault("make", &output, &e))?;

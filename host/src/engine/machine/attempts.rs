@@ -5,7 +5,7 @@ use super::types::{Activity, Committing};
 use super::{Action, Machine, Policy, Settled};
 use crate::event::EventKind;
 use crate::model::{
-    AttemptReport, CallStats, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
+    AttemptReport, CallStats, EndedBy, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
     MiniBatch, MiniBatchId, Place, Work, WorkerId, counted,
 };
 use crate::protocol::Assignment;
@@ -132,6 +132,12 @@ impl Machine {
                 && !is_beyond_help(&pending.mini_batch)
         };
         let kind = report.outcome.as_ref().err().map(|failure| failure.kind);
+        if let Err(failure) = &report.outcome
+            && failure.kind == FailureKind::NoSpace
+        {
+            // Left undone: once there is room, it is no failure.
+            return self.fail(EndedBy::Commit, failure.message.clone());
+        }
         let again = kind.filter(|kind| can_mend(*kind));
         if report.outcome.is_err() {
             self.rough_until = self.now + Policy::SMOOTH;

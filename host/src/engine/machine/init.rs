@@ -6,13 +6,16 @@
 use super::types::{Activity, Worker};
 use super::{Machine, Policy};
 use crate::event::EventKind;
-use crate::model::{EndedBy, Failure, FirstFailure, WorkerId};
+use crate::model::{EndedBy, Failure, FailureKind, FirstFailure, WorkerId};
 use std::time::Duration;
 
 impl Machine {
     /// Tells of it and counts it.
     pub(super) fn init_failed(&mut self, id: WorkerId, failure: Failure) {
         self.emit(EventKind::InitFailed { worker: id.to_string(), failure: failure.clone() });
+        if failure.kind == FailureKind::NoSpace {
+            return self.fail(EndedBy::Commit, failure.message);
+        }
         self.init_failures_in_a_row += 1;
         self.init_failure.get_or_insert(FirstFailure {
             mini_batch: None,

@@ -2,10 +2,11 @@
 
 use super::codec::{OwnedRow, Row, broken};
 use crate::dataset::DatasetError;
+use crate::model::is_full;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
 
 /// Bytes that a run on disk is read by.
@@ -136,12 +137,11 @@ pub(super) fn merge(
 
 /// What to say, and to do, where a spill file cannot be written or read again.
 pub(super) fn spill_error(path: &Path, error: &io::Error) -> DatasetError {
-    let remedy = match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "; they take about twice the space of the input: make room there, or choose a job \
-             directory on another disk"
-        }
-        _ => "",
+    let remedy = if is_full(error) {
+        "; they take about twice the space of the input: make room there, or choose a job \
+         directory on another disk"
+    } else {
+        ""
     };
     let path = path.display();
     DatasetError(format!("rows cannot be kept in {path} while they are grouped: {error}{remedy}"))
@@ -150,6 +150,7 @@ pub(super) fn spill_error(path: &Path, error: &io::Error) -> DatasetError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::ErrorKind;
 
     #[test]
     fn a_full_disk_is_told_with_what_to_do() {

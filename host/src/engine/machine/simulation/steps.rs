@@ -254,7 +254,9 @@ impl World {
     fn step_finish(&mut self, id: WorkerId, assignment: &Assignment) {
         let breaks = self.dice.one_in(8);
         let total = assignment.mini_batch.planned_items();
-        let (returned, outcome) = if self.dice.one_in(4) {
+        let (returned, outcome) = if self.dice.one_in(256) {
+            (0, Err(Failure::new(FailureKind::NoSpace, "disk full")))
+        } else if self.dice.one_in(4) {
             (0, Err(Failure::new(FailureKind::Trap, "trap")))
         } else if self.dice.one_in(8) {
             let returned = self.dice.below(total.max(1));

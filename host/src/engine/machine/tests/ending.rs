@@ -74,6 +74,31 @@ fn each_end_is_named() {
     assert!(!result(&actions).never_began(), "nothing is wrong with the inputs");
 }
 
+/// A full disk is no fault of the mini-batch that met it: its attempt is left undone, whatever failures the job
+/// bears, and no worker is started again and again without a place for its rows.
+#[test]
+fn a_full_disk_ends_the_job_and_fails_no_item() {
+    let full = || Failure::new(FailureKind::NoSpace, "no room; free some space there");
+    let bears_all = Policy { error_threshold: ErrorThreshold::Ignore, ..policy() };
+    for message in [report(0, 1, 0, Err(full())), Message::InitFailed(W0, full())] {
+        let mut machine = match message {
+            Message::InitFailed(..) => {
+                let mut machine = new(bears_all.clone());
+                machine.handle(Message::Planned(batches(1)), secs(0));
+                machine
+            }
+            _ => running(bears_all.clone(), 1),
+        };
+        let mut actions = machine.handle(message, secs(1));
+        assert!(!actions.iter().any(|action| matches!(action, Action::Commit(_))), "{actions:#?}");
+        actions = machine.handle(exit(None, Some(9)), secs(2));
+        let result = result(&actions);
+        assert_eq!(result.ended_by, Some(EndedBy::Commit));
+        assert_eq!(result.reason, "no room; free some space there");
+        assert_eq!((result.failed_mini_batches, result.items.failed), (0, 0));
+    }
+}
+
 /// As long as others work, a machine without room for one more process is no reason to fail.
 #[test]
 fn a_worker_that_cannot_be_started_is_tried_again_later() {
