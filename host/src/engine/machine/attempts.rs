@@ -126,18 +126,18 @@ impl Machine {
         report: Box<AttemptReport>,
     ) {
         self.progressed();
-        let can_mend = |kind: FailureKind| {
-            kind.can_mend()
-                && pending.attempt < self.policy.max_try
-                && !is_beyond_help(&pending.mini_batch)
-        };
-        let kind = report.outcome.as_ref().err().map(|failure| failure.kind);
         if let Err(failure) = &report.outcome
             && failure.kind == FailureKind::NoSpace
         {
             // Left undone: once there is room, it is no failure.
             return self.fail(EndedBy::Commit, failure.message.clone());
         }
+        let can_mend = |kind: FailureKind| {
+            kind.can_mend()
+                && pending.attempt < self.policy.max_try
+                && !is_beyond_help(&pending.mini_batch)
+        };
+        let kind = report.outcome.as_ref().err().map(|failure| failure.kind);
         let again = kind.filter(|kind| can_mend(*kind));
         if report.outcome.is_err() {
             self.rough_until = self.now + Policy::SMOOTH;

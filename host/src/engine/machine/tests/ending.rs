@@ -80,18 +80,16 @@ fn each_end_is_named() {
 fn a_full_disk_ends_the_job_and_fails_no_item() {
     let full = || Failure::new(FailureKind::NoSpace, "no room; free some space there");
     let bears_all = Policy { error_threshold: ErrorThreshold::Ignore, ..policy() };
-    for message in [report(0, 1, 0, Err(full())), Message::InitFailed(W0, full())] {
-        let mut machine = match message {
-            Message::InitFailed(..) => {
-                let mut machine = new(bears_all.clone());
-                machine.handle(Message::Planned(batches(1)), secs(0));
-                machine
-            }
-            _ => running(bears_all.clone(), 1),
-        };
-        let mut actions = machine.handle(message, secs(1));
+    let mut starting = new(bears_all.clone());
+    starting.handle(Message::Planned(batches(1)), secs(0));
+    let cases = [
+        (running(bears_all, 1), report(0, 1, 0, Err(full()))),
+        (starting, Message::InitFailed(W0, full())),
+    ];
+    for (mut machine, message) in cases {
+        let actions = machine.handle(message, secs(1));
         assert!(!actions.iter().any(|action| matches!(action, Action::Commit(_))), "{actions:#?}");
-        actions = machine.handle(exit(None, Some(9)), secs(2));
+        let actions = machine.handle(exit(None, Some(9)), secs(2));
         let result = result(&actions);
         assert_eq!(result.ended_by, Some(EndedBy::Commit));
         assert_eq!(result.reason, "no room; free some space there");
