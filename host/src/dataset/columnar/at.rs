@@ -1,5 +1,6 @@
 //! A file that is read at places.
 
+use super::page_flags::Change;
 use crate::dataset::csv::open_file;
 use crate::dataset::{DatasetError, Found, fail};
 use bytes::Bytes;
@@ -29,6 +30,8 @@ pub(super) struct At {
     tail: Bytes,
     /// Parts that are in memory, by the place where each begins.
     held: Arc<Vec<(u64, Bytes)>>,
+    /// Bytes that are read as other ones, by their place.
+    changes: Arc<Vec<Change>>,
     /// Whether the system has refused to read it.
     refused: Arc<AtomicBool>,
 }
@@ -47,6 +50,7 @@ impl At {
             length: metadata.len(),
             tail: Bytes::new(),
             held: Arc::default(),
+            changes: Arc::default(),
             refused: Arc::default(),
         };
         Ok((at, Found::from(&metadata)))
@@ -70,6 +74,14 @@ impl At {
     /// The same file with these bytes behind its end.
     pub(super) fn with_tail(&self, tail: Vec<u8>) -> Self {
         Self { tail: tail.into(), held: Arc::default(), ..self.clone() }
+    }
+
+    /// The same file with these bytes read as other ones, too.
+    pub(super) fn changed(&self, changes: impl Iterator<Item = Change>) -> Self {
+        let mut all: Vec<Change> = self.changes.iter().copied().chain(changes).collect();
+        all.sort_unstable_by_key(|change| change.at);
+        all.dedup();
+        Self { changes: Arc::new(all), held: Arc::default(), ..self.clone() }
     }
 
     /// The same file with these ranges in memory, which lie within it.
@@ -123,6 +135,7 @@ impl At {
         }
         // An allocation may have more room than was asked for.
         bytes.truncate(length as usize);
+        change(&mut bytes, start, &self.changes);
         Ok(bytes)
     }
 
@@ -169,7 +182,7 @@ impl ChunkReader for At {
             Some(bytes) => From::Memory(bytes),
             None => {
                 let (file, refused) = (Arc::clone(&self.file), Arc::clone(&self.refused));
-                From::File { file, at: start, refused }
+                From::File { file, at: start, changes: Arc::clone(&self.changes), refused }
             }
         };
         Ok(BufReader::with_capacity(PEEK, reader))
@@ -192,7 +205,7 @@ impl ChunkReader for At {
 #[derive(Debug)]
 pub(super) enum From {
     Memory(Bytes),
-    File { file: Arc<File>, at: u64, refused: Arc<AtomicBool> },
+    File { file: Arc<File>, at: u64, changes: Arc<Vec<Change>>, refused: Arc<AtomicBool> },
 }
 
 impl Read for From {
@@ -204,15 +217,27 @@ impl Read for From {
                 buffer[..count].copy_from_slice(&taken);
                 Ok(count)
             }
-            Self::File { file, at, refused } => {
+            Self::File { file, at, changes, refused } => {
                 let read = file.read_at(buffer, *at);
                 match &read {
-                    Ok(count) => *at += *count as u64,
+                    Ok(count) => {
+                        change(&mut buffer[..*count], *at, changes);
+                        *at += *count as u64;
+                    }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(_) => refused.store(true, Ordering::Relaxed),
                 }
                 read
             }
         }
+    }
+}
+
+/// Changes the bytes of a file from byte `start` on, by changes in the order of their places.
+fn change(bytes: &mut [u8], start: u64, changes: &[Change]) {
+    let end = start + bytes.len() as u64;
+    let from = changes.partition_point(|change| change.at < start);
+    for change in changes[from..].iter().take_while(|change| change.at < end) {
+        bytes[(change.at - start) as usize] = change.byte;
     }
 }

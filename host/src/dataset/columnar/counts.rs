@@ -8,27 +8,26 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::SerializedPageReader;
 use std::sync::Arc;
 
-/// Fails if pages of some leaf columns of a row group hold more or less values than the footer says. Looks
+/// Fails if the pages of a leaf column of a row group hold more or less values than the footer says. Looks
 /// at their headers only. What cannot be read is left for what decodes it.
 pub(super) fn check_pages(
     at: &At,
     metadata: &ParquetMetaData,
     group: usize,
-    leaves: impl Iterator<Item = usize>,
+    leaf: usize,
 ) -> Result<(), DatasetError> {
     let row_group = metadata.row_group(group);
-    let at = Arc::new(at.clone());
-    for leaf in leaves {
-        let column = row_group.column(leaf);
-        let Some(values) = counted(&at, column, row_group.num_rows()) else { continue };
-        if values != column.num_values() {
-            return fail!(
-                "is broken: the pages of column '{}' in row group {group} hold {values} values, and the footer \
-                 says {}; write it anew",
-                column.column_path().string(),
-                column.num_values(),
-            );
-        }
+    let column = row_group.column(leaf);
+    let values = counted(&Arc::new(at.clone()), column, row_group.num_rows());
+    if let Some(values) = values
+        && values != column.num_values()
+    {
+        return fail!(
+            "is broken: the pages of column '{}' in row group {group} hold {values} values, and the footer \
+             says {}; write it anew",
+            column.column_path().string(),
+            column.num_values(),
+        );
     }
     Ok(())
 }

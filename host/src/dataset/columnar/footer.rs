@@ -62,7 +62,8 @@ pub(super) struct Chunk<'a> {
     has_data: bool,
     physical: Option<i64>,
     encodings: Vec<i64>,
-    codec: Option<i64>,
+    /// How its pages are compressed.
+    pub(super) codec: Option<i64>,
     /// Values of its pages.
     pub(super) values: Option<i64>,
     unpacked: Option<i64>,

@@ -9,7 +9,8 @@
 //! readers, which are given hostile files.
 //!
 //! Footers are opened in `opened`: what the library would misread is read by `footer`, put right by `repair` and written
-//! again, in the format of `thrift`. `counts` holds pages against the footer. `stored` converts what the library would
+//! again, in the format of `thrift`. `counts` holds pages against the footer, and `page_flags` puts right what pages
+//! of one old writer say of themselves. `stored` converts what the library would
 //! wrap, `resolution` says in which unit, and `fitted` leaves out the rows that do not fit the table.
 //!
 //! A table's files need not be alike: a column that a file lacks is null there, and one whose type is
@@ -31,6 +32,9 @@ mod messages;
 mod nesting;
 mod numbers;
 mod opened;
+mod page_flags;
+#[cfg(test)]
+mod page_flags_tests;
 mod pages;
 mod parquet;
 mod reader;

@@ -5,6 +5,7 @@ use super::counts::check_pages;
 use super::cut::Part;
 use super::numbers::{Kind, Memory};
 use super::opened::{Opened, open, words};
+use super::page_flags;
 use super::pages::{Chunks, is_index_right};
 use super::resolution::as_in;
 use super::width::least;
@@ -45,6 +46,8 @@ pub(super) struct ParquetFile {
     chunks: Option<Chunks>,
     /// Leaf columns that are not what [`Kind`] takes them for.
     not_numbers: HashSet<usize>,
+    /// Whether its pages may say that they are not compressed, and are.
+    has_wrong_flags: bool,
     /// The row groups and leaf columns whose pages were counted.
     counted: HashSet<(usize, usize)>,
     /// Of the numbers of the last slice.
@@ -56,6 +59,8 @@ impl ParquetFile {
     pub(super) fn open(at: At) -> Result<Self, DatasetError> {
         let Opened { at, footer, schema, encrypted } = open(at)?;
         let (not_numbers, memory) = (HashSet::new(), Memory::default());
+        let created_by = footer.metadata().file_metadata().created_by();
+        let has_wrong_flags = created_by.is_some_and(page_flags::are_wrong);
         Ok(Self {
             at,
             footer,
@@ -64,6 +69,7 @@ impl ParquetFile {
             has_index: false,
             chunks: None,
             not_numbers,
+            has_wrong_flags,
             counted: HashSet::new(),
             memory,
         })
@@ -162,12 +168,20 @@ impl ParquetFile {
             return fail!("has fewer rows than when it was planned");
         }
         let is_small = rows < there / 2;
+        let new = self.not_counted(part..end, columns);
+        if self.has_wrong_flags {
+            let groups = self.footer.metadata().row_groups();
+            let changes = new.iter().flat_map(|&(group, leaf)| {
+                page_flags::changes(&self.at, groups[group].column(leaf))
+            });
+            self.at = self.at.changed(changes);
+        }
         let at = match is_small {
             true => self.at.clone(),
             false => self.at.holding(self.ranges(part..end, columns))?,
         };
         let last = skip.saturating_add(rows);
-        self.count_pages(&at, part..end, columns)?;
+        self.count_pages(&at, new)?;
         if end == part + 1 {
             if let Some(batch) = self.read_one(&at, (part, skip, rows), is_small, columns) {
                 return Ok(vec![batch]);
@@ -203,20 +217,19 @@ impl ParquetFile {
         )
     }
 
-    /// Counts the values of row groups, once, before the first of their rows are handed on. Fails if a column has
-    /// more or less than the footer says.
-    fn count_pages(
-        &mut self,
-        at: &At,
-        groups: Range<usize>,
-        columns: &[usize],
-    ) -> Result<(), DatasetError> {
+    /// The row groups and leaf columns below some columns whose pages were not counted yet.
+    fn not_counted(&self, groups: Range<usize>, columns: &[usize]) -> Vec<(usize, usize)> {
         let leaves = self.leaves(columns);
-        for group in groups {
-            let new = leaves.iter().map(|&(leaf, _)| leaf);
-            let new: Vec<_> = new.filter(|&leaf| !self.counted.contains(&(group, leaf))).collect();
-            check_pages(at, self.footer.metadata(), group, new.iter().copied())?;
-            self.counted.extend(new.into_iter().map(|leaf| (group, leaf)));
+        let all = groups.flat_map(|group| leaves.iter().map(move |&(leaf, _)| (group, leaf)));
+        all.filter(|place| !self.counted.contains(place)).collect()
+    }
+
+    /// Counts the values of leaf columns of row groups, before the first of their rows are handed on. Fails if a column
+    /// has more or less than the footer says.
+    fn count_pages(&mut self, at: &At, new: Vec<(usize, usize)>) -> Result<(), DatasetError> {
+        for (group, leaf) in new {
+            check_pages(at, self.footer.metadata(), group, leaf)?;
+            self.counted.insert((group, leaf));
         }
         Ok(())
     }

@@ -118,15 +118,22 @@ fn with_leaves<'a>(elements: &[Element<'a>]) -> Vec<Element<'a>> {
 
 /// Whether a program left the header of the dictionary out of the sizes of columns.
 pub(super) fn leaves_out_headers(created_by: &[u8]) -> bool {
-    let Some(rest) = created_by.strip_prefix(b"parquet-mr") else { return false };
-    let rest = String::from_utf8_lossy(rest);
-    let Some((_, version)) = rest.split_once("version ") else { return true };
+    version_of(created_by, b"parquet-mr").is_some_and(|version| version < (1, 2, 9))
+}
+
+/// The version of the program that wrote a file, if it is the one of that name; zeros if it does not say.
+pub(super) fn version_of(created_by: &[u8], program: &[u8]) -> Option<(u32, u32, u32)> {
+    let rest = String::from_utf8_lossy(created_by.strip_prefix(program)?);
+    if !rest.is_empty() && !rest.starts_with(' ') {
+        return None;
+    }
+    let Some((_, version)) = rest.split_once("version ") else { return Some((0, 0, 0)) };
     let mut numbers = version
         .split(|c: char| !c.is_ascii_digit())
         .take(3)
         .map(|number| number.parse::<u32>().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
-    (next(), next(), next()) < (1, 2, 9)
+    Some((next(), next(), next()))
 }
 
 /// Lets columns reach to where the next one begins, if that is no further than a header is long.

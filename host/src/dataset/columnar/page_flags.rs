@@ -1,0 +1,115 @@
+//! Data pages of the second version that say they are not compressed, and are. One program wrote all of its
+//! pages so; other readers know it by its name, and so does this one.
+
+use super::at::At;
+use super::repair::version_of;
+use super::thrift::{I32, MAX_DEPTH, STRUCT, Scan};
+use parquet::basic::Compression;
+use parquet::file::metadata::ColumnChunkMetaData;
+
+/// The program that wrote such pages, before version 2.
+const PROGRAM: &[u8] = b"parquet-cpp";
+/// Field types of a truth value in Thrift's compact protocol: the type is the value.
+const TRUE: u8 = 1;
+const FALSE: u8 = 2;
+/// Numbers of fields: of a page's length in a header, of a data page of the second version, and in that of whether it is
+/// compressed.
+const LENGTH: i64 = 3;
+const DATA_PAGE_V2: i64 = 8;
+const IS_COMPRESSED: i64 = 7;
+/// Bytes that are read for the header of a page at first, and the most that are.
+const HEADER: u64 = 1 << 10;
+const MAX_HEADER: u64 = 16 << 20;
+
+/// A byte of a file that is to be read as another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    /// Where it is in the file, in bytes.
+    pub(super) at: u64,
+    pub(super) byte: u8,
+}
+
+/// Whether the program that wrote a file wrote such pages.
+pub(super) fn are_wrong(created_by: &str) -> bool {
+    version_of(created_by.as_bytes(), PROGRAM).is_some_and(|version| version < (2, 0, 0))
+}
+
+/// The bytes that make the pages of a column say that they are compressed. Pages that cannot be read are left for what
+/// decodes them.
+pub(super) fn changes(at: &At, column: &ColumnChunkMetaData) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if column.compression() == Compression::UNCOMPRESSED {
+        return changes;
+    }
+    let (mut next, length) = column.byte_range();
+    let end = next.saturating_add(length);
+    while next < end
+        && let Some(header) = Header::at(at, next)
+    {
+        changes.extend(header.flag);
+        next = header.end;
+    }
+    changes
+}
+
+/// The header of a page.
+#[derive(Debug, Default)]
+struct Header {
+    /// What makes it say that its page is compressed, if it says the contrary.
+    flag: Option<Change>,
+    /// Where the page ends, in bytes of the file.
+    end: u64,
+}
+
+impl Header {
+    /// The header at byte `start` of a file. None if it cannot be read.
+    fn at(at: &At, start: u64) -> Option<Self> {
+        let mut wanted = HEADER;
+        loop {
+            let bytes = at.peek(start, wanted).ok()?;
+            if let Some(header) = Self::read(&bytes, start) {
+                return Some(header);
+            }
+            if (bytes.len() as u64) < wanted || wanted >= MAX_HEADER {
+                return None;
+            }
+            wanted *= 8;
+        }
+    }
+
+    /// Reads one that begins at byte `start` of its file. None if it ends too early.
+    fn read(bytes: &[u8], start: u64) -> Option<Self> {
+        let mut header = Self::default();
+        let mut scan = Scan(bytes);
+        let mut packed = None;
+        scan.fields(|scan, id, kind| {
+            match (id, kind) {
+                (LENGTH, I32) => packed = u64::try_from(scan.int()?).ok(),
+                (DATA_PAGE_V2, STRUCT) => {
+                    let place = (bytes.len() - scan.0.len()) as u64;
+                    header.read_flag(scan, start + place)?;
+                }
+                _ => return Some(false),
+            }
+            Some(true)
+        })?;
+        let length = (bytes.len() - scan.0.len()) as u64;
+        header.end = (start + length).checked_add(packed?)?;
+        Some(header)
+    }
+
+    /// Passes what it says of a data page of the second version, which begins at byte `start` of the file.
+    fn read_flag(&mut self, scan: &mut Scan<'_>, start: u64) -> Option<()> {
+        let whole = scan.0;
+        let mut id = 0;
+        loop {
+            let place = whole.len() - scan.0.len();
+            let Some(kind) = scan.field(&mut id)? else { return Some(()) };
+            if (id, kind) == (IS_COMPRESSED, FALSE) {
+                let byte = whole[place] & 0xf0 | TRUE;
+                self.flag = Some(Change { at: start + place as u64, byte });
+            }
+            scan.skip(kind, MAX_DEPTH)?;
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Pages that say they are not compressed, and are: read as they are where their writer is known for it.
+
+use super::at::At;
+use super::parquet::ParquetFile;
+use super::repair_tests::{changed, plain_footer, whole};
+use super::thrift::{I32, Put, STRUCT};
+use arrow::array::{AsArray, Int32Array};
+
+const SNAPPY: i64 = 1;
+const OLD: &[u8] = b"parquet-cpp version 1.5.1-SNAPSHOT";
+
+/// How a page says whether it is compressed.
+#[derive(Clone, Copy, Debug)]
+enum Flag {
+    No,
+    /// The same with the field's number written out.
+    LongNo,
+    Yes,
+    Missing,
+}
+
+/// A page of the second version, whose body holds three numbers. It has statistics of so
+/// many bytes.
+fn page(body: &[u8], flag: Flag, statistics: usize) -> Vec<u8> {
+    let mut page = Vec::new();
+    let mut put = Put::new(&mut page);
+    put.int(1, I32, Some(3));
+    put.int(2, I32, Some(12));
+    put.int(3, I32, Some(body.len() as i64));
+    let mut head = Put::new(put.field(8, STRUCT));
+    [(1, 3), (2, 0), (3, 3), (4, 0), (5, 0), (6, 0)]
+        .iter()
+        .for_each(|&(id, number)| head.int(id, I32, Some(number)));
+    match flag {
+        Flag::Missing => {}
+        Flag::Yes => _ = head.field(7, 1),
+        Flag::No => _ = head.field(7, 2),
+        Flag::LongNo => {
+            let out = head.field(7, 2);
+            out.pop();
+            out.extend([2, 14]);
+        }
+    }
+    let mut least = Put::new(head.field(8, STRUCT));
+    least.binary(2, Some(&vec![b'x'; statistics]));
+    least.end();
+    head.end();
+    put.end();
+    page.extend(body);
+    page
+}
+
+fn raw(numbers: &[i32]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+/// Three numbers in Snappy's format: the length, and all bytes as they are.
+fn packed(numbers: &[i32]) -> Vec<u8> {
+    [vec![12, 11 << 2], raw(numbers)].concat()
+}
+
+/// A file of six numbers in two pages.
+fn file(created_by: &'static [u8], codec: i64, body: fn(&[i32]) -> Vec<u8>, flag: Flag) -> Vec<u8> {
+    let pages = [page(&body(&[1, 2, 3]), flag, 5), page(&body(&[4, 5, 6]), flag, 3000)].concat();
+    let plain = whole(&pages, &plain_footer(6, pages.len() as i64));
+    changed(&plain, |footer| {
+        footer.created_by = Some(created_by);
+        footer.groups[0].chunks[0].codec = Some(codec);
+    })
+}
+
+/// All rows, in slices of so many.
+fn read(bytes: &[u8], rows: usize, is_number: bool) -> Result<Vec<i32>, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t");
+    std::fs::write(&path, bytes).unwrap();
+    let file = ParquetFile::open(At::open(&path).unwrap().0).unwrap();
+    let mut file = if is_number { file } else { file.without_numbers() };
+    let mut numbers = Vec::new();
+    for skip in (0..6).step_by(rows) {
+        let batches = file.read(0, skip, rows, &[0]).map_err(|error| error.to_string())?;
+        for batch in &batches {
+            let column: &Int32Array = batch.column(0).as_primitive();
+            numbers.extend(column.values());
+        }
+    }
+    Ok(numbers)
+}
+
+#[test]
+fn pages_that_deny_that_they_are_compressed_are_read() {
+    for flag in [Flag::No, Flag::LongNo, Flag::Yes, Flag::Missing] {
+        let bytes = file(OLD, SNAPPY, packed, flag);
+        for rows in [1, 2, 3, 6] {
+            for is_number in [true, false] {
+                let numbers = read(&bytes, rows, is_number);
+                assert_eq!(numbers, Ok((1..=6).collect()), "{flag:?} {rows} {is_number}");
+            }
+        }
+    }
+}
+
+#[test]
+fn pages_of_other_programs_are_what_they_say() {
+    let programs: [&[u8]; 3] = [
+        b"parquet-cpp version 2.0.0",
+        b"parquet-cpp-arrow version 1.5.1",
+        b"parquet-mr version 1.13.1 (build x)",
+    ];
+    for program in programs {
+        for (body, flag) in [(raw as fn(&[i32]) -> Vec<u8>, Flag::No), (packed, Flag::Yes)] {
+            let numbers = read(&file(program, SNAPPY, body, flag), 2, true);
+            assert_eq!(numbers, Ok((1..=6).collect()), "{program:?} {flag:?}");
+        }
+    }
+    let plain = file(OLD, 0, raw, Flag::No);
+    assert_eq!(read(&plain, 2, true), Ok((1..=6).collect()), "a column without compression");
+}
+
+#[test]
+fn headers_that_are_broken_end_in_an_error() {
+    let mut bytes = file(OLD, SNAPPY, packed, Flag::No);
+    bytes[6..60].fill(0xff);
+    for rows in [1, 6] {
+        assert!(read(&bytes, rows, true).is_err());
+    }
+}
