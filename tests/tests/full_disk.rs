@@ -5,9 +5,10 @@
 
 use insta::assert_snapshot;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Job, Ran, Server, guest};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -153,6 +154,41 @@ fn a_job_goes_on_once_there_is_room_for_its_journal() {
         (0..1500).map(|n| n.to_string()).filter(|id| !done.contains(id.as_str())).collect();
     assert!(missing.is_empty(), "{missing:?}\n{ran}");
     assert!(!ran.has("job/work/reserve"), "{ran}");
+}
+
+/// No object is to blame for a disk that has no room for it: what came before is done, and all else later. Objects of
+/// files come when they are wanted, and those of tables at once.
+#[test]
+fn no_room_for_the_objects_of_a_store() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    (0..4).for_each(|n| {
+        moto.put(&format!("/box/in/{n}.csv"), format!("n\n{}\n", "7".repeat(100_000)))
+    });
+    for (script, input) in
+        [("echo_files", "s3://box/in/"), ("echo_table", "{ path: s3://box/in/, format: csv }")]
+    {
+        let job = Job::new(&guest(script)).yaml(&format!(
+            "inputs: {{ t: {input} }}\nmini_batch_size: 1\nprocess_count_per_node: 1\noutput: results\n\
+             error_threshold: -1\narguments: [--rows]"
+        ));
+        let job = moto.opened_for(job.datastores("1 MB", ""));
+        let Some(disk) = Disk::mount(&job.path("objects"), 300) else { return };
+        fs::set_permissions(&disk.0, fs::Permissions::from_mode(0o700)).unwrap();
+        let planned = job.command(&["plan", "job.yaml"]);
+        if script == "echo_table" {
+            planned
+                .exits_with(2)
+                .says("No space left on device (os error 28); free some space there");
+        }
+        let ran = planned.into_job().run(&[]);
+        ran.exits_with(42).says("No space left on device (os error 28); free some space there");
+        assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
+        disk.grow(2000);
+        let ran = ran.into_job().resume(&[]);
+        ran.exits_with(0).says("mini-batches  4");
+        assert_eq!(ran.text("results/parallel_run_step.txt").lines().count(), 4, "{ran}");
+    }
 }
 
 /// The ids behind some words in a text.

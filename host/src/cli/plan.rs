@@ -11,7 +11,7 @@ use crate::opening::{make_new_private, scratch_path};
 use crate::protocol::{
     FrameError, FromPlanner, MayOpen, PlanRequest, Question, encode, read_frame,
 };
-use crate::store::Objects;
+use crate::store::{Arrival, Objects};
 use crate::wall::{self, death};
 use anyhow::{Context, anyhow, bail};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -87,6 +87,8 @@ fn spill_folder(kind: &InputKind) -> io::Result<PathBuf> {
     }
 }
 
+/// How often it is looked whether objects still come.
+const TICK: Duration = Duration::from_millis(200);
 /// How long Ctrl-C may take to arrive in this process.
 const CTRL_C: Duration = Duration::from_millis(500);
 
@@ -232,13 +234,50 @@ struct Store<'a> {
 }
 
 impl Store<'_> {
-    /// Waits until it is known what becomes of a file that the planner asks for; none if it need not ask.
-    fn bring(&mut self, source: u32, file: String, next: Vec<String>) -> Option<MayOpen> {
+    /// Waits until it is known what becomes of a file that the planner asks for; none if it need not ask. Fails if the
+    /// disk has no room for it.
+    fn bring(
+        &mut self,
+        source: u32,
+        file: String,
+        next: Vec<String>,
+    ) -> anyhow::Result<Option<MayOpen>> {
         let mut answer = self.looks.open(source, file, next, self.objects);
         while answer.is_none() {
-            answer = self.looks.arrived(&self.objects.blocking_arrival()?);
+            answer = match self.objects.blocking_arrival() {
+                None => return Ok(None),
+                Some(Arrival::NoSpace(text)) => bail!(text),
+                Some(arrival) => self.looks.arrived(&arrival),
+            };
         }
-        answer
+        Ok(answer)
+    }
+}
+
+/// What the planner says next; none when it says nothing more. Fails if that takes too long, or if the disk has no room for
+/// objects that it waits for.
+fn next(
+    messages: &Messages,
+    patience: Duration,
+    objects: &mut Objects,
+) -> anyhow::Result<Option<FromPlanner>> {
+    let begun = Instant::now();
+    loop {
+        match messages.recv_timeout(TICK.min(patience)) {
+            Ok(message) => return Ok(message?),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Some(text) = objects.no_space() {
+            bail!(text);
+        }
+        if begun.elapsed() >= patience {
+            bail!(
+                "nothing was heard of the planner for {} s: see that the inputs can be read, or \
+                 raise first_task_creation_timeout",
+                patience.as_secs()
+            );
+        }
     }
 }
 
@@ -250,22 +289,13 @@ fn print<W: Write>(
 ) -> anyhow::Result<()> {
     let mut opened = None;
     loop {
-        let message = match messages.recv_timeout(planner.patience) {
-            Ok(message) => message?,
-            Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => bail!(
-                "nothing was heard of the planner for {} s: see that the inputs can be read, or \
-                 raise first_task_creation_timeout",
-                planner.patience.as_secs()
-            ),
-        };
-        match message {
+        match next(messages, planner.patience, store.objects)? {
             Some(FromPlanner::Tables(_)) => {}
             Some(FromPlanner::Opening { source, file, next }) => {
                 let root = table.sources.get(source as usize).map(|source| &source.root);
                 opened = root.map(|root| root.join(&file));
                 if planner.stdin.is_some()
-                    && let Some(answer) = store.bring(source, file, next)
+                    && let Some(answer) = store.bring(source, file, next)?
                 {
                     planner.answer(&answer)?;
                 }

@@ -158,6 +158,9 @@ impl Intake {
 
     /// Objects have come. Returns what the machine must know.
     pub(super) fn arrived(&mut self, arrival: Arrival) -> Vec<Message> {
+        if let Arrival::NoSpace(text) = arrival {
+            return vec![Message::CommitFailed(text)];
+        }
         let mut messages = vec![Message::Arrived];
         if let Some(answer) = self.looks.arrived(&arrival) {
             self.answer = Some(answer);

@@ -103,8 +103,8 @@ pub(super) struct LonePlanner<'a> {
 }
 
 impl LonePlanner<'_> {
-    /// The next thing that it says, but for what it asks, which is answered; none at its end. Fails if neither
-    /// it nor any object has moved for so long.
+    /// The next thing that it says, but for what it asks, which is answered; none at its end. That the disk has no room
+    /// for objects counts as its failure. Fails if neither it nor any object has moved for so long.
     pub(super) async fn next(
         &mut self,
         patience: Duration,
@@ -121,6 +121,7 @@ impl LonePlanner<'_> {
                     self.looks.open(source, file, next, self.objects)
                 }
                 Ok(said) => return Ok(said),
+                Err(Arrival::NoSpace(text)) => return Ok(Some(FromPlanner::Failed(text))),
                 Err(arrival) => self.looks.arrived(&arrival),
             };
             if let Some(answer) = answer {

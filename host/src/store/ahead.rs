@@ -298,7 +298,16 @@ impl Ahead {
                 let _ = self.arrivals.send(Arrival::Progress);
                 Lost::default()
             }
-            Some(Ok(FromFetcher::Failed(text))) => place.give_up(&printable(&text)),
+            Some(Ok(FromFetcher::Failed(failed))) => {
+                let text = printable(&failed.text);
+                if failed.is_full {
+                    // No object is to blame, so none is given up.
+                    place.end();
+                    let _ = self.arrivals.send(Arrival::NoSpace(text));
+                    return;
+                }
+                place.give_up(&text)
+            }
             Some(Ok(FromFetcher::Done(_))) => place.give_up("nobody fetches any more"),
             Some(Err(error)) => place.give_up(&nonsense(&error)),
             None => place.died(),

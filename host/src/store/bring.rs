@@ -3,10 +3,11 @@
 use super::fetch::{Known, Miss, Target, fetch, mark, place};
 use super::list::{AT_ONCE, TELL, Tell};
 use super::look::key;
-use super::message::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
+use super::message::{Bring, Failed, FetchRequest, Fetched, FromFetcher, StoreConfig};
 use super::open::Store;
 use super::words::failed;
 use crate::dataset::is_stand_in;
+use crate::model::is_full;
 use crate::protocol::FrameBuffer;
 use std::collections::VecDeque;
 use std::fs;
@@ -64,25 +65,29 @@ impl<'a> Porter<'a> {
         Ok(())
     }
 
-    /// Waits for one that was begun: its name, and its bytes or why there are none.
-    async fn next(&mut self) -> Option<(String, Result<u64, String>)> {
-        match self.tasks.join_next().await? {
-            Ok((name, Ok(bytes))) => Some((name, Ok(bytes))),
-            Ok((name, Err(Miss::Object(reason) | Miss::Disk(reason)))) => Some((name, Err(reason))),
-            Ok((name, Err(Miss::Folder))) => {
-                Some((name, Err("it is gone; run the job again".to_owned())))
+    /// Waits for one that was begun: its name, and its bytes or why there are none. Fails if the disk has no room.
+    async fn next(&mut self) -> Option<Result<(String, Result<u64, String>), Failed>> {
+        let (name, fetched) = match self.tasks.join_next().await? {
+            Ok(done) => done,
+            Err(error) => {
+                return Some(Ok((String::new(), Err(format!("fetching broke down: {error}")))));
             }
-            Err(error) => Some((String::new(), Err(format!("fetching broke down: {error}")))),
-        }
+        };
+        Some(match fetched {
+            Ok(bytes) => Ok((name, Ok(bytes))),
+            Err(Miss::Object(reason) | Miss::Disk(reason)) => Ok((name, Err(reason))),
+            Err(Miss::Folder) => Ok((name, Err("it is gone; run the job again".to_owned()))),
+            Err(Miss::Full(text)) => Err(Failed::full(text)),
+        })
     }
 }
 
-/// Fetches all that stand-ins of the request's folder stand for. What cannot be fetched gets a mark. An error
-/// is for people.
+/// Fetches all that stand-ins of the request's folder stand for. What cannot be fetched gets a mark. Fails if
+/// nothing can be fetched, or nothing written.
 pub(super) async fn bring_all(
     request: &FetchRequest,
     tell: &mut Tell<'_>,
-) -> Result<Fetched, String> {
+) -> Result<Fetched, Failed> {
     let mut porter = Porter::new(request)?;
     let (mut so_far, mut told) = (Fetched::default(), Instant::now());
     let data = porter.data.clone();
@@ -100,15 +105,17 @@ pub(super) async fn bring_all(
         if porter.tasks.is_empty() {
             return Ok(so_far);
         }
-        match tokio::time::timeout(TELL, porter.next()).await {
-            Ok(Some((_, Ok(bytes)))) => so_far.bytes += bytes,
-            Ok(Some((name, Err(reason)))) => {
+        match tokio::time::timeout(TELL, porter.next()).await.ok().flatten().transpose()? {
+            Some((_, Ok(bytes))) => so_far.bytes += bytes,
+            Some((name, Err(reason))) => {
                 so_far.failed += 1;
                 let target = porter.target(&name, 0)?;
-                mark(&target, &reason)
-                    .map_err(|error| format!("{reason}; no mark of that can be made: {error}"))?;
+                mark(&target, &reason).map_err(|error| Failed {
+                    text: format!("{reason}; no mark of that can be made: {error}"),
+                    is_full: is_full(&error),
+                })?;
             }
-            Ok(None) | Err(_) => {}
+            None => {}
         }
         if told.elapsed() >= TELL {
             told = Instant::now();
@@ -117,12 +124,12 @@ pub(super) async fn bring_all(
     }
 }
 
-/// Fetches what is asked for until nobody asks any more. An error is for people.
+/// Fetches what is asked for until nobody asks any more. Fails if nothing can be fetched, or the disk has no room.
 pub(super) async fn serve(
     request: &FetchRequest,
     mut asked: Receiver,
     tell: &mut dyn FnMut(FromFetcher) -> Result<(), String>,
-) -> Result<(), String> {
+) -> Result<(), Failed> {
     let mut porter = Porter::new(request)?;
     let (mut frames, mut buffer) = (FrameBuffer::default(), vec![0; READ]);
     let mut waiting: VecDeque<Bring> = VecDeque::new();
@@ -145,7 +152,8 @@ pub(super) async fn serve(
             }
         }
         tokio::select! {
-            Some((name, brought)) = porter.next(), if !porter.tasks.is_empty() => {
+            Some(next) = porter.next(), if !porter.tasks.is_empty() => {
+                let (name, brought) = next?;
                 tell(FromFetcher::Brought(name, brought.err()))?;
             }
             read = asked.read(&mut buffer) => {

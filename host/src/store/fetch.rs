@@ -4,7 +4,7 @@ use super::message::StoreConfig;
 use super::open::Store;
 use super::words::failed;
 use crate::dataset::{Found, STAND_IN_MODE, UNFETCHED};
-use crate::model::{ByteSize, hex};
+use crate::model::{ByteSize, hex, is_full};
 use object_store::path::Path as Key;
 use object_store::{Error, GetOptions, GetResultPayload, ObjectMeta};
 use serde::{Deserialize, Serialize};
@@ -160,8 +160,10 @@ pub(super) enum Miss {
     Object(String),
     /// It is no object, but stands for a folder.
     Folder,
-    /// Nothing can be written.
+    /// It cannot be written.
     Disk(String),
+    /// The disk has no room for it.
+    Full(String),
 }
 
 /// Fetches an object. `known`: what is known of it. Returns its bytes.
@@ -197,8 +199,11 @@ pub(super) async fn fetch(
                 (format!("it has {bytes}, and {most} are left of the cache (cache.size)"), true)
             }
             Trouble::Disk(error) => {
-                let file = target.file.display();
-                return Err(Miss::Disk(format!("{file} cannot be written: {error}")));
+                let text = format!("{} cannot be written: {error}", target.file.display());
+                return Err(match is_full(&error) {
+                    true => Miss::Full(format!("{text}; free some space there")),
+                    false => Miss::Disk(text),
+                });
             }
         };
         if is_final || attempt == ATTEMPTS {

@@ -370,7 +370,7 @@ impl Round<'_> {
             match fetch(&store, &config, &key, expected, &target).await {
                 Ok(bytes) => Ok(Arrived::Whole(expected.map_or(bytes, |_| 0))),
                 Err(Miss::Folder) => Ok(Arrived::Folder(name)),
-                Err(Miss::Disk(text)) => Err(text),
+                Err(Miss::Disk(text) | Miss::Full(text)) => Err(text),
                 Err(Miss::Object(reason)) if in_manifest => Ok(Arrived::Unfetched(name, reason)),
                 Err(Miss::Object(reason)) => {
                     let marked =

@@ -107,6 +107,27 @@ pub(crate) enum FromFetcher {
     /// What was asked for is here, or cannot be had for this reason.
     Brought(String, Option<String>),
     Done(Fetched),
+    Failed(Failed),
+}
+
+/// What ended fetching.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Failed {
     /// In words, without secrets.
-    Failed(String),
+    pub(super) text: String,
+    /// Whether the disk has no room: no object is to blame.
+    pub(super) is_full: bool,
+}
+
+impl Failed {
+    /// The disk has no room for an object.
+    pub(super) fn full(text: String) -> Self {
+        Self { text, is_full: true }
+    }
+}
+
+impl From<String> for Failed {
+    fn from(text: String) -> Self {
+        Self { text, is_full: false }
+    }
 }

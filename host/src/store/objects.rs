@@ -2,7 +2,7 @@
 
 use super::ahead::{self, Event, LOOKS, Lot};
 use super::fetch::{Target, mark};
-use super::message::{FetchRequest, Task};
+use super::message::{Failed, FetchRequest, Task};
 use super::process::ask;
 use super::slot::Slot;
 use crate::dataset::is_stand_in;
@@ -27,6 +27,8 @@ pub enum Arrival {
     Ready(u64, Vec<(u32, String)>),
     /// Something moves.
     Progress,
+    /// The disk has no room for what is to come: nothing more comes, and no object is to blame. In words.
+    NoSpace(String),
 }
 
 /// The objects that a job's inputs are made of. They are this job's until this is dropped.
@@ -142,6 +144,20 @@ impl Objects {
         self.bringer.as_mut()?.arrivals.as_mut()?.blocking_recv()
     }
 
+    /// Why nothing more comes of what comes unasked, if the disk has no room for it.
+    pub fn no_space(&mut self) -> Option<String> {
+        if self.come_on_demand() {
+            return None;
+        }
+        let arrivals = self.bringer.as_mut()?.arrivals.as_mut()?;
+        while let Ok(arrival) = arrivals.try_recv() {
+            if let Arrival::NoSpace(text) = arrival {
+                return Some(text);
+            }
+        }
+        None
+    }
+
     /// Asks for these files under a number. They are brought in the order in which they are asked for, and stay
     /// until they are [released](Self::release). Files that are none of the objects count as here.
     pub fn want(&self, number: u64, files: Vec<PathBuf>) {
@@ -202,7 +218,11 @@ fn bring(
                 bytes += so_far.bytes;
             }
             Err(_) if stop() => return,
-            Err(text) => mark_all(&request.folder, &text),
+            Err(Failed { text, is_full: true }) => {
+                let _ = arrivals.send(Arrival::NoSpace(text));
+                return;
+            }
+            Err(Failed { text, is_full: false }) => mark_all(&request.folder, &text),
         }
         let _ = arrivals.send(Arrival::Progress);
     }

@@ -1,6 +1,6 @@
 //! The leader's side of a process that fetches.
 
-use super::message::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
+use super::message::{Bring, Failed, FetchRequest, Fetched, FromFetcher, StoreConfig};
 use super::serve::FETCH_COMMAND;
 use super::words::scrub;
 use crate::model::StoreKind;
@@ -153,7 +153,7 @@ pub(super) fn ask(
     request: &FetchRequest,
     stop: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(Fetched),
-) -> Result<Fetched, String> {
+) -> Result<Fetched, Failed> {
     let (sender, messages) = mpsc::channel();
     let hear = move |said: Said| said.is_some_and(|said| sender.send(said).is_ok());
     let mut fetcher = Fetcher::start(program, request, hear)?;
@@ -162,21 +162,23 @@ pub(super) fn ask(
     loop {
         match messages.recv_timeout(TICK) {
             Ok(Ok(FromFetcher::Done(so_far))) => return Ok(so_far),
-            Ok(Ok(FromFetcher::Failed(text))) => return Err(printable(&text)),
+            Ok(Ok(FromFetcher::Failed(failed))) => {
+                return Err(Failed { text: printable(&failed.text), ..failed });
+            }
             Ok(Ok(FromFetcher::Progress(so_far))) => {
                 heard = Instant::now();
                 tell(so_far);
             }
             Ok(Ok(FromFetcher::Brought(..))) => {}
-            Ok(Err(error)) => return Err(nonsense(&error)),
-            Err(RecvTimeoutError::Disconnected) => return Err(fetcher.end()),
+            Ok(Err(error)) => return Err(nonsense(&error).into()),
+            Err(RecvTimeoutError::Disconnected) => return Err(fetcher.end().into()),
             Err(RecvTimeoutError::Timeout) => {}
         }
         if stop() {
-            return Err("fetching was stopped, as was asked".to_owned());
+            return Err("fetching was stopped, as was asked".to_owned().into());
         }
         if heard.elapsed() > SILENCE {
-            return Err(silent());
+            return Err(silent().into());
         }
     }
 }

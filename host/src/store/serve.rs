@@ -2,7 +2,7 @@
 
 use super::bring::{bring_all, serve as serve_asked};
 use super::list::{Extent, list};
-use super::message::{FetchRequest, Fetched, FromFetcher, Task};
+use super::message::{Failed, FetchRequest, Fetched, FromFetcher, Task};
 use super::put::put_all;
 use super::slot::OPEN;
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
@@ -80,7 +80,7 @@ async fn work(
     request: &FetchRequest,
     asked: Option<Receiver>,
     tell: &mut dyn FnMut(FromFetcher) -> Result<(), String>,
-) -> Result<Fetched, String> {
+) -> Result<Fetched, Failed> {
     let mut progress = |so_far| tell(FromFetcher::Progress(so_far));
     match (&request.task, asked) {
         (Task::List { wanted, most, must_fit, on_demand, refuses_tables }, _) => {
@@ -88,9 +88,9 @@ async fn work(
             let on_demand = *on_demand;
             let refuses_tables = *refuses_tables;
             let extent = Extent { most: *most, must_fit, on_demand, refuses_tables };
-            list(request, wanted, extent, &mut progress).await
+            Ok(list(request, wanted, extent, &mut progress).await?)
         }
-        (Task::Put, _) => put_all(request, &mut progress).await,
+        (Task::Put, _) => Ok(put_all(request, &mut progress).await?),
         (Task::Serve, Some(asked)) => {
             serve_asked(request, asked, tell).await.map(|()| Fetched::default())
         }

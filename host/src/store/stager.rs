@@ -297,13 +297,14 @@ impl Stager<'_> {
     /// Has a process do it, and tells now and then how far it is.
     fn ask(&self, request: &FetchRequest, watch: &mut Watch<'_>) -> Result<Fetched, String> {
         let mut told = Instant::now();
-        ask(self.program, request, watch.stop, &mut |so_far| {
+        let done = ask(self.program, request, watch.stop, &mut |so_far| {
             if told.elapsed() >= TELL {
                 told = Instant::now();
                 let bytes = ByteSize(so_far.bytes).rounded();
                 (watch.say)(&format!("so far {} objects, {bytes}", so_far.objects));
             }
-        })
+        });
+        done.map_err(|failed| failed.text)
     }
 }
 
