@@ -163,7 +163,7 @@ fn no_room_for_the_objects_of_a_store() {
     let moto = Server::moto();
     moto.put("/box", "");
     (0..4).for_each(|n| {
-        moto.put(&format!("/box/in/{n}.csv"), format!("n\n{}\n", "7".repeat(100_000)))
+        moto.put(&format!("/box/in/{n}.csv"), format!("n\n{}\n", "7".repeat(100_000)));
     });
     for (script, input) in
         [("echo_files", "s3://box/in/"), ("echo_table", "{ path: s3://box/in/, format: csv }")]
