@@ -8,7 +8,6 @@ mod engine;
 mod fail_point;
 #[path = "../../host/src/fuzzing/mod.rs"]
 mod fuzzing;
-mod gpu;
 #[path = "../../host/src/journal/mod.rs"]
 mod journal;
 #[path = "../../host/src/model/mod.rs"]

@@ -37,7 +37,7 @@
 //! 0. `model`, `opening`
 //! 1. `event`, `fail_point`, `gpu`, `protocol`, `turns`, `wall`
 //! 2. `spec`, `dataset`
-//! 3. `plan`, `journal`, `output`, `compile`, `inference`, `perf`, `store`, `registry`
+//! 3. `load`, `plan`, `journal`, `output`, `compile`, `inference`, `perf`, `store`, `registry`
 //! 4. `sandbox`, `finish`
 //! 5. `worker`, `pool`
 //! 6. `engine`, `report`
@@ -63,6 +63,7 @@ pub mod gpu;
 pub mod inference;
 #[doc(hidden)]
 pub mod journal;
+mod load;
 pub mod model;
 mod opening;
 #[doc(hidden)]
@@ -94,5 +95,6 @@ pub use engine::{
     Cancel, EngineError, Job, JobFile, Options, PrepareError, Prepared, Reused, prepare, run,
 };
 pub use event::{Event, EventKind};
+pub use load::{load, load_under};
 pub use model::{JobResult, JobStatus};
-pub use spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors, load, load_under};
+pub use spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors};

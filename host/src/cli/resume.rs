@@ -6,8 +6,9 @@ use super::policy::PolicyArgument;
 use super::registry::Names;
 use super::run::{BackendArguments, Counts, Setting, prepare_and_run, setting, this_program};
 use crate::engine::{ClaimError, JobFile, JobState, Options};
+use crate::load::this_machine;
 use crate::model::JobDir;
-use crate::spec;
+use crate::spec::{self, Surroundings};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -47,7 +48,9 @@ pub(super) fn resume(arguments: &Arguments) -> Result<Exit, Problem> {
     let mut job_file = JobFile::new(&path, &[overrides, later].concat());
     let policy = arguments.policy.load()?;
     let names = Names::with(latest);
-    let spec = spec::load_with(&job_file.path, &job_file.overrides, &policy, &names)
+    let machine = this_machine();
+    let surroundings = Surroundings { policy: &policy, registrations: &names, machine: &machine };
+    let spec = spec::load(&job_file.path, &job_file.overrides, surroundings)
         .map_err(|errors| Problem::each_line(&errors.to_string()))?;
     job_file.latest.clone_from(&spec.latest);
     let mut options = Options::new(&arguments.job_dir, this_program()?);

@@ -9,9 +9,10 @@ use super::registry::Names;
 use super::{refused, say, signals, terminal};
 use crate::engine::{self, Cancel, Job, JobFile, Options, PrepareError, Prepared, Reused};
 use crate::inference::NamedLibrary;
+use crate::load::this_machine;
 use crate::model::{JobDir, JobStatus, OutputAction};
 use crate::report::{self, ParentFolder, Places, ReportBudget, Reporters, log_tree, reused_text};
-use crate::spec::{self, JobSpec, OperatorPolicy};
+use crate::spec::{self, JobSpec, OperatorPolicy, Surroundings};
 use anyhow::Context;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,11 @@ impl JobArguments {
     pub(super) fn load(&self, counts: &Counts) -> Result<(JobSpec, OperatorPolicy), Problem> {
         let policy = self.policy.load()?;
         let sets = self.all_sets(counts);
-        let spec = spec::load_with(&self.job, &sets, &policy, &Names::default());
+        let machine = this_machine();
+        let names = Names::default();
+        let surroundings =
+            Surroundings { policy: &policy, registrations: &names, machine: &machine };
+        let spec = spec::load(&self.job, &sets, surroundings);
         let spec = spec.map_err(refused)?;
         Ok((spec, policy))
     }

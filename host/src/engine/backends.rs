@@ -99,7 +99,7 @@ mod tests {
         }
         let job = dir.path().join("job.yaml");
         std::fs::write(&job, "entry_script: entry.wasm\ninputs: {texts: a.txt}\n").unwrap();
-        let mut spec = crate::spec::load(&job, &[]).unwrap();
+        let mut spec = crate::spec::load_plain(&job, &[]).unwrap();
         spec.notices.clear();
         spec.models.push(ModelSpec {
             name: "digits".to_owned(),

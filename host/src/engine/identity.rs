@@ -403,7 +403,7 @@ mod tests {
         let of = |overrides: &[(&str, &str)]| {
             let overrides: Vec<_> =
                 overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            settings(&crate::spec::load(&job, &overrides).unwrap(), &[], Some(&job))
+            settings(&crate::spec::load_plain(&job, &overrides).unwrap(), &[], Some(&job))
         };
         let was = of(&[]);
         assert!(!format!("{was:?}").contains("secret"), "{was:?}");

@@ -345,7 +345,7 @@ mod tests {
         fs::write(&entry, "no entry script").unwrap();
         let job = folder.join("job.yaml");
         fs::write(&job, format!("name: x\nentry_script: {}\n{lines}\n", entry.display())).unwrap();
-        let spec = spec::load(&job, &[]).map_err(|errors| errors.to_string()).unwrap();
+        let spec = spec::load_plain(&job, &[]).map_err(|errors| errors.to_string()).unwrap();
         let mut options = Options::new(folder.join(job_dir), "/nonexistent");
         options.cache_dir = Some(folder.join("cache"));
         let error = prepare(spec, &options, &mut |_| {}).err().unwrap();

@@ -8,12 +8,13 @@ use super::real_paths::RealPaths;
 use crate::compile::WASMTIME_VERSION;
 use crate::dataset::csv::MAX_SLICE;
 use crate::inference::{has_inference, inference_memory};
+use crate::model::MemoryBudget;
 use crate::model::{
     GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, JobDir, Limits,
     LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, OutputLayout, ProcessLists,
     SliceSize, Source, TableFormat, TableInput, TableKind, WorkerId,
 };
-use crate::perf::{MemoryBudget, MonitorOptions};
+use crate::perf::MonitorOptions;
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
 use crate::spec::{JobSpec, default_progress_timeout};
 use std::fmt::Write as _;
@@ -314,7 +315,7 @@ mod tests {
         let job = dir.path().join("job.yaml");
         std::fs::write(&job, "name: abc\nentry_script: entry.wasm\ninputs: {texts: a.txt}\n")
             .unwrap();
-        let mut spec = crate::spec::load(&job, &[]).unwrap();
+        let mut spec = crate::spec::load_plain(&job, &[]).unwrap();
         spec.gpus = 0;
         let output = ("AZUREML_BI_OUTPUT_PATH", "/output");
         assert_eq!(environment(&spec), pairs(&[output]));
@@ -336,7 +337,7 @@ mod tests {
             let text =
                 "name: abc\nentry_script: entry.wasm\ninputs: {t: {path: a.csv, format: csv}}\n";
             std::fs::write(&job, format!("{text}{more}")).unwrap();
-            let spec = crate::spec::load(&job, &[]).unwrap();
+            let spec = crate::spec::load_plain(&job, &[]).unwrap();
             monitor(&spec, &JobDir::new("job")).budget.total().0
         };
         assert!(total("partition_keys: [k]\n") - total("mini_batch_size: 1KB\n") > MAX_SLICE);
@@ -359,13 +360,13 @@ mod tests {
             std::fs::write(dir.path().join(name), text).unwrap();
         }
         let told = |overrides: &[(&str, &str)]| {
-            time_outs(&crate::spec::load(&job, &pairs(overrides)).unwrap())
+            time_outs(&crate::spec::load_plain(&job, &pairs(overrides)).unwrap())
         };
         insta::assert_snapshot!(told(&[]), @"time-outs: run_invocation_timeout 60 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 2040 s (run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600)");
         let given = told(&[("progress_update_timeout", "90"), ("run_invocation_timeout", "1.5")]);
         insta::assert_snapshot!(given, @"time-outs: run_invocation_timeout 1.5 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 90 s");
         // That the job runs as root is told once.
-        let mut spec = crate::spec::load(&job, &[]).unwrap();
+        let mut spec = crate::spec::load_plain(&job, &[]).unwrap();
         let is_root = rustix::process::geteuid().is_root();
         assert_eq!(in_force(&spec).len(), 1 + usize::from(is_root));
         spec.notices.push(RUNS_AS_ROOT.to_owned());

@@ -12,6 +12,7 @@ mod inference_note;
 mod input;
 mod limits;
 mod machine_caps;
+mod memory_budget;
 mod mini_batch;
 mod names;
 mod output_format;
@@ -26,6 +27,7 @@ mod size;
 mod table;
 mod text;
 mod wall;
+mod worker_exit;
 
 pub use address::{Address, ParseAddressError, StoreKind, StorePlace};
 pub use failure::{Failure, FailureKind, is_full};
@@ -42,6 +44,7 @@ pub use inference_note::{InferenceNote, InferenceWork};
 pub use input::{Input, InputKind};
 pub use limits::{JobLimits, Limits};
 pub use machine_caps::{MachineCaps, ProcessLists};
+pub use memory_budget::MemoryBudget;
 pub use mini_batch::{
     BadFile, MiniBatch, Mount, Place, Source, SpilledRows, TableSlice, TextSlice, Work,
     is_plainly_below,
@@ -72,3 +75,4 @@ pub use text::{
     steers, text_cell,
 };
 pub use wall::{OsSandbox, WallState};
+pub use worker_exit::WorkerExit;

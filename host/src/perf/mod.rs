@@ -22,4 +22,4 @@ mod table;
 mod watch;
 
 pub use monitor::{Monitor, MonitorOptions, PerfEvent};
-pub use watch::{MemoryBudget, memory_kills};
+pub use watch::memory_kills;

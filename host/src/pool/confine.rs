@@ -1,7 +1,7 @@
 //! Cgroups of workers, where there are any.
 
+use crate::model::MemoryBudget;
 use crate::model::{Failure, JobDir, OsSandbox, WorkerId};
-use crate::perf::MemoryBudget;
 use crate::wall::{Leaf, Leaves, Quota};
 use rustix::fs::statfs;
 use std::path::Path;

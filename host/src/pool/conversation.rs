@@ -1,11 +1,12 @@
 //! One worker's life as the leader sees it: listen, deliver, reap, report its end.
 
+use super::PoolEvent;
 use super::child::Child;
 use super::confine::Cell;
 use super::launch::{Process, StderrLog, settle};
 use super::outbox::{Outbox, registered};
-use super::{PoolEvent, WorkerExit};
 use crate::gpu::MemoryWatch;
+use crate::model::WorkerExit;
 use crate::model::{ByteSize, GpuLease, JobDir, WorkerId};
 use crate::perf::memory_kills;
 use crate::protocol::{FrameBuffer, FrameError, FromWorker, ToWorker};

@@ -25,7 +25,7 @@ mod standby;
 mod tests;
 
 pub use environment::gpu_environment;
-pub use event::{PoolEvent, WorkerExit};
+pub use event::PoolEvent;
 pub use launch::settle;
 pub use processes::Pool;
 pub use standby::Standby;

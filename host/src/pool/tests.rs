@@ -1,8 +1,9 @@
 //! Real processes: shell scripts that act as workers, and in `planner` as the planner.
 
 use super::launch::Program;
-use super::{Pool, PoolEvent, Standby, WorkerExit};
+use super::{Pool, PoolEvent, Standby};
 use crate::gpu::MemoryWatch;
+use crate::model::WorkerExit;
 use crate::model::{
     CallStats, GpuLease, InferenceSettings, Limits, LoggingLevel, MiniBatch, MiniBatchId,
     OsSandbox, OutputAction, WallState, Work, WorkerId,

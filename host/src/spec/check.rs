@@ -4,6 +4,7 @@ use super::arguments::{self, References};
 use super::defaults::{Defaults, Dialect};
 use super::error::{Origin, Report};
 use super::job::{JobSpec, Stored};
+use super::machine::Machine;
 use super::policy::OperatorPolicy;
 use super::raw::RawJob;
 use super::scope::At;
@@ -76,7 +77,12 @@ pub(super) fn fit_name(text: &str) -> String {
 }
 
 /// Builds the job. What is wrong goes to the report; the job is only good if nothing did.
-pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Report) -> JobSpec {
+pub(super) fn check(
+    raw: &RawJob,
+    dialect: Dialect,
+    (place, machine): (&Place, &Machine),
+    report: &Report,
+) -> JobSpec {
     let defaults = &Defaults::new(dialect, report);
     workers::check_node_count(raw.node_count.as_ref(), report);
     let script = script(raw, dialect, place, report);
@@ -90,7 +96,7 @@ pub(super) fn check(raw: &RawJob, dialect: Dialect, place: &Place, report: &Repo
     let (inputs, input_kind, partition_keys) = inputs::check(raw, defaults, place, report);
     let join =
         output::join(raw, &input_kind, report).filter(|_| rows.action == OutputAction::AppendRow);
-    let (process_count, gpus) = workers::check(raw, defaults, report);
+    let (process_count, gpus) = workers::check(raw, defaults, machine, report);
     let run_max_try = defaults.told("run_max_try", raw, |raw| &raw.run_max_try);
     let times = times::check(raw, run_max_try, defaults, report);
     let limits = limits::of_instance(raw, defaults);

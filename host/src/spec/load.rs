@@ -4,8 +4,11 @@ use super::check::{self, Place};
 use super::defaults::Dialect;
 use super::error::{Origin, Report, SpecErrors};
 use super::job::JobSpec;
+use super::machine::Machine;
 use super::policy::OperatorPolicy;
-use super::registered::{NoRegistry, Registrations};
+#[cfg(any(test, fuzzing))]
+use super::registered::NoRegistry;
+use super::registered::Registrations;
 use super::tree::{self, Node};
 use super::{azure, limits, options, overrides, parent, raw, registered};
 use crate::opening::regular;
@@ -22,49 +25,53 @@ const MAX_BYTES: u64 = 1 << 20;
 /// The override that names the job of a pipeline; no key of a job file.
 const JOB: &str = "job";
 
+/// What a job file is read with.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// What the machine's operator lets a job ask for. A default that is above a ceiling is lowered, with a notice.
+    pub policy: &'a OperatorPolicy,
+    /// Finds registered datasets and models by their names.
+    pub registrations: &'a dyn Registrations,
+    /// The machine that the job runs on.
+    pub machine: &'a Machine,
+}
+
 /// Reads and checks a job file. `overrides` are pairs of a key's path and a value in YAML, as
 /// `("limits.memory", "512MB")`; later ones win. The pair `("job", name)` picks a job of a pipeline
 /// file. Relative paths in both mean the job file's folder.
 ///
 /// # Errors
-/// All that is wrong, at once: syntax, unknown keys, values, and paths that lead nowhere. Whether
-/// the inputs are there is not looked at.
-pub fn load(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec, SpecErrors> {
-    load_under(path, overrides, &OperatorPolicy::default())
-}
-
-/// The same on a machine whose operator has a policy: what the job asks for beyond it is wrong as well,
-/// and a default that is above a ceiling is lowered, with a notice.
-///
-/// # Errors
-/// As for [`load`].
-pub fn load_under(
+/// All that is wrong, at once: syntax, unknown keys, values, what the policy does not allow, names that lead to
+/// nothing, and paths that lead nowhere. Whether the inputs are there is not looked at.
+pub fn load(
     path: &Path,
     overrides: &[(String, String)],
-    policy: &OperatorPolicy,
-) -> Result<JobSpec, SpecErrors> {
-    load_with(path, overrides, policy, &NoRegistry)
-}
-
-/// The same where names of registered datasets and models are known.
-///
-/// # Errors
-/// As for [`load`], or if a name leads to nothing.
-pub fn load_with(
-    path: &Path,
-    overrides: &[(String, String)],
-    policy: &OperatorPolicy,
-    registrations: &dyn Registrations,
+    surroundings: Surroundings<'_>,
 ) -> Result<JobSpec, SpecErrors> {
     let report = Report::default();
     let spec = match read(path, "job file") {
-        Ok(text) => make(path, &text, (overrides, policy, registrations), &report),
+        Ok(text) => make(path, &text, (overrides, surroundings), &report),
         Err(message) => {
             report.error(&Origin::File, "", message);
             None
         }
     };
     finish(path, spec, report)
+}
+
+/// [`load`] without a policy and a registry, on a machine of one core.
+#[cfg(test)]
+pub(crate) fn load_plain(
+    path: &Path,
+    overrides: &[(String, String)],
+) -> Result<JobSpec, SpecErrors> {
+    let policy = OperatorPolicy::default();
+    let machine = Machine::default();
+    load(
+        path,
+        overrides,
+        Surroundings { policy: &policy, registrations: &NoRegistry, machine: &machine },
+    )
 }
 
 /// [`load`] for the text of a file that need not be there.
@@ -75,7 +82,11 @@ pub(crate) fn load_text(
     overrides: &[(String, String)],
 ) -> Result<JobSpec, SpecErrors> {
     let report = Report::default();
-    let spec = make(path, text, (overrides, &OperatorPolicy::default(), &NoRegistry), &report);
+    let policy = OperatorPolicy::default();
+    let machine = Machine::default();
+    let surroundings =
+        Surroundings { policy: &policy, registrations: &NoRegistry, machine: &machine };
+    let spec = make(path, text, (overrides, surroundings), &report);
     finish(path, spec, report)
 }
 
@@ -125,9 +136,10 @@ fn unreadable(path: &Path, what: &str, error: &io::Error) -> String {
 fn make(
     path: &Path,
     text: &str,
-    (overrides, policy, registrations): (&[(String, String)], &OperatorPolicy, &dyn Registrations),
+    (overrides, surroundings): (&[(String, String)], Surroundings<'_>),
     report: &Report,
 ) -> Option<JobSpec> {
+    let Surroundings { policy, registrations, machine } = surroundings;
     let place = match Place::of(path, policy) {
         Ok(place) => place,
         Err(message) => {
@@ -162,7 +174,7 @@ fn make(
     }
     let mut raw = raw::read(root, report)?;
     let latest = registered::resolve(&mut raw, registrations, report);
-    let mut spec = check::check(&raw, dialect, &place, report);
+    let mut spec = check::check(&raw, dialect, (&place, machine), report);
     spec.latest = latest;
     policy.apply(&mut spec, &raw, report);
     limits::check_count(&spec, &raw, report);

@@ -6,7 +6,7 @@
 //! - `overrides`: `--set key=value`; `options`: settings that stand among the arguments;
 //! - `keys`: the one table of all keys, which drives suggestions and the JSON schema;
 //! - `scope`, `raw`: the tree to typed, optional settings;
-//! - `defaults`: what holds where the file says nothing;
+//! - `defaults`: what holds where the file says nothing; `machine`: what that depends on;
 //! - `registered`: names of registered datasets and models to what they stand for;
 //! - `models`: the models of a job, all the way; `query`: what databases are asked;
 //! - `check` and the rest: typed settings to a [`JobSpec`];
@@ -24,6 +24,7 @@ mod job;
 mod keys;
 mod limits;
 mod load;
+mod machine;
 mod models;
 mod mounts;
 mod options;
@@ -50,10 +51,13 @@ mod tests;
 pub use datastores::{Datastore, Datastores};
 pub use error::{Origin, SpecError, SpecErrors};
 pub use job::{JobSpec, ModelSpec, Parent, Stored, StoredKind};
+#[cfg(test)]
+pub(crate) use load::load_plain;
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::load_text;
-pub use load::{DEFAULT_JOB, load, load_under, load_with};
+pub use load::{DEFAULT_JOB, Surroundings, load};
+pub use machine::Machine;
 pub use policy::OperatorPolicy;
-pub use registered::{NotRegistered, RegisteredModel, Registrations};
+pub use registered::{NoRegistry, NotRegistered, RegisteredModel, Registrations};
 pub use schema::schema;
 pub use times::default_progress_timeout;

@@ -36,7 +36,7 @@ pub enum NotRegistered {
 
 /// No registry: no name is known.
 #[derive(Debug)]
-pub(super) struct NoRegistry;
+pub struct NoRegistry;
 
 impl Registrations for NoRegistry {
     fn find(&self, kind: RegisteredKind, _: &RegisteredName) -> Result<Registered, NotRegistered> {

@@ -2,10 +2,9 @@
 
 use super::defaults::Defaults;
 use super::error::Report;
+use super::machine::Machine;
 use super::raw::RawJob;
 use super::scope::At;
-use crate::gpu;
-use std::ffi::OsStr;
 
 /// Where a machine says how many GPUs it has (prs-semantics G3).
 const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
@@ -26,23 +25,23 @@ pub(super) fn check_node_count(count: Option<&At<u32>>, report: &Report) {
 }
 
 /// The numbers of workers and of GPUs.
-pub(super) fn check(raw: &RawJob, defaults: &Defaults<'_>, report: &Report) -> (u32, u32) {
-    let found = std::env::var_os(GPU_COUNT);
-    let gpus = gpus(raw.gpus.as_ref(), found.as_deref(), gpu::count, report);
-    (process_count(raw.process_count_per_node.as_ref(), gpus, defaults, report), gpus)
+pub(super) fn check(
+    raw: &RawJob,
+    defaults: &Defaults<'_>,
+    machine: &Machine,
+    report: &Report,
+) -> (u32, u32) {
+    let gpus = gpus(raw.gpus.as_ref(), machine, report);
+    let given = raw.process_count_per_node.as_ref();
+    (process_count(given, gpus, defaults, machine, report), gpus)
 }
 
-/// The number of GPUs: the given one, or what the environment variable `found` says, or what the
-/// machine has.
-fn gpus(
-    given: Option<&At<u32>>,
-    found: Option<&OsStr>,
-    machine: impl FnOnce() -> u32,
-    report: &Report,
-) -> u32 {
+/// The number of GPUs: the given one, or what the environment says, or what the driver counts.
+fn gpus(given: Option<&At<u32>>, machine: &Machine, report: &Report) -> u32 {
     if let Some(given) = given {
         return given.value;
     }
+    let found = machine.gpus_found.as_deref();
     let text = found.unwrap_or_default().to_string_lossy();
     match text.trim().parse::<u32>() {
         Ok(count) if count <= MOST_GPUS => count,
@@ -53,7 +52,7 @@ fn gpus(
             ));
             0
         }
-        _ if text.trim().is_empty() => machine().min(MOST_GPUS),
+        _ if text.trim().is_empty() => (machine.count_gpus)().min(MOST_GPUS),
         _ => {
             report.notice(format!(
                 "{GPU_COUNT} is {text:?} in Sandmill's environment, which is no number of GPUs; \
@@ -70,6 +69,7 @@ fn process_count(
     given: Option<&At<u32>>,
     gpus: u32,
     defaults: &Defaults<'_>,
+    machine: &Machine,
     report: &Report,
 ) -> u32 {
     if let Some(given) = given {
@@ -83,8 +83,7 @@ fn process_count(
         report.notice(format!("process_count_per_node is not given: 1 worker, {how}"));
         return 1;
     }
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let count = u32::try_from(cores).unwrap_or(u32::MAX).clamp(1, 1000);
+    let count = machine.cores.clamp(1, 1000);
     defaults.mention("process_count_per_node", &format!("{count}, the number of cores"));
     count
 }
@@ -93,6 +92,7 @@ fn process_count(
 mod tests {
     use super::*;
     use crate::spec::defaults::Dialect;
+    use std::ffi::OsString;
 
     /// G3: the count comes from the environment unless the job file has it, else from the machine; a
     /// bad value is told.
@@ -109,7 +109,9 @@ mod tests {
             (Some("100000"), 0, 1),
         ] {
             let report = Report::default();
-            assert_eq!(gpus(None, found.map(OsStr::new), || 3, &report), count, "{found:?}");
+            let gpus_found = found.map(OsString::from);
+            let machine = Machine { gpus_found, count_gpus: || 3, ..Machine::default() };
+            assert_eq!(gpus(None, &machine, &report), count, "{found:?}");
             assert_eq!(report.take_notices().len(), notices, "{found:?}");
         }
     }
@@ -119,7 +121,8 @@ mod tests {
     fn one_worker_where_there_are_gpus() {
         let report = Report::default();
         let defaults = Defaults::new(Dialect::Own, &report);
-        assert_eq!(process_count(None, 4, &defaults, &report), 1);
+        let machine = Machine { cores: 7, ..Machine::default() };
+        assert_eq!(process_count(None, 4, &defaults, &machine, &report), 1);
         assert_eq!(
             report.take_notices(),
             [
@@ -127,13 +130,12 @@ mod tests {
               GPU set it to 4"
             ]
         );
-        assert_eq!(process_count(None, 1, &defaults, &report), 1);
+        assert_eq!(process_count(None, 1, &defaults, &machine, &report), 1);
         assert_eq!(
             report.take_notices(),
             ["process_count_per_node is not given: 1 worker, which gets the GPU"]
         );
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        assert_eq!(process_count(None, 0, &defaults, &report) as usize, cores.min(1000));
+        assert_eq!(process_count(None, 0, &defaults, &machine, &report), 7);
         assert!(report.take_notices().is_empty());
     }
 }

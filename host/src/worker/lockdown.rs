@@ -5,8 +5,8 @@
 //! part file are open, and the worker's folders are made.
 
 use crate::inference::{PROCESSORS, has_inference, inference_memory};
+use crate::model::MemoryBudget;
 use crate::model::{JobDir, OsSandbox, OutputLayout, WallState};
-use crate::perf::MemoryBudget;
 use crate::protocol::{Setup, Surroundings};
 use crate::wall::{Bounds, Folder, Occupant, Rights, Wall, gpu_folders};
 use std::io;

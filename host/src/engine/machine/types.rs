@@ -3,11 +3,11 @@
 use super::Policy;
 use super::queue::Pending;
 use crate::event::EventKind;
+use crate::model::WorkerExit;
 use crate::model::{
     AttemptReport, CallStats, EndedBy, Failure, JobResult, JobStatus, MiniBatch, MiniBatchId,
     WorkerId,
 };
-use crate::pool::WorkerExit;
 use crate::protocol::Assignment;
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -4,8 +4,8 @@ use super::queue::Pending;
 use super::types::{Activity, Worker};
 use super::{Action, Machine, Policy};
 use crate::event::EventKind;
+use crate::model::WorkerExit;
 use crate::model::{CallStats, EndedBy, Failure, FailureKind, MiniBatchId, WorkerId};
-use crate::pool::WorkerExit;
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::{OperatorPolicy, amounts};
 use crate::model::{ByteSize, JobDir, Source};
 use crate::spec::keys::{Key, Kind, POLICY};
-use crate::spec::{JobSpec, load_under};
+use crate::spec::{JobSpec, Machine, NoRegistry, Surroundings, load};
 use insta::assert_snapshot;
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,7 +48,10 @@ impl Fixture {
         fs::write(&path, job).unwrap();
         let set: Vec<(String, String)> =
             set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let spec = load_under(&path, &set, &policy);
+        let machine = Machine::default();
+        let surroundings =
+            Surroundings { policy: &policy, registrations: &NoRegistry, machine: &machine };
+        let spec = load(&path, &set, surroundings);
         spec.map_err(|errors| self.redact(&errors.to_string()))
     }
 

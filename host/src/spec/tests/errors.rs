@@ -1,5 +1,5 @@
 use super::{Fixture, LEAST, errors, errors_with, job};
-use crate::spec::load;
+use crate::spec::load_plain;
 
 #[test]
 fn all_errors_at_once_with_line_and_key() {
@@ -89,7 +89,7 @@ fn files_that_cannot_be_read() {
     let fixture = Fixture::new();
     let dir = fixture.0.path();
     let error = |path: &str| {
-        let error = load(&dir.join(path), &[]).expect_err("not readable");
+        let error = load_plain(&dir.join(path), &[]).expect_err("not readable");
         fixture.redact(&error.to_string())
     };
     insta::assert_snapshot!(error("missing.yaml"), @"[dir]/missing.yaml: there is no such file");

@@ -30,8 +30,7 @@ fn least() -> JobSpec {
         arguments: Vec::new(),
         own_arguments: 0,
         environment_variables: Vec::new(),
-        process_count: u32::try_from(std::thread::available_parallelism().expect("a count").get())
-            .expect("a small count"),
+        process_count: 1,
         output_action: OutputAction::AppendRow,
         append_row_file_name: "parallel_run_step.txt".into(),
         error_threshold: ErrorThreshold::AtMost(0),

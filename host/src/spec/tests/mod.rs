@@ -14,7 +14,7 @@ mod settings;
 mod table;
 mod version2;
 
-use super::{JobSpec, load};
+use super::{JobSpec, load_plain};
 use std::fs;
 use tempfile::TempDir;
 
@@ -46,7 +46,7 @@ impl Fixture {
         fs::write(&path, text).expect("a job file");
         let set: Vec<(String, String)> =
             set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        load(&path, &set).map_err(|errors| self.redact(&errors.to_string()))
+        load_plain(&path, &set).map_err(|errors| self.redact(&errors.to_string()))
     }
 
     fn redact(&self, text: &str) -> String {

@@ -3,8 +3,9 @@
 use super::{Fixture, LEAST};
 use crate::model::{Held, Latest, Registered, RegisteredKind, RegisteredName};
 use crate::spec::registered::{NotRegistered, Registrations};
-use crate::spec::{JobSpec, OperatorPolicy, load_with};
+use crate::spec::{JobSpec, Machine, OperatorPolicy, SpecErrors, Surroundings, load};
 use std::fs;
+use std::path::Path;
 
 /// What is registered: `images` in two versions, `away` in a datastore, `many` with two paths, the model
 /// `digits`.
@@ -52,7 +53,7 @@ fn load_in(text: &str, is_broken: bool) -> Result<JobSpec, String> {
     fs::write(&path, text).expect("a job file");
     let dir = fixture.0.path().to_str().expect("a plain path").to_owned();
     let known = Known { dir: dir.clone(), is_broken };
-    let loaded = load_with(&path, &[], &OperatorPolicy::default(), &known);
+    let loaded = load_knowing(&path, &OperatorPolicy::default(), &known);
     let mut spec = loaded.map_err(|errors| fixture.redact(&errors.to_string()))?;
     for path in spec.inputs.iter_mut().flat_map(|input| &mut input.paths) {
         *path = path.replace(&dir, "[dir]");
@@ -69,6 +70,14 @@ fn wrong(text: &str) -> String {
 }
 
 const SCRIPT: &str = "entry_script: script.wasm\n";
+
+fn load_knowing(
+    path: &Path,
+    policy: &OperatorPolicy,
+    registrations: &Known,
+) -> Result<JobSpec, SpecErrors> {
+    load(path, &[], Surroundings { policy, registrations, machine: &Machine::default() })
+}
 
 #[test]
 fn registered_names_stand_for_their_paths() {
@@ -190,7 +199,7 @@ fn a_policy_holds_for_registered_paths() {
     .expect("a job file");
     let policy = OperatorPolicy::load(&policy).expect("a good policy");
     let known = Known { dir, is_broken: false };
-    let errors = load_with(&job, &[], &policy, &known).expect_err("two of them lie elsewhere");
+    let errors = load_knowing(&job, &policy, &known).expect_err("two of them lie elsewhere");
     let told = fixture.redact(&errors.to_string());
     insta::assert_snapshot!(told, @"
     job.yaml:2: inputs.a.dataset: found [dir]/data; the operator's policy allows inputs only below [dir]/weights ([dir]/policy.yaml:1)

@@ -3,11 +3,11 @@
 use super::super::{Action, Machine, Message, Policy, Settled};
 use super::dice::Dice;
 use crate::event::EventKind;
+use crate::model::WorkerExit;
 use crate::model::{
     AllowedPercent, ErrorThreshold, Failure, FailureKind, ItemCounts, JobResult, JobStatus,
     MiniBatch, MiniBatchId, OutputAction, Restored, Work, WorkerId,
 };
-use crate::pool::WorkerExit;
 use crate::protocol::Assignment;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -13,11 +13,11 @@ mod time_outs;
 
 use super::{Action, Machine, Message, Policy};
 use crate::event::EventKind;
+use crate::model::WorkerExit;
 use crate::model::{
     AllowedPercent, AttemptReport, CallStats, ErrorThreshold, Failure, FailureKind, ItemCounts,
     JobLimits, JobResult, MiniBatch, MiniBatchId, OutputAction, Restored, Segment, Work, WorkerId,
 };
-use crate::pool::WorkerExit;
 use jiff::Timestamp;
 use std::time::Duration;
 

@@ -1,0 +1,47 @@
+//! Reading a job file on this machine.
+
+use crate::gpu;
+use crate::spec::{self, JobSpec, Machine, NoRegistry, OperatorPolicy, SpecErrors, Surroundings};
+use std::num::NonZero;
+use std::path::Path;
+use std::thread::available_parallelism;
+
+/// Where a machine says how many GPUs it has (prs-semantics G3).
+const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
+
+/// What defaults depend on, of this machine.
+pub(crate) fn this_machine() -> Machine {
+    let cores = available_parallelism().map_or(1, NonZero::get);
+    Machine {
+        cores: u32::try_from(cores).unwrap_or(u32::MAX),
+        gpus_found: std::env::var_os(GPU_COUNT),
+        count_gpus: gpu::count,
+    }
+}
+
+/// Reads and checks a job file for this machine. `overrides` are pairs of a key's path and a value in YAML, as
+/// `("limits.memory", "512MB")`; later ones win.
+///
+/// # Errors
+/// As for [`spec::load`].
+pub fn load(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec, SpecErrors> {
+    load_under(path, overrides, &OperatorPolicy::default())
+}
+
+/// The same on a machine whose operator has a policy: what the job asks for beyond it is wrong as well,
+/// and a default that is above a ceiling is lowered, with a notice.
+///
+/// # Errors
+/// As for [`spec::load`].
+pub fn load_under(
+    path: &Path,
+    overrides: &[(String, String)],
+    policy: &OperatorPolicy,
+) -> Result<JobSpec, SpecErrors> {
+    let machine = this_machine();
+    spec::load(
+        path,
+        overrides,
+        Surroundings { policy, registrations: &NoRegistry, machine: &machine },
+    )
+}

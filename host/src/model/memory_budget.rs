@@ -1,0 +1,114 @@
+//! The memory of a worker process.
+
+use super::{ByteSize, Failure, FailureKind, Limits};
+
+/// How much memory of its own one worker process may hold.
+///
+/// Counted is what belongs to the process alone. Pages of files do not count: the compiled entry
+/// script is mapped by all workers and shared by them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryBudget {
+    /// Memory of the guest's instance.
+    pub guest: ByteSize,
+    /// What the host side of the worker may hold beside it, in bytes.
+    pub host: u64,
+    /// Models and tensors, in bytes.
+    pub inference: u64,
+}
+
+impl MemoryBudget {
+    /// What every worker may hold beside all else: the program itself, the allocator's reserves, and
+    /// how much may come in between two looks.
+    const MARGIN: u64 = 256 << 20;
+    /// Results are held twice: as they were copied from the guest, and as lines.
+    const RESULTS: u64 = 2;
+    /// Bytes of memory for a byte of CSV, at the most: a one-digit number with its comma becomes
+    /// eight bytes in a column, once more in what is handed to the guest, and buffers double when
+    /// they grow.
+    const TABLE: u64 = 16;
+    /// A table that fits into `limits.memory` takes so many times that, at the most: as columns, the buffers of
+    /// which double when they grow, and as what is handed to the guest. One that does not fit is of no use to the
+    /// entry script.
+    const COLUMNS: u64 = 3;
+    /// What is made of text before that, for a byte of it: the text, copies where records are sorted out, where
+    /// each field lies, and columns that are not wanted.
+    const TEXT: u64 = 6;
+
+    /// The budget of a worker whose guest has these limits. `mini_batch_bytes`: how much of a table
+    /// one mini-batch holds, 0 for files, which the guest reads itself. `inference`: bytes for models
+    /// and tensors.
+    pub fn new(limits: &Limits, mini_batch_bytes: u64, inference: u64) -> Self {
+        let columns = limits.memory.0.saturating_mul(Self::COLUMNS);
+        let fits = mini_batch_bytes.saturating_mul(Self::TEXT).saturating_add(columns);
+        let host = [
+            limits.results.0.saturating_mul(Self::RESULTS),
+            limits.read.0,
+            mini_batch_bytes.saturating_mul(Self::TABLE).min(fits),
+            Self::MARGIN,
+        ];
+        let host = host.into_iter().fold(0, u64::saturating_add);
+        Self { guest: limits.memory, host, inference }
+    }
+
+    /// All of it, in bytes.
+    pub fn total(&self) -> ByteSize {
+        ByteSize(self.guest.0.saturating_add(self.host).saturating_add(self.inference))
+    }
+
+    /// What a worker that holds `held` bytes is told to have done; none if it may.
+    pub fn judge(&self, held: u64) -> Option<Failure> {
+        if held <= self.total().0 {
+            return None;
+        }
+        let held = ByteSize(held).rounded();
+        Some(self.overrun(&format!("held {held} of memory, more than"), "it was killed"))
+    }
+
+    /// What a worker is told to have done that the kernel ended, because its cgroup has this limit.
+    pub fn ended_by_cgroup(&self) -> Failure {
+        self.overrun("needed more memory than", "the limit of its cgroup ended it")
+    }
+
+    fn overrun(&self, did: &str, end: &str) -> Failure {
+        let (budget, host) = (self.total().rounded(), ByteSize(self.host).rounded());
+        // Who has no models need not know of them.
+        let (parts, more) = match self.inference {
+            0 => (String::new(), ""),
+            bytes => {
+                let bytes = ByteSize(bytes).rounded();
+                (format!(", and {bytes} for models and tensors"), " or limits.tensors")
+            }
+        };
+        let or = if more.is_empty() { " or" } else { "," };
+        let message = format!(
+            "the worker process {did} its budget of {budget} (limits.memory {} and {host} for \
+             results, reading and decoding{parts}); {end}. Make mini_batch_size smaller, or raise \
+             limits.memory{or} limits.results{more}",
+            self.guest
+        );
+        Failure::new(FailureKind::OutOfMemory, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_follows_the_limits() {
+        let budget = MemoryBudget::new(&Limits::default(), 0, 0);
+        assert_eq!(budget.total().rounded(), "2.2 GB");
+        let table = MemoryBudget::new(&Limits::default(), 100 << 20, 0);
+        assert_eq!(table.total().0 - budget.total().0, 1600 << 20);
+        // However large a mini-batch is, its table must fit into the guest's memory, which is 1 GB.
+        let large = MemoryBudget::new(&Limits::default(), 1 << 30, 0);
+        assert_eq!(large.total().0 - budget.total().0, (6 + 3) << 30);
+        let endless = Limits { memory: ByteSize(u64::MAX), ..Limits::default() };
+        assert_eq!(MemoryBudget::new(&endless, u64::MAX, 7).total(), ByteSize(u64::MAX));
+        let models = MemoryBudget::new(&Limits::default(), 0, 1 << 30);
+        assert_eq!(models.total().0 - budget.total().0, 1 << 30);
+        let end = "and 1 GB for models and tensors); the limit of its cgroup ended it. Make \
+                   mini_batch_size smaller, or raise limits.memory, limits.results or limits.tensors";
+        assert!(models.ended_by_cgroup().message.ends_with(end), "{}", models.ended_by_cgroup());
+    }
+}
