@@ -4,16 +4,10 @@
 #[path = "../../host/src/dataset/mod.rs"]
 mod dataset;
 mod engine;
-#[path = "../../host/src/fail_point.rs"]
-mod fail_point;
 #[path = "../../host/src/fuzzing/mod.rs"]
 mod fuzzing;
 #[path = "../../host/src/journal/mod.rs"]
 mod journal;
-#[path = "../../host/src/model/mod.rs"]
-mod model;
-#[path = "../../host/src/opening.rs"]
-mod opening;
 #[path = "../../host/src/output/mod.rs"]
 mod output;
 #[path = "../../host/src/protocol/mod.rs"]
@@ -23,5 +17,8 @@ mod sandbox;
 mod spec;
 mod store;
 mod worker;
+
+use sandmill_files::opening;
+use sandmill_model::{self as model, fail_point};
 
 pub use fuzzing::{columns, frames, jobs, recovery, results, rows, stores, tables};

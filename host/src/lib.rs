@@ -34,8 +34,8 @@
 //! Floors, lowest first; a file imports only lower floors or siblings in its own folder
 //! (`tests/tests/floors.rs` checks that):
 //!
-//! 0. `model`, `opening`
-//! 1. `event`, `fail_point`, `gpu`, `protocol`, `turns`, `wall`
+//! 0. `model`, `event`, `fail_point` and `opening`, which are crates of their own or parts of one
+//! 1. `gpu`, `protocol`, `turns`, `wall`
 //! 2. `spec`, `dataset`
 //! 3. `load`, `plan`, `journal`, `output`, `compile`, `inference`, `perf`, `store`, `registry`
 //! 4. `sandbox`, `finish`
@@ -50,8 +50,6 @@ pub mod compile;
 #[doc(hidden)]
 pub mod dataset;
 pub mod engine;
-pub mod event;
-mod fail_point;
 #[doc(hidden)]
 pub mod finish;
 #[cfg(any(test, fuzzing))]
@@ -64,8 +62,6 @@ pub mod inference;
 #[doc(hidden)]
 pub mod journal;
 mod load;
-pub mod model;
-mod opening;
 #[doc(hidden)]
 pub mod output;
 #[doc(hidden)]
@@ -90,6 +86,10 @@ pub mod turns;
 pub mod wall;
 #[doc(hidden)]
 pub mod worker;
+
+use sandmill_files::opening;
+use sandmill_model::fail_point;
+pub use sandmill_model::{self as model, event};
 
 pub use engine::{
     Cancel, EngineError, Job, JobFile, Options, PrepareError, Prepared, Reused, prepare, run,

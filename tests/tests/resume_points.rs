@@ -2,7 +2,7 @@
 //! up afterwards has the rows and files of an undisturbed run.
 //!
 //! Builds with debug assertions kill themselves at the points that `SANDMILL_FAIL_POINT` names (see
-//! `host/src/fail_point.rs`).
+//! `host/model/src/fail_point.rs`).
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]

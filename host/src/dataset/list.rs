@@ -1,13 +1,13 @@
 //! The files of a source, one after the other, sorted by path.
 
-use super::manifest::{Listed, Manifest};
 use super::pattern::Pattern;
-use super::stand_in::unfetched;
 use super::table_log::TableLog;
 use super::{DatasetError, fail};
 use crate::model::{BadFile, LOCK_FILE, Source};
 use crate::opening::at_its_path;
 use rustix::fs::{Mode, OFlags};
+use sandmill_files::unfetched;
+use sandmill_files::{Listed, Manifest};
 use std::collections::VecDeque;
 use std::fs::{self, FileType};
 use std::io::{self, ErrorKind};

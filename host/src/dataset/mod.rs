@@ -10,29 +10,27 @@
 
 pub mod columnar;
 pub mod csv;
-mod found;
 pub mod json;
 mod list;
-mod manifest;
 mod packed;
 mod pattern;
 mod resolve;
 mod schema;
 pub mod sqlite;
-mod stand_in;
 mod stream;
 mod table_log;
 
 pub use columnar::{LoadedRows, RowError, RowPart, RowReader, RowRun};
 pub use csv::{LoadedTable, RowLines, TablePart, TableReader};
-pub use found::{Found, Root, content_stamp, short};
 pub use list::Listing;
-pub use manifest::{Listed, Manifest, ManifestWriter};
 pub use packed::{OpenError, Unpacker};
 pub use pattern::Pattern;
 pub use resolve::{reaches, resolve};
+pub use sandmill_files::{
+    Found, Listed, Manifest, ManifestWriter, Root, STAND_IN_MODE, UNFETCHED, content_stamp,
+    is_stand_in, short, unfetched, wait_for,
+};
 pub use schema::{schema_bytes, schema_of};
-pub use stand_in::{STAND_IN_MODE, UNFETCHED, is_stand_in, unfetched, wait_for};
 pub use stream::Stream;
 pub use table_log::TableLog;
 

@@ -1,10 +1,10 @@
 //! From what a job file names to folders and patterns.
 
 use super::pattern::{Pattern, is_glob, of_names};
-use super::stand_in::{UNFETCHED, is_stand_in};
 use super::{DatasetError, fail};
 use crate::model::{GUEST_INPUTS, Input, Source};
 use crate::opening::regular;
+use sandmill_files::{UNFETCHED, is_stand_in};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -40,7 +40,6 @@ pub fn is_full(error: &io::Error) -> bool {
 }
 
 /// The kinds of [`Failure`]. Later versions may have more.
-#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {

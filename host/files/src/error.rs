@@ -1,6 +1,6 @@
 //! What can go wrong with rows and files on their way to the output.
 
-use crate::model::{GUEST_OUTPUT, is_full};
+use sandmill_model::{GUEST_OUTPUT, is_full};
 use std::io;
 use std::path::{Path, PathBuf};
 

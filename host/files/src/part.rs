@@ -1,7 +1,7 @@
 //! A worker's part file.
 
 use super::OutputError;
-use crate::model::{MiniBatchId, Segment};
+use sandmill_model::{MiniBatchId, Segment};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

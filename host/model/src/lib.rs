@@ -1,7 +1,9 @@
 //! The words of Sandmill: ids, mini-batch descriptors, outcomes, policies, limits, statistics and
-//! the paths of a job directory. Plain data, no I/O. Everyone may import this; it imports nothing.
+//! the paths of a job directory. Plain data, no I/O. Every other crate may use this one; it uses none of them.
 
 mod address;
+pub mod event;
+pub mod fail_point;
 mod failure;
 mod few;
 mod file_stamp;

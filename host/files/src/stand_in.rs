@@ -1,7 +1,7 @@
 //! Stand-ins: files that stand for objects of stores which are not here yet, with the length and the time of
 //! these, and nothing in them. What could not be fetched gets a mark in its place.
 
-use crate::model::BadFile;
+use sandmill_model::BadFile;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

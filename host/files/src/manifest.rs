@@ -7,9 +7,9 @@
 //! wherever somebody begins to read.
 
 use super::Found;
-use crate::model::Source;
 use memchr::memmem;
 use rustix::fs::{Mode, OFlags};
+use sandmill_model::Source;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};

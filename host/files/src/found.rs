@@ -1,9 +1,9 @@
 //! What files were found to be: whether a mini-batch's content is what it was.
 
 use super::Manifest;
-use crate::model::Source;
 use crate::opening::at_its_path;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, StatxFlags};
+use sandmill_model::Source;
 use sha2::{Digest, Sha256};
 use std::fs::Metadata;
 use std::os::fd::OwnedFd;

@@ -318,7 +318,6 @@ impl JobResult {
 }
 
 /// What ended a job before its time.
-#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndedBy {

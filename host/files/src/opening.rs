@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// If it cannot be opened, or is a folder, a fifo, a socket or a device.
-pub(crate) fn regular(path: &Path) -> io::Result<(File, Metadata)> {
+pub fn regular(path: &Path) -> io::Result<(File, Metadata)> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
     checked(opened.map_err(|error| match error.raw_os_error() {
@@ -31,7 +31,7 @@ pub(crate) fn regular(path: &Path) -> io::Result<(File, Metadata)> {
 ///
 /// # Errors
 /// Those of [`regular`] and of [`at_its_path`].
-pub(crate) fn regular_at_its_path(path: &Path) -> io::Result<(File, Metadata)> {
+pub fn regular_at_its_path(path: &Path) -> io::Result<(File, Metadata)> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     checked(at_its_path(path, flags, Mode::empty())?.into())
 }
@@ -57,7 +57,7 @@ fn checked(file: File) -> io::Result<(File, Metadata)> {
 ///
 /// # Errors
 /// If a link lies on the way, or it cannot be opened.
-pub(crate) fn at_its_path(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+pub fn at_its_path(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
     // The kernel takes a mode only where a file may be made.
     let mode = if flags.contains(OFlags::CREATE) { mode } else { Mode::empty() };
@@ -105,7 +105,7 @@ fn moved(path: &Path) -> io::Error {
 ///
 /// # Errors
 /// If a link lies on the way, or a folder cannot be made.
-pub(crate) fn folder_at_its_path(path: &Path, mode: Mode) -> io::Result<OwnedFd> {
+pub fn folder_at_its_path(path: &Path, mode: Mode) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match at_its_path(path, flags, Mode::empty()) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -126,7 +126,7 @@ pub(crate) fn folder_at_its_path(path: &Path, mode: Mode) -> io::Result<OwnedFd>
 ///
 /// # Errors
 /// If one cannot be made.
-pub(crate) fn make_private(path: &Path) -> io::Result<()> {
+pub fn make_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn make_private(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// If the folder for temporary files cannot be found.
-pub(crate) fn scratch_path(purpose: &str) -> io::Result<PathBuf> {
+pub fn scratch_path(purpose: &str) -> io::Result<PathBuf> {
     // The standard library's hashers are seeded at random.
     let random = RandomState::new().hash_one(purpose);
     Ok(std::env::temp_dir().canonicalize()?.join(format!("sandmill-{purpose}-{random:016x}")))
@@ -145,7 +145,7 @@ pub(crate) fn scratch_path(purpose: &str) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// If it is there, or cannot be made.
-pub(crate) fn make_new_private(path: &Path) -> io::Result<()> {
+pub fn make_new_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 

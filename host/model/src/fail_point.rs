@@ -8,27 +8,27 @@
 use std::path::PathBuf;
 
 /// A file and how many of its bytes are on the disk for certain.
-pub(crate) type Unsynced = (PathBuf, u64);
+pub type Unsynced = (PathBuf, u64);
 
 /// Ends the process if a test wants it to end here.
 #[inline]
-pub(crate) fn pass(name: &str) {
+pub fn pass(name: &str) {
     pass_with(name, Vec::new);
 }
 
 /// As [`pass`], with the files that a power loss would cut.
-#[cfg(not(any(test, fuzzing, debug_assertions)))]
+#[cfg(not(any(test, fuzzing, feature = "testing", debug_assertions)))]
 #[inline]
-pub(crate) fn pass_with(_name: &str, _unsynced: impl FnOnce() -> Vec<Unsynced>) {}
+pub fn pass_with(_name: &str, _unsynced: impl FnOnce() -> Vec<Unsynced>) {}
 
-#[cfg(any(test, fuzzing))]
-pub(crate) use armed::crash_at;
-#[cfg(any(test, fuzzing, debug_assertions))]
-pub(crate) use armed::pass_with;
-#[cfg(test)]
-pub(crate) use armed::passed;
+#[cfg(any(test, fuzzing, feature = "testing"))]
+pub use armed::crash_at;
+#[cfg(any(test, fuzzing, feature = "testing", debug_assertions))]
+pub use armed::pass_with;
+#[cfg(any(test, feature = "testing"))]
+pub use armed::passed;
 
-#[cfg(any(test, fuzzing, debug_assertions))]
+#[cfg(any(test, fuzzing, feature = "testing", debug_assertions))]
 mod armed {
     use super::Unsynced;
     use std::fs::OpenOptions;
@@ -60,8 +60,8 @@ mod armed {
     }
 
     /// As [`pass`](super::pass), with the files that a power loss would cut.
-    pub(crate) fn pass_with(name: &str, unsynced: impl FnOnce() -> Vec<Unsynced>) {
-        #[cfg(any(test, fuzzing))]
+    pub fn pass_with(name: &str, unsynced: impl FnOnce() -> Vec<Unsynced>) {
+        #[cfg(any(test, fuzzing, feature = "testing"))]
         if let Some(with_cut) = tests::due(name) {
             if with_cut {
                 cut(unsynced());
@@ -99,13 +99,13 @@ mod armed {
         }
     }
 
-    #[cfg(any(test, fuzzing))]
-    pub(crate) use tests::crash_at;
-    #[cfg(test)]
-    pub(crate) use tests::passed;
+    #[cfg(any(test, fuzzing, feature = "testing"))]
+    pub use tests::crash_at;
+    #[cfg(any(test, feature = "testing"))]
+    pub use tests::passed;
 
     /// The same within a test: the crash unwinds, past code that never sees it in earnest.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, fuzzing, feature = "testing"))]
     mod tests {
         use super::*;
         use std::cell::RefCell;
@@ -129,7 +129,7 @@ mod armed {
         }
 
         /// Does it, and crashes at the point that `text` names. None if it came to that.
-        pub(crate) fn crash_at<T>(text: &str, run: impl FnOnce() -> T) -> Option<T> {
+        pub fn crash_at<T>(text: &str, run: impl FnOnce() -> T) -> Option<T> {
             ARM.set(Some(Arm::parse(text)));
             let result = catch_unwind(AssertUnwindSafe(run));
             ARM.set(None);
@@ -141,8 +141,8 @@ mod armed {
         }
 
         /// The points that this thread has passed since the last call.
-        #[cfg(test)]
-        pub(crate) fn passed() -> BTreeSet<String> {
+        #[cfg(any(test, feature = "testing"))]
+        pub fn passed() -> BTreeSet<String> {
             PASSED.take()
         }
     }

@@ -1,7 +1,7 @@
 //! What the engine tells the world. Owned, serialisable data; reporters, the raw event file and,
 //! later, other front ends read the same type. Imports `model` only.
 
-use crate::model::{AttemptReport, Failure, ItemCounts, JobResult, MiniBatchId};
+use crate::{AttemptReport, Failure, ItemCounts, JobResult, MiniBatchId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

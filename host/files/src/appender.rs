@@ -1,10 +1,10 @@
 //! The one output file, on the leader's side.
 
 use super::OutputError;
-use crate::model::Segment;
 use crate::opening::at_its_path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use sandmill_model::Segment;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek};
 use std::os::fd::AsRawFd;
@@ -303,10 +303,13 @@ pub fn verify(part: &File, segment: &Segment) -> Result<(), OutputError> {
     Err(OutputError::Checksum { offset, length, expected, found })
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 impl Appender {
     /// One whose disk is full.
-    pub(crate) fn to_full_disk() -> Self {
+    ///
+    /// # Panics
+    /// Where there is no `/dev/full`.
+    pub fn to_full_disk() -> Self {
         let path = Path::new("/dev/full");
         let file = File::options().read(true).write(true).open(path);
         Self::new(file.expect("every Linux has it"), path, 0)
@@ -317,7 +320,7 @@ impl Appender {
 mod tests {
     use super::super::PartFile;
     use super::*;
-    use crate::model::MiniBatchId;
+    use sandmill_model::MiniBatchId;
     use std::fs;
 
     fn fixture() -> (tempfile::TempDir, File, Vec<Segment>, Appender) {

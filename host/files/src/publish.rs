@@ -6,11 +6,11 @@
 use super::OutputError;
 use super::remove::remove_tree;
 use super::transfer::{append_at, copy_over, rename_new, same_content};
-use crate::fail_point;
-use crate::model::{OnConflict, steers};
 use crate::opening::at_its_path;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use sandmill_model::fail_point;
+use sandmill_model::{OnConflict, steers};
 use std::ffi::{CStr, CString, OsStr};
 use std::fmt;
 use std::io;

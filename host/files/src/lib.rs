@@ -1,0 +1,33 @@
+//! Bytes on a disk. No file here knows what rows or tables are.
+//!
+//! - [`opening`]: opening and making what other people name;
+//! - [`Found`], [`Root`] and [`content_stamp`]: what tells a file from what it was before;
+//! - [`Manifest`]: the list of objects in a store that are not on this disk yet; [`is_stand_in`] and the like: files
+//!   that stand for such objects;
+//! - [`PartFile`]: a worker appends rows to it; [`Appender`] copies committed segments of part files into the output
+//!   file, by offset;
+//! - [`collect_files`] and [`clear_files`] empty the folder that a guest writes into, around what
+//!   its `init` [`Kept`] there;
+//! - [`publish`]: files that a guest wrote go to the output folder; [`remove_tree`] and [`empty_folder`] remove whatever
+//!   guests may have made.
+
+mod appender;
+mod collect;
+mod error;
+mod found;
+mod manifest;
+pub mod opening;
+mod part;
+pub mod publish;
+mod remove;
+mod stand_in;
+mod transfer;
+
+pub use appender::{Appender, Checker, checksum, verify};
+pub use collect::{Kept, clear_files, collect_files};
+pub use error::OutputError;
+pub use found::{Found, Root, content_stamp, short};
+pub use manifest::{Listed, Manifest, ManifestWriter};
+pub use part::PartFile;
+pub use remove::{empty_folder, remove_tree};
+pub use stand_in::{STAND_IN_MODE, UNFETCHED, is_stand_in, unfetched, wait_for};
