@@ -90,6 +90,11 @@ pub enum JournalError {
 }
 
 impl JournalError {
+    /// Whether the disk that holds the journal is full.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::DiskFull(_))
+    }
+
     /// Puts SQLite's error into words.
     pub(super) fn of(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
