@@ -2,7 +2,9 @@
 //! listens. Decides nothing itself.
 
 use super::cancel::{Cancel, Request};
-use super::commit::{CommitReply, CommitRequest, Committer, Free, StillWriting, last_reply};
+use super::commit::{
+    CommitError, CommitReply, CommitRequest, Committer, Free, StillWriting, last_reply,
+};
 use super::gpus::Gpus;
 use super::inferring;
 use super::intake::Intake;
@@ -333,11 +335,11 @@ impl<'a> Driver<'a> {
         }
         self.tell(match reply {
             Some(CommitReply::Committed(ids)) => Message::Committed(ids),
-            Some(CommitReply::Rejected { id, failure, .. }) => Message::Rejected(id, failure),
-            Some(CommitReply::Fatal(text)) => Message::CommitFailed(text),
+            Some(CommitReply::Rejected { id, failure }) => Message::Rejected(id, failure),
+            Some(CommitReply::Fatal(error)) => Message::CommitFailed(error.to_string()),
             // These answer a request that only `finish` makes.
             Some(CommitReply::Finishing(_) | CommitReply::Finished | CommitReply::Free(_))
-            | None => Message::CommitFailed("the committer thread broke down".to_owned()),
+            | None => Message::CommitFailed(CommitError::BrokeDown.to_string()),
         });
     }
 
@@ -400,10 +402,10 @@ impl<'a> Driver<'a> {
     /// Writes the end down, then tells of it.
     async fn finish(mut self, mut result: JobResult) -> Result<JobResult, EngineError> {
         self.pool.close();
-        if let Err(text) = self.finish_commits(result.status).await {
+        if let Err(error) = self.finish_commits(result.status).await {
             result.status = JobStatus::Failed;
             result.ended_by.get_or_insert(EndedBy::Commit);
-            result.reason = text;
+            result.reason = error.to_string();
         }
         fail_point::pass("end-committed");
         if result.status == JobStatus::Completed {
@@ -428,7 +430,7 @@ impl<'a> Driver<'a> {
         Ok(result)
     }
 
-    async fn finish_commits(&mut self, status: JobStatus) -> Result<(), String> {
+    async fn finish_commits(&mut self, status: JobStatus) -> Result<(), CommitError> {
         // If it stopped earlier, the result tells why.
         let Some(mut commits) = self.commits.take() else { return Ok(()) };
         self.committer.finish(status);
@@ -451,11 +453,7 @@ impl<'a> Driver<'a> {
         let reply = last_reply(&mut commits, (STILL_WRITING, patience), &mut tell).await;
         let Some(result) = reply else {
             self.committer.abandon();
-            return Err(format!(
-                "the output could not be completed: the disk did not answer for {} s \
-                 (progress_update_timeout); see to the disk, then take the job up again",
-                patience.as_secs_f64()
-            ));
+            return Err(CommitError::Silent(patience));
         };
         result
     }

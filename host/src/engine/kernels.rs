@@ -5,7 +5,7 @@ use crate::inference::KERNELS_COMMAND;
 use crate::model::{Backend, DeviceChoice, GpuLease};
 use crate::pool::gpu_environment;
 use crate::spec::{JobSpec, ModelSpec};
-use crate::wall;
+use crate::wall::{self, Ended};
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
@@ -17,6 +17,35 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(900);
 /// Bytes of what it says that are told.
 const TOLD: u64 = 2000;
+
+/// Why tract cannot use the GPUs; a clause for people.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KernelsError {
+    /// The cache's folder has no absolute path.
+    #[error(transparent)]
+    NoPath(io::Error),
+    /// The folder cannot be made.
+    #[error("{}: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The process cannot be started.
+    #[error(transparent)]
+    Start(io::Error),
+    /// The process was ended before it was done, for this reason.
+    #[error("{0}")]
+    Stopped(String),
+    /// The process ended without success.
+    #[error("{}", said(.0))]
+    Failed(Ended),
+}
+
+fn said(ended: &Ended) -> String {
+    if ended.faults.is_empty() { ended.told("its process") } else { ended.faults.clone() }
+}
 
 /// Whether a model may come to run on a GPU by tract. `has_other`: whether ONNX Runtime can use the GPU, and
 /// so is what `auto` comes to there; asked only if that matters.
@@ -32,29 +61,28 @@ fn may_run(models: &[ModelSpec], guests: bool, has_other: impl FnOnce() -> bool)
     on_gpu(Backend::Tract) || (guests || on_gpu(Backend::Auto)) && !has_other()
 }
 
-/// Compiles for these GPUs into a folder below the cache's, where that is not done yet. Returns the
-/// folder; an error says why tract cannot use the GPUs, for people.
+/// Compiles for these GPUs into a folder below the cache's, where that is not done yet. Returns the folder.
 pub(super) fn compile(
     program: &Path,
     cache: &Path,
     leases: &[GpuLease],
     libraries: &[PathBuf],
     cancel: &Cancel,
-) -> Result<PathBuf, String> {
-    let folder = std::path::absolute(cache.join("cuda")).map_err(|e| e.to_string())?;
+) -> Result<PathBuf, KernelsError> {
+    let folder = std::path::absolute(cache.join("cuda")).map_err(KernelsError::NoPath)?;
     match DirBuilder::new().mode(0o700).create(&folder) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            return Err(format!("{}: {error}", folder.display()));
+        Err(source) if source.kind() != ErrorKind::AlreadyExists => {
+            return Err(KernelsError::Folder { path: folder, source });
         }
         _ => {}
     }
     for lease in leases {
         let lease = GpuLease { kernels: Some(folder.clone()), ..lease.clone() };
-        let child = start(program, &lease, libraries).map_err(|e| e.to_string())?;
-        let ended = wall::end_of(child, PATIENCE, TOLD, || cancel.reason())?;
+        let child = start(program, &lease, libraries).map_err(KernelsError::Start)?;
+        let ended = wall::end_of(child, PATIENCE, TOLD, || cancel.reason());
+        let ended = ended.map_err(KernelsError::Stopped)?;
         if !ended.status.success() {
-            let nothing_said = ended.faults.is_empty();
-            return Err(if nothing_said { ended.told("its process") } else { ended.faults });
+            return Err(KernelsError::Failed(ended));
         }
     }
     Ok(folder)
@@ -103,7 +131,10 @@ mod tests {
     }
 
     /// A script takes the place of the program.
-    fn compiled(script: &str, cancel: &Cancel) -> (Result<PathBuf, String>, tempfile::TempDir) {
+    fn compiled(
+        script: &str,
+        cancel: &Cancel,
+    ) -> (Result<PathBuf, KernelsError>, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("program");
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -117,7 +148,7 @@ mod tests {
     fn each_gpu_has_a_process_that_sees_it_alone() {
         let script = "echo $1 $CUDA_VISIBLE_DEVICES $LD_LIBRARY_PATH $HOME >>$XDG_CACHE_HOME/seen";
         let (folder, dir) = compiled(script, &Cancel::new());
-        assert_eq!(folder, Ok(dir.path().join("cuda")));
+        assert_eq!(folder.unwrap(), dir.path().join("cuda"));
         let mode = fs::metadata(dir.path().join("cuda")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
         let seen = fs::read_to_string(dir.path().join("cuda/seen")).unwrap();
@@ -126,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_went_wrong_is_told() {
-        let told = |script: &str| compiled(script, &Cancel::new()).0.unwrap_err();
+        let told = |script: &str| compiled(script, &Cancel::new()).0.unwrap_err().to_string();
         assert_eq!(told("echo no libcuda >&2; exit 1"), "no libcuda");
         assert_eq!(told("exit 3"), "its process ended with exit code 3");
         assert_eq!(told("head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 1").len(), 2000);
@@ -137,7 +168,8 @@ mod tests {
         let cancel = Cancel::new();
         cancel.cancel("Ctrl-C");
         let began = Instant::now();
-        assert_eq!(compiled("exec sleep 60", &cancel).0, Err("Ctrl-C".to_owned()));
+        let error = compiled("exec sleep 60", &cancel).0.unwrap_err();
+        assert!(matches!(error, KernelsError::Stopped(reason) if reason == "Ctrl-C"));
         assert!(began.elapsed() < Duration::from_secs(30));
     }
 }

@@ -33,14 +33,14 @@ pub enum JournalError {
     ReadOnly(PathBuf),
     /// Not what this program wrote.
     #[error(
-        "the journal {path} is damaged ({what}): the job cannot be taken up again; run it anew with \
+        "the journal {path} is damaged ({source}): the job cannot be taken up again; run it anew with \
          --overwrite, or in another --job-dir"
     )]
     Corrupt {
         /// The journal.
         path: PathBuf,
         /// What was found.
-        what: String,
+        source: Damage,
     },
     /// Written by another version.
     #[error(
@@ -89,7 +89,29 @@ pub enum JournalError {
     },
 }
 
+/// What is wrong with a damaged journal; a clause.
+#[derive(Debug, thiserror::Error)]
+pub enum Damage {
+    /// SQLite finds no database, or not what belongs there.
+    #[error(transparent)]
+    Database(rusqlite::Error),
+    /// Something that every journal says of its job.
+    #[error("it does not say the job's {0}")]
+    Missing(&'static str),
+    /// When the job was begun.
+    #[error("{0:?} is no point in time")]
+    Time(String),
+    /// How the job ended.
+    #[error("{0:?} is no status of a job")]
+    Status(String),
+}
+
 impl JournalError {
+    /// Whether the disk that holds the journal is full.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::DiskFull(_))
+    }
+
     /// Puts SQLite's error into words.
     pub(super) fn of(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
@@ -100,7 +122,7 @@ impl JournalError {
                 Self::ReadOnly(path)
             }
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                Self::Corrupt { path, what: source.to_string() }
+                Self::Corrupt { path, source: Damage::Database(source) }
             }
             _ => Self::Sqlite { path, source },
         }

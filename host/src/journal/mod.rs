@@ -12,6 +12,6 @@ mod tests;
 mod unreadable;
 
 pub use entry::{Changes, Committed, Counts, End, Entry, FileEntry, JobIdentity, Order};
-pub use error::JournalError;
+pub use error::{Damage, JournalError};
 pub use store::Journal;
 pub use unreadable::{Unreadable, unreadable_note};

@@ -1,6 +1,8 @@
 //! The journal itself.
 
-use super::{Changes, Committed, Counts, FileEntry, JobIdentity, JournalError, Order, schema};
+use super::{
+    Changes, Committed, Counts, Damage, FileEntry, JobIdentity, JournalError, Order, schema,
+};
 use crate::model::{JobStatus, MiniBatchId};
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
@@ -85,12 +87,11 @@ impl Journal {
     /// Which job this is.
     pub fn job(&self) -> Result<JobIdentity, JournalError> {
         let get = |key: &'static str| -> Result<String, JournalError> {
-            self.value(key)?.ok_or_else(|| self.corrupt(format!("it does not say the job's {key}")))
+            self.value(key)?.ok_or_else(|| self.corrupt(Damage::Missing(key)))
         };
         let created = get("created")?;
-        let created: Timestamp = created
-            .parse()
-            .map_err(|_| self.corrupt(format!("{created:?} is no point in time")))?;
+        let created: Timestamp =
+            created.parse().map_err(|_| self.corrupt(Damage::Time(created)))?;
         Ok(JobIdentity {
             name: get("name")?,
             id: get("id")?,
@@ -212,7 +213,7 @@ impl Journal {
     pub fn finished(&self) -> Result<Option<JobStatus>, JournalError> {
         let Some(status) = self.value("status")? else { return Ok(None) };
         let parsed = serde_json::from_value(serde_json::Value::String(status.clone()));
-        parsed.map(Some).map_err(|_| self.corrupt(format!("{status:?} is no status of a job")))
+        parsed.map(Some).map_err(|_| self.corrupt(Damage::Status(status)))
     }
 
     /// Writes down how the job ended, with a last note. To be called when the output is complete
@@ -261,13 +262,13 @@ impl Journal {
     fn failed(&self, error: rusqlite::Error) -> JournalError {
         match error {
             rusqlite::Error::IntegralValueOutOfRange(..)
-            | rusqlite::Error::InvalidColumnType(..) => self.corrupt(error.to_string()),
+            | rusqlite::Error::InvalidColumnType(..) => self.corrupt(Damage::Database(error)),
             error => JournalError::of(&self.path, error),
         }
     }
 
-    fn corrupt(&self, what: String) -> JournalError {
-        JournalError::Corrupt { path: self.path.clone(), what }
+    fn corrupt(&self, source: Damage) -> JournalError {
+        JournalError::Corrupt { path: self.path.clone(), source }
     }
 }
 

@@ -32,6 +32,7 @@
 //! new file in the place of an old one goes through `replace`. Between the steps are points at which tests end
 //! the process ([`fail_point`](crate::fail_point)).
 
+use super::error::CommitError;
 use super::group::Store;
 use super::queue::{Queue, Task};
 use super::rows::Rows;
@@ -40,9 +41,9 @@ use crate::model::{
     Failure, Header, ItemCounts, JobDir, JobStatus, MiniBatchId, OnConflict, Restored, Segment,
     WorkerId,
 };
+use std::error::Error;
 use std::fmt;
 use std::fs::File;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -120,7 +121,8 @@ pub(in crate::engine) struct FinalFailure {
 
 /// What the committer answers. If the channel closes before `Finished` or `Fatal`, and after
 /// [`Committer::finish`] was called, the committer broke down: treat it as fatal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
+#[cfg_attr(test, derive(PartialEq))]
 pub(in crate::engine) enum CommitReply {
     /// These are committed, successes and final failures.
     Committed(Vec<MiniBatchId>),
@@ -130,12 +132,8 @@ pub(in crate::engine) enum CommitReply {
     /// An attempt that its worker called a success is none: its files cannot be published, or its
     /// rows are not where it says. Nothing of it is committed.
     Rejected {
-        /// The worker.
-        worker: WorkerId,
         /// The mini-batch.
         id: MiniBatchId,
-        /// The attempt.
-        attempt: u32,
         /// Why.
         failure: Failure,
     },
@@ -143,9 +141,8 @@ pub(in crate::engine) enum CommitReply {
     Finishing(u64),
     /// After [`Committer::finish`]: the output is complete and on the disk. The last reply.
     Finished,
-    /// The job cannot go on, in words for people. What was reported as committed is safe. The last
-    /// reply.
-    Fatal(String),
+    /// The job cannot go on. What was reported as committed is safe. The last reply.
+    Fatal(CommitError),
 }
 
 /// An attempt whose rows are in the output.
@@ -184,9 +181,12 @@ pub(in crate::engine) struct CommitTarget {
 }
 
 /// Makes the output of what was appended: reads the one file and writes the other, which is to hold so
-/// many rows. Says now and then how many bytes it has read. An error is for people.
+/// many rows. Says now and then how many bytes it has read.
 pub(in crate::engine) type Make =
-    dyn Fn(&File, &File, u64, &mut dyn FnMut(u64)) -> Result<(), String> + Send + Sync;
+    dyn Fn(&File, &File, u64, &mut dyn FnMut(u64)) -> Result<(), MakeError> + Send + Sync;
+
+/// Why an output file could not be made; a clause for people.
+pub(in crate::engine) type MakeError = Box<dyn Error + Send + Sync>;
 
 /// How the output is made at the end of a job.
 #[derive(Clone)]
@@ -218,22 +218,22 @@ impl Committer {
     /// With `retry_failed`, mini-batches that failed for good are taken out of the journal, and so
     /// run again, as do those whose rows are lost.
     ///
-    /// Fails with a text for people if the output cannot be made or put in order, or the thread
-    /// cannot be started. The next start goes on from there.
+    /// Fails if the output cannot be made or put in order, or the thread cannot be started. The next
+    /// start goes on from there.
     pub(in crate::engine) fn start(
         target: CommitTarget,
         journal: Journal,
         retry_failed: bool,
         replies: mpsc::UnboundedSender<CommitReply>,
-    ) -> io::Result<(Self, Restored)> {
-        let recovered = super::recover::recover(target, journal, retry_failed);
-        let (store, restored) = recovered.map_err(io::Error::other)?;
+    ) -> Result<(Self, Restored), CommitError> {
+        let (store, restored) = super::recover::recover(target, journal, retry_failed)?;
         // Where rows wait in part files, room in them is not free sooner.
         let copies = store.rows.as_ref().is_some_and(Rows::takes_all);
         let queue = Arc::new(Queue::new(if copies { FULL } else { u64::MAX }));
         let worker = Worker { queue: queue.clone(), store, replies };
         let thread =
-            std::thread::Builder::new().name("sandmill-commit".into()).spawn(|| worker.run())?;
+            std::thread::Builder::new().name("sandmill-commit".into()).spawn(|| worker.run());
+        let thread = thread.map_err(CommitError::Thread)?;
         Ok((Self { queue, thread: Some(thread) }, restored))
     }
 
@@ -280,13 +280,13 @@ impl Worker {
     fn run(mut self) {
         // Also if something below panics: nobody may wait for room for ever.
         let _stop = StopOnDrop(self.queue.clone());
-        if let Err(text) = self.serve() {
+        if let Err(error) = self.serve() {
             self.store.give_up();
-            self.reply(CommitReply::Fatal(text));
+            self.reply(CommitReply::Fatal(error));
         }
     }
 
-    fn serve(&mut self) -> Result<(), String> {
+    fn serve(&mut self) -> Result<(), CommitError> {
         let mut earliest = Instant::now();
         while let Some(task) = self.queue.next(earliest) {
             match task {
@@ -311,7 +311,7 @@ impl Worker {
         Ok(())
     }
 
-    fn commit(&mut self, mut group: Vec<CommitRequest>) -> Result<(), String> {
+    fn commit(&mut self, mut group: Vec<CommitRequest>) -> Result<(), CommitError> {
         loop {
             let done = self.store.commit(group)?;
             self.reject(done.rejected);
@@ -330,8 +330,7 @@ impl Worker {
 
     fn reject(&self, rejected: Vec<(Success, Failure)>) {
         for (success, failure) in rejected {
-            let Success { worker, id, attempt, .. } = success;
-            self.reply(CommitReply::Rejected { worker, id, attempt, failure });
+            self.reply(CommitReply::Rejected { id: success.id, failure });
         }
     }
 
@@ -365,7 +364,7 @@ pub(in crate::engine) async fn last_reply(
     replies: &mut mpsc::UnboundedReceiver<CommitReply>,
     (interval, patience): (Duration, Duration),
     told: &mut dyn FnMut(StillWriting),
-) -> Option<Result<(), String>> {
+) -> Option<Result<(), CommitError>> {
     let (mut silent_since, mut told_at, mut done) = (Instant::now(), Instant::now(), None);
     loop {
         let wait = interval.min(patience.saturating_sub(silent_since.elapsed()));
@@ -373,7 +372,7 @@ pub(in crate::engine) async fn last_reply(
             Err(_) if silent_since.elapsed() >= patience => return None,
             Err(_) => told(StillWriting::Silent(silent_since.elapsed())),
             Ok(Some(CommitReply::Finished)) => return Some(Ok(())),
-            Ok(Some(CommitReply::Fatal(text))) => return Some(Err(text)),
+            Ok(Some(CommitReply::Fatal(error))) => return Some(Err(error)),
             Ok(Some(CommitReply::Finishing(bytes))) => {
                 // Nothing moves that reads no further.
                 if done.replace(bytes) != Some(bytes) {
@@ -391,7 +390,7 @@ pub(in crate::engine) async fn last_reply(
             )) => {
                 silent_since = Instant::now();
             }
-            Ok(None) => return Some(Err("the committer thread broke down".to_owned())),
+            Ok(None) => return Some(Err(CommitError::BrokeDown)),
         }
     }
 }

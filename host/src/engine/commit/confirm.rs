@@ -2,7 +2,7 @@
 //! that the workers took of their rows, before the journal knows of it. By then it was written a moment ago, and
 //! need not come from the disk. Where somebody else has written to it since, all of it is read back once more.
 
-use super::disk::machine;
+use super::error::{Change, CommitError};
 use super::header::Top;
 use super::rows::Rows;
 use super::settle::begins_with;
@@ -10,6 +10,7 @@ use crate::journal::{Committed, Journal, Order};
 use crate::model::{Segment, WorkerId};
 use crate::output::{Appender, Checker};
 use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 
 /// The end of the output: what was appended and the journal does not know yet.
@@ -33,9 +34,8 @@ impl Appended {
         self.pieces.push((None, Segment { offset: 0, length, checksum, rows: 0 }));
     }
 
-    /// Reads back what of it was not read back yet. An error is for people: the file is not what it should be, or
-    /// cannot be read.
-    pub(super) fn confirm(&mut self, appender: &Appender) -> Result<(), String> {
+    /// Reads back what of it was not read back yet. Fails if the file is not what it should be, or cannot be read.
+    pub(super) fn confirm(&mut self, appender: &Appender) -> Result<(), CommitError> {
         in_place(appender)?;
         let mut checker = checker(appender)?;
         let new = self.pieces.get(self.confirmed..).unwrap_or_default();
@@ -60,16 +60,16 @@ impl Appended {
     }
 }
 
-/// Fails, in words, unless the output is still the file of its name, and as long as what was written.
-pub(super) fn in_place(appender: &Appender) -> Result<Metadata, String> {
-    let metadata = appender.file().metadata().map_err(|e| machine("read", appender.path(), &e))?;
+/// Fails unless the output is still the file of its name, and as long as what was written.
+pub(super) fn in_place(appender: &Appender) -> Result<Metadata, CommitError> {
+    let metadata = appender.file().metadata().map_err(|e| failed(appender, e))?;
     let named = appender.path().symlink_metadata();
     if !named.is_ok_and(|named| (named.dev(), named.ino()) == (metadata.dev(), metadata.ino())) {
-        return Err(told(appender, "was removed, renamed or replaced while the job ran"));
+        return Err(changed(appender, Change::Replaced));
     }
     let (found, written) = (metadata.len(), appender.len());
     if found != written {
-        return Err(told(appender, &format!("has {found} bytes, and {written} were written")));
+        return Err(changed(appender, Change::Length { found, written }));
     }
     Ok(metadata)
 }
@@ -79,12 +79,12 @@ pub(super) fn confirm_all(
     rows: &Rows,
     journal: &Journal,
     header: Option<&Top>,
-) -> Result<(), String> {
+) -> Result<(), CommitError> {
     let appender = &rows.appender;
     let header = header.map_or(&[][..], |top| &top.bytes);
     let start = header.len() as u64;
     if !begins_with(appender.file(), header) {
-        return Err(told(appender, "does not begin with its header any more"));
+        return Err(changed(appender, Change::Header));
     }
     let mut checker = checker(appender)?;
     let (order, last) = match &rows.held {
@@ -97,39 +97,34 @@ pub(super) fn confirm_all(
             result = hold(&mut checker, appender, start + output_offset, entry.worker, &segment);
         }
     };
-    journal.for_each(order, visit).map_err(|e| e.to_string())?;
+    journal.for_each(order, visit)?;
     result
 }
 
-fn checker(appender: &Appender) -> Result<Checker<'_>, String> {
-    Checker::new(appender.file()).map_err(|e| machine("read", appender.path(), &e))
+fn checker(appender: &Appender) -> Result<Checker<'_>, CommitError> {
+    Checker::new(appender.file()).map_err(|e| failed(appender, e))
 }
 
-/// Fails, in words, unless the output holds the segment at a place.
+/// Fails unless the output holds the segment at a place.
 pub(super) fn hold(
     checker: &mut Checker<'_>,
     appender: &Appender,
     at: u64,
     worker: Option<WorkerId>,
     segment: &Segment,
-) -> Result<(), String> {
-    let holds = checker.holds(at, segment).map_err(|e| machine("read", appender.path(), &e))?;
+) -> Result<(), CommitError> {
+    let holds = checker.holds(at, segment).map_err(|e| failed(appender, e))?;
     if holds {
         return Ok(());
     }
     let end = at + segment.length;
-    let whose = match worker {
-        Some(worker) => format!("the rows that {worker} reported"),
-        None => "what was written there".to_owned(),
-    };
-    Err(told(appender, &format!("holds other bytes from {at} up to {end} than {whose}")))
+    Err(changed(appender, Change::Bytes { from: at, end, worker }))
 }
 
-fn told(appender: &Appender, what: &str) -> String {
-    format!(
-        "the output file {} {what}: another program wrote to it, the disk does not keep what it is \
-         given, or a worker process was taken over. See to that, then take the job up again: rows that \
-         are not in the output as they were committed are copied there again, or made again",
-        appender.path().display()
-    )
+fn changed(appender: &Appender, change: Change) -> CommitError {
+    CommitError::OutputChanged { path: appender.path().to_owned(), change }
+}
+
+fn failed(appender: &Appender, error: io::Error) -> CommitError {
+    CommitError::disk("read", appender.path(), error)
 }

@@ -1,11 +1,12 @@
 //! Files that `init` and `shutdown` left: published once the job has completed.
 
 use super::committer::CommitTarget;
+use super::error::CommitError;
 use super::files::{DONE, Files, rule};
 use crate::fail_point;
 use crate::journal::{Changes, FileEntry, Journal};
 use crate::model::{OnConflict, WorkerId};
-use crate::output::{Found, OutputError, check_files, list_files, publish_files, same_file};
+use crate::output::{Found, check_files, list_files, publish_files, same_file};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -13,12 +14,12 @@ use std::path::PathBuf;
 type Left = BTreeMap<String, Vec<(WorkerId, Found)>>;
 
 /// Publishes what workers that ended in order left in their output folders. An error means that the
-/// job cannot be called completed, and is for people.
+/// job cannot be called completed.
 pub(super) fn publish(
     files: &mut Files,
     target: &CommitTarget,
     journal: &mut Journal,
-) -> Result<(), String> {
+) -> Result<(), CommitError> {
     let workers: Vec<_> = files.done.iter().copied().collect();
     let mut left = Left::new();
     for worker in workers {
@@ -44,76 +45,67 @@ pub(super) fn publish(
 }
 
 /// What one worker left, if all of it can be published.
-fn look(target: &CommitTarget, worker: WorkerId) -> Result<Vec<Found>, String> {
+fn look(target: &CommitTarget, worker: WorkerId) -> Result<Vec<Found>, CommitError> {
     let folder = target.job_dir.worker_output(worker);
     let found = list_files(&folder, &rule(target, false, &|_| None));
-    found.map_err(|error| of_worker(worker, &error))
+    found.map_err(|source| CommitError::Left { worker, source })
 }
 
-fn of_worker(worker: WorkerId, error: &OutputError) -> String {
-    format!("what {worker} wrote in init or shutdown cannot be published: {error}")
-}
-
-fn check_kinds(path: &str, of: &[(WorkerId, Found)]) -> Result<(), String> {
+fn check_kinds(path: &str, of: &[(WorkerId, Found)]) -> Result<(), CommitError> {
     let is_folder = |found: &Found| found.length.is_none();
     let (first, rest) = of.split_first().map_or((None, of), |(first, rest)| (Some(first), rest));
     let other =
         rest.iter().find(|(_, found)| Some(is_folder(found)) != first.map(|f| is_folder(&f.1)));
     match (first, other) {
-        (Some((first, _)), Some((other, _))) => Err(format!(
-            "the output {path:?} is a file of one of the workers {first} and {other} and a folder of \
-             the other, made in init or shutdown: give them different names"
-        )),
+        (Some((first, _)), Some((other, _))) => {
+            let path = path.to_owned();
+            Err(CommitError::LeftOtherKind { path, first: *first, other: *other })
+        }
         _ => Ok(()),
     }
 }
 
 /// Files of one name must hold the same, also where there is a published one.
-fn check_same(target: &CommitTarget, path: &str, of: &[(WorkerId, Found)]) -> Result<(), String> {
+fn check_same(
+    target: &CommitTarget,
+    path: &str,
+    of: &[(WorkerId, Found)],
+) -> Result<(), CommitError> {
     let folder = |worker| target.job_dir.worker_output(worker);
     let Some(((first, found), rest)) = of.split_first() else { return Ok(()) };
     if found.length.is_none() {
         return Ok(());
     }
-    let remedy = "put the agent name into the name of a file that each worker writes, or set \
-                  output_files to append or overwrite";
-    for (worker, _) in rest {
-        if !same_file(&folder(*first), &folder(*worker), path, None).map_err(|e| e.to_string())? {
-            return Err(format!(
-                "the workers {first} and {worker} both wrote the output {path:?} in init or \
-                 shutdown, with different content: {remedy}"
-            ));
+    for (other, _) in rest {
+        if !same_file(&folder(*first), &folder(*other), path, None)? {
+            let path = path.to_owned();
+            return Err(CommitError::LeftTwice { path, first: *first, other: *other });
         }
     }
     let there = target.output.join(path).symlink_metadata().ok();
     let clash = match there.map(|metadata| metadata.is_file()) {
         None => false,
-        Some(true) => {
-            !same_file(&folder(*first), &target.output, path, None).map_err(|e| e.to_string())?
-        }
+        Some(true) => !same_file(&folder(*first), &target.output, path, None)?,
         Some(false) => true,
     };
     if clash {
-        return Err(format!(
-            "{first} wrote the output {path:?} in init or shutdown, and a mini-batch wrote one of \
-             that name, with different content: {remedy}"
-        ));
+        return Err(CommitError::LeftPublished { path: path.to_owned(), worker: *first });
     }
     Ok(())
 }
 
 /// Moves all of it. After a crash the rest is moved.
-fn move_all(files: &Files, target: &CommitTarget) -> Result<(), String> {
+fn move_all(files: &Files, target: &CommitTarget) -> Result<(), CommitError> {
     let rule = rule(target, true, &|_| None);
-    for worker in &files.done {
-        let folder = target.job_dir.worker_output(*worker);
+    for &worker in &files.done {
+        let folder = target.job_dir.worker_output(worker);
         let checked = check_files(&folder, &target.output, &rule);
-        checked.map_err(|error| of_worker(*worker, &error))?;
+        checked.map_err(|source| CommitError::Left { worker, source })?;
     }
-    for worker in &files.done {
-        let folder = target.job_dir.worker_output(*worker);
+    for &worker in &files.done {
+        let folder = target.job_dir.worker_output(worker);
         publish_files(&folder, &target.output, &rule)
-            .map_err(|error| of_worker(*worker, &error))?;
+            .map_err(|source| CommitError::Left { worker, source })?;
         fail_point::pass("left-published");
     }
     Ok(())
@@ -126,10 +118,10 @@ fn append(
     target: &CommitTarget,
     journal: &mut Journal,
     left: &Left,
-) -> Result<(), String> {
+) -> Result<(), CommitError> {
     let folder = |worker| target.job_dir.worker_output(worker);
     let mut earlier: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
-    for file in journal.files().map_err(|e| e.to_string())? {
+    for file in journal.files()? {
         if file.mini_batch.is_none() {
             earlier.entry(file.path).or_default().push((file.offset, file.length));
         }
@@ -141,13 +133,12 @@ fn append(
         for (worker, found) in rest {
             same = same
                 && found.length.is_some()
-                && same_file(&folder(*first), &folder(*worker), path, None)
-                    .map_err(|e| e.to_string())?;
+                && same_file(&folder(*first), &folder(*worker), path, None)?;
         }
         let pieces = earlier.get(path).map_or(&[][..], Vec::as_slice);
         for piece in pieces {
             let piece = same_file(&folder(*first), &target.output, path, Some(*piece));
-            same = same && piece.map_err(|e| e.to_string())?;
+            same = same && piece?;
         }
         let count = match same {
             true => usize::from(pieces.is_empty()),
@@ -160,14 +151,14 @@ fn append(
     let (mut entries, mut folders) = (Vec::<FileEntry>::new(), Vec::<PathBuf>::new());
     for (worker, found) in wanted {
         let folder = folder(worker);
-        files.check(target, &folder).map_err(|error| of_worker(worker, &error))?;
+        files.check(target, &folder).map_err(|source| CommitError::Left { worker, source })?;
         entries.extend(files.take(target, None, &folder, &found));
         folders.push(folder);
     }
     // From now on it is the journal that says what of these folders belongs where.
     let notes = files.done.iter().map(|worker| (format!("{DONE}{}", worker.0), None)).collect();
     let changes = Changes { files: entries.clone(), notes, ..Changes::default() };
-    journal.commit(&changes).map_err(|e| e.to_string())?;
+    journal.commit(&changes)?;
     fail_point::pass("left-journaled");
     files.done.clear();
     files.publish(target, &folders, &entries, true)

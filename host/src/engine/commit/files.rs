@@ -1,7 +1,8 @@
 //! The files' side of the store: names, publishing, and what `init` and `shutdown` left.
 
 use super::committer::CommitTarget;
-use super::disk::{machine, sync_around};
+use super::disk::sync_around;
+use super::error::CommitError;
 use crate::fail_point::{self, Unsynced};
 use crate::journal::FileEntry;
 use crate::model::{JobDir, MiniBatchId, OnConflict, WorkerId};
@@ -77,7 +78,7 @@ impl Files {
         folders: &[PathBuf],
         entries: &[FileEntry],
         again: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), CommitError> {
         if folders.is_empty() {
             return Ok(());
         }
@@ -94,8 +95,7 @@ impl Files {
         for folder in folders {
             let places = places.get(&source(&target.job_dir, folder));
             let place = |path: &str| places?.get(path).copied();
-            publish_files(folder, &target.output, &rule(target, again, &place))
-                .map_err(|e| e.to_string())?;
+            publish_files(folder, &target.output, &rule(target, again, &place))?;
             fail_point::pass_with("folder-published", || self.unsynced.clone());
         }
         if append {
@@ -103,7 +103,7 @@ impl Files {
             self.unsynced.clear();
             fail_point::pass("appended-files-synced");
             for folder in folders {
-                discard_files(folder).map_err(|e| e.to_string())?;
+                discard_files(folder)?;
                 fail_point::pass("folder-removed");
             }
         }
@@ -137,11 +137,11 @@ pub(super) fn by_source(entries: &[FileEntry]) -> HashMap<String, Places> {
 }
 
 /// Whether there is anything in a folder. False if there is no folder.
-pub(super) fn holds_anything(folder: &Path) -> Result<bool, String> {
+pub(super) fn holds_anything(folder: &Path) -> Result<bool, CommitError> {
     match std::fs::read_dir(folder) {
         Ok(mut entries) => Ok(entries.next().is_some()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(machine("look into", folder, &error)),
+        Err(error) => Err(CommitError::disk("look into", folder, error)),
     }
 }
 

@@ -3,7 +3,8 @@
 //! has the end is what it was made of removed.
 
 use super::committer::{CommitTarget, Finish};
-use super::disk::{machine, open_part, sync_folder};
+use super::disk::{open_part, sync_folder};
+use super::error::CommitError;
 use super::group::Store;
 use super::replace::NEW;
 use super::split;
@@ -12,8 +13,8 @@ use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Makes it, if the job has such an output. An error is for people.
-pub(super) fn make(store: &Store, told: &mut dyn FnMut(u64)) -> Result<(), String> {
+/// Makes it, if the job has such an output.
+pub(super) fn make(store: &Store, told: &mut dyn FnMut(u64)) -> Result<(), CommitError> {
     let (Some(rows), Some(finish)) = (&store.rows, &store.target.finish) else {
         return Ok(());
     };
@@ -25,7 +26,7 @@ pub(super) fn make(store: &Store, told: &mut dyn FnMut(u64)) -> Result<(), Strin
     let making = Making { appended, new: &new, path: &path, kept: appended, rows };
     write(finish, &making, told)?;
     fail_point::pass("output-made");
-    fs::rename(&new, &path).map_err(|e| machine("rename a new file to", &path, &e))?;
+    fs::rename(&new, &path).map_err(|e| CommitError::disk("rename a new file to", &path, e))?;
     fail_point::pass("output-named");
     sync_folder(output)
 }
@@ -44,27 +45,23 @@ pub(super) struct Making<'a> {
     pub(super) rows: u64,
 }
 
-/// Makes the file. It is on the disk then; after an error, which is for people, it is not there.
+/// Makes the file. It is on the disk then; after an error it is not there.
 pub(super) fn write(
     finish: &Finish,
     making: &Making<'_>,
     told: &mut dyn FnMut(u64),
-) -> Result<(), String> {
+) -> Result<(), CommitError> {
     let &Making { appended, new, path, kept, rows } = making;
-    let failed = |action: &str, error: std::io::Error| machine(action, new, &error);
+    let failed = |action, error| CommitError::disk(action, new, error);
     let target = OpenOptions::new().read(true).write(true).create_new(true).open(new);
     let target = target.map_err(|e| failed("make", e))?;
     // For reading alone, and from its beginning.
-    let source = open_part(appended).map_err(|e| machine("open", appended, &e.into()))?;
+    let source = open_part(appended).map_err(|e| CommitError::disk("open", appended, e.into()))?;
     if let Err(why) = (finish.make)(&source, &target, rows, told) {
         // Should it stay, the next start removes it.
         let _ = fs::remove_file(new);
-        return Err(format!(
-            "the output file {} could not be made: {why}. The rows are kept in {}: see to that, then take \
-             the job up again",
-            path.display(),
-            kept.display()
-        ));
+        let path = path.to_owned();
+        return Err(CommitError::Unmade { path, kept: kept.to_owned(), source: why });
     }
     target.sync_all().map_err(|e| failed("write to disk", e))
 }
@@ -80,7 +77,7 @@ pub(super) fn clean_up(target: &CommitTarget) {
 
 /// The target for a job that is taken up. One whose output was made, and of which nothing else is left,
 /// has no rows to care for any more. Of one that is not done, an output that was made is removed.
-pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTarget, String> {
+pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTarget, CommitError> {
     if target.parts.is_some() {
         return split::taken_up(target, completed);
     }
@@ -91,7 +88,9 @@ pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTa
         return Ok(CommitTarget { output_file: None, finish: None, ..target });
     }
     match fs::remove_file(&path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(machine("remove", &path, &error)),
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(CommitError::disk("remove", &path, error))
+        }
         _ => Ok(target),
     }
 }

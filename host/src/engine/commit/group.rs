@@ -2,8 +2,9 @@
 
 use super::committer::{CommitRequest, CommitTarget, FinalFailure, Free, Success};
 use super::confirm::{confirm_all, hold};
-use super::disk::{Refusal, machine, sync_around, sync_folder};
+use super::disk::{Refusal, sync_around, sync_folder};
 use super::done;
+use super::error::{CommitError, PartFault, Rejection};
 use super::files::{DONE, Files, Names, holds_anything};
 use super::finish;
 use super::header::{Top, open_columns};
@@ -13,9 +14,7 @@ use super::rows::{HEADER, Rows};
 use super::split;
 use crate::fail_point;
 use crate::journal::{Changes, End, Entry, FileEntry, Journal};
-use crate::model::{
-    Failure, FailureKind, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId, hex,
-};
+use crate::model::{Failure, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId, hex};
 use crate::output::{Appender, Checker, OutputError, checksum, discard_files};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -67,8 +66,8 @@ pub(super) struct Group {
 }
 
 impl Store {
-    /// Commits what can be committed, and what was copied before. An error is fatal, and for people.
-    pub(super) fn commit(&mut self, requests: Vec<CommitRequest>) -> Result<Done, String> {
+    /// Commits what can be committed, and what was copied before. An error is fatal.
+    pub(super) fn commit(&mut self, requests: Vec<CommitRequest>) -> Result<Done, CommitError> {
         let mut done = self.gather(requests)?;
         let group = std::mem::take(&mut self.group);
         done.committed = group.entries.iter().map(|entry| entry.id).collect();
@@ -90,7 +89,7 @@ impl Store {
     pub(super) fn copy(
         &mut self,
         requests: Vec<CommitRequest>,
-    ) -> Result<Vec<(Success, Failure)>, String> {
+    ) -> Result<Vec<(Success, Failure)>, CommitError> {
         let done = self.gather(requests)?;
         // The header comes before all rows.
         if self.group.header.is_some() {
@@ -114,7 +113,7 @@ impl Store {
     }
 
     /// Checks what is to be committed, and adds it to the group.
-    fn gather(&mut self, requests: Vec<CommitRequest>) -> Result<Done, String> {
+    fn gather(&mut self, requests: Vec<CommitRequest>) -> Result<Done, CommitError> {
         let mut done = Done::default();
         let mut group = std::mem::take(&mut self.group);
         for request in requests {
@@ -134,13 +133,13 @@ impl Store {
                 CommitRequest::Failure(failure) => group.entries.push(failed(failure)),
                 CommitRequest::Success(success) => match self.check(&success, &mut group) {
                     Ok(()) => group.entries.push(succeeded(&success)),
-                    Err(Refusal::Fatal(text)) => return Err(text),
+                    Err(Refusal::Fatal(error)) => return Err(error),
                     Err(Refusal::Postpone) => {
                         done.postponed.push(CommitRequest::Success(success));
                     }
-                    Err(Refusal::Reject(failure)) => {
+                    Err(Refusal::Reject(why)) => {
                         self.discard(&success);
-                        done.rejected.push((success, failure));
+                        done.rejected.push((success, why.failure()));
                     }
                 },
             }
@@ -154,7 +153,7 @@ impl Store {
     }
 
     /// The order of these steps is the promise that no row is lost or doubled; `commit` tells it.
-    fn write(&mut self, group: Group) -> Result<(), String> {
+    fn write(&mut self, group: Group) -> Result<(), CommitError> {
         if !group.staged.is_empty() || !group.done.is_empty() {
             sync_around(&self.target.job_dir.work())?;
         }
@@ -166,8 +165,7 @@ impl Store {
             Changes { entries: group.entries, files: group.files, notes, ..Changes::default() };
         let replaced = self.put_header(group.header.as_ref(), &mut changes)?;
         let written = self.put_rows(&mut changes, group.copied, replaced);
-        let journaled =
-            written.and_then(|()| self.journal.commit(&changes).map_err(|e| e.to_string()));
+        let journaled = written.and_then(|()| Ok(self.journal.commit(&changes)?));
         if let Some(rows) = &mut self.rows {
             rows.journaled(journaled.is_ok());
         }
@@ -186,7 +184,7 @@ impl Store {
 
     /// Whether the output is what was committed to it. Looks at it no closer than at its length and time of
     /// change, unless somebody else has written to it. If it is not, the next start sees that, too, by the time.
-    fn look_at_output(&mut self) -> Result<(), String> {
+    fn look_at_output(&mut self) -> Result<(), CommitError> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
         if rows.is_untouched()? {
             return Ok(());
@@ -198,7 +196,11 @@ impl Store {
     /// Puts what the output begins with at its top, if the group has brought that. True if there were rows
     /// already: they and the header are in a new file then, which takes the other one's place when the journal
     /// has it.
-    fn put_header(&mut self, header: Option<&Top>, changes: &mut Changes) -> Result<bool, String> {
+    fn put_header(
+        &mut self,
+        header: Option<&Top>,
+        changes: &mut Changes,
+    ) -> Result<bool, CommitError> {
         let Some(header) = header else { return Ok(false) };
         changes.notes.push((HEADER.to_owned(), Some(header.note())));
         let is_there = self.header.as_ref().is_some_and(|first| first.bytes == header.bytes);
@@ -228,7 +230,7 @@ impl Store {
         changes: &mut Changes,
         copied: usize,
         is_new: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), CommitError> {
         if let Some(rows) = &mut self.rows {
             let left = changes.entries.get(copied..).unwrap_or_default();
             rows.append(left, &mut self.parts)?;
@@ -248,23 +250,22 @@ impl Store {
     }
 
     /// Opens the output file by its name again: another one has taken it.
-    fn reopen(&mut self) -> Result<(), String> {
+    fn reopen(&mut self) -> Result<(), CommitError> {
         let name = self.target.output_file.as_deref().unwrap_or_default();
         if let Some(rows) = &mut self.rows {
-            let opened = Appender::open(&self.target.output.join(name));
-            rows.appender = opened.map_err(|e| e.to_string())?;
+            rows.appender = Appender::open(&self.target.output.join(name))?;
             rows.appender.trust(rows.appender.len());
         }
         Ok(())
     }
 
-    /// Completes the output and notes the job's end. `told` hears now and then that something moves. An error is
-    /// for people; where it is the fault of what `init` or `shutdown` wrote, the job's end is noted as failed.
+    /// Completes the output and notes the job's end. `told` hears now and then that something moves. Where
+    /// an error is the fault of what `init` or `shutdown` wrote, the job's end is noted as failed.
     pub(super) fn finish(
         &mut self,
         mut status: JobStatus,
         told: &mut dyn FnMut(u64),
-    ) -> Result<(), String> {
+    ) -> Result<(), CommitError> {
         let mut result = Ok(());
         if status == JobStatus::Completed {
             result = done::publish(&mut self.files, &self.target, &mut self.journal);
@@ -300,7 +301,7 @@ impl Store {
             sync_folder(&self.target.output)?;
         }
         self.point("all-synced");
-        self.journal.finish(status, notes).map_err(|e| e.to_string())?;
+        self.journal.finish(status, notes)?;
         self.point("finished");
         if status == JobStatus::Completed {
             finish::clean_up(&self.target);
@@ -313,11 +314,9 @@ impl Store {
     fn check(&mut self, success: &Success, group: &mut Group) -> Result<(), Refusal> {
         if success.segment.length > 0 {
             if self.target.output_file.is_none() {
-                let text = format!(
-                    "{} reported rows that its part file does not hold: this job keeps no rows",
-                    success.worker
-                );
-                return Err(Refusal::Reject(Failure::new(FailureKind::HostFault, text)));
+                let worker = success.worker;
+                let fault = PartFault::Unwanted;
+                return Err(Refusal::Reject(Rejection::PartDamaged { worker, fault }));
             }
             self.parts.check(success)?;
         }
@@ -349,10 +348,7 @@ impl Store {
         let is_lines = self.target.finish.is_none();
         match first.joined(&top).filter(|_| !is_lines) {
             Some(joined) => Ok(Some(joined).filter(|joined| joined != first)),
-            None => {
-                let text = top.unfit(first, is_lines);
-                Err(Refusal::Reject(Failure::new(FailureKind::BadResults, text)))
-            }
+            None => Err(Refusal::Reject(top.unfit(first, is_lines))),
         }
     }
 
@@ -361,10 +357,9 @@ impl Store {
         let staged = self.target.job_dir.staged(worker, id, attempt);
         let found = self.files.check(&self.target, &staged).map_err(|error| {
             if error.is_guest_fault() {
-                let failure = Failure::new(FailureKind::BadOutput, error.to_string());
-                Refusal::Reject(failure)
+                Refusal::Reject(Rejection::Files(error))
             } else {
-                Refusal::Fatal(error.to_string())
+                Refusal::Fatal(error.into())
             }
         })?;
         if !group.names.take(&found, self.target.on_conflict != OnConflict::Error) {
@@ -394,19 +389,20 @@ impl Store {
 }
 
 /// Writes a new file: the header, then all that is in the output. It is on the disk then.
-fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<Appender, String> {
+fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<Appender, CommitError> {
     let length = output.len();
-    let checksum = checksum(output.file(), 0, length).map_err(|e| e.to_string())?;
+    let checksum = checksum(output.file(), 0, length)
+        .map_err(|source| CommitError::Read { path: output.path().to_owned(), source })?;
     let all = Segment { offset: 0, length, checksum, rows: 0 };
-    let write = || {
+    let write = || -> Result<Appender, OutputError> {
         let mut new = Appender::create(path)?;
         new.put(header, 0)?;
         new.append(output.file(), &all)?;
         new.sync()?;
         Ok(new)
     };
-    let new = write().map_err(|e: OutputError| e.to_string())?;
-    let mut checker = Checker::new(new.file()).map_err(|e| machine("read", path, &e))?;
+    let new = write()?;
+    let mut checker = Checker::new(new.file()).map_err(|e| CommitError::disk("read", path, e))?;
     hold(&mut checker, &new, header.len() as u64, None, &all)?;
     Ok(new)
 }

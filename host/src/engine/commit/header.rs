@@ -1,5 +1,6 @@
 //! What stands at the top of the output file, and how the journal notes it.
 
+use super::error::{CommitError, Difference, Rejection};
 use crate::journal::Journal;
 use crate::model::{Header, MiniBatchId, hex};
 use crate::output::common_columns;
@@ -16,13 +17,12 @@ pub(super) fn open_columns(id: MiniBatchId) -> String {
 /// output of each worker takes its types from them.
 ///
 /// # Errors
-/// In words: the journal cannot be read, or has something else.
-pub(super) fn all_open_columns(journal: &Journal) -> Result<Vec<u8>, String> {
-    let notes = journal.notes(OPEN_COLUMNS).map_err(|error| error.to_string())?;
+/// If the journal cannot be read, or has something else.
+pub(super) fn all_open_columns(journal: &Journal) -> Result<Vec<u8>, CommitError> {
+    let notes = journal.notes(OPEN_COLUMNS)?;
     let all = notes.iter().map(|(_, note)| from_hex(note));
     let all: Option<Vec<_>> = all.collect();
-    all.map(|all| all.concat())
-        .ok_or_else(|| "the journal's notes of the output's columns are damaged".to_owned())
+    all.map(|all| all.concat()).ok_or(CommitError::ColumnsNote)
 }
 
 /// The columns of the output.
@@ -57,15 +57,15 @@ impl Top {
     /// What the journal has. `is_plain`: whether the output is lines of text, as they are.
     ///
     /// # Errors
-    /// In words: it is no such note.
-    pub(super) fn noted(note: String, is_plain: bool) -> Result<Self, String> {
+    /// If it is no such note.
+    pub(super) fn noted(note: String, is_plain: bool) -> Result<Self, CommitError> {
         if is_plain {
             return Ok(Self::line(note));
         }
         let parsed = note.split_once('\n').and_then(|(bytes, text)| {
             Some(Self { text: text.to_owned(), bytes: from_hex(bytes)? })
         });
-        parsed.ok_or_else(|| "the journal's note of the output's header is damaged".to_owned())
+        parsed.ok_or(CommitError::HeaderNote)
     }
 
     /// Whether rows of the same columns follow, and all that these bring to the top is there.
@@ -82,31 +82,23 @@ impl Top {
     }
 
     /// Why rows of these columns cannot follow those of `first`. `is_lines`: whether the header is a line.
-    pub(super) fn unfit(&self, first: &Self, is_lines: bool) -> String {
+    pub(super) fn unfit(&self, first: &Self, is_lines: bool) -> Rejection {
         let (is, was) = (self.text.trim_end(), first.text.trim_end());
         if is_lines {
-            return format!(
-                "the mini-batch's table has the columns {is:?}, but the output file begins with {was:?}: \
-                 return the same columns, in the same order, from every call of run, or do without the \
-                 header line"
-            );
+            return Rejection::OtherHeader { is: is.to_owned(), was: was.to_owned() };
         }
         let (mut is, mut was) = (is.lines(), was.lines());
         let mut column = 0;
-        let difference = loop {
+        loop {
             column += 1;
             match (is.next(), was.next()) {
                 (Some(is), Some(was)) if is == was => {}
-                (Some(is), Some(was)) => break format!("column {column} is {is}, and was {was}"),
-                (Some(is), None) => break format!("column {column}, {is}, was not there"),
-                (None, Some(was)) => break format!("column {column}, {was}, is not there"),
-                (None, None) => break String::new(),
+                (is, was) => {
+                    let [is, was] = [is, was].map(|text| text.map(str::to_owned));
+                    break Rejection::OtherColumns(Difference { column, is, was });
+                }
             }
-        };
-        format!(
-            "the mini-batch's rows have other columns than the first ones of the job: {difference}. \
-             Return the same columns, with the same types and in the same order, from every call of run"
-        )
+        }
     }
 }
 
@@ -171,7 +163,7 @@ mod tests {
         let first = coded("\"a\" Int64\n\"b\" Utf8");
         let told = |text: &str| {
             assert!(!coded(text).fits(&first));
-            let told = coded(text).unfit(&first, false);
+            let told = coded(text).unfit(&first, false).to_string();
             told.split(": ").nth(1).unwrap().split(". ").next().unwrap().to_owned()
         };
         let all = [

@@ -12,11 +12,13 @@
 //! | `files`, `done` | files of mini-batches; files of `init` and `shutdown` |
 //! | `recover`, `settle`, `recover_files` | taking a job up |
 //! | `replace`, `disk` | new files for old ones; the disk |
+//! | `error` | what can go wrong, and its words |
 
 mod committer;
 mod confirm;
 mod disk;
 mod done;
+mod error;
 mod files;
 mod finish;
 mod group;
@@ -36,4 +38,5 @@ pub(super) use committer::{
     CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Free, StillWriting,
     Success, last_reply,
 };
+pub(super) use error::CommitError;
 pub(super) use recover_files::worker_of;

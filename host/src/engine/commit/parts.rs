@@ -1,9 +1,10 @@
 //! The workers' part files, as the committer reads them.
 
 use super::committer::Success;
-use super::disk::{Refusal, fatal, machine, open_part};
+use super::disk::{Refusal, open_part};
+use super::error::{CommitError, PartFault, Rejection};
 use crate::fail_point::Unsynced;
-use crate::model::{Failure, FailureKind, JobDir, Segment, WorkerId};
+use crate::model::{JobDir, Segment, WorkerId};
 use crate::output::verify;
 use rustix::io::Errno;
 use std::collections::hash_map::Entry;
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// Part files that are open at once, but for those of workers that still write.
 const OPEN: usize = 128;
@@ -46,10 +48,9 @@ impl Parts {
     /// Looks at the segment's place and, of lines, its last byte; never at what it holds.
     pub(super) fn check(&mut self, success: &Success) -> Result<(), Refusal> {
         let Success { worker, segment, .. } = *success;
-        let reject = |what: String| {
-            let text = format!("{worker} reported rows that its part file does not hold: {what}");
-            Refusal::Reject(Failure::new(FailureKind::HostFault, text))
-        };
+        let reject = |fault| Refusal::Reject(Rejection::PartDamaged { worker, fault });
+        let fatal =
+            |action, path: &Path, error| Refusal::Fatal(CommitError::disk(action, path, error));
         let path = || self.job_dir.part_file(worker);
         let part = match self.open.entry(worker) {
             Entry::Occupied(open) => open.into_mut(),
@@ -58,49 +59,48 @@ impl Parts {
                 let file = open_part(&path).map_err(|errno| match errno {
                     // What the machine lacks is not the worker's fault; anything else it can have done.
                     Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO => {
-                        fatal("open", &path, &errno.into())
+                        fatal("open", &path, errno.into())
                     }
-                    errno => reject(format!("the file is missing ({errno})")),
+                    errno => reject(PartFault::Missing(errno)),
                 })?;
                 place.insert(Part { file, length: 0, taken: BTreeMap::new(), synced: 0 })
             }
         };
         let end = segment.offset.checked_add(segment.length);
         if end.is_none_or(|end| end > part.length) {
-            let metadata = part.file.metadata().map_err(|e| fatal("look at", &path(), &e))?;
+            let metadata = part.file.metadata().map_err(|e| fatal("look at", &path(), e))?;
             if !metadata.is_file() {
-                return Err(reject("it is no ordinary file".into()));
+                return Err(reject(PartFault::NoFile));
             }
             part.length = metadata.len();
         }
         let Some(end) = end.filter(|end| *end <= part.length) else {
             let (Segment { offset, length, .. }, size) = (segment, part.length);
-            return Err(reject(format!("{length} bytes at {offset}, but it has {size}")));
+            return Err(reject(PartFault::Outside { offset, length, size }));
         };
         if let Some((from, to)) = part.taken.range(..end).next_back()
             && *to > segment.offset
         {
             let Segment { offset, .. } = segment;
-            let text = format!("those at {offset} are rows of another attempt ({from} to {to})");
-            return Err(reject(text));
+            return Err(reject(PartFault::Taken { offset, from: *from, to: *to }));
         }
         if !self.is_plain {
             return match segment.rows {
-                0 => Err(reject(format!("no rows in {} bytes", segment.length))),
+                0 => Err(reject(PartFault::NoRows(segment.length))),
                 _ => Ok(()),
             };
         }
         let mut last = [0];
         part.file.read_exact_at(&mut last, end - 1).map_err(|e| match e.kind() {
-            ErrorKind::UnexpectedEof => reject("the file has become shorter".into()),
-            _ => fatal("read", &path(), &e),
+            ErrorKind::UnexpectedEof => reject(PartFault::Cut),
+            _ => fatal("read", &path(), e),
         })?;
         if last != *b"\n" {
-            return Err(reject("they do not end with a line end".into()));
+            return Err(reject(PartFault::NoLineEnd));
         }
         if segment.rows == 0 || segment.rows > segment.length {
             let Segment { rows, length, .. } = segment;
-            return Err(reject(format!("{rows} rows in {length} bytes")));
+            return Err(reject(PartFault::Rows { rows, length }));
         }
         Ok(())
     }
@@ -126,7 +126,10 @@ impl Parts {
     }
 
     /// Puts the part files of workers on the disk. Those of one worker come together.
-    pub(super) fn sync(&mut self, workers: impl Iterator<Item = WorkerId>) -> Result<(), String> {
+    pub(super) fn sync(
+        &mut self,
+        workers: impl Iterator<Item = WorkerId>,
+    ) -> Result<(), CommitError> {
         let mut last = None;
         for worker in workers.filter(|worker| last.replace(*worker) != Some(*worker)) {
             // Closed meanwhile, if many are open.
@@ -137,13 +140,13 @@ impl Parts {
                 let length = part.file.metadata()?.len();
                 part.file.sync_data().map(|()| length)
             };
-            part.synced = sync().map_err(|e| machine("write to disk", &path, &e))?;
+            part.synced = sync().map_err(|e| CommitError::disk("write to disk", &path, e))?;
         }
         Ok(())
     }
 
     /// The part file of a worker, for rows that are in the journal.
-    pub(super) fn get(&mut self, worker: WorkerId) -> Result<&File, String> {
+    pub(super) fn get(&mut self, worker: WorkerId) -> Result<&File, CommitError> {
         if self.open.len() >= OPEN {
             self.close();
         }
@@ -156,7 +159,7 @@ impl Parts {
                     let synced = file.metadata()?.len();
                     Ok(Part { file, length: synced, taken: [(0, synced)].into(), synced })
                 };
-                let part = open().map_err(|e| machine("open", &path, &e))?;
+                let part = open().map_err(|e| CommitError::disk("open", &path, e))?;
                 // Closed again as soon as possible: there may be many such workers.
                 self.gone.insert(worker);
                 Ok(&place.insert(part).file)

@@ -14,6 +14,7 @@
 //! 5. What workers of earlier runs left behind, and nothing refers to, is removed.
 
 use super::committer::CommitTarget;
+use super::error::CommitError;
 use super::files::{DONE, Files};
 use super::finish;
 use super::group::{Group, Store};
@@ -44,20 +45,19 @@ pub(super) struct Item {
     pub(super) has_files: bool,
 }
 
-/// Opens the store of a job; for one that has begun, with what the journal holds. An error is for
-/// people.
+/// Opens the store of a job; for one that has begun, with what the journal holds.
 pub(super) fn recover(
     target: CommitTarget,
     mut journal: Journal,
     retry_failed: bool,
-) -> Result<(Store, Restored), String> {
+) -> Result<(Store, Restored), CommitError> {
     let mut parts = Parts::new(target.job_dir.clone(), target.is_plain);
     if journal.is_new() {
         let rows = match (&target.output_file, &target.parts) {
             (Some(name), None) => {
                 let appender = Appender::create(&target.output.join(name));
                 let held = target.ordered.then(Held::default);
-                Some(Rows::new(appender.map_err(|e| e.to_string())?, held))
+                Some(Rows::new(appender?, held))
             }
             _ => None,
         };
@@ -66,7 +66,7 @@ pub(super) fn recover(
         return Ok((store, Restored::default()));
     }
     carry_out(&mut journal, &target.output)?;
-    let ended = journal.finished().map_err(|e| e.to_string())?;
+    let ended = journal.finished()?;
     let has_output = target.output_file.is_some();
     let target = finish::taken_up(target, ended == Some(JobStatus::Completed))?;
     // Then what it was made of is gone: the job stays completed, and nothing of it runs again.
@@ -74,7 +74,7 @@ pub(super) fn recover(
     let items = read(&journal, target.ordered)?;
     let mut files = Files::new(done(&journal)?);
     files::publish(&target, &journal, &mut files, &items)?;
-    let unreadable = journal.unreadable().map_err(|e| e.to_string())?.into_iter();
+    let unreadable = journal.unreadable()?.into_iter();
     let again = unreadable.filter(|_| !is_made).map(|unreadable| unreadable.id).collect();
     let settling = Settling { target: &target, items: &items, retry_failed, again: &again };
     let Settled { rows, header, gone } = settle(settling, &mut journal, &mut parts)?;
@@ -94,28 +94,27 @@ pub(super) fn recover(
 
 /// Whether a worker has ended in order, as far as it matters: what it left is there or published, or
 /// the job came to its end.
-fn is_closed(journal: &Journal, files: &Files) -> Result<bool, String> {
+fn is_closed(journal: &Journal, files: &Files) -> Result<bool, CommitError> {
     if !files.done.is_empty() {
         return Ok(true);
     }
-    let completed = journal.finished().map_err(|e| e.to_string())? == Some(JobStatus::Completed);
-    let published = || -> Result<bool, String> {
-        let files = journal.files().map_err(|e| e.to_string())?;
-        Ok(files.iter().any(|file| file.mini_batch.is_none()))
+    let completed = journal.finished()? == Some(JobStatus::Completed);
+    let published = || -> Result<bool, CommitError> {
+        Ok(journal.files()?.iter().any(|file| file.mini_batch.is_none()))
     };
     Ok(completed || published()?)
 }
 
 /// Forgets how the job ended: it goes on.
-fn reopen(journal: &mut Journal) -> Result<(), String> {
-    if journal.finished().map_err(|e| e.to_string())?.is_none() {
+fn reopen(journal: &mut Journal) -> Result<(), CommitError> {
+    if journal.finished()?.is_none() {
         return Ok(());
     }
     let changes = Changes { reopened: true, ..Changes::default() };
-    journal.commit(&changes).map_err(|e| e.to_string())
+    Ok(journal.commit(&changes)?)
 }
 
-fn read(journal: &Journal, ordered: bool) -> Result<Vec<Item>, String> {
+fn read(journal: &Journal, ordered: bool) -> Result<Vec<Item>, CommitError> {
     let order = if ordered { Order::Id } else { Order::Commit };
     let mut items = Vec::new();
     let visit = |Committed { entry, .. }: Committed| {
@@ -134,12 +133,12 @@ fn read(journal: &Journal, ordered: bool) -> Result<Vec<Item>, String> {
             has_files: entry.end.has_files(),
         });
     };
-    journal.for_each(order, visit).map_err(|e| e.to_string())?;
+    journal.for_each(order, visit)?;
     Ok(items)
 }
 
-fn done(journal: &Journal) -> Result<BTreeSet<WorkerId>, String> {
-    let notes = journal.notes(DONE).map_err(|e| e.to_string())?;
+fn done(journal: &Journal) -> Result<BTreeSet<WorkerId>, CommitError> {
+    let notes = journal.notes(DONE)?;
     Ok(notes.iter().filter_map(|(number, _)| number.parse().ok().map(WorkerId)).collect())
 }
 

@@ -1,7 +1,7 @@
 //! Files, when a job is taken up.
 
 use super::committer::CommitTarget;
-use super::disk::machine;
+use super::error::CommitError;
 use super::files::{Files, source};
 use super::recover::Item;
 use super::replace::Replacement;
@@ -21,12 +21,12 @@ pub(super) fn publish(
     journal: &Journal,
     files: &mut Files,
     items: &[Item],
-) -> Result<(), String> {
+) -> Result<(), CommitError> {
     let present = folders(&target.job_dir)?;
     if present.is_empty() {
         return Ok(());
     }
-    let entries = journal.files().map_err(|e| e.to_string())?;
+    let entries = journal.files()?;
     let of_items = items.iter().filter(|item| item.has_files).filter_map(|item| {
         let id = MiniBatchId(item.id);
         Some(source(&target.job_dir, &target.job_dir.staged(item.worker?, id, item.attempts)))
@@ -46,7 +46,7 @@ pub(super) fn publish(
 }
 
 /// All folders from which files are published.
-fn folders(job_dir: &JobDir) -> Result<HashSet<PathBuf>, String> {
+fn folders(job_dir: &JobDir) -> Result<HashSet<PathBuf>, CommitError> {
     let mut all = HashSet::new();
     for worker in list(&job_dir.work())? {
         all.extend(list(&worker.join("staged"))?);
@@ -55,16 +55,16 @@ fn folders(job_dir: &JobDir) -> Result<HashSet<PathBuf>, String> {
     Ok(all)
 }
 
-fn list(folder: &Path) -> Result<Vec<PathBuf>, String> {
+fn list(folder: &Path) -> Result<Vec<PathBuf>, CommitError> {
     let read = match fs::read_dir(folder) {
         Ok(read) => read,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
         }
-        Err(e) => return Err(machine("look into", folder, &e)),
+        Err(e) => return Err(CommitError::disk("look into", folder, e)),
     };
     let paths: Result<Vec<_>, _> = read.map(|entry| entry.map(|entry| entry.path())).collect();
-    paths.map_err(|e| machine("look into", folder, &e))
+    paths.map_err(|e| CommitError::disk("look into", folder, e))
 }
 
 /// Under [`OnConflict::Append`], learns how long published files are, cuts off what is not the job's,
@@ -73,28 +73,24 @@ pub(super) fn read_lengths(
     target: &CommitTarget,
     journal: &Journal,
     files: &mut Files,
-) -> Result<(), String> {
+) -> Result<(), CommitError> {
     if target.on_conflict != OnConflict::Append {
         return Ok(());
     }
-    for FileEntry { path, offset, length, .. } in journal.files().map_err(|e| e.to_string())? {
+    for FileEntry { path, offset, length, .. } in journal.files()? {
         let end = files.lengths.entry(path).or_default();
         *end = (*end).max(offset + length);
     }
-    for (path, length) in &files.lengths {
+    for (path, &written) in &files.lengths {
         let path = target.output.join(path);
         let found = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file);
         let found = found.map_or(0, |metadata| metadata.len());
-        if found < *length {
-            return Err(format!(
-                "{} has {found} bytes, and mini-batches of this job have written {length} to it: \
-                 put it back, or run the job anew with --overwrite",
-                path.display()
-            ));
+        if found < written {
+            return Err(CommitError::FileCut { path, found, written });
         }
-        if found > *length {
-            let cut = open_to_write(&path).and_then(|file| file.set_len(*length));
-            cut.map_err(|e| machine("cut", &path, &e))?;
+        if found > written {
+            let cut = open_to_write(&path).and_then(|file| file.set_len(written));
+            cut.map_err(|e| CommitError::disk("cut", &path, e))?;
         }
     }
     Ok(())
@@ -112,8 +108,8 @@ pub(super) fn take_out(
     gone: &HashSet<MiniBatchId>,
     replacement: &mut Replacement,
     changes: &mut Changes,
-) -> Result<(), String> {
-    let entries = journal.files().map_err(|e| e.to_string())?;
+) -> Result<(), CommitError> {
+    let entries = journal.files()?;
     let is_gone = |entry: &FileEntry| entry.mini_batch.is_some_and(|id| gone.contains(&id));
     if !entries.iter().any(is_gone) {
         return Ok(());
@@ -137,7 +133,7 @@ pub(super) fn take_out(
         }
         let new = replacement.place(&target.output, &path);
         let own = kept.iter_mut().filter(|entry| entry.path == path);
-        without_gaps(&old, &new, own).map_err(|e| machine("write anew", &old, &e))?;
+        without_gaps(&old, &new, own).map_err(|e| CommitError::disk("write anew", &old, e))?;
     }
     changes.files_anew = true;
     changes.files = kept;
@@ -189,8 +185,8 @@ pub(super) fn clean_up(target: &CommitTarget, files: &Files) {
 }
 
 /// The workers whose files are published.
-pub(super) fn workers(journal: &Journal) -> Result<Vec<WorkerId>, String> {
-    let entries = journal.files().map_err(|e| e.to_string())?;
+pub(super) fn workers(journal: &Journal) -> Result<Vec<WorkerId>, CommitError> {
+    let entries = journal.files()?;
     let named = |entry: &FileEntry| entry.source.split('/').find_map(worker_of);
     Ok(entries.iter().filter_map(named).collect())
 }

@@ -3,7 +3,8 @@
 //! and notes what is to be renamed and removed, then that is done, then the note goes. Whoever finds the
 //! note goes on from there; whoever finds new files without it removes them.
 
-use super::disk::{machine, sync_around};
+use super::disk::sync_around;
+use super::error::CommitError;
 use crate::fail_point;
 use crate::journal::{Changes, Journal};
 use crate::output::remove_tree;
@@ -49,39 +50,38 @@ impl Replacement {
         mut changes: Changes,
         journal: &mut Journal,
         output: &Path,
-    ) -> Result<(), String> {
+    ) -> Result<(), CommitError> {
         if !self.is_empty() {
             fail_point::pass("replacement-synced");
             changes.notes.push(self.note()?);
         }
         if !changes.is_empty() {
-            journal.commit(&changes).map_err(|e| e.to_string())?;
+            journal.commit(&changes)?;
         }
         fail_point::pass("lost-taken-out");
         carry_out(journal, output)
     }
 
     /// What the transaction has to note.
-    pub(super) fn note(&self) -> Result<(String, Option<String>), String> {
-        let value = serde_json::to_string(&self.pairs);
-        let value = value.map_err(|e| format!("the new output files cannot be noted: {e}"))?;
+    pub(super) fn note(&self) -> Result<(String, Option<String>), CommitError> {
+        let value = serde_json::to_string(&self.pairs).map_err(CommitError::Unnoted)?;
         Ok((REPLACE.to_owned(), Some(value)))
     }
 }
 
 /// Finishes what the journal has noted, and removes what it has not.
-pub(super) fn carry_out(journal: &mut Journal, output: &Path) -> Result<(), String> {
-    let Some(text) = journal.noted(REPLACE).map_err(|e| e.to_string())? else {
-        return remove_stale(output);
+pub(super) fn carry_out(journal: &mut Journal, output: &Path) -> Result<(), CommitError> {
+    let Some(note) = journal.noted(REPLACE)? else { return remove_stale(output) };
+    let pairs: Vec<Pair> = match serde_json::from_str(&note) {
+        Ok(pairs) => pairs,
+        Err(source) => return Err(CommitError::ReplacementNote { note, source }),
     };
-    let pairs: Vec<Pair> =
-        serde_json::from_str(&text).map_err(|e| format!("the journal's note {text:?}: {e}"))?;
     for (new, old) in pairs {
         let old = output.join(old);
         match new.map(|new| output.join(new)) {
-            None => remove_tree(&old).map_err(|e| machine("remove", &old, &e))?,
+            None => remove_tree(&old).map_err(|e| CommitError::disk("remove", &old, e))?,
             Some(new) if new.symlink_metadata().is_ok() => {
-                fs::rename(&new, &old).map_err(|e| machine("replace", &old, &e))?;
+                fs::rename(&new, &old).map_err(|e| CommitError::disk("replace", &old, e))?;
             }
             Some(_) => {}
         }
@@ -91,18 +91,18 @@ pub(super) fn carry_out(journal: &mut Journal, output: &Path) -> Result<(), Stri
     sync_around(output)?;
     fail_point::pass("files-replaced");
     let notes = vec![(REPLACE.to_owned(), None)];
-    journal.commit(&Changes { notes, ..Changes::default() }).map_err(|e| e.to_string())?;
+    journal.commit(&Changes { notes, ..Changes::default() })?;
     fail_point::pass("replacement-forgotten");
     Ok(())
 }
 
-fn remove_stale(output: &Path) -> Result<(), String> {
-    let failed = |e| machine("look into", output, &e);
+fn remove_stale(output: &Path) -> Result<(), CommitError> {
+    let failed = |e| CommitError::disk("look into", output, e);
     for entry in fs::read_dir(output).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if entry.file_name().to_string_lossy().starts_with(NEW) {
             let path = entry.path();
-            remove_tree(&path).map_err(|e| machine("remove", &path, &e))?;
+            remove_tree(&path).map_err(|e| CommitError::disk("remove", &path, e))?;
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! The output file: its order, its header, and how much of it the journal knows.
 
 use super::confirm::{Appended, in_place};
+use super::error::CommitError;
 use super::parts::Parts;
 use crate::fail_point::{self, Unsynced};
 use crate::journal::Entry;
@@ -55,9 +56,9 @@ impl Rows {
         rows
     }
 
-    /// Whether nobody else has written to the file since it was last written to. An error is for people: it
-    /// is not the file of that name any more, or not as long as it should be.
-    pub(super) fn is_untouched(&self) -> Result<bool, String> {
+    /// Whether nobody else has written to the file since it was last written to. Fails if it is not the file
+    /// of that name any more, or not as long as it should be.
+    pub(super) fn is_untouched(&self) -> Result<bool, CommitError> {
         Ok(in_place(&self.appender)?.modified().ok() == self.written)
     }
 
@@ -83,13 +84,17 @@ impl Rows {
     }
 
     /// Puts what the output begins with into the empty file.
-    pub(super) fn put_header(&mut self, bytes: &[u8]) -> Result<(), String> {
+    pub(super) fn put_header(&mut self, bytes: &[u8]) -> Result<(), CommitError> {
         self.appended.add_header(bytes);
-        self.appender.put(bytes, 0).map_err(|e| e.to_string())
+        Ok(self.appender.put(bytes, 0)?)
     }
 
     /// Appends what of the entries, sorted by worker, may be appended now.
-    pub(super) fn append(&mut self, entries: &[Entry], parts: &mut Parts) -> Result<(), String> {
+    pub(super) fn append(
+        &mut self,
+        entries: &[Entry],
+        parts: &mut Parts,
+    ) -> Result<(), CommitError> {
         let places = entries.iter().map(|entry| (entry.id.0, place(entry)));
         let ready: Vec<_> = match &mut self.held {
             None => places.filter_map(|(_, place)| place).collect(),
@@ -102,14 +107,14 @@ impl Rows {
     }
 
     /// Appends rows ahead of their commit, and reads them back.
-    pub(super) fn copy(&mut self, entries: &[Entry], parts: &mut Parts) -> Result<(), String> {
+    pub(super) fn copy(&mut self, entries: &[Entry], parts: &mut Parts) -> Result<(), CommitError> {
         self.append(entries, parts)?;
         self.note_time();
         self.appended.confirm(&self.appender)
     }
 
     /// Appends what is held: what it waits for does not come any more.
-    pub(super) fn append_held(&mut self, parts: &mut Parts) -> Result<(), String> {
+    pub(super) fn append_held(&mut self, parts: &mut Parts) -> Result<(), CommitError> {
         let Some(held) = &mut self.held else { return Ok(()) };
         let held: Vec<_> = std::mem::take(&mut held.waiting).into_values().flatten().collect();
         self.append_all(&held, parts)
@@ -119,11 +124,11 @@ impl Rows {
         &mut self,
         places: &[(WorkerId, Segment)],
         parts: &mut Parts,
-    ) -> Result<(), String> {
+    ) -> Result<(), CommitError> {
         for same in places.chunk_by(|a, b| a.0 == b.0) {
             let segments: Vec<_> = same.iter().map(|(_, segment)| *segment).collect();
             let part = parts.get(same[0].0)?;
-            self.appender.append_all(part, &segments).map_err(|e| e.to_string())?;
+            self.appender.append_all(part, &segments)?;
             self.appended.add(same[0].0, &segments);
             fail_point::pass_with("rows-appending", || self.unsynced(parts));
         }
@@ -157,24 +162,24 @@ impl Rows {
     }
 
     /// Reads back what was appended, puts the output on the disk and returns what to note of that.
-    pub(super) fn sync(&mut self) -> Result<(String, Option<String>), String> {
+    pub(super) fn sync(&mut self) -> Result<(String, Option<String>), CommitError> {
         self.sync_by(Appender::sync)
     }
 
     fn sync_by(
         &mut self,
         sync: impl FnOnce(&mut Appender) -> Result<(), OutputError>,
-    ) -> Result<(String, Option<String>), String> {
+    ) -> Result<(String, Option<String>), CommitError> {
         self.note_time();
         let read_back = self.written;
         self.appended.confirm(&self.appender)?;
-        sync(&mut self.appender).map_err(|e| e.to_string())?;
+        sync(&mut self.appender)?;
         // There are file systems that set it now.
         self.note_time();
         self.doubtful |= self.written != read_back;
         let vouched = if self.doubtful { 0 } else { self.appender.len() };
         let mark = mark(self.appender.file(), vouched);
-        let mark = mark.map_err(|e| super::disk::machine("look at", self.path(), &e))?;
+        let mark = mark.map_err(|e| CommitError::disk("look at", self.path(), e))?;
         Ok((SYNCED.to_owned(), Some(mark)))
     }
 

@@ -2,7 +2,8 @@
 
 use super::committer::CommitTarget;
 use super::confirm::hold;
-use super::disk::{machine, sync_folder};
+use super::disk::sync_folder;
+use super::error::CommitError;
 use super::header::Top;
 use super::parts::Parts;
 use super::recover::Item;
@@ -13,7 +14,7 @@ use super::split;
 use crate::fail_point;
 use crate::journal::{Changes, Journal};
 use crate::model::{MiniBatchId, Segment, WorkerId};
-use crate::output::{Appender, Checker, OutputError};
+use crate::output::{Appender, Checker};
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -70,10 +71,10 @@ pub(super) fn settle(
     settling: Settling<'_>,
     journal: &mut Journal,
     parts: &mut Parts,
-) -> Result<Settled, String> {
+) -> Result<Settled, CommitError> {
     let target = settling.target;
-    let noted = |key| journal.noted(key).map_err(|e| e.to_string());
-    let header = noted(HEADER)?.map(|note| Top::noted(note, target.is_plain)).transpose()?;
+    let header =
+        journal.noted(HEADER)?.map(|note| Top::noted(note, target.is_plain)).transpose()?;
     if target.parts.is_some() {
         let gone = split::settle(settling, journal, parts)?;
         return Ok(Settled { rows: None, header, gone });
@@ -82,14 +83,13 @@ pub(super) fn settle(
         let gone: HashSet<_> = settling.failed().collect();
         let changes = Changes { removed: gone.iter().copied().collect(), ..Changes::default() };
         if !changes.is_empty() {
-            journal.commit(&changes).map_err(|e| e.to_string())?;
+            journal.commit(&changes)?;
         }
         return Ok(Settled { rows: None, header, gone });
     };
     let path = target.output.join(name);
-    let open = || Appender::open(&path).map_err(|e| e.to_string());
-    let mut appender = open()?;
-    let trusted = vouched(noted(SYNCED)?.as_deref(), appender.file());
+    let mut appender = Appender::open(&path)?;
+    let trusted = vouched(journal.noted(SYNCED)?.as_deref(), appender.file());
     let start = header.as_ref().map_or(0, |top| top.bytes.len() as u64);
     let Finding { stay, held, gone, total } = settling.find(&appender, start, trusted, parts)?;
     let header_there = header.as_ref().is_none_or(|top| begins_with(appender.file(), &top.bytes));
@@ -107,7 +107,7 @@ pub(super) fn settle(
     }
     replacement.commit(changes, journal, &target.output)?;
     if anew {
-        appender = open()?;
+        appender = Appender::open(&path)?;
     } else {
         mend(&mut appender, header.as_ref(), &stay, parts)?;
     }
@@ -132,8 +132,8 @@ impl Settling<'_> {
         start: u64,
         trusted: u64,
         parts: &mut Parts,
-    ) -> Result<Finding, String> {
-        let failed = |e| machine("read", appender.path(), &e);
+    ) -> Result<Finding, CommitError> {
+        let failed = |e| CommitError::disk("read", appender.path(), e);
         let mut checker = Checker::new(appender.file()).map_err(failed)?;
         let mut finding =
             Finding { gone: self.failed().collect(), total: start, ..Finding::default() };
@@ -183,11 +183,10 @@ fn write_anew(
     stay: &[Stay],
     old: &Appender,
     parts: &mut Parts,
-) -> Result<(), String> {
-    let text = |e: OutputError| e.to_string();
-    let mut new = Appender::create(path).map_err(text)?;
+) -> Result<(), CommitError> {
+    let mut new = Appender::create(path)?;
     if let Some(header) = header {
-        new.put(&header.bytes, 0).map_err(text)?;
+        new.put(&header.bytes, 0)?;
     }
     let origin = |rows: &Stay| (!rows.there).then_some(rows.worker);
     for same in stay.chunk_by(|a, b| origin(a) == origin(b)) {
@@ -200,9 +199,9 @@ fn write_anew(
             None => old.file(),
             Some(worker) => parts.get(worker)?,
         };
-        new.append_all(from, &segments).map_err(text)?;
+        new.append_all(from, &segments)?;
     }
-    new.sync().map_err(text)
+    Ok(new.sync()?)
 }
 
 /// Writes what is missing to where it belongs.
@@ -211,22 +210,25 @@ fn mend(
     header: Option<&Top>,
     stay: &[Stay],
     parts: &mut Parts,
-) -> Result<(), String> {
+) -> Result<(), CommitError> {
     if let Some(header) = header.filter(|top| !begins_with(appender.file(), &top.bytes)) {
-        appender.put(&header.bytes, 0).map_err(|e| e.to_string())?;
+        appender.put(&header.bytes, 0)?;
     }
     for rows in stay.iter().filter(|rows| !rows.there) {
         let part = parts.get(rows.worker)?;
-        appender.patch(part, &rows.segment, rows.new).map_err(|e| e.to_string())?;
+        appender.patch(part, &rows.segment, rows.new)?;
         fail_point::pass("rows-mended");
     }
     Ok(())
 }
 
 /// Reads back what was written.
-fn confirm<'a>(appender: &Appender, written: impl Iterator<Item = &'a Stay>) -> Result<(), String> {
+fn confirm<'a>(
+    appender: &Appender,
+    written: impl Iterator<Item = &'a Stay>,
+) -> Result<(), CommitError> {
     let checker = Checker::new(appender.file());
-    let mut checker = checker.map_err(|e| machine("read", appender.path(), &e))?;
+    let mut checker = checker.map_err(|e| CommitError::disk("read", appender.path(), e))?;
     let mut written = written;
     written.try_for_each(|rows| {
         hold(&mut checker, appender, rows.new, Some(rows.worker), &rows.segment)
@@ -240,9 +242,9 @@ fn close(
     trusted: u64,
     journal: &mut Journal,
     target: &CommitTarget,
-) -> Result<(), String> {
+) -> Result<(), CommitError> {
     if rows.appender.len() != total {
-        rows.appender.truncate(total).map_err(|e| e.to_string())?;
+        rows.appender.truncate(total)?;
         rows.journaled(true);
         rows.note_time();
         fail_point::pass("output-cut");
@@ -254,7 +256,7 @@ fn close(
     sync_folder(&target.output)?;
     fail_point::pass("recovered-output-synced");
     let changes = Changes { notes: vec![mark], ..Changes::default() };
-    journal.commit(&changes).map_err(|e| e.to_string())
+    Ok(journal.commit(&changes)?)
 }
 
 /// Whether a file begins with these bytes.

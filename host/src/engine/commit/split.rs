@@ -7,7 +7,8 @@
 
 use super::committer::CommitTarget;
 use super::confirm::Appended;
-use super::disk::{machine, open_part, sync_folder};
+use super::disk::{open_part, sync_folder};
+use super::error::CommitError;
 use super::finish::{self, Making};
 use super::group::Store;
 use super::header::all_open_columns;
@@ -37,12 +38,12 @@ fn folder(target: &CommitTarget) -> Option<(PathBuf, &str)> {
     Some((target.output.join(name), ending))
 }
 
-/// Makes the folder, if the job has such an output. An error is for people.
+/// Makes the folder, if the job has such an output.
 pub(super) fn make(
     store: &mut Store,
     status: JobStatus,
     told: &mut dyn FnMut(u64),
-) -> Result<(), String> {
+) -> Result<(), CommitError> {
     let Some((folder, ending)) = folder(&store.target) else { return Ok(()) };
     let completed = status == JobStatus::Completed;
     if !completed && store.target.finish.is_some() {
@@ -50,7 +51,7 @@ pub(super) fn make(
         return Ok(());
     }
     let new = store.target.output.join(format!("{NEW}parts"));
-    let failed = |e| machine("make the folder", &new, &e);
+    let failed = |e| CommitError::disk("make the folder", &new, e);
     // Left over from another end, which failed.
     remove_tree(&new).and_then(|()| fs::create_dir(&new)).map_err(failed)?;
     let header = match &store.header {
@@ -63,23 +64,22 @@ pub(super) fn make(
         // Should it stay, the next start removes it.
         let _ = remove_tree(&new);
         forget_verified(&mut store.journal)?;
-        // By the name that it was to have.
-        let [new, named] = [&new, &folder].map(|path| path.display().to_string());
-        return Err(why.replace(&new, &named));
+        return Err(why.renamed(&new, &folder));
     }
     sync_folder(&new)?;
     fail_point::pass("output-made");
-    fs::rename(&new, &folder).map_err(|e| machine("rename a new folder to", &folder, &e))?;
+    fs::rename(&new, &folder)
+        .map_err(|e| CommitError::disk("rename a new folder to", &folder, e))?;
     fail_point::pass("output-named");
     sync_folder(&store.target.output)
 }
 
 /// Something may have changed since: the next start looks at all rows.
-fn forget_verified(journal: &mut Journal) -> Result<(), String> {
-    let known = journal.notes(VERIFIED).map_err(|e| e.to_string())?;
+fn forget_verified(journal: &mut Journal) -> Result<(), CommitError> {
+    let known = journal.notes(VERIFIED)?;
     let notes = known.into_iter().map(|(worker, _)| (format!("{VERIFIED}{worker}"), None));
     let changes = Changes { notes: notes.collect(), ..Changes::default() };
-    journal.commit(&changes).map_err(|e| e.to_string())
+    Ok(journal.commit(&changes)?)
 }
 
 /// The folder while it is made.
@@ -99,7 +99,7 @@ struct Split<'a> {
 }
 
 impl Split<'_> {
-    fn all(mut self) -> Result<(), String> {
+    fn all(mut self) -> Result<(), CommitError> {
         let (store, mut result) = (self.store, Ok(()));
         let mut rows: Option<(WorkerId, Vec<Segment>)> = None;
         let visit = |Committed { entry, .. }: Committed| {
@@ -115,13 +115,13 @@ impl Split<'_> {
                 }
             }
         };
-        store.journal.for_each(Order::Place, visit).map_err(|e| e.to_string())?;
+        store.journal.for_each(Order::Place, visit)?;
         result?;
         rows.map_or(Ok(()), |(worker, segments)| self.part(worker, &segments))
     }
 
     /// Makes the file of a worker's rows, which come in the order of their places.
-    fn part(&mut self, worker: WorkerId, segments: &[Segment]) -> Result<(), String> {
+    fn part(&mut self, worker: WorkerId, segments: &[Segment]) -> Result<(), CommitError> {
         let name = format!("part-{worker}{}", self.ending);
         let made = self.new.join(&name);
         let Some(finish) = &self.store.target.finish else {
@@ -139,12 +139,12 @@ impl Split<'_> {
         };
         let done = self.done;
         finish::write(finish, &making, &mut |read| (self.told)(done + read))?;
-        fs::remove_file(&appended).map_err(|e| machine("remove", &appended, &e))?;
+        fs::remove_file(&appended).map_err(|e| CommitError::disk("remove", &appended, e))?;
         self.done += bytes;
         self.is_made()
     }
 
-    fn is_made(&mut self) -> Result<(), String> {
+    fn is_made(&mut self) -> Result<(), CommitError> {
         (self.told)(self.done);
         fail_point::pass("part-made");
         Ok(())
@@ -157,11 +157,11 @@ impl Split<'_> {
         worker: WorkerId,
         segments: &[Segment],
         path: &Path,
-    ) -> Result<u64, String> {
+    ) -> Result<u64, CommitError> {
         let header = self.header.as_slice();
         let part = self.store.target.job_dir.part_file(worker);
-        let source = open_part(&part).map_err(|e| machine("open", &part, &e.into()))?;
-        let mut gathered = || {
+        let source = open_part(&part).map_err(|e| CommitError::disk("open", &part, e.into()))?;
+        let mut gathered = || -> Result<Appender, OutputError> {
             if is_whole(&source, header, segments) && link(&part, path) {
                 return Appender::open(path);
             }
@@ -173,8 +173,7 @@ impl Split<'_> {
             }
             Ok(file)
         };
-        let text = |e: OutputError| e.to_string();
-        let mut file = gathered().map_err(text)?;
+        let mut file = gathered()?;
         let mut written = Appended::default();
         written.add_header(header);
         written.add(worker, segments);
@@ -182,9 +181,9 @@ impl Split<'_> {
         let length = header.len() as u64 + rows;
         if file.len() > length {
             // Of attempts that came to nothing, the last ones of their worker.
-            file.truncate(length).map_err(text)?;
+            file.truncate(length)?;
         }
-        file.sync().map_err(text)?;
+        file.sync()?;
         if self.completed {
             written.confirm(&file)?;
         }
@@ -214,12 +213,12 @@ fn link(part: &Path, path: &Path) -> bool {
 
 /// The target for a job that is taken up. Of one whose folder is made nothing is left to care for; of one that
 /// is not done, it is removed: the part files have the rows.
-pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTarget, String> {
+pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTarget, CommitError> {
     let Some((folder, _)) = folder(&target) else { return Ok(target) };
     if completed && folder.is_dir() {
         return Ok(CommitTarget { output_file: None, parts: None, finish: None, ..target });
     }
-    remove_tree(&folder).map_err(|e| machine("remove", &folder, &e))?;
+    remove_tree(&folder).map_err(|e| CommitError::disk("remove", &folder, e))?;
     Ok(target)
 }
 
@@ -229,8 +228,8 @@ pub(super) fn settle(
     settling: Settling<'_>,
     journal: &mut Journal,
     parts: &mut Parts,
-) -> Result<HashSet<MiniBatchId>, String> {
-    let noted = journal.notes(VERIFIED).map_err(|e| e.to_string())?;
+) -> Result<HashSet<MiniBatchId>, CommitError> {
+    let noted = journal.notes(VERIFIED)?;
     let noted: HashMap<String, String> = noted.into_iter().collect();
     let mut gone: HashSet<_> = settling.failed().collect();
     // How much of each part file is verified, and what was known before.
@@ -252,7 +251,9 @@ pub(super) fn settle(
     let mut notes = Vec::new();
     for (worker, (length, known)) in verified {
         if length > known {
-            let mark = mark(parts.get(worker)?, length).map_err(|e| e.to_string())?;
+            let path = || settling.target.job_dir.part_file(worker);
+            let mark = mark(parts.get(worker)?, length);
+            let mark = mark.map_err(|source| CommitError::Read { path: path(), source })?;
             notes.push((format!("{VERIFIED}{}", worker.0), Some(mark)));
         }
     }

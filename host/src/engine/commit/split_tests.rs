@@ -4,6 +4,7 @@ use super::tests::Bench;
 use super::*;
 use crate::output::remove_tree;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -125,10 +126,10 @@ fn a_part_that_changed_fails_the_job() {
         }
         spoil(&bench, 1);
         let (_, replies) = bench.finish();
-        let Some(CommitReply::Fatal(text)) = replies.last() else { panic!("{replies:?}") };
+        let Some(CommitReply::Fatal(error)) = replies.last() else { panic!("{replies:?}") };
         let told = "output/rows/part-process001.csv holds other bytes from 2 up to 4 than the rows that \
                     process001 reported";
-        assert!(text.contains(told), "{text}");
+        assert!(error.to_string().contains(told), "{error}");
         assert_eq!(fs::read_dir(bench.job.default_output()).unwrap().count(), 0);
         assert_eq!(bench.journal().finished().unwrap(), None);
         let restored = bench.restart_as(parts(&bench), false).unwrap();
@@ -152,7 +153,7 @@ fn parts_with_types_are_made_at_the_end() {
             io::Read::read_to_string(&mut source, &mut text).unwrap();
             told(text.len() as u64);
             io::Write::write_all(&mut target, format!("{rows} {text}").as_bytes()).unwrap();
-            if fails { Err("it is odd".to_owned()) } else { Ok(()) }
+            if fails { Err("it is odd".into()) } else { Ok(()) }
         };
         let finish = Some(Finish { name: "rows".into(), make: Arc::new(make) });
         CommitTarget { finish, ..parts(bench) }
@@ -163,8 +164,8 @@ fn parts_with_types_are_made_at_the_end() {
     assert!(!bench.job.default_output().join("rows").exists());
     bench.restart_as(with_types(&bench, true), false).unwrap();
     let (_, replies) = bench.finish();
-    let Some(CommitReply::Fatal(text)) = replies.last() else { panic!("{replies:?}") };
-    let text = text.replace(&bench.dir.path().display().to_string(), "DIR");
+    let Some(CommitReply::Fatal(error)) = replies.last() else { panic!("{replies:?}") };
+    let text = error.to_string().replace(&bench.dir.path().display().to_string(), "DIR");
     insta::assert_snapshot!(text, @"the output file DIR/output/rows/part-process000.csv could not be made: it is odd. The rows are kept in DIR/parts/process000.part: see to that, then take the job up again");
     bench.restart_as(with_types(&bench, false), false).unwrap();
     bench.finish();

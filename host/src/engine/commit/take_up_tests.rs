@@ -15,7 +15,7 @@ impl Bench {
         &mut self,
         target: CommitTarget,
         retry_failed: bool,
-    ) -> io::Result<Restored> {
+    ) -> Result<Restored, CommitError> {
         let journal = self.journal();
         let (sender, replies) = mpsc::unbounded_channel();
         let (committer, restored) = Committer::start(target, journal, retry_failed, sender)?;
@@ -56,7 +56,7 @@ impl Bench {
 
 fn rejections(replies: &[CommitReply]) -> Vec<String> {
     let text = |reply: &CommitReply| match reply {
-        CommitReply::Rejected { id, failure, .. } => format!("{id}: {failure}"),
+        CommitReply::Rejected { id, failure } => format!("{id}: {failure}"),
         reply => panic!("{reply:?}"),
     };
     replies.iter().map(text).collect()
@@ -225,8 +225,8 @@ fn workers_that_disagree_about_a_file_are_named() {
     let mut case = |leave: &dyn Fn(&mut Bench)| {
         let mut bench = Bench::new(Some("rows.txt"));
         leave(&mut bench);
-        let CommitReply::Fatal(text) = bench.end() else { panic!("it was published") };
-        texts.push(text.replace(&bench.dir.path().display().to_string(), "DIR"));
+        let CommitReply::Fatal(error) = bench.end() else { panic!("it was published") };
+        texts.push(error.to_string().replace(&bench.dir.path().display().to_string(), "DIR"));
         assert_eq!(bench.journal().finished().unwrap(), Some(JobStatus::Failed));
     };
     case(&|bench| {
