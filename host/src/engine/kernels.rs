@@ -51,7 +51,8 @@ pub(super) fn compile(
     for lease in leases {
         let lease = GpuLease { kernels: Some(folder.clone()), ..lease.clone() };
         let child = start(program, &lease, libraries).map_err(|e| e.to_string())?;
-        let ended = wall::end_of(child, PATIENCE, TOLD, || cancel.reason())?;
+        let ended = wall::end_of(child, PATIENCE, TOLD, || cancel.reason());
+        let ended = ended.map_err(|error| error.to_string())?;
         if !ended.status.success() {
             let nothing_said = ended.faults.is_empty();
             return Err(if nothing_said { ended.told("its process") } else { ended.faults });
