@@ -209,7 +209,8 @@ impl Checked {
 
 impl From<Layer> for Checked {
     fn from(layer: Layer) -> Self {
-        Self::new(layer.name, layer.found, layer.remedy)
+        let found = layer.found.map_err(|error| error.to_string());
+        Self::new(layer.which.name(), found, layer.remedy)
     }
 }
 
@@ -217,7 +218,7 @@ fn cgroup() -> Checked {
     let remedy = "nothing has to be done: the memory of workers is limited and watched without it. \
                   Workers get cgroups where the leader is alone in one that is delegated to it: \
                   `systemd-run --user --scope -p Delegate=yes sandmill run JOB.yaml`";
-    Checked::new("cgroup v2", wall::probe_cgroup(), remedy)
+    Checked::new("cgroup v2", wall::probe_cgroup().map_err(|error| error.to_string()), remedy)
 }
 
 impl Gpus {

@@ -5,7 +5,7 @@ use crate::inference::KERNELS_COMMAND;
 use crate::model::{Backend, DeviceChoice, GpuLease};
 use crate::pool::gpu_environment;
 use crate::spec::{JobSpec, ModelSpec};
-use crate::wall::{self, Ended};
+use crate::wall::{self, Ended, WaitError};
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
@@ -36,8 +36,8 @@ pub(super) enum KernelsError {
     #[error(transparent)]
     Start(io::Error),
     /// The process was ended before it was done, for this reason.
-    #[error("{0}")]
-    Stopped(String),
+    #[error(transparent)]
+    Stopped(WaitError),
     /// The process ended without success.
     #[error("{}", said(.0))]
     Failed(Ended),
@@ -169,7 +169,9 @@ mod tests {
         cancel.cancel("Ctrl-C");
         let began = Instant::now();
         let error = compiled("exec sleep 60", &cancel).0.unwrap_err();
-        assert!(matches!(error, KernelsError::Stopped(reason) if reason == "Ctrl-C"));
+        assert!(
+            matches!(error, KernelsError::Stopped(WaitError::Stopped(reason)) if reason == "Ctrl-C")
+        );
         assert!(began.elapsed() < Duration::from_secs(30));
     }
 }

@@ -86,10 +86,7 @@ fn refuses_tables(spec: &JobSpec, input: &Input) -> bool {
 
 /// Nobody but the process that fetches could have put a link there.
 fn outside(what: &str, path: &Path) -> StoreError {
-    StoreError(format!(
-        "{what}: what was fetched leads out of the cache, to {}: do not trust that store",
-        path.display()
-    ))
+    StoreError::AllOutside(path.to_owned()).of(what)
 }
 
 /// The inputs as paths of this machine.
@@ -107,16 +104,12 @@ fn stage_inputs(
     let mut watch = Watch { stop: &stop, say };
     let mut kept = Kept::default();
     for stored in spec.stored.clone() {
-        let wrong = |text: String| StoreError(format!("{}: {text}", stored.key));
+        let wrong = |error: StoreError| error.of(&stored.key);
         let stager = stager(spec, options, &cache);
         let path = stager.fetch(&stored.key, &stored.address, &mut kept, &mut watch)?;
         match stored.kind {
             StoredKind::SideInput(_) if !path.is_dir() => {
-                return Err(wrong(format!(
-                    "{} is one object; a side input is a folder of objects",
-                    stored.address
-                ))
-                .into());
+                return Err(wrong(StoreError::OneObject(stored.address.to_string())).into());
             }
             StoredKind::SideInput(index) => {
                 if let Some(mount) = spec.side_inputs.get_mut(index) {
@@ -125,7 +118,8 @@ fn stage_inputs(
             }
             StoredKind::Model(index) => {
                 if let Some(model) = spec.models.get_mut(index) {
-                    *model = model.fetched(&path, stored.version).map_err(wrong)?;
+                    let fetched = model.fetched(&path, stored.version);
+                    *model = fetched.map_err(|text| wrong(StoreError::Model(text)))?;
                 }
             }
         }
@@ -192,11 +186,5 @@ fn stager<'a>(spec: &'a JobSpec, options: &'a Options, cache: &'a Path) -> Stage
 fn cache(options: &Options) -> Result<PathBuf, StoreError> {
     let named = options.datastores.cache_folder().map(ToOwned::to_owned);
     let usual = || options.cache_dir.clone().or_else(Cache::default_folder);
-    named.or_else(|| Some(usual()?.join(OBJECTS))).ok_or_else(|| {
-        StoreError(
-            "there is no place for objects of stores: none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and \
-             HOME is set. Set SANDMILL_CACHE_DIR to a folder of yours"
-                .to_owned(),
-        )
-    })
+    named.or_else(|| Some(usual()?.join(OBJECTS))).ok_or(StoreError::NoCache)
 }

@@ -172,7 +172,7 @@ impl Probe {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("{} cannot be started: {error}", self.program.display()))?;
-        let ended = wall::end_of(child, LIMIT, SAID_BYTES, || None)?;
+        let ended = wall::end_of(child, LIMIT, SAID_BYTES, || None).map_err(|e| e.to_string())?;
         match serde_json::from_slice(&ended.said) {
             Ok(said) if ended.status.success() => Ok(said),
             Err(_) if ended.status.success() => {

@@ -42,7 +42,9 @@ pub(super) type Room = Result<Arc<Leaves>, String>;
 pub(super) fn room(mode: OsSandbox) -> Room {
     match mode {
         OsSandbox::Off => Err("os_sandbox is off".to_owned()),
-        OsSandbox::Required | OsSandbox::BestEffort => Leaves::prepare(),
+        OsSandbox::Required | OsSandbox::BestEffort => {
+            Leaves::prepare().map_err(|error| error.to_string())
+        }
     }
 }
 
@@ -63,7 +65,7 @@ impl Confinement {
     pub(super) fn cell(&mut self, worker: WorkerId) -> Option<Cell> {
         let Place { leaves, quota, budget } = self.place.as_ref()?;
         let leaf = leaves.leaf(&worker.to_string(), quota);
-        self.missing = leaf.as_ref().err().cloned();
+        self.missing = leaf.as_ref().err().map(ToString::to_string);
         Some(Cell { leaf: leaf.ok()?, budget: budget.clone() })
     }
 

@@ -1,11 +1,12 @@
 //! Fetches objects ahead of the mini-batches that need them, and those that the planner is to look into, as many as
 //! the cache has room for, and makes room when these are done. On a thread of its own.
 
+use super::error::{StoreError, StoreErrorKind};
 use super::fetch::{Known, stand_in};
 use super::message::{FetchRequest, FromFetcher};
 use super::objects::Arrival;
 use super::place::{Lost, Place};
-use super::process::{SILENCE, Said, nonsense, printable, silent};
+use super::process::{SILENCE, Said};
 use crate::dataset::is_stand_in;
 use crate::model::ByteSize;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
@@ -181,7 +182,11 @@ impl Ahead {
                 let state = match has_room {
                     true => self.ask_for(&new),
                     // Alone, too, it would have none.
-                    false => HeldState::Failed(too_large(files.len(), bytes, self.lot.room)),
+                    false => failed(&StoreError::NoRoom {
+                        files: files.len(),
+                        bytes: ByteSize(bytes),
+                        room: ByteSize(self.lot.room),
+                    }),
                 };
                 let bytes = if has_room { new.bytes } else { 0 };
                 self.used += bytes;
@@ -226,9 +231,7 @@ impl Ahead {
                 }
             }
             (Ok(found), None) if !is_stand_in(&found) => return HeldState::Here,
-            (Err(error), None) => {
-                return HeldState::Failed(format!("its place is not known: {error}"));
-            }
+            (Err(error), None) => return failed(&StoreError::NotKnown(error)),
             (Err(_), Some(_)) | (Ok(_), None) => {}
         }
         if self.places.get(*index).is_some_and(|place| !place.is_served()) {
@@ -237,7 +240,7 @@ impl Ahead {
         let Some(place) = self.places.get_mut(*index) else { return HeldState::Here };
         match place.ask(file, *known) {
             Ok(()) => HeldState::Coming(Vec::new()),
-            Err(reason) => HeldState::Failed(reason),
+            Err(error) => failed(&error),
         }
     }
 
@@ -289,7 +292,7 @@ impl Ahead {
         let lost = match said {
             Some(Ok(FromFetcher::Brought(name, failed))) => {
                 if let Some(file) = place.came(&name) {
-                    self.arrived(&file, failed.as_deref().map(printable));
+                    self.arrived(&file, failed.map(|it| StoreError::from(it).to_string()));
                 }
                 let _ = self.arrivals.send(Arrival::Progress);
                 Lost::default()
@@ -299,17 +302,17 @@ impl Ahead {
                 Lost::default()
             }
             Some(Ok(FromFetcher::Failed(failed))) => {
-                let text = printable(&failed.text);
-                if failed.is_full {
+                let error = StoreError::from(failed);
+                if error.kind() == StoreErrorKind::DiskFull {
                     // No object is to blame, so none is given up.
                     place.end();
-                    let _ = self.arrivals.send(Arrival::NoSpace(text));
+                    let _ = self.arrivals.send(Arrival::NoSpace(error.to_string()));
                     return;
                 }
-                place.give_up(&text)
+                place.give_up(&error.to_string())
             }
-            Some(Ok(FromFetcher::Done(_))) => place.give_up("nobody fetches any more"),
-            Some(Err(error)) => place.give_up(&nonsense(&error)),
+            Some(Ok(FromFetcher::Done(_))) => place.give_up(&StoreError::Over.to_string()),
+            Some(Err(error)) => place.give_up(&StoreError::Nonsense(error).to_string()),
             None => place.died(),
         };
         self.lose(lost);
@@ -332,7 +335,7 @@ impl Ahead {
         for index in 0..self.places.len() {
             let place = self.places.get_mut(index).filter(|place| place.is_silent(SILENCE));
             let Some(place) = place else { continue };
-            let lost = place.fell_silent(&silent());
+            let lost = place.fell_silent(&StoreError::Silent(SILENCE).to_string());
             self.lose(lost);
             self.go_on(index);
         }
@@ -411,17 +414,9 @@ fn straight(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     Ok((folder, way))
 }
 
-/// Why what is wanted together can never have room.
-fn too_large(files: usize, bytes: u64, room: u64) -> String {
-    let (what, remedy) = match files {
-        1 => ("it", ""),
-        _ => ("its mini-batch", ", or choose a smaller mini_batch_size"),
-    };
-    format!(
-        "{what} takes {}, and the cache has room for {}: raise cache.size in the file of datastores{remedy}",
-        ByteSize(bytes),
-        ByteSize(room)
-    )
+/// An object that cannot be had.
+fn failed(error: &StoreError) -> HeldState {
+    HeldState::Failed(error.to_string())
 }
 
 /// Puts a stand-in in the place of an object.

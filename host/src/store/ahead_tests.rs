@@ -4,8 +4,7 @@ use super::*;
 use crate::dataset::{Found, ManifestWriter, STAND_IN_MODE};
 use crate::model::{OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
-use crate::store::message::StoreConfig;
-use crate::store::message::Task;
+use crate::store::message::{Failed, StoreConfig, Task};
 use crate::store::slot::{OPEN, manifest_path};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::sync::mpsc::channel;
@@ -114,7 +113,9 @@ impl Bench {
             fs::create_dir_all(self.file(name).parent().unwrap()).unwrap();
             fs::rename(part, self.file(name)).unwrap();
         }
-        let brought = FromFetcher::Brought(name.to_owned(), failed.map(str::to_owned));
+        let failed =
+            failed.map(|text| Failed { kind: StoreErrorKind::Other, text: text.to_owned() });
+        let brought = FromFetcher::Brought(name.to_owned(), failed);
         self.events.send(Event::Said(0, number, Some(Ok(brought)))).unwrap();
     }
 

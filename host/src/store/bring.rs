@@ -1,13 +1,13 @@
 //! Fetches what stand-ins or manifests tell of: all of it, or what is asked for, a few objects at a time.
 
-use super::fetch::{Known, Miss, Target, fetch, mark, place};
+use super::error::StoreErrorKind;
+use super::fetch::{Known, Target, fetch, mark, place};
 use super::list::{AT_ONCE, TELL, Tell};
 use super::look::key;
-use super::message::{Bring, Failed, FetchRequest, Fetched, FromFetcher, StoreConfig};
+use super::message::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
 use super::open::Store;
-use super::words::failed;
+use super::words::{Asked, FetchError};
 use crate::dataset::is_stand_in;
-use crate::model::is_full;
 use crate::protocol::FrameBuffer;
 use std::collections::VecDeque;
 use std::fs;
@@ -22,6 +22,9 @@ use walkdir::WalkDir;
 /// Bytes that are read at once of what is asked for.
 const READ: usize = 16 << 10;
 
+/// The name of an object, and its bytes or why there are none.
+type Brought = (String, Result<u64, FetchError>);
+
 /// Who carries objects here.
 struct Porter<'a> {
     request: &'a FetchRequest,
@@ -29,14 +32,15 @@ struct Porter<'a> {
     config: Arc<StoreConfig>,
     data: PathBuf,
     parts: u64,
-    tasks: JoinSet<(String, Result<u64, Miss>)>,
+    tasks: JoinSet<Brought>,
 }
 
 impl<'a> Porter<'a> {
-    fn new(request: &'a FetchRequest) -> Result<Self, String> {
+    fn new(request: &'a FetchRequest) -> Result<Self, FetchError> {
         let config = Arc::new(request.store.clone());
+        let asked = || Asked::Open(request.shown.clone());
         let store =
-            Store::open(&config).map_err(|error| failed(&error, &request.shown, &config))?;
+            Store::open(&config).map_err(|error| FetchError::store(error, asked(), &config))?;
         Ok(Self {
             request,
             store: Arc::new(store),
@@ -47,14 +51,14 @@ impl<'a> Porter<'a> {
         })
     }
 
-    fn target(&mut self, name: &str, most: u64) -> Result<Target, String> {
+    fn target(&mut self, name: &str, most: u64) -> Result<Target, FetchError> {
         self.parts += 1;
         let part = self.request.folder.join("part").join(self.parts.to_string());
         Ok(Target { file: place(&self.data, name)?, part, most })
     }
 
     /// Begins to fetch an object of which so much is known. An error says why nothing can be fetched.
-    fn begin(&mut self, name: String, known: Known) -> Result<(), String> {
+    fn begin(&mut self, name: String, known: Known) -> Result<(), FetchError> {
         let target = self.target(&name, known.size)?;
         let key = key(&self.store, self.request, &name)?;
         let (store, config) = (Arc::clone(&self.store), Arc::clone(&self.config));
@@ -65,19 +69,12 @@ impl<'a> Porter<'a> {
         Ok(())
     }
 
-    /// Waits for one that was begun: its name, and its bytes or why there are none. Fails if the disk has no room.
-    async fn next(&mut self) -> Option<Result<(String, Result<u64, String>), Failed>> {
-        let (name, fetched) = match self.tasks.join_next().await? {
-            Ok(done) => done,
-            Err(error) => {
-                return Some(Ok((String::new(), Err(format!("fetching broke down: {error}")))));
-            }
-        };
-        Some(match fetched {
-            Ok(bytes) => Ok((name, Ok(bytes))),
-            Err(Miss::Object(reason) | Miss::Disk(reason)) => Ok((name, Err(reason))),
-            Err(Miss::Folder) => Ok((name, Err("it is gone; run the job again".to_owned()))),
-            Err(Miss::Full(text)) => Err(Failed::full(text)),
+    /// Waits for one that was begun. Fails if the disk has no room.
+    async fn next(&mut self) -> Option<Result<Brought, FetchError>> {
+        Some(match self.tasks.join_next().await? {
+            Ok((_, Err(error))) if error.kind() == StoreErrorKind::DiskFull => Err(error),
+            Ok(done) => Ok(done),
+            Err(error) => Ok((String::new(), Err(error.into()))),
         })
     }
 }
@@ -87,7 +84,7 @@ impl<'a> Porter<'a> {
 pub(super) async fn bring_all(
     request: &FetchRequest,
     tell: &mut Tell<'_>,
-) -> Result<Fetched, Failed> {
+) -> Result<Fetched, FetchError> {
     let mut porter = Porter::new(request)?;
     let (mut so_far, mut told) = (Fetched::default(), Instant::now());
     let data = porter.data.clone();
@@ -110,10 +107,9 @@ pub(super) async fn bring_all(
             Some((name, Err(reason))) => {
                 so_far.failed += 1;
                 let target = porter.target(&name, 0)?;
-                mark(&target, &reason).map_err(|error| Failed {
-                    text: format!("{reason}; no mark of that can be made: {error}"),
-                    is_full: is_full(&error),
-                })?;
+                if let Err(source) = mark(&target, &reason.to_string()) {
+                    return Err(FetchError::Mark { reason: Box::new(reason), source });
+                }
             }
             None => {}
         }
@@ -128,8 +124,8 @@ pub(super) async fn bring_all(
 pub(super) async fn serve(
     request: &FetchRequest,
     mut asked: Receiver,
-    tell: &mut dyn FnMut(FromFetcher) -> Result<(), String>,
-) -> Result<(), Failed> {
+    tell: &mut dyn FnMut(FromFetcher) -> Result<(), FetchError>,
+) -> Result<(), FetchError> {
     let mut porter = Porter::new(request)?;
     let (mut frames, mut buffer) = (FrameBuffer::default(), vec![0; READ]);
     let mut waiting: VecDeque<Bring> = VecDeque::new();
@@ -148,23 +144,21 @@ pub(super) async fn serve(
                 Err(reason) => Err(reason),
             };
             if let Err(reason) = begun {
-                tell(FromFetcher::Brought(name, Some(reason)))?;
+                tell(FromFetcher::Brought(name, Some(reason.into())))?;
             }
         }
         tokio::select! {
             Some(next) = porter.next(), if !porter.tasks.is_empty() => {
                 let (name, brought) = next?;
-                tell(FromFetcher::Brought(name, brought.err()))?;
+                tell(FromFetcher::Brought(name, brought.err().map(Into::into)))?;
             }
             read = asked.read(&mut buffer) => {
-                let read = read.map_err(|error| format!("nobody can ask: {error}"))?;
+                let read = read.map_err(FetchError::Deaf)?;
                 if read == 0 {
                     return Ok(());
                 }
                 frames.push(buffer.get(..read).unwrap_or_default());
-                while let Some(object) =
-                    frames.next_message().map_err(|error| error.to_string())?
-                {
+                while let Some(object) = frames.next_message()? {
                     waiting.push_back(object);
                 }
             }
@@ -176,11 +170,11 @@ pub(super) async fn serve(
 }
 
 /// What a stand-in tells of its object; none if that is here.
-fn stands_for(file: &Path) -> Result<Option<Known>, String> {
+fn stands_for(file: &Path) -> Result<Option<Known>, FetchError> {
     match fs::symlink_metadata(file) {
         Ok(stands) if is_stand_in(&stands) => Ok(Some(Known::from(&stands))),
         Ok(stands) if stands.is_file() => Ok(None),
-        Ok(_) => Err("nothing is known of it".to_owned()),
-        Err(error) => Err(format!("its place is not known: {error}")),
+        Ok(_) => Err(FetchError::Unknown),
+        Err(error) => Err(FetchError::NotKnown(error)),
     }
 }

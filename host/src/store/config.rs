@@ -1,12 +1,10 @@
 //! From an address to what opens its store.
 
+use super::error::{LONGEST_NAME, StoreError};
 use super::message::StoreConfig;
 use crate::model::{Address, StoreKind, StorePlace};
 use crate::spec::Datastores;
 use std::ffi::OsString;
-
-/// Letters of a bucket's, a container's or an account's name, at most.
-const NAME: usize = 255;
 
 /// The store of an address, and what stands before its keys there. An error is for people.
 pub(super) fn configure(
@@ -14,10 +12,10 @@ pub(super) fn configure(
     datastores: &Datastores,
     tenant: &str,
     environment: impl Iterator<Item = (OsString, OsString)>,
-) -> Result<(StoreConfig, String), String> {
+) -> Result<(StoreConfig, String), StoreError> {
     let (kind, container, more) = match &address.place {
         StorePlace::Datastore(name) => {
-            let store = datastores.get(name, tenant)?;
+            let store = datastores.get(name, tenant).map_err(StoreError::Datastore)?;
             check_names(store.kind, &store.container, &store.options)?;
             let mut options = store.options.clone();
             let way = options.iter().find_map(|(name, _)| identity(store.kind, name));
@@ -43,10 +41,10 @@ pub(super) fn configure(
     check_names(kind, container, &options)?;
     let has = |name: &str| options.iter().any(|(key, _)| key.ends_with(name));
     if kind == StoreKind::Azure && !has("account_name") {
-        return Err(format!(
-            "{address} names no storage account: write \
-             https://ACCOUNT.blob.core.windows.net/{container}/..., or set AZURE_STORAGE_ACCOUNT_NAME"
-        ));
+        return Err(StoreError::NoAccount {
+            address: address.to_string(),
+            container: container.clone(),
+        });
     }
     let credentials = match (kind, options.is_empty()) {
         (StoreKind::Http, _) => "nothing, as addresses of the web are open to all".to_owned(),
@@ -64,22 +62,19 @@ fn check_names(
     kind: StoreKind,
     container: &str,
     options: &[(String, String)],
-) -> Result<(), String> {
+) -> Result<(), StoreError> {
     if kind == StoreKind::Http {
         return Ok(());
     }
     let is_plain = |name: &str| {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '$');
-        !name.is_empty() && name.len() <= NAME && name.chars().all(plain)
+        !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(plain)
     };
     let what = if kind == StoreKind::Azure { "container" } else { "bucket" };
     let account = options.iter().filter(|(name, _)| name.ends_with("account_name"));
     let mut names = account.map(|(_, name)| ("account", name.as_str())).chain([(what, container)]);
     match names.find(|(_, name)| !is_plain(name)) {
-        Some((what, name)) => Err(format!(
-            "found the {what} {name:?}; its name has letters of English, digits, - _ . and $, and {NAME} \
-             of them at most"
-        )),
+        Some((what, name)) => Err(StoreError::Name { what, name: name.to_owned() }),
         None => Ok(()),
     }
 }
@@ -139,7 +134,7 @@ fn from_environment(
 mod tests {
     use super::*;
 
-    fn configured(address: &str, environment: &[(&str, &str)]) -> Result<StoreConfig, String> {
+    fn configured(address: &str, environment: &[(&str, &str)]) -> Result<StoreConfig, StoreError> {
         let address = address.parse::<Address>().unwrap();
         let environment = environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         configure(&address, &Datastores::default(), "default", environment).map(|(it, _)| it)
@@ -150,7 +145,7 @@ mod tests {
         let refused = |address: &str| configured(address, &[]).unwrap_err();
         insta::assert_snapshot!(refused("s3://a b/x"), @r#"found the bucket "a b"; its name has letters of English, digits, - _ . and $, and 255 of them at most"#);
         for address in ["gs://bäh/x", "az://c?/x", &format!("s3://{}/x", "x".repeat(256))] {
-            let error = refused(address);
+            let error = refused(address).to_string();
             assert!(error.contains("its name has letters"), "{error}");
         }
     }

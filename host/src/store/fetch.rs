@@ -2,9 +2,9 @@
 
 use super::message::StoreConfig;
 use super::open::Store;
-use super::words::failed;
+use super::words::{Asked, FetchError};
 use crate::dataset::{Found, STAND_IN_MODE, UNFETCHED};
-use crate::model::{ByteSize, hex, is_full};
+use crate::model::{ByteSize, hex};
 use object_store::path::Path as Key;
 use object_store::{Error, GetOptions, GetResultPayload, ObjectMeta};
 use serde::{Deserialize, Serialize};
@@ -117,14 +117,14 @@ fn make(known: Known, path: &Path) -> std::io::Result<()> {
 }
 
 /// A path below the folder for objects. An error says why there can be none.
-pub(super) fn place(data: &Path, name: &str) -> Result<PathBuf, String> {
+pub(super) fn place(data: &Path, name: &str) -> Result<PathBuf, FetchError> {
     let path = Path::new(name);
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
     if !plain || name.split('/').any(str::is_empty) || name.contains('\0') {
-        return Err(format!("the key {name:?} is no path of a file"));
+        return Err(FetchError::NoPath(name.to_owned()));
     }
     if let Some(part) = name.split('/').find(|part| part.len() > 255) {
-        return Err(format!("a part of its key has {} bytes, and a file's name 255", part.len()));
+        return Err(FetchError::LongPart(part.len()));
     }
     Ok(data.join(path))
 }
@@ -153,66 +153,38 @@ pub(super) struct Target {
     pub(super) most: u64,
 }
 
-/// Why an object is not there; for people.
-#[derive(Debug)]
-pub(super) enum Miss {
-    /// It cannot be fetched.
-    Object(String),
-    /// It is no object, but stands for a folder.
-    Folder,
-    /// It cannot be written.
-    Disk(String),
-    /// The disk has no room for it.
-    Full(String),
-}
-
-/// Fetches an object. `known`: what is known of it. Returns its bytes.
+/// Fetches an object. `known`: what is known of it. Returns its bytes. Fails with [`FetchError::Gone`] if it is no
+/// object, but stands for a folder, and with [`FetchError::Write`] if it cannot be written.
 pub(super) async fn fetch(
     store: &Store,
     config: &StoreConfig,
     key: &Key,
     known: Option<Known>,
     target: &Target,
-) -> Result<u64, Miss> {
+) -> Result<u64, FetchError> {
     let mut pause = PAUSE;
-    for attempt in 1.. {
-        let error = match bring(store, key, known, target).await {
+    let mut attempt = 1;
+    loop {
+        let trouble = match bring(store, key, known, target).await {
             Ok(bytes) => return Ok(bytes),
-            Err(error) => error,
+            Err(trouble) => trouble,
         };
         // Nobody needs half of it.
         let _ = fs::remove_file(&target.part);
-        let (text, is_final) = match error {
-            // What is refused for now was asked for again already.
-            Trouble::Refused(Error::NotFound { .. })
-                if known.is_some_and(|known| known.size == 0 && known != Known::MISSING) =>
-            {
-                return Err(Miss::Folder);
-            }
-            Trouble::Refused(error) => (failed(&error, "reading it", config), true),
-            Trouble::Broken(error) => (failed(&error, "reading it", config), false),
-            Trouble::Short(found, wanted) => {
-                (format!("reading it ended after {found} of {wanted} bytes"), false)
-            }
-            Trouble::Large(bytes) => {
-                let (bytes, most) = (ByteSize(bytes), ByteSize(target.most));
-                (format!("it has {bytes}, and {most} are left of the cache (cache.size)"), true)
-            }
-            Trouble::Disk(error) => {
-                let text = format!("{} cannot be written: {error}", target.file.display());
-                return Err(match is_full(&error) {
-                    true => Miss::Full(format!("{text}; free some space there")),
-                    false => Miss::Disk(text),
-                });
-            }
-        };
-        if is_final || attempt == ATTEMPTS {
-            return Err(Miss::Object(text));
+        if matches!(trouble, Trouble::Refused(Error::NotFound { .. }))
+            && known.is_some_and(|known| known.size == 0 && known != Known::MISSING)
+        {
+            return Err(FetchError::Gone);
         }
+        // What is refused for now was asked for again already.
+        let broke_off = matches!(trouble, Trouble::Broken(_) | Trouble::Short(..));
+        if !broke_off || attempt == ATTEMPTS {
+            return Err(trouble.told(config, target));
+        }
+        attempt += 1;
         tokio::time::sleep(pause).await;
         pause *= 2;
     }
-    Err(Miss::Object("it was not tried".to_owned()))
 }
 
 enum Trouble {
@@ -224,6 +196,19 @@ enum Trouble {
     /// More bytes than may be written.
     Large(u64),
     Disk(std::io::Error),
+}
+
+impl Trouble {
+    fn told(self, config: &StoreConfig, target: &Target) -> FetchError {
+        match self {
+            Self::Refused(error) | Self::Broken(error) => {
+                FetchError::store(error, Asked::ReadIt, config)
+            }
+            Self::Short(found, wanted) => FetchError::Short(found, wanted),
+            Self::Large(bytes) => FetchError::Large(ByteSize(bytes), ByteSize(target.most)),
+            Self::Disk(source) => FetchError::Write { path: target.file.clone(), source },
+        }
+    }
 }
 
 impl From<std::io::Error> for Trouble {
@@ -368,7 +353,7 @@ mod tests {
     #[test]
     fn keys_that_are_no_paths_have_no_place() {
         let data = Path::new("/data");
-        assert_eq!(place(data, "a/b c.csv"), Ok("/data/a/b c.csv".into()));
+        assert_eq!(place(data, "a/b c.csv").unwrap(), Path::new("/data/a/b c.csv"));
         for wrong in ["", "../a", "a/../../b", "/etc/passwd", "a/", "a//b", "a\0b"] {
             assert!(place(data, wrong).is_err(), "{wrong:?}");
         }

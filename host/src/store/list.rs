@@ -2,23 +2,22 @@
 //! manifest of them, or puts stand-ins in the places of those that are not here yet.
 
 use super::fetch::{
-    Known, Miss, REASON, Target, fetch, file_name, first_stand_in, mark, place, stand_in,
+    Known, REASON, Target, fetch, file_name, first_stand_in, mark, place, stand_in,
 };
 use super::look::{is_missing, key, look};
 use super::message::{FetchRequest, Fetched, StoreConfig, Wanted};
 use super::open::{At, Store};
 use super::slot::{begin_manifest, manifest_path, remove_others};
 use super::tables::Tables;
-use super::words::failed;
+use super::words::{Asked, FetchError};
 use crate::dataset::{ManifestWriter, Pattern, is_stand_in};
 use crate::model::ByteSize;
 use object_store::path::Path as Key;
-use object_store::{Error, ObjectMeta};
+use object_store::{Error, ObjectMeta, path};
 use std::collections::HashSet;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -31,7 +30,7 @@ pub(super) const TELL: Duration = Duration::from_secs(2);
 const PAGE: usize = 1000;
 
 /// Whom it is told how far it is.
-pub(super) type Tell<'a> = dyn FnMut(Fetched) -> Result<(), String> + 'a;
+pub(super) type Tell<'a> = dyn FnMut(Fetched) -> Result<(), FetchError> + 'a;
 
 /// What may be fetched, and when.
 #[derive(Clone, Copy, Debug)]
@@ -52,13 +51,14 @@ pub(super) async fn list(
     wanted: &Wanted,
     extent: Extent,
     tell: &mut Tell<'_>,
-) -> Result<Fetched, String> {
+) -> Result<Fetched, FetchError> {
     let config = Arc::new(request.store.clone());
-    let store = Store::open(&config).map_err(|error| failed(&error, &request.shown, &config))?;
+    let asked = || Asked::Open(request.shown.clone());
+    let store = Store::open(&config).map_err(|error| FetchError::store(error, asked(), &config))?;
     let data = request.folder.join("data");
     let mut round = Round {
         manifest: match extent.on_demand {
-            true => begin_manifest(&request.folder).map_err(|error| unlisted(&error))?,
+            true => begin_manifest(&request.folder).map_err(FetchError::List)?,
             false => None,
         },
         is_first: fs::read_dir(&data).is_ok_and(|mut entries| entries.next().is_none()),
@@ -84,7 +84,7 @@ pub(super) async fn list(
     match wanted {
         Wanted::All => round.list(&request.prefix, &Pattern::Everything).await?,
         Wanted::Glob(glob) => {
-            let pattern = Pattern::new(Some(glob)).map_err(|error| error.to_string())?;
+            let pattern = Pattern::new(Some(glob))?;
             round.list(&request.prefix, &pattern).await?;
         }
         Wanted::Named(names) => round.named(names).await?,
@@ -96,7 +96,7 @@ pub(super) async fn list(
         round.one_less().await?;
     }
     if round.so_far.objects == 0 {
-        return Err(format!("{} holds no object; check the address", request.shown));
+        return Err(FetchError::Empty(request.shown.clone()));
     }
     round
         .tables
@@ -106,9 +106,9 @@ pub(super) async fn list(
         // They are looked for before anything in them has come.
         for name in round.named_folders {
             let folder = place(&round.data, &name)?;
-            fs::create_dir_all(&folder).map_err(|error| unmade(&folder, &error))?;
+            fs::create_dir_all(&folder).map_err(|error| FetchError::make(&folder, error))?;
         }
-        manifest.finish(&manifest_path(&request.folder)).map_err(|error| unlisted(&error))?;
+        manifest.finish(&manifest_path(&request.folder)).map_err(FetchError::List)?;
     }
     Ok(round.so_far)
 }
@@ -137,7 +137,7 @@ struct Round<'a> {
     /// Those of what is named that are folders.
     named_folders: Vec<String>,
     tables: Tables,
-    tasks: JoinSet<Result<Arrived, String>>,
+    tasks: JoinSet<Result<Arrived, FetchError>>,
     parts: u64,
     so_far: Fetched,
     told: Instant,
@@ -151,29 +151,29 @@ enum Arrived {
     /// It could not be fetched, and a mark says so.
     Marked,
     /// The same where a manifest is to say so, with the reason.
-    Unfetched(String, String),
+    Unfetched(String, FetchError),
     /// The object of this name stood for a folder.
     Folder(String),
 }
 
 impl Round<'_> {
     /// All objects below a prefix whose names, below the request's prefix, match.
-    async fn list(&mut self, prefix: &str, pattern: &Pattern) -> Result<(), String> {
+    async fn list(&mut self, prefix: &str, pattern: &Pattern) -> Result<(), FetchError> {
         self.tables.refuse_part(&self.store, self.request, prefix).await?;
         let mut at = At::default();
         loop {
             let Some(page) = self.store.page(prefix, &at).await else {
-                return Err(format!("{} cannot be listed: name each object", self.request.shown));
+                return Err(FetchError::NoList(self.request.shown.clone()));
             };
             let page = match page {
                 Ok(page) => page,
                 Err(Error::InvalidPath { source }) => {
-                    self.step_over(&source, &mut at, pattern)?;
+                    self.step_over(source, &mut at, pattern)?;
                     continue;
                 }
                 Err(error) => {
-                    let what = format!("listing {}", self.request.shown);
-                    return Err(failed(&error, &what, &self.config));
+                    let asked = Asked::List(self.request.shown.clone());
+                    return Err(FetchError::store(error, asked, &self.config));
                 }
             };
             for object in page.result.objects {
@@ -205,35 +205,35 @@ impl Round<'_> {
     /// pages are asked for up to it, then what is behind it. What has such a key cannot be had.
     fn step_over(
         &mut self,
-        odd: &object_store::path::Error,
+        odd: path::Error,
         at: &mut At,
         pattern: &Pattern,
-    ) -> Result<(), String> {
+    ) -> Result<(), FetchError> {
         let most = at.most.unwrap_or(PAGE);
         if most > 1 {
             at.most = Some((most / 10).max(1));
             return Ok(());
         }
-        let (object_store::path::Error::EmptySegment { path: key }
-        | object_store::path::Error::BadSegment { path: key, .. }) = odd
+        let (path::Error::EmptySegment { path: key } | path::Error::BadSegment { path: key, .. }) =
+            odd
         else {
-            return Err(format!("listing {}: {odd}", self.request.shown));
+            return Err(FetchError::OddList(self.request.shown.clone(), odd));
         };
         if let Some(name) = key.strip_prefix(self.request.prefix.as_str())
             && pattern.takes(name.as_bytes())
         {
-            let reason = format!("the key {name:?} is no path of a file");
-            self.missing(name, &reason, false)?;
+            self.missing(name, &FetchError::NoPath(name.to_owned()), false)?;
         }
-        *at = At { token: None, behind: Some(key.clone()), most: None };
+        *at = At { token: None, behind: Some(key), most: None };
         Ok(())
     }
 
     /// Objects, or folders of objects, by name.
-    async fn named(&mut self, names: &[String]) -> Result<(), String> {
+    async fn named(&mut self, names: &[String]) -> Result<(), FetchError> {
         let mut missing = None;
         for names in names.chunks(AT_ONCE) {
             for (name, looked) in names.iter().zip(look(&self.store, self.request, names).await?) {
+                let asked = || Asked::Read(name.clone(), self.request.shown.clone());
                 match looked {
                     Ok(found) => {
                         // What is empty may stand for a folder.
@@ -244,27 +244,25 @@ impl Round<'_> {
                     }
                     Err(error) if is_missing(&error, &self.store) => {
                         if !self.list_folder(name).await? {
-                            let what = format!("reading {name} of {}", self.request.shown);
-                            let text = failed(&error, &what, &self.config);
-                            self.missing(name, &text, self.extent.on_demand)?;
-                            missing = Some(text);
+                            let error = FetchError::store(error, asked(), &self.config);
+                            self.missing(name, &error, self.extent.on_demand)?;
+                            missing = Some(error);
                         }
                     }
                     Err(error) => {
-                        let what = format!("reading {name} of {}", self.request.shown);
-                        return Err(failed(&error, &what, &self.config));
+                        return Err(FetchError::store(error, asked(), &self.config));
                     }
                 }
             }
         }
         match missing {
-            Some(text) if self.so_far.failed == self.so_far.objects => Err(text),
+            Some(error) if self.so_far.failed == self.so_far.objects => Err(error),
             _ => Ok(()),
         }
     }
 
     /// Whether there is a folder of this name, all of which is wanted then.
-    async fn list_folder(&mut self, name: &str) -> Result<bool, String> {
+    async fn list_folder(&mut self, name: &str) -> Result<bool, FetchError> {
         if matches!(*self.store, Store::Http(_)) {
             return Ok(false);
         }
@@ -281,7 +279,7 @@ impl Round<'_> {
         name: &str,
         known: Option<ObjectMeta>,
         listed: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), FetchError> {
         if self.clashes(name, known.as_ref())? {
             return Ok(());
         }
@@ -299,7 +297,7 @@ impl Round<'_> {
         };
         let in_manifest = listed && self.manifest.is_some();
         if let (Some(manifest), true, Some(known)) = (&mut self.manifest, listed, expected) {
-            manifest.add(name, Ok(known.into())).map_err(|error| unlisted(&error))?;
+            manifest.add(name, Ok(known.into())).map_err(FetchError::List)?;
         }
         if let Some(known) = expected.filter(|known| listed && known.size == 0) {
             self.later.push((name.to_owned(), known));
@@ -318,7 +316,8 @@ impl Round<'_> {
                 return self.maybe_tell();
             }
             let put = if found.is_some() { stand_in } else { first_stand_in };
-            put(known, &target.part, &target.file).map_err(|error| unmade(&target.file, &error))?;
+            put(known, &target.part, &target.file)
+                .map_err(|error| FetchError::make(&target.file, error))?;
             return self.maybe_tell();
         }
         let key = match known {
@@ -329,7 +328,7 @@ impl Round<'_> {
     }
 
     /// An object without content, now that all others are known: one with others below stands for a folder.
-    async fn look_at_empty(&mut self, name: String, known: Known) -> Result<(), String> {
+    async fn look_at_empty(&mut self, name: String, known: Known) -> Result<(), FetchError> {
         let (own, file) = (self.hasher.hash_one(&name), self.data.join(&name));
         if self.folders.contains(&own) || self.others.contains(&own) {
             return self.one_taken_back(&name);
@@ -343,7 +342,7 @@ impl Round<'_> {
     }
 
     /// What was taken for an object stands for a folder.
-    fn one_taken_back(&mut self, name: &str) -> Result<(), String> {
+    fn one_taken_back(&mut self, name: &str) -> Result<(), FetchError> {
         self.so_far.objects = self.so_far.objects.saturating_sub(1);
         // What an earlier job left there is in the way.
         self.seen.remove(&self.hasher.hash_one(name));
@@ -359,7 +358,7 @@ impl Round<'_> {
         expected: Option<Known>,
         mut target: Target,
         listed: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), FetchError> {
         while self.tasks.len() >= AT_ONCE {
             self.one_less().await?;
         }
@@ -369,29 +368,24 @@ impl Round<'_> {
         self.tasks.spawn(async move {
             match fetch(&store, &config, &key, expected, &target).await {
                 Ok(bytes) => Ok(Arrived::Whole(expected.map_or(bytes, |_| 0))),
-                Err(Miss::Folder) => Ok(Arrived::Folder(name)),
-                Err(Miss::Disk(text) | Miss::Full(text)) => Err(text),
-                Err(Miss::Object(reason)) if in_manifest => Ok(Arrived::Unfetched(name, reason)),
-                Err(Miss::Object(reason)) => {
-                    let marked =
-                        mark(&target, &reason).map_err(|error| unmade(&target.file, &error));
-                    marked.map(|()| Arrived::Marked)
-                }
+                Err(FetchError::Gone) => Ok(Arrived::Folder(name)),
+                Err(error @ FetchError::Write { .. }) => Err(error),
+                Err(reason) if in_manifest => Ok(Arrived::Unfetched(name, reason)),
+                Err(reason) => match mark(&target, &reason.to_string()) {
+                    Ok(()) => Ok(Arrived::Marked),
+                    Err(error) => Err(FetchError::make(&target.file, error)),
+                },
             }
         });
         self.maybe_tell()
     }
 
     /// Adds to what is wanted. Fails if it is more than may be fetched.
-    fn count(&mut self, bytes: u64) -> Result<(), String> {
+    fn count(&mut self, bytes: u64) -> Result<(), FetchError> {
         self.so_far.bytes += bytes;
         if self.extent.must_fit && self.so_far.bytes > self.extent.most {
-            return Err(format!(
-                "the objects of {} take more than {}, which is what is left of the cache: raise \
-                 cache.size in the file of datastores, or name fewer of them",
-                self.request.shown,
-                ByteSize(self.extent.most)
-            ));
+            let most = ByteSize(self.extent.most);
+            return Err(FetchError::TooMany(self.request.shown.clone(), most));
         }
         Ok(())
     }
@@ -399,7 +393,7 @@ impl Round<'_> {
     /// Whether an object has the name of another one's folder, or the other way round: a file system
     /// cannot hold both. The one that comes later becomes a failed item of another name, unless it just
     /// stands for the folder.
-    fn clashes(&mut self, name: &str, known: Option<&ObjectMeta>) -> Result<bool, String> {
+    fn clashes(&mut self, name: &str, known: Option<&ObjectMeta>) -> Result<bool, FetchError> {
         let folders = name.match_indices('/').map(|(at, _)| self.hasher.hash_one(&name[..at]));
         let folders: Vec<u64> = folders.collect();
         let is_below = |folder: &u64| self.seen.contains(folder) && !self.empty.contains(folder);
@@ -409,9 +403,7 @@ impl Round<'_> {
             return Ok(true);
         }
         if self.folders.contains(&own) || folders.iter().any(is_below) {
-            let reason = "the store has an object and a folder of one name, which files cannot have: \
-                          name the objects otherwise, or leave one out by a glob";
-            self.missing(name, reason, false)?;
+            self.missing(name, &FetchError::Clash, false)?;
             return Ok(true);
         }
         self.folders.extend(folders);
@@ -423,7 +415,12 @@ impl Round<'_> {
 
     /// An object that cannot be had. If it `may_come`, whoever wants it finds out again, else the manifest says so, or a
     /// mark that has another name where no file could have its own.
-    fn missing(&mut self, name: &str, reason: &str, may_come: bool) -> Result<(), String> {
+    fn missing(
+        &mut self,
+        name: &str,
+        reason: &FetchError,
+        may_come: bool,
+    ) -> Result<(), FetchError> {
         self.so_far.objects += 1;
         self.so_far.failed += 1;
         if self.manifest.is_some() && !may_come {
@@ -434,16 +431,17 @@ impl Round<'_> {
         let target = self.target(place(&self.data, &name)?);
         let made = match may_come {
             true => stand_in(Known::MISSING, &target.part, &target.file),
-            false => mark(&target, reason),
+            false => mark(&target, &reason.to_string()),
         };
-        made.map_err(|error| unmade(&target.file, &error))
+        made.map_err(|error| FetchError::make(&target.file, error))
     }
 
     /// Has the manifest say why an object cannot be had.
-    fn note(&mut self, name: &str, reason: &str) -> Result<(), String> {
+    fn note(&mut self, name: &str, reason: &FetchError) -> Result<(), FetchError> {
         let Some(manifest) = &mut self.manifest else { return Ok(()) };
-        let reason = reason[..reason.floor_char_boundary(REASON)].to_owned();
-        manifest.add(&name.replace('\0', "%00"), Err(reason)).map_err(|error| unlisted(&error))
+        let mut text = reason.to_string();
+        text.truncate(text.floor_char_boundary(REASON));
+        manifest.add(&name.replace('\0', "%00"), Err(text)).map_err(FetchError::List)
     }
 
     fn target(&mut self, file: PathBuf) -> Target {
@@ -454,7 +452,7 @@ impl Round<'_> {
     }
 
     /// Waits for one of those that are on their way.
-    async fn one_less(&mut self) -> Result<(), String> {
+    async fn one_less(&mut self) -> Result<(), FetchError> {
         // A large object takes long; whoever listens must not take that for the end.
         let next = loop {
             match tokio::time::timeout(TELL, self.tasks.join_next()).await {
@@ -470,14 +468,14 @@ impl Round<'_> {
                 self.note(&name, &reason)?;
             }
             Some(Ok(Ok(Arrived::Folder(name)))) => return self.one_taken_back(&name),
-            Some(Ok(Err(text))) => return Err(text),
-            Some(Err(error)) => return Err(format!("fetching broke down: {error}")),
+            Some(Ok(Err(error))) => return Err(error),
+            Some(Err(error)) => return Err(error.into()),
             None => {}
         }
         self.maybe_tell()
     }
 
-    fn maybe_tell(&mut self) -> Result<(), String> {
+    fn maybe_tell(&mut self) -> Result<(), FetchError> {
         if self.told.elapsed() < TELL {
             return Ok(());
         }
@@ -489,12 +487,4 @@ impl Round<'_> {
 /// Whether an empty object stands for the folder of the prefix: keys come without a `/` at their end.
 fn is_marker(key: &str, prefix: &str) -> bool {
     prefix.strip_suffix('/') == Some(key)
-}
-
-fn unlisted(error: &io::Error) -> String {
-    format!("the list of the objects cannot be written: {error}")
-}
-
-fn unmade(file: &Path, error: &io::Error) -> String {
-    format!("{} cannot be made: {error}", file.display())
 }

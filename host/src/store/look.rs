@@ -2,7 +2,7 @@
 
 use super::message::FetchRequest;
 use super::open::Store;
-use super::words::is_out_of_reach;
+use super::words::{FetchError, is_out_of_reach};
 use object_store::path::Path as Key;
 use object_store::{Error, GetOptions, GetRange, ObjectMeta};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) async fn look(
     store: &Arc<Store>,
     request: &FetchRequest,
     names: &[String],
-) -> Result<Vec<Looked>, String> {
+) -> Result<Vec<Looked>, FetchError> {
     let mut tasks = JoinSet::new();
     for (index, name) in names.iter().enumerate() {
         let (store, key) = (Arc::clone(store), key(store, request, name)?);
@@ -28,14 +28,14 @@ pub(super) async fn look(
 }
 
 /// The key of an object by its name.
-pub(super) fn key(store: &Store, request: &FetchRequest, name: &str) -> Result<Key, String> {
+pub(super) fn key(store: &Store, request: &FetchRequest, name: &str) -> Result<Key, FetchError> {
     let text = format!("{}{name}", request.prefix);
     let key = match store {
         // As it stands in an address.
         Store::Http(_) => Key::from_url_path(&text),
         _ => Key::parse(&text),
     };
-    key.map_err(|error| format!("{text:?} is no key of an object: {error}"))
+    key.map_err(|error| FetchError::NoKey(text, error))
 }
 
 /// What there is. An error says that there is nothing, or that the store is closed or out of reach.

@@ -1,5 +1,6 @@
 //! What is said to the process that fetches, and what it says.
 
+use super::error::{StoreError, StoreErrorKind};
 use super::fetch::Known;
 use crate::model::{OsSandbox, StoreKind};
 use serde::{Deserialize, Serialize};
@@ -105,29 +106,22 @@ pub(crate) struct Fetched {
 pub(crate) enum FromFetcher {
     Progress(Fetched),
     /// What was asked for is here, or cannot be had for this reason.
-    Brought(String, Option<String>),
+    Brought(String, Option<Failed>),
     Done(Fetched),
     Failed(Failed),
 }
 
-/// What ended fetching.
+/// What ended fetching, or kept an object from being fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failed {
+    /// What kind of thing went wrong.
+    pub(super) kind: StoreErrorKind,
     /// In words, without secrets.
     pub(super) text: String,
-    /// Whether the disk has no room: no object is to blame.
-    pub(super) is_full: bool,
 }
 
-impl Failed {
-    /// The disk has no room for an object.
-    pub(super) fn full(text: String) -> Self {
-        Self { text, is_full: true }
-    }
-}
-
-impl From<String> for Failed {
-    fn from(text: String) -> Self {
-        Self { text, is_full: false }
+impl From<Failed> for StoreError {
+    fn from(Failed { kind, text }: Failed) -> Self {
+        Self::Fetch { kind, text }
     }
 }

@@ -1,6 +1,7 @@
 //! Stores: how objects of S3, Azure, Google and the web come to lie on this machine, where planner and
 //! workers read them as any file. Imports `dataset`, `spec`, `protocol`, `wall` and below.
 //!
+//! - `error`: what can go wrong, as the leader sees it, with the words for it;
 //! - `config`: from an address to what opens its store, with what the file of datastores or the
 //!   environment has; `message`: what is said to the process that fetches, and what it says;
 //! - `slot`: the folders that objects lie in; `stager`: who has them filled for a job, `objects`: what the job
@@ -8,11 +9,12 @@
 //! - `serve`: that process, the only one of Sandmill's that uses the network: behind a wall, with nothing to
 //!   write to but its folder. `open` opens the store, `list` finds objects, by way of `look` those that are named,
 //!   and puts stand-ins in their places or writes a manifest (`tables` tells what is more than its files), `bring` fetches what these tell of, `fetch` one of
-//!   them, `put` takes results there; `words` says what went wrong, without secrets.
+//!   them, `put` takes results there; `words` says what went wrong in that process, without secrets.
 
 mod ahead;
 mod bring;
 mod config;
+mod error;
 mod fetch;
 mod list;
 mod look;
@@ -28,8 +30,9 @@ mod stager;
 mod tables;
 mod words;
 
+pub use error::{StoreError, StoreErrorKind};
 #[cfg(test)]
 pub(crate) use message::{FetchRequest, FromFetcher};
 pub use objects::{Arrival, Objects};
 pub use serve::{FETCH_COMMAND, serve};
-pub use stager::{Coming, Kept, Stager, StoreError, Watch};
+pub use stager::{Coming, Kept, Stager, Watch};

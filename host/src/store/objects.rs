@@ -1,8 +1,9 @@
 //! The objects of a job: where they lie, and who brings those that are not here yet.
 
 use super::ahead::{self, Event, LOOKS, Lot};
+use super::error::StoreErrorKind;
 use super::fetch::{Target, mark};
-use super::message::{Failed, FetchRequest, Task};
+use super::message::{FetchRequest, Task};
 use super::process::ask;
 use super::slot::Slot;
 use crate::dataset::is_stand_in;
@@ -218,11 +219,11 @@ fn bring(
                 bytes += so_far.bytes;
             }
             Err(_) if stop() => return,
-            Err(Failed { text, is_full: true }) => {
-                let _ = arrivals.send(Arrival::NoSpace(text));
+            Err(error) if error.kind() == StoreErrorKind::DiskFull => {
+                let _ = arrivals.send(Arrival::NoSpace(error.to_string()));
                 return;
             }
-            Err(Failed { text, is_full: false }) => mark_all(&request.folder, &text),
+            Err(error) => mark_all(&request.folder, &error.to_string()),
         }
         let _ = arrivals.send(Arrival::Progress);
     }

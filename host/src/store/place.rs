@@ -3,6 +3,7 @@
 //! What such a process was at when it died is asked for once more, one by one: what kills it fails alone.
 
 use super::ahead::Event;
+use super::error::StoreError;
 use super::fetch::Known;
 use super::list::AT_ONCE;
 use super::message::{Bring, FetchRequest, Task};
@@ -124,9 +125,9 @@ impl Place {
     }
 
     /// Asks for an object, of which its manifest may tell. An error says why nobody can.
-    pub(super) fn ask(&mut self, file: &Path, known: Option<Known>) -> Result<(), String> {
+    pub(super) fn ask(&mut self, file: &Path, known: Option<Known>) -> Result<(), StoreError> {
         let name = file.strip_prefix(&self.data).ok().and_then(Path::to_str);
-        let name = name.ok_or("nobody can ask for its name")?.to_owned();
+        let name = name.ok_or(StoreError::OddName)?.to_owned();
         let object = Bring { name, known };
         if self.is_careful {
             self.rest.push_back(object);
@@ -135,7 +136,7 @@ impl Place {
         self.send(object)
     }
 
-    fn send(&mut self, object: Bring) -> Result<(), String> {
+    fn send(&mut self, object: Bring) -> Result<(), StoreError> {
         let fetcher = match &mut self.fetcher {
             Some(fetcher) => fetcher,
             none => {
@@ -174,8 +175,8 @@ impl Place {
         let mut next = next.into_iter();
         while let Some(object) = next.next() {
             let file = self.data.join(&object.name);
-            if let Err(reason) = self.send(object) {
-                let (mut lost, _) = self.give_up(&reason);
+            if let Err(error) = self.send(object) {
+                let (mut lost, reason) = self.give_up(&error.to_string());
                 lost.push(file);
                 lost.extend(next.map(|object| self.data.join(object.name)));
                 return Some((lost, reason));
@@ -187,7 +188,8 @@ impl Place {
     /// The process has died. Returns what has come of that: the object that it was asked for alone cannot be had;
     /// several are asked for once more.
     pub(super) fn died(&mut self) -> Lost {
-        let reason = self.fetcher.take().map(Fetcher::end).unwrap_or_default();
+        let ended = self.fetcher.take().map(|fetcher| fetcher.end().to_string());
+        let reason = ended.unwrap_or_default();
         self.deaths += 1;
         if self.deaths > DEATHS {
             return self.give_up(&reason);

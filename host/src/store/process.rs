@@ -1,12 +1,13 @@
 //! The leader's side of a process that fetches.
 
-use super::message::{Bring, Failed, FetchRequest, Fetched, FromFetcher, StoreConfig};
+use super::error::StoreError;
+use super::message::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
 use super::serve::FETCH_COMMAND;
 use super::words::scrub;
 use crate::model::StoreKind;
 use crate::protocol::{FrameError, encode, read_frame};
 use crate::wall::{self, death};
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -102,9 +103,9 @@ impl Fetcher {
         program: &Path,
         request: &FetchRequest,
         hear: impl FnMut(Said) -> bool + Send + 'static,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StoreError> {
         let mut frame = Vec::new();
-        encode(request, &mut frame).map_err(|error| format!("too much is named: {error}"))?;
+        encode(request, &mut frame).map_err(StoreError::Request)?;
         let mut command = Command::new(program);
         command.arg(FETCH_COMMAND).env_clear().current_dir("/");
         let passed = PASSED.iter().chain(identity(request.store.kind));
@@ -114,7 +115,7 @@ impl Fetcher {
         wall::keep_apart(&mut command);
         let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
         let child = command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn();
-        let mut child = child.map_err(|error| unusable(&error))?;
+        let mut child = child.map_err(StoreError::Start)?;
         let complaint = complaint(&mut child);
         listen(&mut child, hear);
         let mut stdin = child.stdin.take();
@@ -133,17 +134,15 @@ impl Fetcher {
         }
     }
 
-    /// In words, how it ended; to be asked once it says nothing more.
-    pub(super) fn end(mut self) -> String {
+    /// How it ended; to be asked once it says nothing more.
+    pub(super) fn end(mut self) -> StoreError {
         // It has closed its output, so that it is ending.
         let status = match self.child.wait() {
             Ok(status) => status,
-            Err(error) => return unusable(&error),
+            Err(error) => return StoreError::Start(error),
         };
         let said = self.complaint.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
-        let said = scrub(said.trim(), &self.store);
-        let said = if said.is_empty() { said } else { format!("; what it said: {said}") };
-        format!("the process that fetches {}{said}", death(status))
+        StoreError::Died { how: death(status), faults: scrub(said.trim(), &self.store) }
     }
 }
 
@@ -153,7 +152,7 @@ pub(super) fn ask(
     request: &FetchRequest,
     stop: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(Fetched),
-) -> Result<Fetched, Failed> {
+) -> Result<Fetched, StoreError> {
     let (sender, messages) = mpsc::channel();
     let hear = move |said: Said| said.is_some_and(|said| sender.send(said).is_ok());
     let mut fetcher = Fetcher::start(program, request, hear)?;
@@ -162,44 +161,23 @@ pub(super) fn ask(
     loop {
         match messages.recv_timeout(TICK) {
             Ok(Ok(FromFetcher::Done(so_far))) => return Ok(so_far),
-            Ok(Ok(FromFetcher::Failed(failed))) => {
-                return Err(Failed { text: printable(&failed.text), ..failed });
-            }
+            Ok(Ok(FromFetcher::Failed(failed))) => return Err(failed.into()),
             Ok(Ok(FromFetcher::Progress(so_far))) => {
                 heard = Instant::now();
                 tell(so_far);
             }
             Ok(Ok(FromFetcher::Brought(..))) => {}
-            Ok(Err(error)) => return Err(nonsense(&error).into()),
-            Err(RecvTimeoutError::Disconnected) => return Err(fetcher.end().into()),
+            Ok(Err(error)) => return Err(StoreError::Nonsense(error)),
+            Err(RecvTimeoutError::Disconnected) => return Err(fetcher.end()),
             Err(RecvTimeoutError::Timeout) => {}
         }
         if stop() {
-            return Err("fetching was stopped, as was asked".to_owned().into());
+            return Err(StoreError::Stopped);
         }
         if heard.elapsed() > SILENCE {
-            return Err(silent().into());
+            return Err(StoreError::Silent(SILENCE));
         }
     }
-}
-
-/// Why a process is given up that says nothing.
-pub(super) fn silent() -> String {
-    format!("nothing arrived for {} s; fetching was ended", SILENCE.as_secs())
-}
-
-/// Why a process is given up that does not speak as it should.
-pub(super) fn nonsense(error: &FrameError) -> String {
-    format!("the process that fetches says nonsense: {error}")
-}
-
-fn unusable(error: &io::Error) -> String {
-    format!("the process that fetches cannot be started: {error}")
-}
-
-/// A text without what could steer a terminal.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// What the process says, on a thread, until nobody wants to hear it.

@@ -3,7 +3,7 @@
 use super::list::Tell;
 use super::message::{FetchRequest, Fetched};
 use super::open::Store;
-use super::words::failed;
+use super::words::{Asked, FetchError};
 use crate::model::LOCK_FILE;
 use object_store::path::Path as Key;
 use object_store::{Error, PutOptions, WriteMultipart};
@@ -23,7 +23,7 @@ const AT_ONCE: usize = 4;
 enum Trouble {
     Store(Error),
     Disk(io::Error),
-    Leader(String),
+    Leader(FetchError),
 }
 
 impl From<Error> for Trouble {
@@ -42,15 +42,17 @@ impl From<io::Error> for Trouble {
 pub(super) async fn put_all(
     request: &FetchRequest,
     tell: &mut Tell<'_>,
-) -> Result<Fetched, String> {
+) -> Result<Fetched, FetchError> {
     let (config, shown) = (&request.store, &request.shown);
-    let store = Store::open(config).map_err(|error| failed(&error, shown, config))?;
+    let opened = Store::open(config);
+    let store =
+        opened.map_err(|error| FetchError::store(error, Asked::Open(shown.clone()), config))?;
     if matches!(store, Store::Http(_)) {
-        return Err(format!("{shown} is a web server, which takes no results; name another store"));
+        return Err(FetchError::NoResults(shown.clone()));
     }
     let mut so_far = Fetched::default();
     for entry in WalkDir::new(&request.folder).sort_by_file_name() {
-        let entry = entry.map_err(|error| format!("the results cannot be listed: {error}"))?;
+        let entry = entry.map_err(FetchError::Results)?;
         // A job that writes there again may have locked the folder.
         if !entry.file_type().is_file() || entry.file_name() == LOCK_FILE {
             continue;
@@ -59,13 +61,15 @@ pub(super) async fn put_all(
         let name = path.strip_prefix(&request.folder).ok().and_then(Path::to_str);
         let key = name.and_then(|name| Key::parse(format!("{}{name}", request.prefix)).ok());
         let Some(key) = key else {
-            return Err(format!("{} has a name that no object can have", path.display()));
+            return Err(FetchError::OddName(path.to_owned()));
         };
         so_far.objects += 1;
         put(&store, &key, path, &mut so_far, tell).await.map_err(|trouble| match trouble {
-            Trouble::Store(error) => failed(&error, &format!("writing {key} to {shown}"), config),
-            Trouble::Disk(error) => format!("{} cannot be read: {error}", path.display()),
-            Trouble::Leader(text) => text,
+            Trouble::Store(error) => {
+                FetchError::store(error, Asked::Write(key.to_string(), shown.clone()), config)
+            }
+            Trouble::Disk(source) => FetchError::Read { path: path.to_owned(), source },
+            Trouble::Leader(error) => error,
         })?;
         tell(so_far)?;
     }

@@ -2,9 +2,10 @@
 
 use super::bring::{bring_all, serve as serve_asked};
 use super::list::{Extent, list};
-use super::message::{Failed, FetchRequest, Fetched, FromFetcher, Task};
+use super::message::{FetchRequest, Fetched, FromFetcher, Task};
 use super::put::put_all;
 use super::slot::OPEN;
+use super::words::FetchError;
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
 use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
 use std::fs::File;
@@ -71,16 +72,16 @@ pub fn serve() -> io::Result<()> {
     };
     lock_down(&request)?;
     let mut out = io::stdout().lock();
-    let mut tell = |message| say(&mut out, &message).map_err(|error| error.to_string());
+    let mut tell = |message| say(&mut out, &message).map_err(FetchError::Leader);
     let result = runtime.block_on(Box::pin(work(&request, asked, &mut tell)));
-    say(&mut out, &result.map_or_else(FromFetcher::Failed, FromFetcher::Done))
+    say(&mut out, &result.map_or_else(|error| FromFetcher::Failed(error.into()), FromFetcher::Done))
 }
 
 async fn work(
     request: &FetchRequest,
     asked: Option<Receiver>,
-    tell: &mut dyn FnMut(FromFetcher) -> Result<(), String>,
-) -> Result<Fetched, Failed> {
+    tell: &mut dyn FnMut(FromFetcher) -> Result<(), FetchError>,
+) -> Result<Fetched, FetchError> {
     let mut progress = |so_far| tell(FromFetcher::Progress(so_far));
     match (&request.task, asked) {
         (Task::List { wanted, most, must_fit, on_demand, refuses_tables }, _) => {
@@ -88,9 +89,9 @@ async fn work(
             let on_demand = *on_demand;
             let refuses_tables = *refuses_tables;
             let extent = Extent { most: *most, must_fit, on_demand, refuses_tables };
-            Ok(list(request, wanted, extent, &mut progress).await?)
+            list(request, wanted, extent, &mut progress).await
         }
-        (Task::Put, _) => Ok(put_all(request, &mut progress).await?),
+        (Task::Put, _) => put_all(request, &mut progress).await,
         (Task::Serve, Some(asked)) => {
             serve_asked(request, asked, tell).await.map(|()| Fetched::default())
         }

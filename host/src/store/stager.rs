@@ -2,6 +2,7 @@
 
 use super::ahead::{Lot, evict};
 use super::config::{configure, is_endpoint};
+use super::error::StoreError;
 use super::message::{FetchRequest, Fetched, StoreConfig, Task, Wanted};
 use super::objects::Objects;
 use super::process::ask;
@@ -14,11 +15,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use walkdir::WalkDir;
-
-/// What a job reads cannot be fetched; for people, complete.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct StoreError(pub String);
 
 /// Who fetches, and where to.
 #[derive(Debug)]
@@ -103,19 +99,17 @@ impl Stager<'_> {
     ) -> Result<(Vec<Input>, Objects), StoreError> {
         let (mut staged, mut found) = (Vec::new(), Found::default());
         for input in inputs {
-            let named = |text: String| StoreError(format!("input '{}': {text}", input.name));
             let what = format!("input '{}'", input.name);
             let to = (&mut kept, &mut found);
-            let paths = self.find(&what, input, coming, to, watch).map_err(named)?;
+            let paths = self.find(&what, input, coming, to, watch);
+            let paths = paths.map_err(|error| error.of(&what))?;
             staged.push(if paths.is_empty() {
                 input.clone()
             } else {
                 Input { paths, ..input.clone() }
             });
         }
-        let objects = self.objects(kept, found, coming);
-        let objects =
-            objects.map_err(|error| StoreError(format!("nothing can be fetched: {error}")))?;
+        let objects = self.objects(kept, found, coming).map_err(StoreError::Thread)?;
         Ok((staged, objects))
     }
 
@@ -130,7 +124,7 @@ impl Stager<'_> {
         kept: &mut Kept,
         watch: &mut Watch<'_>,
     ) -> Result<PathBuf, StoreError> {
-        let named = |text: String| StoreError(format!("{what}: {text}"));
+        let named = |error: StoreError| error.of(what);
         let paths = vec![address.to_string()];
         let input = Input { name: what.to_owned(), paths, partition_format: None };
         let mut found = Found::default();
@@ -140,14 +134,20 @@ impl Stager<'_> {
             let data = request.folder.join("data");
             self.ask(&FetchRequest { task: Task::All, ..request }, watch).map_err(named)?;
             if let Some(bad) = first_unfetched(&data) {
-                return Err(named(format!("{} of {address}: {}", bad.file, bad.reason)));
+                let BadFile { file, reason } = bad;
+                return Err(named(StoreError::Object {
+                    file,
+                    address: address.to_string(),
+                    reason,
+                }));
             }
         }
-        let path = paths.first().ok_or_else(|| named(format!("{address} leads to nothing")))?;
-        let real =
-            Path::new(path).canonicalize().map_err(|error| named(format!("{path}: {error}")))?;
+        let nothing = || named(StoreError::Nothing(address.to_string()));
+        let path = paths.first().ok_or_else(nothing)?;
+        let lost = |source| named(StoreError::Lost { path: path.clone(), source });
+        let real = Path::new(path).canonicalize().map_err(lost)?;
         if !kept.slots.last().is_some_and(|slot| slot.holds(&real)) {
-            return Err(named(format!("{address} leads out of the cache, to {}", real.display())));
+            return Err(named(StoreError::Outside { address: address.to_string(), path: real }));
         }
         Ok(path.into())
     }
@@ -160,15 +160,14 @@ impl Stager<'_> {
         coming: Coming,
         (kept, found): (&mut Kept, &mut Found),
         watch: &mut Watch<'_>,
-    ) -> Result<Vec<String>, String> {
+    ) -> Result<Vec<String>, StoreError> {
         let size = self.datastores.cache_size().0;
         let mut paths = Vec::new();
         for part in self.parts(input)? {
             slot::prune(self.cache, size);
-            let slot = Slot::take(self.cache, &part.place()).map_err(|error| {
-                let cache = self.cache.display();
-                format!("the folder for objects {cache} cannot be used: {error}")
-            })?;
+            let slot = Slot::take(self.cache, &part.place());
+            let slot =
+                slot.map_err(|source| StoreError::Cache { folder: self.cache.to_owned(), source })?;
             (watch.say)(&format!("{what}: looking at {}", part.shown));
             let most = size.saturating_sub(kept.bytes);
             let wanted = part.wanted.clone();
@@ -216,15 +215,13 @@ impl Stager<'_> {
     }
 
     /// What an input names, by folder.
-    fn parts(&self, input: &Input) -> Result<Vec<Part>, String> {
+    fn parts(&self, input: &Input) -> Result<Vec<Part>, StoreError> {
         let mut parts: Vec<Part> = Vec::new();
         for address in input.addresses() {
             let environment = std::env::vars_os();
             let (store, before) = configure(&address, self.datastores, self.tenant, environment)?;
             if store.kind == StoreKind::Http && (address.key.ends_with('/') || address.is_glob()) {
-                return Err(format!(
-                    "{address}: a web server does not list its folders; name each object by paths"
-                ));
+                return Err(StoreError::NoFolders(address.to_string()));
             }
             let (folder, rest) = address.split();
             let prefix = format!("{before}{folder}");
@@ -274,8 +271,7 @@ impl Stager<'_> {
         watch: &mut Watch<'_>,
     ) -> Result<(), StoreError> {
         let environment = std::env::vars_os();
-        let (store, before) =
-            configure(address, self.datastores, self.tenant, environment).map_err(StoreError)?;
+        let (store, before) = configure(address, self.datastores, self.tenant, environment)?;
         let below = address.key.trim_end_matches('/');
         let below = if below.is_empty() { String::new() } else { format!("{below}/") };
         let request = FetchRequest {
@@ -288,23 +284,22 @@ impl Stager<'_> {
             folder: folder.to_owned(),
         };
         (watch.say)(&format!("writing the results to {address}"));
-        let so_far = self.ask(&request, watch).map_err(StoreError)?;
+        let so_far = self.ask(&request, watch)?;
         let noun = if so_far.objects == 1 { "object" } else { "objects" };
         (watch.say)(&format!("{} {noun}, {}", so_far.objects, ByteSize(so_far.bytes).rounded()));
         Ok(())
     }
 
     /// Has a process do it, and tells now and then how far it is.
-    fn ask(&self, request: &FetchRequest, watch: &mut Watch<'_>) -> Result<Fetched, String> {
+    fn ask(&self, request: &FetchRequest, watch: &mut Watch<'_>) -> Result<Fetched, StoreError> {
         let mut told = Instant::now();
-        let done = ask(self.program, request, watch.stop, &mut |so_far| {
+        ask(self.program, request, watch.stop, &mut |so_far| {
             if told.elapsed() >= TELL {
                 told = Instant::now();
                 let bytes = ByteSize(so_far.bytes).rounded();
                 (watch.say)(&format!("so far {} objects, {bytes}", so_far.objects));
             }
-        });
-        done.map_err(|failed| failed.text)
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::message::{FetchRequest, Wanted};
 use super::open::{At, Store};
+use super::words::FetchError;
 use crate::dataset::TableLog;
 use std::collections::BTreeMap;
 
@@ -44,11 +45,11 @@ impl Tables {
         &self,
         request: &FetchRequest,
         has_objects: impl Fn(&str) -> bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), FetchError> {
         match self.found.iter().find(|(folder, _)| folder.is_empty() || has_objects(folder)) {
             Some((folder, log)) => {
                 let place = format!("{}{folder}", base(request));
-                Err(log.refusal(place.trim_end_matches('/')))
+                Err(FetchError::Table(*log, place.trim_end_matches('/').to_owned()))
             }
             None => Ok(()),
         }
@@ -60,7 +61,7 @@ impl Tables {
         store: &Store,
         request: &FetchRequest,
         prefix: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), FetchError> {
         if !self.wanted {
             return Ok(());
         }
@@ -74,7 +75,8 @@ impl Tables {
                     let base = base(request);
                     let table =
                         base.strip_suffix(request.prefix.get(folder.len()..).unwrap_or_default());
-                    return Err(log.refusal(table.unwrap_or(&base).trim_end_matches('/')));
+                    let place = table.unwrap_or(&base).trim_end_matches('/');
+                    return Err(FetchError::Table(log, place.to_owned()));
                 }
             }
             below = folder.trim_end_matches('/');

@@ -1,7 +1,8 @@
 //! The wall of one process.
 
+use super::error::{Built, WallError, WallLayer};
 use super::files::Cuts;
-use super::{cgroup, files, filter, layer, leaf, limits, powers, start};
+use super::{files, filter, layer, leaf, limits, powers, start};
 use crate::model::{OsSandbox, WallState};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -110,11 +111,6 @@ pub struct Wall {
     pub bounds: Bounds,
 }
 
-/// A layer that must stand and does not. For people: names the layer, the reason and the setting.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct WallError(pub String);
-
 impl Wall {
     /// Builds it around this process, for good. Returns what stands; with
     /// [`OsSandbox::Required`] a layer that cannot be built is an error.
@@ -131,27 +127,25 @@ impl Wall {
             mode: self.mode,
             state: WallState { mode: self.mode, ..WallState::default() },
         };
-        standing.beside(cgroup::CGROUP, leaf::join());
-        standing.always(layer::PARENT, start::dies_with_parent)?;
-        standing.always(layer::SESSION, start::has_own_session)?;
-        standing.always(layer::LIMITS, || limits::apply(&self.bounds, self.occupant))?;
-        standing.always(layer::PRIVILEGES, powers::no_new_privileges)?;
+        standing.beside(WallLayer::Cgroup, leaf::join());
+        standing.always(WallLayer::Parent, start::dies_with_parent)?;
+        standing.always(WallLayer::Session, start::has_own_session)?;
+        standing.always(WallLayer::Limits, || limits::apply(&self.bounds, self.occupant))?;
+        standing.always(WallLayer::Privileges, powers::no_new_privileges)?;
         let cuts = match self.mode {
             OsSandbox::Required => Cuts::Filtered,
             // The filter may come to be missing.
             OsSandbox::BestEffort | OsSandbox::Off => Cuts::Ruled,
         };
         let confine = || files::confine(&self.folders, self.occupant, cuts);
-        standing.unless_off(layer::LANDLOCK, confine)?;
-        standing.unless_off(layer::CAPABILITIES, || powers::drop_capabilities(self.occupant))?;
+        standing.unless_off(WallLayer::Landlock, confine)?;
+        standing
+            .unless_off(WallLayer::Capabilities, || powers::drop_capabilities(self.occupant))?;
         // The last one, because it forbids what makes the others.
-        standing.unless_off(layer::SECCOMP, || filter::install(self.occupant, logs))?;
+        standing.unless_off(WallLayer::Seccomp, || filter::install(self.occupant, logs))?;
         Ok(standing.state)
     }
 }
-
-/// How a layer came out: what to call it, if there is more to say than its name; or why it is missing.
-pub(super) type Built = Result<Option<String>, String>;
 
 /// What stands so far.
 struct Standing {
@@ -161,33 +155,41 @@ struct Standing {
 
 impl Standing {
     /// A layer that is there in any mode.
-    fn always(&mut self, name: &str, build: impl FnOnce() -> Built) -> Result<(), WallError> {
-        let built = layer::unless_hidden(name).and_then(|()| build());
-        match built {
-            Ok(words) => self.state.active.push(words.unwrap_or_else(|| name.to_owned())),
-            Err(reason) if self.mode == OsSandbox::Required => {
-                return Err(layer::missing(name, &reason));
+    fn always(&mut self, layer: WallLayer, build: impl FnOnce() -> Built) -> Result<(), WallError> {
+        match layer::unless_hidden(layer).and_then(|()| build()) {
+            Err(source) if self.mode == OsSandbox::Required => Err(WallError { layer, source }),
+            built => {
+                self.note(layer, built);
+                Ok(())
             }
-            Err(reason) => self.state.missing.push(format!("{name}: {reason}")),
         }
-        Ok(())
     }
 
     /// What is no layer of its own, and never required; none if it is nobody's business here.
-    fn beside(&mut self, name: &str, built: Option<Built>) {
+    fn beside(&mut self, layer: WallLayer, built: Option<Built>) {
+        if let Some(built) = built {
+            self.note(layer, built);
+        }
+    }
+
+    fn note(&mut self, layer: WallLayer, built: Built) {
+        let name = layer.name();
         match built {
-            Some(Ok(words)) => self.state.active.push(words.unwrap_or_else(|| name.to_owned())),
-            Some(Err(reason)) => self.state.missing.push(format!("{name}: {reason}")),
-            None => {}
+            Ok(words) => self.state.active.push(words.unwrap_or_else(|| name.to_owned())),
+            Err(reason) => self.state.missing.push(format!("{name}: {reason}")),
         }
     }
 
     /// A layer that can be left out.
-    fn unless_off(&mut self, name: &str, build: impl FnOnce() -> Built) -> Result<(), WallError> {
+    fn unless_off(
+        &mut self,
+        layer: WallLayer,
+        build: impl FnOnce() -> Built,
+    ) -> Result<(), WallError> {
         if self.mode == OsSandbox::Off {
-            self.state.missing.push(format!("{name}: os_sandbox is off"));
+            self.state.missing.push(format!("{}: os_sandbox is off", layer.name()));
             return Ok(());
         }
-        self.always(name, build)
+        self.always(layer, build)
     }
 }

@@ -1,5 +1,6 @@
 //! Where this process may make cgroups (version 2).
 
+use super::error::{LayerError, WallLayer};
 use super::layer::unless_hidden;
 use rustix::fs::{Access, access};
 use std::fs;
@@ -7,9 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::thread::sleep;
 use std::time::Duration;
-
-/// What a test hides, and what a wall is told to have or not.
-pub(super) const CGROUP: &str = "cgroup";
 
 /// How often, and how long apart, it is looked whether a child has ended that is about to.
 const LOOKS: u32 = 20;
@@ -29,35 +27,34 @@ pub(super) struct Delegated {
 }
 
 /// What worker processes would be put into, in words; or why they would not.
-pub fn probe_cgroup() -> Result<String, String> {
+pub fn probe_cgroup() -> Result<String, LayerError> {
     let Delegated { folder, controllers, .. } = delegated()?;
     let limits = controllers.join(", ");
-    Ok(format!("{CGROUP} v2: each worker gets one below {}, with {limits}", folder.display()))
+    let name = WallLayer::Cgroup.name();
+    Ok(format!("{name} v2: each worker gets one below {}, with {limits}", folder.display()))
 }
 
 /// The cgroup of this process, if it may be used; or why it may not.
-pub(super) fn delegated() -> Result<Delegated, String> {
-    unless_hidden(CGROUP)?;
+pub(super) fn delegated() -> Result<Delegated, LayerError> {
+    unless_hidden(WallLayer::Cgroup)?;
     let folder = folder(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?)?;
     Delegated::at(folder, process::id())
 }
 
 impl Delegated {
     /// `own` is the number of this process.
-    pub(super) fn at(folder: PathBuf, own: u32) -> Result<Self, String> {
-        let at = folder.display();
+    pub(super) fn at(folder: PathBuf, own: u32) -> Result<Self, LayerError> {
         let offered = read(folder.join("cgroup.controllers"))?;
         let is_there = |name: &&str| offered.split_whitespace().any(|offered| offered == *name);
         let controllers: Vec<_> = CONTROLLERS.into_iter().filter(is_there).collect();
         if controllers.is_empty() {
-            let [memory, pids] = CONTROLLERS;
-            return Err(format!("there is no {memory} and no {pids} controller at {at}"));
+            return Err(LayerError::NoControllers { folder, wanted: CONTROLLERS });
         }
         let writable = ["", "cgroup.procs", "cgroup.subtree_control"]
             .iter()
             .all(|name| access(folder.join(name), Access::WRITE_OK).is_ok());
         if !writable {
-            return Err(format!("{at} may not be written to: it is not delegated"));
+            return Err(LayerError::NotDelegated(folder));
         }
         // Only the root has no type.
         let is_root = !folder.join("cgroup.type").exists();
@@ -70,7 +67,7 @@ impl Delegated {
 
 /// Fails if other processes are in the cgroup: they would have to go before anything in it can be
 /// limited, and are not ours to move.
-fn alone(folder: &Path, own: u32) -> Result<(), String> {
+fn alone(folder: &Path, own: u32) -> Result<(), LayerError> {
     let own = own.to_string();
     for _ in 0..LOOKS {
         let processes = read(folder.join("cgroup.procs"))?;
@@ -84,7 +81,7 @@ fn alone(folder: &Path, own: u32) -> Result<(), String> {
         }
         sleep(PAUSE);
     }
-    Err(format!("other processes than this one are in {}", folder.display()))
+    Err(LayerError::Shared(folder.to_owned()))
 }
 
 fn is_child(process: &str, parent: &str) -> bool {
@@ -94,25 +91,25 @@ fn is_child(process: &str, parent: &str) -> bool {
     parent_of(&stat).unwrap_or(true) // It is gone.
 }
 
-pub(super) fn read(path: impl AsRef<Path>) -> Result<String, String> {
-    let path = path.as_ref();
-    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+pub(super) fn read(path: impl AsRef<Path>) -> Result<String, LayerError> {
+    fs::read_to_string(&path).map_err(|error| LayerError::path(&path, error))
 }
 
 /// Where the cgroup lies, from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
-fn folder(own: &str, mounts: &str) -> Result<PathBuf, String> {
+fn folder(own: &str, mounts: &str) -> Result<PathBuf, LayerError> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::"));
-    let path = path.ok_or("the kernel has no version 2 hierarchy")?;
+    let path = path.ok_or(LayerError::NoHierarchy)?;
     let mount = mounts.lines().find_map(|line| {
         // Number, parent, device, root, mount point, options, more; then a dash and the type.
         let (before, after) = line.split_once(" - ")?;
         let mut fields = before.split(' ').skip(3);
         (after.split(' ').next() == Some("cgroup2")).then_some((fields.next()?, fields.next()?))
     });
-    let (root, mounted) = mount.ok_or("the version 2 hierarchy is not mounted")?;
-    let below = Path::new(path).strip_prefix(root);
-    let below = below.map_err(|_| format!("{path} is outside of what is mounted at {mounted}"))?;
-    Ok(Path::new(mounted).join(below))
+    let (root, mounted) = mount.ok_or(LayerError::NotMounted)?;
+    match Path::new(path).strip_prefix(root) {
+        Ok(below) => Ok(Path::new(mounted).join(below)),
+        Err(_) => Err(LayerError::Outside { own: path.to_owned(), mounted: mounted.to_owned() }),
+    }
 }
 
 #[cfg(test)]
@@ -124,20 +121,22 @@ mod tests {
         let mounts = "24 1 0:22 / /proc rw - proc proc rw\n\
                       30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
         let own = "0::/user.slice/a.scope\n";
-        assert_eq!(folder(own, mounts), Ok(PathBuf::from("/sys/fs/cgroup/user.slice/a.scope")));
-        assert_eq!(folder("0::/\n", mounts), Ok(PathBuf::from("/sys/fs/cgroup/")));
-        assert!(folder("5:memory:/a\n", mounts).unwrap_err().contains("no version 2"));
-        assert!(folder(own, "").unwrap_err().contains("not mounted"));
+        let found = |own: &str, mounts: &str| folder(own, mounts).unwrap();
+        let refused = |own: &str, mounts: &str| folder(own, mounts).unwrap_err().to_string();
+        assert_eq!(found(own, mounts), Path::new("/sys/fs/cgroup/user.slice/a.scope"));
+        assert_eq!(found("0::/\n", mounts), Path::new("/sys/fs/cgroup/"));
+        assert!(refused("5:memory:/a\n", mounts).contains("no version 2"));
+        assert!(refused(own, "").contains("not mounted"));
         let inside = mounts.replace("0:26 / ", "0:26 /docker/x ");
-        assert!(folder(own, &inside).unwrap_err().contains("outside"));
-        assert_eq!(folder("0::/docker/x/y\n", &inside), Ok(PathBuf::from("/sys/fs/cgroup/y")));
+        assert!(refused(own, &inside).contains("outside"));
+        assert_eq!(found("0::/docker/x/y\n", &inside), Path::new("/sys/fs/cgroup/y"));
     }
 
     #[test]
     fn it_is_there_or_a_reason() {
         match probe_cgroup() {
             Ok(words) => assert!(words.starts_with("cgroup v2: "), "{words}"),
-            Err(reason) => assert!(!reason.is_empty()),
+            Err(reason) => assert!(!reason.to_string().is_empty()),
         }
     }
 
@@ -160,7 +159,7 @@ mod tests {
             write(name, "");
         }
         write("cgroup.controllers", "cpu hugetlb\n");
-        assert!(at().unwrap_err().contains("no memory and no pids controller"));
+        assert!(at().unwrap_err().to_string().contains("no memory and no pids controller"));
         write("cgroup.controllers", "cpu pids\n");
         assert_eq!(at().unwrap().controllers, ["pids"]);
         write("cgroup.controllers", "cpu memory pids\n");
@@ -168,10 +167,10 @@ mod tests {
         write("cgroup.procs", "1\n12\n77\n");
         assert!(at().unwrap().is_root, "which may hold anybody");
         write("cgroup.type", "domain\n");
-        assert!(at().unwrap_err().contains("other processes than this one are in"));
+        assert!(at().unwrap_err().to_string().contains("other processes than this one are in"));
         write("cgroup.procs", "12\n");
         assert!(!at().unwrap().is_root);
         fs::remove_file(dir.path().join("cgroup.procs")).unwrap();
-        assert!(at().unwrap_err().contains("not delegated"));
+        assert!(at().unwrap_err().to_string().contains("not delegated"));
     }
 }

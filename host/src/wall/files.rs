@@ -1,6 +1,7 @@
 //! Landlock: which files and folders may be used, and that no socket or process outside is reached.
 
-use super::build::{Built, Folder, Occupant, Rights};
+use super::build::{Folder, Occupant, Rights};
+use super::error::{Built, LayerError, WallLayer};
 use crate::opening::at_its_path;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
@@ -45,27 +46,26 @@ impl Cuts {
 pub(super) fn confine(folders: &[Folder], occupant: Occupant, cuts: Cuts) -> Built {
     let status = restrict(folders, occupant, cuts)?;
     if status.ruleset == RulesetStatus::NotEnforced {
-        return Err("the kernel did not take the rules".to_owned());
+        return Err(LayerError::NotEnforced);
     }
     match status.landlock {
         LandlockStatus::Available { effective_abi, kernel_abi } => {
             Ok(Some(words(kernel_abi.unwrap_or(effective_abi as i32))))
         }
-        other => Err(format!("{other:?}")),
+        other => Err(LayerError::Unavailable(other)),
     }
 }
 
 /// The layer, with the version.
 pub(super) fn words(abi: i32) -> String {
-    format!("{} (ABI {abi})", super::layer::LANDLOCK)
+    format!("{} (ABI {abi})", WallLayer::Landlock.name())
 }
 
 fn restrict(
     folders: &[Folder],
     occupant: Occupant,
     cuts: Cuts,
-) -> Result<RestrictionStatus, String> {
-    let text = |error: RulesetError| error.to_string();
+) -> Result<RestrictionStatus, LayerError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(NEEDED))
@@ -81,24 +81,25 @@ fn restrict(
         .and_then(Ruleset::create)
         // A guest must not be able to flood the machine's audit log.
         .and_then(|rules| rules.log_same_exec(false))
-        .map_err(text)?;
+        .map_err(LayerError::Rules)?;
     let real = folders.iter().filter_map(|folder| real(folder).transpose());
     let real = real.collect::<Result<Vec<_>, _>>()?;
     for folder in merged(&real) {
         let Some(opened) = open(folder)? else { continue };
         let rights = rights(folder.rights) | cuts.allowed();
-        let rights = rights & usable(&opened).map_err(|e| told(folder, &e))?;
-        rules = rules.add_rule(PathBeneath::new(&opened, rights)).map_err(|e| told(folder, &e))?;
+        let rights = rights & usable(&opened).map_err(|e| LayerError::path(&folder.path, e))?;
+        rules =
+            rules.add_rule(PathBeneath::new(&opened, rights)).map_err(|e| no_rule(folder, e))?;
         // Of the others, none opens many small files.
         let may_hold_many = folder.rights == Rights::Read
             && matches!(occupant, Occupant::Worker | Occupant::Nursery);
         let inner = (may_hold_many && cuts == Cuts::Filtered).then(|| inner_folders(&opened));
         for inner in inner.into_iter().flatten() {
             rules =
-                rules.add_rule(PathBeneath::new(inner, rights)).map_err(|e| told(folder, &e))?;
+                rules.add_rule(PathBeneath::new(inner, rights)).map_err(|e| no_rule(folder, e))?;
         }
     }
-    rules.restrict_self().map_err(text)
+    rules.restrict_self().map_err(LayerError::Rules)
 }
 
 /// Folders in a folder, as many as one call of the kernel tells, without links and mount points. Rules for them allow
@@ -141,29 +142,29 @@ fn inner_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
 
 /// The folder by its real path: a rule holds for what a path leads to, so that one path below another
 /// may not be below it at all. None if it is not there: then there is nothing to allow.
-fn real(folder: &Folder) -> Result<Option<Folder>, String> {
+fn real(folder: &Folder) -> Result<Option<Folder>, LayerError> {
     if folder.is_real {
         return Ok(Some(folder.clone()));
     }
     match folder.path.canonicalize() {
         Ok(path) => Ok(Some(Folder::real(path, folder.rights))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(told(folder, &error)),
+        Err(error) => Err(LayerError::path(&folder.path, error)),
     }
 }
 
 /// Opens the folder at its real path, or none if it is gone. A link on the way now was put there since the path was
 /// resolved, and would have the rule allow another folder.
-fn open(folder: &Folder) -> Result<Option<OwnedFd>, String> {
+fn open(folder: &Folder) -> Result<Option<OwnedFd>, LayerError> {
     match at_its_path(&folder.path, OFlags::PATH, Mode::empty()) {
         Ok(opened) => Ok(Some(opened)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(told(folder, &error)),
+        Err(error) => Err(LayerError::path(&folder.path, error)),
     }
 }
 
-fn told(folder: &Folder, error: &dyn std::fmt::Display) -> String {
-    format!("{}: {error}", folder.path.display())
+fn no_rule(folder: &Folder, source: RulesetError) -> LayerError {
+    LayerError::Rule { path: folder.path.clone(), source }
 }
 
 /// The kernel refuses rights of folders on a file.
@@ -270,7 +271,7 @@ mod tests {
         for target in ["moved", "secret"] {
             std::fs::remove_file(base.join("data")).unwrap();
             std::os::unix::fs::symlink(target, base.join("data")).unwrap();
-            let error = open(&real(&folder).unwrap().unwrap()).unwrap_err();
+            let error = open(&real(&folder).unwrap().unwrap()).unwrap_err().to_string();
             assert!(error.contains("a link now lies on the way to"), "{error}");
         }
     }

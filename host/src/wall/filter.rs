@@ -1,11 +1,11 @@
 //! seccomp: which calls of the kernel may be made. What is neither allowed nor deadly is refused.
 
-use super::build::{Built, Occupant};
+use super::build::Occupant;
 use super::calls;
+use super::error::{Built, LayerError, WallLayer};
 use super::tree::{self, Action, Rule, Test};
 use libc::{c_long, sock_filter};
 use std::collections::BTreeMap;
-use std::io;
 use std::os::fd::RawFd;
 
 /// What is not allowed.
@@ -17,17 +17,17 @@ const HIDDEN: Action = Action::Refuse(libc::ENOSYS as u16);
 /// of files that may only grow.
 pub(super) fn install(occupant: Occupant, logs: &[RawFd]) -> Built {
     let mut program = filter(occupant, logs)?;
-    let length = u16::try_from(program.len()).map_err(|_| "the filter is too long".to_owned())?;
+    let length = u16::try_from(program.len()).map_err(|_| LayerError::LongFilter)?;
     let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
     // SAFETY: the kernel reads the program, which lives for the call, and copies it.
     let answer = unsafe {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
     };
-    if answer == 0 { Ok(None) } else { Err(io::Error::last_os_error().to_string()) }
+    if answer == 0 { Ok(None) } else { Err(LayerError::last_call("seccomp")) }
 }
 
 /// Whether the kernel has what is needed, and this processor has tables.
-pub(super) fn probe() -> Result<String, String> {
+pub(super) fn probe() -> Result<String, LayerError> {
     processor()?;
     let action = libc::SECCOMP_RET_KILL_PROCESS;
     // SAFETY: the kernel reads one number, which lives for the call.
@@ -35,27 +35,27 @@ pub(super) fn probe() -> Result<String, String> {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action)
     };
     if answer == 0 {
-        return Ok(super::layer::SECCOMP.to_owned());
+        return Ok(WallLayer::Seccomp.name().to_owned());
     }
-    Err(io::Error::last_os_error().to_string())
+    Err(LayerError::last_call("seccomp"))
 }
 
 /// The kernel's number for this processor (`AUDIT_ARCH_*`): that of ELF, 64 bits, little-endian.
-fn processor() -> Result<u32, String> {
+fn processor() -> Result<u32, LayerError> {
     let number: u32 = match std::env::consts::ARCH {
         "x86_64" => 62,
         "aarch64" => 183,
-        other => return Err(format!("there is no list of calls for {other}")),
+        other => return Err(LayerError::NoCalls(other)),
     };
     Ok(number | 0x8000_0000 | 0x4000_0000)
 }
 
-fn filter(occupant: Occupant, logs: &[RawFd]) -> Result<Vec<sock_filter>, String> {
+fn filter(occupant: Occupant, logs: &[RawFd]) -> Result<Vec<sock_filter>, LayerError> {
     let mut rules = BTreeMap::new();
     let mut put = |call: c_long, rule: Rule| {
-        let call = u32::try_from(call).map_err(|_| format!("there is no call {call}"))?;
+        let call = u32::try_from(call).map_err(|_| LayerError::NoCall(call))?;
         rules.insert(call, rule);
-        Ok::<_, String>(())
+        Ok::<_, LayerError>(())
     };
     for call in calls::allowed(occupant) {
         put(call, Rule::always(Action::Allow))?;
@@ -270,7 +270,7 @@ mod tests {
     /// Each call there is, and those of the other numbering that x86_64 has.
     #[test]
     fn what_is_in_no_list_is_refused() {
-        assert_eq!(probe().as_deref(), Ok("seccomp"));
+        assert_eq!(probe().unwrap(), "seccomp");
         let processor = processor().unwrap();
         for occupant in Occupant::ALL {
             let program = filter(occupant, &[]).unwrap();

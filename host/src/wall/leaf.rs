@@ -1,7 +1,7 @@
 //! A cgroup for each process behind the wall that may need one, with limits of its own.
 
-use super::build::Built;
-use super::cgroup::{CGROUP, Delegated, delegated, read};
+use super::cgroup::{Delegated, delegated, read};
+use super::error::{Built, LayerError, WallLayer};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File};
@@ -61,12 +61,11 @@ impl Leaves {
     /// was killed has left there.
     ///
     /// Must be called while this process has no children.
-    pub fn prepare() -> Result<Arc<Self>, String> {
-        let leaves = Self::at(delegated()?, process::id());
-        leaves.map(Arc::new).map_err(|error| error.to_string())
+    pub fn prepare() -> Result<Arc<Self>, LayerError> {
+        Self::at(delegated()?, process::id()).map(Arc::new)
     }
 
-    fn at(delegated: Delegated, id: u32) -> io::Result<Self> {
+    fn at(delegated: Delegated, id: u32) -> Result<Self, LayerError> {
         let folder = &delegated.folder;
         remove(folder, |_| true);
         let (own, prefix) = (None, format!("{PREFIX}{id}-"));
@@ -74,7 +73,7 @@ impl Leaves {
         let mut leaves = Self { delegated, prefix, own };
         if !leaves.delegated.is_root {
             let own = leaves.path("leader");
-            let hold = claim(&own).map_err(|e| told(&own, &e))?;
+            let hold = claim(&own).map_err(|e| LayerError::path(&own, e))?;
             // From here on, dropping undoes it.
             let (own, _) = leaves.own.insert((own, hold));
             put(&own.join("cgroup.procs"), MYSELF)?;
@@ -89,13 +88,9 @@ impl Leaves {
     }
 
     /// Makes one with these limits, as far as there are such. The name must be no other's.
-    pub fn leaf(self: &Arc<Self>, name: &str, quota: &Quota) -> Result<Leaf, String> {
-        self.make(name, quota).map_err(|error| error.to_string())
-    }
-
-    fn make(self: &Arc<Self>, name: &str, quota: &Quota) -> io::Result<Leaf> {
+    pub fn leaf(self: &Arc<Self>, name: &str, quota: &Quota) -> Result<Leaf, LayerError> {
         let path = self.path(name);
-        let hold = claim(&path).map_err(|e| told(&path, &e))?;
+        let hold = claim(&path).map_err(|e| LayerError::path(&path, e))?;
         let leaf = Leaf { path, _hold: hold, _leaves: self.clone() };
         quota.apply(&leaf.path)?;
         Ok(leaf)
@@ -156,7 +151,7 @@ impl Drop for Leaf {
 }
 
 impl Quota {
-    fn apply(&self, leaf: &Path) -> io::Result<()> {
+    fn apply(&self, leaf: &Path) -> Result<(), LayerError> {
         // Which controllers there are shows by their files.
         let set = |name: &str, value: &str| {
             let path = leaf.join(name);
@@ -186,7 +181,7 @@ pub(super) fn join() -> Option<Built> {
     let leaf = PathBuf::from(std::env::var_os(VARIABLE)?);
     let own = read("/proc/self/cgroup").unwrap_or_default();
     let joined = if is_in(&leaf, &own) { Ok(()) } else { put(&leaf.join("cgroup.procs"), MYSELF) };
-    Some(joined.map(|()| Some(words(&leaf))).map_err(|error| error.to_string()))
+    Some(joined.map(|()| Some(words(&leaf))))
 }
 
 /// Whether a process is there, by the text of `/proc/PID/cgroup`.
@@ -201,7 +196,7 @@ fn words(leaf: &Path) -> String {
         read(leaf.join(format!("{name}.max"))).is_ok_and(|limit| limit.trim() != NO_LIMIT)
     };
     let limits: Vec<_> = ["memory", "pids"].into_iter().filter(limited).collect();
-    format!("{CGROUP} ({})", limits.join(", "))
+    format!("{} ({})", WallLayer::Cgroup.name(), limits.join(", "))
 }
 
 /// Makes a cgroup and holds it for as long as the file is open. Whether a leader lives shows by that and not
@@ -285,12 +280,8 @@ fn count(text: &str, word: &str) -> u64 {
     text.lines().find_map(number).unwrap_or(0)
 }
 
-fn put(path: &Path, text: &str) -> io::Result<()> {
-    fs::write(path, text).map_err(|e| told(path, &e))
-}
-
-fn told(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+fn put(path: &Path, text: &str) -> Result<(), LayerError> {
+    fs::write(path, text).map_err(|e| LayerError::path(path, e))
 }
 
 #[cfg(test)]
@@ -348,7 +339,7 @@ mod tests {
         let leaf = leaves.leaf("process000", &QUOTA).unwrap();
         let path = dir.path().join("sandmill-12-process000");
         assert!(path.is_dir());
-        let error = leaves.leaf("process000", &QUOTA).unwrap_err();
+        let error = leaves.leaf("process000", &QUOTA).unwrap_err().to_string();
         assert!(error.ends_with("sandmill-12-process000: another leader has it"), "{error}");
         drop(leaf);
         assert!(!path.exists());

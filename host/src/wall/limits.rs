@@ -1,8 +1,8 @@
 //! Resource limits, none of which can be raised again.
 
-use super::build::{Bounds, Built, Occupant};
+use super::build::{Bounds, Occupant};
+use super::error::{Built, LayerError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::io;
 
 /// With 0 the kernel still hands a core to a program that waits for it (`|` in `core_pattern`); with
 /// 1 it makes none at all, as no core is that small.
@@ -13,10 +13,10 @@ const GRACE: u64 = 5;
 
 /// Sets the limits of this process. There are no core files, which would hold a tenant's data.
 pub(super) fn apply(bounds: &Bounds, occupant: Occupant) -> Built {
-    set(bounds, occupant).map(|()| None).map_err(|error| error.to_string())
+    set(bounds, occupant).map(|()| None)
 }
 
-fn set(bounds: &Bounds, occupant: Occupant) -> io::Result<()> {
+fn set(bounds: &Bounds, occupant: Occupant) -> Result<(), LayerError> {
     lower(Resource::Core, NO_CORE)?;
     lower(Resource::Fsize, bounds.largest_file)?;
     open_files(bounds.open_files)?;
@@ -38,11 +38,11 @@ fn set(bounds: &Bounds, occupant: Occupant) -> io::Result<()> {
 }
 
 /// Lowers a limit, never raises it.
-fn lower(resource: Resource, value: u64) -> io::Result<()> {
+fn lower(resource: Resource, value: u64) -> Result<(), LayerError> {
     lower_to(resource, value, value)
 }
 
-fn lower_to(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
+fn lower_to(resource: Resource, current: u64, maximum: u64) -> Result<(), LayerError> {
     let old = getrlimit(resource);
     let least =
         |value, bounds: [Option<u64>; 2]| bounds.into_iter().flatten().fold(value, u64::min);
@@ -52,12 +52,12 @@ fn lower_to(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
 }
 
 /// What is usual is less than a guest may open, and may be raised up to the maximum.
-fn open_files(value: u64) -> io::Result<()> {
+fn open_files(value: u64) -> Result<(), LayerError> {
     let value = getrlimit(Resource::Nofile).maximum.map_or(value, |maximum| maximum.min(value));
     put(Resource::Nofile, value, value)
 }
 
-fn put(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
+fn put(resource: Resource, current: u64, maximum: u64) -> Result<(), LayerError> {
     let limit = Rlimit { current: Some(current), maximum: Some(maximum) };
-    setrlimit(resource, limit).map_err(io::Error::from)
+    setrlimit(resource, limit).map_err(|errno| LayerError::call("setrlimit", errno))
 }

@@ -5,7 +5,8 @@
 //!   it ended, in words; `task`: waiting for one that was started for one task.
 //! - `build`: the wall itself, of layers: `files` (Landlock), `filter` with the tables of `calls` and the
 //!   search `tree` over them (seccomp), `limits` (resource limits), `powers` (capabilities).
-//! - `layer`: their names, and whether this machine has them; `gpu`: what a leased GPU needs besides.
+//! - `layer`: whether this machine has them; `error`: their names, and why one is missing, in words; `gpu`: what
+//!   a leased GPU needs besides.
 //! - `leaf`: what may stand beside them, a cgroup for each worker; `cgroup`: whether this process may make
 //!   any.
 //!
@@ -17,6 +18,7 @@ mod build;
 mod calls;
 mod cgroup;
 mod death;
+mod error;
 mod files;
 mod filter;
 mod gpu;
@@ -29,9 +31,10 @@ mod task;
 mod tree;
 mod twin;
 
-pub use build::{Bounds, Folder, Occupant, Rights, Wall, WallError};
+pub use build::{Bounds, Folder, Occupant, Rights, Wall};
 pub use cgroup::probe_cgroup;
 pub use death::death;
+pub use error::{LayerError, WaitError, WallError, WallLayer};
 pub use gpu::gpu_folders;
 pub use layer::{Layer, MISSING_LAYER, check, probe};
 pub use leaf::{Leaf, Leaves, Quota};

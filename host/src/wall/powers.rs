@@ -1,11 +1,13 @@
 //! What a process may do because of who runs it.
 
-use super::build::{Built, Occupant};
+use super::build::Occupant;
+use super::error::{Built, LayerError};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 /// Nothing that this process starts could have more rights than it has.
 pub(super) fn no_new_privileges() -> Built {
-    rustix::thread::set_no_new_privs(true).map(|()| None).map_err(|errno| errno.to_string())
+    let set = rustix::thread::set_no_new_privs(true);
+    set.map(|()| None).map_err(|errno| LayerError::call("prctl", errno))
 }
 
 /// Gives up the powers of root. What is left where a root leader had it: a worker may read and link
@@ -19,10 +21,10 @@ pub(super) fn drop_capabilities(occupant: Occupant) -> Built {
         Occupant::Planner | Occupant::Shuffler => CapabilitySet::DAC_READ_SEARCH,
         Occupant::Compiler | Occupant::Finisher | Occupant::Fetcher => CapabilitySet::empty(),
     };
-    let had = capabilities(None).map_err(|errno| errno.to_string())?;
+    let had = capabilities(None).map_err(|errno| LayerError::call("capget", errno))?;
     let kept = had.effective & had.permitted & wanted;
     let sets =
         CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-    set_capabilities(None, sets).map_err(|errno| errno.to_string())?;
+    set_capabilities(None, sets).map_err(|errno| LayerError::call("capset", errno))?;
     Ok((!kept.is_empty()).then(|| "no capabilities but for files of other users".to_owned()))
 }

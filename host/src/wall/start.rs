@@ -1,6 +1,6 @@
 //! What comes first.
 
-use super::build::Built;
+use super::error::{Built, LayerError};
 use super::leaf;
 use rustix::io::Errno;
 use rustix::process::{
@@ -133,14 +133,14 @@ fn close_others() -> io::Result<()> {
 pub(super) fn dies_with_parent() -> Built {
     match parent_process_death_signal() {
         Ok(Some(Signal::KILL)) => Ok(None),
-        Ok(_) => Err("the process did not ask for it".to_owned()),
-        Err(errno) => Err(errno.to_string()),
+        Ok(_) => Err(LayerError::NotAsked),
+        Err(errno) => Err(LayerError::call("prctl", errno)),
     }
 }
 
 /// Whether [`enter`] did its part.
 pub(super) fn has_own_session() -> Built {
-    if leads_session() { Ok(None) } else { Err("the process is in another's session".to_owned()) }
+    if leads_session() { Ok(None) } else { Err(LayerError::OtherSession) }
 }
 
 #[cfg(test)]

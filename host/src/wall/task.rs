@@ -1,6 +1,7 @@
 //! A process that was started for one task: what came of it.
 
 use super::death::death;
+use super::error::WaitError;
 use crate::model::printable;
 use std::io::{self, Read};
 use std::process::{Child, ExitStatus};
@@ -44,18 +45,18 @@ pub fn end_of(
     patience: Duration,
     kept: u64,
     stop: impl Fn() -> Option<String>,
-) -> Result<Ended, String> {
+) -> Result<Ended, WaitError> {
     // Read all along, as it would wait for somebody to read much.
     let (said, faults) = (drain(child.stdout.take(), kept), drain(child.stderr.take(), kept));
     let began = Instant::now();
     let status = loop {
         let reason = match child.try_wait() {
             Ok(Some(status)) => break status,
-            Ok(None) => stop().or_else(|| {
+            Ok(None) => stop().map(WaitError::Stopped).or_else(|| {
                 let late = began.elapsed() >= patience;
-                late.then(|| format!("it was not done after {} s", patience.as_secs()))
+                late.then_some(WaitError::Late(patience))
             }),
-            Err(error) => Some(error.to_string()),
+            Err(error) => Some(WaitError::Unknown(error)),
         };
         if let Some(reason) = reason {
             // It is gone, or will be. What it started may hold the pipes: nobody waits for these.
@@ -106,7 +107,7 @@ mod tests {
     fn one_that_hangs_or_is_not_wanted_any_more_is_ended() {
         let told = |patience, stop: Option<&str>| {
             let stop = stop.map(str::to_owned);
-            end_of(start("exec sleep 60"), patience, 4, || stop.clone()).unwrap_err()
+            end_of(start("exec sleep 60"), patience, 4, || stop.clone()).unwrap_err().to_string()
         };
         let began = Instant::now();
         assert_eq!(told(Duration::from_millis(100), None), "it was not done after 0 s");

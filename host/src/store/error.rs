@@ -1,0 +1,249 @@
+//! What can go wrong with a store, as the leader sees it, with the words for it. Imports nothing of its folder.
+
+use crate::model::{ByteSize, is_full};
+use crate::protocol::FrameError;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Letters of a bucket's, a container's or an account's name, at most.
+pub(super) const LONGEST_NAME: usize = 255;
+/// What is said of a stand-in that cannot be looked at.
+pub(super) const NOT_KNOWN: &str = "its place is not known";
+
+/// What kind of thing went wrong with a store, for programs. Later versions may have more.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StoreErrorKind {
+    /// The job, or the file of datastores, names what cannot be fetched anywhere.
+    Invalid,
+    /// There is no such object, folder or bucket.
+    NotFound,
+    /// The store does not accept the credentials, or they do not suffice.
+    Denied,
+    /// The store has too much to do, and refused all attempts.
+    Throttled,
+    /// No connection comes about.
+    Unreachable,
+    /// The server, or what came from it, cannot be trusted.
+    Untrusted,
+    /// An object is not the one that was listed before.
+    Changed,
+    /// There is more than the cache may hold.
+    TooLarge,
+    /// The disk has no room, or not for this user. No object is to blame.
+    DiskFull,
+    /// A file or folder of this machine cannot be used.
+    Disk,
+    /// The process that fetches broke down, or never ran.
+    Process,
+    /// Fetching was stopped, as was asked.
+    Stopped,
+    /// Anything else, such as an answer that broke off.
+    Other,
+}
+
+/// What a job reads from stores cannot be fetched, or its results cannot be put there; for people, complete.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Something is wrong with one of several.
+    #[error("{what}: {source}")]
+    Of {
+        /// With which: `input 'numbers'`.
+        what: String,
+        /// What is wrong.
+        source: Box<StoreError>,
+    },
+    /// What the process that fetches tells.
+    #[error("{}", printable(text))]
+    Fetch {
+        /// What kind of thing went wrong.
+        kind: StoreErrorKind,
+        /// In words, without secrets.
+        text: String,
+    },
+    /// An object could not be fetched, and a mark says why.
+    #[error("{file} of {address}: {reason}")]
+    Object {
+        /// The object, below the address.
+        file: String,
+        /// The address.
+        address: String,
+        /// Why, in words.
+        reason: String,
+    },
+    /// The file of datastores has no such store for the tenant.
+    #[error("{0}")]
+    Datastore(String),
+    /// An address of Azure without an account.
+    #[error(
+        "{address} names no storage account: write https://ACCOUNT.blob.core.windows.net/{container}/..., \
+         or set AZURE_STORAGE_ACCOUNT_NAME"
+    )]
+    NoAccount {
+        /// The address.
+        address: String,
+        /// Its container.
+        container: String,
+    },
+    /// A name that no store can have.
+    #[error(
+        "found the {what} {name:?}; its name has letters of English, digits, - _ . and $, and \
+         {LONGEST_NAME} of them at most"
+    )]
+    Name {
+        /// `bucket`, `container` or `account`.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A folder of a web server.
+    #[error("{0}: a web server does not list its folders; name each object by paths")]
+    NoFolders(String),
+    /// An address that leads to one object, where a folder is wanted.
+    #[error("{0} is one object; a side input is a folder of objects")]
+    OneObject(String),
+    /// An address that leads to no path.
+    #[error("{0} leads to nothing")]
+    Nothing(String),
+    /// What was fetched holds no model, in words.
+    #[error("{0}")]
+    Model(String),
+    /// More is named than fits into a message.
+    #[error("too much is named: {0}")]
+    Request(#[source] FrameError),
+    /// The name of a file is no text.
+    #[error("nobody can ask for its name")]
+    OddName,
+    /// A file, or a mini-batch of several, that is larger than the cache.
+    #[error(
+        "{} takes {bytes}, and the cache has room for {room}: raise cache.size in the file of datastores{}",
+        if *files == 1 { "it" } else { "its mini-batch" },
+        if *files == 1 { "" } else { ", or choose a smaller mini_batch_size" }
+    )]
+    NoRoom {
+        /// How many files are wanted together.
+        files: usize,
+        /// Their bytes.
+        bytes: ByteSize,
+        /// The most that the cache may hold.
+        room: ByteSize,
+    },
+    /// There is no folder for objects.
+    #[error(
+        "there is no place for objects of stores: none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and \
+         HOME is set. Set SANDMILL_CACHE_DIR to a folder of yours"
+    )]
+    NoCache,
+    /// The folder for objects cannot be used.
+    #[error("the folder for objects {} cannot be used: {source}", folder.display())]
+    Cache {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What was fetched cannot be found again.
+    #[error("{path}: {source}")]
+    Lost {
+        /// Where it should be.
+        path: String,
+        /// Why it is not found.
+        source: io::Error,
+    },
+    /// A stand-in cannot be looked at.
+    #[error("{NOT_KNOWN}: {0}")]
+    NotKnown(#[source] io::Error),
+    /// A link of the process that fetches leads to another place.
+    #[error("{address} leads out of the cache, to {}", path.display())]
+    Outside {
+        /// The address that was fetched.
+        address: String,
+        /// Where the link leads.
+        path: PathBuf,
+    },
+    /// The same for all that an input names.
+    #[error("what was fetched leads out of the cache, to {}: do not trust that store", .0.display())]
+    AllOutside(PathBuf),
+    /// There is no thread that would have objects fetched.
+    #[error("nothing can be fetched: {0}")]
+    Thread(#[source] io::Error),
+    /// The process that fetches cannot be started, or not be waited for.
+    #[error("the process that fetches cannot be started: {0}")]
+    Start(#[source] io::Error),
+    /// The process that fetches ended before its work.
+    #[error("the process that fetches {how}{}", said(faults))]
+    Died {
+        /// How it ended: `was ended by signal 11`.
+        how: String,
+        /// What it said of that, without secrets.
+        faults: String,
+    },
+    /// The process that fetches does not speak as it should.
+    #[error("the process that fetches says nonsense: {0}")]
+    Nonsense(#[source] FrameError),
+    /// The process that fetches takes no more orders.
+    #[error("nobody fetches any more")]
+    Over,
+    /// The process that fetches said nothing for too long.
+    #[error("nothing arrived for {} s; fetching was ended", .0.as_secs())]
+    Silent(Duration),
+    /// The job was cancelled.
+    #[error("fetching was stopped, as was asked")]
+    Stopped,
+}
+
+impl StoreError {
+    /// Says what an error is about.
+    pub(crate) fn of(self, what: &str) -> Self {
+        Self::Of { what: what.to_owned(), source: Box::new(self) }
+    }
+
+    /// What kind of thing went wrong.
+    pub fn kind(&self) -> StoreErrorKind {
+        match self {
+            Self::Of { source, .. } => source.kind(),
+            Self::Fetch { kind, .. } => *kind,
+            Self::Datastore(_)
+            | Self::NoAccount { .. }
+            | Self::Name { .. }
+            | Self::NoFolders(_)
+            | Self::OneObject(_)
+            | Self::Nothing(_)
+            | Self::Model(_)
+            | Self::Request(_)
+            | Self::OddName
+            | Self::NoCache => StoreErrorKind::Invalid,
+            Self::NoRoom { .. } => StoreErrorKind::TooLarge,
+            Self::Cache { source, .. } | Self::Lost { source, .. } | Self::NotKnown(source) => {
+                StoreErrorKind::of_disk(source)
+            }
+            Self::Outside { .. } | Self::AllOutside(_) => StoreErrorKind::Untrusted,
+            Self::Thread(_)
+            | Self::Start(_)
+            | Self::Died { .. }
+            | Self::Nonsense(_)
+            | Self::Over
+            | Self::Silent(_) => StoreErrorKind::Process,
+            Self::Stopped => StoreErrorKind::Stopped,
+            Self::Object { .. } => StoreErrorKind::Other,
+        }
+    }
+}
+
+impl StoreErrorKind {
+    /// That of an answer of a file system.
+    pub(super) fn of_disk(error: &io::Error) -> Self {
+        if is_full(error) { Self::DiskFull } else { Self::Disk }
+    }
+}
+
+/// A text without what could steer a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn said(faults: &str) -> String {
+    if faults.is_empty() { String::new() } else { format!("; what it said: {faults}") }
+}
