@@ -263,7 +263,7 @@ fn backends(arguments: &BackendArguments) -> Result<Vec<BackendState>, Problem> 
     let probe = Probe { program, os_sandbox, cuda };
     let onnxruntime = match library {
         Some(Ok(library)) => probe.onnxruntime_and_gpu(&library),
-        Some(Err(why)) => BackendState::missing_onnxruntime(why),
+        Some(Err(why)) => BackendState::missing_onnxruntime(why.to_string()),
         None => BackendState::missing_onnxruntime(
             "where its library is, is not known: install it (pip install onnxruntime), and name that \
              with SANDMILL_ONNXRUNTIME=PATH"
