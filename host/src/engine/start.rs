@@ -142,7 +142,7 @@ fn commit_target(job: &Job) -> CommitTarget {
     let finish = (appends && !format.kind.is_lines()).then(|| {
         let finisher = Finisher::new(&job.program, job.spec.os_sandbox, format);
         let make = move |source: &File, target: &File, rows, told: &mut dyn FnMut(u64)| {
-            finisher.run(source, target, rows, told)
+            finisher.run(source, target, rows, told).map_err(|error| error.to_string())
         };
         Finish { name: name.clone(), make: Arc::new(make) }
     });

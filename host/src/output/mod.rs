@@ -6,6 +6,7 @@
 //!   values to that. [`PartFile`] appends them to the worker's part file.
 //! - [`common_columns`] finds the columns that tables have in common where some are null alone.
 //! - [`finish()`] makes a Parquet or Arrow file of such a stream, which `appended` reads.
+//! - `table_error` says why a table is not written, or such a file not made.
 //! - [`Appender`] copies committed segments of part files into the output file, by offset; it never
 //!   looks at what they hold.
 //! - [`collect_files`] and [`clear_files`] empty the folder that a guest writes into, around what
@@ -36,6 +37,7 @@ mod remove;
 mod rows;
 mod sizes;
 mod style;
+mod table_error;
 mod times;
 mod transfer;
 
@@ -48,6 +50,7 @@ pub use part::PartFile;
 pub use publish::{Found, Rule, check_files, discard_files, list_files, publish_files, same_file};
 pub use remove::{empty_folder, remove_tree};
 pub use rows::RowWriter;
+pub use table_error::{FinishError, ReadError, WriteError};
 
 #[cfg(test)]
 mod types_tests;
