@@ -10,6 +10,7 @@
 
 pub mod columnar;
 pub mod csv;
+mod error;
 mod found;
 pub mod json;
 mod list;
