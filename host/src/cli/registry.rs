@@ -208,7 +208,7 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
             let path = absolute(path)?;
             allowed(&path)?;
             let model = ModelSpec::at(&new.name, path.as_ref());
-            let model = model.map_err(|why| Problem::usage(anyhow!(why)))?;
+            let model = model.map_err(|why| Problem::usage(anyhow!("{why}")))?;
             // Again, as a version may be a link.
             allowed(&text(&model.file)?)?;
             let digests = engine::model_digests(&model).map_err(Problem::usage)?;

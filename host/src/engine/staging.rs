@@ -125,7 +125,9 @@ fn stage_inputs(
             }
             StoredKind::Model(index) => {
                 if let Some(model) = spec.models.get_mut(index) {
-                    *model = model.fetched(&path, stored.version).map_err(wrong)?;
+                    *model = model
+                        .fetched(&path, stored.version)
+                        .map_err(|error| wrong(error.to_string()))?;
                 }
             }
         }

@@ -48,7 +48,7 @@ mod workers;
 mod tests;
 
 pub use datastores::{Datastore, Datastores};
-pub use error::{Origin, SpecError, SpecErrors};
+pub use error::{ModelPathError, NoDatastore, Origin, SpecError, SpecErrors};
 pub use job::{JobSpec, ModelSpec, Parent, Stored, StoredKind};
 #[cfg(any(test, fuzzing))]
 pub(crate) use load::load_text;

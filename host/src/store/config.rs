@@ -17,7 +17,7 @@ pub(super) fn configure(
 ) -> Result<(StoreConfig, String), String> {
     let (kind, container, more) = match &address.place {
         StorePlace::Datastore(name) => {
-            let store = datastores.get(name, tenant)?;
+            let store = datastores.get(name, tenant).map_err(|error| error.to_string())?;
             check_names(store.kind, &store.container, &store.options)?;
             let mut options = store.options.clone();
             let way = options.iter().find_map(|(name, _)| identity(store.kind, name));
