@@ -4,6 +4,7 @@
 //! This process looks into nothing: a child reads the component's names, one compiles it as for a job,
 //! and one loads it and, with `--run`, runs it behind the walls of a worker.
 
+use super::error::ArgumentError;
 use super::trial::{Asked, Trial as TrialProcess};
 use crate::compile::{Cache, Compiler, EntryFile, ImportVerdict, Instrumentation, Names};
 use crate::compile::{build_guest_crate, judge_import};
@@ -62,12 +63,12 @@ impl Trial {
     }
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+fn pair(text: &str) -> Result<(String, String), ArgumentError> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !name.contains(['/', '\0']) => {
             Ok((name.to_owned(), value.to_owned()))
         }
-        _ => Err("expected NAME=VALUE".to_owned()),
+        _ => Err(ArgumentError::Pair),
     }
 }
 
@@ -138,7 +139,7 @@ pub(super) fn check(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Res
         Ok(functions) => {
             let _ = writeln!(text, "Functions: {}", printable(&functions.join(", ")));
         }
-        Err(reason) => return refused(&printable(&reason), text),
+        Err(reason) => return refused(&printable(&reason.to_string()), text),
     }
     text.push_str("It keeps the contract.\n");
     let good =

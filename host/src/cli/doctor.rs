@@ -13,7 +13,7 @@ use crate::wall::{self, Layer};
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -197,11 +197,11 @@ impl Checked {
         }
     }
 
-    fn new(name: &'static str, found: Result<String, String>, remedy: &'static str) -> Self {
+    fn new(name: &'static str, found: Result<String, impl Display>, remedy: &'static str) -> Self {
         let what_to_do = found.is_err().then_some(remedy);
         let (found, missing) = match found {
             Ok(words) => (Some(words), None),
-            Err(reason) => (None, Some(reason)),
+            Err(reason) => (None, Some(reason.to_string())),
         };
         Self { name, found, missing, what_to_do }
     }
@@ -264,7 +264,7 @@ fn backends(arguments: &BackendArguments) -> Result<Vec<BackendState>, Problem> 
     let probe = Probe { program, os_sandbox, cuda };
     let onnxruntime = match library {
         Some(Ok(library)) => probe.onnxruntime_and_gpu(&library),
-        Some(Err(why)) => BackendState::missing_onnxruntime(why),
+        Some(Err(why)) => BackendState::missing_onnxruntime(why.to_string()),
         None => BackendState::missing_onnxruntime(
             "where its library is, is not known: install it (pip install onnxruntime), and name that \
              with SANDMILL_ONNXRUNTIME=PATH"

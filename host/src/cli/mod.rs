@@ -8,6 +8,7 @@ mod check;
 mod child;
 mod datastores;
 mod doctor;
+mod error;
 mod exit;
 mod history;
 mod inspect;
@@ -26,6 +27,7 @@ use crate::compile::{Compiler, EntryFile};
 use crate::model::OsSandbox;
 use crate::spec::SpecErrors;
 use clap::{Parser, Subcommand};
+use error::ArgumentError;
 use exit::{Exit, Problem};
 use policy::PolicyArgument;
 use std::path::{Path, PathBuf};
@@ -172,9 +174,9 @@ struct WallArgument {
     os_sandbox: OsSandbox,
 }
 
-fn os_sandbox(text: &str) -> Result<OsSandbox, String> {
+fn os_sandbox(text: &str) -> Result<OsSandbox, ArgumentError> {
     let known = OsSandbox::ALL.into_iter().find(|mode| mode.name() == text);
-    known.ok_or_else(|| format!("expected {}", OsSandbox::ALL.map(OsSandbox::name).join(", ")))
+    known.ok_or(ArgumentError::Mode)
 }
 
 /// Prints the components' paths on standard output, one a line.

@@ -1,13 +1,14 @@
 //! `sandmill dataset` and `sandmill model`: names, with versions, for what jobs read.
 
+use super::error::ArgumentError;
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::{print, print_json, refused, say};
 use crate::dataset::{self, Listing};
 use crate::engine;
 use crate::model::{
-    Address, Held, Input, Latest, REGISTERED_NAME_EXPECTED, Registered, RegisteredKind,
-    RegisteredName, counted, is_registered_name, printable,
+    Address, Held, Input, Latest, Registered, RegisteredKind, RegisteredName, counted,
+    is_registered_name, printable,
 };
 use crate::registry::{NewVersion, Registry, RegistryError, default_file};
 use crate::spec::{ModelSpec, NotRegistered, Registrations};
@@ -86,20 +87,20 @@ pub(super) struct Show {
     json: bool,
 }
 
-fn name(text: &str) -> Result<String, String> {
+fn name(text: &str) -> Result<String, ArgumentError> {
     match is_registered_name(text) {
         true => Ok(text.to_owned()),
-        false => Err(format!("expected {REGISTERED_NAME_EXPECTED}")),
+        false => Err(ArgumentError::Name),
     }
 }
 
 /// More is no description, but a document.
 const LONGEST_DESCRIPTION: usize = 4096;
 
-fn description(text: &str) -> Result<String, String> {
+fn description(text: &str) -> Result<String, ArgumentError> {
     match text.len() <= LONGEST_DESCRIPTION {
         true => Ok(text.to_owned()),
-        false => Err(format!("expected at most {LONGEST_DESCRIPTION} bytes")),
+        false => Err(ArgumentError::Long { limit: LONGEST_DESCRIPTION }),
     }
 }
 
@@ -208,7 +209,7 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
             let path = absolute(path)?;
             allowed(&path)?;
             let model = ModelSpec::at(&new.name, path.as_ref());
-            let model = model.map_err(|why| Problem::usage(anyhow!(why)))?;
+            let model = model.map_err(|why| Problem::usage(anyhow!("{why}")))?;
             // Again, as a version may be a link.
             allowed(&text(&model.file)?)?;
             let digests = engine::model_digests(&model).map_err(Problem::usage)?;

@@ -3,6 +3,7 @@
 //! Where the job was run before, it is taken up from where it was, or its result is reused.
 
 use super::datastores::DatastoresArgument;
+use super::error::ArgumentError;
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::registry::Names;
@@ -80,21 +81,21 @@ impl Counts {
     }
 }
 
-pub(super) fn setting(text: &str) -> Result<Setting, String> {
+pub(super) fn setting(text: &str) -> Result<Setting, ArgumentError> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => {
             Ok((key.trim().to_owned(), value.to_owned()))
         }
-        _ => Err("write KEY=VALUE, as in mini_batch_size=100".to_owned()),
+        _ => Err(ArgumentError::Setting),
     }
 }
 
-fn workers(text: &str) -> Result<NonZeroU32, String> {
-    text.parse().map_err(|_| "expected a whole number of workers of at least 1".to_owned())
+fn workers(text: &str) -> Result<NonZeroU32, ArgumentError> {
+    text.parse().map_err(|_| ArgumentError::Workers)
 }
 
-fn gpus(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "expected a whole number of GPUs, 0 for none".to_owned())
+fn gpus(text: &str) -> Result<u32, ArgumentError> {
+    text.parse().map_err(|_| ArgumentError::Gpus)
 }
 
 #[derive(Debug, clap::Args)]

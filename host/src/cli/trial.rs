@@ -1,6 +1,7 @@
 //! Trying an entry script out, for `sandmill check`: a child process loads it, and runs it if asked,
 //! behind the same two walls as a worker. The command itself loads nothing.
 
+use super::error::NotLoaded;
 use crate::compile::{Compiled, Instrumentation};
 use crate::inference::{Models, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
 use crate::model::{
@@ -70,7 +71,7 @@ pub(super) struct Asked {
 #[derive(Debug, Serialize, Deserialize)]
 enum Said {
     /// The functions of the contract that it has, or why it cannot be loaded.
-    Loaded(Result<Vec<String>, String>),
+    Loaded(Result<Vec<String>, NotLoaded>),
     /// What came of running it, and whether all went well.
     Ran(String, bool),
 }
@@ -116,7 +117,7 @@ impl Trial {
     }
 
     /// The functions of the contract that the component has; else why it cannot be loaded.
-    pub(super) fn functions(&mut self) -> anyhow::Result<Result<Vec<String>, String>> {
+    pub(super) fn functions(&mut self) -> anyhow::Result<Result<Vec<String>, NotLoaded>> {
         match self.next(LOADING) {
             Ok(Said::Loaded(result)) => Ok(result),
             Ok(Said::Ran(..)) => Err(self.died()),
@@ -177,7 +178,9 @@ pub(super) fn serve() -> io::Result<()> {
     lock_down(&asked)?;
     let program = match loaded {
         Ok(program) => program,
-        Err(failure) => return say(&mut socket, &Said::Loaded(Err(failure.to_string()))),
+        Err(failure) => {
+            return say(&mut socket, &Said::Loaded(Err(NotLoaded(failure.to_string()))));
+        }
     };
     let functions = program.functions().into_iter().map(str::to_owned).collect();
     say(&mut socket, &Said::Loaded(Ok(functions)))?;

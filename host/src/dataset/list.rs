@@ -1,5 +1,6 @@
 //! The files of a source, one after the other, sorted by path.
 
+use super::error::EntryError;
 use super::pattern::Pattern;
 use super::table_log::TableLog;
 use super::{DatasetError, fail};
@@ -305,7 +306,8 @@ impl Listing {
     }
 
     /// Notes something of the input that cannot be handed over. `reason` names it.
-    fn is_bad(&mut self, path: &[u8], reason: String) {
+    fn is_bad(&mut self, path: &[u8], error: &EntryError) {
+        let reason = error.to_string();
         self.found = true;
         self.notices.push(format!("a file cannot be read, and fails: {reason}"));
         self.bad.push(BadFile { file: String::from_utf8_lossy(path).into_owned(), reason });
@@ -363,9 +365,9 @@ impl Listing {
             Err(error) if self.prefix.is_empty() => {
                 return fail!("{}: cannot list {}: {error}", self.input, path.display());
             }
-            Err(error) => {
+            Err(source) => {
                 let folder = self.prefix.clone();
-                self.is_bad(&folder, format!("{} cannot be listed: {error}", path.display()));
+                self.is_bad(&folder, &EntryError::Unlisted { path, source });
             }
         }
         Ok(())
@@ -388,18 +390,14 @@ impl Listing {
         }
         let checked = match entry.kind {
             Kind::Link => self.follow(&path),
-            Kind::Other => Err(format!(
-                "{} is a device, fifo or socket; inputs are made of files, so move it away or name the \
-                 files by a glob that leaves it out",
-                self.path(&path).display(),
-            )),
+            Kind::Other => Err(EntryError::Special { path: self.path(&path) }),
             Kind::File | Kind::Folder => Ok(true),
         };
         match checked {
             Ok(true) => {}
             Ok(false) => return None,
-            Err(reason) => {
-                self.is_bad(&path, reason);
+            Err(error) => {
+                self.is_bad(&path, &error);
                 return None;
             }
         }
@@ -407,16 +405,14 @@ impl Listing {
             Ok(path) => Some(path),
             Err(error) => {
                 let path = error.as_bytes();
-                let reason =
-                    format!("the name {:?} is not UTF-8; rename the file", self.path(path));
-                self.is_bad(path, reason);
+                self.is_bad(path, &EntryError::NotUtf8 { path: self.path(path) });
                 None
             }
         }
     }
 
     /// Whether the link is a file of the input. Fails if it is one that cannot be handed over.
-    fn follow(&mut self, path: &[u8]) -> Result<bool, String> {
+    fn follow(&mut self, path: &[u8]) -> Result<bool, EntryError> {
         let link = self.path(path);
         let takes = self.pattern.takes(path);
         let target = match fs::metadata(&link) {
@@ -428,12 +424,9 @@ impl Listing {
                     self.found = true;
                     return Ok(false);
                 }
-                return Err(format!(
-                    "{} is a link to something that is not there; remove it or mend it",
-                    link.display()
-                ));
+                return Err(EntryError::Dangling { link });
             }
-            Err(error) => return Err(format!("cannot follow {}: {error}", link.display())),
+            Err(source) => return Err(EntryError::Unfollowed { link, source }),
         };
         if target.is_dir() {
             return self.follow_to_folder(&link, takes);
@@ -445,48 +438,34 @@ impl Listing {
     }
 
     /// A link to a folder: what lies in the input is read where it is; what lies elsewhere would be missing.
-    fn follow_to_folder(&mut self, link: &Path, takes: bool) -> Result<bool, String> {
-        let real = fs::canonicalize(link);
-        let link = link.display();
-        let leads_out = real.as_ref().map_or(true, |real| !real.starts_with(&self.root));
+    fn follow_to_folder(&mut self, link: &Path, takes: bool) -> Result<bool, EntryError> {
+        let to = fs::canonicalize(link).ok();
+        let leads_out = to.as_ref().is_none_or(|to| !to.starts_with(&self.root));
         if takes && leads_out {
-            let to =
-                real.map_or_else(|_| "elsewhere".to_owned(), |real| real.display().to_string());
-            return Err(format!(
-                "{link} is a link to a folder outside of the input, {to}; name that folder as a path of \
-                 the input to include it"
-            ));
+            return Err(EntryError::FolderOutside { link: link.to_owned(), to });
         }
         self.notices.push(format!(
-            "{}: {link} is a link to a folder and is skipped; name that folder as a path of the input to \
+            "{}: {} is a link to a folder and is skipped; name that folder as a path of the input to \
              include it",
-            self.input
+            self.input,
+            link.display()
         ));
         Ok(false)
     }
 
     /// Refuses links that guests, who see nothing but the root, could not follow.
-    fn check_target(&self, link: &Path, target: &fs::Metadata) -> Result<(), String> {
+    fn check_target(&self, link: &Path, target: &fs::Metadata) -> Result<(), EntryError> {
+        let path = || link.to_owned();
         let read = fs::read_link(link).and_then(|to| Ok((to, fs::canonicalize(link)?)));
-        let (to, real) =
-            read.map_err(|error| format!("cannot follow {}: {error}", link.display()))?;
-        let (link, to) = (link.display(), to.as_path());
+        let (to, real) = read.map_err(|source| EntryError::Unfollowed { link: path(), source })?;
         if !real.starts_with(&self.root) {
-            return Err(format!(
-                "the link {link} leads out of the folder, to {}; copy that file in, or name its folder \
-                 as a path of the input",
-                real.display()
-            ));
+            return Err(EntryError::Outside { link: path(), to: real });
         }
         if to.is_absolute() {
-            return Err(format!(
-                "{link} links to {} by an absolute path, which means nothing to the entry script; make \
-                 it a relative link",
-                to.display()
-            ));
+            return Err(EntryError::Absolute { link: path(), to });
         }
         if !target.is_file() {
-            return Err(format!("{link} is a link to a device, fifo or socket; remove it"));
+            return Err(EntryError::ToSpecial { link: path() });
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ impl Tree {
         self.0.path().join("in").join(path)
     }
 
-    fn try_list(&self, pattern: Option<&str>) -> Result<(Vec<String>, Vec<String>), String> {
+    fn try_list(&self, pattern: Option<&str>) -> Result<(Vec<String>, Vec<String>), DatasetError> {
         self.list_by(Listing::new, pattern)
     }
 
@@ -38,13 +38,13 @@ impl Tree {
         &self,
         new: fn(&Source) -> Result<Listing, DatasetError>,
         pattern: Option<&str>,
-    ) -> Result<(Vec<String>, Vec<String>), String> {
+    ) -> Result<(Vec<String>, Vec<String>), DatasetError> {
         let source = self.source(pattern);
         let clean = |text: String| {
             let base = self.root();
             text.replace(base.parent().unwrap().to_str().unwrap(), "/d")
         };
-        let error = |error: DatasetError| clean(error.to_string());
+        let error = |error: DatasetError| DatasetError(clean(error.to_string()));
         let mut listing = new(&source).map_err(error)?;
         let mut files = Vec::new();
         while let Some(file) = listing.next_file().map_err(error)? {
@@ -60,7 +60,7 @@ impl Tree {
     }
 
     fn error(&self, pattern: Option<&str>) -> String {
-        self.try_list(pattern).unwrap_err()
+        self.try_list(pattern).unwrap_err().to_string()
     }
 
     /// What belongs to the source and cannot be handed over, a line each; beside it, the files.
@@ -243,7 +243,7 @@ fn files_of_tables_with_a_log_are_refused() {
     ]);
     let refusing = |source: &Source| Listing::of_rows(source).map(Listing::refusing_tables);
     let refused = |pattern: Option<&str>| {
-        let error = tree.list_by(refusing, pattern).err()?;
+        let error = tree.list_by(refusing, pattern).err()?.to_string();
         error.find(" is a").map(|end| error[..end].to_owned())
     };
     let told = |folder: &str| Some(format!("input 'data': /d/in{folder}"));

@@ -10,6 +10,7 @@
 
 pub mod columnar;
 pub mod csv;
+mod error;
 pub mod json;
 mod list;
 mod packed;

@@ -35,7 +35,7 @@ pub(super) fn find_onnxruntime(spec: &mut JobSpec, options: &Options) -> Result<
                 let model = by_name.map(|model| {
                     format!("models.{}.backend is onnxruntime, which cannot be used: ", model.name)
                 });
-                return Err(PrepareError::Backend(model.unwrap_or_default() + &why));
+                return Err(PrepareError::Backend(model.unwrap_or_default() + &why.to_string()));
             }
             Err(why) => spec.notices.push(format!("onnxruntime is not used, but tract: {why}")),
         },

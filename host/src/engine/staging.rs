@@ -119,7 +119,7 @@ fn stage_inputs(
             StoredKind::Model(index) => {
                 if let Some(model) = spec.models.get_mut(index) {
                     let fetched = model.fetched(&path, stored.version);
-                    *model = fetched.map_err(|text| wrong(StoreError::Model(text)))?;
+                    *model = fetched.map_err(|error| wrong(StoreError::Model(error)))?;
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! The process itself: standard input is what was appended, standard output the file that is made,
 //! standard error takes one message for people.
 
+use super::error::ChildError;
 use crate::model::{Compression, OsSandbox, OutputFormat, OutputKind};
 use crate::output::finish;
 use crate::wall::{self, Bounds, Occupant, Wall};
@@ -55,7 +56,8 @@ impl Task {
 pub fn serve_finish(arguments: &[String]) -> ExitCode {
     match serve(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(text) => {
+        Err(error) => {
+            let text = error.to_string();
             // There is nobody left to tell if this fails.
             let _ = writeln!(io::stderr(), "{}", &text[..text.floor_char_boundary(MESSAGE_BYTES)]);
             ExitCode::FAILURE
@@ -63,12 +65,11 @@ pub fn serve_finish(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn serve(arguments: &[String]) -> Result<(), String> {
-    let task = Task::parse(arguments).ok_or("this command is run by sandmill itself")?;
-    wall::enter().map_err(|error| error.to_string())?;
-    let file = |fd: io::Result<_>| fd.map(File::from).map_err(|error| error.to_string());
-    let source = file(io::stdin().as_fd().try_clone_to_owned())?;
-    let target = file(io::stdout().as_fd().try_clone_to_owned())?;
+fn serve(arguments: &[String]) -> Result<(), ChildError> {
+    let task = Task::parse(arguments).ok_or(ChildError::ByHand)?;
+    wall::enter()?;
+    let source = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let target = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let bounds = Bounds {
         memory: Some(MEMORY_BYTES),
         cpu_seconds: Some(CPU_SECONDS),
@@ -77,9 +78,9 @@ fn serve(arguments: &[String]) -> Result<(), String> {
     };
     let occupant = Occupant::Finisher;
     let wall = Wall { occupant, mode: task.mode, folders: Vec::new(), bounds };
-    wall.build().map_err(|error| error.to_string())?;
+    wall.build()?;
     let format = OutputFormat { compression: task.compression, ..OutputFormat::of(task.kind) };
-    finish(source, target, &format, task.rows)
+    Ok(finish(source, target, &format, task.rows)?)
 }
 
 #[cfg(test)]

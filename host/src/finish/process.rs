@@ -1,10 +1,11 @@
 //! The parent's side: starts the process, watches how far it is, and puts its end into words.
 
 use super::child::{CPU_SECONDS, FILE_BYTES, FINISH_COMMAND, MEMORY_BYTES, Task};
+use super::error::{End, MakeError};
 use crate::model::{ByteSize, Compression, OsSandbox, OutputFormat, OutputKind, printable};
-use crate::wall::{self, death};
+use crate::wall;
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{Read, Seek};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -40,17 +41,15 @@ impl Finisher {
     /// thread.
     ///
     /// # Errors
-    /// In words.
+    /// The process cannot be run, or made no file.
     pub fn run(
         &self,
         mut source: &File,
         target: &File,
         rows: u64,
         told: &mut dyn FnMut(u64),
-    ) -> Result<(), String> {
-        let cannot = |error: io::Error| {
-            format!("{} cannot be run to make it: {error}", self.program.display())
-        };
+    ) -> Result<(), MakeError> {
+        let cannot = |source| MakeError::NotRun { program: self.program.clone(), source };
         let &Self { os_sandbox: mode, kind, compression, .. } = self;
         let mut command = Command::new(&self.program);
         command.arg(FINISH_COMMAND).args(Task { mode, kind, compression, rows }.words());
@@ -86,26 +85,20 @@ impl Finisher {
         if status.success() {
             return Ok(());
         }
-        Err(failure(status, &printable(String::from_utf8_lossy(&message).trim())))
+        Err(failure(status, printable(String::from_utf8_lossy(&message).trim()).into_owned()))
     }
 }
 
-/// Why it failed, for people.
-fn failure(status: ExitStatus, message: &str) -> String {
-    let how = match (status.code(), status.signal()) {
-        // It said why.
-        (Some(1), _) if !message.is_empty() => return message.to_owned(),
-        (_, Some(libc::SIGXCPU)) => {
-            format!("it was not done after {CPU_SECONDS} seconds of processor time")
-        }
-        (_, Some(libc::SIGXFSZ)) => format!("it would be larger than {}", ByteSize(FILE_BYTES)),
-        (_, Some(libc::SIGABRT)) => format!(
-            "the process that makes it gave up, probably because it needed more than {} of memory",
-            ByteSize(MEMORY_BYTES)
-        ),
-        _ => format!("the process that makes it {}", death(status)),
+/// Why it failed.
+fn failure(status: ExitStatus, message: String) -> MakeError {
+    let end = match (status.code(), status.signal()) {
+        (Some(1), _) if !message.is_empty() => return MakeError::Said { message },
+        (_, Some(libc::SIGXCPU)) => End::Time { limit: CPU_SECONDS },
+        (_, Some(libc::SIGXFSZ)) => End::Size { limit: ByteSize(FILE_BYTES) },
+        (_, Some(libc::SIGABRT)) => End::Memory { limit: ByteSize(MEMORY_BYTES) },
+        _ => End::Other(status),
     };
-    if message.is_empty() { how } else { format!("{how}; what it said: {message}") }
+    MakeError::Ended { end, message }
 }
 
 #[cfg(test)]
@@ -116,7 +109,8 @@ mod tests {
 
     #[test]
     fn says_how_the_process_ended() {
-        let told = |raw, text: &str| failure(ExitStatus::from_raw(raw), text);
+        let told =
+            |raw, text: &str| failure(ExitStatus::from_raw(raw), text.to_owned()).to_string();
         assert_eq!(told(1 << 8, "it is full"), "it is full");
         assert!(told(libc::SIGXCPU, "").contains("21600 seconds"));
         assert!(told(libc::SIGXFSZ, "").contains("larger than 1024 GB"));
@@ -141,7 +135,7 @@ mod tests {
             let (source, target) = (File::open(&path).unwrap(), File::create(&target).unwrap());
             let mut ticks = Vec::new();
             let result = finisher.run(&source, &target, 3, &mut |bytes| ticks.push(bytes));
-            (result, ticks)
+            (result.map_err(|error| error.to_string()), ticks)
         };
         assert_eq!(run("echo $*; cat").0, Ok(()));
         let made = fs::read_to_string(&target).unwrap();

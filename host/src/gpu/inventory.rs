@@ -1,5 +1,6 @@
 //! The GPUs that a job may use.
 
+use super::error::NvidiaError;
 use super::nvidia::{Found, Nvidia};
 use crate::model::{GpuLease, NVIDIA_DEVICES};
 use serde::{Deserialize, Serialize};
@@ -66,15 +67,18 @@ impl Inventory {
 
     /// What this driver tells, or why there is none: what has its device files here, and what the
     /// environment of this process leaves of it.
-    pub fn of(nvidia: &Result<Nvidia, String>) -> Self {
-        let none = |missing| Self { missing: Some(missing), ..Self::default() };
+    pub fn of(nvidia: &Result<Nvidia, NvidiaError>) -> Self {
+        let none = |reason: &NvidiaError| {
+            let missing = Some(reason.to_string());
+            Self { missing, ..Self::default() }
+        };
         let nvidia = match nvidia {
             Ok(nvidia) => nvidia,
-            Err(reason) => return none(reason.clone()),
+            Err(reason) => return none(reason),
         };
         let found = match nvidia.devices() {
             Ok(found) => found,
-            Err(reason) => return none(reason),
+            Err(reason) => return none(&reason),
         };
         let visible = env::var_os(VISIBLE).map(|text| text.to_string_lossy().into_owned());
         let (gpus, missing) = usable(found, visible.as_deref(), Path::exists);
@@ -249,8 +253,8 @@ mod tests {
 
     #[test]
     fn a_machine_without_a_driver_has_none_and_says_why() {
-        let inventory = Inventory::of(&Err("no driver".to_owned()));
+        let inventory = Inventory::of(&Err(NvidiaError::NoDriver));
         assert_eq!((inventory.gpus.len(), inventory.known), (0, false));
-        assert_eq!(inventory.missing.as_deref(), Some("no driver"));
+        assert_eq!(inventory.missing.as_deref(), Some("there is no NVIDIA driver"));
     }
 }

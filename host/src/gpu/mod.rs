@@ -1,18 +1,20 @@
 //! GPUs of NVIDIA: which there are, how busy they are, when one is free again.
 //!
 //! - `inventory`: what a job may use of what the machine has, and why that is nothing;
-//! - `nvidia`: the driver's library (NVML), the one place that calls it;
+//! - `nvidia`: the driver's library (NVML), the one place that calls it; `error`: why it tells nothing;
 //! - `memory`: whether a GPU's memory is back after its worker is gone;
 //! - `libraries`: the folders of CUDA's libraries.
 //!
 //! Which job and which worker has one, is not known here (`turns`, `engine`). Whatever a driver does not
 //! tell is none, never an error. Imports `model` only.
 
+mod error;
 mod inventory;
 mod libraries;
 mod memory;
 mod nvidia;
 
+pub use error::NvidiaError;
 pub use inventory::{Gpu, Inventory, count};
 pub use libraries::library_folders;
 pub use memory::MemoryWatch;

@@ -1,5 +1,6 @@
 //! The driver's own library. Every reading may be missing.
 
+use super::error::NvidiaError;
 use super::{Gpu, library_folders};
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 use nvml_wrapper::enums::device::UsedGpuMemory;
@@ -46,18 +47,17 @@ pub struct GpuUse {
 }
 
 impl Nvidia {
-    /// Opens it. An error says why there is none, for people.
-    pub fn open() -> Result<Self, String> {
+    /// Opens it. An error says why there is none.
+    pub fn open() -> Result<Self, NvidiaError> {
         if !SIGNS.iter().any(|sign| Path::new(sign).exists()) {
-            return Err("there is no NVIDIA driver".to_owned());
+            return Err(NvidiaError::NoDriver);
         }
         load().map(Self).map_err(|error| match error {
-            NvmlError::LibloadingError(error) => format!(
-                "the NVIDIA driver is there, but not its library {LIBRARY} ({error}): install it, have it \
-                 given to the container, or name its folder in SANDMILL_CUDA_LIBRARIES"
-            ),
-            NvmlError::DriverNotLoaded => "the NVIDIA driver is not loaded".to_owned(),
-            error => format!("the NVIDIA driver cannot be asked: {error}"),
+            NvmlError::LibloadingError(error) => {
+                NvidiaError::NoLibrary { library: LIBRARY, why: error.to_string() }
+            }
+            NvmlError::DriverNotLoaded => NvidiaError::NotLoaded,
+            error => NvidiaError::Unanswered(error),
         })
     }
 
@@ -71,9 +71,8 @@ impl Nvidia {
 
     /// All GPUs that the driver knows, in the order of the PCI bus. Those that this process may not ask
     /// are left out.
-    pub(super) fn devices(&self) -> Result<Vec<Found>, String> {
-        let count = self.0.device_count();
-        let count = count.map_err(|e| format!("the NVIDIA driver cannot be asked: {e}"))?;
+    pub(super) fn devices(&self) -> Result<Vec<Found>, NvidiaError> {
+        let count = self.0.device_count().map_err(NvidiaError::Unanswered)?;
         let devices = (0..count).filter_map(|index| {
             let device = self.0.device_by_index(index).ok()?;
             Some(Found {
@@ -163,7 +162,7 @@ mod tests {
     #[test]
     fn a_driver_is_asked_or_its_absence_told() {
         match Nvidia::open() {
-            Err(reason) => assert!(reason.contains("NVIDIA driver"), "{reason}"),
+            Err(reason) => assert!(reason.to_string().contains("NVIDIA driver"), "{reason}"),
             Ok(nvidia) => {
                 for gpu in super::super::Inventory::of(&Ok(nvidia)).gpus {
                     assert!(

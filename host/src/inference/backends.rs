@@ -1,5 +1,6 @@
 //! Which backend runs a model, and on which device.
 
+use super::error::{BackendNoGpu, LibraryError, NoGpu};
 use super::onnxruntime::Library;
 use super::vet::Vetted;
 use super::{ErrorCode, InferenceError, Loaded, ModelSource, Wanted, tract, tract_cuda};
@@ -9,7 +10,7 @@ use std::path::Path;
 /// The backends of this process.
 pub(super) struct Backends {
     /// ONNX Runtime, or why it is not there.
-    onnxruntime: Result<Library, String>,
+    onnxruntime: Result<Library, LibraryError>,
     /// Whether the job was given its library. Then the leader has tried it out, and all workers use it.
     is_given: bool,
 }
@@ -43,9 +44,7 @@ impl Backends {
         let is_given = onnxruntime.is_some();
         let onnxruntime = match onnxruntime {
             Some(library) => Library::open(library),
-            None => Err("its library was not found on this machine; install the Python package \
-                         onnxruntime and set SANDMILL_ONNXRUNTIME to where it is"
-                .to_owned()),
+            None => Err(LibraryError::NotFound),
         };
         Self { onnxruntime, is_given }
     }
@@ -105,28 +104,28 @@ impl Backends {
     }
 
     /// Or why none can use the GPU.
-    fn on_gpu(&self, backend: Backend) -> Result<Engine<'_>, String> {
+    fn on_gpu(&self, backend: Backend) -> Result<Engine<'_>, NoGpu<'_>> {
         let mut reasons = Vec::new();
         if backend != Backend::Tract {
             match &self.onnxruntime {
                 Ok(library) if library.has_cuda() => match library.try_cuda() {
                     Ok(()) => return Ok(Engine::OnnxRuntime(library)),
-                    Err(why) => reasons.push(format!("ONNX Runtime cannot use CUDA ({why})")),
+                    Err(why) => reasons.push(BackendNoGpu::OnnxRuntime(why)),
                 },
                 Ok(library) => {
                     let version = library.version();
-                    reasons.push(format!("ONNX Runtime {version} was built without CUDA"));
+                    reasons.push(BackendNoGpu::WithoutCuda { version });
                 }
-                Err(why) => reasons.push(format!("ONNX Runtime is not there ({why})")),
+                Err(why) => reasons.push(BackendNoGpu::NoLibrary(why)),
             }
         }
         if backend != Backend::OnnxRuntime {
             match tract_cuda::check().and_then(|()| tract_cuda::has_kernels()) {
                 Ok(()) => return Ok(Engine::Tract),
-                Err(why) => reasons.push(format!("tract has no CUDA ({why})")),
+                Err(why) => reasons.push(BackendNoGpu::Tract(why)),
             }
         }
-        Err(reasons.join("; "))
+        Err(NoGpu(reasons))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Calls of a backend that may panic.
 
+use super::error::Panicked;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -24,11 +25,11 @@ pub fn quiet_panics() {
 ///
 /// # Errors
 /// The text of the panic.
-pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
     let before = GUARDED.replace(true);
     let result = panic::catch_unwind(AssertUnwindSafe(call));
     GUARDED.set(before);
-    result.map_err(|panic| said(&*panic))
+    result.map_err(|panic| Panicked(said(&*panic)))
 }
 
 fn said(panic: &(dyn Any + Send)) -> String {
@@ -52,8 +53,9 @@ mod tests {
         }));
         quiet_panics();
         assert_eq!(caught(|| 5), Ok(5));
-        assert_eq!(caught(|| -> u32 { panic!("one of {}", 2) }), Err("one of 2".to_owned()));
-        assert_eq!(caught(|| -> u32 { panic!("plainly") }), Err("plainly".to_owned()));
+        let panicked = |text: &str| Err(Panicked(text.to_owned()));
+        assert_eq!(caught(|| -> u32 { panic!("one of {}", 2) }), panicked("one of 2"));
+        assert_eq!(caught(|| -> u32 { panic!("plainly") }), panicked("plainly"));
         assert_eq!(printed.load(Ordering::Relaxed), 0);
         assert!(panic::catch_unwind(|| panic!("not guarded")).is_err());
         assert_eq!(printed.load(Ordering::Relaxed), 1);

@@ -4,6 +4,7 @@
 //! CUDA's compiler needs: it is done once, by a process that has nothing of a job's, and workers only read
 //! the folder.
 
+use super::error::KernelsError;
 use crate::wall;
 use ::tract_cuda::utils::ensure_cuda_runtime_dependencies;
 use ::tract_cuda::with_cuda_stream;
@@ -16,17 +17,18 @@ pub const KERNELS_COMMAND: &str = "gpu-prepare";
 /// `XDG_CACHE_HOME`: all but what tract compiles when a model first needs it (Gated DeltaNet), which workers
 /// cannot have. An error says why tract cannot compute there. To be called by a process that does nothing
 /// else.
-pub fn serve_kernels() -> Result<(), String> {
+pub fn serve_kernels() -> Result<(), KernelsError> {
     // It ends with the leader, who has the GPU for it.
-    wall::enter().map_err(|error| error.to_string())?;
-    ensure_cuda_runtime_dependencies("CUDA cannot be used").map_err(|e| format!("{e:#}"))?;
+    wall::enter()?;
+    ensure_cuda_runtime_dependencies("CUDA cannot be used").map_err(KernelsError::Tract)?;
     // tract has no way but a panic to say that the GPU itself cannot be used. It is told once, by us.
     panic::set_hook(Box::new(|_| {}));
     match panic::catch_unwind(|| with_cuda_stream(|_| Ok(()))) {
-        Ok(made) => made.map_err(|e| format!("{e:#}")),
-        Err(panic) => Err(panic
-            .downcast_ref::<String>()
-            .cloned()
-            .unwrap_or_else(|| "the GPU cannot be used".to_owned())),
+        Ok(made) => made.map_err(KernelsError::Tract),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.unwrap_or_else(|| "the GPU cannot be used".to_owned());
+            Err(KernelsError::NoGpu(text))
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! worker process and behind its wall.
 //!
 //! - `backend`: what every backend takes, gives and is;
-//! - `error`: why something is refused, in the words of `wasi:nn`;
+//! - `error`: why something is refused, in the words of `wasi:nn`, or cannot be used;
 //! - `memory`: what models cost a worker process;
 //! - `registry`: the models of a worker, which of them are loaded, and what was computed; `note`: where it says what
 //!   it is at;
@@ -44,7 +44,7 @@ mod weights;
 
 pub use backend::{Dimension, ElementType, Facts, OwnedTensor, Port, TensorType, TensorView};
 use backend::{Loaded, ModelSource, Wanted};
-pub use error::{ErrorCode, InferenceError};
+pub use error::{ErrorCode, InferenceError, KernelsError, NamedError, ProbeError};
 pub use guard::quiet_panics;
 pub use kernels::{KERNELS_COMMAND, serve_kernels};
 pub use memory::{PROCESSORS, bytes_below, has_inference, inference_memory};

@@ -1,12 +1,14 @@
 //! Trying backends out in a child process: a library that breaks takes that process with it, not the
 //! leader. Both sides are here.
 
+use super::error::{NamedError, ProbeError, TrialError};
 use super::onnxruntime::{Library, NO_TELEMETRY, NamedLibrary};
 use super::{ModelSource, TensorType, TensorView, Wanted, tract_cuda, vet};
 use crate::model::OsSandbox;
 use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
 use serde::{Deserialize, Serialize};
 use std::env;
+use std::error::Error;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -25,8 +27,6 @@ const SAID_BYTES: u64 = 64 << 10;
 /// Bytes that a try may take, and files that it may have open.
 const MEMORY_BYTES: u64 = 4 << 30;
 const OPEN_FILES: u64 = 256;
-
-const NOT_BY_HAND: &str = "this command is run by sandmill itself";
 
 /// The tasks of the child, as words of its command line.
 const TRACT_GPU: &str = "tract-gpu";
@@ -91,7 +91,7 @@ impl Probe {
             version: Some(TRACT_VERSION.to_owned()),
             library: None,
             missing: None,
-            no_gpu: said.map_or_else(Some, |said| said.problem),
+            no_gpu: said.map_or_else(|error| Some(error.to_string()), |said| said.problem),
         }
     }
 
@@ -100,8 +100,7 @@ impl Probe {
     pub fn onnxruntime(&self, library: &Path) -> BackendState {
         let path = library.to_string_lossy();
         let said = self.ask(&[ONNXRUNTIME, self.os_sandbox.name(), &path]);
-        let said =
-            said.unwrap_or_else(|problem| Said { problem: Some(problem), ..Said::default() });
+        let said = said.unwrap_or_else(problem);
         BackendState {
             name: "onnxruntime",
             version: said.version,
@@ -118,7 +117,7 @@ impl Probe {
     pub fn onnxruntime_and_gpu(&self, library: &Path) -> BackendState {
         let mut state = self.onnxruntime(library);
         if state.missing.is_none() && state.no_gpu.is_none() {
-            state.no_gpu = self.onnxruntime_on_gpu(library).err();
+            state.no_gpu = self.onnxruntime_on_gpu(library).err().map(|error| error.to_string());
         }
         state
     }
@@ -127,20 +126,20 @@ impl Probe {
     ///
     /// # Errors
     /// Why it has not.
-    pub fn onnxruntime_on_gpu(&self, library: &Path) -> Result<(), String> {
+    pub fn onnxruntime_on_gpu(&self, library: &Path) -> Result<(), ProbeError> {
         let said = self.ask(&[ONNXRUNTIME_GPU, &library.to_string_lossy()])?;
-        said.problem.map_or(Ok(()), Err)
+        said.problem.map_or(Ok(()), |problem| Err(ProbeError::Problem(problem)))
     }
 
     /// The library that somebody names, if it can be used.
     ///
     /// # Errors
     /// Who names what, and why it cannot be used.
-    pub fn named(&self, named: &NamedLibrary) -> Result<PathBuf, String> {
+    pub fn named(&self, named: &NamedLibrary) -> Result<PathBuf, NamedError> {
         let library = named.find()?;
         match self.onnxruntime(&library).missing {
             None => Ok(library),
-            Some(why) => Err(format!("{} names {}: {why}", named.by, library.display())),
+            Some(why) => Err(NamedError::Unusable { by: named.by, library, why }),
         }
     }
 
@@ -149,14 +148,14 @@ impl Probe {
     ///
     /// # Errors
     /// Why it is not known.
-    pub fn model_bytes(&self, folder: &Path, file: &Path) -> Result<u64, String> {
+    pub fn model_bytes(&self, folder: &Path, file: &Path) -> Result<u64, ProbeError> {
         let paths = [folder, file].map(Path::to_string_lossy);
         let said = self.ask(&[MODEL, self.os_sandbox.name(), &paths[0], &paths[1]])?;
-        said.model_bytes.ok_or_else(|| said.problem.unwrap_or_default())
+        said.model_bytes.ok_or_else(|| ProbeError::Problem(said.problem.unwrap_or_default()))
     }
 
     /// Has a child do a task; an error is why it did not.
-    fn ask(&self, task: &[&str]) -> Result<Said, String> {
+    fn ask(&self, task: &[&str]) -> Result<Said, ProbeError> {
         let (variable, value) = NO_TELEMETRY;
         let mut command = Command::new(&self.program);
         command.arg(PROBE_COMMAND).args(task).env_clear().env(variable, value).current_dir("/");
@@ -171,14 +170,12 @@ impl Probe {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("{} cannot be started: {error}", self.program.display()))?;
-        let ended = wall::end_of(child, LIMIT, SAID_BYTES, || None).map_err(|e| e.to_string())?;
+            .map_err(|source| ProbeError::Start { program: self.program.clone(), source })?;
+        let ended = wall::end_of(child, LIMIT, SAID_BYTES, || None).map_err(ProbeError::NoEnd)?;
         match serde_json::from_slice(&ended.said) {
             Ok(said) if ended.status.success() => Ok(said),
-            Err(_) if ended.status.success() => {
-                Err("what the process that tried it said cannot be understood".to_owned())
-            }
-            _ => Err(ended.told("the process that tried it")),
+            Err(_) if ended.status.success() => Err(ProbeError::Unclear),
+            _ => Err(ProbeError::Failed(ended.told("the process that tried it"))),
         }
     }
 }
@@ -189,7 +186,8 @@ pub fn serve_probe(arguments: &[String]) -> ExitCode {
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     let said = match words[..] {
         [TRACT_GPU] => {
-            enter().and_then(|()| tract_cuda::check()).map_or_else(problem, |()| Said::default())
+            let result = enter().and_then(|()| Ok(tract_cuda::check()?));
+            result.map_or_else(problem, |()| Said::default())
         }
         [ONNXRUNTIME, mode, library] => onnxruntime(mode, Path::new(library)),
         [MODEL, mode, folder, file] => {
@@ -197,10 +195,10 @@ pub fn serve_probe(arguments: &[String]) -> ExitCode {
             bytes.map_or_else(problem, |bytes| Said { model_bytes: Some(bytes), ..Said::default() })
         }
         [ONNXRUNTIME_GPU, library] => {
-            let result = enter().and_then(|()| Library::open(Path::new(library))?.try_cuda());
+            let result = enter().and_then(|()| Ok(Library::open(Path::new(library))?.try_cuda()?));
             result.map_or_else(problem, |()| Said::default())
         }
-        _ => problem(NOT_BY_HAND.to_owned()),
+        _ => problem(TrialError::ByHand),
     };
     let told = serde_json::to_vec(&said).map_err(io::Error::other);
     match told.and_then(|told| io::stdout().write_all(&told)) {
@@ -209,12 +207,12 @@ pub fn serve_probe(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn problem(problem: String) -> Said {
-    Said { problem: Some(problem), ..Said::default() }
+fn problem(error: impl Error) -> Said {
+    Said { problem: Some(error.to_string()), ..Said::default() }
 }
 
-fn enter() -> Result<(), String> {
-    wall::enter().map_err(|error| error.to_string())
+fn enter() -> Result<(), TrialError> {
+    Ok(wall::enter()?)
 }
 
 fn onnxruntime(mode: &str, path: &Path) -> Said {
@@ -226,23 +224,23 @@ fn onnxruntime(mode: &str, path: &Path) -> Said {
         lock_down(mode, Vec::new())?;
         compute(&library)
     });
-    said.problem = result.err();
+    said.problem = result.err().map(|error: TrialError| error.to_string());
     said
 }
 
 /// Looks at a model as a worker does.
-fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, String> {
+fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, TrialError> {
     enter()?;
     lock_down(mode, vec![Folder::new(folder, Rights::Read)])?;
-    let vetted = vet::read(ModelSource::File(file), u64::MAX);
-    vetted.map(|vetted| vetted.bytes).map_err(|error| error.to_string())
+    Ok(vet::read(ModelSource::File(file), u64::MAX)?.bytes)
 }
 
 /// As a worker does.
-fn lock_down(mode: &str, folders: Vec<Folder>) -> Result<(), String> {
-    let mode = OsSandbox::ALL.into_iter().find(|known| known.name() == mode).ok_or(NOT_BY_HAND)?;
+fn lock_down(mode: &str, folders: Vec<Folder>) -> Result<(), TrialError> {
+    let mode = OsSandbox::ALL.into_iter().find(|known| known.name() == mode);
+    let mode = mode.ok_or(TrialError::ByHand)?;
     if mode != OsSandbox::Off {
-        wall::alone().map_err(|error| error.to_string())?;
+        wall::alone()?;
     }
     let bounds = Bounds {
         memory: Some(MEMORY_BYTES),
@@ -251,24 +249,25 @@ fn lock_down(mode: &str, folders: Vec<Folder>) -> Result<(), String> {
         open_files: OPEN_FILES,
     };
     let wall = Wall { occupant: Occupant::Worker, mode, folders, bounds };
-    wall.build().map(drop).map_err(|error| error.to_string())
+    wall.build()?;
+    Ok(())
 }
 
 /// Computes something of which the result is known.
-fn compute(library: &Library) -> Result<(), String> {
+fn compute(library: &Library) -> Result<(), TrialError> {
     let (threads, limit) = (2, SAID_BYTES);
     let wanted =
         Wanted { threads, gpu: None, gpu_memory: None, fell_back: false, limit, others: 0 };
     let source = ModelSource::Bytes(DOUBLE);
-    let vetted = vet::read(source, limit).map_err(|error| error.to_string())?;
-    let mut model = library.load(source, vetted, &wanted).map_err(|error| error.to_string())?;
+    let vetted = vet::read(source, limit)?;
+    let mut model = library.load(source, vetted, &wanted)?;
     let bytes: Vec<u8> = [1.5f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     let x = TensorView { name: "x", ty: TensorType::F32, dims: &[2], bytes: &bytes };
-    let outputs = model.run(&[x]).map_err(|error| error.to_string())?;
+    let outputs = model.run(&[x])?;
     let expected: Vec<u8> = [3f32, -4.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     match &outputs[..] {
         [y] if y.bytes == expected => Ok(()),
-        other => Err(format!("it computes wrongly: 1.5 and -2 doubled are {other:?}")),
+        other => Err(TrialError::Wrong { outputs: format!("{other:?}") }),
     }
 }
 

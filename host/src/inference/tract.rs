@@ -213,7 +213,7 @@ fn guarded<T>(cuda: bool, call: impl FnOnce() -> TractResult<T>) -> Result<T, In
     let text = match caught(call) {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => format!("{error:#}"),
-        Err(panic) => panic,
+        Err(panic) => panic.0,
     };
     if cuda && tract_cuda::device_full(&text) {
         let message = format!("the memory of the GPU is full: {text}");

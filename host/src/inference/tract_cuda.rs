@@ -1,29 +1,26 @@
 //! tract on NVIDIA's GPUs. The libraries of CUDA are looked for when a model is to be loaded there.
 
+use super::error::TractCudaError;
 use ::tract_cuda::utils::ensure_cuda_runtime_dependencies;
 
 /// What tract begins its reasons with.
 const ABOUT: &str = "CUDA";
 
 /// Whether what tract needs of CUDA is here, else why not. Starts threads of the driver.
-pub(super) fn check() -> Result<(), String> {
+pub(super) fn check() -> Result<(), TractCudaError> {
     // Naming the crate also keeps its entry in tract's list of runtimes from being dropped by the linker.
     ensure_cuda_runtime_dependencies(ABOUT).map_err(|error| {
         let text = format!("{error:#}");
         // Whoever tells it has said so.
-        text.strip_prefix(ABOUT)
-            .and_then(|text| text.strip_prefix(": "))
-            .unwrap_or(&text)
-            .to_owned()
+        let rest = text.strip_prefix(ABOUT).and_then(|text| text.strip_prefix(": "));
+        TractCudaError::NoCuda(rest.unwrap_or(&text).to_owned())
     })
 }
 
 /// Whether this worker was given the kernels that the leader had compiled, as it cannot compile them itself.
-pub(super) fn has_kernels() -> Result<(), String> {
+pub(super) fn has_kernels() -> Result<(), TractCudaError> {
     let folder = std::env::var_os("XDG_CACHE_HOME");
-    folder.map(drop).ok_or_else(|| {
-        "what it needs was not compiled for the GPU; a notice of the job says why".to_owned()
-    })
+    folder.map(drop).ok_or(TractCudaError::NoKernels)
 }
 
 /// Whether this text of tract, CUDA, cuBLAS or cuDNN says that the memory of the GPU is full.

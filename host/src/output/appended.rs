@@ -5,6 +5,7 @@
 //! middle of the other one. If there are only such, nothing stands around them.
 
 use super::common::{common_schema, is_settled, widened};
+use super::table_error::ReadError;
 use arrow::array::RecordBatch;
 use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -37,16 +38,15 @@ enum Message {
 }
 
 impl<S: Read + Seek> Messages<S> {
-    /// All of them. Fails, in words, if the source cannot be read.
-    pub(super) fn new(mut source: S) -> Result<Self, String> {
-        let length =
-            source.seek(SeekFrom::End(0)).and_then(|length| source.rewind().map(|()| length));
-        let left = length.map_err(|error| error.to_string())?;
+    /// All of them. Fails if the source cannot be read.
+    pub(super) fn new(mut source: S) -> Result<Self, ReadError> {
+        let left = source.seek(SeekFrom::End(0))?;
+        source.rewind()?;
         Ok(Self { source: BufReader::with_capacity(BUFFER, source), left })
     }
 
-    /// The columns that all tables have in common. `None`: there is no table. Fails, in words, where tables differ.
-    pub(super) fn schema(mut self) -> Result<Option<SchemaRef>, String> {
+    /// The columns that all tables have in common. `None`: there is no table. Fails where tables differ.
+    pub(super) fn schema(mut self) -> Result<Option<SchemaRef>, ReadError> {
         let mut all: Option<Arc<Schema>> = None;
         while let Some(message) = self.next(false)? {
             let Message::Schema(schema, _) = message else { continue };
@@ -62,13 +62,13 @@ impl<S: Read + Seek> Messages<S> {
             } else {
                 common_schema(&known, &schema).map(Arc::new)
             };
-            all = Some(common.ok_or("its tables have different columns")?);
+            all = Some(common.ok_or(ReadError::Columns)?);
         }
         Ok(all)
     }
 
-    /// Hands over the rows, batch by batch, with these columns. Fails, in words, or as `take` does.
-    pub(super) fn each<E: From<String>>(
+    /// Hands over the rows, batch by batch, with these columns. Fails if they cannot be read, or as `take` does.
+    pub(super) fn each<E: From<ReadError>>(
         mut self,
         schema: &SchemaRef,
         mut take: impl FnMut(RecordBatch) -> Result<(), E>,
@@ -76,13 +76,13 @@ impl<S: Read + Seek> Messages<S> {
         let (mut outer, mut inner): (Option<StreamDecoder>, Option<StreamDecoder>) = (None, None);
         let mut decode = |decoder: &mut StreamDecoder, mut bytes: Buffer| -> Result<(), E> {
             while !bytes.is_empty() {
-                let Some(batch) = decoder.decode(&mut bytes).map_err(|e| e.to_string())? else {
+                let Some(batch) = decoder.decode(&mut bytes).map_err(ReadError::Arrow)? else {
                     continue;
                 };
                 if batch.schema_ref() == schema {
                     take(batch)?;
                 } else {
-                    take(widened(&batch, schema).map_err(|e| e.to_string())?)?;
+                    take(widened(&batch, schema).map_err(ReadError::Arrow)?)?;
                 }
             }
             Ok(())
@@ -102,7 +102,7 @@ impl<S: Read + Seek> Messages<S> {
                 }
                 Message::Values(bytes) => {
                     let decoder = inner.as_mut().or(outer.as_mut());
-                    (decoder.ok_or_else(|| "it holds rows without a schema".to_owned())?, bytes)
+                    (decoder.ok_or(ReadError::NoSchema)?, bytes)
                 }
                 Message::End => {
                     if let Some(mut before) = inner.take() {
@@ -120,7 +120,7 @@ impl<S: Read + Seek> Messages<S> {
     }
 
     /// The next message. `whole`: whether its values are wanted too; else it has none.
-    fn next(&mut self, whole: bool) -> Result<Option<Message>, String> {
+    fn next(&mut self, whole: bool) -> Result<Option<Message>, ReadError> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -138,19 +138,18 @@ impl<S: Read + Seek> Messages<S> {
         }
         let mut bytes = MutableBuffer::from_len_zeroed(self.room(length)?);
         self.read(&mut bytes)?;
-        let message =
-            root_as_message(&bytes).map_err(|error| format!("a message is none: {error}"))?;
-        let body = u64::try_from(message.bodyLength()).map_err(|_| "a message has no length")?;
+        let message = root_as_message(&bytes)
+            .map_err(|error| ReadError::NoMessage { why: error.to_string() })?;
+        let body = u64::try_from(message.bodyLength()).map_err(|_| ReadError::NoLength)?;
         let schema = match message.header_as_schema() {
             Some(schema) if message.header_type() == MessageHeader::Schema => {
-                Some(try_fb_to_schema(schema).map_err(|error| error.to_string())?)
+                Some(try_fb_to_schema(schema)?)
             }
             _ => None,
         };
         let body = self.room(body)?;
         if !whole {
-            let past = i64::try_from(body).map_err(|error| error.to_string())?;
-            self.source.seek_relative(past).map_err(|error| error.to_string())?;
+            self.source.seek_relative(i64::try_from(body)?)?;
             self.left -= body as u64;
             let bytes = Buffer::from(&[]);
             return Ok(Some(match schema {
@@ -170,14 +169,14 @@ impl<S: Read + Seek> Messages<S> {
     }
 
     /// A length, if so much is left.
-    fn room(&self, length: u64) -> Result<usize, String> {
+    fn room(&self, length: u64) -> Result<usize, ReadError> {
         let found = usize::try_from(length).ok().filter(|_| length <= self.left);
-        found.ok_or_else(|| "it ends within a message".to_owned())
+        found.ok_or(ReadError::Cut)
     }
 
-    fn read(&mut self, bytes: &mut [u8]) -> Result<(), String> {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<(), ReadError> {
         self.room(bytes.len() as u64)?;
-        self.source.read_exact(bytes).map_err(|error| error.to_string())?;
+        self.source.read_exact(bytes)?;
         self.left -= bytes.len() as u64;
         Ok(())
     }

@@ -7,11 +7,13 @@ use super::common::is_settled;
 use super::finish::finish;
 use super::json;
 use super::sizes::size;
+use super::table_error::AttemptError;
 use crate::model::{Header, OutputFormat, OutputKind};
 use arrow::array::{ArrayBuilder, ArrayRef, RecordBatch, StringArray, StringBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
+use std::error::Error;
 use std::fmt;
 use std::io::{self, Cursor};
 use std::sync::Arc;
@@ -151,13 +153,13 @@ impl Batches {
             return Ok(());
         };
         let fitted = fit(batch, &known.written, self.format.kind, self.rows);
-        let batch = fitted.map_err(Refused::Unfit)?;
+        let batch = fitted.map_err(unfit)?;
         self.rows += batch.num_rows() as u64;
         if batch.num_rows() == 0 {
             return Ok(());
         }
         if !known.tried {
-            attempt(&batch.slice(0, 1), &self.format).map_err(Refused::Unfit)?;
+            attempt(&batch.slice(0, 1), &self.format).map_err(unfit)?;
             known.tried = true;
         }
         Ok(stream.write(&batch)?)
@@ -184,6 +186,10 @@ impl Batches {
     }
 }
 
+fn unfit(error: impl Error) -> Refused {
+    Refused::Unfit(error.to_string())
+}
+
 /// The columns of rows of text.
 pub(super) fn values_schema() -> Schema {
     Schema::new(vec![Field::new(VALUE, DataType::Utf8, true)])
@@ -198,7 +204,7 @@ fn known(given: &SchemaRef, output: OutputKind) -> Result<Known, Refused> {
             "two columns of the returned table are called {name:?}: give them different names"
         )));
     }
-    let written = written(given, output).map_err(Refused::Unfit)?;
+    let written = written(given, output).map_err(unfit)?;
     let whole = StreamWriter::try_new(Vec::new(), &written)?.into_inner()?;
     let bytes = whole[..whole.len().saturating_sub(END)].to_vec();
     let text = words(&written);
@@ -218,17 +224,16 @@ fn known(given: &SchemaRef, output: OutputKind) -> Result<Known, Refused> {
 }
 
 /// Whether the output can hold such a row: makes one of it. It would be too late at the job's end.
-fn attempt(row: &RecordBatch, format: &OutputFormat) -> Result<(), String> {
-    let refused = |why: String| {
-        format!("the returned table cannot be written as {}: {why}", format.kind.name())
-    };
+fn attempt(row: &RecordBatch, format: &OutputFormat) -> Result<(), AttemptError> {
     let stream = || -> Result<Vec<u8>, ArrowError> {
         let mut stream = StreamWriter::try_new(Vec::new(), row.schema_ref())?;
         stream.write(row)?;
         stream.into_inner()
     };
-    let stream = stream().map_err(|error| refused(error.to_string()))?;
-    finish(Cursor::new(stream), io::sink(), format, 1).map_err(refused)
+    let output = format.kind;
+    let stream = stream().map_err(|source| AttemptError::Stream { output, source })?;
+    let finished = finish(Cursor::new(stream), io::sink(), format, 1);
+    finished.map_err(|source| AttemptError::File { output, source })
 }
 
 #[cfg(test)]

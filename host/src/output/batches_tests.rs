@@ -1,7 +1,7 @@
 //! Outputs with types: what a worker makes of tables and rows, and the file that it becomes.
 
 use crate::model::{Compression, FailureKind, OutputFormat, OutputKind};
-use crate::output::{RowWriter, common_columns, finish};
+use crate::output::{FinishError, RowWriter, common_columns, finish};
 use arrow::array::*;
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Int8Type, Int32Type, Schema, UnionFields};
@@ -51,7 +51,7 @@ fn appended(kind: OutputKind, tables: &[Vec<u8>]) -> (Vec<u8>, u64) {
     (top, rows)
 }
 
-fn made(bytes: &[u8], rows: u64, format: &OutputFormat) -> Result<Vec<u8>, String> {
+fn made(bytes: &[u8], rows: u64, format: &OutputFormat) -> Result<Vec<u8>, FinishError> {
     let mut file = tempfile::tempfile().unwrap();
     finish(Cursor::new(bytes), &file, format, rows)?;
     let mut made = Vec::new();
@@ -350,7 +350,7 @@ fn what_was_damaged_is_not_made() {
     let table = || ipc(vec![("id", Arc::new(Int64Array::from(vec![1, 2, 3])))]);
     let (bytes, rows) = appended(OutputKind::Arrow, &[table(), table()]);
     let format = OutputFormat::of(OutputKind::Arrow);
-    let wrong = |bytes: &[u8], rows| made(bytes, rows, &format).unwrap_err();
+    let wrong = |bytes: &[u8], rows| made(bytes, rows, &format).unwrap_err().to_string();
     insta::assert_snapshot!(wrong(&bytes, rows + 1), @"what was appended cannot be read: it holds 6 rows, and 7 were committed");
     let half = appended(OutputKind::Arrow, &[table()]).0.len();
     insta::assert_snapshot!(wrong(&bytes[..half], rows), @"what was appended cannot be read: it holds 3 rows, and 6 were committed");

@@ -2,7 +2,7 @@
 //! can have in common, and to what the file has a type for.
 
 use super::fit::converted;
-use super::refusal::unwritable;
+use super::table_error::{ColumnError, FitError, TypeError};
 use crate::model::OutputKind;
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::{
@@ -17,21 +17,18 @@ use std::sync::Arc;
 /// well. What is said of the table as a whole is dropped: it may be about the rows of this one.
 ///
 /// # Errors
-/// In words: a type that cannot be written.
-pub(super) fn written(given: &Schema, output: OutputKind) -> Result<SchemaRef, String> {
+/// A type that cannot be written.
+pub(super) fn written(given: &Schema, output: OutputKind) -> Result<SchemaRef, ColumnError> {
     let fields = given.fields().iter().map(|field| {
-        let kind = written_type(field.data_type(), output).map_err(|why| {
-            format!(
-                "the column {:?} of the returned table has the type {}, which {why}: return another one, or \
-                 set output_format.type to {}",
-                field.name(),
-                field.data_type(),
-                others(output, field.data_type()),
-            )
+        let kind = written_type(field.data_type(), output).map_err(|source| ColumnError {
+            name: field.name().clone(),
+            kind: field.data_type().clone(),
+            source,
+            others: others(output, field.data_type()),
         })?;
         Ok(field.as_ref().clone().with_data_type(kind).with_nullable(true))
     });
-    Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<Field>, String>>()?)))
+    Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<Field>, ColumnError>>()?)))
 }
 
 /// The other types of output that hold a column of the type.
@@ -39,19 +36,19 @@ fn others(output: OutputKind, kind: &DataType) -> &'static str {
     if output == OutputKind::Parquet && !has_union(kind) { "arrow or jsonl" } else { "jsonl" }
 }
 
-/// What becomes of a type. Fails with why it cannot be written, to go on with after "which".
-pub(super) fn written_type(kind: &DataType, output: OutputKind) -> Result<DataType, String> {
-    let field = |field: &Arc<Field>| -> Result<Arc<Field>, String> {
+/// What becomes of a type. Fails with why it cannot be written.
+pub(super) fn written_type(kind: &DataType, output: OutputKind) -> Result<DataType, TypeError> {
+    let field = |field: &Arc<Field>| -> Result<Arc<Field>, TypeError> {
         let kind = written_type(field.data_type(), output)?;
         Ok(Arc::new(field.as_ref().clone().with_data_type(kind).with_nullable(true)))
     };
     // The name of what lists hold means nothing, and differs from program to program.
-    let item = |items: &Arc<Field>| -> Result<Arc<Field>, String> {
+    let item = |items: &Arc<Field>| -> Result<Arc<Field>, TypeError> {
         let item = field(items)?;
         Ok(Arc::new(item.as_ref().clone().with_name(Field::LIST_FIELD_DEFAULT_NAME)))
     };
     Ok(match kind {
-        DataType::Union(..) => return Err("an output of this type cannot hold".to_owned()),
+        DataType::Union(..) => return Err(TypeError::Union),
         // Their values may be given once and stand for any number of rows: each is written out.
         DataType::RunEndEncoded(_, values) => written_type(values.data_type(), output)?,
         DataType::ListView(items) => DataType::List(item(items)?),
@@ -65,7 +62,7 @@ pub(super) fn written_type(kind: &DataType, output: OutputKind) -> Result<DataTy
         DataType::FixedSizeList(items, size) => DataType::FixedSizeList(item(items)?, *size),
         DataType::Map(entries, sorted) => DataType::Map(self::entries(entries, output)?, *sorted),
         DataType::Struct(fields) => {
-            DataType::Struct(fields.iter().map(field).collect::<Result<Fields, String>>()?)
+            DataType::Struct(fields.iter().map(field).collect::<Result<Fields, TypeError>>()?)
         }
         other if output == OutputKind::Parquet => parquet_type(other)?,
         other => other.clone(),
@@ -73,30 +70,26 @@ pub(super) fn written_type(kind: &DataType, output: OutputKind) -> Result<DataTy
 }
 
 /// Keys of a map are never null.
-fn entries(entries: &Arc<Field>, output: OutputKind) -> Result<Arc<Field>, String> {
+fn entries(entries: &Arc<Field>, output: OutputKind) -> Result<Arc<Field>, TypeError> {
     let DataType::Struct(both) = entries.data_type() else { return Ok(Arc::clone(entries)) };
     let both = both.iter().enumerate().map(|(index, field)| {
         let kind = written_type(field.data_type(), output)?;
         Ok(field.as_ref().clone().with_data_type(kind).with_nullable(index > 0))
     });
-    let both = both.collect::<Result<Vec<Field>, String>>()?;
+    let both = both.collect::<Result<Vec<Field>, TypeError>>()?;
     let both = DataType::Struct(Fields::from(both));
     Ok(Arc::new(entries.as_ref().clone().with_data_type(both).with_nullable(false)))
 }
 
 /// A type that Parquet has in the place of one that it lacks.
-fn parquet_type(kind: &DataType) -> Result<DataType, String> {
+fn parquet_type(kind: &DataType) -> Result<DataType, TypeError> {
     Ok(match kind {
         DataType::Date64 => DataType::Date32,
         DataType::Timestamp(TimeUnit::Second, zone) => {
             DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
         }
         DataType::Time32(TimeUnit::Second) => DataType::Time32(TimeUnit::Millisecond),
-        DataType::Interval(IntervalUnit::MonthDayNano) => {
-            return Err(
-                "has nanoseconds, and intervals of a parquet file have milliseconds".to_owned()
-            );
-        }
+        DataType::Interval(IntervalUnit::MonthDayNano) => return Err(TypeError::Nanoseconds),
         DataType::Decimal32(precision, scale)
         | DataType::Decimal64(precision, scale)
         | DataType::Decimal128(precision, scale)
@@ -110,12 +103,9 @@ fn parquet_type(kind: &DataType) -> Result<DataType, String> {
 }
 
 /// A decimal of so many digits before the point, and none after it.
-fn whole_decimal(digits: u32) -> Result<DataType, String> {
-    let most = u32::from(DECIMAL256_MAX_PRECISION);
-    let digits = u8::try_from(digits).ok().filter(|digits| u32::from(*digits) <= most);
-    let digits = digits.ok_or_else(|| {
-        format!("is written with all its digits in a parquet file, more than {most}")
-    })?;
+fn whole_decimal(digits: u32) -> Result<DataType, TypeError> {
+    let digits = u8::try_from(digits).ok().filter(|digits| *digits <= DECIMAL256_MAX_PRECISION);
+    let digits = digits.ok_or(TypeError::Digits)?;
     let kinds = [
         (DECIMAL32_MAX_PRECISION, DataType::Decimal32(digits, 0)),
         (DECIMAL64_MAX_PRECISION, DataType::Decimal64(digits, 0)),
@@ -156,24 +146,25 @@ pub(super) fn words(schema: &Schema) -> String {
 /// The rows with the columns as they are written. `before`: rows of the attempt that came before these.
 ///
 /// # Errors
-/// In words: a value that the type cannot hold, and its row.
+/// A value that the type cannot hold, and its row.
 pub(super) fn fit(
     batch: &RecordBatch,
     schema: &SchemaRef,
     output: OutputKind,
     before: u64,
-) -> Result<RecordBatch, String> {
+) -> Result<RecordBatch, FitError> {
     let mut columns = Vec::with_capacity(batch.num_columns());
     for (index, column) in batch.columns().iter().enumerate() {
         let kind = schema.field(index).data_type();
-        columns.push(converted(column, kind, output).map_err(|error| {
+        columns.push(converted(column, kind, output).map_err(|source| {
             let mut rows = 0..column.len();
             let is_wrong = |row: &usize| converted(&column.slice(*row, 1), kind, output).is_err();
             let row = rows.find(is_wrong).map(|row| before + row as u64);
-            unwritable(batch.schema_ref().field(index), row, output, &error)
+            let field = batch.schema_ref().field(index);
+            let (name, kind) = (field.name().clone(), field.data_type().clone());
+            FitError::Value { name, kind, row, output, source }
         })?);
     }
-    RecordBatch::try_new(Arc::clone(schema), columns).map_err(|error| {
-        format!("the returned table cannot be written as {}: {error}", output.name())
-    })
+    let batch = RecordBatch::try_new(Arc::clone(schema), columns);
+    batch.map_err(|source| FitError::Table { output, source })
 }

@@ -4,6 +4,7 @@
 use super::appended::Messages;
 use super::batches::values_schema;
 use super::dictionaries::Dictionaries;
+use super::table_error::{FinishError, ReadError};
 use crate::model::{Compression, OutputFormat, OutputKind};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -12,9 +13,8 @@ use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
 use parquet::arrow::ArrowWriter;
 use parquet::basic;
-use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use std::io::{self, BufWriter, Read, Seek, Write};
+use std::io::{BufWriter, Read, Seek, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -28,58 +28,17 @@ const BATCH: (usize, usize) = (1 << 16, 16 << 20);
 /// Writes the output file. `rows` is how many there must be: a stream that was cut may look whole.
 ///
 /// # Errors
-/// In words: what cannot be read, or not written.
+/// What cannot be read, or not written.
 pub fn finish<S: Read + Seek, T: Write + Send>(
     source: S,
     target: T,
     format: &OutputFormat,
     rows: u64,
-) -> Result<(), String> {
+) -> Result<(), FinishError> {
     let make = AssertUnwindSafe(|| Finishing::new(source, format, rows)?.write(target));
     // As with a guest's table: these bytes may come from a worker that was taken over.
     let made = catch_unwind(make);
-    made.unwrap_or_else(|_| Err(Trouble::Read("its bytes contradict each other".to_owned())))
-        .map_err(|trouble| match trouble {
-            Trouble::Read(why) => format!("what was appended cannot be read: {why}"),
-            Trouble::Write(why) => format!("it cannot be written: {why}"),
-        })
-}
-
-enum Trouble {
-    Read(String),
-    Write(String),
-}
-
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Self {
-        Self::Write(error.to_string())
-    }
-}
-
-impl From<ParquetError> for Trouble {
-    fn from(error: ParquetError) -> Self {
-        match error {
-            ParquetError::External(error) => Self::Write(error.to_string()),
-            other => Self::Write(other.to_string()),
-        }
-    }
-}
-
-fn unreadable(error: &ArrowError) -> Trouble {
-    Trouble::Read(error.to_string())
-}
-
-fn unwritable(error: ArrowError) -> Trouble {
-    match error {
-        ArrowError::IoError(_, error) => Trouble::Write(error.to_string()),
-        other => Trouble::Write(other.to_string()),
-    }
-}
-
-impl From<String> for Trouble {
-    fn from(why: String) -> Self {
-        Self::Read(why)
-    }
+    made.unwrap_or(Err(FinishError::Read(ReadError::Contradiction)))
 }
 
 struct Finishing<'a, S> {
@@ -90,7 +49,7 @@ struct Finishing<'a, S> {
 }
 
 impl<'a, S: Read + Seek> Finishing<'a, S> {
-    fn new(mut source: S, format: &'a OutputFormat, rows: u64) -> Result<Self, Trouble> {
+    fn new(mut source: S, format: &'a OutputFormat, rows: u64) -> Result<Self, FinishError> {
         // Without it no attempt had any columns.
         let schema = Messages::new(&mut source)?.schema()?;
         let schema = schema.unwrap_or_else(|| Arc::new(values_schema()));
@@ -100,8 +59,8 @@ impl<'a, S: Read + Seek> Finishing<'a, S> {
     /// Hands over the rows, batch by batch.
     fn each(
         &mut self,
-        mut take: impl FnMut(RecordBatch) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+        mut take: impl FnMut(RecordBatch) -> Result<(), FinishError>,
+    ) -> Result<(), FinishError> {
         let mut found = 0;
         Messages::new(&mut self.source)?.each(&self.schema, |batch| {
             found += batch.num_rows() as u64;
@@ -111,29 +70,29 @@ impl<'a, S: Read + Seek> Finishing<'a, S> {
             return Ok(());
         }
         let expected = self.rows;
-        Err(Trouble::Read(format!("it holds {found} rows, and {expected} were committed")))
+        Err(FinishError::Read(ReadError::Rows { found, expected }))
     }
 
-    fn write<T: Write + Send>(mut self, target: T) -> Result<(), Trouble> {
+    fn write<T: Write + Send>(mut self, target: T) -> Result<(), FinishError> {
         let target = BufWriter::with_capacity(BUFFER, target);
         if self.format.kind == OutputKind::Parquet {
             return self.parquet(target);
         }
         let mut dictionaries = Dictionaries::default();
         if Dictionaries::in_any(&self.schema) {
-            self.each(|batch| dictionaries.collect(&batch).map_err(|e| unreadable(&e)))?;
-            dictionaries.close().map_err(unwritable)?;
+            self.each(|batch| dictionaries.collect(&batch).map_err(FinishError::read))?;
+            dictionaries.close().map_err(FinishError::write)?;
         }
         let schema = Arc::clone(&self.schema);
         let mut file = Whole::new(target, &schema)?;
         self.each(|batch| {
-            let batch = dictionaries.unify(&batch).map_err(|e| unreadable(&e))?;
-            file.add(batch).map_err(unwritable)
+            let batch = dictionaries.unify(&batch).map_err(FinishError::read)?;
+            file.add(batch).map_err(FinishError::write)
         })?;
-        file.finish().map_err(unwritable)
+        file.finish().map_err(FinishError::write)
     }
 
-    fn parquet(&mut self, target: impl Write + Send) -> Result<(), Trouble> {
+    fn parquet(&mut self, target: impl Write + Send) -> Result<(), FinishError> {
         let (rows, bytes) = ROW_GROUP;
         let properties = WriterProperties::builder()
             .set_compression(compression(self.format.compression))
@@ -168,8 +127,8 @@ struct Whole<T: Write> {
 }
 
 impl<T: Write> Whole<T> {
-    fn new(target: T, schema: &Schema) -> Result<Self, Trouble> {
-        let writer = FileWriter::try_new(target, schema).map_err(unwritable)?;
+    fn new(target: T, schema: &Schema) -> Result<Self, FinishError> {
+        let writer = FileWriter::try_new(target, schema).map_err(FinishError::write)?;
         let schema = Arc::new(schema.clone());
         Ok(Self { writer, schema, waiting: Vec::new(), rows: 0, bytes: 0 })
     }

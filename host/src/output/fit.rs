@@ -346,7 +346,7 @@ mod tests {
         let values = column.values().as_primitive::<TimestampMillisecondType>();
         assert_eq!((values.value(0), column.keys().null_count()), (5000, 1));
         let named = |keys| {
-            let error = fitted(keys).unwrap_err();
+            let error = fitted(keys).unwrap_err().to_string();
             let row = error.find("row ").map(|at| error[at..].to_owned());
             row.unwrap_or(error).chars().take(5).collect::<String>()
         };

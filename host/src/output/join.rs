@@ -2,6 +2,7 @@
 
 use super::batches::VALUE;
 use super::json;
+use super::table_error::JoinError;
 use crate::model::Join;
 use arrow::array::{ArrayRef, RecordBatch, StringArray, StringBuilder, UInt64Array};
 use arrow::compute::{concat_batches, take};
@@ -40,30 +41,27 @@ impl Joined {
     /// Of a table, as the guest got it.
     ///
     /// # Errors
-    /// In words: there is no such column.
-    pub(super) fn table(ipc: &[u8], wanted: &Join) -> Result<Self, String> {
+    /// There is no such column.
+    pub(super) fn table(ipc: &[u8], wanted: &Join) -> Result<Self, JoinError> {
         let read = || -> Result<RecordBatch, ArrowError> {
             let reader = StreamReader::try_new(Cursor::new(ipc), None)?;
             let schema = reader.schema();
             let batches = reader.collect::<Result<Vec<_>, _>>()?;
             concat_batches(&schema, &batches)
         };
-        let input = read().map_err(|e| format!("the input cannot be read again: {e}"))?;
+        let input = read().map_err(JoinError::Unreadable)?;
         let Join::Columns(names) = wanted else { return Ok(Self::of(input)) };
         let schema = input.schema();
         let places = names.iter().map(|name| {
             schema.index_of(name).map_err(|_| {
                 let known: Vec<_> =
                     schema.fields().iter().take(20).map(|f| format!("{:?}", f.name())).collect();
-                let more = if schema.fields().len() > known.len() { ", ..." } else { "" };
-                format!(
-                    "join names the column {name:?}, which the input does not have; it has {}{more}",
-                    known.join(", ")
-                )
+                let more = schema.fields().len() > known.len();
+                JoinError::NoColumn { name: name.clone(), known, more }
             })
         });
         let places = places.collect::<Result<Vec<_>, _>>()?;
-        input.project(&places).map(Self::of).map_err(|error| error.to_string())
+        Ok(Self::of(input.project(&places)?))
     }
 
     fn of(input: RecordBatch) -> Self {

@@ -6,6 +6,7 @@
 //!   values to that. [`PartFile`] appends them to the worker's part file.
 //! - [`common_columns`] finds the columns that tables have in common where some are null alone.
 //! - [`finish()`] makes a Parquet or Arrow file of such a stream, which `appended` reads.
+//! - `table_error` says why a table is not written, or such a file not made.
 
 mod appended;
 mod batches;
@@ -24,6 +25,7 @@ mod refusal;
 mod rows;
 mod sizes;
 mod style;
+mod table_error;
 mod times;
 
 pub use common::common_columns;
@@ -36,6 +38,7 @@ pub use sandmill_files::{
     Appender, Checker, Kept, OutputError, PartFile, checksum, clear_files, collect_files,
     empty_folder, remove_tree, verify,
 };
+pub use table_error::{FinishError, ReadError, WriteError};
 
 #[cfg(test)]
 mod types_tests;

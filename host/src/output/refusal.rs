@@ -3,9 +3,9 @@
 use super::batches::Refused;
 use super::join::Unjoined;
 use super::json::Value;
+use super::table_error::reason;
 use crate::model::OutputKind;
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::Field;
 use arrow::error::ArrowError;
 
 /// Why a table is not taken.
@@ -58,35 +58,6 @@ pub(super) fn unprintable(
         which.as_deref().unwrap_or("one of the values"),
         reason(error),
     ))
-}
-
-/// Arrow's words without those for the kind of error.
-fn reason(error: &ArrowError) -> String {
-    match error {
-        ArrowError::InvalidArgumentError(why)
-        | ArrowError::CastError(why)
-        | ArrowError::ParseError(why) => why.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// A table with a value that an output with types cannot hold.
-pub(super) fn unwritable(
-    field: &Field,
-    row: Option<u64>,
-    output: OutputKind,
-    error: &ArrowError,
-) -> String {
-    let name = field.name();
-    let kind = field.data_type();
-    let row = row.map(|row| format!("in row {row} (counted from 0), ")).unwrap_or_default();
-    let why = reason(error);
-    let other = if output == OutputKind::Parquet { "arrow or jsonl" } else { "jsonl" };
-    format!(
-        "the returned table cannot be written as {}: {row}column {name:?}, of the type {kind}, does not fit \
-         ({why}). Return another value or type, or set output_format.type to {other}",
-        output.name(),
-    )
 }
 
 pub(super) fn unquotable(row: u64, column: Option<&str>) -> String {

@@ -8,6 +8,7 @@ use super::members::member;
 use super::numbers::Lines;
 use super::refusal::{Refusal, Unfit, unprintable, unquotable};
 use super::style::{NeedsQuotes, Style};
+use super::table_error::JoinError;
 use crate::model::{
     ByteSize, Compression, Failure, FailureKind, Header, Join, OutputFormat, OutputKind,
 };
@@ -145,7 +146,8 @@ impl RowWriter {
         let Some(join) = &self.join else { return Ok(()) };
         let ipc = pieces.iter().map(Buffer::as_slice).collect::<Vec<_>>().concat();
         let joined = Joined::table(&ipc, join);
-        self.joined = Some(joined.map_err(|why| Failure::new(FailureKind::BadResults, why))?);
+        let failure = |error: JoinError| Failure::new(FailureKind::BadResults, error.to_string());
+        self.joined = Some(joined.map_err(failure)?);
         Ok(())
     }
 
@@ -323,7 +325,8 @@ impl RowWriter {
         if let Some(batches) = &mut self.batches {
             batches.open(schema)?;
         } else if self.header {
-            let line = self.style.names(schema, self.index).map_err(Refusal::Unfit)?;
+            let line = self.style.names(schema, self.index);
+            let line = line.map_err(|error| Refusal::Unfit(error.to_string()))?;
             self.found_header = Some(line.as_str().into());
         }
         Ok(())

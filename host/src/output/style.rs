@@ -1,6 +1,7 @@
 //! Delimiters, quotes and nulls of a line of fields, as Python's csv writer sets them.
 
 use super::cells::Kind;
+use super::table_error::NamesError;
 use crate::model::{ByteSize, OutputFormat, Quoting};
 use arrow::datatypes::Schema;
 
@@ -86,8 +87,8 @@ impl Style {
         Ok(())
     }
 
-    /// The line of the names of columns; with `index`, rows are numbered in one before them. Fails in words.
-    pub(super) fn names(&mut self, schema: &Schema, index: bool) -> Result<String, String> {
+    /// The line of the names of columns; with `index`, rows are numbered in one before them.
+    pub(super) fn names(&mut self, schema: &Schema, index: bool) -> Result<String, NamesError> {
         let unnamed = index.then_some("");
         let names = schema.fields().iter().map(|field| field.name().as_str());
         let mut line = Vec::new();
@@ -97,18 +98,10 @@ impl Style {
             }
             let start = line.len();
             line.extend_from_slice(name.as_bytes());
-            self.close(&mut line, start, Kind::Text).map_err(|_| {
-                format!(
-                    "the column's name {name:?} cannot stand in the header without quotes, and \
-                     output_format.quoting is none: choose another quoting or delimiter"
-                )
-            })?;
+            self.close(&mut line, start, Kind::Text)
+                .map_err(|NeedsQuotes| NamesError::Quotes { name: name.to_owned() })?;
             if line.len() > HEADER_LIMIT {
-                return Err(format!(
-                    "the names of the table's columns make a header line of more than {}: set \
-                     output_format.header to false",
-                    ByteSize(HEADER_LIMIT as u64)
-                ));
+                return Err(NamesError::Long { limit: ByteSize(HEADER_LIMIT as u64) });
             }
         }
         if line.is_empty() {

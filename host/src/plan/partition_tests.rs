@@ -3,8 +3,8 @@
 use super::keyed_tables::check_size;
 use super::shuffle::{Bounds, Hand, Tools, serve_on};
 use super::tests::{Plan, Tree, joined, planned_with};
-use crate::dataset::TableReader;
 use crate::dataset::csv::MAX_SLICE;
+use crate::dataset::{DatasetError, TableReader};
 use crate::model::{Column, MiniBatch, SliceSize, Source, TableInput, TextSlice, Work};
 use crate::protocol::{Cut, PlanRequest};
 use arrow::array::AsArray;
@@ -40,10 +40,10 @@ fn request(tree: &Tree, sources: Vec<Source>, cut: Cut, keys: &[&str]) -> PlanRe
     }
 }
 
-fn files(tree: &Tree, sources: Vec<Source>, keys: &[&str]) -> Result<Plan, String> {
+fn files(tree: &Tree, sources: Vec<Source>, keys: &[&str]) -> Result<Plan, DatasetError> {
     let request = request(tree, sources, Cut::Files { count: 10 }, keys);
     planned_with(Tools { request: &request, start: &start, bounds: TINY })
-        .map_err(|error| tree.clean(&error))
+        .map_err(|DatasetError(text)| DatasetError(tree.clean(&text)))
 }
 
 fn csv_cut(sources: &[Source], columns: Option<Vec<Column>>) -> Cut {
@@ -52,11 +52,11 @@ fn csv_cut(sources: &[Source], columns: Option<Vec<Column>>) -> Cut {
     Cut::Tables { size: SliceSize::Bytes(1 << 20), inputs, full_inference: false }
 }
 
-fn tables(tree: &Tree, sources: Vec<Source>, keys: &[&str]) -> Result<Plan, String> {
+fn tables(tree: &Tree, sources: Vec<Source>, keys: &[&str]) -> Result<Plan, DatasetError> {
     let cut = csv_cut(&sources, None);
     let request = request(tree, sources, cut, keys);
     planned_with(Tools { request: &request, start: &start, bounds: TINY })
-        .map_err(|error| tree.clean(&error))
+        .map_err(|DatasetError(text)| DatasetError(tree.clean(&text)))
 }
 
 fn file_groups(plan: &Plan) -> Vec<String> {
@@ -136,7 +136,7 @@ fn what_cannot_be_grouped_is_told() {
         files(&tree, songs("{user}/{season}/{file}"), keys),
         files(&tree, songs("{user/{genre}"), keys),
     ];
-    let errors = errors.map(|plan| plan.unwrap_err()).join("\n");
+    let errors = errors.map(|plan| plan.unwrap_err().to_string()).join("\n");
     assert_snapshot!(errors, @r#"
     input 'songs' has no partition_format, so that its files cannot be grouped by partition_keys; add one, as in partition_format: '{user}/{genre}/{file}'
     input 'songs': the path ann/summer/jazz.wav does not match partition_format '{user}/{genre}.wav'; move the file away, name the files by a glob that leaves it out, or change the template
@@ -356,7 +356,7 @@ fn dead_processes_are_replaced_and_their_tasks_done_again() {
     assert!(started.load(Ordering::Relaxed) > 10);
     let dead = || start().map(|hand| cut_short(hand, 0));
     let tools = Tools { request: &request, start: &dead, bounds: TINY };
-    let error = tree.clean(&planned_with(tools).unwrap_err());
+    let error = tree.clean(&planned_with(tools).unwrap_err().to_string());
     assert!(error.starts_with("rows cannot be grouped by key: 3 processes ended"), "{error}");
     assert!(error.contains("/d/in/a.csv from line"), "{error}");
     // A folder of its own: the dead processes' threads may still be writing.
@@ -365,7 +365,7 @@ fn dead_processes_are_replaced_and_their_tasks_done_again() {
     let request = self::request(&tree, sources.clone(), csv_cut(&sources, None), &["k"]);
     let none = || Err(io::Error::other("no more processes"));
     let tools = Tools { request: &request, start: &none, bounds: TINY };
-    let error = planned_with(tools).unwrap_err();
+    let error = planned_with(tools).unwrap_err().to_string();
     assert!(error.contains("(no more processes, no more processes, no more processes)"), "{error}");
 }
 

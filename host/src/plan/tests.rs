@@ -1,7 +1,7 @@
 use super::serve::serve_request;
 use super::shuffle::Bounds;
 use super::*;
-use crate::dataset::TableReader;
+use crate::dataset::{DatasetError, TableReader};
 use crate::model::{
     Column, ColumnType, CsvFormat, Input, MiniBatch, MiniBatchId, Names, SliceSize, Source,
     TableFormat, TableInput, TextSlice, Work,
@@ -52,8 +52,8 @@ pub(super) struct Plan {
     pub(super) columns: Vec<String>,
 }
 
-/// The plan, after checks that hold for every plan; or the words of its failure.
-fn planned(sources: Vec<Source>, cut: Cut) -> Result<Plan, String> {
+/// The plan, after checks that hold for every plan; or its failure.
+fn planned(sources: Vec<Source>, cut: Cut) -> Result<Plan, DatasetError> {
     let request = PlanRequest::new(sources, cut);
     let start = || Err(io::Error::other("nothing is to be grouped"));
     planned_with(Tools { request: &request, start: &start, bounds: Bounds::default() })
@@ -72,7 +72,7 @@ pub(super) fn mute() -> io::Result<MayOpen> {
     Err(io::Error::other("nobody answers"))
 }
 
-pub(super) fn planned_with(tools: Tools<'_>) -> Result<Plan, String> {
+pub(super) fn planned_with(tools: Tools<'_>) -> Result<Plan, DatasetError> {
     let mut messages = Vec::new();
     plan_with(tools, &mute, &mut |message| {
         messages.push(message);
@@ -81,7 +81,7 @@ pub(super) fn planned_with(tools: Tools<'_>) -> Result<Plan, String> {
     .unwrap();
     let last = messages.pop().unwrap();
     if let FromPlanner::Failed(text) = last {
-        return Err(text);
+        return Err(DatasetError(text));
     }
     assert_eq!(last, FromPlanner::Finished);
     let mut plan = Plan::default();
@@ -106,7 +106,11 @@ pub(super) fn planned_with(tools: Tools<'_>) -> Result<Plan, String> {
     Ok(plan)
 }
 
-fn tables(sources: Vec<Source>, bytes: u64, columns: Option<Vec<Column>>) -> Result<Plan, String> {
+fn tables(
+    sources: Vec<Source>,
+    bytes: u64,
+    columns: Option<Vec<Column>>,
+) -> Result<Plan, DatasetError> {
     let table = TableInput { schema: columns, ..TableInput::default() };
     let inputs = vec![table; sources.len()];
     planned(sources, Cut::Tables { size: SliceSize::Bytes(bytes), inputs, full_inference: false })
@@ -281,7 +285,7 @@ fn bad_requests_are_refused_in_words() {
     assert_snapshot!(error, @"mini_batch_size must be at least 1 file");
     let missing = vec![tree.source("one", "b")];
     let error = planned(missing, Cut::Files { count: 1 }).unwrap_err();
-    assert_snapshot!(tree.clean(&error), @"input 'one': cannot list /d/b: No such file or directory (os error 2)");
+    assert_snapshot!(tree.clean(&error.to_string()), @"input 'one': cannot list /d/b: No such file or directory (os error 2)");
     let mut messages = Vec::new();
     let request = PlanRequest { protocol: 0, ..PlanRequest::new(sources, Cut::Void { count: 1 }) };
     plan(&request, &mut |message| {
@@ -398,7 +402,7 @@ fn texts(tree: &Tree, plan: &Plan) -> Vec<String> {
     plan.mini_batches.iter().map(read).collect()
 }
 
-fn one_table(tree: &Tree, table: TableInput) -> Result<Plan, String> {
+fn one_table(tree: &Tree, table: TableInput) -> Result<Plan, DatasetError> {
     let cut =
         Cut::Tables { size: SliceSize::Bytes(100), inputs: vec![table], full_inference: false };
     planned(vec![tree.source("one", "in")], cut)
@@ -432,7 +436,7 @@ fn folders_of_hive_make_columns() {
     ");
     let tree = Tree::new(&[("in/a/k=1/1.csv", "x\n1\n")]);
     let on = TableInput { hive: Some(true), ..TableInput::default() };
-    let error = one_table(&tree, on).unwrap_err();
+    let error = one_table(&tree, on).unwrap_err().to_string();
     assert_snapshot!(error.replace(tree.root().to_str().unwrap(), "/d"), @"input 'one': hive is true, and its first file, a/k=1/1.csv, does not lie in folders named key=value below /d/in; name the folder above those as the input's path, or remove the key");
     let tree = Tree::new(&[("in/k=1/1.csv", "k,x\n1,2\n")]);
     assert_snapshot!(one_table(&tree, TableInput::default()).unwrap_err(), @"input 'one': the folders 'k={k}' make a column 'k', and the files have a column of that name; set hive to false to take that of the files");

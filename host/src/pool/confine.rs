@@ -1,5 +1,6 @@
 //! Cgroups of workers, where there are any.
 
+use super::error::NoCgroups;
 use crate::model::MemoryBudget;
 use crate::model::{Failure, JobDir, OsSandbox, WorkerId};
 use crate::wall::{Leaf, Leaves, Quota};
@@ -36,15 +37,13 @@ pub(super) struct Cell {
 }
 
 /// The place for cgroups, or why there is none.
-pub(super) type Room = Result<Arc<Leaves>, String>;
+pub(super) type Room = Result<Arc<Leaves>, NoCgroups>;
 
 /// What this machine allows. To be called while this process has no children.
 pub(super) fn room(mode: OsSandbox) -> Room {
     match mode {
-        OsSandbox::Off => Err("os_sandbox is off".to_owned()),
-        OsSandbox::Required | OsSandbox::BestEffort => {
-            Leaves::prepare().map_err(|error| error.to_string())
-        }
+        OsSandbox::Off => Err(NoCgroups::Off),
+        OsSandbox::Required | OsSandbox::BestEffort => Ok(Leaves::prepare()?),
     }
 }
 
@@ -53,7 +52,7 @@ impl Confinement {
     pub(super) fn new(room: Room, job_dir: &JobDir, budget: MemoryBudget) -> Self {
         let leaves = match room {
             Ok(leaves) => leaves,
-            Err(reason) => return Self { place: None, missing: Some(reason) },
+            Err(reason) => return Self { place: None, missing: Some(reason.to_string()) },
         };
         // Files that a worker writes there are memory of its cgroup, until they are removed.
         let memory = (!is_in_memory(job_dir.root())).then(|| budget.total().0);

@@ -5,7 +5,8 @@
 //! long as the job: a worker asks to be killed when the *thread* that spawned it ends.
 //!
 //! [`Pool`] is the door; `conversation` is one worker's life, `planner` the planner's, `launch`
-//! says what a child process is given, `environment` what for a GPU, `confine` which cgroup a worker gets;
+//! says what a child process is given, `environment` what for a GPU, `confine` which cgroup a worker gets, `error` why
+//! it gets none;
 //! `nursery` is the process that others are forked from, `standby` the same before there is a pool, `child` one to wait
 //! for; `pipes` are a planner's.
 
@@ -13,6 +14,7 @@ mod child;
 mod confine;
 mod conversation;
 mod environment;
+mod error;
 mod event;
 mod launch;
 mod nursery;

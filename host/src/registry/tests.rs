@@ -20,24 +20,33 @@ impl Fixture {
         self.0.path().join("data/registry.db")
     }
 
-    fn open(&self) -> Result<Registry, String> {
-        Registry::open_or_make(&self.file()).map_err(|error| self.told(&error))
+    fn open(&self) -> Result<Registry, RegistryError> {
+        Registry::open_or_make(&self.file())
     }
 
-    fn register(&self, name: &str, path: &str, may_be_there: bool) -> Result<Registered, String> {
+    fn register(
+        &self,
+        name: &str,
+        path: &str,
+        may_be_there: bool,
+    ) -> Result<Registered, RegistryError> {
         let new = NewVersion {
             name: name.to_owned(),
             paths: vec![path.to_owned()],
             held: Some(Held { files: 3, bytes: 4, newest: Some(jiff::Timestamp::UNIX_EPOCH) }),
             ..NewVersion::default()
         };
-        let registered = self.open()?.register(RegisteredKind::Dataset, new, may_be_there);
-        registered.map_err(|error| self.told(&error))
+        self.open()?.register(RegisteredKind::Dataset, new, may_be_there)
     }
 
-    fn find(&self, name: &str) -> Result<Registered, String> {
+    fn find(&self, name: &str) -> Result<Registered, RegistryError> {
         let name = name.parse().unwrap();
-        self.open()?.find(RegisteredKind::Dataset, &name).map_err(|error| self.told(&error))
+        self.open()?.find(RegisteredKind::Dataset, &name)
+    }
+
+    /// What is said of a name that is not found.
+    fn missing(&self, name: &str) -> String {
+        self.told(&self.find(name).unwrap_err())
     }
 
     fn told(&self, error: &RegistryError) -> String {
@@ -61,7 +70,7 @@ fn what_is_registered_is_found_again() {
     assert_eq!(fixture.register("iris", "/data/i", true).unwrap().version, 1);
     assert_eq!(fixture.find("digits@1").unwrap(), first);
     assert_eq!(fixture.find("digits").unwrap().paths, ["/data/2"]);
-    assert_eq!(fixture.find("digits@2"), fixture.find("digits@latest"));
+    assert_eq!(fixture.find("digits@2").unwrap(), fixture.find("digits@latest").unwrap());
     let registry = Registry::open(&fixture.file()).unwrap().unwrap();
     let all = registry.all(RegisteredKind::Dataset).unwrap();
     assert_eq!(all.iter().map(Registered::title).collect::<Vec<_>>(), ["digits@2", "iris@1"]);
@@ -73,16 +82,16 @@ fn what_is_registered_is_found_again() {
 #[test]
 fn what_is_not_there_is_told_with_what_is() {
     let fixture = Fixture::new();
-    assert_snapshot!(fixture.find("digits").unwrap_err(), @r#"there is no registered dataset "digits"; `sandmill dataset list` shows what there is, and `sandmill dataset register digits PATH` registers it"#);
+    assert_snapshot!(fixture.missing("digits"), @r#"there is no registered dataset "digits"; `sandmill dataset list` shows what there is, and `sandmill dataset register digits PATH` registers it"#);
     for name in ["digits", "digit", "Other"] {
         fixture.register(name, "/data/1", false).unwrap();
     }
-    assert_snapshot!(fixture.find("digist@3").unwrap_err(), @r#"there is no registered dataset "digist"; did you mean one of digit, digits?"#);
-    assert_snapshot!(fixture.find("OTHER").unwrap_err(), @r#"there is no registered dataset "OTHER"; did you mean Other?"#);
-    assert_snapshot!(fixture.find("digits@2").unwrap_err(), @"dataset digits has no version 2; the only one is 1");
+    assert_snapshot!(fixture.missing("digist@3"), @r#"there is no registered dataset "digist"; did you mean one of digit, digits?"#);
+    assert_snapshot!(fixture.missing("OTHER"), @r#"there is no registered dataset "OTHER"; did you mean Other?"#);
+    assert_snapshot!(fixture.missing("digits@2"), @"dataset digits has no version 2; the only one is 1");
     fixture.register("digits", "/data/2", true).unwrap();
-    assert_snapshot!(fixture.find("digits@3").unwrap_err(), @"dataset digits has no version 3; there are 1 to 2");
-    let taken = fixture.register("digits", "/data/3", false).unwrap_err();
+    assert_snapshot!(fixture.missing("digits@3"), @"dataset digits has no version 3; there are 1 to 2");
+    let taken = fixture.told(&fixture.register("digits", "/data/3", false).unwrap_err());
     let (before, rest) = taken.split_once(" at ").unwrap();
     let (_, after) = rest.split_once("Z: ").unwrap();
     assert_snapshot!(format!("{before} at [WHEN]: {after}"), @"dataset digits@2 is registered already, by ada at [WHEN]: /data/2; add --new-version to register it as version 3, or take another name");
@@ -94,20 +103,20 @@ fn files_that_are_no_registry_are_refused() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.0.path().join("data")).unwrap();
     fs::write(fixture.file(), "x".repeat(5000)).unwrap();
-    assert_snapshot!(fixture.open().unwrap_err(), @"the registry /d/data/registry.db is damaged (file is not a database): put a copy in its place that is not, or move it away and register anew");
+    assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db is damaged (file is not a database): put a copy in its place that is not, or move it away and register anew");
     fs::write(fixture.file(), "").unwrap();
-    assert!(fixture.find("digits").is_err_and(|error| error.starts_with("there is no")));
+    assert!(fixture.missing("digits").starts_with("there is no"));
     let connection = Connection::open(fixture.file()).unwrap();
     connection.execute_batch("CREATE TABLE t (a); PRAGMA user_version = 1").unwrap();
-    assert_snapshot!(fixture.open().unwrap_err(), @"/d/data/registry.db is a database, but no registry of sandmill; name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"/d/data/registry.db is a database, but no registry of sandmill; name another file in SANDMILL_REGISTRY");
     fs::remove_file(fixture.file()).unwrap();
     fixture.register("digits", "/data/1", false).unwrap();
     let connection = Connection::open(fixture.file()).unwrap();
     connection.pragma_update(None, "user_version", 9).unwrap();
-    assert_snapshot!(fixture.open().unwrap_err(), @"the registry /d/data/registry.db has format 9, and this version of sandmill knows 1: use a newer one, or name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db has format 9, and this version of sandmill knows 1: use a newer one, or name another file in SANDMILL_REGISTRY");
     connection.pragma_update(None, "user_version", 1).unwrap();
     connection.execute("UPDATE registered SET paths = 'no list'", []).unwrap();
-    assert_snapshot!(fixture.find("digits").unwrap_err(), @"the registry /d/data/registry.db is damaged (Conversion error from type Text at index: 2, expected ident at line 1 column 2): put a copy in its place that is not, or move it away and register anew");
+    assert_snapshot!(fixture.missing("digits"), @"the registry /d/data/registry.db is damaged (Conversion error from type Text at index: 2, expected ident at line 1 column 2): put a copy in its place that is not, or move it away and register anew");
 }
 
 #[test]
@@ -118,10 +127,10 @@ fn what_others_can_write_to_is_not_trusted() {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     };
     open_up(fixture.file(), 0o666);
-    assert_snapshot!(fixture.find("digits").unwrap_err(), @"the registry cannot be trusted: /d/data/registry.db can be written by others (mode 666), who could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data/registry.db can be written by others (mode 666), who could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
     open_up(fixture.file(), 0o644);
     open_up(fixture.0.path().join("data"), 0o777);
-    assert_snapshot!(fixture.find("digits").unwrap_err(), @"the registry cannot be trusted: /d/data can be written by others (mode 777), who could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data can be written by others (mode 777), who could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
     open_up(fixture.0.path().join("data"), 0o755);
     assert!(fixture.find("digits").is_ok());
 }

@@ -1,6 +1,7 @@
 //! Reading whole files for the guest, under the same grants as WASI's files. One file costs an
 //! open, a stat, a read and a close, if it lies beside the one before it.
 
+use super::error::ReadError;
 use super::paths::LONGEST;
 use super::whole_file::OpenFile;
 use crate::dataset::Found;
@@ -8,7 +9,7 @@ use crate::model::{ByteSize, Mount};
 use crate::opening::at_its_path;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt};
 use rustix::fs::{FileType, Mode, OFlags, fstat, fstatfs};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -93,22 +94,20 @@ impl Files {
     ///
     /// # Errors
     /// Why it cannot be read, for the guest.
-    pub(super) fn read(&mut self, path: &str) -> Result<(OpenFile, Found), String> {
+    pub(super) fn read(&mut self, path: &str) -> Result<(OpenFile, Found), ReadError> {
         if path.len() > LONGEST {
-            return Err(format!("the path is longer than {LONGEST} bytes"));
+            return Err(ReadError::Long { limit: LONGEST });
         }
         let (file, exact) = self.open_file(path)?;
-        let at = |error: rustix::io::Errno| format!("{path}: {}", words(&error.into()));
-        let stat = fstat(&file).map_err(at)?;
+        let stat = fstat(&file)
+            .map_err(|error| ReadError::Io { path: path.to_owned(), source: error.into() })?;
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
-            return Err(format!("{path}: it is no regular file"));
+            return Err(ReadError::Irregular { path: path.to_owned() });
         }
         let found = Found::from(&stat);
         if found.length > self.limit.0 {
-            return Err(format!(
-                "{path}: it has {} bytes, more than limits.read allows ({})",
-                found.length, self.limit
-            ));
+            let (path, length, limit) = (path.to_owned(), found.length, self.limit);
+            return Err(ReadError::TooLarge { path, length, limit });
         }
         // Another one may be mounted below.
         let is_exact = exact == Some(stat.st_dev);
@@ -127,12 +126,12 @@ impl Files {
     }
 
     /// The file, and the file system whose word on its length can be taken.
-    fn open_file(&mut self, path: &str) -> Result<(File, Option<u64>), String> {
+    fn open_file(&mut self, path: &str) -> Result<(File, Option<u64>), ReadError> {
         if !path.starts_with('/') {
-            return Err(format!("{path:?} is no absolute path"));
+            return Err(ReadError::Relative { path: path.to_owned() });
         }
         if path.contains('\0') {
-            return Err(format!("{path:?} holds a null character"));
+            return Err(ReadError::Null { path: path.to_owned() });
         }
         let found = self.mounts.iter_mut().find_map(|granted| {
             let inside = path.strip_prefix(granted.guest.as_str())?;
@@ -140,12 +139,14 @@ impl Files {
             Some((granted, inside.trim_start_matches('/')))
         });
         let Some((granted, inside)) = found else {
-            return Err(format!("{path}: it lies outside of the folders that were granted"));
+            return Err(ReadError::Outside { path: path.to_owned() });
         };
         if inside.is_empty() {
-            return Err(format!("{path}: it is no regular file"));
+            return Err(ReadError::Irregular { path: path.to_owned() });
         }
-        let opened = granted.open(inside).map_err(|error| format!("{path}: {}", words(&error)))?;
+        let opened = granted
+            .open(inside)
+            .map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
         Ok((opened, granted.exact))
     }
 }
@@ -200,24 +201,6 @@ fn open_name(dir: &Dir, name: &str) -> Option<File> {
     Some(File::from_std(opened.into()))
 }
 
-/// Why a file cannot be read, in words that follow its path.
-pub(super) fn words(error: &io::Error) -> String {
-    match error.kind() {
-        ErrorKind::NotFound => "there is no such file".into(),
-        ErrorKind::NotADirectory => "a part of its path is no folder".into(),
-        ErrorKind::IsADirectory => "it is a folder".into(),
-        ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
-            // What cap-std says of `..` and links that lead out.
-            "it lies outside of the folders that were granted".into()
-        }
-        ErrorKind::PermissionDenied => "it may not be read".into(),
-        // A socket, or a device without a driver.
-        _ if error.raw_os_error() == Some(libc::ENXIO) => "it is no regular file".into(),
-        _ if error.raw_os_error() == Some(libc::ELOOP) => "its links go round in a circle".into(),
-        _ => error.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,14 +249,14 @@ mod tests {
         let mut read = |path: &str| {
             let (file, _) = files.read(path)?;
             let mut bytes = Vec::new();
-            (&file.file).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-            Ok::<_, String>(bytes)
+            (&file.file).read_to_end(&mut bytes).unwrap();
+            Ok::<_, ReadError>(bytes)
         };
-        assert_eq!(read("/inputs/x/a.txt"), Ok(b"alpha".to_vec()));
-        assert_eq!(read("/inputs/x/inside"), Ok(b"alpha".to_vec()));
-        assert_eq!(read("/inputs/x//./sub/../a.txt"), Ok(b"alpha".to_vec()));
-        assert_eq!(read("/inputs/x/sub/b.txt"), Ok(Vec::new()));
-        assert_eq!(read("/inputs/x/nested/deep/c.txt"), Ok(b"gamma".to_vec()));
+        assert_eq!(read("/inputs/x/a.txt").unwrap(), b"alpha");
+        assert_eq!(read("/inputs/x/inside").unwrap(), b"alpha");
+        assert_eq!(read("/inputs/x//./sub/../a.txt").unwrap(), b"alpha");
+        assert_eq!(read("/inputs/x/sub/b.txt").unwrap(), b"");
+        assert_eq!(read("/inputs/x/nested/deep/c.txt").unwrap(), b"gamma");
     }
 
     #[test]
@@ -367,7 +350,7 @@ mod tests {
         "" is no absolute path
         "#);
         let error = files.read(&format!("/{}", "x".repeat(5000))).map(|_| ()).expect_err("long");
-        assert_eq!(error, "the path is longer than 4095 bytes");
+        assert_eq!(error.to_string(), "the path is longer than 4095 bytes");
     }
 
     #[test]
@@ -393,17 +376,8 @@ mod tests {
         let (_root, mut files) = files(4);
         let error = files.read("/inputs/x/a.txt").map(|_| ()).expect_err("too large");
         assert_eq!(
-            error,
+            error.to_string(),
             "/inputs/x/a.txt: it has 5 bytes, more than limits.read allows (4 bytes)"
         );
-    }
-
-    /// T2: the file's rights, and what was never granted, are told apart.
-    #[test]
-    fn what_may_not_be_read_is_told() {
-        let denied = io::Error::from_raw_os_error(libc::EACCES);
-        assert_eq!(words(&denied), "it may not be read");
-        let outside = io::Error::from(ErrorKind::PermissionDenied);
-        assert_eq!(words(&outside), "it lies outside of the folders that were granted");
     }
 }

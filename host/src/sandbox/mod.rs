@@ -12,7 +12,8 @@
 //! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`: what deterministic jobs have instead of
 //!   the machine's random numbers, clocks and facts about files;
 //! - `sink`: stdout, stderr and the log, cut at a size;
-//! - `types`: parameters and results in the guest's memory; `traps`: errors as failures.
+//! - `types`: parameters and results in the guest's memory; `traps`: errors as failures; `error`: why a guest
+//!   does not get what it asks for.
 //!
 //! **Threads.** A guest runs on the thread that calls [`Instance`]. That thread needs
 //! [`guest_thread_stack`] bytes of stack, and must not be inside an async
@@ -23,6 +24,7 @@
 
 mod clock;
 mod errno;
+mod error;
 mod files;
 mod grants;
 mod host;

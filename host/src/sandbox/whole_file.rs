@@ -1,6 +1,6 @@
 //! A file on its way into the guest: it is read right into the memory that the guest gives for it.
 
-use super::files::words;
+use super::error::ReadError;
 use crate::model::ByteSize;
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read, Seek};
@@ -26,15 +26,15 @@ pub(super) struct OpenFile {
 /// `result<list<u8>, string>`: a file's bytes, or why it cannot be read.
 pub(super) struct WholeFile {
     pub(super) path: String,
-    pub(super) opened: std::result::Result<OpenFile, String>,
+    pub(super) opened: std::result::Result<OpenFile, ReadError>,
 }
 
 /// What stands for it in wasmtime's own types.
 type Like = std::result::Result<Vec<u8>, String>;
 
 impl WholeFile {
-    fn refused(&self, error: &io::Error) -> String {
-        format!("{}: {}", self.path, words(error))
+    fn refused(&self, source: io::Error) -> String {
+        ReadError::Io { path: self.path.clone(), source }.to_string()
     }
 
     /// Reads it to where the guest wants it, and returns the place and how many bytes these are; or what is to be put
@@ -45,9 +45,9 @@ impl WholeFile {
     ) -> Result<std::result::Result<(usize, usize), Like>> {
         let opened = match &self.opened {
             Ok(opened) => opened,
-            Err(why) => return Ok(Err(Err(why.clone()))),
+            Err(why) => return Ok(Err(Err(why.to_string()))),
         };
-        let unmeasured = || read_to_limit(opened).map_err(|error| self.refused(&error));
+        let unmeasured = || read_to_limit(opened).map_err(|error| self.refused(error));
         let Some(length) = usize::try_from(opened.length).ok().filter(|length| *length > 0) else {
             return Ok(Err(unmeasured()));
         };
@@ -60,7 +60,7 @@ impl WholeFile {
             Ok(Some(read)) if read == length => Ok((start, length)),
             Ok(Some(read)) => Err(Ok(room[..read].to_vec())),
             Ok(None) => Err(unmeasured()),
-            Err(error) => Err(Err(self.refused(&error))),
+            Err(error) => Err(Err(self.refused(error))),
         })
     }
 }
@@ -249,7 +249,8 @@ mod tests {
                 assert_eq!(ours, theirs, "{bytes:?}, {length}");
             }
         }
-        let refused = || WholeFile { path: "file".to_owned(), opened: Err("no".to_owned()) };
-        assert_eq!(lowered(refused), lowered(|| Like::Err("no".to_owned())));
+        let why = || ReadError::Long { limit: 4 };
+        let refused = move || WholeFile { path: "file".to_owned(), opened: Err(why()) };
+        assert_eq!(lowered(refused), lowered(move || Like::Err(why().to_string())));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::arguments::{self, References};
 use super::defaults::{Defaults, Dialect};
-use super::error::{Origin, Report};
+use super::error::{FileError, Origin, Report, missing};
 use super::job::{JobSpec, Stored};
 use super::machine::Machine;
 use super::policy::OperatorPolicy;
@@ -12,7 +12,6 @@ use super::{
     inputs, limits, models, mounts, output, parent, passed, settings_file, times, workers,
 };
 use crate::model::{Mount, OutputAction, OutputFormat};
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where the job file lies.
@@ -29,13 +28,12 @@ pub(super) struct Place {
 
 impl Place {
     /// # Errors
-    /// In words, if the folder cannot be had, or its name is not text.
-    pub(super) fn of(file: &Path, policy: &OperatorPolicy) -> Result<Self, String> {
-        let absolute = std::path::absolute(file)
-            .map_err(|error| format!("the current folder cannot be found: {error}"))?;
+    /// The folder cannot be had, or its name is not text.
+    pub(super) fn of(file: &Path, policy: &OperatorPolicy) -> Result<Self, FileError> {
+        let absolute = std::path::absolute(file).map_err(FileError::NoCurrentFolder)?;
         let folder = absolute.parent().unwrap_or(Path::new("/")).to_owned();
         if folder.to_str().is_none() {
-            return Err(String::from("the path of its folder is not text in UTF-8; move it"));
+            return Err(FileError::FolderNotUtf8);
         }
         let stem = absolute.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let (policy, shown) = (policy.clone(), file.display().to_string());
@@ -192,14 +190,6 @@ fn settings_folder(source: Option<&Path>, entry_script: &Path) -> Option<PathBuf
         // A guest crate's folder.
         None if entry_script.is_dir() => Some(entry_script.to_owned()),
         None => entry_script.parent().map(Path::to_owned),
-    }
-}
-
-/// What is wrong with a path that ought to lead somewhere.
-pub(super) fn missing(path: &Path, error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => format!("there is no {}", path.display()),
-        _ => format!("{} cannot be read: {error}", path.display()),
     }
 }
 

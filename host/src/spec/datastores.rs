@@ -1,7 +1,7 @@
 //! The file of datastores: stores by name, with what leads into them. It lies outside of job files, and its
 //! owner alone can read it.
 
-use super::error::{Origin, Report, SpecErrors};
+use super::error::{FileError, NoDatastore, Origin, Report, SpecErrors};
 use super::load::read;
 use super::raw::{at_least, choice};
 use super::scope::{At, Scope};
@@ -56,14 +56,14 @@ impl Datastores {
     /// All that is wrong with it, at once; also if others than its owner may read or write it.
     pub fn load(path: &Path) -> Result<Self, SpecErrors> {
         let report = Report::default();
-        let made = match fs::metadata(path).map_err(|e| e.to_string()).and_then(|m| private(&m)) {
+        let made = match fs::metadata(path).map_err(FileError::NoRights).and_then(|m| private(&m)) {
             Ok(()) => read(path, "file of datastores"),
-            Err(message) => Err(message),
+            Err(error) => Err(error),
         };
         let datastores = match made {
             Ok(text) => parse(path, &text, &report),
-            Err(message) => {
-                report.error(&Origin::File, "", message);
+            Err(error) => {
+                report.error(&Origin::File, "", error.to_string());
                 None
             }
         };
@@ -74,25 +74,19 @@ impl Datastores {
     }
 
     /// The store of that name, for a tenant's job. An error says what there is instead.
-    pub fn get(&self, name: &str, tenant: &str) -> Result<&Datastore, String> {
+    pub fn get(&self, name: &str, tenant: &str) -> Result<&Datastore, NoDatastore> {
         let Some(file) = &self.file else {
-            return Err(format!(
-                "there is no datastore {name:?}, as no file of datastores is named: name one by \
-                 --datastores FILE or SANDMILL_DATASTORES"
-            ));
+            return Err(NoDatastore::NoFile { name: name.to_owned() });
         };
         let open = |store: &&Datastore| {
             store.tenants.as_ref().is_none_or(|tenants| tenants.iter().any(|name| name == tenant))
         };
         let found = self.stores.iter().filter(open).find(|store| store.name == name);
-        found.ok_or_else(|| {
-            let names: Vec<_> =
-                self.stores.iter().filter(open).map(|it| it.name.as_str()).collect();
-            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            format!(
-                "{} has no datastore {name:?} for tenant {tenant}; there: {names}",
-                file.display()
-            )
+        found.ok_or_else(|| NoDatastore::Unknown {
+            file: file.clone(),
+            name: name.to_owned(),
+            tenant: tenant.to_owned(),
+            there: self.stores.iter().filter(open).map(|it| it.name.clone()).collect(),
         })
     }
 
@@ -108,16 +102,12 @@ impl Datastores {
 }
 
 /// Whether the file is its owner's alone.
-fn private(metadata: &Metadata) -> Result<(), String> {
+fn private(metadata: &Metadata) -> Result<(), FileError> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.is_file() && (metadata.mode() & 0o077 != 0 || ![user, 0].contains(&metadata.uid()))
     {
-        return Err(format!(
-            "holds what leads into stores, and others can read or change it (mode {:03o}, user {}); \
-             make it yours alone: chmod 600",
-            metadata.mode() & 0o777,
-            metadata.uid()
-        ));
+        let (mode, user) = (metadata.mode() & 0o777, metadata.uid());
+        return Err(FileError::NotPrivate { mode, user });
     }
     Ok(())
 }
@@ -343,13 +333,13 @@ mod tests {
     use insta::assert_snapshot;
     use std::os::unix::fs::PermissionsExt;
 
-    fn load(text: &str, mode: u32) -> Result<Datastores, String> {
+    fn load(text: &str, mode: u32) -> Result<Datastores, SpecErrors> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("stores.yaml");
         fs::write(&file, text).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-        let base = dir.path().display().to_string();
-        Datastores::load(&file).map_err(|errors| errors.to_string().replace(&base, "/d"))
+        let shown = "/d/stores.yaml".to_owned();
+        Datastores::load(&file).map_err(|errors| SpecErrors { file: shown, ..errors })
     }
 
     const GOOD: &str = "
@@ -378,7 +368,7 @@ datastores:
         assert!(scans.options.contains(&key));
         assert!(!format!("{stores:?}").contains("hushhush"), "{stores:?}");
         assert_eq!(stores.get("blobs", "radiology").unwrap().kind, StoreKind::Azure);
-        let error = stores.get("blobs", "default").unwrap_err();
+        let error = stores.get("blobs", "default").unwrap_err().to_string();
         assert!(error.ends_with("for tenant default; there: scans, web"), "{error}");
         let none = Datastores::default().get("x", "default").unwrap_err();
         assert_snapshot!(none, @r#"there is no datastore "x", as no file of datastores is named: name one by --datastores FILE or SANDMILL_DATASTORES"#);
@@ -386,7 +376,7 @@ datastores:
 
     #[test]
     fn what_others_can_read_is_refused() {
-        let error = load(GOOD, 0o640).unwrap_err();
+        let error = load(GOOD, 0o640).unwrap_err().to_string();
         assert!(error.starts_with("/d/stores.yaml: holds what leads into stores"), "{error}");
         assert!(error.contains("(mode 640, user "), "{error}");
     }

@@ -2,7 +2,7 @@
 
 use super::check::{self, Place};
 use super::defaults::Dialect;
-use super::error::{Origin, Report, SpecErrors};
+use super::error::{FileError, Origin, Report, SpecErrors};
 use super::job::JobSpec;
 use super::machine::Machine;
 use super::policy::OperatorPolicy;
@@ -51,8 +51,8 @@ pub fn load(
     let report = Report::default();
     let spec = match read(path, "job file") {
         Ok(text) => make(path, &text, (overrides, surroundings), &report),
-        Err(message) => {
-            report.error(&Origin::File, "", message);
+        Err(error) => {
+            report.error(&Origin::File, "", error.to_string());
             None
         }
     };
@@ -97,8 +97,8 @@ fn finish(path: &Path, spec: Option<JobSpec>, report: Report) -> Result<JobSpec,
     }
 }
 
-/// The text of a file. An error says, in words, what is wrong with it; `what` is a word for it.
-pub(super) fn read(path: &Path, what: &str) -> Result<String, String> {
+/// The text of a file; `what` is a word for it.
+pub(super) fn read(path: &Path, what: &'static str) -> Result<String, FileError> {
     read_opened(regular(path).map(|(file, _)| file), path, what)
 }
 
@@ -106,29 +106,26 @@ pub(super) fn read(path: &Path, what: &str) -> Result<String, String> {
 pub(super) fn read_opened(
     opened: io::Result<File>,
     path: &Path,
-    what: &str,
-) -> Result<String, String> {
+    what: &'static str,
+) -> Result<String, FileError> {
     let mut bytes = Vec::new();
     opened
         .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| unreadable(path, what, &error))?;
+        .map_err(|error| unreadable(path, what, error))?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(format!("is larger than 1 MB, which no {what} needs"));
+        return Err(FileError::TooLarge { what });
     }
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let offset = error.utf8_error().valid_up_to();
-        format!("is not text in UTF-8 (byte {}); save it as UTF-8", offset + 1)
-    })?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| FileError::NotUtf8 { byte: error.utf8_error().valid_up_to() + 1 })?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-fn unreadable(path: &Path, what: &str, error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => String::from("there is no such file"),
-        _ if path.is_dir() => format!("is a folder; name the {what} in it"),
-        // A fifo, a socket or a device.
-        io::ErrorKind::Other => format!("{error}; name a {what}"),
-        _ => format!("cannot be read: {error}"),
+fn unreadable(path: &Path, what: &'static str, source: io::Error) -> FileError {
+    match source.kind() {
+        io::ErrorKind::NotFound => FileError::NotThere,
+        _ if path.is_dir() => FileError::Folder { what },
+        io::ErrorKind::Other => FileError::Special { what, source },
+        _ => FileError::Unreadable(source),
     }
 }
 
@@ -142,8 +139,8 @@ fn make(
     let Surroundings { policy, registrations, machine } = surroundings;
     let place = match Place::of(path, policy) {
         Ok(place) => place,
-        Err(message) => {
-            report.error(&Origin::File, "", message);
+        Err(error) => {
+            report.error(&Origin::File, "", error.to_string());
             return None;
         }
     };

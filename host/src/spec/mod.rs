@@ -49,7 +49,7 @@ mod workers;
 mod tests;
 
 pub use datastores::{Datastore, Datastores};
-pub use error::{Origin, SpecError, SpecErrors};
+pub use error::{ModelPathError, NoDatastore, Origin, SpecError, SpecErrors};
 pub use job::{JobSpec, ModelSpec, Parent, Stored, StoredKind};
 #[cfg(test)]
 pub(crate) use load::load_plain;

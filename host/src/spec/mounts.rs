@@ -1,7 +1,7 @@
 //! Side inputs: which folder, and where the guest sees it.
 
-use super::check::{Place, missing};
-use super::error::Report;
+use super::check::Place;
+use super::error::{Report, missing};
 use super::job::{Stored, StoredKind};
 use super::output::place_of;
 use super::raw::RawSideInput;

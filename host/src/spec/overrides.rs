@@ -1,6 +1,6 @@
 //! `--set key=value`: puts values into the tree, so that they are checked like those of the file.
 
-use super::error::{Origin, Report};
+use super::error::{Origin, Report, StepError};
 use super::keys::MODEL;
 use super::tree::{self, Entry, Node, Value};
 
@@ -10,8 +10,8 @@ pub(super) fn apply(root: &mut Node, key: &str, value: &str, report: &Report) {
     let origin = Origin::Set(key.into());
     let mut value = match tree::parse_value(value) {
         Ok(value) => value,
-        Err(message) => {
-            report.error(&origin, key, message);
+        Err(error) => {
+            report.error(&origin, key, error.message);
             return;
         }
     };
@@ -28,8 +28,8 @@ pub(super) fn apply(root: &mut Node, key: &str, value: &str, report: &Report) {
     }
     if value.value == Value::Null {
         remove(root, &steps);
-    } else if let Err(message) = put(root, &steps, 0, value, &origin) {
-        report.error(&origin, key, message);
+    } else if let Err(error) = put(root, &steps, 0, value, &origin) {
+        report.error(&origin, key, error.to_string());
     }
 }
 
@@ -81,7 +81,7 @@ fn put(
     depth: usize,
     value: Node,
     origin: &Origin,
-) -> Result<(), String> {
+) -> Result<(), StepError> {
     let Some(step) = steps.get(depth) else {
         *node = value;
         return Ok(());
@@ -102,8 +102,7 @@ fn put(
     let (is_index, step) = (matches!(step, Step::Index(_)), step.name());
     match &mut node.value {
         Value::Map(_) if is_index => {
-            let path = path(&steps[..depth]);
-            Err(format!("{path} is a map and has no [{step}]; write {path}.NAME"))
+            Err(StepError::Map { path: path(&steps[..depth]), index: step.to_owned() })
         }
         Value::Map(entries) => {
             if is_input {
@@ -129,13 +128,13 @@ fn put(
             let index = by_name.or_else(|| step.parse().ok().filter(|index| *index < count));
             match index {
                 Some(index) => put(&mut items[index], steps, depth + 1, value, origin),
-                None => Err(format!(
-                    "{} is a list of {count} without {step}; write a name in it, or a number from 0",
-                    path(&steps[..depth])
-                )),
+                None => {
+                    let step = step.to_owned();
+                    Err(StepError::List { path: path(&steps[..depth]), count, step })
+                }
             }
         }
-        _ => Err(format!("{} is {node}, which has nothing below it", path(&steps[..depth]))),
+        _ => Err(StepError::Leaf { path: path(&steps[..depth]), found: node.to_string() }),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Partition keys: by what mini-batches are made instead of by size (prs-semantics C8, M4, M5).
 
-use super::error::Report;
+use super::error::{Report, TemplateError};
 use super::raw::{Format, RawInput, RawJob};
 use super::scope::At;
 use super::tree;
@@ -103,11 +103,9 @@ pub(super) fn template(given: &At<String>, report: &Report) -> Option<String> {
     let text = text.strip_prefix("./").unwrap_or(text).trim_start_matches('/');
     let problem = match keys_of(text) {
         Err(problem) => Some(problem),
-        Ok(keys) if keys.is_empty() => {
-            Some(String::from("it names no key; write one as in {store}/{file}.csv"))
-        }
+        Ok(keys) if keys.is_empty() => Some(TemplateError::Plain),
         Ok(_) if text.split('/').any(|part| matches!(part, "" | "." | "..")) => {
-            Some(String::from("it has an empty, . or .. part"))
+            Some(TemplateError::Part)
         }
         Ok(_) => None,
     };
@@ -119,40 +117,35 @@ pub(super) fn template(given: &At<String>, report: &Report) -> Option<String> {
 }
 
 /// The names between braces, in their order.
-fn keys_of(template: &str) -> Result<Vec<&str>, String> {
+fn keys_of(template: &str) -> Result<Vec<&str>, TemplateError> {
     let mut keys: Vec<&str> = Vec::new();
     let mut rest = template;
     while let Some(at) = rest.find(['{', '}']) {
         if rest[at..].starts_with('}') {
-            return Err(String::from("a } has no {"));
+            return Err(TemplateError::NotOpened);
         }
         if at == 0 && !keys.is_empty() {
-            let last = keys.last().copied().unwrap_or_default();
-            return Err(format!("{{{last}}} and the key after it have nothing between them"));
+            let key = keys.last().copied().unwrap_or_default().to_owned();
+            return Err(TemplateError::Adjacent { key });
         }
         let inner = &rest[at + 1..];
         let Some(end) = inner.find(['{', '}']).filter(|end| inner[*end..].starts_with('}')) else {
-            return Err(String::from("a { is not closed by }"));
+            return Err(TemplateError::NotClosed);
         };
         let name = &inner[..end];
         if let Some((name, _)) = name.split_once(':') {
-            return Err(format!(
-                "{{{name}:...}} gives a format, which is not supported; name each part, as in \
-                 {{year}}/{{month}}/{{day}}"
-            ));
+            return Err(TemplateError::Format { key: name.to_owned() });
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if !name.chars().all(plain) || !name.starts_with(|c: char| plain(c) && !c.is_ascii_digit())
         {
-            return Err(format!(
-                "{{{name}}} is no key; expected letters, digits and _, no digit first"
-            ));
+            return Err(TemplateError::NoKey { key: name.to_owned() });
         }
         if keys.len() == MOST_KEYS {
-            return Err(format!("it has more than {MOST_KEYS} keys"));
+            return Err(TemplateError::TooMany { limit: MOST_KEYS });
         }
         if keys.contains(&name) {
-            return Err(format!("{{{name}}} stands twice"));
+            return Err(TemplateError::Twice { key: name.to_owned() });
         }
         keys.push(name);
         rest = &inner[end + 1..];
@@ -183,7 +176,9 @@ mod tests {
         ] {
             match (keys_of(template), keys) {
                 (Ok(found), Ok(keys)) => assert_eq!(found, keys, "{template}"),
-                (Err(found), Err(words)) => assert!(found.contains(words), "{template}: {found}"),
+                (Err(found), Err(words)) => {
+                    assert!(found.to_string().contains(words), "{template}: {found}");
+                }
                 (found, _) => panic!("{template}: {found:?}"),
             }
         }

@@ -1,7 +1,7 @@
 //! `parallel_run_step.settings.json` beside the entry script: how tables are written (prs-semantics
 //! A11).
 
-use super::error::{Origin, Report};
+use super::error::{KeywordError, Origin, Report};
 use super::{raw, small_file};
 use crate::model::Quoting;
 use serde_json::{Map, Value};
@@ -11,8 +11,6 @@ use std::path::Path;
 pub(super) const NAME: &str = "parallel_run_step.settings.json";
 /// Such a file has a few lines.
 const MAX_BYTES: u64 = 64 << 10;
-/// The keywords that are known, of those that `DataFrame.to_csv` of pandas takes.
-const KEYWORDS: &str = "sep, header, index, na_rep, quoting";
 
 /// What such a file says.
 #[derive(Debug, Default)]
@@ -96,8 +94,11 @@ impl TableSettings {
         problems
     }
 
-    fn take(&mut self, keyword: &str, value: &Value) -> Result<(), String> {
-        let expected = |what: &str| format!("{keyword}: found {value}; expected {what}");
+    fn take(&mut self, keyword: &str, value: &Value) -> Result<(), KeywordError> {
+        let expected = |expected| {
+            let (keyword, found) = (keyword.to_owned(), value.to_string());
+            KeywordError::Value { keyword, found, expected }
+        };
         match keyword {
             "sep" => {
                 let delimiter = value.as_str().and_then(raw::delimiter);
@@ -128,7 +129,7 @@ impl TableSettings {
                 });
             }
             _ => {
-                return Err(format!("found {keyword:?}; the supported keywords are {KEYWORDS}"));
+                return Err(KeywordError::Unknown { keyword: keyword.to_owned() });
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! YAML text to a small tree that knows its lines. Built from parser events with a stack of our
 //! own, so that deep nesting and repeated aliases end in an error and not in an overflow.
 
-use super::error::{Origin, Report};
+use super::error::{Origin, Report, SpecError};
 use saphyr::{Scalar as Resolved, ScalarStyle, ScanError, Tag};
 use saphyr_parser::{Event, Parser};
 use std::borrow::Cow;
@@ -114,8 +114,8 @@ pub(super) fn parse(text: &str, report: &Report) -> Option<Node> {
     }
 }
 
-/// Reads the value of a `--set`.
-pub(super) fn parse_value(text: &str) -> Result<Node, String> {
+/// Reads the value of a `--set`. Fails with the first error; lines in it are those of the value.
+pub(super) fn parse_value(text: &str) -> Result<Node, SpecError> {
     let plain = |text: &str| Node {
         origin: Origin::File,
         value: Value::Scalar { text: text.to_owned(), is_text: true },
@@ -133,7 +133,7 @@ pub(super) fn parse_value(text: &str) -> Result<Node, String> {
     match node {
         Some(node) if errors.is_empty() => Ok(node),
         _ if errors.is_empty() => Ok(Node { origin: Origin::File, value: Value::Null }),
-        _ => Err(errors.swap_remove(0).message),
+        _ => Err(errors.swap_remove(0)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::model::{ByteSize, is_full};
 use crate::protocol::FrameError;
+use crate::spec::{ModelPathError, NoDatastore};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
@@ -75,7 +76,7 @@ pub enum StoreError {
     },
     /// The file of datastores has no such store for the tenant.
     #[error("{0}")]
-    Datastore(String),
+    Datastore(NoDatastore),
     /// An address of Azure without an account.
     #[error(
         "{address} names no storage account: write https://ACCOUNT.blob.core.windows.net/{container}/..., \
@@ -107,9 +108,9 @@ pub enum StoreError {
     /// An address that leads to no path.
     #[error("{0} leads to nothing")]
     Nothing(String),
-    /// What was fetched holds no model, in words.
+    /// What was fetched holds no model.
     #[error("{0}")]
-    Model(String),
+    Model(ModelPathError),
     /// More is named than fits into a message.
     #[error("too much is named: {0}")]
     Request(#[source] FrameError),

@@ -3,6 +3,7 @@
 
 use super::columns::Fit;
 use super::stored::converted;
+use crate::dataset::error::MisfitError;
 use crate::dataset::{DatasetError, fail};
 use crate::model::AttemptReport;
 use arrow::array::{
@@ -79,7 +80,7 @@ fn arrays(
         let change = Change { name: field.name(), from, to };
         match change.made(array) {
             Ok(array) => arrays.push(array),
-            Err(error) if !change.find(array, 0, misfits) => return Err(DatasetError(error)),
+            Err(error) if !change.find(array, 0, misfits) => return fail!("{error}"),
             Err(_) => arrays.push(new_null_array(field.data_type(), batch.num_rows())),
         }
     }
@@ -113,19 +114,20 @@ struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Fails, in words, if a value does not fit.
-    fn made(&self, array: &ArrayRef) -> Result<ArrayRef, String> {
-        let Self { name, from, to } = self;
-        let array = converted(array, from).map_err(|error| format!("column '{name}': {error}"))?;
-        if array.data_type() == *to {
+    /// Fails if a value does not fit.
+    fn made(&self, array: &ArrayRef) -> Result<ArrayRef, MisfitError> {
+        let &Self { name, from, to } = self;
+        let array = converted(array, from)
+            .map_err(|source| MisfitError::Stored { column: name.to_owned(), source })?;
+        if array.data_type() == to {
             return Ok(array);
         }
         let options = CastOptions { safe: false, ..CastOptions::default() };
-        cast_with_options(&array, to, &options).map_err(|error| {
-            format!(
-                "column '{name}': a value of {from} is none of {to}, which the table has ({error}); write the \
-                 files with one type, or leave the column out with columns"
-            )
+        cast_with_options(&array, to, &options).map_err(|source| MisfitError::Value {
+            column: name.to_owned(),
+            from: from.clone(),
+            to: to.clone(),
+            source,
         })
     }
 
@@ -134,7 +136,7 @@ impl Change<'_> {
         let Err(error) = self.made(array) else { return false };
         if array.len() <= 1 {
             let named = misfits.len() < AttemptReport::MAX_FAILED_ITEMS;
-            misfits.entry(first).or_insert(Some(error).filter(|_| named));
+            misfits.entry(first).or_insert_with(|| named.then(|| error.to_string()));
             return true;
         }
         let half = array.len() / 2;

@@ -3,7 +3,7 @@
 use super::columns::Columns;
 use super::file::TableFile;
 use super::footer::Footer;
-use super::reader::{RowPart, RowReader};
+use super::reader::{RowError, RowPart, RowReader};
 use super::schema::to_message;
 use super::thrift::{I32, I64, Put, STRUCT};
 use crate::model::{SliceSize, TableFormat, TableKind};
@@ -22,33 +22,33 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// All rows of a file, in slices of so many; or what is said of it.
-fn read_by(bytes: &[u8], columns: Option<&[String]>, rows: u64) -> Result<RecordBatch, String> {
+fn read_by(bytes: &[u8], columns: Option<&[String]>, rows: u64) -> Result<RecordBatch, RowError> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("t"), bytes).unwrap();
     read_file(folder.path(), columns, rows)
 }
 
-fn read_file(folder: &Path, wanted: Option<&[String]>, rows: u64) -> Result<RecordBatch, String> {
-    let said = |error: crate::dataset::DatasetError| error.to_string();
+fn read_file(folder: &Path, wanted: Option<&[String]>, rows: u64) -> Result<RecordBatch, RowError> {
     let kind = TableKind::Parquet;
-    let mut file = TableFile::open(kind, None, &folder.join("t")).map_err(said)?;
+    let mut file = TableFile::open(kind, None, &folder.join("t")).map_err(RowError::Broken)?;
     let mut columns = Columns::new(wanted);
-    columns.learn(file.schema().map_err(said)?, "t").map_err(said)?;
+    columns.learn(file.schema().map_err(RowError::Broken)?, "t").map_err(RowError::Broken)?;
     let schema = columns.schema();
-    let slices = file.cut(&schema, SliceSize::Rows(rows), "t".to_owned()).map_err(said)?;
+    let slices =
+        file.cut(&schema, SliceSize::Rows(rows), "t".to_owned()).map_err(RowError::Broken)?;
     let format = TableFormat { kind, schema: to_message(&schema).unwrap(), ..Default::default() };
     let mut reader = RowReader::new(&format).unwrap();
     let mut batches = Vec::new();
     for slice in slices {
         let part = RowPart { root: folder, slice: &slice, item: "t" };
-        let loaded = reader.read(std::iter::once(part)).map_err(|error| error.to_string())?;
+        let loaded = reader.read(std::iter::once(part))?;
         let mut stream = StreamReader::try_new(Cursor::new(loaded.ipc.to_vec()), None).unwrap();
         batches.push(stream.next().unwrap().unwrap());
     }
     Ok(concat_batches(&Arc::new(schema), &batches).unwrap())
 }
 
-fn read(bytes: &[u8]) -> Result<RecordBatch, String> {
+fn read(bytes: &[u8]) -> Result<RecordBatch, RowError> {
     read_by(bytes, None, 1000)
 }
 
@@ -225,8 +225,8 @@ fn counts_that_do_not_agree_are_told() {
             changed(&good, |footer| footer.groups[0].chunks[1].values = Some(39)),
             changed(&good, |footer| footer.groups[0].chunks[1].values = Some(7)),
         ] {
-            let error = read_by(&bytes, None, 1000).unwrap_err();
-            assert_eq!(read_by(&bytes, None, 3).unwrap_err(), error);
+            let error = read_by(&bytes, None, 1000).unwrap_err().to_string();
+            assert_eq!(read_by(&bytes, None, 3).unwrap_err().to_string(), error);
             told.push_str(&error);
             told.push('\n');
         }

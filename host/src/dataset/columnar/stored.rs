@@ -1,6 +1,7 @@
 //! Times of 96 bits (Parquet's `INT96`) and intervals, from the bytes that they are stored as. The library's own
 //! conversion wraps times that its nanoseconds do not hold, and leaves the months of intervals out.
 
+use crate::dataset::error::StoredError;
 use arrow::array::types::{
     ArrowTimestampType, IntervalDayTime, IntervalMonthDayNano, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
@@ -13,8 +14,6 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
-use jiff::SignedDuration;
-use jiff::civil::DateTime;
 use std::sync::Arc;
 
 /// Bytes of each value.
@@ -79,13 +78,17 @@ pub(super) fn coarse(stored: &DataType, meant: &DataType) -> DataType {
     }
 }
 
-/// An array of stored values as one of that type. Fails, in words, if a value is none of it.
-pub(super) fn converted(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, String> {
+/// An array of stored values as one of that type. Fails if a value is none of it.
+pub(super) fn converted(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, StoredError> {
     within(array, to, None)
 }
 
 /// The same, where `above` says which values there are of what the array is a part of: the others are nothing.
-fn within(array: &ArrayRef, to: &DataType, above: Option<&NullBuffer>) -> Result<ArrayRef, String> {
+fn within(
+    array: &ArrayRef,
+    to: &DataType,
+    above: Option<&NullBuffer>,
+) -> Result<ArrayRef, StoredError> {
     use DataType::*;
     if array.data_type() == to {
         return Ok(Arc::clone(array));
@@ -98,7 +101,7 @@ fn within(array: &ArrayRef, to: &DataType, above: Option<&NullBuffer>) -> Result
         (FixedSizeBinary(WIDTH), Dictionary(_, plain)) => {
             let array = within(array, plain, above)?;
             let options = CastOptions { safe: false, ..CastOptions::default() };
-            cast_with_options(&array, to, &options).map_err(|error| error.to_string())
+            Ok(cast_with_options(&array, to, &options)?)
         }
         (Struct(_), Struct(fields)) => structure(array.as_struct(), fields, above),
         (List(_), List(item)) => list(array.as_list::<i32>(), item),
@@ -111,7 +114,7 @@ fn within(array: &ArrayRef, to: &DataType, above: Option<&NullBuffer>) -> Result
             let items = within(lists.values(), item.data_type(), above.as_ref())?;
             let made =
                 FixedSizeListArray::try_new(Arc::clone(item), *length, items, nulls.cloned());
-            Ok(Arc::new(made.map_err(|error| error.to_string())?))
+            Ok(Arc::new(made?))
         }
         (Map(..), Map(entries, sorted)) => {
             let maps = array.as_map();
@@ -122,9 +125,9 @@ fn within(array: &ArrayRef, to: &DataType, above: Option<&NullBuffer>) -> Result
             let nulls = maps.nulls().cloned();
             let made =
                 MapArray::try_new(entries, offsets, inner.as_struct().clone(), nulls, *sorted);
-            Ok(Arc::new(made.map_err(|error| error.to_string())?))
+            Ok(Arc::new(made?))
         }
-        (found, _) => Err(format!("{found} cannot become {to}")),
+        (found, to) => Err(StoredError::Type { found: found.clone(), to: to.clone() }),
     }
 }
 
@@ -132,25 +135,25 @@ fn structure(
     array: &StructArray,
     fields: &Fields,
     above: Option<&NullBuffer>,
-) -> Result<ArrayRef, String> {
+) -> Result<ArrayRef, StoredError> {
     let nulls = array.nulls().cloned();
     let here = NullBuffer::union(nulls.as_ref(), above);
     let columns = array.columns().iter().zip(fields);
     let columns = columns.map(|(column, field)| within(column, field.data_type(), here.as_ref()));
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
     let made = StructArray::try_new(fields.clone(), columns, nulls);
-    Ok(Arc::new(made.map_err(|error| error.to_string())?))
+    Ok(Arc::new(made?))
 }
 
 fn list<O: OffsetSizeTrait>(
     lists: &GenericListArray<O>,
     item: &FieldRef,
-) -> Result<ArrayRef, String> {
+) -> Result<ArrayRef, StoredError> {
     let (offsets, from, to) = rebased(lists.offsets());
     let items = within(&lists.values().slice(from, to - from), item.data_type(), None)?;
     let nulls = lists.nulls().cloned();
     let made = GenericListArray::try_new(Arc::clone(item), offsets, items, nulls);
-    Ok(Arc::new(made.map_err(|error| error.to_string())?))
+    Ok(Arc::new(made?))
 }
 
 /// The offsets as if the first of them were zero, and where the items begin and end.
@@ -165,7 +168,7 @@ fn values(
     bytes: &FixedSizeBinaryArray,
     to: &DataType,
     there: Option<&NullBuffer>,
-) -> Result<ArrayRef, String> {
+) -> Result<ArrayRef, StoredError> {
     use TimeUnit::*;
     Ok(match to {
         DataType::Timestamp(Second, zone) => {
@@ -203,7 +206,7 @@ fn values(
 fn times<T: ArrowTimestampType>(
     bytes: &FixedSizeBinaryArray,
     there: Option<&NullBuffer>,
-) -> Result<PrimitiveArray<T>, String> {
+) -> Result<PrimitiveArray<T>, StoredError> {
     let nanos_per_unit = match T::UNIT {
         TimeUnit::Second => 1_000_000_000,
         TimeUnit::Millisecond => 1_000_000,
@@ -217,11 +220,10 @@ fn times<T: ArrowTimestampType>(
         let nanos = nanos(bytes.value(at));
         let found = i64::try_from(nanos / nanos_per_unit).ok();
         let found = found.filter(|_| nanos % nanos_per_unit == 0);
-        found.ok_or_else(|| unheld(nanos, &T::UNIT))
+        found.ok_or(StoredError::Time { nanos, unit: T::UNIT })
     };
     let times = (0..bytes.len()).map(time).collect::<Result<Vec<i64>, _>>()?;
-    let made = PrimitiveArray::try_new(times.into(), bytes.nulls().cloned());
-    made.map_err(|error| error.to_string())
+    Ok(PrimitiveArray::try_new(times.into(), bytes.nulls().cloned())?)
 }
 
 /// Nanoseconds since 1970.
@@ -231,34 +233,12 @@ fn nanos(value: &[u8]) -> i128 {
     i128::from(i64::from(day) - EPOCH) * NANOS_PER_DAY + i128::from(i64::from_le_bytes(*nanos))
 }
 
-fn unheld(nanos: i128, unit: &TimeUnit) -> String {
-    let (name, range) = match unit {
-        TimeUnit::Second => ("seconds", ""),
-        TimeUnit::Millisecond => ("milliseconds", ""),
-        TimeUnit::Microsecond => ("microseconds", ""),
-        TimeUnit::Nanosecond => ("nanoseconds", ", which go from 1677-09-21 to 2262-04-11"),
-    };
-    let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok();
-    let since = seconds.map(|it| SignedDuration::new(it, nanos.rem_euclid(1_000_000_000) as i32));
-    let time =
-        since.and_then(|since| DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(since).ok());
-    let time = match time {
-        Some(time) => time.to_string(),
-        None => format!("the time {nanos} nanoseconds from 1970"),
-    };
-    format!(
-        "{time} (INT96) is no number of {name} of 64 bits{range}; set schema_inference: full, which takes \
-         microseconds where these hold all times, write the column as INT64 microseconds (in Spark with \
-         spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns"
-    )
-}
-
 /// What `value` makes of months, days and milliseconds.
 fn intervals<T>(
     bytes: &FixedSizeBinaryArray,
     there: Option<&NullBuffer>,
     value: impl Fn(i32, i32, i64) -> Option<T>,
-) -> Result<impl Iterator<Item = Option<T>>, String> {
+) -> Result<impl Iterator<Item = Option<T>>, StoredError> {
     let interval = |at: usize| {
         if there.is_some_and(|there| there.is_null(at)) {
             return Ok(None);
@@ -271,10 +251,7 @@ fn intervals<T>(
         let found = i32::try_from(months).ok().zip(i32::try_from(days).ok());
         match found.and_then(|(months, days)| value(months, days, i64::from(millis))) {
             Some(found) => Ok(Some(found)),
-            None => Err(format!(
-                "the interval of {months} months, {days} days and {millis} milliseconds does not fit the \
-                 Arrow type that the file names for it; leave the column out with columns, or write it anew"
-            )),
+            None => Err(StoredError::Interval { months, days, millis }),
         }
     };
     let all = (0..bytes.len()).map(interval).collect::<Result<Vec<_>, _>>()?;

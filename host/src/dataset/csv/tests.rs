@@ -49,10 +49,10 @@ impl Files {
         &self,
         csv: &CsvFormat,
         full: bool,
-    ) -> Result<Vec<(String, ColumnType)>, String> {
+    ) -> Result<Vec<(String, ColumnType)>, DatasetError> {
         let (unpacker, mut all) = (Unpacker::new(&self.root()), |_, _: &_, _: &mut _| Ok(true));
         let format = infer_format(&[self.source()], csv, full, &unpacker, &mut all).map_err(
-            |error: DatasetError| error.to_string().replace(self.root().to_str().unwrap(), "/d"),
+            |DatasetError(text)| DatasetError(text.replace(self.root().to_str().unwrap(), "/d")),
         )?;
         Ok(format.format.columns.into_iter().map(|column| (column.name, column.kind)).collect())
     }

@@ -40,7 +40,7 @@ impl Doing<'_> {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(Trouble::Ours(error))) => Err(error),
             Ok(Err(Trouble::Theirs(error))) => Err(self.explain(error.code(), &error.to_string())),
-            Err(panic) => Err(self.explain(Theirs::GenericFailure, &panic)),
+            Err(panic) => Err(self.explain(Theirs::GenericFailure, &panic.0)),
         }
     }
 

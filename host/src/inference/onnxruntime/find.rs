@@ -1,6 +1,7 @@
 //! Where the library is looked for. Never in a job file: it is code that runs with the rights of a worker
 //! before its wall stands.
 
+use crate::inference::error::NamedError;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
@@ -45,21 +46,35 @@ impl NamedLibrary {
     ///
     /// # Errors
     /// For people: what is not there, and who named it.
-    pub fn find(&self) -> Result<PathBuf, String> {
-        let (by, shown) = (self.by, self.path.display());
+    pub fn find(&self) -> Result<PathBuf, NamedError> {
+        let by = self.by;
+        let path = || self.path.clone();
         let real = self.path.canonicalize();
-        let real = real.map_err(|error| format!("{by} names {shown}: {error}"))?;
-        let file = if real.is_dir() { in_folder(&real) } else { Ok(real) };
-        let file = file.map_err(|why| format!("{by} names {shown}, {why}"))?;
+        let real = real.map_err(|source| NamedError::NotThere { by, path: path(), source })?;
+        let file = if real.is_dir() { self.one_of(in_folder(&real))? } else { real };
         if file.to_str().is_none() {
-            return Err(format!("{by} names {shown}: the path {} is not UTF-8", file.display()));
+            return Err(NamedError::NotUtf8 { by, path: path(), file });
         }
         Ok(file)
     }
+
+    /// The only one of the libraries in the folder that is named.
+    fn one_of(&self, found: Vec<PathBuf>) -> Result<PathBuf, NamedError> {
+        let by = self.by;
+        let path = || self.path.clone();
+        let mut found = found.into_iter();
+        match (found.next(), found.next()) {
+            (Some(one), None) => Ok(one),
+            (None, _) => Err(NamedError::Without { by, path: path() }),
+            (Some(first), Some(second)) => {
+                Err(NamedError::Several { by, path: path(), first, second })
+            }
+        }
+    }
 }
 
-/// The one library in a folder.
-fn in_folder(folder: &Path) -> Result<PathBuf, String> {
+/// The libraries in a folder.
+fn in_folder(folder: &Path) -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = BELOW.iter().map(|below| folder.join(below)).collect();
     // A virtual environment of Python.
     let pythons = fs::read_dir(folder.join("lib")).into_iter().flatten().flatten();
@@ -76,19 +91,7 @@ fn in_folder(folder: &Path) -> Result<PathBuf, String> {
     }
     found.sort();
     found.dedup();
-    match &found[..] {
-        [one] => Ok(one.clone()),
-        [] => {
-            Err("a folder without libonnxruntime.so; name the library, the folder of the Python \
-                   package onnxruntime, or one of Python packages (site-packages)"
-                .to_owned())
-        }
-        [first, second, ..] => Err(format!(
-            "a folder with {} and {}; name one of them",
-            first.display(),
-            second.display()
-        )),
-    }
+    found
 }
 
 /// `libonnxruntime.so`, `libonnxruntime.so.1.31.1`, `libonnxruntime.1.31.1.dylib`.
@@ -104,7 +107,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    fn named(path: &Path) -> Result<PathBuf, String> {
+    fn named(path: &Path) -> Result<PathBuf, NamedError> {
         NamedLibrary { by: "SANDMILL_ONNXRUNTIME", path: path.to_owned() }.find()
     }
 
@@ -121,16 +124,16 @@ mod tests {
             fs::write(package.join("capi").join(name), "").unwrap();
         }
         for place in ["venv", "venv/lib/python3.11/site-packages"] {
-            assert_eq!(named(&root.join(place)), Ok(library.clone()), "{place}");
+            assert_eq!(named(&root.join(place)).unwrap(), library, "{place}");
         }
         for place in [&package, &package.join("capi"), &library] {
-            assert_eq!(named(place), Ok(library.clone()), "{place:?}");
+            assert_eq!(named(place).unwrap(), library, "{place:?}");
         }
         // Links of a release are the same library.
         let release = root.join("release/lib/libonnxruntime.so.1.31.1");
         fs::write(&release, "").unwrap();
         symlink("libonnxruntime.so.1.31.1", root.join("release/lib/libonnxruntime.so")).unwrap();
-        assert_eq!(named(&root.join("release")), Ok(release));
+        assert_eq!(named(&root.join("release")).unwrap(), release);
     }
 
     #[test]
@@ -138,7 +141,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let told = |place: &str| {
-            let error = named(&root.join(place)).unwrap_err();
+            let error = named(&root.join(place)).unwrap_err().to_string();
             error.replace(root.to_str().unwrap(), "/d")
         };
         insta::assert_snapshot!(told("none"), @"SANDMILL_ONNXRUNTIME names /d/none: No such file or directory (os error 2)");

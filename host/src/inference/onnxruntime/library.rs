@@ -1,6 +1,7 @@
 //! The library itself. It is there once in a process, and then for good.
 
 use super::session::Model;
+use crate::inference::error::LibraryError;
 use crate::inference::vet::Vetted;
 use crate::inference::{InferenceError, Loaded, ModelSource, Wanted};
 use libloading::Symbol;
@@ -10,7 +11,6 @@ use ort::logging::LogLevel;
 use ort::session::Session;
 use ort::sys::{ORT_API_VERSION, OrtApiBase};
 use std::env;
-use std::error::Error as _;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -37,32 +37,25 @@ impl Library {
     ///
     /// # Errors
     /// For people: what is wrong with the file.
-    pub(in crate::inference) fn open(library: &Path) -> Result<Self, String> {
+    pub(in crate::inference) fn open(library: &Path) -> Result<Self, LibraryError> {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         match &*opened {
             Some((path, open)) if path == library => return Ok(open.clone()),
             Some((path, _)) => {
-                return Err(format!(
-                    "{} is open in this process, which can hold one ONNX Runtime only",
-                    path.display()
-                ));
+                return Err(LibraryError::OtherIsOpen { path: path.clone() });
             }
             None => {}
         }
         let (variable, value) = NO_TELEMETRY;
         if env::var_os(variable).is_none_or(|found| found != value) {
-            return Err(format!(
-                "it would send telemetry from a thread outside of the wall: {variable}={value} must \
-                 be in the environment of the process that opens it"
-            ));
+            return Err(LibraryError::Telemetry { variable, value });
         }
         let version = version_of(library)?;
-        let environment = ort::init_from(library)
-            .map_err(|error| error.to_string())?
+        let environment = ort::init_from(library)?
             .with_name("sandmill")
             .with_telemetry(false)
             .build()
-            .map_err(|error| format!("{}: it does not start: {error}", library.display()))?;
+            .map_err(|source| LibraryError::NoStart { path: library.to_owned(), source })?;
         // What fails is told as an error. A guest that has calls fail must not fill a log besides.
         environment.set_log_level(LogLevel::Fatal);
         let cuda = ort::ep::CUDA::is_available().unwrap_or(false);
@@ -85,9 +78,9 @@ impl Library {
     ///
     /// # Errors
     /// For people: what of it is missing.
-    pub(in crate::inference) fn try_cuda(&self) -> Result<(), String> {
-        let mut builder = Session::builder(&self.environment).map_err(|error| error.to_string())?;
-        ort::ep::CUDA::default().register(&mut builder).map_err(|error| error.to_string())
+    pub(in crate::inference) fn try_cuda(&self) -> Result<(), ort::Error> {
+        let mut builder = Session::builder(&self.environment)?;
+        ort::ep::CUDA::default().register(&mut builder)
     }
 
     /// Loads a model that was looked at.
@@ -104,36 +97,26 @@ impl Library {
     }
 }
 
-/// What the loader says, which is not always in the error itself.
-fn reason(error: &libloading::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
-}
-
 /// Looks at the library's version, before anything else of it runs.
-fn version_of(path: &Path) -> Result<String, String> {
-    let at = path.display();
+fn version_of(path: &Path) -> Result<String, LibraryError> {
+    let at = || path.to_owned();
     // SAFETY: what the library runs when it is loaded is trusted: the operator named it.
     let library = unsafe { libloading::Library::new(path) }
-        .map_err(|error| format!("{at} cannot be opened as a library: {}", reason(&error)))?;
+        .map_err(|source| LibraryError::NoLibrary { path: at(), source })?;
     // SAFETY: the type is that of the function of this name in ONNX Runtime's header.
     let entry: Symbol<'_, unsafe extern "C" fn() -> *const OrtApiBase> =
         unsafe { library.get(b"OrtGetApiBase") }
-            .map_err(|_| format!("{at} is a library, but not ONNX Runtime's"))?;
+            .map_err(|_| LibraryError::NotOnnxRuntime { path: at() })?;
     // SAFETY: it takes nothing and returns a table that is always there, or null.
     let Some(base) = (unsafe { entry().as_ref() }) else {
-        return Err(format!("{at} does not tell its interface"));
+        return Err(LibraryError::NoInterface { path: at() });
     };
     // SAFETY: returns a text that is always there.
     let version = unsafe { CStr::from_ptr((base.GetVersionString)()) };
     let version = version.to_string_lossy().into_owned();
     // SAFETY: takes a number; null if the library is too old to know it.
     if unsafe { (base.GetApi)(ORT_API_VERSION) }.is_null() {
-        return Err(format!(
-            "{at} is ONNX Runtime {version}; needed is 1.{ORT_API_VERSION} or newer"
-        ));
+        return Err(LibraryError::TooOld { path: at(), version });
     }
     // It is opened again in a moment, and closing it would undo its start.
     std::mem::forget(library);

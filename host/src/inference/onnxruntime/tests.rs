@@ -242,12 +242,12 @@ fn what_is_no_library_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("libonnxruntime.so");
     fs::write(&path, "text").unwrap();
-    let error = Library::open(&path).unwrap_err();
+    let error = Library::open(&path).unwrap_err().to_string();
     assert!(error.contains("cannot be opened as a library"), "{error}");
     // One that every program has open.
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let mut files = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
     let other = files.find(|path| path.contains("libc.so")).expect("a C library");
-    let error = Library::open(Path::new(other)).unwrap_err();
+    let error = Library::open(Path::new(other)).unwrap_err().to_string();
     assert!(error.contains("not ONNX Runtime's"), "{error}");
 }

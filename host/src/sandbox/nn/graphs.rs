@@ -32,8 +32,8 @@ impl View<'_> {
 
     fn hand_over_outputs(&mut self, outputs: Vec<OwnedTensor>) -> Told<Vec<Named>> {
         let room = outputs.iter().map(Tensor::room).fold(0, u64::saturating_add);
-        if let Err(text) = self.inference.allowance.take(room, "the outputs take") {
-            return self.refuse(InferenceError::refused(ErrorCode::TooLarge, text));
+        if let Err(error) = self.inference.allowance.take(room, "the outputs take") {
+            return self.refuse(InferenceError::refused(ErrorCode::TooLarge, error.to_string()));
         }
         let mut named = Vec::with_capacity(outputs.len());
         for output in outputs {

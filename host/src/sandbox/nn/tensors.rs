@@ -5,6 +5,7 @@ use super::errors::Ended;
 use super::view::View;
 use crate::inference::{ErrorCode, InferenceError, OwnedTensor, TensorType, TensorView};
 use crate::model::{ByteSize, FailureKind};
+use crate::sandbox::error::TensorsFull;
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
@@ -22,21 +23,17 @@ impl Allowance {
     /// Counts more bytes.
     ///
     /// # Errors
-    /// A sentence, if they are too many; they are not counted then. `what`: what takes them.
-    pub(super) fn take(&mut self, bytes: u64, what: &str) -> Result<(), String> {
+    /// They are too many, and are not counted then. `what`: what takes them.
+    pub(super) fn take(&mut self, bytes: u64, what: &'static str) -> Result<(), TensorsFull> {
         match self.held.checked_add(bytes) {
             Some(held) if held <= self.limit.0 => {
                 self.held = held;
                 Ok(())
             }
-            _ => Err(format!(
-                "limits.tensors allows {} of tensors at once, 4 for each dimension included; the \
-                 entry script holds {}, and {what} {} more. Drop tensors that are not needed any more, give the model less at a time, \
-                 or raise the limit",
-                self.limit,
-                ByteSize(self.held).rounded(),
-                ByteSize(bytes).rounded()
-            )),
+            _ => {
+                let (limit, held, more) = (self.limit, ByteSize(self.held), ByteSize(bytes));
+                Err(TensorsFull { limit, held, what, more })
+            }
         }
     }
 
@@ -68,7 +65,7 @@ enum Fault {
     /// Its bytes are not those that its type and dimensions ask for.
     Mismatch(String),
     /// There was no room for it; its bytes are gone.
-    NoRoom(String),
+    NoRoom(TensorsFull),
 }
 
 /// What is counted for a tensor.
@@ -80,8 +77,8 @@ impl Tensor {
     /// A guest's tensor.
     fn new(dims: Vec<u32>, ty: TensorType, bytes: Vec<u8>, allowance: &mut Allowance) -> Self {
         let counted = counted(&dims, &bytes);
-        if let Err(text) = allowance.take(counted, "this tensor takes") {
-            let fault = Some(Fault::NoRoom(text));
+        if let Err(error) = allowance.take(counted, "this tensor takes") {
+            let fault = Some(Fault::NoRoom(error));
             return Self { dims: Vec::new(), ty, bytes: Vec::new(), fault, counted: 0 };
         }
         let fault = mismatch(&dims, ty, bytes.len()).map(Fault::Mismatch);

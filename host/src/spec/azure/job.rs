@@ -182,7 +182,7 @@ fn arguments(mut node: Node, data: &Data, report: &Report) -> Option<Node> {
                 node.value = Value::List(items);
             }
             Err(problem) => {
-                report.error(&node.origin, "task.program_arguments", problem);
+                report.error(&node.origin, "task.program_arguments", problem.to_string());
                 return None;
             }
         }

@@ -3,7 +3,7 @@
 use super::data::is_remote;
 use super::nodes::{entry, scalar, take, text, text_at};
 use crate::spec::check::Place;
-use crate::spec::error::{Origin, Report};
+use crate::spec::error::{DelimitedError, Origin, Report};
 use crate::spec::small_file;
 use crate::spec::tree::{self, Entry, Node, Value};
 use std::io;
@@ -178,32 +178,23 @@ fn transform(steps: &[Node], table: &mut Table, problems: &mut Vec<String>) {
     }
 }
 
-fn read_delimited(option: &str, node: &Node, table: &mut Table) -> Result<(), String> {
+fn read_delimited(option: &str, node: &Node, table: &mut Table) -> Result<(), DelimitedError> {
     let value = text(node).unwrap_or_default();
     let word = value.to_ascii_lowercase();
     match option {
         "delimiter" => table.delimiter = Some(value.to_owned()),
         "encoding" if matches!(word.as_str(), "utf8" | "utf-8" | "ascii") => {}
-        "encoding" => return Err(format!("found {node}; only utf8 and ascii can be read")),
+        "encoding" => return Err(DelimitedError::Encoding { found: node.to_string() }),
         "header" => {
             table.header = Some(String::from(match word.as_str() {
                 "all_files_same_headers" | "all_files_different_headers" | "true" => "true",
                 "no_header" | "false" => "false",
-                _ => {
-                    return Err(format!(
-                        "found {node}; supported are all_files_same_headers, \
-                         all_files_different_headers and no_header"
-                    ));
-                }
+                _ => return Err(DelimitedError::Header { found: node.to_string() }),
             }));
         }
         // The types of columns are inferred in any case.
         "infer_column_types" if word == "true" => {}
-        _ => {
-            return Err(String::from(
-                "is not supported; supported are delimiter, encoding and header",
-            ));
-        }
+        _ => return Err(DelimitedError::Unknown),
     }
     Ok(())
 }

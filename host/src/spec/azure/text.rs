@@ -1,5 +1,7 @@
 //! References (`${{inputs.x}}`) and command lines in texts.
 
+use crate::spec::error::CommandLineError;
+
 /// The name in a text that is one reference and nothing else.
 pub(super) fn reference(text: &str) -> Option<&str> {
     let name = text.trim().strip_prefix("${{")?.strip_suffix("}}")?;
@@ -29,8 +31,8 @@ pub(super) fn replace(text: &str, known: impl Fn(&str) -> Option<String>) -> Str
 /// stay whole.
 ///
 /// # Errors
-/// In words, if a quote is not closed.
-pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
+/// A quote is not closed, or a backslash stands at the end.
+pub(super) fn split(line: &str) -> Result<Vec<String>, CommandLineError> {
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
     let mut rest = line;
@@ -39,13 +41,13 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
         match c {
             c if c.is_whitespace() => words.extend(word.take()),
             '\'' => {
-                let end = rest[1..].find('\'').ok_or("a ' is not closed")?;
+                let end = rest[1..].find('\'').ok_or(CommandLineError::SingleQuote)?;
                 word.get_or_insert_default().push_str(&rest[1..=end]);
                 used = end + 2;
             }
             '"' => used = quoted(rest, word.get_or_insert_default())?,
             '\\' => {
-                let next = rest[1..].chars().next().ok_or("a \\ stands at the end")?;
+                let next = rest[1..].chars().next().ok_or(CommandLineError::Backslash)?;
                 // A backslash before a line end joins the lines.
                 if next != '\n' {
                     word.get_or_insert_default().push(next);
@@ -65,7 +67,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
 }
 
 /// Reads a text in double quotes, and returns its length with them.
-fn quoted(text: &str, word: &mut String) -> Result<usize, String> {
+fn quoted(text: &str, word: &mut String) -> Result<usize, CommandLineError> {
     let mut chars = text.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
         match c {
@@ -79,7 +81,7 @@ fn quoted(text: &str, word: &mut String) -> Result<usize, String> {
             c => word.push(c),
         }
     }
-    Err(String::from("a \" is not closed"))
+    Err(CommandLineError::DoubleQuote)
 }
 
 #[cfg(test)]

@@ -8,9 +8,8 @@ use crate::model::{
 };
 use crate::spec::check::Place;
 use crate::spec::defaults::Defaults;
-use crate::spec::error::Report;
+use crate::spec::error::{ModelPathError, Report};
 use crate::spec::job::{ModelSpec, Stored, StoredKind};
-use crate::spec::keys;
 use crate::spec::mounts::overlap;
 use crate::spec::output::place_of;
 use crate::spec::raw::{RawJob, RawSideInput};
@@ -77,8 +76,8 @@ impl ModelSpec {
     /// The same model at a path of this machine, fetched from a store.
     ///
     /// # Errors
-    /// In words, if no ONNX file is found there.
-    pub fn fetched(&self, path: &Path, version: Option<u64>) -> Result<Self, String> {
+    /// No ONNX file is found there.
+    pub fn fetched(&self, path: &Path, version: Option<u64>) -> Result<Self, ModelPathError> {
         let Found { file, folder, bytes } = find(path, version)?;
         Ok(Self { file, folder, bytes, ..self.clone() })
     }
@@ -86,13 +85,13 @@ impl ModelSpec {
     /// The model of this name at a path that is given outside of a job.
     ///
     /// # Errors
-    /// In words, if the name is none, or no ONNX file is found there.
-    pub fn at(name: &str, path: &Path) -> Result<Self, String> {
+    /// The name is none, or no ONNX file is found there.
+    pub fn at(name: &str, path: &Path) -> Result<Self, ModelPathError> {
         if !is_registered_name(name) {
-            let expected = keys::MODEL_NAME_EXPECTED;
-            return Err(format!("found the name {name:?}; expected {expected}"));
+            return Err(ModelPathError::Name { name: name.to_owned() });
         }
-        let path = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let path = std::path::absolute(path)
+            .map_err(|source| ModelPathError::Relative { path: path.to_owned(), source })?;
         let Found { file, folder, bytes } = find(&path, None)?;
         Ok(Self {
             name: name.to_owned(),
@@ -169,12 +168,12 @@ fn found(model: &RawModel, place: &Place, report: &Report) -> Option<Found> {
     let version = model.version.as_ref().map(|version| version.value);
     match find(&host, version) {
         Ok(found) => allowed(&found.file).then_some(found),
-        Err(message) => {
+        Err(error) => {
             let at = (&path.origin, &path.key);
             let is_version = |_: &&_| host.exists();
             let version = model.version.as_ref().filter(is_version);
             let (origin, key) = version.map_or(at, |version| (&version.origin, &version.key));
-            report.error(origin, key, message);
+            report.error(origin, key, error.to_string());
             None
         }
     }

@@ -1,7 +1,8 @@
 //! The ONNX file that a path means.
 
-use crate::spec::check::missing;
+use crate::spec::error::ModelPathError;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What a model's path leads to.
@@ -19,15 +20,12 @@ pub(super) struct Found {
 const PREFERRED: &str = "model.onnx";
 
 /// The model at `path`: a file; a folder with an ONNX file; or a folder with a folder for each version.
-/// An error says in words what is wrong.
-pub(super) fn find(path: &Path, version: Option<u64>) -> Result<Found, String> {
-    const WANTED: &str = "name an ONNX file, or a folder with one";
-    let shown = path.display();
-    let metadata = path.metadata().map_err(|e| format!("{}; {WANTED}", missing(path, &e)))?;
+pub(super) fn find(path: &Path, version: Option<u64>) -> Result<Found, ModelPathError> {
+    let shown = || path.to_owned();
+    let metadata =
+        path.metadata().map_err(|source| ModelPathError::NotThere { path: shown(), source })?;
     match version {
-        Some(_) if !metadata.is_dir() => {
-            Err(format!("{shown} is no folder with a folder for each version; remove version"))
-        }
+        Some(_) if !metadata.is_dir() => Err(ModelPathError::NoVersions { path: shown() }),
         Some(version) => of_version(path, version),
         None if metadata.is_file() => {
             Ok(Found { file: path.to_owned(), folder: None, bytes: metadata.len() })
@@ -35,31 +33,23 @@ pub(super) fn find(path: &Path, version: Option<u64>) -> Result<Found, String> {
         None if metadata.is_dir() => match (in_folder(path)?, versions(path)?.last()) {
             (Some(found), _) => Ok(found),
             (None, Some(highest)) => of_version(path, *highest),
-            (None, None) => Err(format!(
-                "{shown} holds neither an ONNX file (.onnx) nor a folder of a version, as 1 or 2; \
-                 {WANTED}"
-            )),
+            (None, None) => Err(ModelPathError::Empty { path: shown() }),
         },
-        None => Err(format!("{shown} is neither a file nor a folder; {WANTED}")),
+        None => Err(ModelPathError::Special { path: shown() }),
     }
 }
 
-fn of_version(path: &Path, version: u64) -> Result<Found, String> {
+fn of_version(path: &Path, version: u64) -> Result<Found, ModelPathError> {
     let folder = path.join(version.to_string());
     if !folder.is_dir() {
-        let there: Vec<String> = versions(path)?.iter().map(u64::to_string).collect();
-        let there = if there.is_empty() { "none".into() } else { there.join(", ") };
-        return Err(format!("{} has no version {version}; versions: {there}", path.display()));
+        let there = versions(path)?;
+        return Err(ModelPathError::NoVersion { path: path.to_owned(), version, there });
     }
-    let wanted = || {
-        let folder = folder.display();
-        format!("{folder} holds no ONNX file; put {PREFERRED} there, or set another version")
-    };
-    in_folder(&folder)?.ok_or_else(wanted)
+    in_folder(&folder)?.ok_or(ModelPathError::EmptyVersion { folder })
 }
 
 /// The model in a folder: the file with the usual name, or the only one.
-fn in_folder(folder: &Path) -> Result<Option<Found>, String> {
+fn in_folder(folder: &Path) -> Result<Option<Found>, ModelPathError> {
     let is_model = |path: &Path| {
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx")) && path.is_file()
     };
@@ -72,38 +62,33 @@ fn in_folder(folder: &Path) -> Result<Option<Found>, String> {
         [] => Ok(None),
         [file] => {
             stays_inside(file, folder)?;
-            let bytes = file.metadata().map_err(|e| missing(file, &e))?.len();
+            let bytes = file.metadata().map_err(unreadable(file))?.len();
             Ok(Some(Found { file: file.clone(), folder: Some(folder.to_owned()), bytes }))
         }
         [first, second, ..] => {
             let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
-            Err(format!(
-                "{} holds {} ONNX files, as {} and {}; name one of them, or call the one \
-                 {PREFERRED}",
-                folder.display(),
-                files.len(),
-                name(first),
-                name(second)
-            ))
+            Err(ModelPathError::Several {
+                folder: folder.to_owned(),
+                count: files.len(),
+                first: name(first),
+                second: name(second),
+            })
         }
     }
 }
 
 /// Workers see the folder and nothing else.
-fn stays_inside(file: &Path, folder: &Path) -> Result<(), String> {
-    let real = |path: &Path| path.canonicalize().map_err(|e| missing(path, &e));
+fn stays_inside(file: &Path, folder: &Path) -> Result<(), ModelPathError> {
+    let real = |path: &Path| path.canonicalize().map_err(unreadable(path));
     let (real_file, real_folder) = (real(file)?, real(folder)?);
     if real_file.starts_with(&real_folder) {
         return Ok(());
     }
-    let (shown, leads) = (file.display(), real_file.display());
-    Err(format!(
-        "{shown} is a link out of its folder, to {leads}; name that file, or put a copy here"
-    ))
+    Err(ModelPathError::Outside { link: file.to_owned(), to: real_file })
 }
 
 /// The versions in a folder, the highest last.
-fn versions(folder: &Path) -> Result<Vec<u64>, String> {
+fn versions(folder: &Path) -> Result<Vec<u64>, ModelPathError> {
     let number = |path: &PathBuf| {
         let name = path.file_name()?.to_str()?;
         let number: u64 = name.parse().ok()?;
@@ -115,12 +100,14 @@ fn versions(folder: &Path) -> Result<Vec<u64>, String> {
     Ok(versions)
 }
 
-fn list(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let unreadable = |error: std::io::Error| missing(folder, &error);
-    fs::read_dir(folder)
-        .map_err(unreadable)?
-        .map(|entry| entry.map(|entry| entry.path()).map_err(unreadable))
-        .collect()
+fn list(folder: &Path) -> Result<Vec<PathBuf>, ModelPathError> {
+    let paths =
+        |entries: fs::ReadDir| entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    fs::read_dir(folder).and_then(paths).map_err(unreadable(folder))
+}
+
+fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> ModelPathError {
+    move |source| ModelPathError::Unreadable { path: path.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -152,7 +139,7 @@ mod tests {
                     let folder = folder.map_or_else(|| "alone".into(), |folder| below(&folder));
                     format!("{}, {folder}", below(&file))
                 }
-                Err(message) => message,
+                Err(error) => error.to_string(),
             };
             let real = base.canonicalize().unwrap();
             text.replace(base.to_str().unwrap(), "/d").replace(real.to_str().unwrap(), "/d")

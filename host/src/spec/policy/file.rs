@@ -62,8 +62,8 @@ impl OperatorPolicy {
         let text = owner::read(path);
         let settings = match text {
             Ok(text) => parse(path, &text, &report),
-            Err(message) => {
-                report.error(&Origin::File, "", message);
+            Err(error) => {
+                report.error(&Origin::File, "", error.to_string());
                 None
             }
         };

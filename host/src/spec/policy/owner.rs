@@ -1,6 +1,7 @@
 //! Who may change a policy file.
 
 use crate::opening::regular_at_its_path;
+use crate::spec::error::FileError;
 use crate::spec::load::read_opened;
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -15,8 +16,8 @@ const LINKS: usize = 40;
 /// Reads a policy file, and refuses one that others own or may write to: they would decide what jobs may do.
 ///
 /// # Errors
-/// What is wrong, in words that follow the file's name.
-pub(super) fn read(path: &Path) -> Result<String, String> {
+/// The file cannot be read, or is refused.
+pub(super) fn read(path: &Path) -> Result<String, FileError> {
     let opened = match way(path) {
         Ok(way) => check(&way)?,
         Err(error) => Err(error),
@@ -33,7 +34,7 @@ struct Way {
 }
 
 /// The file at its place, as it was checked; or why it cannot be opened.
-fn check(way: &Way) -> Result<io::Result<fs::File>, String> {
+fn check(way: &Way) -> Result<io::Result<fs::File>, FileError> {
     // What leads to the file counts as well: who may write there puts another one in its place.
     for link in &way.links {
         if let Ok(metadata) = link.symlink_metadata() {
@@ -52,7 +53,7 @@ fn check(way: &Way) -> Result<io::Result<fs::File>, String> {
 }
 
 /// Checks the folder that something lies in.
-fn check_folder(what: &str, of: &Path) -> Result<(), String> {
+fn check_folder(what: &'static str, of: &Path) -> Result<(), FileError> {
     let Some(folder) = of.parent() else { return Ok(()) };
     let Ok(metadata) = fs::metadata(folder) else { return Ok(()) };
     check_owner(what, folder, &metadata)?;
@@ -60,31 +61,27 @@ fn check_folder(what: &str, of: &Path) -> Result<(), String> {
     check_mode(what, folder, &metadata, metadata.mode() & 0o1000 != 0)
 }
 
-fn check_owner(what: &str, at: &Path, metadata: &Metadata) -> Result<(), String> {
+fn check_owner(what: &'static str, at: &Path, metadata: &Metadata) -> Result<(), FileError> {
     let user = rustix::process::geteuid().as_raw();
     let owner = metadata.uid();
     if [user, 0].contains(&owner) {
         return Ok(());
     }
-    let how = if metadata.is_symlink() { "chown -h" } else { "chown" };
-    Err(format!(
-        "is not used, as {what} belongs to user {owner}, neither to you (user {user}) nor to root, and \
-         who owns it decides what jobs may do: {how} {user} {}",
-        at.display()
-    ))
+    let command = if metadata.is_symlink() { "chown -h" } else { "chown" };
+    Err(FileError::Owner { what, owner, user, command, at: at.to_owned() })
 }
 
-fn check_mode(what: &str, at: &Path, metadata: &Metadata, is_sticky: bool) -> Result<(), String> {
+fn check_mode(
+    what: &'static str,
+    at: &Path,
+    metadata: &Metadata,
+    is_sticky: bool,
+) -> Result<(), FileError> {
     let mode = metadata.mode();
     if mode & 0o022 == 0 || is_sticky {
         return Ok(());
     }
-    Err(format!(
-        "is not used, as others can write to {what} (mode {:03o}) and so decide what jobs may do: \
-         chmod go-w {}",
-        mode & 0o777,
-        at.display()
-    ))
+    Err(FileError::Writable { what, mode: mode & 0o777, at: at.to_owned() })
 }
 
 /// Follows a path link by link.
@@ -127,12 +124,12 @@ mod tests {
         let folder = dir.path().canonicalize().unwrap().join("etc");
         fs::create_dir(&folder).unwrap();
         let file = folder.join("policy.yaml");
-        assert_eq!(read(&file).unwrap_err(), "there is no such file");
+        assert!(matches!(read(&file), Err(FileError::NotThere)));
         fs::write(&file, "gpus: 0").unwrap();
         let told = |file_mode, folder_mode| {
             fs::set_permissions(&file, Permissions::from_mode(file_mode)).unwrap();
             fs::set_permissions(&folder, Permissions::from_mode(folder_mode)).unwrap();
-            let told = read(&file).err().unwrap_or_default();
+            let told = read(&file).err().map(|error| error.to_string()).unwrap_or_default();
             told.replace(folder.to_str().unwrap(), "/etc")
         };
         for (file_mode, folder_mode) in [(0o644, 0o755), (0o400, 0o700), (0o644, 0o1777)] {
@@ -169,11 +166,12 @@ mod tests {
         link("loop", "own/loop");
         let ways = ["open/policy.yaml", "own/file.yaml", "open/etc/policy.yaml"];
         for way in ways {
-            assert_eq!(read(&base.join(way)).as_deref(), Ok("gpus: 0"), "{way}");
+            assert_eq!(read(&base.join(way)).unwrap(), "gpus: 0", "{way}");
         }
         mode("open", 0o777);
         for way in ways {
-            let told = read(&base.join(way)).unwrap_err().replace(base.to_str().unwrap(), "");
+            let told = read(&base.join(way)).unwrap_err().to_string();
+            let told = told.replace(base.to_str().unwrap(), "");
             assert_eq!(
                 told,
                 "is not used, as others can write to the folder of a link to it (mode 777) and so decide what jobs may do: chmod go-w /open",
@@ -182,11 +180,11 @@ mod tests {
         }
         read(&base.join("own/loop")).unwrap_err();
         mode("open", 0o1777);
-        assert_eq!(read(&base.join("open/policy.yaml")).as_deref(), Ok("gpus: 0"));
+        assert_eq!(read(&base.join("open/policy.yaml")).unwrap(), "gpus: 0");
         // Only root can give a link away.
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::lchown(base.join("open/policy.yaml"), Some(65534), None).unwrap();
-            let told = read(&base.join("open/policy.yaml")).unwrap_err();
+            let told = read(&base.join("open/policy.yaml")).unwrap_err().to_string();
             assert!(told.contains("a link to it belongs to user 65534"), "{told}");
         }
     }

@@ -151,7 +151,7 @@ impl Settings {
             }
             Ok(real) if real == path => format!("found {}", path.display()),
             Ok(real) => format!("found {}, which is {}", path.display(), real.display()),
-            Err(why) => why,
+            Err(why) => why.to_string(),
         };
         let folders: Vec<String> =
             allowed.iter().map(|folder| folder.display().to_string()).collect();

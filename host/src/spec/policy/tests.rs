@@ -3,7 +3,7 @@
 use super::{OperatorPolicy, amounts};
 use crate::model::{ByteSize, JobDir, Source};
 use crate::spec::keys::{Key, Kind, POLICY};
-use crate::spec::{JobSpec, Machine, NoRegistry, Surroundings, load};
+use crate::spec::{JobSpec, Machine, NoRegistry, SpecErrors, Surroundings, load};
 use insta::assert_snapshot;
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,13 +36,13 @@ impl Fixture {
         Self { base, _dir: dir }
     }
 
-    fn policy(&self, text: &str) -> Result<OperatorPolicy, String> {
+    fn policy(&self, text: &str) -> Result<OperatorPolicy, SpecErrors> {
         let path = self.base.join("policy.yaml");
         fs::write(&path, text.replace("[dir]", self.base.to_str().unwrap())).unwrap();
-        OperatorPolicy::load(&path).map_err(|errors| self.redact(&errors.to_string()))
+        OperatorPolicy::load(&path).map_err(|errors| self.redacted(errors))
     }
 
-    fn job(&self, policy: &str, job: &str, set: &[(&str, &str)]) -> Result<JobSpec, String> {
+    fn job(&self, policy: &str, job: &str, set: &[(&str, &str)]) -> Result<JobSpec, SpecErrors> {
         let policy = self.policy(policy).unwrap();
         let path = self.base.join("job.yaml");
         fs::write(&path, job).unwrap();
@@ -52,7 +52,15 @@ impl Fixture {
         let surroundings =
             Surroundings { policy: &policy, registrations: &NoRegistry, machine: &machine };
         let spec = load(&path, &set, surroundings);
-        spec.map_err(|errors| self.redact(&errors.to_string()))
+        spec.map_err(|errors| self.redacted(errors))
+    }
+
+    fn redacted(&self, mut errors: SpecErrors) -> SpecErrors {
+        errors.file = self.redact(&errors.file);
+        for error in &mut errors.errors {
+            error.message = self.redact(&error.message);
+        }
+        errors
     }
 
     fn redact(&self, text: &str) -> String {
@@ -157,7 +165,7 @@ fn no_root_reaches_into_job_directories() {
         policy(jobs, "['[dir]/jobs/deep', '[dir]/src/guest']"),
         policy(jobs, "['[dir]/weights/link/../../src']"),
     ];
-    let told = refused.map(|policy| policy.unwrap_err() + "\n").concat();
+    let told = refused.map(|policy| policy.unwrap_err().to_string() + "\n").concat();
     assert_snapshot!(told, @"
     policy.yaml:6: roots.job_directories[0]: jobs is the same folder as jobs of roots.inputs on line 2; job directories need a folder of their own that neither lies in another root nor holds one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
     policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.outputs on line 5; job directories need a folder of their own that neither lies in another root nor holds one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
@@ -182,7 +190,7 @@ fn files_beside_the_job_are_held_to_the_roots() {
                  task: {type: run_function, code: src, entry_script: component.wasm, \
                  append_row_to: '${{outputs.o}}'}\n";
     let errors = fixture.job(ROOTS, azure, &[]).unwrap_err();
-    assert!(!errors.contains("\"secret\""), "{errors}");
+    assert!(!errors.to_string().contains("\"secret\""), "{errors}");
     assert_snapshot!(errors, @"
     job.yaml:4: inputs.a.path: found in/MLTable, which is outside/secret; the operator's policy allows inputs only below in (policy.yaml:2)
     job.yaml:8: entry_script: found src/parallel_run_step.settings.json, which is outside/secret; the operator's policy allows entry scripts and their source only below src (policy.yaml:4)
@@ -221,7 +229,7 @@ fn crates_and_modules_can_be_kept_out() {
     let fixture = Fixture::new();
     let job = |policy: &str, script: &str| {
         let spec = fixture.job(policy, JOB, &[("entry_script", script)]);
-        spec.map(|_| String::new()).unwrap_or_else(|errors| errors)
+        spec.map(|_| String::new()).unwrap_or_else(|errors| errors.to_string())
     };
     assert_snapshot!(job("gpus: 0", "src/guest"), @"--set entry_script: found src/guest, a guest crate; the operator's policy allows none, as its build scripts would run on this machine: build it elsewhere, and name the component (entry_script_crates, policy.yaml)");
     assert_eq!(job("entry_script_crates: true", "src/guest"), "");

@@ -1,0 +1,189 @@
+//! Why values and files of an input are not taken.
+
+use arrow::datatypes::{DataType, TimeUnit};
+use arrow::error::ArrowError;
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+use std::io;
+use std::path::PathBuf;
+
+/// Why stored values are none of a type.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoredError {
+    /// There is no way from one type to the other.
+    #[error("{found} cannot become {to}")]
+    Type {
+        /// The type of what is stored.
+        found: DataType,
+        /// The other type.
+        to: DataType,
+    },
+    /// A time of 96 bits that the type cannot hold.
+    #[error(
+        "{} (INT96) is no number of {} of 64 bits{}; set schema_inference: full, which takes \
+         microseconds where these hold all times, write the column as INT64 microseconds (in Spark with \
+         spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns",
+        time(*nanos),
+        unit_name(*unit),
+        if *unit == TimeUnit::Nanosecond { ", which go from 1677-09-21 to 2262-04-11" } else { "" }
+    )]
+    Time {
+        /// Nanoseconds since 1970.
+        nanos: i128,
+        /// What the type counts.
+        unit: TimeUnit,
+    },
+    /// An interval that the type cannot hold.
+    #[error(
+        "the interval of {months} months, {days} days and {millis} milliseconds does not fit the Arrow type \
+         that the file names for it; leave the column out with columns, or write it anew"
+    )]
+    Interval {
+        /// Its months.
+        months: u32,
+        /// Its days.
+        days: u32,
+        /// Its milliseconds.
+        millis: u32,
+    },
+    /// What Arrow says.
+    #[error(transparent)]
+    Arrow(#[from] ArrowError),
+}
+
+/// The time so many nanoseconds after 1970, in words.
+fn time(nanos: i128) -> String {
+    let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok();
+    let since = seconds.map(|it| SignedDuration::new(it, nanos.rem_euclid(1_000_000_000) as i32));
+    let time =
+        since.and_then(|since| DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(since).ok());
+    match time {
+        Some(time) => time.to_string(),
+        None => format!("the time {nanos} nanoseconds from 1970"),
+    }
+}
+
+fn unit_name(unit: TimeUnit) -> &'static str {
+    match unit {
+        TimeUnit::Second => "seconds",
+        TimeUnit::Millisecond => "milliseconds",
+        TimeUnit::Microsecond => "microseconds",
+        TimeUnit::Nanosecond => "nanoseconds",
+    }
+}
+
+/// Why a column of a file is none of the table's.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MisfitError {
+    /// The stored values are not what the file says.
+    #[error("column '{column}': {source}")]
+    Stored {
+        /// Its name.
+        column: String,
+        /// What is wrong.
+        source: StoredError,
+    },
+    /// A value that the table's type does not hold.
+    #[error(
+        "column '{column}': a value of {from} is none of {to}, which the table has ({source}); write the \
+         files with one type, or leave the column out with columns"
+    )]
+    Value {
+        /// Its name.
+        column: String,
+        /// The type that the file has.
+        from: DataType,
+        /// The type that the table has.
+        to: DataType,
+        /// What Arrow says.
+        source: ArrowError,
+    },
+}
+
+/// Why something in the folder of an input cannot be handed over.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EntryError {
+    /// A folder that cannot be listed.
+    #[error("{} cannot be listed: {source}", path.display())]
+    Unlisted {
+        /// The folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Neither file, folder nor link.
+    #[error(
+        "{} is a device, fifo or socket; inputs are made of files, so move it away or name the files by \
+         a glob that leaves it out",
+        path.display()
+    )]
+    Special {
+        /// The entry.
+        path: PathBuf,
+    },
+    /// A name that is no text.
+    #[error("the name {path:?} is not UTF-8; rename the file")]
+    NotUtf8 {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A link to nothing.
+    #[error("{} is a link to something that is not there; remove it or mend it", link.display())]
+    Dangling {
+        /// The link.
+        link: PathBuf,
+    },
+    /// A link that cannot be followed.
+    #[error("cannot follow {}: {source}", link.display())]
+    Unfollowed {
+        /// The link.
+        link: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A link to a folder that the input does not hold.
+    #[error(
+        "{} is a link to a folder outside of the input, {}; name that folder as a path of the input to \
+         include it",
+        link.display(),
+        to.as_ref().map_or_else(|| "elsewhere".to_owned(), |to| to.display().to_string())
+    )]
+    FolderOutside {
+        /// The link.
+        link: PathBuf,
+        /// The folder, if it is known.
+        to: Option<PathBuf>,
+    },
+    /// A link to a file that the input does not hold.
+    #[error(
+        "the link {} leads out of the folder, to {}; copy that file in, or name its folder as a path of \
+         the input",
+        link.display(),
+        to.display()
+    )]
+    Outside {
+        /// The link.
+        link: PathBuf,
+        /// The file.
+        to: PathBuf,
+    },
+    /// A link that guests, who see nothing but the root, cannot follow.
+    #[error(
+        "{} links to {} by an absolute path, which means nothing to the entry script; make it a relative \
+         link",
+        link.display(),
+        to.display()
+    )]
+    Absolute {
+        /// The link.
+        link: PathBuf,
+        /// The path that it holds.
+        to: PathBuf,
+    },
+    /// A link to something that is neither file nor folder.
+    #[error("{} is a link to a device, fifo or socket; remove it", link.display())]
+    ToSpecial {
+        /// The link.
+        link: PathBuf,
+    },
+}
