@@ -10,15 +10,13 @@ mod fuzzing;
 mod journal;
 #[path = "../../host/src/output/mod.rs"]
 mod output;
-#[path = "../../host/src/protocol/mod.rs"]
-mod protocol;
 mod sandbox;
 #[path = "../../host/src/spec/mod.rs"]
 mod spec;
-mod store;
 mod worker;
 
 use sandmill_files::opening;
 use sandmill_model::{self as model, fail_point};
+use sandmill_wire as protocol;
 
 pub use fuzzing::{columns, frames, jobs, recovery, results, rows, stores, tables};

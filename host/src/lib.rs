@@ -34,8 +34,8 @@
 //! Floors, lowest first; a file imports only lower floors or siblings in its own folder
 //! (`tests/tests/floors.rs` checks that):
 //!
-//! 0. `model`, `event`, `fail_point` and `opening`, which are crates of their own or parts of one
-//! 1. `gpu`, `protocol`, `turns`, `wall`
+//! 0. `model`, `event`, `fail_point`, `opening` and `protocol`, which are crates of their own or parts of one
+//! 1. `gpu`, `turns`, `wall`
 //! 2. `spec`, `dataset`
 //! 3. `load`, `plan`, `journal`, `output`, `compile`, `inference`, `perf`, `store`, `registry`
 //! 4. `sandbox`, `finish`
@@ -71,8 +71,6 @@ pub mod plan;
 #[doc(hidden)]
 pub mod pool;
 #[doc(hidden)]
-pub mod protocol;
-#[doc(hidden)]
 pub mod registry;
 pub mod report;
 #[doc(hidden)]
@@ -90,6 +88,8 @@ pub mod worker;
 use sandmill_files::opening;
 use sandmill_model::fail_point;
 pub use sandmill_model::{self as model, event};
+#[doc(hidden)]
+pub use sandmill_wire as protocol;
 
 pub use engine::{
     Cancel, EngineError, Job, JobFile, Options, PrepareError, Prepared, Reused, prepare, run,

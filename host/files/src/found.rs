@@ -4,6 +4,7 @@ use super::Manifest;
 use crate::opening::at_its_path;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, StatxFlags};
 use sandmill_model::Source;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::Metadata;
 use std::os::fd::OwnedFd;
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// Length and time of the last change: what tells a file from what it was before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Bytes.
     pub length: u64,

@@ -1,14 +1,15 @@
 //! Fetches objects ahead of the mini-batches that need them, and those that the planner is to look into, as many as
 //! the cache has room for, and makes room when these are done. On a thread of its own.
 
-use super::error::{StoreError, StoreErrorKind};
-use super::fetch::{Known, stand_in};
-use super::message::{FetchRequest, FromFetcher};
+use super::error::StoreError;
+use super::fetch::stand_in;
 use super::objects::Arrival;
 use super::place::{Lost, Place};
 use super::process::{SILENCE, Said};
-use crate::dataset::is_stand_in;
+use crate::dataset::{Found, is_stand_in};
 use crate::model::ByteSize;
+use crate::protocol::store::StoreErrorKind;
+use crate::protocol::store::{FetchRequest, FromFetcher};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -89,7 +90,7 @@ struct New {
     place: usize,
     bytes: u64,
     /// What its manifest tells.
-    known: Option<Known>,
+    known: Option<Found>,
 }
 
 /// What is wanted together.
@@ -213,7 +214,7 @@ impl Ahead {
                 let known = self.places.get_mut(place).and_then(|place| place.known(file));
                 let bytes = known.map_or_else(
                     || fs::symlink_metadata(file).map_or(0, |found| found.len()),
-                    |known| known.size,
+                    |known| known.length,
                 );
                 objects.push(New { file: file.clone(), place, bytes, known });
             }
@@ -226,7 +227,7 @@ impl Ahead {
         let New { file, place: index, known, .. } = new;
         match (fs::symlink_metadata(file), known) {
             (Ok(found), Some(known)) => {
-                if found.is_file() && !is_stand_in(&found) && Known::from(&found) == *known {
+                if found.is_file() && !is_stand_in(&found) && Found::from(&found) == *known {
                     return HeldState::Here;
                 }
             }
@@ -423,7 +424,7 @@ fn failed(error: &StoreError) -> HeldState {
 pub(super) fn evict(file: &Path, part: &Path) -> std::io::Result<()> {
     let found = fs::symlink_metadata(file)?;
     if found.is_file() && !is_stand_in(&found) && found.len() > 0 {
-        stand_in(Known::from(&found), part, file)?;
+        stand_in(Found::from(&found), part, file)?;
     }
     Ok(())
 }

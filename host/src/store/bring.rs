@@ -1,14 +1,14 @@
 //! Fetches what stand-ins or manifests tell of: all of it, or what is asked for, a few objects at a time.
 
-use super::error::StoreErrorKind;
-use super::fetch::{Known, Target, fetch, mark, place};
+use super::fetch::{Target, fetch, mark, place};
 use super::list::{AT_ONCE, TELL, Tell};
 use super::look::key;
-use super::message::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
 use super::open::Store;
 use super::words::{Asked, FetchError};
-use crate::dataset::is_stand_in;
+use crate::dataset::{Found, is_stand_in};
 use crate::protocol::FrameBuffer;
+use crate::protocol::store::StoreErrorKind;
+use crate::protocol::store::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
 use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,8 +58,8 @@ impl<'a> Porter<'a> {
     }
 
     /// Begins to fetch an object of which so much is known. An error says why nothing can be fetched.
-    fn begin(&mut self, name: String, known: Known) -> Result<(), FetchError> {
-        let target = self.target(&name, known.size)?;
+    fn begin(&mut self, name: String, known: Found) -> Result<(), FetchError> {
+        let target = self.target(&name, known.length)?;
         let key = key(&self.store, self.request, &name)?;
         let (store, config) = (Arc::clone(&self.store), Arc::clone(&self.config));
         self.tasks.spawn(async move {
@@ -97,7 +97,7 @@ pub(super) async fn bring_all(
             let name = entry.path().strip_prefix(&data).ok().and_then(|name| name.to_str());
             let (Some(metadata), Some(name)) = (metadata, name) else { continue };
             so_far.objects += 1;
-            porter.begin(name.to_owned(), Known::from(&metadata))?;
+            porter.begin(name.to_owned(), Found::from(&metadata))?;
         }
         if porter.tasks.is_empty() {
             return Ok(so_far);
@@ -170,9 +170,9 @@ pub(super) async fn serve(
 }
 
 /// What a stand-in tells of its object; none if that is here.
-fn stands_for(file: &Path) -> Result<Option<Known>, FetchError> {
+fn stands_for(file: &Path) -> Result<Option<Found>, FetchError> {
     match fs::symlink_metadata(file) {
-        Ok(stands) if is_stand_in(&stands) => Ok(Some(Known::from(&stands))),
+        Ok(stands) if is_stand_in(&stands) => Ok(Some(Found::from(&stands))),
         Ok(stands) if stands.is_file() => Ok(None),
         Ok(_) => Err(FetchError::Unknown),
         Err(error) => Err(FetchError::NotKnown(error)),

@@ -1,8 +1,8 @@
 //! From an address to what opens its store.
 
 use super::error::{LONGEST_NAME, StoreError};
-use super::message::StoreConfig;
 use crate::model::{Address, StoreKind, StorePlace};
+use crate::protocol::store::StoreConfig;
 use crate::spec::Datastores;
 use std::ffi::OsString;
 

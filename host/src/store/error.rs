@@ -1,9 +1,9 @@
 //! What can go wrong with a store, as the leader sees it, with the words for it. Imports nothing of its folder.
 
-use crate::model::{ByteSize, is_full};
+use crate::model::ByteSize;
 use crate::protocol::FrameError;
+use crate::protocol::store::{Failed, StoreErrorKind};
 use crate::spec::{ModelPathError, NoDatastore};
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,38 +12,6 @@ use std::time::Duration;
 pub(super) const LONGEST_NAME: usize = 255;
 /// What is said of a stand-in that cannot be looked at.
 pub(super) const NOT_KNOWN: &str = "its place is not known";
-
-/// What kind of thing went wrong with a store, for programs. Later versions may have more.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum StoreErrorKind {
-    /// The job, or the file of datastores, names what cannot be fetched anywhere.
-    Invalid,
-    /// There is no such object, folder or bucket.
-    NotFound,
-    /// The store does not accept the credentials, or they do not suffice.
-    Denied,
-    /// The store has too much to do, and refused all attempts.
-    Throttled,
-    /// No connection comes about.
-    Unreachable,
-    /// The server, or what came from it, cannot be trusted.
-    Untrusted,
-    /// An object is not the one that was listed before.
-    Changed,
-    /// There is more than the cache may hold.
-    TooLarge,
-    /// The disk has no room, or not for this user. No object is to blame.
-    DiskFull,
-    /// A file or folder of this machine cannot be used.
-    Disk,
-    /// The process that fetches broke down, or never ran.
-    Process,
-    /// Fetching was stopped, as was asked.
-    Stopped,
-    /// Anything else, such as an answer that broke off.
-    Other,
-}
 
 /// What a job reads from stores cannot be fetched, or its results cannot be put there; for people, complete.
 #[derive(Debug, thiserror::Error)]
@@ -233,13 +201,6 @@ impl StoreError {
     }
 }
 
-impl StoreErrorKind {
-    /// That of an answer of a file system.
-    pub(super) fn of_disk(error: &io::Error) -> Self {
-        if is_full(error) { Self::DiskFull } else { Self::Disk }
-    }
-}
-
 /// A text without what could steer a terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
@@ -247,4 +208,10 @@ fn printable(text: &str) -> String {
 
 fn said(faults: &str) -> String {
     if faults.is_empty() { String::new() } else { format!("; what it said: {faults}") }
+}
+
+impl From<Failed> for StoreError {
+    fn from(Failed { kind, text }: Failed) -> Self {
+        Self::Fetch { kind, text }
+    }
 }

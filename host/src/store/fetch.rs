@@ -1,15 +1,14 @@
 //! Brings one object.
 
-use super::message::StoreConfig;
 use super::open::Store;
 use super::words::{Asked, FetchError};
 use crate::dataset::{Found, STAND_IN_MODE, UNFETCHED};
 use crate::model::{ByteSize, hex};
+use crate::protocol::store::StoreConfig;
 use object_store::path::Path as Key;
 use object_store::{Error, GetOptions, GetResultPayload, ObjectMeta};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::future::poll_fn;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -25,62 +24,30 @@ const NAME: usize = 200;
 /// Bytes of a reason, which a link must hold.
 pub(super) const REASON: usize = 1000;
 
-/// What a file is like that is an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Known {
-    /// Bytes.
-    pub(super) size: u64,
-    /// The second before its last change, since 1970, and nanoseconds that stand for its version (the ETag; zero
-    /// if it has none), so that another version of the same second is another file for whoever compares files,
-    /// and none seems to have changed later than it did.
-    time: (i64, u32),
+/// What stands for an object that was not there when it was looked for.
+pub(super) const MISSING: Found = Found { length: 0, seconds: 0, nanos: 0 };
+
+/// What the file of an object is like: the second before its last change, and nanoseconds that stand for its version
+/// (the ETag; zero if it has none), so that another version of the same second is another file for whoever compares
+/// files, and none seems to have changed later than it did.
+pub(super) fn file_of(object: &ObjectMeta) -> Found {
+    let nanos = object.e_tag.as_deref().map_or(0, |tag| {
+        let digest = Sha256::digest(bare(tag).as_bytes());
+        let number = digest.iter().take(4).fold(0_u32, |it, &byte| it << 8 | u32::from(byte));
+        number % 999_999_999 + 1
+    });
+    let seconds = object.last_modified.timestamp().saturating_sub(1).max(0);
+    Found { length: object.size, seconds, nanos }
 }
 
-impl Known {
-    /// What stands for an object that was not there when it was looked for.
-    pub(super) const MISSING: Self = Self { size: 0, time: (0, 0) };
-
-    /// Whether an answer is about another version.
-    fn differs(&self, answer: &Self) -> bool {
-        let both_tell = self.time.1 != 0 && answer.time.1 != 0;
-        self.size != answer.size || (both_tell && self.time.1 != answer.time.1)
-    }
-
-    fn modified(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::new(self.time.0.max(0).cast_unsigned(), self.time.1)
-    }
+/// Whether an answer is about another version.
+fn differs(known: &Found, answer: &Found) -> bool {
+    let both_tell = known.nanos != 0 && answer.nanos != 0;
+    known.length != answer.length || (both_tell && known.nanos != answer.nanos)
 }
 
-impl From<&ObjectMeta> for Known {
-    fn from(object: &ObjectMeta) -> Self {
-        let nanos = object.e_tag.as_deref().map_or(0, |tag| {
-            let digest = Sha256::digest(bare(tag).as_bytes());
-            let number = digest.iter().take(4).fold(0_u32, |it, &byte| it << 8 | u32::from(byte));
-            number % 999_999_999 + 1
-        });
-        Self {
-            size: object.size,
-            time: (object.last_modified.timestamp().saturating_sub(1).max(0), nanos),
-        }
-    }
-}
-
-impl From<Found> for Known {
-    fn from(Found { length, seconds, nanos }: Found) -> Self {
-        Self { size: length, time: (seconds, nanos) }
-    }
-}
-
-impl From<Known> for Found {
-    fn from(Known { size, time: (seconds, nanos) }: Known) -> Self {
-        Self { length: size, seconds, nanos }
-    }
-}
-
-impl From<&Metadata> for Known {
-    fn from(file: &Metadata) -> Self {
-        Found::from(file).into()
-    }
+fn modified(known: &Found) -> SystemTime {
+    UNIX_EPOCH + Duration::new(known.seconds.max(0).cast_unsigned(), known.nanos)
 }
 
 /// A version without what stands around it: Azure lists it without quotes, and answers with some.
@@ -89,14 +56,14 @@ fn bare(e_tag: &str) -> &str {
 }
 
 /// Puts a stand-in at the place of a file, by way of `part`.
-pub(super) fn stand_in(known: Known, part: &Path, file: &Path) -> std::io::Result<()> {
+pub(super) fn stand_in(known: Found, part: &Path, file: &Path) -> std::io::Result<()> {
     make(known, part)?;
     put(part, file)
 }
 
 /// The same where mostly there is nothing, and nobody looks yet: half the calls of the kernel, and files of a folder
 /// lie together on the disk. One that is cut short is known by its length or time, as another version is.
-pub(super) fn first_stand_in(known: Known, part: &Path, file: &Path) -> std::io::Result<()> {
+pub(super) fn first_stand_in(known: Found, part: &Path, file: &Path) -> std::io::Result<()> {
     let made = match make(known, file) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             make_folder(file)?;
@@ -110,10 +77,10 @@ pub(super) fn first_stand_in(known: Known, part: &Path, file: &Path) -> std::io:
     }
 }
 
-fn make(known: Known, path: &Path) -> std::io::Result<()> {
+fn make(known: Found, path: &Path) -> std::io::Result<()> {
     let made = File::options().write(true).create_new(true).mode(STAND_IN_MODE).open(path)?;
-    made.set_len(known.size)?;
-    made.set_modified(known.modified())
+    made.set_len(known.length)?;
+    made.set_modified(modified(&known))
 }
 
 /// A path below the folder for objects. An error says why there can be none.
@@ -159,7 +126,7 @@ pub(super) async fn fetch(
     store: &Store,
     config: &StoreConfig,
     key: &Key,
-    known: Option<Known>,
+    known: Option<Found>,
     target: &Target,
 ) -> Result<u64, FetchError> {
     let mut pause = PAUSE;
@@ -172,7 +139,7 @@ pub(super) async fn fetch(
         // Nobody needs half of it.
         let _ = fs::remove_file(&target.part);
         if matches!(trouble, Trouble::Refused(Error::NotFound { .. }))
-            && known.is_some_and(|known| known.size == 0 && known != Known::MISSING)
+            && known.is_some_and(|known| known.length == 0 && known != MISSING)
         {
             return Err(FetchError::Gone);
         }
@@ -221,19 +188,19 @@ impl From<std::io::Error> for Trouble {
 async fn bring(
     store: &Store,
     key: &Key,
-    known: Option<Known>,
+    known: Option<Found>,
     target: &Target,
 ) -> Result<u64, Trouble> {
     let options = GetOptions::default();
     let answer = store.objects().get_opts(key, options).await.map_err(Trouble::Refused)?;
-    let found = Known::from(&answer.meta);
+    let found = file_of(&answer.meta);
     let meta = known.unwrap_or(found);
-    if meta.differs(&found) {
+    if differs(&meta, &found) {
         let source = "another version".into();
         return Err(Trouble::Refused(Error::Precondition { path: key.to_string(), source }));
     }
-    if meta.size > target.most {
-        return Err(Trouble::Large(meta.size));
+    if meta.length > target.most {
+        return Err(Trouble::Large(meta.length));
     }
     let GetResultPayload::Stream(mut stream) = answer.payload;
     let mut file = File::create(&target.part)?;
@@ -241,15 +208,15 @@ async fn bring(
     while let Some(bytes) = poll_fn(|context| stream.as_mut().poll_next(context)).await {
         let bytes = bytes.map_err(Trouble::Broken)?;
         written += bytes.len() as u64;
-        if written > meta.size {
+        if written > meta.length {
             break;
         }
         file.write_all(&bytes)?;
     }
-    if written != meta.size {
-        return Err(Trouble::Short(written, meta.size));
+    if written != meta.length {
+        return Err(Trouble::Short(written, meta.length));
     }
-    file.set_modified(meta.modified())?;
+    file.set_modified(modified(&meta))?;
     drop(file);
     put(&target.part, &target.file)?;
     Ok(written)
@@ -309,27 +276,27 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (part, path) = (dir.path().join("part"), dir.path().join("below/a"));
         let was = object(Some("one"), 3, 5_000_000_007);
-        stand_in(Known::from(&was), &part, &path).unwrap();
+        stand_in(file_of(&was), &part, &path).unwrap();
         let metadata = path.metadata().unwrap();
         assert!(is_stand_in(&metadata));
-        let found = Known::from(&metadata);
-        assert_eq!(found, Known::from(&was));
+        let found = Found::from(&metadata);
+        assert_eq!(found, file_of(&was));
         let as_azure_has_it = object(Some("\"one\""), 3, 5_000_000_007);
-        assert_eq!(found, Known::from(&as_azure_has_it));
+        assert_eq!(found, file_of(&as_azure_has_it));
         for other in [
             object(Some("two"), 3, 5_000_000_007),
             object(None, 3, 5_000_000_007),
             object(Some("one"), 4, 5_000_000_007),
             object(Some("one"), 3, 6_000_000_007),
         ] {
-            assert_ne!(found, Known::from(&other), "{other:?}");
+            assert_ne!(found, file_of(&other), "{other:?}");
         }
         // What came, by what its list said: times may be told otherwise, and versions not at all.
-        let differs = |other: ObjectMeta| found.differs(&Known::from(&other));
-        assert!(!differs(object(Some("one"), 3, 6_000_000_007)));
-        assert!(!differs(object(None, 3, 5_000_000_007)));
-        assert!(differs(object(Some("two"), 3, 5_000_000_007)));
-        assert!(differs(object(Some("one"), 4, 5_000_000_007)));
+        let is_other = |other: ObjectMeta| differs(&found, &file_of(&other));
+        assert!(!is_other(object(Some("one"), 3, 6_000_000_007)));
+        assert!(!is_other(object(None, 3, 5_000_000_007)));
+        assert!(is_other(object(Some("two"), 3, 5_000_000_007)));
+        assert!(is_other(object(Some("one"), 4, 5_000_000_007)));
     }
 
     #[test]
@@ -341,11 +308,11 @@ mod tests {
         fs::create_dir_all(path("folder/inner")).unwrap();
         std::os::unix::fs::symlink(UNFETCHED, path("mark")).unwrap();
         fs::write(path("file"), "of an earlier job").unwrap();
-        let known = Known::from(&object(Some("one"), 3, 5_000_000_007));
+        let known = file_of(&object(Some("one"), 3, 5_000_000_007));
         for name in ["new/below/a", "folder", "mark", "file", "was/folder/a", "unfetched/a"] {
             first_stand_in(known, &path("part"), &path(name)).unwrap();
             let metadata = path(name).symlink_metadata().unwrap();
-            assert!(is_stand_in(&metadata) && Known::from(&metadata) == known, "{name}");
+            assert!(is_stand_in(&metadata) && Found::from(&metadata) == known, "{name}");
         }
         assert!(!path("part").exists());
     }

@@ -2,16 +2,16 @@
 //! manifest of them, or puts stand-ins in the places of those that are not here yet.
 
 use super::fetch::{
-    Known, REASON, Target, fetch, file_name, first_stand_in, mark, place, stand_in,
+    MISSING, REASON, Target, fetch, file_name, file_of, first_stand_in, mark, place, stand_in,
 };
 use super::look::{is_missing, key, look};
-use super::message::{FetchRequest, Fetched, StoreConfig, Wanted};
 use super::open::{At, Store};
 use super::slot::{begin_manifest, manifest_path, remove_others};
 use super::tables::Tables;
 use super::words::{Asked, FetchError};
-use crate::dataset::{ManifestWriter, Pattern, is_stand_in};
+use crate::dataset::{Found, ManifestWriter, Pattern, is_stand_in};
 use crate::model::ByteSize;
+use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, Wanted};
 use object_store::path::Path as Key;
 use object_store::{Error, ObjectMeta, path};
 use std::collections::HashSet;
@@ -131,7 +131,7 @@ struct Round<'a> {
     /// Hashes of the names of those without content: some stores have one for each folder.
     empty: HashSet<u64>,
     /// Objects without content that were listed: what they are shows when all others are known.
-    later: Vec<(String, Known)>,
+    later: Vec<(String, Found)>,
     /// Hashes of the names of folders of objects that are not wanted.
     others: HashSet<u64>,
     /// Those of what is named that are folders.
@@ -288,8 +288,8 @@ impl Round<'_> {
             Err(reason) => return self.missing(name, &reason, false),
         };
         self.so_far.objects += 1;
-        let expected = known.as_ref().map(Known::from);
-        self.count(expected.map_or(0, |known| known.size))?;
+        let expected = known.as_ref().map(file_of);
+        self.count(expected.map_or(0, |known| known.length))?;
         self.seen.insert(self.hasher.hash_one(name));
         let found = match self.is_first {
             true => None,
@@ -297,20 +297,20 @@ impl Round<'_> {
         };
         let in_manifest = listed && self.manifest.is_some();
         if let (Some(manifest), true, Some(known)) = (&mut self.manifest, listed, expected) {
-            manifest.add(name, Ok(known.into())).map_err(FetchError::List)?;
+            manifest.add(name, Ok(known)).map_err(FetchError::List)?;
         }
-        if let Some(known) = expected.filter(|known| listed && known.size == 0) {
+        if let Some(known) = expected.filter(|known| listed && known.length == 0) {
             self.later.push((name.to_owned(), known));
             return self.maybe_tell();
         }
         if let (Some(known), Some(found)) = (expected, &found)
-            && Known::from(found) == known
+            && Found::from(found) == known
         {
             self.so_far.awaited += u64::from(is_stand_in(found));
             return self.maybe_tell();
         }
         let target = self.target(file);
-        if let Some(known) = expected.filter(|known| known.size > 0) {
+        if let Some(known) = expected.filter(|known| known.length > 0) {
             self.so_far.awaited += 1;
             if in_manifest {
                 return self.maybe_tell();
@@ -328,13 +328,13 @@ impl Round<'_> {
     }
 
     /// An object without content, now that all others are known: one with others below stands for a folder.
-    async fn look_at_empty(&mut self, name: String, known: Known) -> Result<(), FetchError> {
+    async fn look_at_empty(&mut self, name: String, known: Found) -> Result<(), FetchError> {
         let (own, file) = (self.hasher.hash_one(&name), self.data.join(&name));
         if self.folders.contains(&own) || self.others.contains(&own) {
             return self.one_taken_back(&name);
         }
         let found = file.symlink_metadata().ok().filter(fs::Metadata::is_file);
-        if found.is_some_and(|found| Known::from(&found) == known) {
+        if found.is_some_and(|found| Found::from(&found) == known) {
             return self.maybe_tell();
         }
         let (target, key) = (self.target(file), key(&self.store, self.request, &name)?);
@@ -355,7 +355,7 @@ impl Round<'_> {
     async fn fetch_now(
         &mut self,
         (name, key): (String, Key),
-        expected: Option<Known>,
+        expected: Option<Found>,
         mut target: Target,
         listed: bool,
     ) -> Result<(), FetchError> {
@@ -364,7 +364,7 @@ impl Round<'_> {
         }
         let (store, config) = (Arc::clone(&self.store), Arc::clone(&self.config));
         let in_manifest = listed && self.manifest.is_some();
-        target.most = expected.map_or(target.most, |known| known.size);
+        target.most = expected.map_or(target.most, |known| known.length);
         self.tasks.spawn(async move {
             match fetch(&store, &config, &key, expected, &target).await {
                 Ok(bytes) => Ok(Arrived::Whole(expected.map_or(bytes, |_| 0))),
@@ -430,7 +430,7 @@ impl Round<'_> {
         self.seen.insert(self.hasher.hash_one(name.as_str()));
         let target = self.target(place(&self.data, &name)?);
         let made = match may_come {
-            true => stand_in(Known::MISSING, &target.part, &target.file),
+            true => stand_in(MISSING, &target.part, &target.file),
             false => mark(&target, &reason.to_string()),
         };
         made.map_err(|error| FetchError::make(&target.file, error))

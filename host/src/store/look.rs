@@ -1,8 +1,8 @@
 //! Asks a store for objects by their names.
 
-use super::message::FetchRequest;
 use super::open::Store;
 use super::words::{FetchError, is_out_of_reach};
+use crate::protocol::store::FetchRequest;
 use object_store::path::Path as Key;
 use object_store::{Error, GetOptions, GetRange, ObjectMeta};
 use std::sync::Arc;

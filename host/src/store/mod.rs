@@ -3,7 +3,7 @@
 //!
 //! - `error`: what can go wrong, as the leader sees it, with the words for it;
 //! - `config`: from an address to what opens its store, with what the file of datastores or the
-//!   environment has; `message`: what is said to the process that fetches, and what it says;
+//!   environment has;
 //! - `slot`: the folders that objects lie in; `stager`: who has them filled for a job, `objects`: what the job
 //!   holds of them, `ahead`: who fetches before it is needed and makes room, in a `place` by way of a `process`;
 //! - `serve`: that process, the only one of Sandmill's that uses the network: behind a wall, with nothing to
@@ -18,7 +18,6 @@ mod error;
 mod fetch;
 mod list;
 mod look;
-mod message;
 mod objects;
 mod open;
 mod place;
@@ -30,9 +29,8 @@ mod stager;
 mod tables;
 mod words;
 
-pub use error::{StoreError, StoreErrorKind};
-#[cfg(test)]
-pub(crate) use message::{FetchRequest, FromFetcher};
+pub use crate::protocol::store::StoreErrorKind;
+pub use error::StoreError;
 pub use objects::{Arrival, Objects};
 pub use serve::{FETCH_COMMAND, serve};
 pub use stager::{Coming, Kept, Stager, Watch};

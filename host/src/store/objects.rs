@@ -1,13 +1,13 @@
 //! The objects of a job: where they lie, and who brings those that are not here yet.
 
 use super::ahead::{self, Event, LOOKS, Lot};
-use super::error::StoreErrorKind;
 use super::fetch::{Target, mark};
-use super::message::{FetchRequest, Task};
 use super::process::ask;
 use super::slot::Slot;
 use crate::dataset::is_stand_in;
 use crate::model::Source;
+use crate::protocol::store::StoreErrorKind;
+use crate::protocol::store::{FetchRequest, Task};
 use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

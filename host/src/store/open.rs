@@ -1,8 +1,8 @@
 //! Opens stores.
 
 use super::config::is_endpoint;
-use super::message::StoreConfig;
 use crate::model::StoreKind;
+use crate::protocol::store::StoreConfig;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::azure::{MicrosoftAzure, MicrosoftAzureBuilder};
 use object_store::client::{HttpClient, HttpConnector};

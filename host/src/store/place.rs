@@ -4,12 +4,11 @@
 
 use super::ahead::Event;
 use super::error::StoreError;
-use super::fetch::Known;
 use super::list::AT_ONCE;
-use super::message::{Bring, FetchRequest, Task};
 use super::process::{Fetcher, Said};
 use super::slot::manifest_path;
-use crate::dataset::Manifest;
+use crate::dataset::{Found, Manifest};
+use crate::protocol::store::{Bring, FetchRequest, Task};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::Sender;
@@ -88,10 +87,10 @@ impl Place {
     }
 
     /// What the manifest tells of an object.
-    pub(super) fn known(&mut self, file: &Path) -> Option<Known> {
+    pub(super) fn known(&mut self, file: &Path) -> Option<Found> {
         let name = file.strip_prefix(&self.data).ok()?.to_str()?;
         let found = self.manifest.as_mut()?.find(name).ok()??;
-        Some(found.ok()?.into())
+        found.ok()
     }
 
     /// Whether there is a process with this number; that of an earlier one has nothing to say.
@@ -125,7 +124,7 @@ impl Place {
     }
 
     /// Asks for an object, of which its manifest may tell. An error says why nobody can.
-    pub(super) fn ask(&mut self, file: &Path, known: Option<Known>) -> Result<(), StoreError> {
+    pub(super) fn ask(&mut self, file: &Path, known: Option<Found>) -> Result<(), StoreError> {
         let name = file.strip_prefix(&self.data).ok().and_then(Path::to_str);
         let name = name.ok_or(StoreError::OddName)?.to_owned();
         let object = Bring { name, known };

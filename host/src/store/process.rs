@@ -1,10 +1,10 @@
 //! The leader's side of a process that fetches.
 
 use super::error::StoreError;
-use super::message::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
 use super::serve::FETCH_COMMAND;
 use super::words::scrub;
 use crate::model::StoreKind;
+use crate::protocol::store::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
 use crate::protocol::{FrameError, encode, read_frame};
 use crate::wall::{self, death};
 use std::io::{Read, Write};

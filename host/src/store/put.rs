@@ -1,10 +1,10 @@
 //! Puts the files of a folder into a store. Each gets its name there when all of it has arrived.
 
 use super::list::Tell;
-use super::message::{FetchRequest, Fetched};
 use super::open::Store;
 use super::words::{Asked, FetchError};
 use crate::model::LOCK_FILE;
+use crate::protocol::store::{FetchRequest, Fetched};
 use object_store::path::Path as Key;
 use object_store::{Error, PutOptions, WriteMultipart};
 use std::fs::File;

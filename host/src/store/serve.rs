@@ -2,10 +2,10 @@
 
 use super::bring::{bring_all, serve as serve_asked};
 use super::list::{Extent, list};
-use super::message::{FetchRequest, Fetched, FromFetcher, Task};
 use super::put::put_all;
 use super::slot::OPEN;
 use super::words::FetchError;
+use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, Task};
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
 use crate::wall::{self, Bounds, Folder, Occupant, Rights, Wall};
 use std::fs::File;

@@ -3,13 +3,13 @@
 use super::ahead::{Lot, evict};
 use super::config::{configure, is_endpoint};
 use super::error::StoreError;
-use super::message::{FetchRequest, Fetched, StoreConfig, Task, Wanted};
 use super::objects::Objects;
 use super::process::ask;
 use super::slot::{self, Slot};
 use crate::dataset::unfetched;
 use crate::model::{Address, BadFile, ByteSize, Input, OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
+use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, Task, Wanted};
 use crate::spec::Datastores;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! Tables with a log among the objects of a store: their data files alone do not say which rows the tables have.
 
-use super::message::{FetchRequest, Wanted};
 use super::open::{At, Store};
 use super::words::FetchError;
 use crate::dataset::TableLog;
+use crate::protocol::store::{FetchRequest, Wanted};
 use std::collections::BTreeMap;
 
 /// Tables that are kept in mind.

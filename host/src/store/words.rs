@@ -1,10 +1,11 @@
 //! What goes wrong in the process that fetches, in words and without secrets.
 
-use super::error::{NOT_KNOWN, StoreErrorKind};
-use super::message::{Failed, StoreConfig};
+use super::error::NOT_KNOWN;
 use crate::dataset::{DatasetError, TableLog};
 use crate::model::{ByteSize, is_full};
 use crate::protocol::FrameError;
+use crate::protocol::store::StoreErrorKind;
+use crate::protocol::store::{Failed, StoreConfig};
 use object_store::client::{HttpError, HttpErrorKind};
 use object_store::{Error, path};
 use std::error::Error as _;

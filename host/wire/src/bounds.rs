@@ -2,7 +2,7 @@
 //! over or broken, and its message is none.
 
 use super::{FrameError, FromPlanner, FromWorker};
-use crate::model::{
+use sandmill_model::{
     AttemptReport, ByteSize, CallStats, Failure, Header, MiniBatch, TableSlice, TextSlice,
     WallState, Work, is_plainly_below,
 };
@@ -73,7 +73,7 @@ impl FromPlanner {
     }
 }
 
-/// Whether a planner that [asks](crate::protocol::PlanRequest::asks) waits for an answer. One that asked for more before
+/// Whether a planner that [asks](crate::PlanRequest::asks) waits for an answer. One that asked for more before
 /// it has it could fill its leader's memory.
 #[derive(Debug, Default)]
 pub struct Question(AtomicBool);

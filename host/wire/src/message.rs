@@ -1,6 +1,6 @@
 //! The messages.
 
-use crate::model::{
+use sandmill_model::{
     AttemptReport, BadFile, ByteSize, CallStats, Failure, GpuLease, InferenceSettings, Limits,
     LoggingLevel, MiniBatch, MiniBatchId, Model, Mount, OsSandbox, OutputAction, OutputFormat,
     SliceSize, Source, TableFormat, TableInput, WallState, WorkerId,

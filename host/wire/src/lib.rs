@@ -1,5 +1,6 @@
 //! What leader, planner and workers say to each other, and how it is framed. Versioned: both sides
-//! are the same program, but a stale one must be refused, not misread. Imports `model` only.
+//! are the same program, but a stale one must be refused, not misread. Uses `model` and, for what
+//! stores are asked, `files`.
 //!
 //! What comes from a worker or a planner is untrusted: lengths are bounded before anything is
 //! allocated and decoding is strict, so a malformed frame is a dead child and no more.
@@ -8,6 +9,7 @@ mod bounds;
 mod frame;
 mod message;
 mod packet;
+pub mod store;
 
 pub use bounds::Question;
 pub use frame::{FrameBuffer, FrameError, MAX_FRAME, decode, encode, read_frame};

@@ -1,7 +1,7 @@
 use super::*;
-use crate::model::{FailedItem, FailureKind, ItemCounts, MiniBatchId, OsSandbox, Segment};
-use crate::protocol::{FrameBuffer, MAX_FRAME, encode};
+use crate::{FrameBuffer, MAX_FRAME, encode};
 use proptest::prelude::*;
+use sandmill_model::{FailedItem, FailureKind, ItemCounts, MiniBatchId, OsSandbox, Segment};
 
 proptest! {
     #[test]
@@ -31,7 +31,7 @@ fn report() -> AttemptReport {
         elapsed_seconds: 0.5,
         process_seconds: 0.25,
         run: CallStats { seconds: 0.1, fuel: Some(u64::MAX) },
-        inference: crate::model::InferenceStats::default(),
+        inference: sandmill_model::InferenceStats::default(),
     }
 }
 

@@ -1,22 +1,23 @@
 //! What is said to the process that fetches, and what it says.
 
-use super::error::{StoreError, StoreErrorKind};
-use super::fetch::Known;
-use crate::model::{OsSandbox, StoreKind};
+use sandmill_files::Found;
+use sandmill_model::{OsSandbox, StoreKind, is_full};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 
 /// What opens a store.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct StoreConfig {
-    pub(super) kind: StoreKind,
+pub struct StoreConfig {
+    /// Which kind of store it is.
+    pub kind: StoreKind,
     /// The bucket, the container, or the address of a web server's folder.
-    pub(super) container: String,
+    pub container: String,
     /// What leads into it, by the names of the library. Secret.
-    pub(super) options: Vec<(String, String)>,
+    pub options: Vec<(String, String)>,
     /// Where the options come from, for people.
-    pub(super) credentials: String,
+    pub credentials: String,
 }
 
 /// Names what leads into the store, never shows it.
@@ -29,7 +30,7 @@ impl fmt::Debug for StoreConfig {
 
 /// Which objects are wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Wanted {
+pub enum Wanted {
     /// All.
     All,
     /// Those whose paths match.
@@ -40,22 +41,26 @@ pub(super) enum Wanted {
 
 /// The request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FetchRequest {
-    pub(super) protocol: u32,
-    pub(super) os_sandbox: OsSandbox,
-    pub(super) store: StoreConfig,
+pub struct FetchRequest {
+    /// [`PROTOCOL_VERSION`](crate::PROTOCOL_VERSION) of the leader.
+    pub protocol: u32,
+    /// Whether the process must lock itself down.
+    pub os_sandbox: OsSandbox,
+    /// Which store, and what leads into it.
+    pub store: StoreConfig,
     /// Stands before all keys: empty, or with a `/` at its end.
-    pub(super) prefix: String,
-    pub(super) task: Task,
+    pub prefix: String,
+    /// What is to be done.
+    pub task: Task,
     /// The address, for people.
-    pub(super) shown: String,
+    pub shown: String,
     /// The slot, or the folder with what is put.
-    pub(super) folder: PathBuf,
+    pub folder: PathBuf,
 }
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Task {
+pub enum Task {
     /// Find objects, and put a stand-in in the place of each that is not here. Those that nobody tells the
     /// length of are fetched at once, as are empty ones, which may stand for folders.
     List {
@@ -81,47 +86,82 @@ pub(super) enum Task {
 
 /// Asks a process that serves for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Bring {
+pub struct Bring {
     /// Below the prefix.
-    pub(super) name: String,
+    pub name: String,
     /// What its manifest tells of it; a stand-in does if there is none.
-    pub(super) known: Option<Known>,
+    pub known: Option<Found>,
 }
 
 /// What came of it so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Fetched {
+pub struct Fetched {
     /// Objects that are wanted.
-    pub(super) objects: u64,
+    pub objects: u64,
     /// Their bytes.
-    pub(super) bytes: u64,
+    pub bytes: u64,
     /// Objects of these that have stand-ins.
-    pub(super) awaited: u64,
+    pub awaited: u64,
     /// Objects of these that could not be fetched.
-    pub(super) failed: u64,
+    pub failed: u64,
 }
 
 /// What the process says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum FromFetcher {
+pub enum FromFetcher {
+    /// How far it is.
     Progress(Fetched),
     /// What was asked for is here, or cannot be had for this reason.
     Brought(String, Option<Failed>),
+    /// All is done that was asked for at once.
     Done(Fetched),
+    /// Nothing more is fetched.
     Failed(Failed),
 }
 
 /// What ended fetching, or kept an object from being fetched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Failed {
+pub struct Failed {
     /// What kind of thing went wrong.
-    pub(super) kind: StoreErrorKind,
+    pub kind: StoreErrorKind,
     /// In words, without secrets.
-    pub(super) text: String,
+    pub text: String,
 }
 
-impl From<Failed> for StoreError {
-    fn from(Failed { kind, text }: Failed) -> Self {
-        Self::Fetch { kind, text }
+/// What kind of thing went wrong with a store, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StoreErrorKind {
+    /// The job, or the file of datastores, names what cannot be fetched anywhere.
+    Invalid,
+    /// There is no such object, folder or bucket.
+    NotFound,
+    /// The store does not accept the credentials, or they do not suffice.
+    Denied,
+    /// The store has too much to do, and refused all attempts.
+    Throttled,
+    /// No connection comes about.
+    Unreachable,
+    /// The server, or what came from it, cannot be trusted.
+    Untrusted,
+    /// An object is not the one that was listed before.
+    Changed,
+    /// There is more than the cache may hold.
+    TooLarge,
+    /// The disk has no room, or not for this user. No object is to blame.
+    DiskFull,
+    /// A file or folder of this machine cannot be used.
+    Disk,
+    /// The process that fetches broke down, or never ran.
+    Process,
+    /// Fetching was stopped, as was asked.
+    Stopped,
+    /// Anything else, such as an answer that broke off.
+    Other,
+}
+
+impl StoreErrorKind {
+    /// That of an answer of a file system.
+    pub fn of_disk(error: &io::Error) -> Self {
+        if is_full(error) { Self::DiskFull } else { Self::Disk }
     }
 }

@@ -77,7 +77,7 @@ pub fn receive_packet<T: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{FromNursery, ToNursery};
+    use crate::{FromNursery, ToNursery};
     use std::fs::File;
     use std::io::{Read, Seek, Write};
 

@@ -142,7 +142,7 @@ mod tests {
         fn garbage_is_an_error_not_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut buffer = FrameBuffer::default();
             buffer.push(&bytes);
-            while let Ok(Some(_)) = buffer.next_message::<crate::protocol::FromWorker>() {}
+            while let Ok(Some(_)) = buffer.next_message::<crate::FromWorker>() {}
         }
     }
 
