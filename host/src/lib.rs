@@ -34,8 +34,8 @@
 //! Floors, lowest first; a file imports only lower floors or siblings in its own folder
 //! (`tests/tests/floors.rs` checks that):
 //!
-//! 0. `model`, `event`, `fail_point`, `opening` and `protocol`, which are crates of their own or parts of one
-//! 1. `gpu`, `turns`, `wall`
+//! 0. `model`, `event`, `fail_point`, `opening`, `protocol` and `wall`, which are crates of their own or parts of one
+//! 1. `gpu`, `turns`
 //! 2. `spec`, `dataset`
 //! 3. `load`, `plan`, `journal`, `output`, `compile`, `inference`, `perf`, `store`, `registry`
 //! 4. `sandbox`, `finish`
@@ -81,13 +81,13 @@ pub mod store;
 #[doc(hidden)]
 pub mod turns;
 #[doc(hidden)]
-pub mod wall;
-#[doc(hidden)]
 pub mod worker;
 
 use sandmill_files::opening;
 use sandmill_model::fail_point;
 pub use sandmill_model::{self as model, event};
+#[doc(hidden)]
+pub use sandmill_wall as wall;
 #[doc(hidden)]
 pub use sandmill_wire as protocol;
 

@@ -2,7 +2,7 @@
 
 use super::death::death;
 use super::error::WaitError;
-use crate::model::printable;
+use sandmill_model::printable;
 use std::io::{self, Read};
 use std::process::{Child, ExitStatus};
 use std::thread::{self, JoinHandle};

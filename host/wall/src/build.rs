@@ -3,7 +3,7 @@
 use super::error::{Built, WallError, WallLayer};
 use super::files::Cuts;
 use super::{files, filter, layer, leaf, limits, powers, start};
-use crate::model::{OsSandbox, WallState};
+use sandmill_model::{OsSandbox, WallState};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! What CUDA needs to see of a machine to use one GPU.
 
 use super::build::{Folder, Rights};
-use crate::model::{GpuLease, NVIDIA_DEVICES};
+use sandmill_model::{GpuLease, NVIDIA_DEVICES};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,7 @@
 use super::error::{LayerError, WallError, WallLayer};
 use super::files::{self, NEEDED_ABI};
 use super::filter;
-use crate::model::OsSandbox;
+use sandmill_model::OsSandbox;
 use std::io;
 
 /// In builds with debug assertions, the name of a layer in this variable of the environment counts as

@@ -2,7 +2,6 @@
 
 use super::build::{Folder, Occupant, Rights};
 use super::error::{Built, LayerError, WallLayer};
-use crate::opening::at_its_path;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
     PathBeneath, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
@@ -10,6 +9,7 @@ use landlock::{
 };
 use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
+use sandmill_files::opening::at_its_path;
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
