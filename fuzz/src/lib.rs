@@ -1,20 +1,17 @@
 //! The host's folders that are fuzzed, compiled anew for that.
 #![expect(dead_code, unused_imports, reason = "the rest of the host is not here to use them")]
 
-#[path = "../../host/src/dataset/mod.rs"]
-mod dataset;
 mod engine;
 #[path = "../../host/src/fuzzing/mod.rs"]
 mod fuzzing;
 #[path = "../../host/src/journal/mod.rs"]
 mod journal;
-#[path = "../../host/src/output/mod.rs"]
-mod output;
 mod sandbox;
 #[path = "../../host/src/spec/mod.rs"]
 mod spec;
 mod worker;
 
+use sandmill_data::{dataset, output};
 use sandmill_files::opening;
 use sandmill_model::{self as model, fail_point};
 use sandmill_wire as protocol;

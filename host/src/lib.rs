@@ -34,11 +34,12 @@
 //! Floors, lowest first; a file imports only lower floors or siblings in its own folder
 //! (`tests/tests/floors.rs` checks that):
 //!
-//! 0. `model`, `event`, `fail_point`, `opening`, `protocol` and `wall`, which are crates of their own or parts of one
+//! 0. `model`, `event`, `fail_point`, `opening`, `protocol`, `wall`, `dataset`, `plan`, `output` and `finish`, which are crates of
+//!    their own or parts of one
 //! 1. `gpu`, `turns`
-//! 2. `spec`, `dataset`
-//! 3. `load`, `plan`, `journal`, `output`, `compile`, `inference`, `perf`, `store`, `registry`
-//! 4. `sandbox`, `finish`
+//! 2. `spec`
+//! 3. `load`, `journal`, `compile`, `inference`, `perf`, `store`, `registry`
+//! 4. `sandbox`
 //! 5. `worker`, `pool`
 //! 6. `engine`, `report`
 //! 7. `cli`, and in tests `fuzzing`
@@ -47,11 +48,7 @@
 pub mod cli;
 #[doc(hidden)]
 pub mod compile;
-#[doc(hidden)]
-pub mod dataset;
 pub mod engine;
-#[doc(hidden)]
-pub mod finish;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -63,11 +60,7 @@ pub mod inference;
 pub mod journal;
 mod load;
 #[doc(hidden)]
-pub mod output;
-#[doc(hidden)]
 pub mod perf;
-#[doc(hidden)]
-pub mod plan;
 #[doc(hidden)]
 pub mod pool;
 #[doc(hidden)]
@@ -83,6 +76,8 @@ pub mod turns;
 #[doc(hidden)]
 pub mod worker;
 
+#[doc(hidden)]
+pub use sandmill_data::{dataset, finish, output, plan};
 use sandmill_files::opening;
 use sandmill_model::fail_point;
 pub use sandmill_model::{self as model, event};

@@ -6,7 +6,7 @@
 use sandmill_tests::root;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Groups of rules, with how many each has.
 const GROUPS: [(&str, usize); 13] = [
@@ -63,6 +63,13 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
     rows
 }
 
+/// The folders of sources of the host's crates.
+fn host_sources() -> Vec<PathBuf> {
+    let host = root().join("host");
+    let crates = fs::read_dir(&host).unwrap().map(|entry| entry.unwrap().path().join("src"));
+    crates.chain([host.join("src")]).filter(|folder| folder.is_dir()).collect()
+}
+
 /// Names of all functions in the Rust files below a folder.
 fn functions(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -85,9 +92,10 @@ fn document() -> String {
 fn every_rule_has_a_row_and_a_test_that_exists() {
     let rows = rows(&document());
     let mut known = BTreeSet::new();
-    for folder in ["host/src", "tests/tests", "guest-sdk/src"] {
+    for folder in ["tests/tests", "guest-sdk/src"] {
         functions(&root().join(folder), &mut known);
     }
+    host_sources().iter().for_each(|folder| functions(folder, &mut known));
     let mut wrong = Vec::new();
     for (group, count) in GROUPS {
         for number in 1..=count {
@@ -147,8 +155,13 @@ fn is_test(name: &str, known: &BTreeSet<String>) -> bool {
     };
     let path = format!("tests/tests/{first}.rs");
     let text = fs::read_to_string(root().join(path)).unwrap_or_default();
+    let module = name.replace("::", "/");
+    // A module of a crate, by the crate's name, or of any crate.
+    let of_crate =
+        module.split_once('/').map(|(first, rest)| format!("host/{first}/src/{rest}.rs"));
     text.contains(&format!("fn {last}()"))
-        || file(format!("host/src/{}.rs", name.replace("::", "/")))
+        || of_crate.is_some_and(file)
+        || host_sources().iter().any(|folder| folder.join(format!("{module}.rs")).is_file())
 }
 
 #[test]
@@ -157,8 +170,8 @@ fn every_attack_names_tests_that_exist() {
     let (_, attacks) = text.split_once("\n## Attacks").unwrap();
     let (attacks, _) = attacks.split_once("\n### Fuzzing").unwrap();
     let mut known = BTreeSet::new();
-    functions(&root().join("host/src"), &mut known);
     functions(&root().join("tests/tests"), &mut known);
+    host_sources().iter().for_each(|folder| functions(folder, &mut known));
     let (mut wrong, mut count) = (Vec::new(), 0);
     for section in attacks.split("\n### ").skip(1) {
         // One that has the same test for all its attacks says so above them.

@@ -23,7 +23,7 @@ mod half_of {
 }
 
 const LIMIT: u64 = 1 << 20;
-const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/types.md");
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/types.md");
 /// What the table stands between.
 const MARKS: [&str; 2] = ["<!-- made by a test: begin -->\n", "<!-- made by a test: end -->\n"];
 const AGAIN: &str = "docs/types.md is not what the code does: make it anew by \

@@ -1,0 +1,23 @@
+//! Inputs and outputs: finding, cutting and reading what jobs read, and writing rows.
+//!
+//! - [`dataset`]: what belongs to an input, how tables are cut, how a worker reads its part;
+//! - [`plan`]: the process that cuts inputs into mini-batches, and groups rows by keys;
+//! - [`output`]: rows as a worker formats them;
+//! - [`finish`]: the process that makes a Parquet or Arrow file of them.
+//!
+//! What other crates have is named here as it is there. Floors, lowest first; a file imports only lower floors or
+//! siblings in its own folder:
+//!
+//! 0. `model`, `opening`, `protocol` and `wall`, which are other crates or parts of one
+//! 1. `dataset`, `output`
+//! 2. `plan`, `finish`
+
+pub mod dataset;
+pub mod finish;
+pub mod output;
+pub mod plan;
+
+use sandmill_files::opening;
+use sandmill_model as model;
+use sandmill_wall as wall;
+use sandmill_wire as protocol;
