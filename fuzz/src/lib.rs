@@ -7,13 +7,12 @@ mod fuzzing;
 #[path = "../../host/src/journal/mod.rs"]
 mod journal;
 mod sandbox;
-#[path = "../../host/src/spec/mod.rs"]
-mod spec;
 mod worker;
 
 use sandmill_data::{dataset, output};
 use sandmill_files::opening;
 use sandmill_model::{self as model, fail_point};
+use sandmill_spec as spec;
 use sandmill_wire as protocol;
 
 pub use fuzzing::{columns, frames, jobs, recovery, results, rows, stores, tables};

@@ -34,15 +34,15 @@
 //! Floors, lowest first; a file imports only lower floors or siblings in its own folder
 //! (`tests/tests/floors.rs` checks that):
 //!
-//! 0. `model`, `event`, `fail_point`, `opening`, `protocol`, `wall`, `dataset`, `plan`, `output` and `finish`, which are crates of
-//!    their own or parts of one
+//! 0. `model`, `event`, `fail_point`, `opening`, `protocol`, `wall`, `dataset`, `plan`, `output`,
+//!    `finish`, `spec` and
+//!    `registry`, which are crates of their own or parts of one
 //! 1. `gpu`, `turns`
-//! 2. `spec`
-//! 3. `load`, `journal`, `compile`, `inference`, `perf`, `store`, `registry`
-//! 4. `sandbox`
-//! 5. `worker`, `pool`
-//! 6. `engine`, `report`
-//! 7. `cli`, and in tests `fuzzing`
+//! 2. `load`, `journal`, `compile`, `inference`, `perf`, `store`
+//! 3. `sandbox`
+//! 4. `worker`, `pool`
+//! 5. `engine`, `report`
+//! 6. `cli`, and in tests `fuzzing`
 
 #[doc(hidden)]
 pub mod cli;
@@ -63,12 +63,9 @@ mod load;
 pub mod perf;
 #[doc(hidden)]
 pub mod pool;
-#[doc(hidden)]
-pub mod registry;
 pub mod report;
 #[doc(hidden)]
 pub mod sandbox;
-pub mod spec;
 #[doc(hidden)]
 pub mod store;
 #[doc(hidden)]
@@ -82,6 +79,9 @@ use sandmill_files::opening;
 use sandmill_model::fail_point;
 pub use sandmill_model::{self as model, event};
 #[doc(hidden)]
+pub use sandmill_registry as registry;
+pub use sandmill_spec as spec;
+#[doc(hidden)]
 pub use sandmill_wall as wall;
 #[doc(hidden)]
 pub use sandmill_wire as protocol;
@@ -92,4 +92,4 @@ pub use engine::{
 pub use event::{Event, EventKind};
 pub use load::{load, load_under};
 pub use model::{JobResult, JobStatus};
-pub use spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors};
+pub use sandmill_spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors};

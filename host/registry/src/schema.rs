@@ -1,0 +1,73 @@
+//! The table, and how a version lies in it.
+
+use jiff::Timestamp;
+use rusqlite::types::Type;
+use rusqlite::{Error, Row};
+use sandmill_model::{Held, Registered};
+
+/// The format of this build, in SQLite's `user_version`. A new database has 0.
+pub(super) const VERSION: i64 = 1;
+/// Tells a registry from other databases, in SQLite's `application_id`: "SMRg".
+pub(super) const APPLICATION: i64 = 0x534d_5267;
+
+/// One row is one version. Rows are never changed: what a job has read under a name stays what it was.
+pub(super) const CREATE: &str = "
+    CREATE TABLE registered (
+        kind TEXT NOT NULL CHECK (kind IN ('dataset', 'model')),
+        name TEXT NOT NULL,
+        version INTEGER NOT NULL CHECK (version > 0),
+        paths TEXT NOT NULL,
+        datastore TEXT,
+        digest TEXT,
+        folder_digest TEXT,
+        description TEXT,
+        registered TEXT NOT NULL,
+        registered_by TEXT NOT NULL,
+        files INTEGER,
+        bytes INTEGER,
+        newest TEXT,
+        PRIMARY KEY (kind, name, version)
+    ) STRICT, WITHOUT ROWID;
+";
+
+pub(super) const INSERT: &str = "
+    INSERT INTO registered VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+";
+
+/// All columns that [`read`] reads.
+pub(super) const SELECT: &str = "
+    SELECT name, version, paths, datastore, digest, folder_digest, description, registered,
+        registered_by, files, bytes, newest
+    FROM registered
+";
+
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Registered> {
+    let text = |index: usize| row.get::<_, String>(index);
+    let maybe = |index: usize| row.get::<_, Option<String>>(index);
+    let time = |index: usize, text: String| -> rusqlite::Result<Timestamp> {
+        text.parse().map_err(|e| Error::FromSqlConversionFailure(index, Type::Text, Box::new(e)))
+    };
+    let count = |index: usize| row.get::<_, Option<i64>>(index);
+    let paths = serde_json::from_str(&text(2)?)
+        .map_err(|e| Error::FromSqlConversionFailure(2, Type::Text, Box::new(e)))?;
+    let held = match (count(9)?, count(10)?) {
+        (Some(files), Some(bytes)) => Some(Held {
+            files: files.cast_unsigned(),
+            bytes: bytes.cast_unsigned(),
+            newest: maybe(11)?.map(|text| time(11, text)).transpose()?,
+        }),
+        _ => None,
+    };
+    Ok(Registered {
+        name: text(0)?,
+        version: row.get::<_, i64>(1)?.cast_unsigned(),
+        paths,
+        datastore: maybe(3)?,
+        digest: maybe(4)?,
+        folder_digest: maybe(5)?,
+        description: maybe(6)?,
+        registered: time(7, text(7)?)?,
+        by: text(8)?,
+        held,
+    })
+}

@@ -1,0 +1,287 @@
+//! The registry itself.
+//!
+//! It keeps SQLite's rollback journal, not a write-ahead log as the journal of a job: writes are few and
+//! tiny, and a registry can be read where it cannot be written, by whom it was made for.
+
+use super::{RegistryError, place, schema};
+use jiff::Timestamp;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
+use sandmill_model::fail_point;
+use sandmill_model::{Held, Registered, RegisteredKind, RegisteredName};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long one process waits for another that writes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// Names that are told where a name is not known.
+const NEAREST: usize = 3;
+
+/// What is to be registered.
+#[derive(Clone, Debug, Default)]
+pub struct NewVersion {
+    /// Its name: one that [`is_registered_name`](sandmill_model::is_registered_name) takes.
+    pub name: String,
+    /// As in [`Registered`].
+    pub paths: Vec<String>,
+    /// As in [`Registered`].
+    pub datastore: Option<String>,
+    /// As in [`Registered`].
+    pub digest: Option<String>,
+    /// As in [`Registered`].
+    pub folder_digest: Option<String>,
+    /// As in [`Registered`].
+    pub description: Option<String>,
+    /// As in [`Registered`].
+    pub held: Option<Held>,
+}
+
+/// A registry, open.
+#[derive(Debug)]
+pub struct Registry {
+    path: PathBuf,
+    connection: Connection,
+    /// Whether anything was ever registered in it.
+    has_table: bool,
+}
+
+impl Registry {
+    /// Opens the registry in a file; none if there is no such file.
+    ///
+    /// # Errors
+    /// If the file is no registry of this version, or others could write to it.
+    pub fn open(file: &Path) -> Result<Option<Self>, RegistryError> {
+        let failed = |source| RegistryError::Io { path: file.to_owned(), source };
+        if !file.try_exists().map_err(failed)? {
+            return Ok(None);
+        }
+        let (path, _) = place::real(file).map_err(failed)?;
+        check_private(&path, true)?;
+        // Where the file may not be written, SQLite opens it for reading.
+        Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map(Some)
+    }
+
+    /// Opens the registry in a file, which is made if it is not there, and so is its folder, for its
+    /// owner alone.
+    ///
+    /// # Errors
+    /// As for [`Registry::open`], or if nothing can be made there.
+    pub fn open_or_make(file: &Path) -> Result<Self, RegistryError> {
+        let failed = |source| RegistryError::Io { path: file.to_owned(), source };
+        place::make_folder(file).map_err(failed)?;
+        let (path, is_there) = place::real(file).map_err(failed)?;
+        check_private(&path, is_there)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        Self::connect(path, flags)
+    }
+
+    fn connect(path: PathBuf, flags: OpenFlags) -> Result<Self, RegistryError> {
+        let connect = || -> rusqlite::Result<(Connection, Format)> {
+            let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let connection = Connection::open_with_flags(&path, flags)?;
+            connection.busy_timeout(PATIENCE)?;
+            // Nothing that the file itself says is run.
+            connection.pragma_update(None, "trusted_schema", false)?;
+            // All of it at one moment: another process may be about to make the registry.
+            let format = Format::of(&*connection.unchecked_transaction()?)?;
+            Ok((connection, format))
+        };
+        let (connection, format) = connect().map_err(|e| RegistryError::of(&path, e))?;
+        let has_table = format.check(&path)?;
+        Ok(Self { path, connection, has_table })
+    }
+
+    /// Adds a version: the first of its name, or, if `may_be_there`, the next.
+    ///
+    /// # Errors
+    /// If the name is there and must not be, or the registry cannot be written. Then it is as it was.
+    pub fn register(
+        &mut self,
+        kind: RegisteredKind,
+        new: NewVersion,
+        may_be_there: bool,
+    ) -> Result<Registered, RegistryError> {
+        let Self { path, connection, has_table } = self;
+        let failed = |e| RegistryError::of(path, e);
+        // Before anything is looked at: another process may be about to register the same name.
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        if !Format::of(&transaction).map_err(failed)?.check(path)? {
+            transaction.execute_batch(schema::CREATE).map_err(failed)?;
+            transaction
+                .pragma_update(None, "application_id", schema::APPLICATION)
+                .and_then(|()| transaction.pragma_update(None, "user_version", schema::VERSION))
+                .map_err(failed)?;
+        }
+        let there = latest(&transaction, kind, &new.name).map_err(failed)?;
+        let version = match there {
+            Some(there) if !may_be_there => {
+                return Err(RegistryError::Taken { kind, there: Box::new(there) });
+            }
+            Some(there) => there.version + 1,
+            None => 1,
+        };
+        let registered = Registered {
+            name: new.name,
+            version,
+            paths: new.paths,
+            datastore: new.datastore,
+            digest: new.digest,
+            folder_digest: new.folder_digest,
+            description: new.description,
+            registered: Timestamp::now(),
+            by: place::user(),
+            held: new.held,
+        };
+        insert(&transaction, kind, &registered).map_err(failed)?;
+        fail_point::pass("registry-written");
+        transaction.commit().map_err(failed)?;
+        *has_table = true;
+        Ok(registered)
+    }
+
+    /// The version that is meant.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn find(
+        &self,
+        kind: RegisteredKind,
+        wanted: &RegisteredName,
+    ) -> Result<Registered, RegistryError> {
+        let failed = |e| RegistryError::of(&self.path, e);
+        let latest = match self.has_table {
+            true => latest(&self.connection, kind, &wanted.name).map_err(failed)?,
+            false => None,
+        };
+        let Some(latest) = latest else {
+            let nearest = self.nearest(kind, &wanted.name)?;
+            return Err(RegistryError::NoName { kind, wanted: wanted.clone(), nearest });
+        };
+        let Some(version) = wanted.version.filter(|version| *version != latest.version) else {
+            return Ok(latest);
+        };
+        let sql = format!("{} WHERE kind = ?1 AND name = ?2 AND version = ?3", schema::SELECT);
+        let key = params![kind.word(), wanted.name, version.cast_signed()];
+        let found = self.connection.query_row(&sql, key, schema::read).optional();
+        found.map_err(failed)?.ok_or_else(|| RegistryError::NoVersion {
+            kind,
+            name: wanted.name.clone(),
+            version,
+            latest: latest.version,
+        })
+    }
+
+    /// The latest version of everything, by name.
+    ///
+    /// # Errors
+    /// If the registry cannot be read.
+    pub fn all(&self, kind: RegisteredKind) -> Result<Vec<Registered>, RegistryError> {
+        if !self.has_table {
+            return Ok(Vec::new());
+        }
+        let read = || -> rusqlite::Result<Vec<Registered>> {
+            let sql = format!(
+                "{} AS one WHERE kind = ?1 AND version = (SELECT max(version) FROM registered AS
+                 other WHERE other.kind = one.kind AND other.name = one.name) ORDER BY name",
+                schema::SELECT
+            );
+            let mut statement = self.connection.prepare(&sql)?;
+            statement.query_map([kind.word()], schema::read)?.collect()
+        };
+        read().map_err(|e| RegistryError::of(&self.path, e))
+    }
+
+    /// Names that are nearly this one, nearest first.
+    fn nearest(&self, kind: RegisteredKind, wanted: &str) -> Result<Vec<String>, RegistryError> {
+        let most = (wanted.chars().count() / 3).max(1);
+        let distance = |name: String| {
+            let distance =
+                strsim::damerau_levenshtein(&wanted.to_lowercase(), &name.to_lowercase());
+            (distance <= most).then_some((distance, name))
+        };
+        let names = self.all(kind)?.into_iter().map(|one| one.name);
+        let mut near: Vec<(usize, String)> = names.filter_map(distance).collect();
+        near.sort();
+        Ok(near.into_iter().take(NEAREST).map(|(_, name)| name).collect())
+    }
+}
+
+/// What a database says that it is.
+struct Format {
+    application: i64,
+    version: i64,
+    tables: i64,
+}
+
+impl Format {
+    fn of(connection: &Connection) -> rusqlite::Result<Self> {
+        let number =
+            |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let tables = "SELECT count(*) FROM sqlite_schema";
+        Ok(Self {
+            application: number("application_id")?,
+            version: number("user_version")?,
+            tables: connection.query_row(tables, [], |row| row.get(0))?,
+        })
+    }
+
+    /// Whether it is a registry of this version; not yet, if it is empty.
+    fn check(&self, path: &Path) -> Result<bool, RegistryError> {
+        let path = || path.to_owned();
+        match (self.application, self.version) {
+            (schema::APPLICATION, schema::VERSION) => Ok(true),
+            (schema::APPLICATION, found) => {
+                Err(RegistryError::Newer { path: path(), found, known: schema::VERSION })
+            }
+            (0, 0) if self.tables == 0 => Ok(false),
+            _ => Err(RegistryError::Foreign { path: path() }),
+        }
+    }
+}
+
+fn latest(
+    connection: &Connection,
+    kind: RegisteredKind,
+    name: &str,
+) -> rusqlite::Result<Option<Registered>> {
+    let sql =
+        format!("{} WHERE kind = ?1 AND name = ?2 ORDER BY version DESC LIMIT 1", schema::SELECT);
+    connection.query_row(&sql, [kind.word(), name], schema::read).optional()
+}
+
+fn insert(
+    connection: &Connection,
+    kind: RegisteredKind,
+    new: &Registered,
+) -> rusqlite::Result<usize> {
+    // A list of texts always serialises.
+    let paths = serde_json::to_string(&new.paths).unwrap_or_default();
+    let newest = new.held.and_then(|held| held.newest).map(|time| time.to_string());
+    connection.execute(
+        schema::INSERT,
+        params![
+            kind.word(),
+            new.name,
+            new.version.cast_signed(),
+            paths,
+            new.datastore,
+            new.digest,
+            new.folder_digest,
+            new.description,
+            new.registered.to_string(),
+            new.by,
+            new.held.map(|held| held.files.cast_signed()),
+            new.held.map(|held| held.bytes.cast_signed()),
+            newest,
+        ],
+    )
+}
+
+/// A folder that others can write to is as bad as the file: a rollback journal that is put beside it
+/// would be played back.
+fn check_private(path: &Path, is_there: bool) -> Result<(), RegistryError> {
+    if let Some(folder) = path.parent() {
+        place::check_private(folder)?;
+    }
+    if is_there { place::check_private(path) } else { Ok(()) }
+}

@@ -1,0 +1,149 @@
+//! What a registry keeps, and what it says of one that it cannot use.
+
+use super::*;
+use insta::assert_snapshot;
+use rusqlite::Connection;
+use sandmill_model::{Held, Registered, RegisteredKind};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+/// A folder with a registry in it.
+struct Fixture(tempfile::TempDir);
+
+impl Fixture {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("data/registry.db")
+    }
+
+    fn open(&self) -> Result<Registry, RegistryError> {
+        Registry::open_or_make(&self.file())
+    }
+
+    fn register(
+        &self,
+        name: &str,
+        path: &str,
+        may_be_there: bool,
+    ) -> Result<Registered, RegistryError> {
+        let new = NewVersion {
+            name: name.to_owned(),
+            paths: vec![path.to_owned()],
+            held: Some(Held { files: 3, bytes: 4, newest: Some(jiff::Timestamp::UNIX_EPOCH) }),
+            ..NewVersion::default()
+        };
+        self.open()?.register(RegisteredKind::Dataset, new, may_be_there)
+    }
+
+    fn find(&self, name: &str) -> Result<Registered, RegistryError> {
+        let name = name.parse().unwrap();
+        self.open()?.find(RegisteredKind::Dataset, &name)
+    }
+
+    /// What is said of a name that is not found.
+    fn missing(&self, name: &str) -> String {
+        self.told(&self.find(name).unwrap_err())
+    }
+
+    fn told(&self, error: &RegistryError) -> String {
+        let dir = self.0.path().canonicalize().unwrap();
+        let text = error.to_string().replace(dir.to_str().unwrap(), "/d");
+        let (user, number) =
+            (super::place::user(), rustix::process::geteuid().as_raw().to_string());
+        text.replace(&format!("by {user} at"), "by ada at")
+            .replace(&format!("user {number}"), "user 7")
+    }
+}
+
+#[test]
+fn what_is_registered_is_found_again() {
+    let fixture = Fixture::new();
+    assert!(Registry::open(&fixture.file()).unwrap().is_none());
+    let first = fixture.register("digits", "/data/1", false).unwrap();
+    assert_eq!((first.version, first.title().as_str()), (1, "digits@1"));
+    assert_eq!(fixture.register("digits", "/data/2", true).unwrap().version, 2);
+    // A script may say it the first time, too.
+    assert_eq!(fixture.register("iris", "/data/i", true).unwrap().version, 1);
+    assert_eq!(fixture.find("digits@1").unwrap(), first);
+    assert_eq!(fixture.find("digits").unwrap().paths, ["/data/2"]);
+    assert_eq!(fixture.find("digits@2").unwrap(), fixture.find("digits@latest").unwrap());
+    let registry = Registry::open(&fixture.file()).unwrap().unwrap();
+    let all = registry.all(RegisteredKind::Dataset).unwrap();
+    assert_eq!(all.iter().map(Registered::title).collect::<Vec<_>>(), ["digits@2", "iris@1"]);
+    assert_eq!(registry.all(RegisteredKind::Model).unwrap(), []);
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(fixture.0.path().join("data")), 0o700);
+}
+
+#[test]
+fn what_is_not_there_is_told_with_what_is() {
+    let fixture = Fixture::new();
+    assert_snapshot!(fixture.missing("digits"), @r#"there is no registered dataset "digits"; `sandmill dataset list` shows what there is, and `sandmill dataset register digits PATH` registers it"#);
+    for name in ["digits", "digit", "Other"] {
+        fixture.register(name, "/data/1", false).unwrap();
+    }
+    assert_snapshot!(fixture.missing("digist@3"), @r#"there is no registered dataset "digist"; did you mean one of digit, digits?"#);
+    assert_snapshot!(fixture.missing("OTHER"), @r#"there is no registered dataset "OTHER"; did you mean Other?"#);
+    assert_snapshot!(fixture.missing("digits@2"), @"dataset digits has no version 2; the only one is 1");
+    fixture.register("digits", "/data/2", true).unwrap();
+    assert_snapshot!(fixture.missing("digits@3"), @"dataset digits has no version 3; there are 1 to 2");
+    let taken = fixture.told(&fixture.register("digits", "/data/3", false).unwrap_err());
+    let (before, rest) = taken.split_once(" at ").unwrap();
+    let (_, after) = rest.split_once("Z: ").unwrap();
+    assert_snapshot!(format!("{before} at [WHEN]: {after}"), @"dataset digits@2 is registered already, by ada at [WHEN]: /data/2; add --new-version to register it as version 3, or take another name");
+    assert_eq!(fixture.find("digits").unwrap().version, 2);
+}
+
+#[test]
+fn files_that_are_no_registry_are_refused() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.0.path().join("data")).unwrap();
+    fs::write(fixture.file(), "x".repeat(5000)).unwrap();
+    assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db is damaged (file is not a database): put a copy in its place that is not, or move it away and register anew");
+    fs::write(fixture.file(), "").unwrap();
+    assert!(fixture.missing("digits").starts_with("there is no"));
+    let connection = Connection::open(fixture.file()).unwrap();
+    connection.execute_batch("CREATE TABLE t (a); PRAGMA user_version = 1").unwrap();
+    assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"/d/data/registry.db is a database, but no registry of sandmill; name another file in SANDMILL_REGISTRY");
+    fs::remove_file(fixture.file()).unwrap();
+    fixture.register("digits", "/data/1", false).unwrap();
+    let connection = Connection::open(fixture.file()).unwrap();
+    connection.pragma_update(None, "user_version", 9).unwrap();
+    assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db has format 9, and this version of sandmill knows 1: use a newer one, or name another file in SANDMILL_REGISTRY");
+    connection.pragma_update(None, "user_version", 1).unwrap();
+    connection.execute("UPDATE registered SET paths = 'no list'", []).unwrap();
+    assert_snapshot!(fixture.missing("digits"), @"the registry /d/data/registry.db is damaged (Conversion error from type Text at index: 2, expected ident at line 1 column 2): put a copy in its place that is not, or move it away and register anew");
+}
+
+#[test]
+fn what_others_can_write_to_is_not_trusted() {
+    let fixture = Fixture::new();
+    fixture.register("digits", "/data/1", false).unwrap();
+    let open_up = |path: PathBuf, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
+    open_up(fixture.file(), 0o666);
+    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data/registry.db can be written by others (mode 666), who could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
+    open_up(fixture.file(), 0o644);
+    open_up(fixture.0.path().join("data"), 0o777);
+    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data can be written by others (mode 777), who could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
+    open_up(fixture.0.path().join("data"), 0o755);
+    assert!(fixture.find("digits").is_ok());
+}
+
+/// Twenty processes' worth of registering at once: no version is lost or there twice.
+#[test]
+fn versions_are_handed_out_once() {
+    let fixture = Fixture::new();
+    let mut versions: Vec<u64> = std::thread::scope(|scope| {
+        let one = || fixture.register("digits", "/data/1", true).unwrap().version;
+        let threads: Vec<_> = (0..20).map(|_| scope.spawn(one)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    versions.sort_unstable();
+    assert_eq!(versions, (1..=20).collect::<Vec<u64>>());
+}

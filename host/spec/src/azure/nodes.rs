@@ -1,0 +1,63 @@
+//! Help with trees.
+
+use crate::error::Origin;
+use crate::tree::{Entry, Node, Value};
+
+/// The text of a scalar.
+pub(super) fn text(node: &Node) -> Option<&str> {
+    match &node.value {
+        Value::Scalar { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+/// A scalar in a map.
+pub(super) fn text_at<'n>(entries: &'n [Entry], key: &str) -> Option<&'n str> {
+    entries.iter().find(|entry| entry.key == key).and_then(|entry| text(&entry.node))
+}
+
+/// Takes a value out of a map.
+pub(super) fn take(entries: &mut Vec<Entry>, key: &str) -> Option<Node> {
+    let index = entries.iter().position(|entry| entry.key == key)?;
+    Some(entries.remove(index).node)
+}
+
+/// A text that came from there.
+pub(super) fn scalar(text: impl Into<String>, origin: &Origin) -> Node {
+    Node { origin: origin.clone(), value: Value::Scalar { text: text.into(), is_text: true } }
+}
+
+/// A map's entry.
+pub(super) fn entry(key: &str, node: Node) -> Entry {
+    Entry { key: key.to_owned(), node }
+}
+
+/// A parameter has no more text than this. It bounds what references can blow a file up to.
+const MAX_PARAMETER: usize = 1024;
+
+/// Whether a value is small enough to be put in the place of a reference.
+pub(super) fn is_small(node: &Node) -> bool {
+    fn weight(node: &Node) -> usize {
+        1 + match &node.value {
+            Value::Null => 0,
+            Value::Scalar { text, .. } => text.len(),
+            Value::List(items) => items.iter().map(weight).sum(),
+            Value::Map(entries) => {
+                entries.iter().map(|entry| entry.key.len() + weight(&entry.node)).sum()
+            }
+        }
+    }
+    weight(node) <= MAX_PARAMETER
+}
+
+/// Calls `change` for every scalar of the tree.
+pub(super) fn each_scalar(node: &mut Node, change: &mut impl FnMut(&mut Node)) {
+    match &mut node.value {
+        Value::Null => {}
+        Value::Scalar { .. } => change(node),
+        Value::List(items) => items.iter_mut().for_each(|item| each_scalar(item, change)),
+        Value::Map(entries) => {
+            entries.iter_mut().for_each(|entry| each_scalar(&mut entry.node, change));
+        }
+    }
+}

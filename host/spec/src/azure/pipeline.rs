@@ -1,0 +1,238 @@
+//! Version 2: is it one, and which job of a pipeline is meant.
+
+use super::nodes::{each_scalar, entry, is_small, scalar, take, text, text_at};
+use super::text::{reference, replace};
+use crate::check::fit_name;
+use crate::error::{Origin, Report};
+use crate::tree::{Entry, Node, Value};
+
+/// The key of a job that imports rows, and of an input that comes from one: where they lie.
+pub(super) const SOURCE: &str = "source";
+
+/// Whether the root is a parallel job or a pipeline of version 2.
+pub(crate) fn is_version_2(root: &Node) -> bool {
+    let Value::Map(entries) = &root.value else { return false };
+    let has_map = |key: &str| {
+        entries.iter().any(|entry| entry.key == key && matches!(entry.node.value, Value::Map(_)))
+    };
+    match text_at(entries, "type") {
+        Some(kind) => kind.eq_ignore_ascii_case("parallel") || is_pipeline(entries),
+        None => has_map("task") || has_map("jobs"),
+    }
+}
+
+/// Whether the file is of a kind that can run; reports an error if it is another kind of Azure's.
+pub(crate) fn is_known_type(root: &Node, report: &Report) -> bool {
+    let Value::Map(entries) = &root.value else { return true };
+    let Some(Entry { node, .. }) = entries.iter().find(|entry| entry.key == "type") else {
+        return true;
+    };
+    let is_known = text(node).is_none_or(|kind| {
+        ["parallel", "pipeline"].iter().any(|known| kind.eq_ignore_ascii_case(known))
+    });
+    if !is_known {
+        let message = format!(
+            "found {node}; of Azure's files parallel and pipeline run here; our own job files have \
+             no type"
+        );
+        report.error(&node.origin, "type", message);
+    }
+    is_known
+}
+
+fn is_pipeline(entries: &[Entry]) -> bool {
+    match text_at(entries, "type") {
+        Some(kind) => kind.eq_ignore_ascii_case("pipeline"),
+        None => entries.iter().any(|entry| entry.key == "jobs"),
+    }
+}
+
+/// The parallel job of a file.
+pub(crate) struct Picked {
+    pub(crate) job: Node,
+    /// The pipeline's name, if the job is in one.
+    pub(crate) pipeline: Option<String>,
+}
+
+/// The parallel job: the file's only one, or the one with that name. None, with an error, if there
+/// is no such.
+pub(crate) fn pick(
+    mut root: Node,
+    wanted: Option<&str>,
+    stem: &str,
+    report: &Report,
+) -> Option<Picked> {
+    let Value::Map(entries) = &mut root.value else { return None };
+    if !is_pipeline(entries) {
+        if let Some(wanted) = wanted {
+            no_pipeline(wanted, report);
+            return None;
+        }
+        return Some(Picked { job: root, pipeline: None });
+    }
+    let jobs = match take(entries, "jobs") {
+        Some(Node { value: Value::Map(jobs), .. }) => jobs,
+        other => {
+            let origin = other.map_or(Origin::File, |node| node.origin);
+            report.error(&origin, "jobs", "expected a map of names to jobs, as a pipeline has it");
+            return None;
+        }
+    };
+    let name = choose(&jobs, wanted, report)?;
+    for other in jobs.iter().filter(|other| other.key != name) {
+        report.notice(format!("jobs.{}: not run, only job {name} of the pipeline is", other.key));
+    }
+    let imports: Vec<(String, Node)> = jobs.iter().filter_map(sql_import).collect();
+    let Entry { node: mut job, .. } = jobs.into_iter().find(|entry| entry.key == name)?;
+    let pipeline = text_at(entries, "name").map_or_else(|| stem.to_owned(), fit_name);
+    bind(&mut job, entries);
+    name_sources(&mut job, &imports);
+    if let Value::Map(settings) = &mut job.value
+        && settings.iter().all(|setting| setting.key != "name")
+    {
+        settings.push(entry("name", scalar(name, &job.origin)));
+    }
+    Some(Picked { job, pipeline: Some(pipeline) })
+}
+
+/// Says that a job cannot be picked by name.
+pub(crate) fn no_pipeline(wanted: &str, report: &Report) {
+    let message =
+        format!("found {wanted:?}, but the file holds one job and no pipeline; leave it out");
+    report.error(&Origin::Set("job".into()), "job", message);
+}
+
+fn choose(jobs: &[Entry], wanted: Option<&str>, report: &Report) -> Option<String> {
+    let is_parallel = |job: &&Entry| match &job.node.value {
+        Value::Map(settings) => {
+            text_at(settings, "type").is_some_and(|kind| kind.eq_ignore_ascii_case("parallel"))
+        }
+        _ => false,
+    };
+    let parallel: Vec<&str> =
+        jobs.iter().filter(is_parallel).map(|entry| entry.key.as_str()).collect();
+    let all = parallel.join(", ");
+    match (wanted, parallel.as_slice()) {
+        (_, []) => {
+            let message = "there is no job of type parallel among them, and only such can run here";
+            report.error(&Origin::File, "jobs", message);
+            None
+        }
+        (Some(wanted), _) if !parallel.contains(&wanted) => {
+            let message = format!(
+                "found {wanted:?}, which is no parallel job of this pipeline; those are {all}"
+            );
+            report.error(&Origin::Set("job".into()), "job", message);
+            None
+        }
+        (Some(wanted), _) => Some(wanted.to_owned()),
+        (None, [one]) => Some((*one).to_owned()),
+        (None, _) => {
+            let message = format!("there are several parallel jobs; pick one by --job NAME: {all}");
+            report.error(&Origin::File, "jobs", message);
+            None
+        }
+    }
+}
+
+/// A job that takes rows out of an SQL table, with its source.
+fn sql_import(job: &Entry) -> Option<(String, Node)> {
+    let Value::Map(settings) = &job.node.value else { return None };
+    let source = settings.iter().find(|setting| setting.key == SOURCE)?;
+    let Value::Map(of) = &source.node.value else { return None };
+    let is_database = text_at(of, "type").is_some_and(|kind| kind.eq_ignore_ascii_case("database"));
+    is_database.then(|| (job.key.clone(), source.node.clone()))
+}
+
+/// Puts beside each input that is what such a job makes where it comes from.
+fn name_sources(job: &mut Node, imports: &[(String, Node)]) {
+    let Value::Map(settings) = &mut job.value else { return };
+    let Some(inputs) = settings.iter_mut().find(|setting| setting.key == "inputs") else { return };
+    let Value::Map(inputs) = &mut inputs.node.value else { return };
+    for Entry { node, .. } in inputs {
+        let path = match &node.value {
+            Value::Map(entries) => text_at(entries, "path"),
+            _ => text(node),
+        };
+        let made_by = path.and_then(reference).and_then(|it| it.strip_prefix("parent.jobs."));
+        let made_by = made_by.and_then(|rest| rest.split('.').next());
+        let Some((_, source)) = imports.iter().find(|(name, _)| Some(name.as_str()) == made_by)
+        else {
+            continue;
+        };
+        if matches!(node.value, Value::Scalar { .. }) {
+            let path = entry("path", node.clone());
+            node.value = Value::Map(vec![path]);
+        }
+        if let Value::Map(entries) = &mut node.value {
+            entries.push(entry(SOURCE, source.clone()));
+        }
+    }
+}
+
+/// Replaces what the job says of the pipeline's inputs and outputs by what they are.
+fn bind(job: &mut Node, pipeline: &[Entry]) {
+    let group = |key: &str| match pipeline.iter().find(|entry| entry.key == key) {
+        Some(Entry { node: Node { value: Value::Map(entries), .. }, .. }) => entries.as_slice(),
+        _ => &[],
+    };
+    let (inputs, outputs) = (group("inputs"), group("outputs"));
+    let find = |name: &str| {
+        let input = name.strip_prefix("parent.inputs.").map(|name| (inputs, name));
+        let (entries, name) =
+            input.or_else(|| name.strip_prefix("parent.outputs.").map(|name| (outputs, name)))?;
+        let found = entries.iter().find(|entry| entry.key == name).map(|entry| &entry.node);
+        found.filter(|node| is_small(node))
+    };
+    each_scalar(job, &mut |node| {
+        let Some(written) = text(node) else { return };
+        let whole = reference(written).and_then(find);
+        let value = match whole {
+            Some(found) => literal(found).unwrap_or(found).value.clone(),
+            None => {
+                let known = |name: &str| {
+                    let found = find(name)?;
+                    text(literal(found).unwrap_or(found)).map(str::to_owned)
+                };
+                let text = replace(written, known);
+                let is_text = matches!(node.value, Value::Scalar { is_text: true, .. });
+                Value::Scalar { text, is_text }
+            }
+        };
+        node.value = value;
+    });
+    for group in ["inputs", "outputs"] {
+        if let Value::Map(settings) = &mut job.value
+            && let Some(Entry { node: Node { value: Value::Map(entries), .. }, .. }) =
+                settings.iter_mut().find(|setting| setting.key == group)
+        {
+            entries.iter_mut().for_each(|entry| unfold_path(&mut entry.node));
+        }
+    }
+}
+
+/// `{path: ${{parent.inputs.x}}, mode: ..}` takes from the pipeline's input what it does not say
+/// itself, the path first of all.
+fn unfold_path(node: &mut Node) {
+    let Value::Map(entries) = &mut node.value else { return };
+    let Some(at) = entries.iter().position(|entry| entry.key == "path") else { return };
+    if let Value::Map(found) = &mut entries[at].node.value {
+        let found = std::mem::take(found);
+        entries.remove(at);
+        for entry in found {
+            if entries.iter().all(|own| own.key != entry.key) {
+                entries.push(entry);
+            }
+        }
+    }
+}
+
+/// The value of an input that is no data: `{type: number, default: 5}`.
+pub(super) fn literal(node: &Node) -> Option<&Node> {
+    let Value::Map(entries) = &node.value else { return None };
+    if entries.iter().any(|entry| entry.key == "path") {
+        return None;
+    }
+    let value = |key: &str| entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node);
+    value("value").or_else(|| value("default"))
+}

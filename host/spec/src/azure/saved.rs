@@ -1,0 +1,66 @@
+//! Files that the Azure SDK saved: the settings below `parallel_run_config` become ours.
+
+use super::job::are_more_nodes;
+use crate::error::Report;
+use crate::keys;
+use crate::tree::{Entry, Node, Value, join};
+
+/// The root key of a saved file.
+pub(crate) const SECTION: &str = "parallel_run_config";
+
+/// Names the schema for an editor; says nothing of the job.
+pub(crate) const SCHEMA_KEY: &str = "$schema";
+
+/// Moves the settings of a saved file up to the root, and drops those that mean nothing here, with
+/// a notice each. Returns whether it was such a file; none if it holds no settings.
+pub(crate) fn flatten(root: &mut Node, report: &Report) -> Option<bool> {
+    let Value::Map(entries) = &mut root.value else { return Some(false) };
+    entries.retain(|entry| entry.key != SCHEMA_KEY);
+    let Some(index) = entries.iter().position(|entry| entry.key == SECTION) else {
+        return Some(false);
+    };
+    let section = entries.remove(index).node;
+    let Value::Map(settings) = section.value else {
+        let message = format!(
+            "found {section}; expected the settings that ParallelRunConfig saves, as a map"
+        );
+        report.error(&section.origin, SECTION, message);
+        return None;
+    };
+    for setting in settings {
+        if setting.key == "models" {
+            // Names of Azure's registry, and the same word as ours.
+            if setting.node.value != Value::Null {
+                report
+                    .notice("models: ignored, deprecated in Azure: name files beside the section");
+            }
+        } else if let Some(beside) = entries.iter().find(|entry| entry.key == setting.key) {
+            // Both could be meant.
+            let message = "given below parallel_run_config and beside it; remove one of them";
+            report.error(&beside.node.origin, &join(SECTION, &setting.key), message);
+        } else if is_wanted(&setting, report) {
+            entries.push(setting);
+        }
+    }
+    Some(true)
+}
+
+fn is_wanted(Entry { key, node }: &Entry, report: &Report) -> bool {
+    // The SDK writes null for what was not set.
+    if node.value == Value::Null {
+        return false;
+    }
+    if let Some((_, reason)) = keys::IGNORED.iter().find(|(name, _)| name == key) {
+        report.notice(format!("{key}: ignored, {reason}"));
+        return false;
+    }
+    if key == "node_count" {
+        return !are_more_nodes(key, node, report);
+    }
+    // What is misspelt is found, with all other misspelt keys, when the settings are read.
+    if keys::nearest(key, keys::top_level()).is_some() {
+        return true;
+    }
+    report.notice(format!("{key}: ignored, Sandmill knows no such setting"));
+    false
+}

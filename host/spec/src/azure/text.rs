@@ -1,0 +1,116 @@
+//! References (`${{inputs.x}}`) and command lines in texts.
+
+use crate::error::CommandLineError;
+
+/// The name in a text that is one reference and nothing else.
+pub(super) fn reference(text: &str) -> Option<&str> {
+    let name = text.trim().strip_prefix("${{")?.strip_suffix("}}")?;
+    (!name.contains("${{")).then_some(name.trim())
+}
+
+/// The text with each reference replaced by what `known` says of its name. Those that it does not
+/// know stay.
+pub(super) fn replace(text: &str, known: impl Fn(&str) -> Option<String>) -> String {
+    let mut replaced = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("${{") {
+        let Some(length) = rest[start..].find("}}") else { break };
+        let whole = &rest[start..start + length + 2];
+        replaced.push_str(&rest[..start]);
+        match known(whole[3..length].trim()) {
+            Some(value) => replaced.push_str(&value),
+            None => replaced.push_str(whole),
+        }
+        rest = &rest[start + length + 2..];
+    }
+    replaced.push_str(rest);
+    replaced
+}
+
+/// Splits a command line as a shell does: at white space, with quotes and backslashes. References
+/// stay whole.
+///
+/// # Errors
+/// A quote is not closed, or a backslash stands at the end.
+pub(super) fn split(line: &str) -> Result<Vec<String>, CommandLineError> {
+    let mut words: Vec<String> = Vec::new();
+    let mut word: Option<String> = None;
+    let mut rest = line;
+    while let Some(c) = rest.chars().next() {
+        let mut used = c.len_utf8();
+        match c {
+            c if c.is_whitespace() => words.extend(word.take()),
+            '\'' => {
+                let end = rest[1..].find('\'').ok_or(CommandLineError::SingleQuote)?;
+                word.get_or_insert_default().push_str(&rest[1..=end]);
+                used = end + 2;
+            }
+            '"' => used = quoted(rest, word.get_or_insert_default())?,
+            '\\' => {
+                let next = rest[1..].chars().next().ok_or(CommandLineError::Backslash)?;
+                // A backslash before a line end joins the lines.
+                if next != '\n' {
+                    word.get_or_insert_default().push(next);
+                }
+                used += next.len_utf8();
+            }
+            '$' if rest.starts_with("${{") => {
+                used = rest.find("}}").map_or(rest.len(), |end| end + 2);
+                word.get_or_insert_default().push_str(&rest[..used]);
+            }
+            c => word.get_or_insert_default().push(c),
+        }
+        rest = &rest[used..];
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// Reads a text in double quotes, and returns its length with them.
+fn quoted(text: &str, word: &mut String) -> Result<usize, CommandLineError> {
+    let mut chars = text.char_indices().skip(1);
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Ok(at + 1),
+            '\\' => match chars.next() {
+                Some((_, next @ ('"' | '\\' | '$' | '`'))) => word.push(next),
+                Some((_, '\n')) => {}
+                Some((_, next)) => word.extend(['\\', next]),
+                None => break,
+            },
+            c => word.push(c),
+        }
+    }
+    Err(CommandLineError::DoubleQuote)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// C24: a version 2 file's arguments are one text.
+    #[test]
+    fn command_lines_are_split_like_a_shell_does() {
+        for (line, words) in [
+            ("", vec![]),
+            ("  --a 1\n--b=2\t", vec!["--a", "1", "--b=2"]),
+            ("--a 'x y' \"p \\\"q\\\" \\n\" \\  ''", vec!["--a", "x y", "p \"q\" \\n", " ", ""]),
+            ("--in ${{ inputs.a }}/x ä'ö'", vec!["--in", "${{ inputs.a }}/x", "äö"]),
+            ("a\\\nb", vec!["ab"]),
+        ] {
+            assert_eq!(split(line).expect(line), words, "{line}");
+        }
+        for line in ["'a", "\"a", "\"a\\", "a\\"] {
+            assert!(split(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn references_are_replaced_where_they_are_known() {
+        let known = |name: &str| (name == "a.b").then(|| String::from("X"));
+        assert_eq!(replace("1${{a.b}}2${{ a.b }}3${{c}}${{", known), "1X2X3${{c}}${{");
+        assert_eq!(reference(" ${{ a.b }} "), Some("a.b"));
+        assert_eq!(reference("${{a}}/${{b}}"), None);
+        assert_eq!(reference("x"), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! The keys of the file of datastores.
+
+use super::key::{BOOL_EXPECTED, Key, Kind, NAME_EXPECTED, key};
+use crate::model::StoreKind;
+
+/// Of the top level.
+pub(crate) const DATASTORES: &[Key] = &[
+    key(
+        "cache",
+        Kind::Group(CACHE),
+        "a map with folder or size",
+        "{size: 50 GB}",
+        "Where objects lie while jobs work on them.",
+    ),
+    key(
+        "datastores",
+        Kind::Named(DATASTORE),
+        "a map of names to stores (e.g. nightly: {type: s3, bucket: scans})",
+        "{nightly: {type: s3, bucket: scans}}",
+        "Stores by name, with what leads into them.",
+    ),
+];
+
+/// Below `cache`.
+const CACHE: &[Key] = &[
+    key("folder", Kind::Text, "an absolute path to a folder", "/var/cache/sandmill", "The folder."),
+    key(
+        "size",
+        Kind::Size,
+        "a size of at least 1 MB (e.g. 50 GB)",
+        "50 GB",
+        "The most that it holds. 10 GB unless given.",
+    ),
+];
+
+/// Of one store.
+const DATASTORE: &[Key] = &[
+    key("name", Kind::Name, NAME_EXPECTED, "nightly", "Its name, where datastores is a list."),
+    key(
+        "type",
+        Kind::Choice(|| StoreKind::ALL.map(StoreKind::name).to_vec()),
+        "s3, azure, gcs or http",
+        "s3",
+        "Which language the store speaks.",
+    ),
+    text("bucket", "Of s3 and gcs: the bucket."),
+    text("container", "Of azure: the container."),
+    text("account", "Of azure: the storage account."),
+    text("url", "Of http: where the objects lie."),
+    text("endpoint", "Of s3, azure and gcs: the address of a server that is not the usual one."),
+    text("region", "Of s3: the region."),
+    text("prefix", "What stands before every path."),
+    key(
+        "tenants",
+        Kind::Texts,
+        "a list of names",
+        "[radiology]",
+        "Tenants whose jobs may name it. All unless given.",
+    ),
+    text("access_key_id", "Of s3, with secret_access_key: a key's id."),
+    text("secret_access_key", "Of s3: the key."),
+    text("session_token", "Of s3: what belongs to a key that ends."),
+    text("role_arn", "Of s3, with token_file: the role of a workload."),
+    text("account_key", "Of azure: the account's key."),
+    text("sas_token", "Of azure: a shared access signature."),
+    text("tenant_id", "Of azure, with client_id and client_secret: a service principal's tenant."),
+    text("client_id", "Of azure: a service principal or a managed identity."),
+    text("client_secret", "Of azure: a service principal's secret."),
+    text("authority_host", "Of azure: who gives tokens, if it is not the usual one."),
+    text("token_file", "Of azure and s3: the file with the token of a workload's identity."),
+    key(
+        "managed_identity",
+        Kind::Bool,
+        BOOL_EXPECTED,
+        "true",
+        "Of azure and gcs: whether the machine's own identity is used. Of s3: its role.",
+    ),
+    text("service_account", "Of gcs: the file of a service account."),
+    text("username", "Of http, with password."),
+    text("password", "Of http."),
+    text("bearer_token", "Of http and azure: a token."),
+    key(
+        "anonymous",
+        Kind::Bool,
+        BOOL_EXPECTED,
+        "true",
+        "Whether nothing leads into the store, as it is open to all.",
+    ),
+];
+
+const fn text(name: &'static str, description: &'static str) -> Key {
+    key(name, Kind::Text, "a text", "text", description)
+}

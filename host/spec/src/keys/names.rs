@@ -1,0 +1,109 @@
+//! Names that are no keys, and what they lead to.
+
+use super::job::JOB;
+
+/// Keys that other descriptions of such a job have, and what they are called here.
+pub(crate) const RENAMED: &[(&str, &str)] = &[
+    ("max_concurrency_per_instance", "process_count_per_node"),
+    ("process_count", "process_count_per_node"),
+    ("instance_count", "node_count"),
+    ("code", "source_directory"),
+    ("code_configuration", "source_directory and entry_script"),
+    ("scoring_script", "entry_script"),
+    ("program_arguments", "arguments"),
+    ("args", "arguments"),
+    ("env", "environment_variables"),
+    ("append_row_to", "append_row_file_name"),
+    ("output_file_name", "append_row_file_name"),
+    ("input_data", "inputs"),
+    ("input", "inputs"),
+    ("side_input", "side_inputs"),
+    ("model", "models"),
+    ("outputs", "output"),
+    ("timeout", "run_invocation_timeout"),
+    ("max_attempts", "run_max_try"),
+    ("max_tries", "run_max_try"),
+    ("max_retries", "run_max_try (which also counts the first attempt)"),
+    ("retries", "run_max_try (which also counts the first attempt)"),
+    (
+        "retry_settings",
+        "run_max_try (which also counts the first attempt) and run_invocation_timeout",
+    ),
+    ("task", "entry_script, source_directory and arguments"),
+    ("resources", "node_count"),
+    ("memory", "limits.memory"),
+    ("fuel", "limits.fuel"),
+    ("header", "output_format.header"),
+    ("gpu_count", "gpus"),
+    ("failed_threshold", "error_threshold"),
+];
+
+/// Other names for keys of the same meaning, which are taken too, with a notice.
+pub(crate) const ALIASES: &[(&str, &str)] =
+    &[("mini_batch_error_threshold", "allowed_failed_count"), ("is_deterministic", "allow_reuse")];
+
+/// Settings of ParallelRunStep that mean nothing on a machine of one's own.
+pub(crate) const IGNORED: &[(&str, &str)] = &[
+    ("environment", "an entry script is a component and brings all that it needs"),
+    ("compute_target", "the job runs on this machine"),
+    ("compute", "the job runs on this machine"),
+    ("input_format", "deprecated in Azure: each input says its own format"),
+    ("add_parallel_run_step_dependencies", "an entry script brings all that it needs"),
+    ("tags", "for display in Azure only"),
+    ("properties", "for display in Azure only"),
+    ("display_name", "for display in Azure only"),
+];
+
+/// Every name that is known at the top level.
+pub(crate) fn top_level() -> impl Iterator<Item = &'static str> {
+    JOB.iter().map(|key| key.name).chain(ALIASES.iter().map(|(name, _)| *name))
+}
+
+/// The known name, all of them in small letters, that is nearest to an unknown one, if any is near.
+pub(crate) fn nearest<'k>(
+    unknown: &str,
+    known: impl IntoIterator<Item = &'k str>,
+) -> Option<&'k str> {
+    let wanted = unknown.trim().to_lowercase().replace('-', "_");
+    // A third of the letters may differ: `mini_bach_size`, `intputs`, `outptu_action`.
+    let letters = wanted.chars().count();
+    let most = (letters / 3).max(1);
+    known
+        .into_iter()
+        // Quickly first, as a stranger's keys may be long and many: a letter too many differs, and
+        // so does one that the key has not.
+        .filter(|name| name.chars().count().abs_diff(letters) <= most)
+        .filter(|name| name.chars().filter(|letter| !wanted.contains(*letter)).count() <= most)
+        .map(|name| (strsim::damerau_levenshtein(&wanted, name), name))
+        .filter(|(distance, _)| *distance <= most)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suggests_only_what_is_near() {
+        let names = || JOB.iter().map(|key| key.name);
+        assert_eq!(nearest("mini_bach_size", names()), Some("mini_batch_size"));
+        assert_eq!(nearest("Mini-Batch-Size", names()), Some("mini_batch_size"));
+        assert_eq!(nearest("intputs", names()), Some("inputs"));
+        assert_eq!(nearest("colour", names()), None);
+        assert_eq!(nearest("", names()), None);
+        assert_eq!(nearest(&"mini_batch_size".repeat(9), names()), None);
+    }
+
+    #[test]
+    fn no_name_stands_twice() {
+        let mut all: Vec<&str> = JOB.iter().map(|key| key.name).collect();
+        all.extend(RENAMED.iter().map(|(name, _)| *name));
+        all.extend(ALIASES.iter().map(|(name, _)| *name));
+        all.extend(IGNORED.iter().map(|(name, _)| *name));
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+}

@@ -1,0 +1,66 @@
+//! From a job file to a checked job: YAML -> `RawJob` -> [`JobSpec`], all errors at once. Imports
+//! `model` only; touches the file system just to see whether what a job names is there.
+//!
+//! - `tree`: YAML text to a small tree that knows its lines;
+//! - `azure`: files that were made for Azure's SDKs to trees of our own keys;
+//! - `overrides`: `--set key=value`; `options`: settings that stand among the arguments;
+//! - `keys`: the one table of all keys, which drives suggestions and the JSON schema;
+//! - `scope`, `raw`: the tree to typed, optional settings;
+//! - `defaults`: what holds where the file says nothing; `machine`: what that depends on;
+//! - `registered`: names of registered datasets and models to what they stand for;
+//! - `models`: the models of a job, all the way; `query`: what databases are asked;
+//! - `check` and the rest: typed settings to a [`JobSpec`];
+//! - `datastores`: the file of datastores, which lies outside of job files;
+//! - `policy`: what the operator of the machine lets a job ask for.
+
+mod arguments;
+mod azure;
+mod check;
+mod datastores;
+mod defaults;
+mod error;
+mod inputs;
+mod job;
+mod keys;
+mod limits;
+mod load;
+mod machine;
+mod models;
+mod mounts;
+mod options;
+mod output;
+mod overrides;
+mod parent;
+mod partition;
+mod passed;
+mod policy;
+mod query;
+mod raw;
+mod registered;
+mod schema;
+mod scope;
+mod settings_file;
+mod small_file;
+mod times;
+mod tree;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+pub use datastores::{Datastore, Datastores};
+pub use error::{ModelPathError, NoDatastore, Origin, SpecError, SpecErrors};
+pub use job::{JobSpec, ModelSpec, Parent, Stored, StoredKind};
+#[cfg(any(test, feature = "testing"))]
+pub use load::load_plain;
+#[cfg(any(test, fuzzing, feature = "testing"))]
+pub use load::load_text;
+pub use load::{DEFAULT_JOB, Surroundings, load};
+pub use machine::Machine;
+pub use policy::OperatorPolicy;
+pub use registered::{NoRegistry, NotRegistered, RegisteredModel, Registrations};
+pub use schema::schema;
+pub use times::default_progress_timeout;
+
+use sandmill_files::opening;
+use sandmill_model as model;

@@ -1,0 +1,180 @@
+//! From settings to models of a job.
+
+use super::find::{Found, find};
+use super::raw::RawModel;
+use crate::check::Place;
+use crate::defaults::Defaults;
+use crate::error::{ModelPathError, Report};
+use crate::job::{ModelSpec, Stored, StoredKind};
+use crate::model::{
+    Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Mount, RegisteredKind,
+    is_registered_name,
+};
+use crate::mounts::overlap;
+use crate::output::place_of;
+use crate::raw::{RawJob, RawSideInput};
+use crate::registered::or_register;
+use std::path::Path;
+
+/// The models, in the order of the job file. One that is not found is left out.
+pub(crate) fn check(
+    raw: &RawJob,
+    side_inputs: &[Mount],
+    stored: &mut Vec<Stored>,
+    limit: ByteSize,
+    place: &Place,
+    report: &Report,
+) -> Vec<ModelSpec> {
+    let given = raw.models.as_ref().map_or(&[][..], |models| models.value.as_slice());
+    let sides = raw.side_inputs.as_ref().map_or(&[][..], |sides| sides.value.as_slice());
+    refuse_overlap(given, sides, side_inputs, report);
+    let mut models = Vec::new();
+    for (index, model) in given.iter().enumerate() {
+        let name = &model.name.value;
+        if given[..index].iter().any(|other| other.name.value == *name) {
+            model.name.blame(report, format!("found {name:?} a second time; names must differ"));
+        }
+        if model.fallback.is_some() && device(model) != DeviceChoice::Gpu {
+            report.notice(format!("models.{name}.fallback has no effect: device is not gpu"));
+        }
+        let address = place_of(&model.path, report);
+        let found = match &address {
+            // What is there shows when it is fetched.
+            Some(address) => {
+                let file = address.to_string().into();
+                Some(Found { file, folder: None, bytes: 0 })
+            }
+            None => found(model, place, report),
+        };
+        let Some(Found { file, folder, bytes }) = found else { continue };
+        if let Some(address) = address {
+            let (key, kind) = (model.path.key.clone(), StoredKind::Model(models.len()));
+            let version = model.version.as_ref().map(|version| version.value);
+            stored.push(Stored { key, kind, address, version });
+        }
+        let spec = ModelSpec {
+            name: name.clone(),
+            file,
+            folder,
+            bytes,
+            digest: model.digest.as_ref().map(|digest| digest.value.clone()),
+            digest_at: model.digest.as_ref().map(|digest| place.at(&digest.origin)),
+            registered: model.registered.clone(),
+            backend: model.backend.as_ref().map(|backend| backend.value).unwrap_or_default(),
+            device: device(model),
+            fallback: model.fallback.is_some(),
+        };
+        if let Some(message) = spec.exceeds(spec.bytes, limit) {
+            model.path.blame(report, message);
+        }
+        models.push(spec);
+    }
+    models
+}
+
+impl ModelSpec {
+    /// The same model at a path of this machine, fetched from a store.
+    ///
+    /// # Errors
+    /// No ONNX file is found there.
+    pub fn fetched(&self, path: &Path, version: Option<u64>) -> Result<Self, ModelPathError> {
+        let Found { file, folder, bytes } = find(path, version)?;
+        Ok(Self { file, folder, bytes, ..self.clone() })
+    }
+
+    /// The model of this name at a path that is given outside of a job.
+    ///
+    /// # Errors
+    /// The name is none, or no ONNX file is found there.
+    pub fn at(name: &str, path: &Path) -> Result<Self, ModelPathError> {
+        if !is_registered_name(name) {
+            return Err(ModelPathError::Name { name: name.to_owned() });
+        }
+        let path = std::path::absolute(path)
+            .map_err(|source| ModelPathError::Relative { path: path.to_owned(), source })?;
+        let Found { file, folder, bytes } = find(&path, None)?;
+        Ok(Self {
+            name: name.to_owned(),
+            file,
+            folder,
+            bytes,
+            digest: None,
+            digest_at: None,
+            registered: None,
+            backend: Backend::default(),
+            device: DeviceChoice::default(),
+            fallback: false,
+        })
+    }
+}
+
+/// What inference may use.
+pub(crate) fn settings(raw: &RawJob, defaults: &Defaults<'_>) -> InferenceSettings {
+    InferenceSettings {
+        allow_guest_models: defaults.of(raw, |raw| &raw.inference.allow_guest_models),
+        threads: raw.inference.threads.as_ref().map(|threads| threads.value),
+        gpu_memory: raw.inference.gpu_memory.as_ref().map(|memory| memory.value),
+        ..InferenceSettings::default()
+    }
+}
+
+fn device(model: &RawModel) -> DeviceChoice {
+    model.device.as_ref().map(|device| device.value).unwrap_or_default()
+}
+
+/// A model has a path of its own, whatever paths are chosen for side inputs.
+fn refuse_overlap(models: &[RawModel], sides: &[RawSideInput], mounts: &[Mount], report: &Report) {
+    let place = |model: &RawModel| format!("{GUEST_MODELS}/{}", model.name.value);
+    for (side, mount) in sides.iter().zip(mounts) {
+        let hidden = models.iter().find(|model| overlap(&mount.guest, &place(model)));
+        if let Some(model) = hidden {
+            let at = side.mount_path.as_ref().unwrap_or(&side.name);
+            let message = format!(
+                "{} and {}, where model {} is shown, lie in each other; choose another path",
+                mount.guest,
+                place(model),
+                model.name.value
+            );
+            at.blame(report, message);
+        }
+    }
+}
+
+fn found(model: &RawModel, place: &Place, report: &Report) -> Option<Found> {
+    let (path, text) = (&model.path, model.path.value.trim());
+    if text.is_empty() {
+        path.blame(report, "found an empty text; name an ONNX file, or a folder with one");
+        return None;
+    }
+    if report.blames(&path.key) {
+        return None;
+    }
+    if text.starts_with("azureml:") || text.contains("${{") {
+        let message = format!(
+            "found {text:?}, which does not lie on this machine; fetch it first, and name it here \
+             by --set {}=...{}",
+            path.key,
+            or_register(RegisteredKind::Model, text)
+        );
+        path.blame(report, message);
+        return None;
+    }
+    let host = place.resolve(text);
+    // Before it is looked at what lies there; and again, as a version may be a link.
+    let allowed = |file| place.policy.allows_model(&path.key, file, &path.origin, report);
+    if !allowed(&host) {
+        return None;
+    }
+    let version = model.version.as_ref().map(|version| version.value);
+    match find(&host, version) {
+        Ok(found) => allowed(&found.file).then_some(found),
+        Err(error) => {
+            let at = (&path.origin, &path.key);
+            let is_version = |_: &&_| host.exists();
+            let version = model.version.as_ref().filter(is_version);
+            let (origin, key) = version.map_or(at, |version| (&version.origin, &version.key));
+            report.error(origin, key, error.to_string());
+            None
+        }
+    }
+}

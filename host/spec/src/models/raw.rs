@@ -1,0 +1,105 @@
+//! `models` and `inference` as written.
+
+use crate::error::Report;
+use crate::keys;
+use crate::model::{Backend, ByteSize, DeviceChoice, is_registered_name};
+use crate::raw::{at_least, choice, digest};
+use crate::registered::RegisteredModel;
+use crate::scope::{At, Scope};
+
+/// A model, with a name that is one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RawModel {
+    pub(crate) name: At<String>,
+    /// Empty where `model` is given, until that is looked up.
+    pub(crate) path: At<String>,
+    /// A registered name, in the place of a path.
+    pub(crate) model: Option<At<String>>,
+    /// What it was when it was registered.
+    pub(crate) registered: Option<RegisteredModel>,
+    pub(crate) version: Option<At<u64>>,
+    pub(crate) digest: Option<At<String>>,
+    pub(crate) backend: Option<At<Backend>>,
+    pub(crate) device: Option<At<DeviceChoice>>,
+    pub(crate) fallback: Option<At<()>>,
+}
+
+/// What inference may use.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct RawInference {
+    pub(crate) allow_guest_models: Option<At<bool>>,
+    pub(crate) threads: Option<At<u32>>,
+    pub(crate) gpu_memory: Option<At<ByteSize>>,
+}
+
+/// Reads `models`.
+pub(crate) fn read(job: &mut Scope<'_>, report: &Report) -> Option<At<Vec<RawModel>>> {
+    let groups = job.named("models")?;
+    Some(groups.map(|groups| {
+        groups.into_iter().filter_map(|(name, scope)| model(name, scope, report)).collect()
+    }))
+}
+
+fn model(name: At<String>, mut scope: Scope<'_>, report: &Report) -> Option<RawModel> {
+    if scope.has("path") == scope.has("model") {
+        let message = if scope.has("path") {
+            "found path and model; write one of them"
+        } else {
+            "has no path; write path: with an ONNX file or a folder with one, or model: with a \
+             registered name"
+        };
+        report.error(&scope.origin, &scope.path, message);
+    }
+    let path = scope.text("path");
+    let model = scope.text("model");
+    let version = scope.parsed("version");
+    let digest = scope.parsed_by("digest", digest);
+    let backend = scope.parsed_by("backend", |_, text| {
+        choice(text, &Backend::ALL.map(|backend| (backend.name(), backend)))
+    });
+    let device = scope.parsed_by("device", |_, text| {
+        choice(text, &DeviceChoice::ALL.map(|device| (device.name(), device)))
+    });
+    let fallback = scope.parsed_by("fallback", |_, text| choice(text, &[("cpu", ())]));
+    scope.finish();
+    let name_fits = is_registered_name(&name.value);
+    if !name_fits {
+        let expected = keys::MODEL_NAME_EXPECTED;
+        name.blame(report, format!("found the name {:?}; expected {expected}", name.value));
+    }
+    let path = path.or_else(|| model.clone().map(|model| model.map(|_| String::new())))?;
+    let registered = None;
+    name_fits.then_some(RawModel {
+        name,
+        path,
+        model,
+        registered,
+        version,
+        digest,
+        backend,
+        device,
+        fallback,
+    })
+}
+
+/// Reads `inference`.
+pub(crate) fn read_inference(job: &mut Scope<'_>) -> RawInference {
+    let Some(mut group) = job.group("inference") else { return RawInference::default() };
+    let allow_guest_models = group.bool("allow_guest_models");
+    RawInference { allow_guest_models, ..amounts(group) }
+}
+
+/// Reads `inference` of a policy.
+pub(crate) fn read_ceilings(policy: &mut Scope<'_>) -> RawInference {
+    policy.group("inference").map(amounts).unwrap_or_default()
+}
+
+fn amounts(mut group: Scope<'_>) -> RawInference {
+    let raw = RawInference {
+        allow_guest_models: None,
+        threads: group.parsed("threads"),
+        gpu_memory: group.parsed_by("gpu_memory", at_least(1 << 20)),
+    };
+    group.finish();
+    raw
+}

@@ -1,0 +1,321 @@
+//! A job's settings against the ceilings.
+
+use super::amounts::{self, Slot};
+use super::file::{OperatorPolicy, Settings};
+use super::places::{Place, fixed_part};
+use crate::error::{Origin, Report, SpecErrors};
+use crate::model::{JobDir, Limits, OsSandbox, RegisteredKind, Source};
+use crate::raw::RawJob;
+use crate::{JobSpec, ModelSpec};
+use std::path::Path;
+use std::time::Duration;
+
+impl OperatorPolicy {
+    /// Holds a job against the policy: what the job file asks for beyond it goes to the report, what
+    /// it says nothing about is lowered, with a notice.
+    pub(crate) fn apply(&self, spec: &mut JobSpec, raw: &RawJob, report: &Report) {
+        let Some(settings) = &self.0 else { return };
+        settings.bound(spec, Some(raw), report);
+        settings.sandbox(spec.os_sandbox, raw.os_sandbox.as_ref().map(|at| &at.origin), report);
+        settings.places_of_file(spec, raw, report);
+        settings.models(&spec.models, Some(raw), report);
+        settings.guest_models(&spec.inference, Some(raw), report);
+        settings.stores(spec, Some(raw), report);
+        settings.tenant(raw, report);
+        spec.notices.extend(report.take_notices());
+    }
+
+    /// The same for a job that is about to begin, wherever its settings come from, with what its
+    /// inputs have turned out to be and where it keeps its state, if it does. All paths are to be without links, as
+    /// what is checked here is opened later.
+    ///
+    /// # Errors
+    /// All that the policy does not allow.
+    pub fn check(
+        &self,
+        spec: &JobSpec,
+        sources: &[Source],
+        job_dir: Option<&JobDir>,
+    ) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = Report::default();
+        settings.bound(&mut spec.clone(), None, &report);
+        settings.sandbox(spec.os_sandbox, None, &report);
+        settings.places_of_job(spec, sources, &report);
+        settings.models(&spec.models, None, &report);
+        settings.guest_models(&spec.inference, None, &report);
+        settings.stores(spec, None, &report);
+        if let Some(job_dir) = job_dir {
+            settings.real_place(Place::JobDirectories, "--job-dir", job_dir.root(), &report);
+        }
+        settings.done(report)
+    }
+
+    /// Whether an entry script may be built, looked at and run outside of a job, with these files and
+    /// side inputs.
+    ///
+    /// # Errors
+    /// All that the policy does not allow.
+    pub fn check_trial<'a>(
+        &self,
+        entry_script: &Path,
+        files: impl IntoIterator<Item = &'a Path>,
+        side_inputs: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = Report::default();
+        settings.entry_script(entry_script, None, &report);
+        for file in files {
+            settings.place(Place::Inputs, "--run", file, None, &report);
+        }
+        for folder in side_inputs {
+            settings.place(Place::SideInputs, "--side-input", folder, None, &report);
+        }
+        settings.done(report)
+    }
+
+    /// Whether a job may use the stores that it names; to be asked before anybody looks there.
+    ///
+    /// # Errors
+    /// All that the policy does not allow.
+    pub fn check_stores(&self, spec: &JobSpec) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = Report::default();
+        settings.stores(spec, None, &report);
+        settings.done(report)
+    }
+
+    /// Whether an entry script may compute with these models outside of a job.
+    ///
+    /// # Errors
+    /// All that the policy does not allow.
+    pub fn check_models(&self, models: &[ModelSpec]) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = Report::default();
+        settings.models(models, None, &report);
+        settings.places_of_models(models, &report);
+        settings.done(report)
+    }
+
+    /// Whether models may lie at these paths without links, which are opened as they are; by the names of the models.
+    ///
+    /// # Errors
+    /// All that the policy does not allow.
+    pub fn check_model_places<'a>(
+        &self,
+        places: impl IntoIterator<Item = (&'a str, &'a Path)>,
+    ) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = Report::default();
+        for (name, path) in places {
+            let key = format!("models.{name}.path");
+            settings.real_place(Place::Models, &key, path, &report);
+        }
+        settings.done(report)
+    }
+
+    /// Whether what is to be registered may lie there.
+    ///
+    /// # Errors
+    /// All that the policy does not allow.
+    pub fn check_registered<'a>(
+        &self,
+        kind: RegisteredKind,
+        paths: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = Report::default();
+        for path in paths {
+            let (place, path) = match kind {
+                RegisteredKind::Dataset => (Place::Inputs, fixed_part(path)),
+                RegisteredKind::Model => (Place::Models, Path::new(path)),
+            };
+            settings.place(place, "path", path, None, &report);
+        }
+        settings.done(report)
+    }
+
+    /// Whether what is to be registered may lie in a datastore of that name.
+    ///
+    /// # Errors
+    /// If the policy does not allow it.
+    pub fn check_datastore(&self, name: &str) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = Report::default();
+        settings.registered_store(name, &report);
+        settings.done(report)
+    }
+
+    /// Whether a file that stands for an input may be read; if not, the report says so.
+    pub(crate) fn allows_input(
+        &self,
+        key: &str,
+        file: &Path,
+        origin: &Origin,
+        report: &Report,
+    ) -> bool {
+        let Some(settings) = &self.0 else { return true };
+        settings.place(Place::Inputs, key, file, Some(origin), report)
+    }
+
+    /// Whether a model may lie there; if not, the report says so.
+    pub(crate) fn allows_model(
+        &self,
+        key: &str,
+        path: &Path,
+        origin: &Origin,
+        report: &Report,
+    ) -> bool {
+        let Some(settings) = &self.0 else { return true };
+        settings.place(Place::Models, key, path, Some(origin), report)
+    }
+
+    /// Whether the file of settings beside the entry script may be read, if there is one; if not, the
+    /// report says so.
+    pub(crate) fn allows_settings(
+        &self,
+        file: &Path,
+        origin: Option<&Origin>,
+        report: &Report,
+    ) -> bool {
+        let Some(settings) = &self.0 else { return true };
+        file.symlink_metadata().is_err()
+            || settings.place(Place::EntryScripts, "entry_script", file, origin, report)
+    }
+
+    /// The default limits of an instance, as far as the ceilings allow them.
+    pub fn default_limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        for (key, mut slot) in amounts::of_limits(&mut limits) {
+            let ceiling = self.0.as_ref().and_then(|settings| settings.ceiling(key));
+            if let Some(ceiling) = ceiling.filter(|ceiling| is_above(&slot, ceiling.amount)) {
+                slot.set(ceiling.amount);
+            }
+        }
+        limits
+    }
+
+    /// How much of the process wall must stand where so much is asked for: no less than the operator
+    /// wants.
+    pub fn sandbox(&self, asked: OsSandbox) -> OsSandbox {
+        let settings = self.0.as_ref().and_then(|settings| settings.os_sandbox.as_ref());
+        let least = settings.map_or(OsSandbox::Off, |least| least.value);
+        let rank = |mode| OsSandbox::ALL.iter().position(|known| *known == mode);
+        if rank(least) < rank(asked) { least } else { asked }
+    }
+
+    /// The longest that one call of `run` may take; none for as long as it likes.
+    pub fn longest_call(&self) -> Option<Duration> {
+        match self.0.as_ref()?.ceiling("run_invocation_timeout")?.amount {
+            amounts::Amount::Time(time) => Some(time),
+            _ => None,
+        }
+    }
+}
+
+fn is_above(slot: &Slot<'_>, ceiling: amounts::Amount) -> bool {
+    slot.get().is_none_or(|amount| amount > ceiling)
+}
+
+impl Settings {
+    fn ceiling(&self, key: &str) -> Option<&super::file::Ceiling> {
+        self.ceilings.iter().find(|ceiling| ceiling.key == key)
+    }
+
+    /// `raw`: what the job file says; without it, everything counts as asked for.
+    fn bound(&self, spec: &mut JobSpec, raw: Option<&RawJob>, report: &Report) {
+        let given = raw.map(amounts::given);
+        for (key, mut slot) in amounts::of_job(spec) {
+            let Some(ceiling) = self.ceiling(key) else { continue };
+            if !is_above(&slot, ceiling.amount) {
+                continue;
+            }
+            let (most, place) = (ceiling.amount, self.at(&ceiling.origin));
+            let asked = match &given {
+                None => Some(&Origin::File),
+                Some(given) => given.iter().find(|(k, ..)| *k == key).map(|(.., origin)| origin),
+            };
+            let found = slot.get().map_or_else(|| "no bound".to_owned(), |found| found.to_string());
+            if let Some(origin) = asked {
+                let message = format!(
+                    "found {found}, more than the operator's policy allows; ask for at most {most} \
+                     ({place})"
+                );
+                report.error(origin, key, message);
+            } else {
+                slot.set(most);
+                // What holds without a word of the policy's is no news.
+                if ceiling.origin != Origin::File {
+                    report.notice(format!("{key}: {most} by the operator's policy ({place})"));
+                }
+            }
+        }
+        self.lower_workers(spec, report);
+    }
+
+    /// A job that asks for more workers than the machine may have never gets them; what is done ahead
+    /// for each need not be done.
+    fn lower_workers(&self, spec: &mut JobSpec, report: &Report) {
+        let caps = [
+            (self.machine.workers, &self.machine_workers, "on this machine"),
+            (self.machine.workers_per_tenant, &self.tenant_workers, "of a tenant"),
+        ];
+        for (most, origin, whose) in caps {
+            if let (Some(most), Some(origin)) = (most, origin)
+                && spec.process_count > most
+            {
+                report.notice(format!(
+                    "process_count_per_node: {most} instead of {}, as all jobs {whose} have {most} \
+                     workers together by the operator's policy ({})",
+                    spec.process_count,
+                    self.at(origin)
+                ));
+                spec.process_count = most;
+            }
+        }
+    }
+
+    /// Where places are counted by tenant, a job file does not choose whose they are.
+    fn tenant(&self, raw: &RawJob, report: &Report) {
+        if let (Some(origin), Some(given)) = (&self.tenant_workers, &raw.tenant)
+            && !matches!(given.origin, Origin::Set(_))
+        {
+            given.blame(
+                report,
+                format!(
+                    "found {:?} in the job file; workers are counted by tenant here, so only the \
+                     command line names it (--set tenant=NAME): leave the key out ({})",
+                    given.value,
+                    self.at(origin)
+                ),
+            );
+        }
+    }
+
+    fn sandbox(&self, found: OsSandbox, origin: Option<&Origin>, report: &Report) {
+        let strength = |mode| match mode {
+            OsSandbox::Off => 0,
+            OsSandbox::BestEffort => 1,
+            OsSandbox::Required => 2,
+        };
+        if let Some(least) = &self.os_sandbox
+            && strength(found) < strength(least.value)
+        {
+            let message = format!(
+                "found {}, less than the operator's policy asks for; write {}, or leave the key out \
+                 ({})",
+                found.name(),
+                least.value.name(),
+                self.at(&least.origin)
+            );
+            report.error(origin.unwrap_or(&Origin::File), "os_sandbox", message);
+        }
+    }
+
+    fn done(&self, report: Report) -> Result<(), SpecErrors> {
+        if report.is_clean() {
+            return Ok(());
+        }
+        Err(report.into_errors(&self.file.display().to_string()))
+    }
+}

@@ -1,0 +1,225 @@
+//! From a policy file to a policy.
+
+use super::amounts::{self, Amount};
+use super::owner;
+use super::places::Roots;
+use crate::error::{Origin, Report, SpecErrors};
+use crate::keys;
+use crate::limits;
+use crate::model::{MachineCaps, OsSandbox, ProcessLists, is_registered_name};
+use crate::models::read_ceilings;
+use crate::raw::{self, RawJob};
+use crate::scope::{At, Scope};
+use crate::tree::{self, Value};
+use std::path::{Path, PathBuf};
+
+/// What the operator of a machine lets jobs do. The default lets them do all: without a policy file
+/// there are no bounds but those of the job file.
+#[derive(Clone, Debug, Default)]
+pub struct OperatorPolicy(pub(super) Option<Settings>);
+
+/// What a policy file says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Settings {
+    /// The policy file.
+    pub(super) file: PathBuf,
+    pub(super) ceilings: Vec<Ceiling>,
+    /// The least that a job may insist on.
+    pub(super) os_sandbox: Option<At<OsSandbox>>,
+    pub(super) roots: Option<Roots>,
+    pub(super) entry_script_crates: Option<At<bool>>,
+    pub(super) entry_script_modules: Option<At<bool>>,
+    /// Names of the models that a job may have.
+    pub(super) models: Option<At<Vec<String>>>,
+    /// Names of the datastores that a job may name.
+    pub(super) datastores: Option<At<Vec<String>>>,
+    /// Whether an entry script may bring models of its own.
+    pub(super) guest_models: Option<At<bool>>,
+    /// Which processes a job's reports list.
+    pub(super) process_lists: Option<ProcessLists>,
+    pub(super) machine: MachineCaps,
+    /// Where `machine.workers` stands, and `machine.workers_per_tenant`.
+    pub(super) machine_workers: Option<Origin>,
+    pub(super) tenant_workers: Option<Origin>,
+}
+
+/// The highest that a job may ask for.
+#[derive(Clone, Debug)]
+pub(super) struct Ceiling {
+    /// The key, in the job file as in the policy file.
+    pub(super) key: &'static str,
+    pub(super) amount: Amount,
+    pub(super) origin: Origin,
+}
+
+impl OperatorPolicy {
+    /// Reads a policy file.
+    ///
+    /// # Errors
+    /// All that is wrong with it, at once. A policy that cannot be read is never ignored.
+    pub fn load(path: &Path) -> Result<Self, SpecErrors> {
+        let report = Report::default();
+        let text = owner::read(path);
+        let settings = match text {
+            Ok(text) => parse(path, &text, &report),
+            Err(error) => {
+                report.error(&Origin::File, "", error.to_string());
+                None
+            }
+        };
+        match settings {
+            Some(settings) if report.is_clean() => Ok(Self(Some(settings))),
+            _ => Err(report.into_errors(&path.display().to_string())),
+        }
+    }
+
+    /// The caps for all jobs of the machine together.
+    pub fn machine(&self) -> MachineCaps {
+        self.0.as_ref().map(|settings| settings.machine.clone()).unwrap_or_default()
+    }
+
+    /// Which processes the reports of a job list: its own where there is a policy that names no others.
+    pub fn process_lists(&self) -> ProcessLists {
+        let listed = |settings: &Settings| settings.process_lists.unwrap_or(ProcessLists::Job);
+        self.0.as_ref().map_or(ProcessLists::Machine, listed)
+    }
+
+    /// The policy file, if there is one.
+    pub fn file(&self) -> Option<&Path> {
+        self.0.as_ref().map(|settings| settings.file.as_path())
+    }
+}
+
+impl Settings {
+    /// A place in the policy file, for people: `/etc/sandmill/policy.yaml:12`.
+    pub(super) fn at(&self, origin: &Origin) -> String {
+        match origin {
+            Origin::Line(line) => format!("{}:{line}", self.file.display()),
+            Origin::File | Origin::Set(_) => self.file.display().to_string(),
+        }
+    }
+}
+
+fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
+    let says_nothing = |line: &str| {
+        let line = line.trim();
+        line.is_empty() || line.starts_with('#') || line == "---"
+    };
+    if text.lines().all(says_nothing) {
+        report.error(&Origin::File, "", "is empty; a policy file needs at least one key");
+        return None;
+    }
+    let root = tree::parse(text, report)?;
+    let Value::Map(entries) = root.value else {
+        let message = format!("found {root}; expected a map of settings (e.g. gpus: 0)");
+        report.error(&root.origin, "", message);
+        return None;
+    };
+    let mut scope = Scope::of_policy(entries, report);
+    let bounds = RawJob {
+        limits: limits::read(&mut scope),
+        inference: read_ceilings(&mut scope),
+        process_count_per_node: scope.parsed("process_count_per_node"),
+        gpus: scope.parsed("gpus"),
+        run_max_try: scope.parsed("run_max_try"),
+        run_invocation_timeout: scope.parsed_by("run_invocation_timeout", raw::seconds),
+        task_overhead_timeout: scope.parsed_by("task_overhead_timeout", raw::seconds),
+        progress_update_timeout: scope.parsed_by("progress_update_timeout", raw::seconds),
+        first_task_creation_timeout: scope.parsed_by("first_task_creation_timeout", raw::seconds),
+        ..RawJob::default()
+    };
+    let mut ceilings: Vec<Ceiling> = amounts::given(&bounds)
+        .into_iter()
+        .map(|(key, amount, origin)| Ceiling { key, amount, origin })
+        .collect();
+    for (key, amount) in amounts::USUAL {
+        if !ceilings.iter().any(|ceiling| ceiling.key == key) {
+            ceilings.push(Ceiling { key, amount, origin: Origin::File });
+        }
+    }
+    let os_sandbox = scope.parsed_by("os_sandbox", |_, text| {
+        raw::choice(text, &OsSandbox::ALL.map(|mode| (mode.name(), mode)))
+    });
+    // What strangers' jobs need is not left to their job files.
+    let os_sandbox = os_sandbox.unwrap_or_else(|| At {
+        value: OsSandbox::Required,
+        key: "os_sandbox".to_owned(),
+        origin: Origin::File,
+    });
+    let process_lists =
+        scope.parsed_by("process_lists", |_, text| raw::choice(text, &ProcessLists::NAMED));
+    let models = names(&mut scope, "models", is_registered_name, report);
+    let datastores = names(&mut scope, "datastores", |_| true, report);
+    let guest_models = scope.bool("guest_models");
+    let roots = scope.group("roots").map(|group| Roots::read(group, report));
+    let entry_script_crates = scope.bool("entry_script_crates");
+    let entry_script_modules = scope.bool("entry_script_modules");
+    let (machine, machine_workers, tenant_workers) = machine(&mut scope, report);
+    scope.finish();
+    Some(Settings {
+        file: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        ceilings,
+        os_sandbox: Some(os_sandbox),
+        process_lists: process_lists.map(|at| at.value),
+        roots,
+        entry_script_crates,
+        entry_script_modules,
+        models,
+        datastores,
+        guest_models,
+        machine,
+        machine_workers,
+        tenant_workers,
+    })
+}
+
+/// `fits`: whether something can be called so.
+fn names(
+    scope: &mut Scope<'_>,
+    key: &str,
+    fits: fn(&str) -> bool,
+    report: &Report,
+) -> Option<At<Vec<String>>> {
+    let names = scope.texts(key)?;
+    for name in &names.value {
+        let text = name.value.trim();
+        if text.is_empty() {
+            name.blame(report, "found an empty text; expected a name");
+        } else if !fits(text) {
+            let expected = keys::MODEL_NAME_EXPECTED;
+            let message = format!("found {text:?}, which no model is called; expected {expected}");
+            name.blame(report, message);
+        }
+    }
+    Some(names.map(|names| names.into_iter().map(|name| name.value.trim().to_owned()).collect()))
+}
+
+/// The caps, and where those of workers stand.
+fn machine(
+    scope: &mut Scope<'_>,
+    report: &Report,
+) -> (MachineCaps, Option<Origin>, Option<Origin>) {
+    let Some(mut group) = scope.group("machine") else { return Default::default() };
+    let workers: Option<At<u32>> = group.parsed("workers");
+    let per_tenant: Option<At<u32>> = group.parsed("workers_per_tenant");
+    let memory = group.parsed("memory");
+    let directory = group.text("directory");
+    if let Some(directory) = directory.as_ref().filter(|text| !text.value.starts_with('/')) {
+        let message = format!(
+            "found {:?}; expected an absolute path to a folder (e.g. /dev/shm/sandmill)",
+            directory.value
+        );
+        directory.blame(report, message);
+    }
+    group.finish();
+    let origin = |at: &Option<At<u32>>| at.as_ref().map(|at| at.origin.clone());
+    let all = origin(&workers);
+    let each = origin(&per_tenant);
+    let caps = MachineCaps {
+        workers: workers.map(|at| at.value),
+        workers_per_tenant: per_tenant.map(|at| at.value),
+        memory: memory.map(|at| at.value),
+        directory: directory.map(|at| PathBuf::from(at.value)),
+    };
+    (caps, all, each)
+}

@@ -1,0 +1,51 @@
+//! The names of models, and models of the entry script's own.
+
+use super::file::Settings;
+use crate::ModelSpec;
+use crate::error::{Origin, Report};
+use crate::model::InferenceSettings;
+use crate::raw::RawJob;
+
+impl Settings {
+    /// Refuses models that are not on the list. `raw`: what the job file says, for its lines.
+    pub(super) fn models(&self, models: &[ModelSpec], raw: Option<&RawJob>, report: &Report) {
+        let given = raw.and_then(|raw| raw.models.as_ref());
+        let allowed = self.models.as_ref().map_or(&[][..], |models| &models.value);
+        for model in models.iter().filter(|model| !allowed.contains(&model.name)) {
+            let raw =
+                given.and_then(|given| given.value.iter().find(|at| at.name.value == model.name));
+            let rule = match allowed {
+                [] => String::from("allows none"),
+                names => format!("allows only {}", names.join(", ")),
+            };
+            let at = self.models.as_ref().map_or(&Origin::File, |models| &models.origin);
+            let message = format!(
+                "found the model {:?}; the operator's policy {rule} (models, {})",
+                model.name,
+                self.at(at)
+            );
+            let origin = raw.map_or(&Origin::File, |raw| &raw.name.origin);
+            report.error(origin, &format!("models.{}", model.name), message);
+        }
+    }
+
+    /// Refuses models that the entry script brings, unless the policy allows them.
+    pub(super) fn guest_models(
+        &self,
+        inference: &InferenceSettings,
+        raw: Option<&RawJob>,
+        report: &Report,
+    ) {
+        let guest = self.guest_models.as_ref();
+        if inference.allow_guest_models && !guest.is_some_and(|allowed| allowed.value) {
+            let given = raw.and_then(|raw| raw.inference.allow_guest_models.as_ref());
+            let message = format!(
+                "found true; the operator's policy allows no models of the entry script's own \
+                 (guest_models, {})",
+                self.at(guest.map_or(&Origin::File, |at| &at.origin))
+            );
+            let origin = given.map_or(&Origin::File, |at| &at.origin);
+            report.error(origin, "inference.allow_guest_models", message);
+        }
+    }
+}

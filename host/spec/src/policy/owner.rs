@@ -1,0 +1,191 @@
+//! Who may change a policy file.
+
+use crate::error::FileError;
+use crate::load::read_opened;
+use crate::opening::regular_at_its_path;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Links on the way to a file, at most; as many as the kernel follows.
+const LINKS: usize = 40;
+
+/// Reads a policy file, and refuses one that others own or may write to: they would decide what jobs may do.
+///
+/// # Errors
+/// The file cannot be read, or is refused.
+pub(super) fn read(path: &Path) -> Result<String, FileError> {
+    let opened = match way(path) {
+        Ok(way) => check(&way)?,
+        Err(error) => Err(error),
+    };
+    read_opened(opened, path, "policy file")
+}
+
+/// What leads to a file.
+struct Way {
+    /// Where the file lies, without links.
+    real: PathBuf,
+    /// The links on the way, each by its path without other links.
+    links: Vec<PathBuf>,
+}
+
+/// The file at its place, as it was checked; or why it cannot be opened.
+fn check(way: &Way) -> Result<io::Result<fs::File>, FileError> {
+    // What leads to the file counts as well: who may write there puts another one in its place.
+    for link in &way.links {
+        if let Ok(metadata) = link.symlink_metadata() {
+            check_owner("a link to it", link, &metadata)?;
+        }
+        check_folder("the folder of a link to it", link)?;
+    }
+    let (file, metadata) = match regular_at_its_path(&way.real) {
+        Ok(opened) => opened,
+        Err(error) => return Ok(Err(error)),
+    };
+    check_owner("it", &way.real, &metadata)?;
+    check_mode("it", &way.real, &metadata, false)?;
+    check_folder("its folder", &way.real)?;
+    Ok(Ok(file))
+}
+
+/// Checks the folder that something lies in.
+fn check_folder(what: &'static str, of: &Path) -> Result<(), FileError> {
+    let Some(folder) = of.parent() else { return Ok(()) };
+    let Ok(metadata) = fs::metadata(folder) else { return Ok(()) };
+    check_owner(what, folder, &metadata)?;
+    // In a folder with the sticky bit, others cannot replace what is not theirs.
+    check_mode(what, folder, &metadata, metadata.mode() & 0o1000 != 0)
+}
+
+fn check_owner(what: &'static str, at: &Path, metadata: &Metadata) -> Result<(), FileError> {
+    let user = rustix::process::geteuid().as_raw();
+    let owner = metadata.uid();
+    if [user, 0].contains(&owner) {
+        return Ok(());
+    }
+    let command = if metadata.is_symlink() { "chown -h" } else { "chown" };
+    Err(FileError::Owner { what, owner, user, command, at: at.to_owned() })
+}
+
+fn check_mode(
+    what: &'static str,
+    at: &Path,
+    metadata: &Metadata,
+    is_sticky: bool,
+) -> Result<(), FileError> {
+    let mode = metadata.mode();
+    if mode & 0o022 == 0 || is_sticky {
+        return Ok(());
+    }
+    Err(FileError::Writable { what, mode: mode & 0o777, at: at.to_owned() })
+}
+
+/// Follows a path link by link.
+fn way(path: &Path) -> io::Result<Way> {
+    let parts = |path: &Path| -> VecDeque<OsString> {
+        path.components().map(|part| part.as_os_str().to_owned()).collect()
+    };
+    let mut rest = parts(&std::path::absolute(path)?);
+    let (mut real, mut links) = (PathBuf::new(), Vec::new());
+    while let Some(part) = rest.pop_front() {
+        if Path::new(&part).components().next() == Some(Component::ParentDir) {
+            real.pop();
+            continue;
+        }
+        let next = real.join(&part);
+        if !next.symlink_metadata()?.is_symlink() {
+            real = next;
+            continue;
+        }
+        if links.len() == LINKS {
+            return Err(rustix::io::Errno::LOOP.into());
+        }
+        let mut target = parts(&fs::read_link(&next)?);
+        target.append(&mut rest);
+        rest = target;
+        links.push(next);
+    }
+    Ok(Way { real, links })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_others_can_write_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap().join("etc");
+        fs::create_dir(&folder).unwrap();
+        let file = folder.join("policy.yaml");
+        assert!(matches!(read(&file), Err(FileError::NotThere)));
+        fs::write(&file, "gpus: 0").unwrap();
+        let told = |file_mode, folder_mode| {
+            fs::set_permissions(&file, Permissions::from_mode(file_mode)).unwrap();
+            fs::set_permissions(&folder, Permissions::from_mode(folder_mode)).unwrap();
+            let told = read(&file).err().map(|error| error.to_string()).unwrap_or_default();
+            told.replace(folder.to_str().unwrap(), "/etc")
+        };
+        for (file_mode, folder_mode) in [(0o644, 0o755), (0o400, 0o700), (0o644, 0o1777)] {
+            assert_eq!(told(file_mode, folder_mode), "");
+        }
+        insta::assert_snapshot!(told(0o666, 0o755), @"is not used, as others can write to it (mode 666) and so decide what jobs may do: chmod go-w /etc/policy.yaml");
+        insta::assert_snapshot!(told(0o660, 0o755), @"is not used, as others can write to it (mode 660) and so decide what jobs may do: chmod go-w /etc/policy.yaml");
+        insta::assert_snapshot!(told(0o644, 0o777), @"is not used, as others can write to its folder (mode 777) and so decide what jobs may do: chmod go-w /etc");
+        // Only root can give a file away.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
+            assert!(told(0o644, 0o755).contains("it belongs to user 65534, neither to you"));
+        }
+    }
+
+    /// L8: who can replace a link, or a link on the way to it, decides which file is read.
+    #[test]
+    fn links_count_as_the_file_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let mode = |name: &str, mode| {
+            fs::set_permissions(base.join(name), Permissions::from_mode(mode)).unwrap();
+        };
+        for folder in ["etc", "open", "own"] {
+            fs::create_dir(base.join(folder)).unwrap();
+            mode(folder, 0o755);
+        }
+        fs::write(base.join("etc/policy.yaml"), "gpus: 0").unwrap();
+        mode("etc/policy.yaml", 0o644);
+        let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, base.join(at)).unwrap();
+        link("../etc/policy.yaml", "open/policy.yaml");
+        link("../open/policy.yaml", "own/file.yaml");
+        link("../etc", "open/etc");
+        link("loop", "own/loop");
+        let ways = ["open/policy.yaml", "own/file.yaml", "open/etc/policy.yaml"];
+        for way in ways {
+            assert_eq!(read(&base.join(way)).unwrap(), "gpus: 0", "{way}");
+        }
+        mode("open", 0o777);
+        for way in ways {
+            let told = read(&base.join(way)).unwrap_err().to_string();
+            let told = told.replace(base.to_str().unwrap(), "");
+            assert_eq!(
+                told,
+                "is not used, as others can write to the folder of a link to it (mode 777) and so decide what jobs may do: chmod go-w /open",
+                "{way}"
+            );
+        }
+        read(&base.join("own/loop")).unwrap_err();
+        mode("open", 0o1777);
+        assert_eq!(read(&base.join("open/policy.yaml")).unwrap(), "gpus: 0");
+        // Only root can give a link away.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(base.join("open/policy.yaml"), Some(65534), None).unwrap();
+            let told = read(&base.join("open/policy.yaml")).unwrap_err().to_string();
+            assert!(told.contains("a link to it belongs to user 65534"), "{told}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! What a job names against the roots of the policy.
+
+use super::file::Settings;
+use super::overlap::{self, Named};
+use super::real::real_path;
+use crate::error::{Origin, Report};
+use crate::model::{Address, Source};
+use crate::opening::regular;
+use crate::raw::{RawInput, RawJob, RawSideInput};
+use crate::scope::{At, Scope};
+use crate::tree::join;
+use crate::{JobSpec, ModelSpec, StoredKind};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What a folder is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Inputs,
+    SideInputs,
+    /// They have the root of side inputs.
+    Models,
+    EntryScripts,
+    Outputs,
+    JobDirectories,
+}
+
+impl Place {
+    const ALL: [Self; 5] =
+        [Self::Inputs, Self::SideInputs, Self::EntryScripts, Self::Outputs, Self::JobDirectories];
+
+    /// The key below `roots`.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Inputs => "inputs",
+            Self::SideInputs | Self::Models => "side_inputs",
+            Self::EntryScripts => "entry_scripts",
+            Self::Outputs => "outputs",
+            Self::JobDirectories => "job_directories",
+        }
+    }
+
+    /// What lies there, for the middle of a sentence.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Inputs => "inputs",
+            Self::SideInputs => "side inputs",
+            Self::Models => "models",
+            Self::EntryScripts => "entry scripts and their source",
+            Self::Outputs => "outputs",
+            Self::JobDirectories => "job directories",
+        }
+    }
+}
+
+/// The folders that what a job names may lie under.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Roots(Vec<Root>);
+
+#[derive(Clone, Debug)]
+struct Root {
+    place: Place,
+    origin: Origin,
+    /// Without links.
+    folders: Vec<PathBuf>,
+}
+
+impl Roots {
+    /// Reads the group `roots`. Each key must be there, so that none is left open by oversight.
+    pub(super) fn read(mut group: Scope<'_>, report: &Report) -> Self {
+        let (mut roots, mut named) = (Vec::new(), Vec::new());
+        for place in Place::ALL {
+            if !group.has(place.key()) {
+                let message = "missing; name the folders, or write [] for none";
+                report.error(&group.origin, &join(&group.path, place.key()), message);
+            }
+            let Some(given) = group.texts(place.key()) else { continue };
+            let mut folders = Vec::new();
+            for given in given.value {
+                let Some(folder) = root(&given, report) else { continue };
+                folders.push(folder.clone());
+                named.push(Named { place, given, folder });
+            }
+            roots.push(Root { place, origin: given.origin, folders });
+        }
+        overlap::refuse(&named, report);
+        group.finish();
+        Self(roots)
+    }
+}
+
+fn root(given: &At<String>, report: &Report) -> Option<PathBuf> {
+    let path = Path::new(&given.value);
+    if !path.is_absolute() {
+        let message = format!("found {:?}; expected an absolute path to a folder", given.value);
+        given.blame(report, message);
+        return None;
+    }
+    match path.canonicalize() {
+        Ok(real) if real.is_dir() => Some(real),
+        Ok(_) => {
+            given.blame(report, format!("{} is no folder; name one", path.display()));
+            None
+        }
+        Err(error) => {
+            let message = format!(
+                "{} cannot be used: {error}; make the folder, or take it out of the list",
+                path.display()
+            );
+            given.blame(report, message);
+            None
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses a path that leads to a place under none of the roots for it. `origin`: where the job file names it.
+    /// Returns whether it is allowed.
+    pub(super) fn place(
+        &self,
+        place: Place,
+        key: &str,
+        path: &Path,
+        origin: Option<&Origin>,
+        report: &Report,
+    ) -> bool {
+        let origin = origin.unwrap_or(&Origin::File);
+        self.leads(place, key, path, origin, report, |_| true)
+    }
+
+    /// The same for a path that is to be opened without following links: it must itself be the place that it leads to.
+    pub(super) fn real_place(&self, place: Place, key: &str, path: &Path, report: &Report) -> bool {
+        self.leads(place, key, path, &Origin::File, report, |real| real == path)
+    }
+
+    fn leads(
+        &self,
+        place: Place,
+        key: &str,
+        path: &Path,
+        origin: &Origin,
+        report: &Report,
+        fits: impl Fn(&Path) -> bool,
+    ) -> bool {
+        let Some(roots) = &self.roots else { return true };
+        let root = roots.0.iter().find(|root| root.place.key() == place.key());
+        let allowed = root.map_or(&[][..], |root| root.folders.as_slice());
+        let found = match real_path(path) {
+            Ok(real) if fits(&real) && allowed.iter().any(|folder| real.starts_with(folder)) => {
+                return true;
+            }
+            Ok(real) if real == path => format!("found {}", path.display()),
+            Ok(real) => format!("found {}, which is {}", path.display(), real.display()),
+            Err(why) => why.to_string(),
+        };
+        let folders: Vec<String> =
+            allowed.iter().map(|folder| folder.display().to_string()).collect();
+        let rule = match folders.is_empty() {
+            true => format!("allows no {}", place.words()),
+            false => format!("allows {} only below {}", place.words(), folders.join(", ")),
+        };
+        let at = root.map_or_else(|| self.at(&Origin::File), |root| self.at(&root.origin));
+        let message = format!("{found}; the operator's policy {rule} ({at})");
+        report.error(origin, key, message);
+        false
+    }
+
+    /// What a job file names, with the lines where it does.
+    pub(super) fn places_of_file(&self, spec: &JobSpec, raw: &RawJob, report: &Report) {
+        let at = |given: &Option<At<String>>| given.as_ref().map(|at| at.origin.clone());
+        self.entry_script(&spec.entry_script, at(&raw.entry_script).as_ref(), report);
+        if let (Some(folder), Some(given)) = (&spec.source_directory, &raw.source_directory) {
+            self.place(Place::EntryScripts, &given.key, folder, Some(&given.origin), report);
+        }
+        let given: &[RawSideInput] = raw.side_inputs.as_ref().map_or(&[], |given| &given.value);
+        for (index, (mount, side)) in spec.side_inputs.iter().zip(given).enumerate() {
+            if spec.stored_at(StoredKind::SideInput(index)).is_some() {
+                continue;
+            }
+            let origin = Some(&side.path.origin);
+            self.place(Place::SideInputs, &side.path.key, &mount.host, origin, report);
+        }
+        let given: &[RawInput] = raw.inputs.as_ref().map_or(&[], |given| &given.value);
+        for (input, raw) in spec.inputs.iter().zip(given) {
+            for path in &input.paths {
+                if Address::looks_like_one(path) {
+                    continue;
+                }
+                // Paths that were wrong as such are left out of the input; the input's line is told.
+                let one = raw.paths.iter().find(|at| path.ends_with(at.value.trim()));
+                let (key, origin) = match one {
+                    Some(at) => (&at.key, &at.origin),
+                    None => (&raw.name.key, &raw.name.origin),
+                };
+                self.place(Place::Inputs, key, fixed_part(path), Some(origin), report);
+            }
+        }
+        if let (Some(folder), Some(given)) = (&spec.output, &raw.output) {
+            self.place(Place::Outputs, &given.key, folder, Some(&given.origin), report);
+        }
+        if let (Some(parent), Some(given)) = (&spec.parent, &raw.parent) {
+            self.place(Place::Outputs, &given.key, &parent.folder, Some(&given.origin), report);
+        }
+    }
+
+    /// What a job reads and writes, by paths without links; but models, whose files are found later.
+    pub(super) fn places_of_job(&self, spec: &JobSpec, sources: &[Source], report: &Report) {
+        self.real_place(Place::EntryScripts, "entry_script", &spec.entry_script, report);
+        self.kind_of_entry_script(&spec.entry_script, None, report);
+        if let Some(folder) = &spec.source_directory {
+            self.real_place(Place::EntryScripts, "source_directory", folder, report);
+        }
+        for (index, mount) in spec.side_inputs.iter().enumerate() {
+            if spec.stored_at(StoredKind::SideInput(index)).is_some() {
+                continue;
+            }
+            let key = format!("the side input at {}", mount.guest);
+            self.real_place(Place::SideInputs, &key, &mount.host, report);
+        }
+        let models = spec.models.iter().enumerate();
+        let models =
+            models.filter(|(index, _)| spec.stored_at(StoredKind::Model(*index)).is_none());
+        self.places_of_models(models.map(|(_, model)| model), report);
+        let fetched = |source: &&Source| {
+            let mut inputs = spec.inputs.iter();
+            inputs.any(|it| it.name == source.dataset && it.addresses().next().is_some())
+        };
+        for source in sources.iter().filter(|source| !fetched(source)) {
+            let key = format!("input '{}'", source.dataset);
+            self.real_place(Place::Inputs, &key, &source.root, report);
+        }
+        if let Some(folder) = &spec.output {
+            self.real_place(Place::Outputs, "output", folder, report);
+        }
+        if let Some(parent) = &spec.parent {
+            self.real_place(Place::Outputs, "parent", &parent.folder, report);
+        }
+    }
+
+    /// What models lie at.
+    pub(super) fn places_of_models<'a>(
+        &self,
+        models: impl IntoIterator<Item = &'a ModelSpec>,
+        report: &Report,
+    ) {
+        for model in models {
+            let key = format!("models.{}.path", model.name);
+            let mut paths = model.folder.iter().chain([&model.file]);
+            // One error for one model.
+            let _ = paths.all(|path| self.place(Place::Models, &key, path, None, report));
+        }
+    }
+
+    /// The entry script: where it lies, and what it is.
+    pub(super) fn entry_script(&self, path: &Path, origin: Option<&Origin>, report: &Report) {
+        self.place(Place::EntryScripts, "entry_script", path, origin, report);
+        self.kind_of_entry_script(path, origin, report);
+    }
+
+    fn kind_of_entry_script(&self, path: &Path, origin: Option<&Origin>, report: &Report) {
+        let refused = |what: &str, why: &str, setting: &str, at: Option<&Origin>| {
+            let message = format!(
+                "found {}, {what}; the operator's policy allows none{why} ({setting}, {})",
+                path.display(),
+                self.at(at.unwrap_or(&Origin::File))
+            );
+            report.error(origin.unwrap_or(&Origin::File), "entry_script", message);
+        };
+        let (crates, modules) = (&self.entry_script_crates, &self.entry_script_modules);
+        if !crates.as_ref().is_some_and(|allowed| allowed.value) && path.is_dir() {
+            let why = ", as its build scripts would run on this machine: build it elsewhere, and \
+                       name the component";
+            let at = crates.as_ref().map(|at| &at.origin);
+            refused("a guest crate", why, "entry_script_crates", at);
+        }
+        if let Some(at) = modules.as_ref().filter(|allowed| !allowed.value)
+            && is_module(path)
+        {
+            let why = ": make a component of it with `sandmill build` elsewhere, and name that";
+            refused("a core module", why, "entry_script_modules", Some(&at.origin));
+        }
+    }
+}
+
+/// A path of an input up to its first wildcard, if it has one and is not there as it stands.
+pub(super) fn fixed_part(path: &str) -> &Path {
+    if Path::new(path).symlink_metadata().is_ok() {
+        return Path::new(path);
+    }
+    let mut end = 0;
+    for part in path.split_inclusive('/') {
+        if part.contains(['*', '?', '[', '{']) {
+            return Path::new(&path[..end]);
+        }
+        end += part.len();
+    }
+    Path::new(path)
+}
+
+/// Whether a file begins as a core module does. What cannot be read is refused for that elsewhere.
+fn is_module(path: &Path) -> bool {
+    let mut head = [0; 8];
+    regular(path).is_ok_and(|(mut file, _)| file.read_exact(&mut head).is_ok())
+        && head == *b"\0asm\x01\0\0\0"
+}

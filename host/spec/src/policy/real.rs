@@ -1,0 +1,58 @@
+//! A path without links.
+
+use crate::error::PathError;
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+/// The path as the kernel would walk it, without links and `..`, also where its last parts are not
+/// there yet. An error if that cannot be said of it.
+pub(super) fn real_path(path: &Path) -> Result<PathBuf, PathError> {
+    let absolute = std::path::absolute(path)
+        .map_err(|source| PathError::Unfollowed { path: path.to_owned(), source })?;
+    for there in absolute.ancestors() {
+        match there.canonicalize() {
+            Ok(mut real) => {
+                let rest = absolute.strip_prefix(there).unwrap_or(Path::new(""));
+                // What is not there has no folder above it to go back to.
+                if rest.components().any(|part| !matches!(part, Component::Normal(_))) {
+                    return Err(PathError::Back { path: path.to_owned() });
+                }
+                real.extend(rest);
+                return Ok(real);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                // Something is there that does not lead anywhere, until somebody makes its target.
+                if there.symlink_metadata().is_ok() {
+                    return Err(PathError::Dangling { link: there.to_owned() });
+                }
+            }
+            Err(source) => return Err(PathError::Unfollowed { path: there.to_owned(), source }),
+        }
+    }
+    Err(PathError::Lost { path: path.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_and_dots_are_followed_to_where_they_lead() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(base.join("a/b")).unwrap();
+        symlink("/etc", base.join("a/link")).unwrap();
+        symlink(base.join("gone"), base.join("a/dangling")).unwrap();
+        let real = |path: &str| real_path(&base.join(path));
+        assert_eq!(real("a/b/../b").unwrap(), base.join("a/b"));
+        assert_eq!(real("a/link").unwrap(), Path::new("/etc"));
+        assert_eq!(real("a/link/new/x").unwrap(), Path::new("/etc/new/x"));
+        assert_eq!(real("a/new/x").unwrap(), base.join("a/new/x"));
+        let wrong = |path: &str| real(path).unwrap_err().to_string();
+        assert!(wrong("a/new/../../..").contains(".. behind a folder"));
+        assert!(wrong("a/dangling/x").contains("leads nowhere"));
+        std::fs::write(base.join("file"), "").unwrap();
+        assert!(wrong("file/x").contains("cannot be found"));
+    }
+}

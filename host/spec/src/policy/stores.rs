@@ -1,0 +1,60 @@
+//! The stores that a job may use.
+
+use super::file::Settings;
+use crate::JobSpec;
+use crate::error::{Origin, Report};
+use crate::model::StorePlace;
+use crate::raw::RawJob;
+
+impl Settings {
+    /// Refuses stores that are not datastores on the list: an address alone would be opened with what the
+    /// operator's own environment has, for whoever asks. `raw`: what the job file says, for its lines.
+    pub(super) fn stores(&self, spec: &JobSpec, raw: Option<&RawJob>, report: &Report) {
+        let allowed = self.datastores.as_ref().map_or(&[][..], |names| &names.value);
+        let mut told = String::new();
+        for (key, address) in spec.addresses() {
+            let is_allowed =
+                matches!(&address.place, StorePlace::Datastore(name) if allowed.contains(name));
+            // One error for one key.
+            if is_allowed || told == key {
+                continue;
+            }
+            let message = format!("found {address}; {}", self.stores_rule());
+            let inputs = raw.and_then(|raw| raw.inputs.as_ref());
+            let input = inputs.and_then(|all| {
+                all.value.iter().find(|it| key == format!("inputs.{}.path", it.name.value))
+            });
+            let input = input.map(|raw| &raw.name.origin);
+            let others = raw.into_iter().flat_map(|raw| {
+                let sides = raw.side_inputs.iter().flat_map(|sides| &sides.value);
+                let models = raw.models.iter().flat_map(|models| &models.value);
+                let paths = sides.map(|side| &side.path).chain(models.map(|model| &model.path));
+                paths.chain(&raw.output)
+            });
+            let other = others.into_iter().find(|at| at.key == key).map(|at| &at.origin);
+            let origin = input.or(other);
+            report.error(origin.unwrap_or(&Origin::File), &key, message);
+            told = key;
+        }
+    }
+
+    /// Refuses a datastore that is not on the list, for what is to be registered.
+    pub(super) fn registered_store(&self, name: &str, report: &Report) {
+        let mut allowed = self.datastores.iter().flat_map(|names| &names.value);
+        if !allowed.any(|allowed| allowed == name) {
+            let message = format!("found {name}; {}", self.stores_rule());
+            report.error(&Origin::File, "--datastore", message);
+        }
+    }
+
+    /// What it says of stores, and where.
+    fn stores_rule(&self) -> String {
+        let allowed = self.datastores.as_ref().map_or(&[][..], |names| &names.value);
+        let rule = match allowed {
+            [] => String::from("allows no datastores"),
+            names => format!("allows only the datastores {}", names.join(", ")),
+        };
+        let at = self.datastores.as_ref().map_or(&Origin::File, |names| &names.origin);
+        format!("the operator's policy {rule} (datastores, {})", self.at(at))
+    }
+}

@@ -1,0 +1,208 @@
+//! Registered datasets and models in a job file.
+
+use super::{Fixture, LEAST};
+use crate::model::{Held, Latest, Registered, RegisteredKind, RegisteredName};
+use crate::registered::{NotRegistered, Registrations};
+use crate::{JobSpec, Machine, OperatorPolicy, SpecErrors, Surroundings, load};
+use std::fs;
+use std::path::Path;
+
+/// What is registered: `images` in two versions, `away` in a datastore, `many` with two paths, the model
+/// `digits`.
+struct Known {
+    dir: String,
+    is_broken: bool,
+}
+
+impl Registrations for Known {
+    fn find(
+        &self,
+        kind: RegisteredKind,
+        wanted: &RegisteredName,
+    ) -> Result<Registered, NotRegistered> {
+        if self.is_broken {
+            return Err(NotRegistered::Failed("the registry is broken".to_owned()));
+        }
+        let (version, paths): (u64, &[&str]) = match (kind, wanted.name.as_str(), wanted.version) {
+            (RegisteredKind::Dataset, "images", Some(1)) => (1, &["weights"]),
+            (RegisteredKind::Dataset, "images", None | Some(2)) => (2, &["data"]),
+            (RegisteredKind::Dataset, "many", None) => (1, &["data", "weights"]),
+            (RegisteredKind::Dataset, "away", None) => (1, &["data"]),
+            (RegisteredKind::Model, "digits", None | Some(4)) => (4, &["digits.onnx"]),
+            _ => return Err(NotRegistered::Unknown(format!("there is no {wanted}"))),
+        };
+        let is_model = kind == RegisteredKind::Model;
+        Ok(Registered {
+            name: wanted.name.clone(),
+            version,
+            paths: paths.iter().map(|path| format!("{}/{path}", self.dir)).collect(),
+            datastore: (wanted.name == "away").then(|| "lake".to_owned()),
+            digest: is_model.then(|| "0".repeat(64)),
+            folder_digest: None,
+            description: None,
+            registered: jiff::Timestamp::UNIX_EPOCH,
+            by: "ada".to_owned(),
+            held: Some(Held::default()),
+        })
+    }
+}
+
+fn load_in(text: &str, is_broken: bool) -> Result<JobSpec, String> {
+    let fixture = Fixture::new();
+    let path = fixture.0.path().join("job.yaml");
+    fs::write(&path, text).expect("a job file");
+    let dir = fixture.0.path().to_str().expect("a plain path").to_owned();
+    let known = Known { dir: dir.clone(), is_broken };
+    let loaded = load_knowing(&path, &OperatorPolicy::default(), &known);
+    let mut spec = loaded.map_err(|errors| fixture.redact(&errors.to_string()))?;
+    for path in spec.inputs.iter_mut().flat_map(|input| &mut input.paths) {
+        *path = path.replace(&dir, "[dir]");
+    }
+    Ok(spec)
+}
+
+fn good(text: &str) -> JobSpec {
+    load_in(text, false).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn wrong(text: &str) -> String {
+    load_in(text, false).expect_err("the job file has errors")
+}
+
+const SCRIPT: &str = "entry_script: script.wasm\n";
+
+fn load_knowing(
+    path: &Path,
+    policy: &OperatorPolicy,
+    registrations: &Known,
+) -> Result<JobSpec, SpecErrors> {
+    load(path, &[], Surroundings { policy, registrations, machine: &Machine::default() })
+}
+
+#[test]
+fn registered_names_stand_for_their_paths() {
+    let spec = good(&format!(
+        "{SCRIPT}inputs:\n  one: {{dataset: images@1}}\n  two: {{dataset: images}}\n  three: \
+         {{dataset: images@latest}}\n  four: {{dataset: many}}\nmodels:\n  m: {{model: digits}}\n"
+    ));
+    let paths: Vec<&[String]> = spec.inputs.iter().map(|input| input.paths.as_slice()).collect();
+    assert_eq!(
+        paths,
+        [
+            &["[dir]/weights"][..],
+            &["[dir]/data"],
+            &["[dir]/data"],
+            &["[dir]/data", "[dir]/weights"]
+        ]
+    );
+    let model = &spec.models[0];
+    assert!(model.file.ends_with("digits.onnx"));
+    assert_eq!(model.digest, Some("0".repeat(64)));
+    assert_eq!(model.registered.as_ref().map(|of| of.title.as_str()), Some("digits@4"));
+    let latest = |kind, name: &str, version| Latest { kind, name: name.to_owned(), version };
+    assert_eq!(
+        spec.latest,
+        [
+            latest(RegisteredKind::Dataset, "images", 2),
+            latest(RegisteredKind::Dataset, "many", 1),
+            latest(RegisteredKind::Model, "digits", 4),
+        ]
+    );
+    insta::assert_snapshot!(spec.notices.join("\n"), @"
+    inputs.one.dataset: dataset images@1, registered by ada at 1970-01-01 00:00:00Z
+    inputs.two.dataset: dataset images@2 (the latest), registered by ada at 1970-01-01 00:00:00Z
+    inputs.three.dataset: dataset images@2 (the latest), registered by ada at 1970-01-01 00:00:00Z
+    inputs.four.dataset: dataset many@1 (the latest), registered by ada at 1970-01-01 00:00:00Z
+    models.m.model: model digits@4 (the latest), registered by ada at 1970-01-01 00:00:00Z
+    ");
+}
+
+#[test]
+fn a_dataset_in_a_datastore_is_an_address() {
+    let spec = good(&format!("{SCRIPT}inputs: {{a: {{dataset: away}}}}\n"));
+    let [address] = &spec.inputs[0].paths[..] else { panic!("{:?}", spec.inputs) };
+    assert!(address.starts_with("datastore://lake"), "{address}");
+}
+
+#[test]
+fn names_that_lead_nowhere_are_told() {
+    insta::assert_snapshot!(wrong(&format!(
+        "{SCRIPT}inputs:\n  a: {{dataset: imgs}}\n  b: {{dataset: images@3}}\n  c: {{dataset: \
+         'images@'}}\n  d: {{path: data}}\n  e: {{dataset: images, path: data}}\n  f: {{format: \
+         files}}\nmodels:\n  g: {{model: images}}\n  h: {{model: digits@4, version: 2, digest: \
+         '{}'}}\n  i: {{model: digits, path: digits.onnx}}\n  j: {{device: cpu}}\n",
+        "1".repeat(64)
+    )), @r#"
+    job.yaml:3: inputs.a.dataset: there is no imgs@latest
+    job.yaml:4: inputs.b.dataset: there is no images@3
+    job.yaml:5: inputs.c.dataset: found "images@"; expected a registered name, and perhaps a version behind it: digits@3, digits or digits@latest
+    job.yaml:7: inputs.e: found path and dataset; write one of them
+    job.yaml:8: inputs.f: has no path; write path: with a file, a folder or a glob, or dataset: with a registered name
+    job.yaml:10: models.g.model: there is no images@latest
+    job.yaml:11: models.h.version: is for a path to a folder with versions; digits@4 is one of them already: remove it
+    job.yaml:11: models.h.digest: found 1111111111111111111111111111111111111111111111111111111111111111, but digits@4 was registered with 0000000000000000000000000000000000000000000000000000000000000000
+    job.yaml:12: models.i: found path and model; write one of them
+    job.yaml:13: models.j: has no path; write path: with an ONNX file or a folder with one, or model: with a registered name
+    "#);
+    let none = Fixture::new().load(format!("{SCRIPT}inputs: {{a: {{dataset: images}}}}"), &[]);
+    insta::assert_snapshot!(none.unwrap_err(), @"job.yaml:2: inputs.a.dataset: there is no registry of datasets here; write path: instead");
+}
+
+/// C1, C21: what a file of Azure's names, the registry may have, too.
+#[test]
+fn azures_names_are_looked_up() {
+    let text = "type: parallel\ninputs:\n  images: {type: uri_folder, path: azureml:images:1}\n  \
+                more: {type: uri_folder, path: azureml:images@latest}\n  model: {type: \
+                custom_model, path: azureml:digits:4}\ninput_data: ${{inputs.images}}\ntask: {type: \
+                run_function, entry_script: script.wasm, append_row_to: rows.txt}\n";
+    // A model that is a file is no side input.
+    insta::assert_snapshot!(wrong(text), @"job.yaml:5: side_inputs.model.path: [dir]/digits.onnx is a file; a side input is a folder: put the file into a folder of its own and name that");
+    let spec = good(&text.replace("azureml:digits:4", "azureml:images:2"));
+    assert_eq!(spec.inputs[0].paths, ["[dir]/weights"]);
+    assert!(spec.side_inputs[0].host.ends_with("data"), "{:?}", spec.side_inputs);
+    let told = spec.notices.iter().filter(|line| line.contains("registered by"));
+    insta::assert_snapshot!(told.cloned().collect::<Vec<_>>().join("\n"), @"
+    inputs.images.path: dataset images@1, registered by ada at 1970-01-01 00:00:00Z
+    side_inputs.more.path: dataset images@2 (the latest), registered by ada at 1970-01-01 00:00:00Z
+    side_inputs.model.path: dataset images@2, registered by ada at 1970-01-01 00:00:00Z
+    ");
+    insta::assert_snapshot!(wrong(&text.replace("images:1", "images:9")), @r#"
+    job.yaml:3: inputs.images.path: found "azureml:images:9", which lies in Azure; fetch it first, and name the files here by --set inputs.images.path=...; or register it here as images@9 (sandmill dataset register)
+    job.yaml:5: side_inputs.model.path: [dir]/digits.onnx is a file; a side input is a folder: put the file into a folder of its own and name that
+    "#);
+    insta::assert_snapshot!(wrong(&text.replace("images@latest", "many@latest")), @r#"
+    job.yaml:4: side_inputs.more.path: many@1 has 2 paths, and a side input is one folder; register that by itself
+    job.yaml:5: side_inputs.model.path: [dir]/digits.onnx is a file; a side input is a folder: put the file into a folder of its own and name that
+    "#);
+    insta::assert_snapshot!(load_in(text, true).unwrap_err(), @r#"
+    job.yaml:3: inputs.images.path: the registry is broken
+    job.yaml:4: side_inputs.more.path: the registry is broken
+    job.yaml:5: side_inputs.model.path: the registry is broken
+    "#);
+}
+
+#[test]
+fn a_policy_holds_for_registered_paths() {
+    let fixture = Fixture::new();
+    let dir = fixture.0.path().to_str().expect("a plain path").to_owned();
+    let (policy, job) = (fixture.0.path().join("policy.yaml"), fixture.0.path().join("job.yaml"));
+    let roots = format!(
+        "roots: {{inputs: ['{dir}/weights'], side_inputs: ['{dir}/weights'], entry_scripts: \
+         ['{dir}'], outputs: [], job_directories: []}}\n"
+    );
+    fs::write(&policy, roots).expect("a policy");
+    fs::write(
+        &job,
+        format!("{LEAST}models: {{m: {{model: digits}}}}\n")
+            .replace("{images: data}", "{a: {dataset: images@2}, b: {dataset: images@1}}"),
+    )
+    .expect("a job file");
+    let policy = OperatorPolicy::load(&policy).expect("a good policy");
+    let known = Known { dir, is_broken: false };
+    let errors = load_knowing(&job, &policy, &known).expect_err("two of them lie elsewhere");
+    let told = fixture.redact(&errors.to_string());
+    insta::assert_snapshot!(told, @"
+    job.yaml:2: inputs.a.dataset: found [dir]/data; the operator's policy allows inputs only below [dir]/weights ([dir]/policy.yaml:1)
+    job.yaml:3: models.m.model: found [dir]/digits.onnx; the operator's policy allows models only below [dir]/weights ([dir]/policy.yaml:1)
+    ");
+}

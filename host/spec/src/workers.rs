@@ -1,0 +1,141 @@
+//! How many nodes, workers and GPUs.
+
+use super::defaults::Defaults;
+use super::error::Report;
+use super::machine::Machine;
+use super::raw::RawJob;
+use super::scope::At;
+
+/// Where a machine says how many GPUs it has (prs-semantics G3).
+const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
+
+/// GPUs of one job.
+const MOST_GPUS: u32 = 1000;
+
+/// Refuses more nodes than there are: the cluster is this machine (prs-semantics C5).
+pub(super) fn check_node_count(count: Option<&At<u32>>, report: &Report) {
+    if let Some(count) = count.filter(|count| count.value != 1) {
+        let message = format!(
+            "found {}, which is outside 1..1: the cluster is this machine, with \
+             process_count_per_node workers",
+            count.value
+        );
+        count.blame(report, message);
+    }
+}
+
+/// The numbers of workers and of GPUs.
+pub(super) fn check(
+    raw: &RawJob,
+    defaults: &Defaults<'_>,
+    machine: &Machine,
+    report: &Report,
+) -> (u32, u32) {
+    let gpus = gpus(raw.gpus.as_ref(), machine, report);
+    let given = raw.process_count_per_node.as_ref();
+    (process_count(given, gpus, defaults, machine, report), gpus)
+}
+
+/// The number of GPUs: the given one, or what the environment says, or what the driver counts.
+fn gpus(given: Option<&At<u32>>, machine: &Machine, report: &Report) -> u32 {
+    if let Some(given) = given {
+        return given.value;
+    }
+    let found = machine.gpus_found.as_deref();
+    let text = found.unwrap_or_default().to_string_lossy();
+    match text.trim().parse::<u32>() {
+        Ok(count) if count <= MOST_GPUS => count,
+        Ok(count) => {
+            report.notice(format!(
+                "{GPU_COUNT} is {count} in Sandmill's environment, and a job has at most {MOST_GPUS} \
+                 GPUs; workers get none: set gpus to say how many there are"
+            ));
+            0
+        }
+        _ if text.trim().is_empty() => (machine.count_gpus)().min(MOST_GPUS),
+        _ => {
+            report.notice(format!(
+                "{GPU_COUNT} is {text:?} in Sandmill's environment, which is no number of GPUs; \
+                 workers get none: set gpus to say how many there are"
+            ));
+            0
+        }
+    }
+}
+
+/// The number of workers: the given one, else one where there are GPUs, else one for each core
+/// (prs-semantics 1.12).
+fn process_count(
+    given: Option<&At<u32>>,
+    gpus: u32,
+    defaults: &Defaults<'_>,
+    machine: &Machine,
+    report: &Report,
+) -> u32 {
+    if let Some(given) = given {
+        return given.value;
+    }
+    if gpus > 0 {
+        let how = match gpus {
+            1 => String::from("which gets the GPU"),
+            _ => format!("on one of {gpus} GPUs; for one worker per GPU set it to {gpus}"),
+        };
+        report.notice(format!("process_count_per_node is not given: 1 worker, {how}"));
+        return 1;
+    }
+    let count = machine.cores.clamp(1, 1000);
+    defaults.mention("process_count_per_node", &format!("{count}, the number of cores"));
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::defaults::Dialect;
+    use std::ffi::OsString;
+
+    /// G3: the count comes from the environment unless the job file has it, else from the machine; a
+    /// bad value is told.
+    #[test]
+    fn gpus_come_from_the_environment() {
+        for (found, count, notices) in [
+            (None, 3, 0),
+            (Some("2"), 2, 0),
+            (Some(" 4 "), 4, 0),
+            (Some("0"), 0, 0),
+            (Some(""), 3, 0),
+            (Some("two"), 0, 1),
+            (Some("-1"), 0, 1),
+            (Some("100000"), 0, 1),
+        ] {
+            let report = Report::default();
+            let gpus_found = found.map(OsString::from);
+            let machine = Machine { gpus_found, count_gpus: || 3, ..Machine::default() };
+            assert_eq!(gpus(None, &machine, &report), count, "{found:?}");
+            assert_eq!(report.take_notices().len(), notices, "{found:?}");
+        }
+    }
+
+    /// C6, 1.12: one worker where there are GPUs, and how to get one per GPU.
+    #[test]
+    fn one_worker_where_there_are_gpus() {
+        let report = Report::default();
+        let defaults = Defaults::new(Dialect::Own, &report);
+        let machine = Machine { cores: 7, ..Machine::default() };
+        assert_eq!(process_count(None, 4, &defaults, &machine, &report), 1);
+        assert_eq!(
+            report.take_notices(),
+            [
+                "process_count_per_node is not given: 1 worker, on one of 4 GPUs; for one worker per \
+              GPU set it to 4"
+            ]
+        );
+        assert_eq!(process_count(None, 1, &defaults, &machine, &report), 1);
+        assert_eq!(
+            report.take_notices(),
+            ["process_count_per_node is not given: 1 worker, which gets the GPU"]
+        );
+        assert_eq!(process_count(None, 0, &defaults, &machine, &report), 7);
+        assert!(report.take_notices().is_empty());
+    }
+}
