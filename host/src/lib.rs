@@ -35,10 +35,10 @@
 //! (`tests/tests/floors.rs` checks that):
 //!
 //! 0. `model`, `event`, `fail_point`, `opening`, `protocol`, `wall`, `dataset`, `plan`, `output`,
-//!    `finish`, `spec` and
-//!    `registry`, which are crates of their own or parts of one
+//!    `finish`, `spec`,
+//!    `registry` and `store`, which are crates of their own or parts of one
 //! 1. `gpu`, `turns`
-//! 2. `load`, `journal`, `compile`, `inference`, `perf`, `store`
+//! 2. `load`, `journal`, `compile`, `inference`, `perf`
 //! 3. `sandbox`
 //! 4. `worker`, `pool`
 //! 5. `engine`, `report`
@@ -67,8 +67,6 @@ pub mod report;
 #[doc(hidden)]
 pub mod sandbox;
 #[doc(hidden)]
-pub mod store;
-#[doc(hidden)]
 pub mod turns;
 #[doc(hidden)]
 pub mod worker;
@@ -81,6 +79,8 @@ pub use sandmill_model::{self as model, event};
 #[doc(hidden)]
 pub use sandmill_registry as registry;
 pub use sandmill_spec as spec;
+#[doc(hidden)]
+pub use sandmill_store as store;
 #[doc(hidden)]
 pub use sandmill_wall as wall;
 #[doc(hidden)]

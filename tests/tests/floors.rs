@@ -76,7 +76,7 @@ const PRINTING: [(&str, &str); 12] = [
     ("src/inference/probe.rs", "the same"),
     ("data/src/plan/serve.rs", "the same"),
     ("data/src/plan/shuffle/serve.rs", "the same"),
-    ("src/store/serve.rs", "the same"),
+    ("store/src/serve.rs", "the same"),
     (
         "src/worker/attempt.rs",
         "a worker; its standard error is a log file, and the text is escaped",

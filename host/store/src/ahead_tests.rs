@@ -5,7 +5,7 @@ use crate::dataset::{Found, ManifestWriter, STAND_IN_MODE};
 use crate::model::{OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
 use crate::protocol::store::{Failed, StoreConfig, Task};
-use crate::store::slot::{OPEN, manifest_path};
+use crate::slot::{OPEN, manifest_path};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;

@@ -165,7 +165,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Says what an error is about.
-    pub(crate) fn of(self, what: &str) -> Self {
+    pub fn of(self, what: &str) -> Self {
         Self::Of { what: what.to_owned(), source: Box::new(self) }
     }
 

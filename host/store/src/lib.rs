@@ -34,3 +34,9 @@ pub use error::StoreError;
 pub use objects::{Arrival, Objects};
 pub use serve::{FETCH_COMMAND, serve};
 pub use stager::{Coming, Kept, Stager, Watch};
+
+use sandmill_data::dataset;
+use sandmill_model as model;
+use sandmill_spec as spec;
+use sandmill_wall as wall;
+use sandmill_wire as protocol;

@@ -246,7 +246,7 @@ fn mark_all(folder: &Path, reason: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::slot::manifest_path;
+    use crate::slot::manifest_path;
 
     /// A process that fetches may be taken over, and what it made may have been resolved.
     #[test]
