@@ -1,8 +1,8 @@
 //! Of the sandbox, what its results look like to others.
 
-#[path = "../../host/src/sandbox/errno.rs"]
+#[path = "../../host/guest/src/sandbox/errno.rs"]
 mod errno;
-#[path = "../../host/src/sandbox/results.rs"]
+#[path = "../../host/guest/src/sandbox/results.rs"]
 mod results;
 
 pub use errno::name_errors;

@@ -3,7 +3,7 @@
 
 use arrow::buffer::Buffer;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use sandmill::compile::{Instrumentation, engine_with_stack};
+use sandmill::compile::{Instrumentation, engine_with_stack, testing};
 use sandmill::inference::Models;
 use sandmill::model::{Failure, InferenceSettings, Limits, LoggingLevel, Mount};
 use sandmill::sandbox::{
@@ -13,11 +13,6 @@ use std::hint::black_box;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use wit_component::ComponentEncoder;
-
-#[expect(dead_code, reason = "tests use more of it")]
-#[path = "../src/compile/testing.rs"]
-mod testing;
 
 /// Files of a mini-batch, and bytes of each.
 const FILES: usize = 100;
@@ -52,12 +47,6 @@ const READ: &str = r#"(import "sandmill:entry/host@0.1.0" "read" (func $read (pa
     (i32.store8 (i32.const 20) (i32.const 0))
     (i32.store (i32.const 28) (i32.const 0))
     (i32.const 16))"#;
-
-/// A core module as a component; `testing` finds it here.
-#[expect(clippy::needless_pass_by_value, reason = "it hands the module over")]
-fn componentize(module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-    ComponentEncoder::default().validate(true).module(&module)?.encode()
-}
 
 /// An instance that sees `folder` as `/inputs`.
 fn instance(body: &str, folder: &Path) -> Instance {

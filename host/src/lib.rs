@@ -36,26 +36,21 @@
 //!
 //! 0. `model`, `event`, `fail_point`, `opening`, `protocol`, `wall`, `dataset`, `plan`, `output`,
 //!    `finish`, `spec`,
-//!    `registry` and `store`, which are crates of their own or parts of one
+//!    `registry`, `store`, `compile`, `inference` and `sandbox`, which are crates of their own or parts of one
 //! 1. `gpu`, `turns`
-//! 2. `load`, `journal`, `compile`, `inference`, `perf`
-//! 3. `sandbox`
-//! 4. `worker`, `pool`
-//! 5. `engine`, `report`
-//! 6. `cli`, and in tests `fuzzing`
+//! 2. `load`, `journal`, `perf`
+//! 3. `worker`, `pool`
+//! 4. `engine`, `report`
+//! 5. `cli`, and in tests `fuzzing`
 
 #[doc(hidden)]
 pub mod cli;
-#[doc(hidden)]
-pub mod compile;
 pub mod engine;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 #[doc(hidden)]
 pub mod gpu;
-#[doc(hidden)]
-pub mod inference;
 #[doc(hidden)]
 pub mod journal;
 mod load;
@@ -65,8 +60,6 @@ pub mod perf;
 pub mod pool;
 pub mod report;
 #[doc(hidden)]
-pub mod sandbox;
-#[doc(hidden)]
 pub mod turns;
 #[doc(hidden)]
 pub mod worker;
@@ -74,6 +67,8 @@ pub mod worker;
 #[doc(hidden)]
 pub use sandmill_data::{dataset, finish, output, plan};
 use sandmill_files::opening;
+#[doc(hidden)]
+pub use sandmill_guest_host::{compile, inference, sandbox};
 use sandmill_model::fail_point;
 pub use sandmill_model::{self as model, event};
 #[doc(hidden)]

@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_version_is_that_which_is_built_in() {
-        let lock = include_str!("../../../Cargo.lock");
+        let lock = include_str!("../../../../Cargo.lock");
         let entry = format!("name = \"wasmtime\"\nversion = \"{WASMTIME_VERSION}\"");
         assert!(lock.contains(&entry), "WASMTIME_VERSION is another one than in Cargo.lock");
     }

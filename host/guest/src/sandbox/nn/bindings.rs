@@ -1,7 +1,7 @@
 //! What wasmtime generates from the world `inference` of `wit/`.
 
 wasmtime::component::bindgen!({
-    path: "../wit",
+    path: "../../wit",
     world: "inference",
     imports: { default: trappable },
     with: {

@@ -21,16 +21,16 @@ mod engine;
 mod entry_file;
 mod guest_crate;
 mod imports;
-#[cfg(test)]
-pub(crate) mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod toolchain;
 mod wit_text;
 
 use artifact::componentize;
 pub use artifact::{Artifact, identify};
 pub use cache::{Cache, Compiled};
-#[cfg(test)]
-pub(crate) use child::compile_here;
+#[cfg(any(test, feature = "testing"))]
+pub use child::compile_here;
 pub use child::{COMPILE_COMMAND, CheckImports, serve_compile};
 pub use compiler::Compiler;
 pub use contract::{Entry, Names, Outline, check_names, find_entry, read_names};
@@ -49,7 +49,7 @@ pub struct CompileError(pub String);
 
 impl CompileError {
     /// An error with this text.
-    pub(crate) fn new(text: impl Into<String>) -> Self {
+    pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 }

@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_version_of_tract_is_that_of_the_lock_file() {
-        let lock = include_str!("../../../Cargo.lock");
+        let lock = include_str!("../../../../Cargo.lock");
         let entry = format!("name = \"tract-onnx\"\nversion = \"{TRACT_VERSION}\"");
         assert!(lock.contains(&entry), "TRACT_VERSION is another one than in Cargo.lock");
     }

@@ -55,8 +55,8 @@ pub use errno::name_errors;
 pub use grants::Grants;
 pub use instance::{Context, Instance};
 pub use log_folder::LogFolder;
-#[cfg(test)]
-pub(crate) use nn::no_models;
+#[cfg(any(test, feature = "testing"))]
+pub use nn::no_models;
 pub use profile::Profiler;
 pub use program::{Program, check_imports, guest_thread_stack};
 pub use results::{MiniBatchData, ResultSink};

@@ -20,6 +20,6 @@ mod tests;
 mod view;
 
 pub(super) use errors::Ended;
-#[cfg(test)]
-pub(crate) use view::no_models;
+#[cfg(any(test, feature = "testing"))]
+pub use view::no_models;
 pub(super) use view::{Inference, link};

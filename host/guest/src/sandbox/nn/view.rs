@@ -3,7 +3,7 @@
 use super::bindings::{sandmill::entry::models, wasi::nn};
 use super::tensors::Allowance;
 use crate::inference::Models;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 use crate::model::InferenceSettings;
 use crate::model::Limits;
 use crate::sandbox::state::State;
@@ -25,8 +25,8 @@ impl Inference {
 }
 
 /// For guests without models: what they ask for is refused.
-#[cfg(test)]
-pub(crate) fn no_models() -> Arc<Models> {
+#[cfg(any(test, feature = "testing"))]
+pub fn no_models() -> Arc<Models> {
     let settings = InferenceSettings::default();
     Arc::new(Models::open(Vec::new(), &settings, None, 1, &Limits::default()))
 }

@@ -23,17 +23,17 @@ const COMMON: &str = r#"
 "#;
 
 /// The parameters of `run`: the mini-batch (kind, pointer, length) and the context.
-pub(crate) const RUN: &str = r#"(func (export "NAME#run")
+pub const RUN: &str = r#"(func (export "NAME#run")
     (param $kind i32) (param $ptr i32) (param $len i32)
     (param $id i64) (param $dataset i32) (param $dataset_len i32) (param $attempt i32)
     (param $keys i32) (param $keys_len i32) (result i32)"#;
 
 /// A module whose `run` returns no rows.
-pub(crate) const RUN_EMPTY: &str = "RUN (i32.const 0))";
+pub const RUN_EMPTY: &str = "RUN (i32.const 0))";
 
 /// A core module with metadata for a world of the contract. In `body`, `RUN` stands for the head of
 /// `run`, `NAME` for the name of the exported interface.
-pub(crate) fn module(world: &str, body: &str) -> Vec<u8> {
+pub fn module(world: &str, body: &str) -> Vec<u8> {
     let name = if world == "run-only" {
         "sandmill:entry/entry-run@0.1.0"
     } else {
@@ -46,7 +46,7 @@ pub(crate) fn module(world: &str, body: &str) -> Vec<u8> {
     let text = format!("(module {}\n{COMMON}\n{})", imports.join("\n"), definitions.join("\n"));
     let mut module = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let mut resolve = Resolve::default();
-    let wit = concat!(env!("CARGO_MANIFEST_DIR"), "/../wit");
+    let wit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit");
     let (package, _) = resolve.push_path(wit).expect("the contract parses");
     let world = resolve.select_world(&[package], Some(world)).expect("known world");
     wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)
@@ -55,6 +55,6 @@ pub(crate) fn module(world: &str, body: &str) -> Vec<u8> {
 }
 
 /// The same as a component.
-pub(crate) fn component(world: &str, body: &str) -> Vec<u8> {
+pub fn component(world: &str, body: &str) -> Vec<u8> {
     super::componentize(module(world, body)).unwrap_or_else(|error| panic!("{error}"))
 }

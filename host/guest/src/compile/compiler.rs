@@ -62,8 +62,8 @@ impl Compiler {
     }
 
     /// One that does all in this very process, for tests.
-    #[cfg(test)]
-    pub(crate) fn here() -> Self {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn here() -> Self {
         let (program, os_sandbox) = (PathBuf::new(), OsSandbox::Off);
         Self { program, os_sandbox, limit: LIMIT, stop: None }
     }

@@ -221,8 +221,8 @@ fn translate(
 }
 
 /// Compiles in this process, for tests of what runs components.
-#[cfg(test)]
-pub(crate) fn compile_here(
+#[cfg(any(test, feature = "testing"))]
+pub fn compile_here(
     component: &[u8],
     with: Instrumentation,
 ) -> Result<std::fs::File, CompileError> {

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 
 fn library() -> Library {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let named = NamedLibrary { by: "the test", path: root.join("target/venv") };
     let file = named.find().unwrap_or_else(|why| {
         panic!("{why}\n`make python-env` installs onnxruntime there");

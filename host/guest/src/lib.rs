@@ -1,0 +1,22 @@
+//! Entry scripts: compiled, run and limited, and what computes with models for them.
+//!
+//! - [`compile`]: from a module or a component to code in the cache;
+//! - [`inference`]: models, and what computes with them;
+//! - [`sandbox`]: everything that touches a wasmtime store.
+//!
+//! What other crates have is named here as it is there. Floors, lowest first; a file imports only lower floors or
+//! siblings in its own folder:
+//!
+//! 0. `model`, `opening`, `protocol`, `wall` and `dataset`, which are other crates or parts of one
+//! 1. `compile`, `inference`
+//! 2. `sandbox`
+
+pub mod compile;
+pub mod inference;
+pub mod sandbox;
+
+use sandmill_data::dataset;
+use sandmill_files::opening;
+use sandmill_model as model;
+use sandmill_wall as wall;
+use sandmill_wire as protocol;
