@@ -4,8 +4,7 @@ use super::*;
 use crate::dataset::{Found, ManifestWriter, STAND_IN_MODE};
 use crate::model::{OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
-use crate::store::message::StoreConfig;
-use crate::store::message::Task;
+use crate::store::message::{Failed, StoreConfig, Task};
 use crate::store::slot::{OPEN, manifest_path};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::sync::mpsc::channel;
@@ -256,6 +255,23 @@ fn a_process_that_always_dies_is_given_up() {
     }
     let deaths = fs::read_to_string(bench.dir.path().join("deaths")).unwrap();
     assert_eq!(deaths.lines().count(), 6, "both together, then one by one, and all that twice");
+}
+
+/// No object is lost to a full disk, and no process is started again on it.
+#[test]
+fn a_full_disk_ends_fetching() {
+    let started = "echo started >> started; exec /bin/sleep 60";
+    let mut bench = Bench::fetching(started, &[("a", 60), ("b", 40)], &[]);
+    bench.want(0, &["a"]);
+    bench.want(1, &["b"]);
+    let full = Failed { text: "no room".to_owned(), is_full: true };
+    bench.events.send(Event::Said(0, 1, Some(Ok(FromFetcher::Failed(full))))).unwrap();
+    bench.events.send(Event::Said(0, 1, None)).unwrap_or_default();
+    bench.thread.take().unwrap().join().unwrap();
+    assert_eq!(bench.arrivals.blocking_recv(), Some(Arrival::NoSpace("no room".to_owned())));
+    assert_eq!(bench.arrivals.blocking_recv(), None);
+    let started = fs::read_to_string(bench.dir.path().join("started")).unwrap_or_default();
+    assert!(started.lines().count() <= 1, "{started}");
 }
 
 /// A manifest knows of it.

@@ -65,6 +65,16 @@ impl<'a> Porter<'a> {
         Ok(())
     }
 
+    /// Stops all fetching, and removes what has come of objects: others may need the room.
+    async fn discard(&mut self) {
+        self.tasks.shutdown().await;
+        let parts = fs::read_dir(self.request.folder.join("part")).into_iter().flatten().flatten();
+        for part in parts {
+            // The next job removes what stays.
+            let _ = fs::remove_file(part.path());
+        }
+    }
+
     /// Waits for one that was begun: its name, and its bytes or why there are none. Fails if the disk has no room.
     async fn next(&mut self) -> Option<Result<(String, Result<u64, String>), Failed>> {
         let (name, fetched) = match self.tasks.join_next().await? {
@@ -77,7 +87,10 @@ impl<'a> Porter<'a> {
             Ok(bytes) => Ok((name, Ok(bytes))),
             Err(Miss::Object(reason) | Miss::Disk(reason)) => Ok((name, Err(reason))),
             Err(Miss::Folder) => Ok((name, Err("it is gone; run the job again".to_owned()))),
-            Err(Miss::Full(text)) => Err(Failed::full(text)),
+            Err(Miss::Full(text)) => {
+                self.discard().await;
+                Err(Failed { text, is_full: true })
+            }
         })
     }
 }
@@ -124,7 +137,7 @@ pub(super) async fn bring_all(
     }
 }
 
-/// Fetches what is asked for until nobody asks any more. Fails if nothing can be fetched, or the disk has no room.
+/// Fetches what the leader asks for, until it closes the pipe. Fails if nothing can be fetched, or the disk has no room.
 pub(super) async fn serve(
     request: &FetchRequest,
     mut asked: Receiver,

@@ -119,13 +119,6 @@ pub(crate) struct Failed {
     pub(super) is_full: bool,
 }
 
-impl Failed {
-    /// The disk has no room for an object.
-    pub(super) fn full(text: String) -> Self {
-        Self { text, is_full: true }
-    }
-}
-
 impl From<String> for Failed {
     fn from(text: String) -> Self {
         Self { text, is_full: false }
