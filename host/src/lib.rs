@@ -34,9 +34,7 @@
 //! Floors, lowest first; a file imports only lower floors or siblings in its own folder
 //! (`tests/tests/floors.rs` checks that):
 //!
-//! 0. `model`, `event`, `fail_point`, `opening`, `protocol`, `wall`, `dataset`, `plan`, `output`,
-//!    `finish`, `spec`,
-//!    `registry`, `store`, `compile`, `inference` and `sandbox`, which are crates of their own or parts of one
+//! 0. `model`, `event`, `fail_point`, `opening`, `protocol`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox` (crates of their own, or parts of one)
 //! 1. `gpu`, `turns`
 //! 2. `load`, `journal`, `perf`
 //! 3. `worker`, `pool`

@@ -163,7 +163,7 @@ fn no_room_for_the_objects_of_a_store() {
     let moto = Server::moto();
     moto.put("/box", "");
     (0..4).for_each(|n| {
-        moto.put(&format!("/box/in/{n}.csv"), format!("n\n{}\n", "7".repeat(100_000)));
+        moto.put(&format!("/box/in/{n}.csv"), format!("n\n{}\n", n.to_string().repeat(100_000)));
     });
     for (script, input) in
         [("echo_files", "s3://box/in/"), ("echo_table", "{ path: s3://box/in/, format: csv }")]
@@ -184,10 +184,20 @@ fn no_room_for_the_objects_of_a_store() {
         let ran = planned.into_job().run(&[]);
         ran.exits_with(42).says("No space left on device (os error 28); free some space there");
         assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
+        let slot = fs::read_dir(ran.dir().join("objects")).unwrap().next().unwrap().unwrap();
+        let parts = fs::read_dir(slot.path().join("part")).unwrap();
+        assert_eq!(parts.count(), 0, "{ran}");
         disk.grow(2000);
         let ran = ran.into_job().resume(&[]);
         ran.exits_with(0).says("mini-batches  4");
-        assert_eq!(ran.text("results/parallel_run_step.txt").lines().count(), 4, "{ran}");
+        let output = ran.text("results/parallel_run_step.txt");
+        let mut rows: Vec<&str> = output.lines().collect();
+        rows.sort_unstable();
+        let expected = [0, 1, 2, 3].map(|n| match script {
+            "echo_files" => format!("{n}.csv: 100003"),
+            _ => n.to_string().repeat(100_000),
+        });
+        assert!(rows == expected, "{ran}");
     }
 }
 

@@ -234,8 +234,8 @@ struct Store<'a> {
 }
 
 impl Store<'_> {
-    /// Waits until it is known what becomes of a file that the planner asks for; none if it need not ask. Fails if the
-    /// disk has no room for it.
+    /// Waits for the answer to a planner that asks for a file. Returns `None` if objects do not come on demand. Fails if
+    /// the disk has no room for the file.
     fn bring(
         &mut self,
         source: u32,
@@ -254,8 +254,8 @@ impl Store<'_> {
     }
 }
 
-/// What the planner says next; none when it says nothing more. Fails if that takes too long, or if the disk has no room for
-/// objects that it waits for.
+/// The planner's next message, or `None` after its last. Fails if the planner takes too long, or if the disk has no room
+/// for objects that it waits for.
 fn next(
     messages: &Messages,
     patience: Duration,

@@ -159,7 +159,7 @@ impl Intake {
     /// Objects have come. Returns what the machine must know.
     pub(super) fn arrived(&mut self, arrival: Arrival) -> Vec<Message> {
         if let Arrival::NoSpace(text) = arrival {
-            return vec![Message::CommitFailed(text)];
+            return vec![Message::NoSpace(text)];
         }
         let mut messages = vec![Message::Arrived];
         if let Some(answer) = self.looks.arrived(&arrival) {

@@ -8,13 +8,13 @@ use super::place::{Lost, Place};
 use super::process::{SILENCE, Said};
 use crate::dataset::{Found, is_stand_in};
 use crate::model::ByteSize;
-use crate::protocol::store::StoreErrorKind;
-use crate::protocol::store::{FetchRequest, FromFetcher};
+use crate::protocol::store::{FetchRequest, FromFetcher, StoreErrorKind};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -139,7 +139,11 @@ pub(super) fn run(
             Ok(Event::Release(numbers)) => {
                 numbers.into_iter().for_each(|number| ahead.release(number));
             }
-            Ok(Event::Said(place, number, said)) => ahead.on_said(place, number, said),
+            Ok(Event::Said(place, number, said)) => {
+                if ahead.on_said(place, number, said).is_break() {
+                    return;
+                }
+            }
             Ok(Event::End) | Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => ahead.end_silent(),
         }
@@ -286,9 +290,12 @@ impl Ahead {
         let _ = self.arrivals.send(Arrival::Ready(number, failed));
     }
 
-    fn on_said(&mut self, index: usize, number: u64, said: Said) {
+    /// Breaks off if the disk is full: the processes end with the caller, and none is started again.
+    fn on_said(&mut self, index: usize, number: u64, said: Said) -> ControlFlow<()> {
         let is_of = |place: &&mut Place| place.is_served_by(number);
-        let Some(place) = self.places.get_mut(index).filter(is_of) else { return };
+        let Some(place) = self.places.get_mut(index).filter(is_of) else {
+            return ControlFlow::Continue(());
+        };
         place.moves();
         let lost = match said {
             Some(Ok(FromFetcher::Brought(name, failed))) => {
@@ -306,9 +313,8 @@ impl Ahead {
                 let error = StoreError::from(failed);
                 if error.kind() == StoreErrorKind::DiskFull {
                     // No object is to blame, so none is given up.
-                    place.end();
                     let _ = self.arrivals.send(Arrival::NoSpace(error.to_string()));
-                    return;
+                    return ControlFlow::Break(());
                 }
                 place.give_up(&error.to_string())
             }
@@ -318,6 +324,7 @@ impl Ahead {
         };
         self.lose(lost);
         self.go_on(index);
+        ControlFlow::Continue(())
     }
 
     fn go_on(&mut self, index: usize) {

@@ -259,6 +259,23 @@ fn a_process_that_always_dies_is_given_up() {
     assert_eq!(deaths.lines().count(), 6, "both together, then one by one, and all that twice");
 }
 
+/// No object is lost to a full disk, and no process is started again on it.
+#[test]
+fn a_full_disk_ends_fetching() {
+    let started = "echo started >> started; exec /bin/sleep 60";
+    let mut bench = Bench::fetching(started, &[("a", 60), ("b", 40)], &[]);
+    bench.want(0, &["a"]);
+    bench.want(1, &["b"]);
+    let full = Failed { kind: StoreErrorKind::DiskFull, text: "no room".to_owned() };
+    bench.events.send(Event::Said(0, 1, Some(Ok(FromFetcher::Failed(full))))).unwrap();
+    bench.events.send(Event::Said(0, 1, None)).unwrap_or_default();
+    bench.thread.take().unwrap().join().unwrap();
+    assert_eq!(bench.arrivals.blocking_recv(), Some(Arrival::NoSpace("no room".to_owned())));
+    assert_eq!(bench.arrivals.blocking_recv(), None);
+    let started = fs::read_to_string(bench.dir.path().join("started")).unwrap_or_default();
+    assert!(started.lines().count() <= 1, "{started}");
+}
+
 /// A manifest knows of it.
 #[test]
 fn what_is_listed_goes_without_a_trace() {

@@ -69,10 +69,23 @@ impl<'a> Porter<'a> {
         Ok(())
     }
 
+    /// Stops all fetching, and removes what has come of objects: others may need the room.
+    async fn discard(&mut self) {
+        self.tasks.shutdown().await;
+        let parts = fs::read_dir(self.request.folder.join("part")).into_iter().flatten().flatten();
+        for part in parts {
+            // The next job removes what stays.
+            let _ = fs::remove_file(part.path());
+        }
+    }
+
     /// Waits for one that was begun. Fails if the disk has no room.
     async fn next(&mut self) -> Option<Result<Brought, FetchError>> {
         Some(match self.tasks.join_next().await? {
-            Ok((_, Err(error))) if error.kind() == StoreErrorKind::DiskFull => Err(error),
+            Ok((_, Err(error))) if error.kind() == StoreErrorKind::DiskFull => {
+                self.discard().await;
+                Err(error)
+            }
             Ok(done) => Ok(done),
             Err(error) => Ok((String::new(), Err(error.into()))),
         })
@@ -120,7 +133,7 @@ pub(super) async fn bring_all(
     }
 }
 
-/// Fetches what is asked for until nobody asks any more. Fails if nothing can be fetched, or the disk has no room.
+/// Fetches what the leader asks for, until it closes the pipe. Fails if nothing can be fetched, or the disk has no room.
 pub(super) async fn serve(
     request: &FetchRequest,
     mut asked: Receiver,

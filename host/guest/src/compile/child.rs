@@ -235,7 +235,7 @@ pub fn compile_here(
 }
 
 /// Does a task in this process, for tests.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub(super) fn perform_here(
     task: &Task,
     mut source: std::fs::File,

@@ -198,6 +198,7 @@ impl Machine {
             Message::Committed(ids) => ids.into_iter().for_each(|id| self.on_committed(id)),
             Message::Rejected(id, failure) => self.on_rejected(id, failure),
             Message::CommitFailed(text) => self.on_commit_failed(text),
+            Message::NoSpace(text) => self.fail(EndedBy::Commit, text),
             Message::Cancel { reason, at_once } => self.on_cancel(reason, at_once),
             Message::Inferring(worker, words) => self.on_inferring(worker, words),
             // Only here: an answer that has arrived already must not be beaten by the clock of a

@@ -55,6 +55,8 @@ pub enum Message {
     Rejected(MiniBatchId, Failure),
     /// Nothing can be committed any more.
     CommitFailed(String),
+    /// The disk has no room for what mini-batches need. What is being committed still is.
+    NoSpace(String),
     /// Somebody wants the job to end.
     Cancel {
         /// Why, for people.

@@ -62,7 +62,7 @@ struct Header {
 }
 
 impl Header {
-    /// The header at byte `start` of a file. None if it cannot be read.
+    /// The header at byte `start` of a file, or `None` if it cannot be read.
     fn at(at: &At, start: u64) -> Option<Self> {
         let mut wanted = HEADER;
         loop {
@@ -77,7 +77,7 @@ impl Header {
         }
     }
 
-    /// Reads one that begins at byte `start` of its file. None if it ends too early.
+    /// Reads a header that begins at byte `start` of its file. Returns `None` if `bytes` end before the header does.
     fn read(bytes: &[u8], start: u64) -> Option<Self> {
         let mut header = Self::default();
         let mut scan = Scan(bytes);

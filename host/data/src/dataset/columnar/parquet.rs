@@ -169,7 +169,7 @@ impl ParquetFile {
         }
         let is_small = rows < there / 2;
         let new = self.not_counted(part..end, columns);
-        if self.has_wrong_flags {
+        if self.has_wrong_flags && !new.is_empty() {
             let groups = self.footer.metadata().row_groups();
             let changes = new.iter().flat_map(|&(group, leaf)| {
                 page_flags::changes(&self.at, groups[group].column(leaf))

@@ -135,7 +135,7 @@ impl World {
             5..=8 => self.overrun(),
             9..=12 => self.lie(),
             13 | 14 => self.free_gpu(),
-            _ => {}
+            _ => self.tell(Message::NoSpace("no room for an object".to_owned())),
         }
     }
 

@@ -97,6 +97,22 @@ fn a_full_disk_ends_the_job_and_fails_no_item() {
     }
 }
 
+/// What is being committed when an object finds no room is committed, and counts.
+#[test]
+fn a_full_disk_loses_nothing_that_is_being_committed() {
+    let mut machine = running(policy(), 8);
+    machine.handle(report(0, 1, 2, segment()), secs(1));
+    let full = "no room; free some space there";
+    let actions = machine.handle(Message::NoSpace(full.to_owned()), secs(2));
+    assert!(matches!(actions.as_slice(), [Action::Emit(_), Action::Kill(W0)]), "{actions:#?}");
+    assert!(matches!(actions.as_slice(), [Action::Emit(_), Action::Kill(W0)]), "{actions:#?}");
+    machine.handle(committed(0), secs(2));
+    let actions = machine.handle(exit(None, Some(9)), secs(3));
+    let result = result(&actions);
+    assert_eq!((result.ended_by, result.reason.as_str()), (Some(EndedBy::Commit), full));
+    assert_eq!((result.succeeded_mini_batches, result.items.succeeded), (1, 2));
+}
+
 /// As long as others work, a machine without room for one more process is no reason to fail.
 #[test]
 fn a_worker_that_cannot_be_started_is_tried_again_later() {
