@@ -6,6 +6,11 @@ use std::fmt;
 /// The id of the only node of a job on one machine. Nodes are numbered from 0.
 pub const NODE_ID: &str = "0";
 
+/// A machine that runs workers of a job, by its number within that job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u32);
+
 /// A mini-batch's number within its job, from 0, in planning order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

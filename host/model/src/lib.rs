@@ -37,7 +37,7 @@ pub use file_stamp::FileStamp;
 pub use guest_paths::{
     GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE,
 };
-pub use ids::{MiniBatchId, NODE_ID, WorkerId};
+pub use ids::{MiniBatchId, NODE_ID, NodeId, WorkerId};
 pub use inference::{
     Backend, BackendsUsed, Device, DeviceChoice, GpuLease, InferenceSettings, InferenceStats,
     Model, NVIDIA_DEVICES,

@@ -9,7 +9,7 @@ use super::gpus::Gpus;
 use super::inferring;
 use super::intake::Intake;
 use super::job::Job;
-use super::machine::{Action, Machine, Message, Policy};
+use super::machine::{Action, Machine, Message};
 use super::room::Room;
 use super::setup::{self, SetupTemplate};
 use super::start::{Started, commit_request, resumed, start};
@@ -22,7 +22,7 @@ use crate::model::{
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
-use crate::protocol::{FromPlanner, FromWorker, ToWorker};
+use crate::protocol::{FromPlanner, FromWorker, NodePolicy, ToWorker};
 use jiff::Timestamp;
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
@@ -181,7 +181,7 @@ impl<'a> Driver<'a> {
             }
             self.pool.flush();
             if std::mem::take(&mut self.heard) && self.machine.may_pause() {
-                std::thread::sleep(Policy::PAUSE);
+                std::thread::sleep(NodePolicy::PAUSE);
             }
         }
     }

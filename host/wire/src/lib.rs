@@ -8,7 +8,9 @@
 mod bounds;
 mod frame;
 mod message;
+mod node_policy;
 mod packet;
+mod running;
 pub mod store;
 
 pub use bounds::Question;
@@ -17,4 +19,6 @@ pub use message::{
     Assignment, Cut, FromNursery, FromPlanner, FromWorker, Loading, MayOpen, PROTOCOL_VERSION,
     PlanRequest, Setup, Surroundings, ToNursery, ToWorker,
 };
+pub use node_policy::NodePolicy;
 pub use packet::{packets, receive_packet, send_packet};
+pub use running::{Ahead, Company, End, Grant, News, Order, Standing};

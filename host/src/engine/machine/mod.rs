@@ -1,28 +1,25 @@
-//! The leader's decisions, as a pure state machine: [`Machine::handle`] takes a message and the
-//! time, and returns actions. No I/O, clock or thread in here, so that all of it can be simulated.
-//! Retries, thresholds, init-failure rules, time-outs, GPU leases, completion and cancellation live
-//! here and nowhere else. Imports `model`, `event` and `protocol`'s data; only the driver may import
-//! it.
+//! The engine's decisions, as pure state machines: messages and the time go in, actions come out. No I/O, clock or
+//! thread in here, so that all of it can be simulated.
+//!
+//! [`JobMachine`](job::JobMachine) decides for the job: retries, thresholds, the rules for failures of `init`, commits,
+//! cancellation, the end. [`NodeMachine`](node::NodeMachine) decides for the workers of one machine: which gets an attempt,
+//! time-outs, kills, GPU leases. They speak by [`Order`](crate::protocol::Order) and [`News`](crate::protocol::News).
+//! [`Machine`] is both, for a job on one machine. Imports `model`, `event` and `protocol`'s data; only the driver may
+//! import it.
 
-mod assign;
-mod attempts;
-mod deadlines;
-mod ending;
-mod init;
-mod leases;
-mod limits;
+pub mod job;
+pub mod node;
+#[cfg(test)]
+mod old;
+mod one;
 mod policy;
-mod queue;
 #[cfg(test)]
 mod simulation;
-mod state;
 #[cfg(test)]
 mod tests;
-mod thresholds;
 mod types;
-mod unknown_keys;
-mod workers;
 
+pub use job::Settled;
+pub use one::Machine;
 pub use policy::Policy;
-pub use state::Machine;
-pub use types::{Action, Message, Settled};
+pub use types::{Action, Message};

@@ -1,12 +1,13 @@
 //! The settings that decisions rest on.
 
 use crate::model::{AllowedPercent, ErrorThreshold, JobLimits, OutputAction};
+use crate::protocol::NodePolicy;
 use std::time::Duration;
 
 /// The settings that decisions rest on.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Workers wanted.
+    /// Workers wanted on each node.
     pub workers: u32,
     /// Attempts at each mini-batch, at least 1.
     pub max_try: u32,
@@ -33,14 +34,14 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// How long all workers may be inside `init` (I3), and one of them while others work.
-    pub fn init_timeout(&self) -> Duration {
-        self.run_timeout.saturating_mul(3).saturating_add(Duration::from_secs(30))
-    }
-
-    /// How many failures of `init` in a row end the attempts to start workers (I1).
-    pub fn init_failures_allowed(&self) -> u32 {
-        self.workers.saturating_mul(3)
+    /// What a node must know of it.
+    pub fn of_node(&self) -> NodePolicy {
+        NodePolicy {
+            workers: self.workers,
+            run_timeout: self.run_timeout,
+            load_timeout: self.load_timeout,
+            gpus: self.gpus.clone(),
+        }
     }
 
     /// I2: a job older than this, in which no `init` succeeded, gets less patience.
@@ -52,10 +53,6 @@ impl Policy {
         self.workers.saturating_mul(2)
     }
 
-    /// How long a killed process may take to vanish. One that hangs in the kernel (a dead network
-    /// file system) must not hold up the end of the job.
-    pub const KILL_GRACE: Duration = Duration::from_secs(30);
-
     /// How long running mini-batches may go on after a cancellation.
     pub const CANCEL_GRACE: Duration = Duration::from_secs(10);
 
@@ -63,31 +60,12 @@ impl Policy {
     /// the disk is slower than the workers, or does not answer.
     pub const UNWRITTEN: usize = 4096;
 
-    /// Mini-batches that a worker is given ahead, at most: as many as take it
-    /// [`Policy::AHEAD_TIME`], and one where they take longer.
-    pub const AHEAD: usize = 63;
-
-    /// How much work a worker is given ahead of time. No more than it takes to hide how long the
-    /// leader is away.
-    pub const AHEAD_TIME: Duration = Duration::from_millis(8);
-
-    /// How long the leader looks away while all workers are [supplied](super::Machine::may_pause).
-    pub const PAUSE: Duration = Duration::from_millis(2);
-
-    /// Messages out of turn that a worker may send. An honest one sends none, but for a few while it
-    /// is asked to end.
-    pub const STRAYS: u32 = 16;
-
-    /// How long the place of a worker stays empty whose GPU is not free yet. Then another one takes it, without
-    /// that GPU: one whose memory is not free after that long has lost it for good, more likely than not.
-    pub const GPU_PATIENCE: Duration = Duration::from_secs(60);
-
     /// So many retries are handed out one after the other; then a first attempt has its turn, so that
     /// mini-batches which fail again and again leave room for the others.
     pub const RETRIES_IN_A_ROW: u32 = 2;
 
-    /// A worker that starts faster is never too slow for a retry.
-    pub const SLOW_START: Duration = Duration::from_millis(100);
+    /// A mini-batch that so many nodes were lost with, while they ran it, has failed: it may be what ends them.
+    pub const NODE_LOSSES: u32 = 5;
 
     /// How long nothing may have failed before the leader looks away again: a worker waits for the
     /// leader's word after a failed attempt.
@@ -99,10 +77,4 @@ impl Policy {
         let factor = 4_u32.saturating_pow(attempts.saturating_sub(1));
         Duration::from_millis(100).saturating_mul(factor).min(Duration::from_secs(10))
     }
-
-    /// How long to wait after a worker process could not be started, while others work.
-    pub const SPAWN_PAUSE: Duration = Duration::from_secs(10);
-
-    /// How long to wait before it is looked again whether other jobs have left room on the machine.
-    pub const ROOM_PAUSE: Duration = Duration::from_millis(200);
 }

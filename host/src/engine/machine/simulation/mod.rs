@@ -10,6 +10,7 @@
 
 mod checks;
 mod dice;
+mod pair;
 mod steps;
 mod world;
 

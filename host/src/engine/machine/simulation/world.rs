@@ -1,14 +1,15 @@
 //! What the machine's actions meet: processes, a committer, a plan, a journal that stays.
 
-use super::super::{Action, Machine, Message, Policy, Settled};
+use super::super::{Action, Message, Policy, Settled};
 use super::dice::Dice;
+use super::pair::Machine;
 use crate::event::EventKind;
 use crate::model::WorkerExit;
 use crate::model::{
     AllowedPercent, ErrorThreshold, Failure, FailureKind, ItemCounts, JobResult, JobStatus,
     MiniBatch, MiniBatchId, OutputAction, Restored, Work, WorkerId,
 };
-use crate::protocol::Assignment;
+use crate::protocol::{Assignment, NodePolicy};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -226,17 +227,17 @@ impl World {
             Message::Rejected(..) => self.open += 1,
             Message::SpawnFailed(worker, _) => {
                 self.workers.remove(worker);
-                self.paused_until = self.paused_until.max(self.now + Policy::SPAWN_PAUSE);
+                self.paused_until = self.paused_until.max(self.now + NodePolicy::SPAWN_PAUSE);
             }
             Message::Exited(worker, _) => {
-                let until = self.now + Policy::GPU_PATIENCE;
+                let until = self.now + NodePolicy::GPU_PATIENCE;
                 self.busy_gpus.entry(*worker).and_modify(|busy| busy.1 = until);
             }
             Message::NoRoom(worker) => {
                 self.workers.remove(worker);
                 // Its number is used again.
                 self.next_worker = self.next_worker.min(worker.0);
-                self.paused_until = self.paused_until.max(self.now + Policy::ROOM_PAUSE);
+                self.paused_until = self.paused_until.max(self.now + NodePolicy::ROOM_PAUSE);
             }
             _ => {}
         }
@@ -274,7 +275,7 @@ impl World {
             }
             Action::Kill(id) => {
                 let worker = self.workers.get_mut(&id).expect("a live worker");
-                let grace = self.now >= worker.killed_at + Policy::KILL_GRACE;
+                let grace = self.now >= worker.killed_at + NodePolicy::KILL_GRACE;
                 assert!(!worker.killed || grace, "{id} is killed twice");
                 worker.given_up = worker.killed || worker.failed_init;
                 if !worker.killed && worker.ready && worker.started {
@@ -345,7 +346,7 @@ impl World {
     /// I1: how many workers may be started, if all that are inside `init` fail.
     pub(super) fn starts_left(&self, counts_lies: bool) -> i64 {
         let starting = self.workers.values().filter(|worker| worker.is_starting(counts_lies));
-        let allowed = i64::from(self.policy.init_failures_allowed());
+        let allowed = i64::from(self.policy.of_node().init_failures_allowed());
         allowed - i64::from(self.init_failures) - starting.count() as i64
     }
 
@@ -400,7 +401,7 @@ impl World {
             false => worker.inbox.push_back(assignment),
         }
         // A retry comes before as many as a worker may be given.
-        assert!(worker.inbox.len() <= 2 + Policy::AHEAD);
+        assert!(worker.inbox.len() <= 2 + NodePolicy::AHEAD);
     }
 
     /// The committer writes the first that waits.

@@ -15,7 +15,7 @@ fn a_failed_attempt_is_tried_again_and_the_job_completes() {
     // Nothing is left for the worker: it ends while its rows are written.
     let both = matches!(actions.as_slice(), [Action::Commit(_), Action::Shutdown(_)]);
     assert!(both, "{actions:#?}");
-    assert!(machine.awaits_commits_only());
+    assert!(machine.job().awaits_commits_only());
     assert!(machine.handle(committed(0), secs(3)).iter().all(|a| !matches!(a, Action::Finish(_))));
     let actions = machine.handle(exit(Some(0), None), secs(4));
     assert_eq!(result(&actions).status, JobStatus::Completed);
@@ -215,10 +215,10 @@ fn workers_with_tiny_mini_batches_are_given_more_ahead() {
     assert_eq!(given(0.004, 100), (2, true));
     assert_eq!(given(0.0019, 100), (4, true));
     assert_eq!(given(0.0002, 100), (40, true));
-    assert_eq!(given(0.000_000_1, 300), (Policy::AHEAD, false), "it may run out");
+    assert_eq!(given(0.000_000_1, 300), (NodePolicy::AHEAD, false), "it may run out");
     assert_eq!(given(0.0002, 8), (3, false), "what is left is kept for whoever has nothing");
     let enough = (1..).find(|count| !running(policy(), *count).wants_plan());
-    assert_eq!(enough, Some(64 + Policy::AHEAD as u64 + 2), "two are held");
+    assert_eq!(enough, Some(64 + NodePolicy::AHEAD as u64 + 2), "two are held");
     for nonsense in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
         assert_eq!(given(nonsense, 100).0, 1, "{nonsense}");
     }
@@ -288,7 +288,7 @@ fn a_worker_that_speaks_out_of_turn_is_killed() {
         }];
     for stray in strays {
         let mut machine = running(policy(), 2);
-        for _ in 0..Policy::STRAYS {
+        for _ in 0..NodePolicy::STRAYS {
             assert!(killed(&machine.handle(stray(), secs(1))).is_empty());
         }
         let actions = machine.handle(stray(), secs(1));
@@ -301,7 +301,7 @@ fn a_worker_that_speaks_out_of_turn_is_killed() {
     let mut machine = new(policy());
     machine.handle(Message::Planned(batches(1)), secs(0));
     let actions: Vec<_> =
-        (0..=Policy::STRAYS).flat_map(|_| machine.handle(started(0, 0), secs(1))).collect();
+        (0..=NodePolicy::STRAYS).flat_map(|_| machine.handle(started(0, 0), secs(1))).collect();
     assert_eq!((killed(&actions), lost_kind(&actions)), (vec![0], None));
 }
 

@@ -58,7 +58,7 @@ fn later_failures_are_told_in_short() {
         machine.handle(committed(id), secs(0));
     }
     assert_eq!(told, [(1000, 5, 0), (1000, 5, 0), (201, 0, 1), (201, 0, 0)]);
-    assert_eq!(machine.items.failed, 8);
+    assert_eq!(machine.job().items.failed, 8);
 }
 
 /// An exit that was meant.

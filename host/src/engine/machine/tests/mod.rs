@@ -18,6 +18,7 @@ use crate::model::{
     AllowedPercent, AttemptReport, CallStats, ErrorThreshold, Failure, FailureKind, ItemCounts,
     JobLimits, JobResult, MiniBatch, MiniBatchId, OutputAction, Restored, Segment, Work, WorkerId,
 };
+use crate::protocol::NodePolicy;
 use jiff::Timestamp;
 use std::time::Duration;
 

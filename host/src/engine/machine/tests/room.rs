@@ -21,7 +21,7 @@ fn a_job_waits_for_its_turn() {
         assert_eq!(spawned(&actions), [(0, None), (1, None)], "the numbers are used again");
         assert!(machine.handle(no_room(0), secs(second)).is_empty());
         assert!(machine.handle(no_room(1), secs(second)).is_empty());
-        assert_eq!(machine.next_deadline(), Some(secs(second) + Policy::ROOM_PAUSE));
+        assert_eq!(machine.next_deadline(), Some(secs(second) + NodePolicy::ROOM_PAUSE));
     }
     let actions = machine.handle(Message::Tick, secs(100));
     assert_eq!(spawned(&actions), [(0, None), (1, None)]);

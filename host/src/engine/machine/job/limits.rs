@@ -1,0 +1,78 @@
+//! What the leader spends on one job: mini-batches, words about failures, time (`limits`, below a job
+//! file's top level). The journal and the output are never cut by them: a job that goes beyond fails,
+//! and what it has committed stays.
+
+use super::JobMachine;
+use crate::model::{AttemptReport, EndedBy, count};
+use std::time::Duration;
+
+/// Bytes of a failure's message where it is told in short.
+const SHORT: usize = 200;
+
+impl JobMachine {
+    /// Looked at whenever more of the plan has come.
+    pub(super) fn check_count(&mut self) {
+        let most = self.policy.limits.mini_batches;
+        if self.planned > most && self.ending.is_none() {
+            self.fail(
+                EndedBy::MiniBatchLimit,
+                format!(
+                    "the job has more than {} mini-batches, which limits.mini_batches does not allow: \
+                     make mini-batches larger (mini_batch_size), or raise it where the operator's \
+                     policy allows that",
+                    count(most)
+                ),
+            );
+        }
+    }
+
+    /// When the job has lasted for as long as it may; none while it waits for its turn.
+    pub(super) fn job_deadline(&self) -> Option<Duration> {
+        let watched = self.ending.is_none() && self.waits_since.is_none();
+        let longest = self.policy.limits.job_time.filter(|_| watched)?;
+        Some(longest.saturating_add(self.waited))
+    }
+
+    pub(super) fn end_in_time(&mut self) {
+        let limit = self.policy.limits.job_time.unwrap_or_default().as_secs_f64();
+        self.fail(
+            EndedBy::JobTime,
+            format!(
+                "the job has lasted for {limit} s, as long as limits.job_time allows; what is \
+                 committed is kept, and a resumed job goes on from there"
+            ),
+        );
+    }
+
+    /// Leaves the first failures as they are, and shortens the words of those that follow. How many
+    /// there are is counted all the same.
+    pub(super) fn tell_in_short(&mut self, report: &mut AttemptReport) {
+        let fails = u64::from(report.outcome.is_err()) + report.failed_items.len() as u64;
+        let before = self.failures_told;
+        self.failures_told = before.saturating_add(fails);
+        let most = self.policy.limits.failures;
+        if self.failures_told <= most {
+            return;
+        }
+        if let Err(failure) = &mut report.outcome {
+            failure.detail.clear();
+            shorten(&mut failure.message);
+        }
+        report.failed_items.iter_mut().for_each(|item| shorten(&mut item.reason));
+        if before <= most {
+            self.notice(format!(
+                "more than {} failures (limits.failures): from here on each is told in short, and all \
+                 are counted",
+                count(most)
+            ));
+        }
+    }
+}
+
+fn shorten(text: &mut String) {
+    let end = text.floor_char_boundary(SHORT);
+    if end < text.len() {
+        text.truncate(end);
+        text.push('…');
+    }
+}

@@ -1,0 +1,155 @@
+//! What nodes report.
+
+use super::JobMachine;
+use super::types::Performer;
+use crate::event::EventKind;
+use crate::model::{CallStats, EndedBy, MiniBatchId, NodeId, WorkerId};
+use crate::protocol::{Company, News, NodePolicy, Standing};
+use std::time::Duration;
+
+impl JobMachine {
+    /// Nothing of it counts if the node was lost before.
+    pub(super) fn on_news(&mut self, id: NodeId, news: News) {
+        if !self.nodes.contains_key(&id) {
+            return;
+        }
+        match news {
+            News::Standing(standing) => self.on_standing(id, standing),
+            News::Notice(message) => self.notice(message),
+            News::Spawned { worker, pid, gpu } => self.on_spawned(worker, pid, gpu),
+            News::SpawnFailed { worker, reason, is_alone } => {
+                self.on_spawn_failed(id, worker, &reason, is_alone);
+            }
+            News::NoRoom(company) => self.on_no_room(id, company),
+            News::Ready { worker, start, init } => self.on_ready(worker, start, init),
+            News::InitFailed { worker, failure } => self.on_init_failed(worker, failure),
+            News::Started { worker, id: batch, attempt } => {
+                if let Some(granted) = self.granted.get_mut(&batch) {
+                    granted.runs_on = Some(worker);
+                }
+                self.on_started(worker, batch, attempt);
+            }
+            News::Finished { worker, age, has_run, report } => {
+                let Some(granted) = self.granted.remove(&report.id) else { return };
+                // It ended before `run` did begin.
+                if !has_run {
+                    self.begins(granted.pending.attempt);
+                }
+                let started = self.now.saturating_sub(age);
+                self.settle(Performer { node: id, worker }, granted.pending, started, report);
+            }
+            News::Lost { worker, id: batch, age, run, failure } => {
+                let Some(granted) = self.granted.remove(&batch) else { return };
+                let by = Performer { node: id, worker };
+                self.attempt_lost(by, granted.pending, (age, run), failure);
+            }
+            News::Returned(ids) => {
+                for batch in ids.into_iter().rev() {
+                    if let Some(granted) = self.granted.remove(&batch) {
+                        self.put_back(granted.pending);
+                    }
+                }
+            }
+            News::Late { worker, id, attempt, succeeded } => {
+                self.late += 1;
+                let worker = worker.to_string();
+                self.emit(EventKind::AttemptDiscarded { worker, id, attempt, succeeded });
+            }
+            News::Closing => self.closed = true,
+            News::Exited { worker, how, expected } => {
+                let worker = worker.to_string();
+                self.emit(EventKind::WorkerExited { worker, how, expected });
+            }
+        }
+    }
+
+    fn on_standing(&mut self, id: NodeId, standing: Standing) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.last_start = standing.last_start.map(|age| self.now.saturating_sub(age));
+            node.standing = standing;
+            node.was_granted = false;
+        }
+    }
+
+    fn on_spawned(&mut self, worker: WorkerId, pid: u32, gpu_index: Option<u32>) {
+        self.told_spawn_trouble = false;
+        if let Some(since) = self.waits_since.take() {
+            self.progressed();
+            self.waited += self.now.saturating_sub(since);
+            let waited = self.now.saturating_sub(since).as_secs();
+            self.notice(format!("the job goes on: there is room for it after {waited} s"));
+        }
+        self.emit(EventKind::WorkerStarted { worker: worker.to_string(), pid, gpu_index });
+    }
+
+    /// The others go on; perhaps the machine has room again later.
+    fn on_spawn_failed(&mut self, id: NodeId, worker: WorkerId, reason: &str, is_alone: bool) {
+        let text = format!("the worker process {worker} cannot be started: {reason}");
+        if is_alone && self.is_empty_but(id) {
+            return self.fail(EndedBy::Spawn, text);
+        }
+        if !self.told_spawn_trouble {
+            self.told_spawn_trouble = true;
+            let pause = NodePolicy::SPAWN_PAUSE.as_secs();
+            self.notice(format!("{text}; the others go on, and it is tried again every {pause} s"));
+        }
+    }
+
+    /// Whether no other node has a worker.
+    fn is_empty_but(&self, id: NodeId) -> bool {
+        self.nodes.iter().all(|(other, node)| *other == id || node.is_empty())
+    }
+
+    /// Other jobs have the machine. It is tried again soon; meanwhile the job goes on with the workers
+    /// that it has, or waits.
+    fn on_no_room(&mut self, id: NodeId, company: Company) {
+        let works = |(other, node): (&NodeId, &super::nodes::Node)| {
+            *other != id && node.standing.live() > 0
+        };
+        if company == Company::Working || self.nodes.iter().any(works) {
+            if !std::mem::replace(&mut self.told_no_room, true) {
+                self.notice(format!(
+                    "fewer than {} workers run: other jobs use the rest of what this machine gives \
+                     to jobs (machine, in the operator's policy); more are started when there is \
+                     room",
+                    self.workers()
+                ));
+            }
+            return;
+        }
+        // Waiting for others is no lack of progress, however long it takes.
+        self.progressed();
+        // A worker that is killed has its place until it is gone.
+        let is_alone = company == Company::Alone && self.is_empty_but(id);
+        if is_alone && self.waits_since.is_none() {
+            self.waits_since = Some(self.now);
+            self.notice(
+                "the job waits for its turn: other jobs use all that this machine gives to jobs \
+                 (machine, in the operator's policy)"
+                    .to_owned(),
+            );
+        }
+    }
+
+    fn on_ready(&mut self, worker: WorkerId, start: Duration, init: CallStats) {
+        self.init_succeeded();
+        self.progressed();
+        self.emit(EventKind::WorkerReady {
+            worker: worker.to_string(),
+            start_seconds: start.as_secs_f64(),
+            init_seconds: init.seconds,
+            init_fuel: init.fuel,
+        });
+    }
+
+    fn on_started(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
+        self.begins(attempt);
+        self.progressed();
+        self.emit(EventKind::AttemptStarted { worker: worker.to_string(), id, attempt });
+    }
+
+    fn begins(&mut self, attempt: u32) {
+        self.begun += 1;
+        self.queue.begins(attempt);
+    }
+}

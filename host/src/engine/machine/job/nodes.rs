@@ -1,0 +1,140 @@
+//! The nodes of a job: what they have, and what is wanted of them.
+
+use super::JobMachine;
+use super::queue::Pending;
+use super::types::Performer;
+use crate::engine::machine::Policy;
+use crate::event::EventKind;
+use crate::model::{Failure, FailureKind, MiniBatchId, NodeId, WorkerId};
+use crate::protocol::{End, Order, Standing};
+use std::time::Duration;
+
+/// A node that takes part.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    /// As it said last, less what it was granted since.
+    pub(super) standing: Standing,
+    /// Since when the last of its workers that are inside `init` has been there.
+    pub(super) last_start: Option<Duration>,
+    /// Whether it was granted something since it said how it stands.
+    pub(super) was_granted: bool,
+    /// Whether it was told that a worker of another node is past its `init`.
+    told_past_init: bool,
+}
+
+impl Node {
+    /// Whether it has no worker.
+    pub(super) fn is_empty(&self) -> bool {
+        self.standing.workers() == 0
+    }
+}
+
+/// An attempt that a node has.
+#[derive(Debug)]
+pub(super) struct Granted {
+    pub(super) node: NodeId,
+    /// Who is inside `run` with it.
+    pub(super) runs_on: Option<WorkerId>,
+    pub(super) pending: Pending,
+}
+
+impl JobMachine {
+    pub(super) fn on_node_joined(&mut self, node: NodeId) {
+        self.nodes.entry(node).or_default();
+        if self.ending.is_some() {
+            self.order(node, Order::End(End::AtOnce));
+        }
+    }
+
+    /// That a node is lost is no fault of what it was at, which is granted anew and has not used up a try; but for a
+    /// mini-batch that is lost with one node after the other.
+    pub(super) fn on_node_lost(&mut self, node: NodeId) {
+        if self.nodes.remove(&node).is_none() {
+            return;
+        }
+        let mut lost: Vec<MiniBatchId> = self.granted_to(node);
+        // As they come back from a worker: the last first, so that the first stands at the front.
+        lost.sort_unstable();
+        for id in lost.into_iter().rev() {
+            let Some(mut granted) = self.granted.remove(&id) else { continue };
+            granted.pending.losses += u32::from(granted.runs_on.is_some());
+            match granted.runs_on {
+                Some(worker) if granted.pending.losses >= Policy::NODE_LOSSES => {
+                    let text = format!("{} nodes were lost while they ran it", Policy::NODE_LOSSES);
+                    let failure = Failure::new(FailureKind::WorkerDied, text);
+                    let by = Performer { node, worker };
+                    self.attempt_lost(by, granted.pending, (Duration::ZERO, None), failure);
+                }
+                _ => self.put_back(granted.pending),
+            }
+        }
+    }
+
+    fn granted_to(&self, node: NodeId) -> Vec<MiniBatchId> {
+        let granted = self.granted.iter().filter(|(_, granted)| granted.node == node);
+        granted.map(|(id, _)| *id).collect()
+    }
+
+    /// What was not begun, or ended through no fault of its own, waits for a node again, before all others of its kind.
+    pub(super) fn put_back(&mut self, pending: Pending) {
+        if self.ending.is_none() {
+            self.emit(EventKind::MiniBatchReturned { id: pending.mini_batch.id });
+            self.queue.push_front(pending);
+        }
+    }
+
+    /// Attempts that workers have.
+    pub(super) fn held(&self) -> usize {
+        self.nodes.values().map(|node| node.standing.held as usize).sum()
+    }
+
+    /// How many workers the job wants on all nodes together, while there is enough to do.
+    pub(super) fn workers(&self) -> u32 {
+        self.policy.workers.saturating_mul(self.nodes.len().max(1) as u32)
+    }
+
+    pub(super) fn is_one_past_init(&self) -> bool {
+        self.nodes.values().any(|node| node.standing.past_init() > 0)
+    }
+
+    /// Wants as many workers as there is work for, on the first nodes first; one, where all work is done and no worker
+    /// is left to be closed.
+    pub(super) fn want_workers(&mut self) {
+        if self.ending.is_some() {
+            return;
+        }
+        self.tell_past_init();
+        let work = (self.queue.len() + self.held()).min(self.workers() as usize) as u32;
+        let mut left = work.max(u32::from(self.lacks_closer()));
+        let mut wants = Vec::new();
+        for (id, node) in &self.nodes {
+            if self.is_hopeless(node) {
+                left = left.saturating_sub(node.standing.live());
+                continue;
+            }
+            let wanted = left.min(self.policy.workers);
+            left -= wanted;
+            if wanted > node.standing.live() {
+                wants.push((*id, wanted));
+            }
+        }
+        for (id, wanted) in wants {
+            self.order(id, Order::Want(wanted));
+        }
+    }
+
+    /// A worker that stays inside `init` is late only where another one is not: nodes know of their own.
+    fn tell_past_init(&mut self) {
+        let past = self.nodes.values().filter(|node| node.standing.past_init() > 0).count();
+        let mut changed = Vec::new();
+        for (id, node) in &mut self.nodes {
+            let others = past > usize::from(node.standing.past_init() > 0);
+            if std::mem::replace(&mut node.told_past_init, others) != others {
+                changed.push((*id, others));
+            }
+        }
+        for (id, others) in changed {
+            self.order(id, Order::PastInitElsewhere(others));
+        }
+    }
+}

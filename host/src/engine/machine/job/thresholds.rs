@@ -1,0 +1,100 @@
+//! How much may fail before the job does (prs-semantics C9 to C12).
+
+use super::JobMachine;
+use crate::model::{EndedBy, ErrorThreshold, count, counted};
+
+impl JobMachine {
+    /// Any one that is exceeded ends the job (C12). Looked at after every message, so that the last
+    /// look is the one at the end.
+    pub(super) fn check_thresholds(&mut self) {
+        if self.ending.is_some() {
+            return;
+        }
+        let exceeded = self.items_exceeded().or_else(|| self.count_exceeded());
+        if let Some((by, reason)) = exceeded.or_else(|| self.percent_exceeded()) {
+            let earlier = if self.restored > 0 {
+                "; what failed in earlier runs of this job is counted too"
+            } else {
+                ""
+            };
+            self.fail(by, reason + earlier);
+        }
+    }
+
+    /// Whether too many items will have failed once all that ended is written, so that nothing new is to
+    /// begin until then. It may still be refused, and tried again.
+    pub(super) fn commits_would_end_it(&self) -> bool {
+        if self.unwritten_failures == 0 || self.ending.is_some() {
+            return false;
+        }
+        let items = self.items.failed;
+        let mini_batches = self.failed_mini_batches();
+        limit_exceeded(self.policy.error_threshold, items + self.unwritten_failures).is_some()
+            || limit_exceeded(self.policy.allowed_failed_count, mini_batches + self.unwritten_short)
+                .is_some()
+    }
+
+    /// Mini-batches that failed for good, and those that yielded fewer rows than items (W4). One
+    /// that will be tried again may still pass: no job is ended for it.
+    fn failed_mini_batches(&self) -> u64 {
+        self.failed + self.short
+    }
+
+    /// C9.
+    fn items_exceeded(&self) -> Option<(EndedBy, String)> {
+        let limit = limit_exceeded(self.policy.error_threshold, self.items.failed)?;
+        let reason = format!(
+            "{} failed, more than error_threshold allows ({limit}); to go on in spite of failures \
+             set error_threshold to the number you can bear, or to -1",
+            counted(self.items.failed, "item")
+        );
+        Some((EndedBy::ErrorThreshold, reason))
+    }
+
+    /// C10.
+    fn count_exceeded(&self) -> Option<(EndedBy, String)> {
+        let failed = self.failed_mini_batches();
+        let limit = limit_exceeded(self.policy.allowed_failed_count, failed)?;
+        let reason = format!(
+            "{} failed{}, more than allowed_failed_count allows ({limit}); to go on in spite of \
+             failures set allowed_failed_count to the number you can bear, or to -1",
+            counted(failed, "mini-batch"),
+            self.of_them_short()
+        );
+        Some((EndedBy::AllowedFailedCount, reason))
+    }
+
+    /// C11: a share of what is not known yet says nothing, so only once the plan is finished; but where
+    /// none is allowed, the first decides.
+    fn percent_exceeded(&self) -> Option<(EndedBy, String)> {
+        let (limit, failed) = (self.policy.allowed_failed_percent, self.failed_mini_batches());
+        let is_known = self.plan_finished || limit.exceeded_by(failed, u64::MAX);
+        if !is_known || !limit.exceeded_by(failed, self.planned) {
+            return None;
+        }
+        let so_far = if self.plan_finished { "" } else { " so far" };
+        let reason = format!(
+            "{} of {}{so_far} failed{}, a larger share than allowed_failed_percent allows ({limit} \
+             %); to go on in spite of failures set allowed_failed_percent to the share you can \
+             bear, or to 100",
+            count(failed),
+            counted(self.planned, "mini-batch"),
+            self.of_them_short()
+        );
+        Some((EndedBy::AllowedFailedPercent, reason))
+    }
+
+    fn of_them_short(&self) -> String {
+        match self.short {
+            0 => String::new(),
+            short => format!(" ({short} by returning fewer rows than items)"),
+        }
+    }
+}
+
+fn limit_exceeded(threshold: ErrorThreshold, count: u64) -> Option<u64> {
+    match threshold {
+        ErrorThreshold::AtMost(limit) if threshold.exceeded_by(count) => Some(limit),
+        _ => None,
+    }
+}

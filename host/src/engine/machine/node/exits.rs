@@ -1,0 +1,98 @@
+//! Workers that are gone.
+
+use super::NodeMachine;
+use super::worker::{Activity, Worker};
+use crate::model::{Failure, FailureKind, WorkerExit, WorkerId};
+use crate::protocol::{News, NodePolicy};
+
+impl NodeMachine {
+    pub(super) fn on_gpu_free(&mut self, id: WorkerId) {
+        if let Some(index) = self.leases.of(id) {
+            self.leases.release(id);
+            self.notice(format!("GPU {index}, which {id} had, is free again"));
+        }
+    }
+
+    pub(super) fn on_exited(&mut self, id: WorkerId, exit: &WorkerExit) {
+        match exit.holds_gpu {
+            true => self.leases.keep(id, self.now + NodePolicy::GPU_PATIENCE),
+            false => self.leases.release(id),
+        }
+        self.abandoned.remove(&id);
+        // Its place is free.
+        self.room_again_at = None;
+        let how = describe_exit(exit);
+        let Some(Worker { activity, held, picked, .. }) = self.workers.remove(&id) else {
+            // The job has gone on without it; its end is told all the same.
+            return self.tell(News::Exited { worker: id, how, expected: true });
+        };
+        let expected = match activity {
+            Activity::Doomed(_) => true,
+            Activity::ShuttingDown(_) => exit.code == Some(0),
+            _ => false,
+        };
+        if matches!(activity, Activity::ShuttingDown(_)) && !exit.note.is_empty() {
+            // All its mini-batches are done: nothing fails, but nothing is hidden either.
+            self.notice(format!("{id} said at its end: {}", exit.note.trim_end()));
+        }
+        self.tell(News::Exited { worker: id, how: how.clone(), expected });
+        match activity {
+            Activity::Starting(_) => {
+                self.give_back(held);
+                self.init_failed(id, death(exit, &how, "while it started"));
+            }
+            Activity::Loading(_) => {
+                self.lose_held(id, held, (picked, None), death(exit, &how, "loading a mini-batch"));
+            }
+            Activity::Running(since) => {
+                let began = (picked, Some(since));
+                self.lose_held(id, held, began, death(exit, &how, "inside run"));
+            }
+            Activity::Idle | Activity::ShuttingDown(_) | Activity::Doomed(_) => {}
+        }
+    }
+}
+
+/// "exited with returncode -9", the words that users of ParallelRunStep look for.
+fn describe_exit(exit: &WorkerExit) -> String {
+    match (exit.code, exit.signal) {
+        (_, Some(signal)) => format!("exited with returncode -{signal}"),
+        (Some(code), None) => format!("exited with returncode {code}"),
+        (None, None) => "exited".to_owned(),
+    }
+}
+
+/// W6: a kill that neither the leader ordered nor a cgroup's limit is taken for the machine's
+/// out-of-memory killer, unless that has killed nobody.
+fn death(exit: &WorkerExit, how: &str, when: &str) -> Failure {
+    if let Some(failure) = &exit.failure {
+        return failure.clone().with_detail(exit.note.clone());
+    }
+    let (kind, hint) = match exit.signal {
+        Some(9) if exit.not_for_memory => (
+            FailureKind::WorkerDied,
+            "; somebody or something else sent it that signal: the kernel has killed no process for \
+             lack of memory since the job began",
+        ),
+        Some(9) => (
+            FailureKind::OutOfMemory,
+            "; it was killed from outside, most often because the machine ran out of memory: use \
+             fewer workers (process_count_per_node) or a lower limits.memory",
+        ),
+        Some(libc::SIGSYS) => (
+            FailureKind::Forbidden,
+            "; the system-call filter ended it, because it asked the kernel for something that no \
+             entry script needs. Take the entry script for hostile, and report this",
+        ),
+        // What the standard library says before it aborts; the kernel's refusal is that of a limit.
+        Some(libc::SIGABRT) if exit.note.contains("memory allocation of ") => (
+            FailureKind::OutOfMemory,
+            "; it was refused memory, for a mini-batch that is too large or a model that takes more \
+             than its file: make mini_batch_size smaller, or raise limits.memory or limits.tensors, \
+             which its budget follows",
+        ),
+        _ => (FailureKind::WorkerDied, ""),
+    };
+    Failure::new(kind, format!("the worker process {how} {when}{hint}"))
+        .with_detail(exit.note.clone())
+}

@@ -1,0 +1,192 @@
+//! Which worker gets an attempt, and what becomes of it there.
+
+use super::worker::{Activity, Held, Worker};
+use super::{NodeAction, NodeMachine};
+use crate::model::{AttemptReport, Failure, FailureKind, MiniBatchId, WorkerId};
+use crate::protocol::{Assignment, Grant, News};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+impl NodeMachine {
+    /// Gives an attempt to a worker that has none; a retry to another one than it failed on, if there is one, else to
+    /// the worker that waits after a failed attempt.
+    pub(super) fn begin(&mut self, grant: Grant) {
+        let Grant { assignment, failed_on } = grant;
+        let waiting = self.awaits_word.filter(|_| assignment.attempt > 1 && !self.mends_slowly);
+        match self.free_worker(failed_on).or(waiting) {
+            Some(id) => self.hand_over(id, assignment),
+            None => self.tell(News::Returned(vec![assignment.mini_batch.id])),
+        }
+    }
+
+    /// A worker without a mini-batch; not this one, if there is another.
+    fn free_worker(&self, but: Option<WorkerId>) -> Option<WorkerId> {
+        let free = self.workers.iter().filter(|(_, worker)| worker.is_free());
+        let mut free = free.map(|(id, _)| *id);
+        let first = free.next()?;
+        if Some(first) == but { free.next().or(Some(first)) } else { Some(first) }
+    }
+
+    /// One each for those that have least.
+    pub(super) fn give_ahead(&mut self, assignments: Vec<Assignment>) {
+        let depth = self.workers.values().filter_map(Worker::takes_ahead).min();
+        let takers = self
+            .workers
+            .iter()
+            .filter(|(_, worker)| depth.is_some() && worker.takes_ahead() == depth);
+        let takers: Vec<WorkerId> = takers.map(|(id, _)| *id).collect();
+        let mut assignments = assignments.into_iter();
+        for (id, assignment) in takers.into_iter().zip(&mut assignments) {
+            self.hand_over(id, assignment);
+        }
+        let left: Vec<MiniBatchId> = assignments.map(|left| left.mini_batch.id).collect();
+        if !left.is_empty() {
+            self.tell(News::Returned(left));
+        }
+    }
+
+    fn hand_over(&mut self, id: WorkerId, assignment: Assignment) {
+        let is_retry = assignment.attempt > 1;
+        let comes_first = is_retry && self.awaits_word.take_if(|at| *at == id).is_some();
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let held = Held::new(&assignment);
+        if comes_first {
+            worker.held.push_front(held);
+        } else {
+            worker.held.push_back(held);
+        }
+        if worker.activity == Activity::Idle {
+            worker.activity = Activity::Loading(self.now);
+            worker.picked = self.now;
+        }
+        self.act(match comes_first {
+            true => NodeAction::AssignFirst(id, assignment),
+            false => NodeAction::Assign(id, assignment),
+        });
+    }
+
+    /// To a worker that waits after a failed attempt.
+    pub(super) fn let_go_on(&mut self) {
+        let Some(id) = self.awaits_word.take() else { return };
+        let Some(worker) = self.workers.get(&id) else { return };
+        if matches!(worker.activity, Activity::Idle | Activity::Loading(_)) {
+            self.act(NodeAction::GoOn(id));
+        }
+    }
+
+    pub(super) fn on_started(&mut self, id: WorkerId, batch: MiniBatchId) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let Some(first) = worker.held.front().filter(|first| first.id == batch) else {
+            return self.stray(id);
+        };
+        if matches!(worker.activity, Activity::Loading(_)) {
+            worker.activity = Activity::Running(self.now);
+            let attempt = first.attempt;
+            self.tell(News::Started { worker: id, id: batch, attempt });
+        } else {
+            self.stray(id);
+        }
+    }
+
+    pub(super) fn on_finished(&mut self, id: WorkerId, report: Box<AttemptReport>) {
+        if self.abandoned.get(&id) == Some(&(report.id, report.attempt)) {
+            return self.discard_late(id, &report);
+        }
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        // A worker that was killed is late, and one that speaks of something it does not hold is
+        // not believed.
+        let is_held = |first: &&Held| first.id == report.id && first.attempt == report.attempt;
+        let Some(first) = worker.held.front().filter(is_held) else { return self.stray(id) };
+        if worker.is_doomed() {
+            return;
+        }
+        if !first.fits(&report) {
+            let failure = Failure::new(
+                FailureKind::WorkerDied,
+                "the worker process sent a report whose numbers cannot be; it was killed",
+            );
+            return self.kill_and_lose(id, failure);
+        }
+        let Some(held) = worker.held.pop_front() else { return };
+        let age = self.now.saturating_sub(worker.picked);
+        let has_run = worker.activity.running_since().is_some();
+        worker.picked = self.now;
+        worker.took(report.elapsed_seconds);
+        worker.may_restart = true;
+        worker.activity =
+            if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };
+        let drops_next = worker.drops_next;
+        let failure = report.outcome.as_ref().err();
+        let has = |kind| failure.is_some_and(|failure| failure.kind == kind);
+        let is_spent = has(FailureKind::DeviceOutOfMemory);
+        let is_full = has(FailureKind::NoSpace);
+        self.mends_slowly =
+            worker.starts_slowly() && failure.is_some_and(|failure| failure.kind.breaks_instance());
+        let awaits_word = failure.is_some_and(|failure| held.awaits_word(failure));
+        self.tell(News::Finished { worker: id, age, has_run, report });
+        match (self.is_ending, drops_next) {
+            // The leader ends a job whose disk is full at once.
+            _ if is_full => {}
+            (true, true) => self.kill(id),
+            (true, false) => self.shut_down(id),
+            (false, _) => self.awaits_word = awaits_word.then_some(id),
+        }
+        if is_spent {
+            self.awaits_word = None;
+            self.part_with(id);
+        }
+    }
+
+    /// The attempt was decided when its worker was killed, and may have been given to another since: a
+    /// mini-batch is committed once, whoever else still comes with it.
+    fn discard_late(&mut self, id: WorkerId, report: &AttemptReport) {
+        self.abandoned.remove(&id);
+        self.tell(News::Late {
+            worker: id,
+            id: report.id,
+            attempt: report.attempt,
+            succeeded: report.outcome.is_ok(),
+        });
+    }
+
+    /// Kills a worker whose first mini-batch has failed by that.
+    pub(super) fn kill_and_lose(&mut self, id: WorkerId, failure: Failure) {
+        let running = self.workers.get(&id).and_then(|worker| worker.activity.running_since());
+        self.kill(id);
+        if let Some(worker) = self.workers.get_mut(&id) {
+            let picked = worker.picked;
+            let held = std::mem::take(&mut worker.held);
+            self.lose_held(id, held, (picked, running), failure);
+        }
+    }
+
+    /// The first attempt that a worker held has failed; the next ones go back unharmed. With when
+    /// it was picked, and when `run` began if it did.
+    pub(super) fn lose_held(
+        &mut self,
+        id: WorkerId,
+        mut held: VecDeque<Held>,
+        (picked, running): (Duration, Option<Duration>),
+        failure: Failure,
+    ) {
+        let first = held.pop_front();
+        self.give_back(held);
+        if let Some(first) = first {
+            let since = |at: Duration| self.now.saturating_sub(at);
+            let (age, run) = (since(picked), running.map(since));
+            self.tell(News::Lost { worker: id, id: first.id, age, run, failure });
+        }
+    }
+
+    pub(super) fn give_back(&mut self, held: VecDeque<Held>) {
+        if !held.is_empty() {
+            self.tell(News::Returned(held.into_iter().map(|held| held.id).collect()));
+        }
+    }
+
+    /// What a worker held goes back unharmed.
+    pub(super) fn give_back_of(&mut self, id: WorkerId) {
+        let held = self.workers.get_mut(&id).map(|worker| std::mem::take(&mut worker.held));
+        self.give_back(held.unwrap_or_default());
+    }
+}

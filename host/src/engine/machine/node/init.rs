@@ -1,0 +1,76 @@
+//! Inside `init`, and its failures (prs-semantics I1). What counts as one: an error or trap in `init`, a
+//! component that cannot be loaded, the death of a worker before it is ready, and an `init` that is
+//! killed for time or memory. One `init` that succeeds resets the count: the newest documentation
+//! says "continuously".
+
+use super::NodeMachine;
+use super::worker::{Activity, Worker};
+use crate::model::{CallStats, Failure, FailureKind, WorkerId};
+use crate::protocol::News;
+
+impl NodeMachine {
+    pub(super) fn on_ready(&mut self, id: WorkerId, init: CallStats) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let Activity::Starting(since) = worker.activity else { return self.stray(id) };
+        worker.picked = self.now;
+        worker.activity =
+            if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };
+        worker.good = true;
+        let start = self.now.saturating_sub(since);
+        worker.start_took = start;
+        self.init_failures_in_a_row = 0;
+        self.tell(News::Ready { worker: id, start, init });
+        if self.is_ending {
+            self.shut_down(id);
+        }
+    }
+
+    /// The time for `init` counts, and its failure is not that of the mini-batch that waits.
+    pub(super) fn on_restarting(&mut self, id: WorkerId) {
+        if let Some(worker) = self.workers.get_mut(&id)
+            && std::mem::take(&mut worker.may_restart)
+            && matches!(worker.activity, Activity::Idle | Activity::Loading(_))
+        {
+            worker.activity = Activity::Starting(self.now);
+            // What waits behind an `init` waits longer than it seems.
+            worker.pace = None;
+        } else {
+            self.stray(id);
+        }
+    }
+
+    /// A worker whose `init` failed ends by itself; what it held goes back unharmed.
+    pub(super) fn on_init_failed(&mut self, id: WorkerId, failure: Failure) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        if worker.is_doomed() {
+            return;
+        }
+        worker.activity = Activity::Doomed(self.now);
+        self.give_back_of(id);
+        self.init_failed(id, failure);
+    }
+
+    /// A worker in `init` is killed for this; what it held goes back unharmed.
+    pub(super) fn kill_in_init(&mut self, id: WorkerId, failure: Failure) {
+        self.kill(id);
+        self.give_back_of(id);
+        self.init_failed(id, failure);
+    }
+
+    /// Tells of it and counts it. A full disk is no fault of `init`.
+    pub(super) fn init_failed(&mut self, id: WorkerId, failure: Failure) {
+        if failure.kind != FailureKind::NoSpace {
+            self.init_failures_in_a_row += 1;
+        }
+        self.tell(News::InitFailed { worker: id, failure });
+    }
+
+    /// I1: how many more workers may be started. Those that are inside `init` may fail too, and one that
+    /// is started beside them could only fail in vain.
+    pub(super) fn starts_left(&self) -> usize {
+        let starting = |worker: &&Worker| matches!(worker.activity, Activity::Starting(_));
+        let starting = self.workers.values().filter(starting).count();
+        let allowed = self.policy.init_failures_allowed() as usize;
+        allowed.saturating_sub(self.init_failures_in_a_row as usize + starting)
+    }
+}

@@ -1,0 +1,51 @@
+//! What the leader must know of a node's workers to decide for the job.
+
+use super::NodeMachine;
+use super::worker::{Activity, Worker};
+use crate::protocol::{Ahead, Standing};
+
+impl NodeMachine {
+    /// What the workers are at now.
+    pub fn standing(&self) -> Standing {
+        let mut standing = Standing {
+            has_good: self.workers.values().any(|worker| worker.good && !worker.is_doomed()),
+            init_failures: self.init_failures_in_a_row,
+            ahead: self.ahead(),
+            awaits_word: self.awaits_word.map(|_| !self.mends_slowly),
+            ..Standing::default()
+        };
+        for (id, worker) in &self.workers {
+            standing.held += worker.held.len() as u32;
+            let count = match worker.activity {
+                Activity::Starting(since) => {
+                    let age = self.now.saturating_sub(since);
+                    standing.first_starting.get_or_insert(*id);
+                    standing.last_start =
+                        Some(standing.last_start.map_or(age, |last| last.min(age)));
+                    &mut standing.starting
+                }
+                Activity::Idle => &mut standing.idle,
+                Activity::Loading(_) => &mut standing.loading,
+                Activity::Running(_) => &mut standing.running,
+                Activity::ShuttingDown(_) => &mut standing.closing,
+                Activity::Doomed(_) => &mut standing.doomed,
+            };
+            *count += 1;
+        }
+        standing
+    }
+
+    fn ahead(&self) -> Option<Ahead> {
+        let depths = || self.workers.values().filter_map(Worker::takes_ahead);
+        let depth = depths().min()?;
+        let takers = depths().filter(|at| *at == depth).count();
+        Some(Ahead { depth: depth as u32, takers: takers as u32 })
+    }
+
+    /// Whether no worker runs out of work while the leader looks away for
+    /// [`PAUSE`](crate::protocol::NodePolicy::PAUSE). Where mini-batches are tiny, being woken by each of them would
+    /// cost more than they do.
+    pub fn is_supplied(&self) -> bool {
+        !self.workers.is_empty() && self.workers.values().all(Worker::is_supplied)
+    }
+}

@@ -1,0 +1,116 @@
+//! The machine of a node: its state, and the two doors to it.
+
+use super::leases::Leases;
+use super::types::{NodeAction, NodeMessage, NodeOutput};
+use super::worker::Worker;
+use crate::model::{MiniBatchId, WorkerId};
+use crate::protocol::{End, News, NodePolicy, Order};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The state of one node of a job.
+#[derive(Debug)]
+pub struct NodeMachine {
+    pub(super) policy: NodePolicy,
+    pub(super) now: Duration,
+    pub(super) outputs: Vec<NodeOutput>,
+    /// Every worker that has not exited.
+    pub(super) workers: BTreeMap<WorkerId, Worker>,
+    pub(super) next_worker: u32,
+    pub(super) leases: Leases,
+    /// Workers of which it was told that they still have a GPU.
+    pub(super) told_lost: BTreeSet<WorkerId>,
+    /// The worker whose attempt has just failed, and that waits to learn what to begin next.
+    pub(super) awaits_word: Option<WorkerId>,
+    /// Whether the retry would wait there for a slow `init`.
+    pub(super) mends_slowly: bool,
+    /// The attempts that killed workers were at, until these have exited: results that still come of
+    /// them are late.
+    pub(super) abandoned: BTreeMap<WorkerId, (MiniBatchId, u32)>,
+    /// Failures of `init` since the last one that succeeded (I1).
+    pub(super) init_failures_in_a_row: u32,
+    /// When starting a worker process is tried again after that has failed.
+    pub(super) spawn_again_at: Option<Duration>,
+    /// When it is looked again whether other jobs have left room.
+    pub(super) room_again_at: Option<Duration>,
+    /// Whether a worker of another node is past its `init`.
+    pub(super) past_init_elsewhere: bool,
+    /// Whether the job ends.
+    pub(super) is_ending: bool,
+}
+
+impl NodeMachine {
+    /// A node before its first order. Its workers are numbered from `first_worker`.
+    pub fn new(policy: NodePolicy, first_worker: u32) -> Self {
+        Self {
+            leases: Leases::new(policy.gpus.clone()),
+            policy,
+            now: Duration::ZERO,
+            outputs: Vec::new(),
+            workers: BTreeMap::new(),
+            next_worker: first_worker,
+            told_lost: BTreeSet::new(),
+            awaits_word: None,
+            mends_slowly: false,
+            abandoned: BTreeMap::new(),
+            init_failures_in_a_row: 0,
+            spawn_again_at: None,
+            room_again_at: None,
+            past_init_elsewhere: false,
+            is_ending: false,
+        }
+    }
+
+    /// Takes in what happened on the node; returns what to do and what to report, in order. Once all of that is done, the
+    /// leader must learn how the node [stands](Self::standing). `now` is the node's own clock, and never goes back.
+    pub fn handle(&mut self, message: NodeMessage, now: Duration) -> Vec<NodeOutput> {
+        self.now = now;
+        match message {
+            NodeMessage::Spawned(worker, pid) => self.on_spawned(worker, pid),
+            NodeMessage::SpawnFailed(worker, reason) => self.on_spawn_failed(worker, reason),
+            NodeMessage::NoRoom(worker) => self.on_no_room(worker),
+            NodeMessage::Ready(worker, init) => self.on_ready(worker, init),
+            NodeMessage::Restarting(worker) => self.on_restarting(worker),
+            NodeMessage::InitFailed(worker, failure) => self.on_init_failed(worker, failure),
+            NodeMessage::Started(worker, id) => self.on_started(worker, id),
+            NodeMessage::Finished(worker, report) => self.on_finished(worker, report),
+            NodeMessage::Overrun(worker, failure) => self.on_overrun(worker, failure),
+            NodeMessage::Exited(worker, exit) => self.on_exited(worker, &exit),
+            NodeMessage::GpuFree(worker) => self.on_gpu_free(worker),
+            NodeMessage::Inferring(worker, words) => self.on_inferring(worker, words),
+            // Only here: an answer that has arrived already must not be beaten by the clock of a
+            // node that was held up.
+            NodeMessage::Tick => self.check_deadlines(),
+        }
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// Does what the leader wants; returns what to do and what to report, as [`handle`](Self::handle) does.
+    pub fn obey(&mut self, order: Order, now: Duration) -> Vec<NodeOutput> {
+        self.now = now;
+        match order {
+            Order::Want(workers) => self.spawn_wanted(workers),
+            Order::Grant(grants) => grants.into_iter().for_each(|grant| self.begin(grant)),
+            Order::GrantAhead(assignments) => self.give_ahead(assignments),
+            Order::GoOn => self.let_go_on(),
+            Order::PastInitElsewhere(is_past) => self.past_init_elsewhere = is_past,
+            Order::Retire => self.retire(),
+            Order::End(End::Done) => self.end_done(),
+            Order::End(End::Orderly) => self.end_orderly(),
+            Order::End(End::AtOnce) => self.kill_all(),
+        }
+        std::mem::take(&mut self.outputs)
+    }
+
+    pub(super) fn act(&mut self, action: NodeAction) {
+        self.outputs.push(NodeOutput::Do(action));
+    }
+
+    pub(super) fn tell(&mut self, news: News) {
+        self.outputs.push(NodeOutput::Tell(news));
+    }
+
+    pub(super) fn notice(&mut self, message: String) {
+        self.tell(News::Notice(message));
+    }
+}

@@ -1,0 +1,194 @@
+//! Workers: start, kill and orderly end.
+
+use super::worker::{Activity, Worker};
+use super::{NodeAction, NodeMachine};
+use crate::model::{Failure, FailureKind, WorkerId};
+use crate::protocol::{Company, News, NodePolicy};
+
+impl NodeMachine {
+    /// Starts workers until there are as many as wanted. Fewer live only for a reason: the job ends, `init` keeps
+    /// failing (I1), or the machine has no room for another process.
+    pub(super) fn spawn_wanted(&mut self, wanted: u32) {
+        let is_over = |at: &mut std::time::Duration| self.now >= *at;
+        self.spawn_again_at.take_if(is_over);
+        self.room_again_at.take_if(is_over);
+        let pauses = self.spawn_again_at.is_some() || self.room_again_at.is_some();
+        if self.is_ending || pauses {
+            return;
+        }
+        // A killed worker that has a GPU keeps its place until it is gone: the next one is to have
+        // that GPU (G1).
+        let in_place = |id: &WorkerId, worker: &Worker| {
+            !worker.is_doomed() || (!self.policy.gpus.is_empty() && self.leases.of(*id).is_some())
+        };
+        let places = self.workers.iter().filter(|(id, worker)| in_place(id, worker)).count();
+        let missing = (wanted as usize).saturating_sub(places);
+        let awaited = self.leases.awaited(missing, self.now);
+        for _ in 0..missing.saturating_sub(awaited).min(self.starts_left()) {
+            self.spawn();
+        }
+    }
+
+    fn spawn(&mut self) {
+        let id = WorkerId(self.next_worker);
+        self.next_worker += 1;
+        self.workers.insert(id, Worker::new(self.now));
+        let gpu = self.leases.take(id);
+        if gpu.is_none() {
+            self.tell_of_lost_gpus(id);
+        }
+        self.act(NodeAction::Spawn(id, gpu));
+    }
+
+    /// A process that cannot be killed keeps its GPU, and so does one whose memory the driver has not put away.
+    fn tell_of_lost_gpus(&mut self, id: WorkerId) {
+        let lost = self.leases.taken().find(|(_, holder)| !self.workers.contains_key(holder));
+        let Some((index, holder)) = lost.filter(|(_, holder)| self.told_lost.insert(*holder))
+        else {
+            return;
+        };
+        let why = match self.leases.is_kept(holder) {
+            true => "had it, and its memory there is still in use",
+            false => "was killed, does not end, and still holds it",
+        };
+        self.notice(format!(
+            "{id} starts without a GPU: GPU {index} is not free, as {holder} {why}"
+        ));
+    }
+
+    pub(super) fn on_spawned(&mut self, worker: WorkerId, pid: u32) {
+        let gpu = self.leases.of(worker);
+        self.tell(News::Spawned { worker, pid, gpu });
+    }
+
+    /// The others go on; perhaps the machine has room again later.
+    pub(super) fn on_spawn_failed(&mut self, worker: WorkerId, reason: String) {
+        self.workers.remove(&worker);
+        self.leases.release(worker);
+        self.spawn_again_at = Some(self.now + NodePolicy::SPAWN_PAUSE);
+        self.tell(News::SpawnFailed { worker, reason, is_alone: self.workers.is_empty() });
+    }
+
+    /// Other jobs have the machine. It is tried again soon.
+    pub(super) fn on_no_room(&mut self, worker: WorkerId) {
+        self.workers.remove(&worker);
+        self.leases.release(worker);
+        self.next_worker = self.next_worker.min(worker.0);
+        self.room_again_at = Some(self.now + NodePolicy::ROOM_PAUSE);
+        // Those with higher numbers are about to get the same answer.
+        let mut others = self.workers.range(..worker).map(|(_, worker)| worker.is_doomed());
+        let company = match (others.next(), others.all(|is_doomed| is_doomed)) {
+            (None, _) => Company::Alone,
+            (Some(true), true) => Company::Ending,
+            _ => Company::Working,
+        };
+        self.tell(News::NoRoom(company));
+    }
+
+    /// A worker spoke out of turn, which is not believed. One that does so again and again keeps the
+    /// node busy, and is killed.
+    pub(super) fn stray(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        worker.strays += 1;
+        if worker.strays > NodePolicy::STRAYS && !worker.is_doomed() {
+            let text = "the worker process spoke out of turn again and again; it was killed";
+            self.on_overrun(id, Failure::new(FailureKind::WorkerDied, text));
+        }
+    }
+
+    /// A worker uses more than it may, of memory or of the node's time.
+    pub(super) fn on_overrun(&mut self, id: WorkerId, failure: Failure) {
+        match self.workers.get(&id).map(|worker| worker.activity) {
+            Some(Activity::Starting(_)) => self.kill_in_init(id, failure),
+            Some(Activity::Loading(_) | Activity::Running(_)) => self.kill_and_lose(id, failure),
+            Some(Activity::Idle | Activity::ShuttingDown(_)) => {
+                self.kill(id);
+                self.notice(format!("{id} was killed while it had no mini-batch: {failure}"));
+            }
+            Some(Activity::Doomed(_)) | None => {}
+        }
+    }
+
+    /// A worker that ends by itself, as nobody knows what state its GPU is in; what it held goes back
+    /// unharmed.
+    pub(super) fn part_with(&mut self, id: WorkerId) {
+        self.give_back_of(id);
+        self.kill(id);
+    }
+
+    pub(super) fn kill(&mut self, id: WorkerId) {
+        if let Some(worker) = self.workers.get_mut(&id)
+            && !worker.is_doomed()
+        {
+            if matches!(worker.activity, Activity::Loading(_) | Activity::Running(_))
+                && let Some(first) = worker.held.front()
+            {
+                self.abandoned.insert(id, (first.id, first.attempt));
+            }
+            worker.activity = Activity::Doomed(self.now);
+            self.act(NodeAction::Kill(id));
+        }
+    }
+
+    pub(super) fn shut_down(&mut self, id: WorkerId) {
+        if let Some(worker) = self.workers.get_mut(&id)
+            && !worker.is_doomed()
+        {
+            worker.activity = Activity::ShuttingDown(self.now);
+            self.tell(News::Closing);
+            self.act(NodeAction::Shutdown(id));
+        }
+    }
+
+    /// Asks workers without an attempt to end.
+    pub(super) fn retire(&mut self) {
+        let idle = self.workers.iter().filter(|(_, worker)| worker.activity == Activity::Idle);
+        let ids: Vec<WorkerId> = idle.map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.shut_down(id));
+    }
+
+    /// All mini-batches have ended.
+    pub(super) fn end_done(&mut self) {
+        self.is_ending = true;
+        for (id, activity) in self.activities() {
+            match activity {
+                // A worker that is still starting is not needed any more.
+                Activity::Starting(_) => self.kill(id),
+                Activity::Doomed(_) | Activity::ShuttingDown(_) => {}
+                _ => self.shut_down(id),
+            }
+        }
+    }
+
+    /// The job is cancelled, and there is time to end in order.
+    pub(super) fn end_orderly(&mut self) {
+        self.is_ending = true;
+        for (id, activity) in self.activities() {
+            match activity {
+                Activity::Idle => self.shut_down(id),
+                Activity::Starting(_) | Activity::Loading(_) => self.kill(id),
+                // The running mini-batch may end; the next one is left undone.
+                Activity::Running(_) => {
+                    if let Some(worker) = self.workers.get_mut(&id) {
+                        worker.drops_next |= worker.held.len() > 1;
+                        worker.held.truncate(1);
+                    }
+                }
+                Activity::ShuttingDown(_) | Activity::Doomed(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn kill_all(&mut self) {
+        self.is_ending = true;
+        let ids: Vec<WorkerId> = self.workers.keys().copied().collect();
+        for id in ids {
+            self.kill(id);
+            self.give_back_of(id);
+        }
+    }
+
+    fn activities(&self) -> Vec<(WorkerId, Activity)> {
+        self.workers.iter().map(|(id, worker)| (*id, worker.activity)).collect()
+    }
+}
