@@ -434,7 +434,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The checker itself: what it finds in a file `host/data/src/plan/cut.rs`, as `line:head`.
+/// The checker itself: what it finds in a file `host/data/src/plan/text.rs`, as `line:head`.
 fn found(source: &str) -> Vec<String> {
     crate_imports(source, 2).into_iter().map(|i| format!("{}:{}", i.line, i.head)).collect()
 }
