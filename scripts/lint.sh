@@ -23,7 +23,11 @@ shell() {
     PYTHONPYCACHEPREFIX=target/pycache python3 -m py_compile benches/*.py tests/formats/*.py tests/models/*.py
 }
 
-code() { cargo clippy --locked --workspace --all-targets -- --deny warnings; }
+code() {
+    cargo clippy --locked --workspace --all-targets -- --deny warnings
+    # Beside the tests, the crates below have their feature `testing`. The program must do without.
+    cargo check --locked --package sandmill --bin sandmill
+}
 
 guests() { scripts/examples.sh all clippy --quiet --all-targets -- --deny warnings; }
 

@@ -6,7 +6,6 @@ mod engine;
 mod fuzzing;
 #[path = "../../host/src/journal/mod.rs"]
 mod journal;
-mod sandbox;
 mod worker;
 
 use sandmill_data::{dataset, output};

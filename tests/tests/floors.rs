@@ -1,7 +1,8 @@
 //! The architecture, held by a test where the compiler does not hold it: a file imports only lower floors of its crate or
-//! its own folder, and no file grows beyond what one can read. The floors are listed in the `lib.rs` of a crate.
+//! its own folder, and no file grows beyond what one can read. The floors are listed in the `lib.rs` of a crate. Floor 0 is
+//! that of other crates, which a file may import by their own names, too; which crate may use which is in ARCHITECTURE.md.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,10 @@ fn wrong_imports(house: &str) -> String {
         if !floors.contains_key(&module) {
             let _ = writeln!(wrong, "{house}/lib.rs: `{module}` stands on no floor; list it");
         }
+        if floors.get(&module) == Some(&0) {
+            let _ =
+                writeln!(wrong, "{house}/lib.rs: `{module}` is no other crate's, as floor 0 is");
+        }
     }
     for path in rust_files(&src) {
         let inside = path.strip_prefix(&src).expect("rust_files stays below src");
@@ -48,6 +53,54 @@ fn wrong_imports(house: &str) -> String {
         }
     }
     wrong
+}
+
+#[test]
+fn crates_use_each_other_as_the_architecture_says() {
+    let said: BTreeMap<String, BTreeSet<String>> = read(&root().join("ARCHITECTURE.md"))
+        .lines()
+        .filter_map(|line| line.strip_prefix("    ")?.split_once(" uses "))
+        .map(|(name, used)| {
+            let used = used.split(", ").filter(|used| *used != "nothing");
+            (name.trim().to_owned(), used.map(str::to_owned).collect())
+        })
+        .collect();
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(root().join("host")).expect("the host's folder can be read") {
+        let folder = entry.expect("the host's folder can be read").path();
+        let name = folder.file_name().expect("it has a name").to_string_lossy().into_owned();
+        // What `sandmill new` writes is no crate of the host.
+        if folder.join("Cargo.toml").is_file() && name != "templates" {
+            found.insert(name, own_dependencies(&read(&folder.join("Cargo.toml"))));
+        }
+    }
+    assert_eq!(found, said, "manifests on the left, ARCHITECTURE.md on the right");
+}
+
+/// The crates of the host that a manifest names, but for its tests.
+fn own_dependencies(manifest: &str) -> BTreeSet<String> {
+    let mut counts = false;
+    let mut found = BTreeSet::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            counts = line.contains("dependencies") && !line.contains("dev-dependencies");
+        }
+        if let Some((_, rest)) = line.split_once("sandmill-").filter(|_| counts) {
+            let end = rest.find(|c: char| c != '-' && !c.is_alphanumeric()).unwrap_or(rest.len());
+            // The package of host/guest has a longer name, as the shorter one is that of the SDK.
+            found.insert(rest[..end].trim_end_matches("-host").to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn finds_the_crates_that_a_manifest_names() {
+    let manifest = "[package]\nname = \"sandmill-x\"\n[dependencies]\nlibc = \"1\"\nsandmill-data.workspace = true\n\
+                    other = { package = \"sandmill-guest-host\" }\n[dev-dependencies]\nsandmill-spec = \"1\"\n\
+                    [target.'cfg(unix)'.dependencies.sandmill-wall]\n[lints]\n";
+    let found: Vec<String> = own_dependencies(manifest).into_iter().collect();
+    assert_eq!(found, ["data", "guest", "wall"]);
 }
 
 #[test]
@@ -381,7 +434,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The checker itself: what it finds in a file `host/src/plan/cut.rs`, as `line:head`.
+/// The checker itself: what it finds in a file `host/data/src/plan/text.rs`, as `line:head`.
 fn found(source: &str) -> Vec<String> {
     crate_imports(source, 2).into_iter().map(|i| format!("{}:{}", i.line, i.head)).collect()
 }

@@ -89,8 +89,8 @@ fn a_leader_may_end_anywhere_before_parts_are_made() {
 /// The same for each point by its name, so that none is missed for coming late.
 #[test]
 fn a_leader_may_end_at_each_point_by_name() {
-    let names = names(&root().join("host/src"));
-    assert!(names.len() > 10, "{names:?}");
+    let names = names(&root().join("host"));
+    assert!(names.len() > 10 && names.contains("file-moved"), "{names:?}");
     let mut reached = BTreeSet::new();
     for name in &names {
         let ran = job().env(POINT, name).run(&[]);

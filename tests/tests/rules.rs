@@ -63,11 +63,12 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
     rows
 }
 
-/// The folders of sources of the host's crates.
+/// The folders of sources of the host's crates. What `sandmill new` writes is a guest's.
 fn host_sources() -> Vec<PathBuf> {
     let host = root().join("host");
     let crates = fs::read_dir(&host).unwrap().map(|entry| entry.unwrap().path().join("src"));
-    crates.chain([host.join("src")]).filter(|folder| folder.is_dir()).collect()
+    let is_host = |folder: &PathBuf| folder.is_dir() && !folder.starts_with(host.join("templates"));
+    crates.chain([host.join("src")]).filter(is_host).collect()
 }
 
 /// Names of all functions in the Rust files below a folder.

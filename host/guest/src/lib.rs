@@ -7,7 +7,7 @@
 //! What other crates have is named here as it is there. Floors, lowest first; a file imports only lower floors or
 //! siblings in its own folder:
 //!
-//! 0. `model`, `opening`, `protocol`, `wall` and `dataset`, which are other crates or parts of one
+//! 0. `model`, `opening`, `protocol`, `wall`, `dataset` and `output`, which are other crates or parts of one
 //! 1. `compile`, `inference`
 //! 2. `sandbox`
 
@@ -15,7 +15,7 @@ pub mod compile;
 pub mod inference;
 pub mod sandbox;
 
-use sandmill_data::dataset;
+use sandmill_data::{dataset, output};
 use sandmill_files::opening;
 use sandmill_model as model;
 use sandmill_wall as wall;

@@ -26,14 +26,13 @@ pub use armed::crash_at;
 #[cfg(any(test, fuzzing, feature = "testing", debug_assertions))]
 pub use armed::pass_with;
 #[cfg(any(test, feature = "testing"))]
-pub use armed::passed;
+pub use armed::passed_by;
 
 #[cfg(any(test, fuzzing, feature = "testing", debug_assertions))]
 mod armed {
     use super::Unsynced;
     use std::fs::OpenOptions;
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::sync::{Mutex, OnceLock};
 
     /// Where to crash.
     #[derive(Debug)]
@@ -68,24 +67,8 @@ mod armed {
             }
             tests::crash();
         }
-        static ARM: OnceLock<Option<Arm>> = OnceLock::new();
-        // Two threads never crash at once: the second waits here for its end.
-        static LAST: Mutex<()> = Mutex::new(());
-        let Some(arm) = ARM.get_or_init(|| {
-            std::env::var("SANDMILL_FAIL_POINT").ok().map(|text| Arm::parse(&text))
-        }) else {
-            return;
-        };
-        if arm.is_due(name) {
-            let _last = LAST.lock();
-            if arm.cut {
-                cut(unsynced());
-            }
-            let own = rustix::process::getpid();
-            let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
-            // A signal to oneself is there before the call returns; should it not be, so be it.
-            std::process::abort();
-        }
+        #[cfg(debug_assertions)]
+        environment::pass_with(name, unsynced);
     }
 
     /// Half of what is not on the disk stays.
@@ -99,10 +82,38 @@ mod armed {
         }
     }
 
+    /// Of the process, by `SANDMILL_FAIL_POINT`.
+    #[cfg(debug_assertions)]
+    mod environment {
+        use super::{Arm, Unsynced, cut};
+        use std::sync::{Mutex, OnceLock};
+
+        pub(super) fn pass_with(name: &str, unsynced: impl FnOnce() -> Vec<Unsynced>) {
+            static ARM: OnceLock<Option<Arm>> = OnceLock::new();
+            // Two threads never crash at once: the second waits here for its end.
+            static LAST: Mutex<()> = Mutex::new(());
+            let Some(arm) = ARM.get_or_init(|| {
+                std::env::var("SANDMILL_FAIL_POINT").ok().map(|text| Arm::parse(&text))
+            }) else {
+                return;
+            };
+            if arm.is_due(name) {
+                let _last = LAST.lock();
+                if arm.cut {
+                    cut(unsynced());
+                }
+                let own = rustix::process::getpid();
+                let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
+                // A signal to oneself is there before the call returns; should it not be, so be it.
+                std::process::abort();
+            }
+        }
+    }
+
     #[cfg(any(test, fuzzing, feature = "testing"))]
     pub use tests::crash_at;
     #[cfg(any(test, feature = "testing"))]
-    pub use tests::passed;
+    pub use tests::passed_by;
 
     /// The same within a test: the crash unwinds, past code that never sees it in earnest.
     #[cfg(any(test, fuzzing, feature = "testing"))]
@@ -114,13 +125,18 @@ mod armed {
 
         thread_local! {
             static ARM: RefCell<Option<Arm>> = const { RefCell::new(None) };
-            static PASSED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+            /// The points that were passed, where a test wants to know.
+            static PASSED: RefCell<Option<BTreeSet<String>>> = const { RefCell::new(None) };
         }
 
         struct Crash;
 
         pub(super) fn due(name: &str) -> Option<bool> {
-            PASSED.with_borrow_mut(|passed| passed.insert(name.to_owned()));
+            PASSED.with_borrow_mut(|passed| {
+                if let Some(passed) = passed {
+                    passed.insert(name.to_owned());
+                }
+            });
             ARM.with_borrow(|arm| arm.as_ref().filter(|arm| arm.is_due(name)).map(|arm| arm.cut))
         }
 
@@ -140,10 +156,12 @@ mod armed {
             }
         }
 
-        /// The points that this thread has passed since the last call.
+        /// Does it, and returns the points that this thread passed meanwhile.
         #[cfg(any(test, feature = "testing"))]
-        pub fn passed() -> BTreeSet<String> {
-            PASSED.take()
+        pub fn passed_by(run: impl FnOnce()) -> BTreeSet<String> {
+            PASSED.set(Some(BTreeSet::new()));
+            run();
+            PASSED.take().unwrap_or_default()
         }
     }
 }

@@ -2,6 +2,7 @@
 //! the paths of a job directory. Plain data, no I/O. Every other crate may use this one; it uses none of them.
 
 mod address;
+mod errno;
 pub mod event;
 pub mod fail_point;
 mod failure;
@@ -32,6 +33,7 @@ mod wall;
 mod worker_exit;
 
 pub use address::{Address, ParseAddressError, StoreKind, StorePlace};
+pub use errno::name_errors;
 pub use failure::{Failure, FailureKind, is_full};
 pub use file_stamp::FileStamp;
 pub use guest_paths::{

@@ -33,14 +33,14 @@ pub enum JournalError {
     ReadOnly(PathBuf),
     /// Not what this program wrote.
     #[error(
-        "the journal {path} is damaged ({source}): the job cannot be taken up again; run it anew with \
+        "the journal {path} is damaged ({damage}): the job cannot be taken up again; run it anew with \
          --overwrite, or in another --job-dir"
     )]
     Corrupt {
         /// The journal.
         path: PathBuf,
-        /// What was found.
-        source: Damage,
+        /// What was found. The message holds all of it, so it is no source.
+        damage: Damage,
     },
     /// Written by another version.
     #[error(
@@ -107,11 +107,6 @@ pub enum Damage {
 }
 
 impl JournalError {
-    /// Whether the disk that holds the journal is full.
-    pub fn is_full(&self) -> bool {
-        matches!(self, Self::DiskFull(_))
-    }
-
     /// Puts SQLite's error into words.
     pub(super) fn of(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
@@ -122,7 +117,7 @@ impl JournalError {
                 Self::ReadOnly(path)
             }
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                Self::Corrupt { path, source: Damage::Database(source) }
+                Self::Corrupt { path, damage: Damage::Database(source) }
             }
             _ => Self::Sqlite { path, source },
         }

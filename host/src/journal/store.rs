@@ -267,8 +267,8 @@ impl Journal {
         }
     }
 
-    fn corrupt(&self, source: Damage) -> JournalError {
-        JournalError::Corrupt { path: self.path.clone(), source }
+    fn corrupt(&self, damage: Damage) -> JournalError {
+        JournalError::Corrupt { path: self.path.clone(), damage }
     }
 }
 

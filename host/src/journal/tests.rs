@@ -229,6 +229,8 @@ fn what_is_no_journal_is_refused() {
         .unwrap();
     let error = Journal::open(&at.path).unwrap_err();
     insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL is damaged (file is not a database): the job cannot be taken up again; run it anew with --overwrite, or in another --job-dir");
+    // The command line shows each cause that the message does not hold.
+    assert!(std::error::Error::source(&error).is_none(), "{error:?}");
 
     let at = place();
     drop(Journal::create(&at.path, &identity()).unwrap());

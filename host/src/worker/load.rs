@@ -12,7 +12,7 @@ use crate::model::{
     AttemptReport, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, Names, Source,
     SpilledRows, TableFormat, TableSlice, TextSlice, Work, WorkerId,
 };
-use crate::sandbox::MiniBatchData;
+use crate::output::MiniBatchData;
 use jiff::{SignedDuration, Timestamp};
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,7 @@
 
 use crate::dataset::{LoadedTable, RowLines};
 use crate::model::{FailedItem, UnknownKeys};
-use crate::sandbox::MiniBatchData;
+use crate::output::MiniBatchData;
 
 /// A mini-batch, ready for the guest.
 #[derive(Debug)]

@@ -2,10 +2,9 @@
 
 use super::loaded::Loaded;
 use crate::model::{
-    AttemptReport, FailedItem, Failure, FailureKind, Header, ItemCounts, UnknownKeys,
+    AttemptReport, FailedItem, Failure, FailureKind, Header, ItemCounts, UnknownKeys, name_errors,
 };
-use crate::output::RowWriter;
-use crate::sandbox::{MiniBatchData, ResultSink, name_errors};
+use crate::output::{MiniBatchData, ResultSink, RowWriter};
 
 /// The results of one call, row by row.
 pub(super) struct Sink<'a> {

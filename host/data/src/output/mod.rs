@@ -6,6 +6,7 @@
 //!   values to that. [`PartFile`] appends them to the worker's part file.
 //! - [`common_columns`] finds the columns that tables have in common where some are null alone.
 //! - [`finish()`] makes a Parquet or Arrow file of such a stream, which `appended` reads.
+//! - `results` says what a call of `run` is given, and who takes what it returns.
 //! - `table_error` says why a table is not written, or such a file not made.
 
 mod appended;
@@ -22,6 +23,7 @@ mod layouts;
 mod members;
 mod numbers;
 mod refusal;
+mod results;
 mod rows;
 mod sizes;
 mod style;
@@ -30,6 +32,7 @@ mod times;
 
 pub use common::common_columns;
 pub use finish::finish;
+pub use results::{MiniBatchData, ResultSink};
 pub use rows::RowWriter;
 pub use sandmill_files::publish::{
     Found, Rule, check_files, discard_files, list_files, publish_files, same_file,

@@ -2,12 +2,12 @@
 
 use super::clock::Timers;
 use super::program::{Exports, set_fuel};
-use super::results::{MiniBatchData, ResultSink};
 use super::state::State;
 use super::traps::{self, Circumstances};
 use super::types::{self, Copied, Results, Text};
 use crate::dataset::Found;
 use crate::model::{ByteSize, CallStats, Failure, FailureKind, Limits};
+use crate::output::{MiniBatchData, ResultSink};
 use std::time::Instant as Time;
 use wasmtime::Store;
 use wasmtime::component::{self, Func, TypedFunc};

@@ -1,6 +1,6 @@
 //! The first wall: everything that touches a wasmtime store.
 //!
-//! - `program`, `instance`: load, instantiate, call; `results`: what goes in and who takes what comes out;
+//! - `program`, `instance`: load, instantiate, call;
 //! - `grants`: what a guest may see and use, and the WASI context made of it;
 //! - `state`: the only data of a store; `limits`: its memory budget; `quota`: what a call may write,
 //!   `log_folder`: and what may stay of it;
@@ -23,7 +23,6 @@
 //! Imports `compile` and below.
 
 mod clock;
-mod errno;
 mod error;
 mod files;
 mod grants;
@@ -39,7 +38,6 @@ mod plain_files;
 mod profile;
 mod program;
 mod quota;
-mod results;
 mod seed;
 mod sink;
 mod state;
@@ -51,7 +49,7 @@ mod virtual_time;
 mod whole_file;
 mod writing;
 
-pub use errno::name_errors;
+pub use crate::output::{MiniBatchData, ResultSink};
 pub use grants::Grants;
 pub use instance::{Context, Instance};
 pub use log_folder::LogFolder;
@@ -59,6 +57,5 @@ pub use log_folder::LogFolder;
 pub use nn::no_models;
 pub use profile::Profiler;
 pub use program::{Program, check_imports, guest_thread_stack};
-pub use results::{MiniBatchData, ResultSink};
 pub use seed::Seed;
 pub use sink::LogFile;

@@ -1,12 +1,11 @@
 //! From what wasmtime reports to a failure that people can act on.
 
-use super::errno::name_errors;
 use super::limits::{Refusal, too_many};
 use super::nn::Ended;
 use super::quota::OverLimit;
 use super::types::Text;
 use crate::compile::MAX_FRAMES;
-use crate::model::{ByteSize, Failure, FailureKind, Limits};
+use crate::model::{ByteSize, Failure, FailureKind, Limits, name_errors};
 use std::fmt::Write as _;
 use wasmtime::{Error, Trap, WasmBacktrace};
 use wasmtime_wasi::{I32Exit, ResourceTableError};

@@ -2,7 +2,7 @@
 //! errors that these wrap. Imports nothing of this folder.
 
 use crate::journal::JournalError;
-use crate::model::{Failure, FailureKind, WorkerId, is_full, os_error};
+use crate::model::{Failure, FailureKind, WorkerId, os_error};
 use crate::output::OutputError;
 use rustix::io::Errno;
 use std::error::Error;
@@ -192,17 +192,6 @@ impl CommitError {
     /// The operating system refused something.
     pub(super) fn disk(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Disk { action, path: path.to_owned(), source }
-    }
-
-    /// Whether the disk, or this user's share of it, is full.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for callers that act on a full disk"))]
-    pub(in crate::engine) fn is_full(&self) -> bool {
-        match self {
-            Self::Disk { source, .. } | Self::Read { source, .. } => is_full(source),
-            Self::Output(error) | Self::Left { source: error, .. } => error.is_full(),
-            Self::Journal(error) => error.is_full(),
-            _ => false,
-        }
     }
 
     /// The same error, with the name that a folder was to have instead of the one that it was made under.
