@@ -25,6 +25,13 @@ pub enum Order {
     End(End),
 }
 
+impl Order {
+    /// Whether it grants attempts.
+    pub fn is_grant(&self) -> bool {
+        matches!(self, Self::Grant(_) | Self::GrantAhead(_))
+    }
+}
+
 /// An attempt for a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Grant {
@@ -181,8 +188,10 @@ pub struct Standing {
     pub has_good: bool,
     /// Failures of `init` since one succeeded.
     pub init_failures: u32,
-    /// Attempts that workers have.
-    pub held: u32,
+    /// How many orders that grant attempts were obeyed: what else is said here may be older than a grant.
+    pub grants: u64,
+    /// Whether the node was told that the job ends.
+    pub is_ending: bool,
     /// The workers that have least ahead of those that may have more.
     pub ahead: Option<Ahead>,
     /// A worker waits after a failed attempt: whether it may be given a retry, which would not wait for a slow `init`
@@ -203,6 +212,14 @@ impl Standing {
     /// Workers that have neither exited nor been doomed.
     pub fn live(&self) -> u32 {
         self.starting + self.past_init()
+    }
+
+    /// One of the workers without an attempt gets one. Nothing changes if there is none: it goes to one that waits.
+    pub fn loads_one(&mut self) {
+        if self.idle > 0 {
+            self.idle -= 1;
+            self.loading += 1;
+        }
     }
 
     /// All workers that have not exited.

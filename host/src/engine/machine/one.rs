@@ -48,9 +48,9 @@ impl Machine {
         }
         loop {
             let outputs = self.job.decide();
-            let grants = outputs.iter().any(JobOutput::is_grant);
+            let wants_answers = outputs.iter().any(JobOutput::wants_answer);
             self.follow(outputs);
-            if !grants {
+            if !wants_answers {
                 return std::mem::take(&mut self.actions);
             }
         }

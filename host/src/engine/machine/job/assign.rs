@@ -45,15 +45,14 @@ impl JobMachine {
             let assignment = self.grant(id, pending);
             grants.entry(id).or_default().push(Grant { assignment, failed_on });
             if let Some(node) = self.nodes.get_mut(&id) {
-                node.standing.idle = node.standing.idle.saturating_sub(1);
-                // Which worker takes a retry is the node's choice: it says whether one still waits for a word.
-                node.was_granted |= retry.is_some();
+                node.standing.loads_one();
+            }
+            // Which worker takes a retry is the node's choice: it says whether one still waits for a word.
+            if retry.is_some() {
+                break;
             }
         }
         for (id, grants) in grants {
-            if let Some(node) = self.nodes.get_mut(&id) {
-                node.was_granted = true;
-            }
             self.order(id, Order::Grant(grants));
         }
     }
@@ -62,7 +61,7 @@ impl JobMachine {
     /// with a worker that waits for a word.
     fn node_for_retry(&self, failed_on: Option<Performer>) -> Option<NodeId> {
         let is_other = |id: NodeId| failed_on.is_none_or(|by| by.node != id);
-        let open = self.nodes.iter().filter(|(_, node)| !node.was_granted);
+        let open = self.nodes.iter().filter(|(_, node)| node.has_answered());
         let mut free = open.filter(|(_, node)| node.standing.idle > 0).map(|(id, _)| *id);
         let first = free.next();
         let has_two = |id: NodeId| self.nodes[&id].standing.idle > 1;
@@ -75,13 +74,13 @@ impl JobMachine {
 
     /// The first node of which this holds, and that has said how it stands.
     fn node_with(&self, holds: impl Fn(&Node) -> bool) -> Option<NodeId> {
-        let found = self.nodes.iter().find(|(_, node)| !node.was_granted && holds(node));
+        let found = self.nodes.iter().find(|(_, node)| node.has_answered() && holds(node));
         found.map(|(id, _)| *id)
     }
 
     /// Gives one more to each of those who have least.
     fn grant_ahead(&mut self) {
-        let open = self.nodes.iter().filter(|(_, node)| !node.was_granted);
+        let open = self.nodes.iter().filter(|(_, node)| node.has_answered());
         let ahead = open.filter_map(|(id, node)| Some((*id, node.standing.ahead?)));
         let Some((id, Ahead { depth, takers })) = ahead.min_by_key(|(_, ahead)| ahead.depth) else {
             return;
@@ -94,24 +93,18 @@ impl JobMachine {
             let Some(pending) = self.queue.pop_first() else { break };
             assignments.push(self.grant(id, pending));
         }
-        if let Some(node) = self.nodes.get_mut(&id) {
-            node.was_granted = true;
-        }
         self.order(id, Order::GrantAhead(assignments));
     }
 
     fn grant(&mut self, node: NodeId, pending: Pending) -> Assignment {
         let assignment = self.assignment(&pending);
         self.granted.insert(pending.mini_batch.id, Granted { node, runs_on: None, pending });
-        if let Some(node) = self.nodes.get_mut(&node) {
-            node.standing.held += 1;
-        }
         assignment
     }
 
     /// A worker that waits after a failed attempt got no retry.
     fn let_go_on(&mut self) {
-        let waits = |node: &Node| !node.was_granted && node.standing.awaits_word.is_some();
+        let waits = |node: &Node| node.has_answered() && node.standing.awaits_word.is_some();
         let nodes = self.nodes.iter().filter(|(_, node)| waits(node));
         for node in nodes.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.order(node, Order::GoOn);

@@ -43,14 +43,15 @@ impl JobMachine {
 
     /// Ends the job once nothing is left to do or to wait for.
     pub(super) fn check_end(&mut self) {
-        let busy = !self.queue.is_empty() || !self.committing.is_empty() || self.held() > 0;
+        let busy =
+            !self.queue.is_empty() || !self.committing.is_empty() || !self.granted.is_empty();
         if self.ending.is_none() {
             if busy || !self.plan_finished || self.lacks_closer() {
                 return self.retire();
             }
             self.all_done();
         }
-        if self.nodes.values().all(Node::is_empty) && self.committing.is_empty() {
+        if self.nodes.values().all(Node::has_ended) && self.committing.is_empty() {
             self.finish();
         }
     }

@@ -1,6 +1,7 @@
 //! What nodes report.
 
 use super::JobMachine;
+use super::nodes::Granted;
 use super::types::Performer;
 use crate::event::EventKind;
 use crate::model::{CallStats, EndedBy, MiniBatchId, NodeId, WorkerId};
@@ -30,7 +31,7 @@ impl JobMachine {
                 self.on_started(worker, batch, attempt);
             }
             News::Finished { worker, age, has_run, report } => {
-                let Some(granted) = self.granted.remove(&report.id) else { return };
+                let Some(granted) = self.take_back(id, report.id) else { return };
                 // It ended before `run` did begin.
                 if !has_run {
                     self.begins(granted.pending.attempt);
@@ -39,13 +40,13 @@ impl JobMachine {
                 self.settle(Performer { node: id, worker }, granted.pending, started, report);
             }
             News::Lost { worker, id: batch, age, run, failure } => {
-                let Some(granted) = self.granted.remove(&batch) else { return };
+                let Some(granted) = self.take_back(id, batch) else { return };
                 let by = Performer { node: id, worker };
                 self.attempt_lost(by, granted.pending, (age, run), failure);
             }
             News::Returned(ids) => {
                 for batch in ids.into_iter().rev() {
-                    if let Some(granted) = self.granted.remove(&batch) {
+                    if let Some(granted) = self.take_back(id, batch) {
                         self.put_back(granted.pending);
                     }
                 }
@@ -63,11 +64,16 @@ impl JobMachine {
         }
     }
 
+    /// An attempt that a node has no longer.
+    fn take_back(&mut self, node: NodeId, id: MiniBatchId) -> Option<Granted> {
+        self.granted.get(&id).filter(|granted| granted.node == node)?;
+        self.granted.remove(&id)
+    }
+
     fn on_standing(&mut self, id: NodeId, standing: Standing) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.last_start = standing.last_start.map(|age| self.now.saturating_sub(age));
             node.standing = standing;
-            node.was_granted = false;
         }
     }
 

@@ -12,12 +12,12 @@ use std::time::Duration;
 /// A node that takes part.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    /// As it said last, less what it was granted since.
+    /// As it said last, but for what it was granted since on workers without an attempt.
     pub(super) standing: Standing,
     /// Since when the last of its workers that are inside `init` has been there.
     pub(super) last_start: Option<Duration>,
-    /// Whether it was granted something since it said how it stands.
-    pub(super) was_granted: bool,
+    /// Orders to it that granted attempts.
+    pub(super) grants: u64,
     /// Whether it was told that a worker of another node is past its `init`.
     told_past_init: bool,
 }
@@ -26,6 +26,16 @@ impl Node {
     /// Whether it has no worker.
     pub(super) fn is_empty(&self) -> bool {
         self.standing.workers() == 0
+    }
+
+    /// Whether it knows that the job ends, and all its workers have.
+    pub(super) fn has_ended(&self) -> bool {
+        self.standing.is_ending && self.is_empty()
+    }
+
+    /// Whether it has said how it stands since it was granted something.
+    pub(super) fn has_answered(&self) -> bool {
+        self.standing.grants == self.grants
     }
 }
 
@@ -83,11 +93,6 @@ impl JobMachine {
         }
     }
 
-    /// Attempts that workers have.
-    pub(super) fn held(&self) -> usize {
-        self.nodes.values().map(|node| node.standing.held as usize).sum()
-    }
-
     /// How many workers the job wants on all nodes together, while there is enough to do.
     pub(super) fn workers(&self) -> u32 {
         self.policy.workers.saturating_mul(self.nodes.len().max(1) as u32)
@@ -104,7 +109,7 @@ impl JobMachine {
             return;
         }
         self.tell_past_init();
-        let work = (self.queue.len() + self.held()).min(self.workers() as usize) as u32;
+        let work = (self.queue.len() + self.granted.len()).min(self.workers() as usize) as u32;
         let mut left = work.max(u32::from(self.lacks_closer()));
         let mut wants = Vec::new();
         for (id, node) in &self.nodes {

@@ -148,7 +148,7 @@ impl JobMachine {
     }
 
     /// Decides what follows from all that was taken in. Returns what to do and to order, in order. What nodes
-    /// say to [grants](JobOutput::is_grant) is to be taken in, and decided on again: they may be given more.
+    /// say to [orders](JobOutput::wants_answer) is to be taken in, and decided on again.
     pub fn decide(&mut self) -> Vec<JobOutput> {
         if self.finished {
             return Vec::new();
@@ -209,7 +209,7 @@ impl JobMachine {
         !self.committing.is_empty()
             && (self.plan_finished || self.ending.is_some())
             && self.queue.is_empty()
-            && self.held() == 0
+            && self.granted.is_empty()
     }
 
     fn on_planned(&mut self, batches: Vec<MiniBatch>) {
@@ -277,6 +277,9 @@ impl JobMachine {
     }
 
     pub(super) fn order(&mut self, node: NodeId, order: Order) {
+        if let Some(to) = self.nodes.get_mut(&node) {
+            to.grants += u64::from(order.is_grant());
+        }
         self.outputs.push(JobOutput::Order(node, order));
     }
 

@@ -67,9 +67,12 @@ pub enum JobOutput {
 }
 
 impl JobOutput {
-    /// Whether it grants attempts.
-    pub fn is_grant(&self) -> bool {
-        matches!(self, Self::Order(_, Order::Grant(_) | Order::GrantAhead(_)))
+    /// Whether more may be decided once the node has said how it stands after it.
+    pub fn wants_answer(&self) -> bool {
+        match self {
+            Self::Order(_, order) => order.is_grant() || matches!(order, Order::End(_)),
+            Self::Do(_) => false,
+        }
     }
 }
 

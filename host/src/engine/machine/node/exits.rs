@@ -19,6 +19,7 @@ impl NodeMachine {
             false => self.leases.release(id),
         }
         self.abandoned.remove(&id);
+        self.waiting.remove(&id);
         // Its place is free.
         self.room_again_at = None;
         let how = describe_exit(exit);
@@ -48,7 +49,9 @@ impl NodeMachine {
                 let began = (picked, Some(since));
                 self.lose_held(id, held, began, death(exit, &how, "inside run"));
             }
-            Activity::Idle | Activity::ShuttingDown(_) | Activity::Doomed(_) => {}
+            Activity::Idle | Activity::ShuttingDown(_) | Activity::Doomed(_) => {
+                self.give_back(held)
+            }
         }
     }
 }

@@ -12,7 +12,8 @@ impl NodeMachine {
     /// the worker that waits after a failed attempt.
     pub(super) fn begin(&mut self, grant: Grant) {
         let Grant { assignment, failed_on } = grant;
-        let waiting = self.awaits_word.filter(|_| assignment.attempt > 1 && !self.mends_slowly);
+        let takes_retry = |(_, takes): &(&WorkerId, &bool)| **takes && assignment.attempt > 1;
+        let waiting = self.waiting.iter().find(takes_retry).map(|(id, _)| *id);
         match self.free_worker(failed_on).or(waiting) {
             Some(id) => self.hand_over(id, assignment),
             None => self.tell(News::Returned(vec![assignment.mini_batch.id])),
@@ -47,7 +48,7 @@ impl NodeMachine {
 
     fn hand_over(&mut self, id: WorkerId, assignment: Assignment) {
         let is_retry = assignment.attempt > 1;
-        let comes_first = is_retry && self.awaits_word.take_if(|at| *at == id).is_some();
+        let comes_first = is_retry && self.waiting.remove(&id).is_some();
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let held = Held::new(&assignment);
         if comes_first {
@@ -65,12 +66,13 @@ impl NodeMachine {
         });
     }
 
-    /// To a worker that waits after a failed attempt.
+    /// To workers that wait after a failed attempt.
     pub(super) fn let_go_on(&mut self) {
-        let Some(id) = self.awaits_word.take() else { return };
-        let Some(worker) = self.workers.get(&id) else { return };
-        if matches!(worker.activity, Activity::Idle | Activity::Loading(_)) {
-            self.act(NodeAction::GoOn(id));
+        for id in std::mem::take(&mut self.waiting).into_keys() {
+            let Some(worker) = self.workers.get(&id) else { continue };
+            if matches!(worker.activity, Activity::Idle | Activity::Loading(_)) {
+                self.act(NodeAction::GoOn(id));
+            }
         }
     }
 
@@ -120,7 +122,7 @@ impl NodeMachine {
         let has = |kind| failure.is_some_and(|failure| failure.kind == kind);
         let is_spent = has(FailureKind::DeviceOutOfMemory);
         let is_full = has(FailureKind::NoSpace);
-        self.mends_slowly =
+        let mends_slowly =
             worker.starts_slowly() && failure.is_some_and(|failure| failure.kind.breaks_instance());
         let awaits_word = failure.is_some_and(|failure| held.awaits_word(failure));
         self.tell(News::Finished { worker: id, age, has_run, report });
@@ -129,10 +131,12 @@ impl NodeMachine {
             _ if is_full => {}
             (true, true) => self.kill(id),
             (true, false) => self.shut_down(id),
-            (false, _) => self.awaits_word = awaits_word.then_some(id),
+            (false, _) if awaits_word && !is_spent => {
+                self.waiting.insert(id, !mends_slowly);
+            }
+            (false, _) => {}
         }
         if is_spent {
-            self.awaits_word = None;
             self.part_with(id);
         }
     }

@@ -11,11 +11,12 @@ impl NodeMachine {
             has_good: self.workers.values().any(|worker| worker.good && !worker.is_doomed()),
             init_failures: self.init_failures_in_a_row,
             ahead: self.ahead(),
-            awaits_word: self.awaits_word.map(|_| !self.mends_slowly),
+            grants: self.grants,
+            is_ending: self.is_ending,
+            awaits_word: self.waiting.values().max().copied(),
             ..Standing::default()
         };
         for (id, worker) in &self.workers {
-            standing.held += worker.held.len() as u32;
             let count = match worker.activity {
                 Activity::Starting(since) => {
                     let age = self.now.saturating_sub(since);

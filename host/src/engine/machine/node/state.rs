@@ -20,10 +20,11 @@ pub struct NodeMachine {
     pub(super) leases: Leases,
     /// Workers of which it was told that they still have a GPU.
     pub(super) told_lost: BTreeSet<WorkerId>,
-    /// The worker whose attempt has just failed, and that waits to learn what to begin next.
-    pub(super) awaits_word: Option<WorkerId>,
-    /// Whether the retry would wait there for a slow `init`.
-    pub(super) mends_slowly: bool,
+    /// Workers whose attempt has just failed, and that wait to learn what to begin next: whether a retry may begin
+    /// there, which would not wait for a slow `init`.
+    pub(super) waiting: BTreeMap<WorkerId, bool>,
+    /// Orders that granted attempts.
+    pub(super) grants: u64,
     /// The attempts that killed workers were at, until these have exited: results that still come of
     /// them are late.
     pub(super) abandoned: BTreeMap<WorkerId, (MiniBatchId, u32)>,
@@ -50,8 +51,8 @@ impl NodeMachine {
             workers: BTreeMap::new(),
             next_worker: first_worker,
             told_lost: BTreeSet::new(),
-            awaits_word: None,
-            mends_slowly: false,
+            waiting: BTreeMap::new(),
+            grants: 0,
             abandoned: BTreeMap::new(),
             init_failures_in_a_row: 0,
             spawn_again_at: None,
@@ -88,6 +89,7 @@ impl NodeMachine {
     /// Does what the leader wants; returns what to do and what to report, as [`handle`](Self::handle) does.
     pub fn obey(&mut self, order: Order, now: Duration) -> Vec<NodeOutput> {
         self.now = now;
+        self.grants += u64::from(order.is_grant());
         match order {
             Order::Want(workers) => self.spawn_wanted(workers),
             Order::Grant(grants) => grants.into_iter().for_each(|grant| self.begin(grant)),

@@ -126,6 +126,7 @@ impl NodeMachine {
                 self.abandoned.insert(id, (first.id, first.attempt));
             }
             worker.activity = Activity::Doomed(self.now);
+            self.waiting.remove(&id);
             self.act(NodeAction::Kill(id));
         }
     }
@@ -171,7 +172,8 @@ impl NodeMachine {
                 Activity::Running(_) => {
                     if let Some(worker) = self.workers.get_mut(&id) {
                         worker.drops_next |= worker.held.len() > 1;
-                        worker.held.truncate(1);
+                        let next = worker.held.split_off(1.min(worker.held.len()));
+                        self.give_back(next);
                     }
                 }
                 Activity::ShuttingDown(_) | Activity::Doomed(_) => {}

@@ -9,11 +9,13 @@
 //! `SANDMILL_SCHEDULE=SEED:LENGTH` runs one again.
 
 mod checks;
+mod cluster;
 mod dice;
 mod pair;
 mod steps;
 mod world;
 
+use cluster::Cluster;
 use dice::Dice;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
@@ -35,6 +37,24 @@ fn run(seed: u64, length: u16) {
 
 #[test]
 fn every_schedule_keeps_the_invariants() {
+    run_schedules(run);
+}
+
+/// The same over several nodes that come and go.
+#[test]
+fn every_schedule_of_nodes_ends_each_mini_batch_once() {
+    run_schedules(run_cluster);
+}
+
+fn run_cluster(seed: u64, length: u16) {
+    let mut cluster = Cluster::new(Dice::new(seed));
+    for _ in 0..4 * length {
+        cluster.step();
+    }
+    cluster.settle();
+}
+
+fn run_schedules(run: fn(u64, u16)) {
     if let Ok(one) = std::env::var("SANDMILL_SCHEDULE") {
         let (seed, length) = one.split_once(':').expect("SANDMILL_SCHEDULE=SEED:LENGTH");
         return run(seed.parse().expect("a seed"), length.parse().expect("a length"));
@@ -45,13 +65,13 @@ fn every_schedule_keeps_the_invariants() {
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let cases = schedules / threads + u32::from(thread < schedules % threads);
-            scope.spawn(move || run_many(cases));
+            scope.spawn(move || run_many(run, cases));
         }
     });
     println!("{schedules} schedules kept the invariants");
 }
 
-fn run_many(cases: u32) {
+fn run_many(run: fn(u64, u16), cases: u32) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     // Most schedules are short: that finds as much in less time.
     let length = prop_oneof![4 => 0..LONGEST / 4, 1 => 0..LONGEST];

@@ -277,11 +277,11 @@ impl World {
     }
 }
 
-fn ok(rows: u64) -> Result<Segment, Failure> {
+pub(super) fn ok(rows: u64) -> Result<Segment, Failure> {
     Ok(Segment { offset: 0, length: rows, checksum: 0, rows })
 }
 
-fn report(
+pub(super) fn report(
     assignment: &Assignment,
     returned: u64,
     outcome: Result<Segment, Failure>,

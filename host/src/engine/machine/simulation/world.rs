@@ -467,7 +467,7 @@ fn machine(policy: &Policy, restored: Restored) -> Machine {
     Machine::new(policy.clone(), Vec::new(), Timestamp::UNIX_EPOCH, restored)
 }
 
-fn random_policy(dice: &mut Dice) -> Policy {
+pub(super) fn random_policy(dice: &mut Dice) -> Policy {
     let seconds = |seconds| Duration::from_secs(seconds);
     let mut threshold = |most| {
         if dice.one_in(2) {

@@ -5,6 +5,7 @@ mod ending;
 mod init;
 mod leases;
 mod limits;
+mod nodes;
 mod restored;
 mod retries;
 mod room;

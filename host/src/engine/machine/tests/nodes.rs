@@ -1,0 +1,186 @@
+//! A job on several nodes, without their machines: what is ordered of them, and what follows from their reports.
+
+use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput};
+use super::*;
+use crate::model::{EndedBy, NodeId};
+use crate::protocol::{End, News, Order, Standing};
+
+const A: NodeId = NodeId(0);
+const B: NodeId = NodeId(1);
+
+/// A job with nodes A and B, whose plan is told.
+fn on_two_nodes(policy: Policy, count: u64) -> JobMachine {
+    let restored = Restored::default();
+    let mut job = JobMachine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, restored);
+    tell(&mut job, JobMessage::NodeJoined(A), 0);
+    tell(&mut job, JobMessage::NodeJoined(B), 0);
+    tell(&mut job, JobMessage::Planned(batches(count)), 0);
+    tell(&mut job, JobMessage::PlanFinished, 0);
+    job
+}
+
+fn tell(job: &mut JobMachine, message: JobMessage, second: u64) -> Vec<JobOutput> {
+    let mut outputs = job.take_in(message, secs(second));
+    outputs.extend(job.decide());
+    outputs
+}
+
+fn stands(job: &mut JobMachine, node: NodeId, standing: Standing) -> Vec<JobOutput> {
+    tell(job, JobMessage::Node(node, News::Standing(standing)), 1)
+}
+
+/// One worker that waits for its first attempt, or for the next after so many grants.
+fn idle(grants: u64) -> Standing {
+    Standing { idle: 1, has_good: true, grants, ..Standing::default() }
+}
+
+/// The mini-batches and attempts that are granted, with their nodes.
+fn granted(outputs: &[JobOutput]) -> Vec<(NodeId, u64, u32)> {
+    let grants = outputs.iter().filter_map(|output| match output {
+        JobOutput::Order(node, Order::Grant(grants)) => Some((node, grants)),
+        _ => None,
+    });
+    let each = grants.flat_map(|(node, grants)| {
+        grants
+            .iter()
+            .map(|grant| (*node, grant.assignment.mini_batch.id.0, grant.assignment.attempt))
+    });
+    each.collect()
+}
+
+fn starts(job: &mut JobMachine, node: NodeId, id: u64) {
+    let news = News::Started { worker: WorkerId(node.0), id: MiniBatchId(id), attempt: 1 };
+    tell(job, JobMessage::Node(node, news), 1);
+}
+
+/// The failure that is committed here.
+fn failed(outputs: &[JobOutput]) -> Option<String> {
+    outputs.iter().find_map(|output| match output {
+        JobOutput::Do(JobAction::Commit(settled)) => {
+            settled.report.outcome.as_ref().err().map(|failure| failure.message.clone())
+        }
+        _ => None,
+    })
+}
+
+fn ended_by(outputs: &[JobOutput]) -> Option<EndedBy> {
+    outputs.iter().find_map(|output| match output {
+        JobOutput::Do(JobAction::Finish(result)) => result.ended_by,
+        _ => None,
+    })
+}
+
+#[test]
+fn what_a_lost_node_had_is_granted_to_another_as_the_same_attempt() {
+    let mut job = on_two_nodes(policy(), 1);
+    assert_eq!(granted(&stands(&mut job, A, idle(0))), [(A, 0, 1)]);
+    starts(&mut job, A, 0);
+    assert_eq!(granted(&stands(&mut job, B, idle(0))), []);
+    assert_eq!(granted(&tell(&mut job, JobMessage::NodeLost(A), 2)), [(B, 0, 1)]);
+    // What the lost one says all the same counts for nothing.
+    let Message::Finished(worker, report) = report(0, 1, 2, segment()) else { unreachable!() };
+    let news = News::Finished { worker, age: secs(1), has_run: true, report };
+    assert!(tell(&mut job, JobMessage::Node(A, news), 3).is_empty());
+}
+
+#[test]
+fn a_mini_batch_that_nodes_are_lost_with_fails() {
+    let mut job = on_two_nodes(Policy { max_try: 9, ..patient() }, 1);
+    for loss in 1..=Policy::NODE_LOSSES {
+        let node = NodeId(loss + 1);
+        tell(&mut job, JobMessage::NodeJoined(node), 1);
+        assert_eq!(granted(&stands(&mut job, node, idle(0))), [(node, 0, 1)]);
+        starts(&mut job, node, 0);
+        let outputs = tell(&mut job, JobMessage::NodeLost(node), 2);
+        let told =
+            (loss == Policy::NODE_LOSSES).then(|| "5 nodes were lost while they ran it".to_owned());
+        assert_eq!(failed(&outputs), told, "after {loss}");
+    }
+}
+
+/// A node that never began it is not lost by it.
+#[test]
+fn a_mini_batch_that_was_not_begun_is_not_what_ended_a_node() {
+    let mut job = on_two_nodes(patient(), 1);
+    for node in (2..20).map(NodeId) {
+        tell(&mut job, JobMessage::NodeJoined(node), 1);
+        assert_eq!(granted(&stands(&mut job, node, idle(0))), [(node, 0, 1)]);
+        assert_eq!(failed(&tell(&mut job, JobMessage::NodeLost(node), 2)), None);
+    }
+}
+
+/// Nothing is granted to a node whose answer to the last grant is on its way: its worker may have one already.
+#[test]
+fn a_standing_from_before_a_grant_gives_no_room() {
+    let mut job = on_two_nodes(policy(), 9);
+    assert_eq!(granted(&stands(&mut job, A, idle(0))), [(A, 0, 1)]);
+    assert_eq!(granted(&stands(&mut job, A, idle(0))), []);
+    assert_eq!(granted(&stands(&mut job, A, idle(1))), [(A, 1, 1)]);
+}
+
+#[test]
+fn a_retry_goes_to_another_node() {
+    let mut job = on_two_nodes(Policy { error_threshold: ErrorThreshold::Ignore, ..policy() }, 1);
+    assert_eq!(granted(&stands(&mut job, A, idle(0))), [(A, 0, 1)]);
+    stands(
+        &mut job,
+        A,
+        Standing { loading: 1, idle: 1, has_good: true, grants: 1, ..Standing::default() },
+    );
+    stands(&mut job, B, idle(0));
+    starts(&mut job, A, 0);
+    let Message::Finished(worker, report) = report(0, 1, 0, trap()) else { unreachable!() };
+    let news = News::Finished { worker, age: secs(1), has_run: true, report };
+    assert_eq!(granted(&tell(&mut job, JobMessage::Node(A, news), 3)), [(B, 0, 2)]);
+}
+
+/// I1: nodes on which `init` keeps failing start no more workers; the job ends when all are such.
+#[test]
+fn i1_holds_for_each_node() {
+    let mut job = on_two_nodes(policy(), 9);
+    let hopeless = Standing { init_failures: 3, ..Standing::default() };
+    let outputs = stands(&mut job, A, hopeless);
+    let wants: Vec<_> = outputs
+        .iter()
+        .filter_map(|output| match output {
+            JobOutput::Order(node, Order::Want(workers)) => Some((*node, *workers)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(wants, [(B, 1)]);
+    let is_end =
+        |output: &JobOutput| matches!(output, JobOutput::Order(_, Order::End(End::AtOnce)));
+    assert!(!outputs.iter().any(is_end));
+    let outputs = stands(&mut job, B, hopeless);
+    assert_eq!(outputs.iter().filter(|output| is_end(output)).count(), 2);
+    let ended = Standing { is_ending: true, ..hopeless };
+    assert_eq!(ended_by(&stands(&mut job, A, ended)), None, "B has not ended");
+    assert_eq!(ended_by(&stands(&mut job, B, ended)), Some(EndedBy::InitFailures));
+}
+
+/// I3: a worker that stays inside `init` is late where another one, on any node, is not inside.
+#[test]
+fn i3_a_node_learns_that_others_are_past_init() {
+    let mut job = on_two_nodes(policy(), 9);
+    let outputs = stands(&mut job, A, idle(0));
+    let told = |node, is_past| move |output: &JobOutput| matches!(output, JobOutput::Order(to, Order::PastInitElsewhere(past)) if *to == node && *past == is_past);
+    assert!(outputs.iter().any(told(B, true)) && !outputs.iter().any(told(A, true)));
+    let outputs = stands(&mut job, A, Standing { starting: 1, grants: 1, ..Standing::default() });
+    assert!(outputs.iter().any(told(B, false)));
+}
+
+/// One node alone is wanted to close a job whose workers are gone.
+#[test]
+fn one_node_starts_the_worker_that_closes() {
+    let mut job = on_two_nodes(policy(), 1);
+    stands(&mut job, A, idle(0));
+    starts(&mut job, A, 0);
+    let Message::Finished(worker, report) = report(0, 1, 2, segment()) else { unreachable!() };
+    let news = News::Finished { worker, age: secs(1), has_run: true, report };
+    tell(&mut job, JobMessage::Node(A, news), 2);
+    stands(&mut job, A, Standing { grants: 1, ..Standing::default() });
+    let outputs = tell(&mut job, JobMessage::Committed(vec![MiniBatchId(0)]), 3);
+    let wants =
+        outputs.iter().filter(|output| matches!(output, JobOutput::Order(_, Order::Want(1))));
+    assert_eq!(wants.count(), 1, "{outputs:#?}");
+}
