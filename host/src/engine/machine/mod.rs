@@ -9,8 +9,6 @@
 
 pub mod job;
 pub mod node;
-#[cfg(test)]
-mod old;
 mod one;
 mod policy;
 #[cfg(test)]

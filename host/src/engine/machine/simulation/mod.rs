@@ -11,7 +11,6 @@
 mod checks;
 mod cluster;
 mod dice;
-mod pair;
 mod steps;
 mod world;
 

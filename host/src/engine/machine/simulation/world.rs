@@ -1,8 +1,7 @@
 //! What the machine's actions meet: processes, a committer, a plan, a journal that stays.
 
-use super::super::{Action, Message, Policy, Settled};
+use super::super::{Action, Machine, Message, Policy, Settled};
 use super::dice::Dice;
-use super::pair::Machine;
 use crate::event::EventKind;
 use crate::model::WorkerExit;
 use crate::model::{
