@@ -35,12 +35,14 @@
 //! (`tests/tests/floors.rs` checks that):
 //!
 //! 0. `model`, `event`, `fail_point`, `opening`, `protocol`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox` (crates of their own, or parts of one)
-//! 1. `gpu`, `turns`
+//! 1. `cancel`, `gpu`, `turns`
 //! 2. `load`, `journal`, `perf`
 //! 3. `worker`, `pool`
-//! 4. `engine`, `report`
-//! 5. `cli`, and in tests `fuzzing`
+//! 4. `node`, `report`
+//! 5. `engine`
+//! 6. `cli`, and in tests `fuzzing`
 
+mod cancel;
 #[doc(hidden)]
 pub mod cli;
 pub mod engine;
@@ -52,6 +54,8 @@ pub mod gpu;
 #[doc(hidden)]
 pub mod journal;
 mod load;
+#[doc(hidden)]
+pub mod node;
 #[doc(hidden)]
 pub mod perf;
 #[doc(hidden)]
@@ -79,8 +83,9 @@ pub use sandmill_wall as wall;
 #[doc(hidden)]
 pub use sandmill_wire as protocol;
 
+pub use cancel::Cancel;
 pub use engine::{
-    Cancel, EngineError, Job, JobFile, Options, PrepareError, Prepared, Reused, prepare, run,
+    EngineError, Job, JobFile, Options, PrepareError, Prepared, Reused, prepare, run,
 };
 pub use event::{Event, EventKind};
 pub use load::{load, load_under};

@@ -8,10 +8,12 @@ use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::registry::Names;
 use super::{refused, say, signals, terminal};
-use crate::engine::{self, Cancel, Job, JobFile, Options, PrepareError, Prepared, Reused};
+use crate::cancel::Cancel;
+use crate::engine::{self, Job, JobFile, Options, PrepareError, Prepared, Reused};
 use crate::inference::NamedLibrary;
 use crate::load::this_machine;
 use crate::model::{JobDir, JobStatus, OutputAction};
+use crate::node;
 use crate::report::{self, ParentFolder, Places, ReportBudget, Reporters, log_tree, reused_text};
 use crate::spec::{self, JobSpec, OperatorPolicy, Surroundings};
 use anyhow::Context;
@@ -220,7 +222,7 @@ pub(super) fn prepare_and_run(mut spec: JobSpec, options: &Options) -> Result<Ex
 
 /// Takes the results where the job file says, if that is a store.
 fn put_results(spec: &JobSpec, options: &Options, output: &Path) -> Result<(), Problem> {
-    engine::put_results(spec, options, output, &mut say).map_err(|error| {
+    node::put_results(spec, &options.node(), output, &mut say).map_err(|error| {
         Problem::failed(anyhow::anyhow!(
             "{error}. The results lie in {}; run the job again to write them to the store",
             output.display()

@@ -1,24 +1,23 @@
 //! Joins the state machine to the world: processes, the planner, the committer, the clock, whoever
 //! listens. Decides nothing itself.
 
-use super::cancel::{Cancel, Request};
 use super::commit::{
     CommitError, CommitReply, CommitRequest, Committer, Free, StillWriting, last_reply,
 };
-use super::gpus::Gpus;
+use super::in_force::{in_force, policy};
 use super::inferring;
 use super::intake::Intake;
 use super::job::Job;
 use super::machine::{Action, Machine, Message, Policy};
-use super::room::Room;
-use super::setup::{self, SetupTemplate};
 use super::start::{Started, commit_request, resumed, start};
 use super::{Claim, EngineError};
+use crate::cancel::{Cancel, Request};
 use crate::event::{Event, EventKind};
 use crate::fail_point;
 use crate::model::{
     ByteSize, EndedBy, JobDir, JobResult, JobStatus, OsSandbox, WallState, WorkerId,
 };
+use crate::node::{Gpus, ProcessorTime, Room, SetupTemplate, Spawned};
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
@@ -61,7 +60,7 @@ struct Driver<'a> {
     machine: Machine,
     pool: Pool,
     room: Room,
-    processor_time: super::processor_time::ProcessorTime,
+    processor_time: ProcessorTime,
     committer: Committer,
     claim: Claim,
     /// This job's own folder for copies, at its parent.
@@ -109,10 +108,11 @@ impl<'a> Driver<'a> {
             }
         };
         let resumed = resumed(&started, job.claim.has_earlier_run());
-        let template = SetupTemplate::new(&job);
+        let template =
+            SetupTemplate::new(&job.spec, &job.real, &job.sources, &job.models, &job.job_dir);
         let Started { pool, workers, planner, committer, commits, restored, monitor, perf } =
             started;
-        let policy = setup::policy(&job.spec, &job.gpus);
+        let policy = policy(&job.spec, job.gpus.indices());
         let mut driver = Self {
             machine: Machine::new(policy.clone(), job.sources.clone(), Timestamp::now(), restored),
             pool,
@@ -141,7 +141,7 @@ impl<'a> Driver<'a> {
             result: None,
         };
         driver.begin_worker(job.spec.gpus);
-        let in_force = setup::in_force(&job.spec);
+        let in_force = in_force(&job.spec);
         driver.emit(EventKind::JobStarted {
             job: job.spec.name,
             tenant: job.spec.tenant,
@@ -365,7 +365,12 @@ impl<'a> Driver<'a> {
             Action::Spawn(worker, gpu) => {
                 let lease = gpu.and_then(|gpu| self.gpus.lease(gpu));
                 let setup = self.template.for_worker(worker, lease, self.intake.tables());
-                return Some(self.room.start(&mut self.pool, self.monitor.as_ref(), setup));
+                let spawned = self.room.start(&mut self.pool, self.monitor.as_ref(), setup);
+                return Some(match spawned {
+                    Spawned::Runs(pid) => Message::Spawned(worker, pid),
+                    Spawned::NoRoom => Message::NoRoom(worker),
+                    Spawned::Failed(why) => Message::SpawnFailed(worker, why),
+                });
             }
             Action::Assign(worker, assignment) => {
                 self.pool.queue(worker, &ToWorker::Run(assignment));

@@ -1,11 +1,11 @@
 //! What decides a job's rows: it must be the same for a job to be taken up again, or for its result
 //! to be reused. Time-outs, limits, thresholds and the number of workers are not part of it.
 
-use super::models::Seen;
 use crate::model::{
     Address, Backend, Compression, CsvFormat, InferenceSettings, Input, InputKind, JobLimits,
     Limits, Mount, OutputFormat, OutputLayout, SliceSize, TableInput, hex,
 };
+use crate::node::Seen;
 use crate::spec::{JobSpec, ModelSpec, StoredKind};
 use serde::Serialize;
 use serde_json::json;

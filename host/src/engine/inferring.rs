@@ -2,8 +2,8 @@
 //! nothing any more.
 
 use super::machine::{Machine, Message};
-use super::setup::SetupTemplate;
 use crate::model::{InferenceNote, InferenceWork, JobDir, WorkerId};
+use crate::node::SetupTemplate;
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;

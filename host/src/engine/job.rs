@@ -1,12 +1,10 @@
 //! A job that is ready to run.
 
 use super::Claim;
-use super::gpus::Gpus;
-use super::models::Seen;
-use super::real_paths::RealPaths;
 use super::taking_up::TakenUp;
 use crate::compile::Compiled;
 use crate::model::{JobDir, ProcessLists, Source};
+use crate::node::{Gpus, RealPaths, Seen};
 use crate::pool::Standby;
 use crate::spec::JobSpec;
 use crate::store::Objects;

@@ -2,16 +2,11 @@
 //! directory claimed. The claim comes last, so that a mistake in what comes before leaves no trace.
 
 use super::ClaimError;
-use super::backends::{find_onnxruntime, weigh_models};
-use super::cancel::Cancel;
 use super::claim::{Wanted, hold, resolve};
 use super::job::Job;
 use super::job_state::JobFile;
-use super::models::{self, ModelError};
-use super::real_paths::RealPaths;
-use super::setup;
-use super::staging::{stage, wait_for};
 use super::taking_up::{Ready, Reused};
+use crate::cancel::Cancel;
 use crate::compile::{
     Cache, CompileError, Compiler, EntryFile, Instrumentation, build_guest_crate,
 };
@@ -19,6 +14,10 @@ use crate::dataset::{self, DatasetError};
 use crate::inference::NamedLibrary;
 use crate::journal::JournalError;
 use crate::model::{JobDir, OutputAction, Source};
+use crate::node::{
+    self, ModelError, NodeError, NodeOptions, RealPaths, find_onnxruntime, stage, wait_for,
+    weigh_models,
+};
 use crate::pool::Standby;
 use crate::spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors};
 use crate::store::StoreError;
@@ -72,6 +71,18 @@ impl Options {
             cancel,
             datastores: Datastores::default(),
             policy,
+        }
+    }
+
+    /// Those that say what a job may use of this machine.
+    pub fn node(&self) -> NodeOptions {
+        NodeOptions {
+            cache_dir: self.cache_dir.clone(),
+            program: self.program.clone(),
+            onnxruntime: self.onnxruntime.clone(),
+            cancel: self.cancel.clone(),
+            datastores: self.datastores.clone(),
+            policy: self.policy.clone(),
         }
     }
 }
@@ -165,6 +176,19 @@ pub enum PrepareError {
     Cancelled(String),
 }
 
+impl From<NodeError> for PrepareError {
+    fn from(error: NodeError) -> Self {
+        match error {
+            NodeError::Input(error) => error.into(),
+            NodeError::Store(error) => error.into(),
+            NodeError::Policy(error) => error.into(),
+            NodeError::Path { path, source } => ClaimError::io("find", &path, source).into(),
+            NodeError::Model(error) => error.into(),
+            NodeError::Backend(text) => Self::Backend(text),
+        }
+    }
+}
+
 /// Prepares a job. `say` gets lines for people about what takes time.
 ///
 /// Where the job was run before and not completed, it is taken up, and refused if something changed
@@ -177,7 +201,8 @@ pub fn prepare(
     // Before any input is fetched, as the process that does is behind the wall, too.
     wall::check(spec.os_sandbox)?;
     let standby = stand_by(&spec, options);
-    let (sources, objects) = stage(&mut spec, options, say)?;
+    let machine = options.node();
+    let (sources, objects) = stage(&mut spec, &machine, say)?;
     let mut real = RealPaths::find(&spec, &absolute(&options.job_dir))?;
     let root = real.job_dir.clone();
     options.policy.check(&real.of(&spec), &sources, Some(&JobDir::new(&root)))?;
@@ -192,17 +217,17 @@ pub fn prepare(
     let script = EntryFile::open_at_its_path(&real.entry_script, &compiler)?;
     // Before the compiler sees it.
     check_digest(&spec, script.digest())?;
-    let models = models::look(&spec.models, spec.limits.models, &options.cancel)?;
-    options.policy.check_model_places(models::places(&spec.models, &models))?;
-    weigh_models(&mut spec, options)?;
+    let models = node::look(&spec.models, spec.limits.models, &options.cancel)?;
+    options.policy.check_model_places(node::places(&spec.models, &models))?;
+    weigh_models(&mut spec, &machine)?;
     refuse_cancelled(options)?;
     let cache = Cache::open(options.cache_dir.as_deref(), &compiler)?;
     let component = cache.prepare_file(script, instrumentation(&spec), say);
     refuse_cancelled(options)?;
     let component = component?;
-    find_onnxruntime(&mut spec, options)?;
+    find_onnxruntime(&mut spec, &machine)?;
     let job_dir = JobDir::new(&root);
-    let share = setup::monitor(&spec, &job_dir).budget.total();
+    let share = node::monitor(&spec, &job_dir).budget.total();
     let turns = Turns::open(&options.policy.machine(), share, &spec.tenant)?;
     let output_file = (spec.output_action == OutputAction::AppendRow)
         .then_some(spec.append_row_file_name.as_str());
@@ -211,7 +236,7 @@ pub fn prepare(
     let ready = Ready { spec, real, sources, objects, component, models, job_dir, turns, standby };
     match held.earlier().cloned() {
         Some(earlier) if !options.overwrite => {
-            wait_for(&ready.objects, options, say);
+            wait_for(&ready.objects, &machine, say);
             ready.go_on(held, &earlier, options, say)
         }
         _ => ready.begin(held, options, say),

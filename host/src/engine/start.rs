@@ -6,14 +6,13 @@ use super::commit::{
 };
 use super::job::Job;
 use super::machine::Settled;
-use super::models;
-use super::setup;
 use super::taking_up::TakenUp;
 use crate::event::Resumed;
 use crate::fail_point;
 use crate::finish::Finisher;
 use crate::journal::{JobIdentity, Journal};
 use crate::model::{JobDir, OutputAction, Restored};
+use crate::node;
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{self, Pool, PoolEvent};
@@ -51,12 +50,12 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
     if let Some(standby) = job.standby.take() {
         pool.take_over(standby);
     }
-    let mut monitor = setup::monitor(&job.spec, &job.job_dir);
+    let mut monitor = node::monitor(&job.spec, &job.job_dir);
     monitor.gpus = job.gpus.indices();
     monitor.processes = job.process_lists;
     pool.confine(job.spec.os_sandbox, &job.job_dir, monitor.budget.clone());
     pool.watch_gpus(job.gpus.memory());
-    let request = setup::plan_request(&job.spec, &job.sources, spill);
+    let request = node::plan_request(&job.spec, &job.sources, spill);
     let (again, asks) = (job.again.clone(), job.objects.come_on_demand());
     let request = PlanRequest { again, asks, ..request };
     let (replies, commits) = mpsc::unbounded_channel();
@@ -79,7 +78,7 @@ pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
         })?
     };
     // Now that nothing of an earlier run is in the way.
-    models::stage(&job.spec.models, &job.models, &job.job_dir)
+    node::stage_models(&job.spec.models, &job.models, &job.job_dir)
         .map_err(|e| EngineError(e.to_string()))?;
     job.claim.set_room_aside(&job.job_dir);
     let (perf_events, perf) = mpsc::unbounded_channel();

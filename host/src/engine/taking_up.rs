@@ -2,19 +2,16 @@
 
 use super::claim::Held;
 use super::differences::differences;
-use super::gpus::Gpus;
 use super::identity::settings;
 use super::job::Job;
 use super::job_state::{JobFile, JobState, Standing};
-use super::models::Seen;
 use super::prepare::{Options, PrepareError, Prepared};
-use super::real_paths::RealPaths;
-use super::setup::plan_request;
 use super::verify::{Known, Mismatch, Planning, verify};
 use super::{Claim, ClaimError, parent};
 use crate::compile::Compiled;
 use crate::journal::{JobIdentity, Journal, JournalError};
 use crate::model::{JobDir, JobResult, JobStatus, Source};
+use crate::node::{Gpus, RealPaths, Seen, plan_request};
 use crate::output::remove_tree;
 use crate::pool::Standby;
 use crate::protocol::PlanRequest;
@@ -87,8 +84,8 @@ impl Ready {
         taken_up: Option<TakenUp>,
         (held, claim): (Held, ClaimHeld),
     ) -> Result<Prepared, PrepareError> {
-        let mut gpus = Gpus::take(&mut self.spec, options)?;
-        gpus.make_ready(&mut self.spec, options, say);
+        let mut gpus = Gpus::take(&mut self.spec, &options.node())?;
+        gpus.make_ready(&mut self.spec, &options.node(), say);
         // Before anything of an earlier run is removed: a job that is refused loses nothing.
         let parent = match self.take_parent(&held) {
             Ok(parent) => parent,

@@ -1,11 +1,11 @@
 //! Whether the inputs of a job are what they were: it is planned once in advance, and the
 //! mini-batches that are done are compared with what they would be today.
 
-use super::cancel::Cancel;
-use super::looks::{LonePlanner, Looks};
+use crate::cancel::Cancel;
 use crate::dataset::{Found, Root, content_stamp};
 use crate::journal::{Journal, JournalError};
 use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat, Work, hex};
+use crate::node::{LonePlanner, Looks};
 use crate::pool::Pool;
 use crate::protocol::{FromPlanner, PlanRequest};
 use crate::store::Objects;

@@ -1,21 +1,21 @@
 //! The paths that a job names, resolved once. What is held against the operator's policy is then what is opened: a link
 //! that comes in the place of one of their parts meanwhile is refused where the path is opened.
 
-use super::ClaimError;
-use super::claim::resolve;
+use super::error::NodeError;
+use crate::opening;
 use crate::spec::JobSpec;
 use std::path::{Path, PathBuf};
 
 /// Paths without links, of what a job names beside its inputs and its models. The last parts may not exist yet.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RealPaths {
-    pub(super) entry_script: PathBuf,
-    pub(super) source_directory: Option<PathBuf>,
+pub(crate) struct RealPaths {
+    pub(crate) entry_script: PathBuf,
+    pub(crate) source_directory: Option<PathBuf>,
     /// In the order of the job file.
-    pub(super) side_inputs: Vec<PathBuf>,
-    pub(super) output: Option<PathBuf>,
-    pub(super) parent: Option<PathBuf>,
-    pub(super) job_dir: PathBuf,
+    pub(crate) side_inputs: Vec<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
+    pub(crate) parent: Option<PathBuf>,
+    pub(crate) job_dir: PathBuf,
 }
 
 /// A job with paths without links in the place of those that it names, for [`OperatorPolicy::check`].
@@ -24,7 +24,7 @@ pub(super) struct RealPaths {
 /// If one cannot be looked up.
 ///
 /// [`OperatorPolicy::check`]: crate::spec::OperatorPolicy::check
-pub fn with_real_paths(spec: &JobSpec) -> Result<JobSpec, ClaimError> {
+pub fn with_real_paths(spec: &JobSpec) -> Result<JobSpec, NodeError> {
     let nowhere = Path::new("/");
     Ok(RealPaths::find(spec, nowhere)?.of(spec))
 }
@@ -34,7 +34,7 @@ impl RealPaths {
     ///
     /// # Errors
     /// If one cannot be looked up.
-    pub(super) fn find(spec: &JobSpec, job_dir: &Path) -> Result<Self, ClaimError> {
+    pub(crate) fn find(spec: &JobSpec, job_dir: &Path) -> Result<Self, NodeError> {
         let side_inputs = spec.side_inputs.iter().map(|mount| resolve(&mount.host));
         Ok(Self {
             entry_script: resolve(&spec.entry_script)?,
@@ -47,7 +47,7 @@ impl RealPaths {
     }
 
     /// The job with these paths in the place of those that it names.
-    pub(super) fn of(&self, spec: &JobSpec) -> JobSpec {
+    pub(crate) fn of(&self, spec: &JobSpec) -> JobSpec {
         let mut spec = spec.clone();
         spec.entry_script.clone_from(&self.entry_script);
         spec.source_directory.clone_from(&self.source_directory);
@@ -60,4 +60,9 @@ impl RealPaths {
         }
         spec
     }
+}
+
+/// The path without links, also where its last parts do not exist yet.
+pub(crate) fn resolve(path: &Path) -> Result<PathBuf, NodeError> {
+    opening::resolve(path).map_err(|source| NodeError::Path { path: path.to_owned(), source })
 }

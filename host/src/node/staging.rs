@@ -1,6 +1,7 @@
 //! What a job reads from stores, and who brings it to this machine.
 
-use super::prepare::{Options, PrepareError};
+use super::error::NodeError;
+use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
 use crate::model::{ByteSize, Input, InputKind, Source, TableKind};
@@ -27,9 +28,9 @@ const TELL: Duration = Duration::from_secs(10);
 /// input or a model cannot be fetched.
 pub fn stage(
     spec: &mut JobSpec,
-    options: &Options,
+    options: &NodeOptions,
     say: &mut dyn FnMut(&str),
-) -> Result<(Vec<Source>, Objects), PrepareError> {
+) -> Result<(Vec<Source>, Objects), NodeError> {
     let (inputs, objects) = stage_inputs(spec, options, say)?;
     let mut sources = dataset::resolve(&inputs)?;
     for source in &mut sources {
@@ -92,9 +93,9 @@ fn outside(what: &str, path: &Path) -> StoreError {
 /// The inputs as paths of this machine.
 fn stage_inputs(
     spec: &mut JobSpec,
-    options: &Options,
+    options: &NodeOptions,
     say: &mut dyn FnMut(&str),
-) -> Result<(Vec<Input>, Objects), PrepareError> {
+) -> Result<(Vec<Input>, Objects), NodeError> {
     if spec.addresses().iter().all(|(_, address)| Some(address) == spec.upload.as_ref()) {
         return Ok((spec.inputs.clone(), Objects::default()));
     }
@@ -144,7 +145,7 @@ fn coming(spec: &JobSpec) -> Coming {
 }
 
 /// Waits for all objects that come unasked: a plan that is compared with an earlier one must not have to wait.
-pub(super) fn wait_for(objects: &Objects, options: &Options, say: &mut dyn FnMut(&str)) {
+pub(crate) fn wait_for(objects: &Objects, options: &NodeOptions, say: &mut dyn FnMut(&str)) {
     let mut told = Instant::now();
     objects.wait(&|| options.cancel.reason().is_some(), &mut |objects, bytes| {
         if told.elapsed() >= TELL {
@@ -160,10 +161,10 @@ pub(super) fn wait_for(objects: &Objects, options: &Options, say: &mut dyn FnMut
 /// If the policy does not allow the store, or the results did not arrive there.
 pub fn put_results(
     spec: &JobSpec,
-    options: &Options,
+    options: &NodeOptions,
     output: &Path,
     say: &mut dyn FnMut(&str),
-) -> Result<(), PrepareError> {
+) -> Result<(), NodeError> {
     let Some(address) = &spec.upload else { return Ok(()) };
     options.policy.check_stores(spec)?;
     let stop = || options.cancel.reason().is_some();
@@ -171,7 +172,7 @@ pub fn put_results(
     Ok(stager(spec, options, Path::new("")).put(output, address, &mut watch)?)
 }
 
-fn stager<'a>(spec: &'a JobSpec, options: &'a Options, cache: &'a Path) -> Stager<'a> {
+fn stager<'a>(spec: &'a JobSpec, options: &'a NodeOptions, cache: &'a Path) -> Stager<'a> {
     let refused = spec.inputs.iter().filter(|input| refuses_tables(spec, input));
     Stager {
         program: &options.program,
@@ -183,7 +184,7 @@ fn stager<'a>(spec: &'a JobSpec, options: &'a Options, cache: &'a Path) -> Stage
     }
 }
 
-fn cache(options: &Options) -> Result<PathBuf, StoreError> {
+fn cache(options: &NodeOptions) -> Result<PathBuf, StoreError> {
     let named = options.datastores.cache_folder().map(ToOwned::to_owned);
     let usual = || options.cache_dir.clone().or_else(Cache::default_folder);
     named.or_else(|| Some(usual()?.join(OBJECTS))).ok_or(StoreError::NoCache)

@@ -2,7 +2,7 @@
 
 use super::backends::{cuda_folders, probe};
 use super::kernels;
-use super::prepare::Options;
+use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::gpu::{Inventory, MemoryWatch, Nvidia};
 use crate::model::GpuLease;
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 
 /// Those that the job has taken. Others may have them once this is dropped and the workers are gone.
 #[derive(Debug, Default)]
-pub(super) struct Gpus {
+pub(crate) struct Gpus {
     leases: Vec<GpuLease>,
     /// Holds the locks.
     _taken: Taken,
@@ -23,7 +23,7 @@ pub(super) struct Gpus {
 impl Gpus {
     /// Takes as many as the job has workers for, if there are that many. If there are not, a notice says
     /// what becomes of the rest, and who has them.
-    pub(super) fn take(spec: &mut JobSpec, options: &Options) -> Result<Self, TurnsError> {
+    pub(crate) fn take(spec: &mut JobSpec, options: &NodeOptions) -> Result<Self, TurnsError> {
         if spec.gpus == 0 {
             return Ok(Self::default());
         }
@@ -56,10 +56,10 @@ impl Gpus {
 
     /// Has compiled what tract needs there, if a model may come to run there; a notice says if that does
     /// not work.
-    pub(super) fn make_ready(
+    pub(crate) fn make_ready(
         &mut self,
         spec: &mut JobSpec,
-        options: &Options,
+        options: &NodeOptions,
         say: &mut dyn FnMut(&str),
     ) {
         let has_other = || {
@@ -83,17 +83,17 @@ impl Gpus {
     }
 
     /// Their indices.
-    pub(super) fn indices(&self) -> Vec<u32> {
+    pub(crate) fn indices(&self) -> Vec<u32> {
         self.leases.iter().map(|lease| lease.index).collect()
     }
 
     /// What a worker is told of the one with this index; none if the job has not taken it.
-    pub(super) fn lease(&self, index: u32) -> Option<GpuLease> {
+    pub(crate) fn lease(&self, index: u32) -> Option<GpuLease> {
         self.leases.iter().find(|lease| lease.index == index).cloned()
     }
 
     /// Tells when the memory of a GPU is back.
-    pub(super) fn memory(&self) -> Option<MemoryWatch> {
+    pub(crate) fn memory(&self) -> Option<MemoryWatch> {
         self.memory.clone()
     }
 }

@@ -1,7 +1,8 @@
 //! What computes with a job's models: found, and tried out, before the job begins.
 
+use super::error::NodeError;
 use super::models::ModelError;
-use super::prepare::{Options, PrepareError};
+use super::options::NodeOptions;
 use crate::gpu::library_folders;
 use crate::inference::{Probe, bytes_below};
 use crate::model::Backend;
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 /// Puts ONNX Runtime's library into the settings of a job that may use it. Where it cannot be used, that is
 /// an error if a model of the job is to run on it, or the command line names it for this very job; else
 /// tract does its work, and a notice says so.
-pub(super) fn find_onnxruntime(spec: &mut JobSpec, options: &Options) -> Result<(), PrepareError> {
+pub(crate) fn find_onnxruntime(spec: &mut JobSpec, options: &NodeOptions) -> Result<(), NodeError> {
     let by_name = spec.models.iter().find(|model| model.backend == Backend::OnnxRuntime);
     let may = by_name.is_some()
         || spec.inference.allow_guest_models
@@ -22,7 +23,7 @@ pub(super) fn find_onnxruntime(spec: &mut JobSpec, options: &Options) -> Result<
     match (&options.onnxruntime, by_name) {
         (None, None) => {}
         (None, Some(model)) => {
-            return Err(PrepareError::Backend(format!(
+            return Err(NodeError::Backend(format!(
                 "models.{}.backend is onnxruntime, and where its library is, is not known: install it \
                  (pip install onnxruntime), and name that with SANDMILL_ONNXRUNTIME=PATH or \
                  --onnxruntime PATH; or set the backend to auto",
@@ -35,7 +36,7 @@ pub(super) fn find_onnxruntime(spec: &mut JobSpec, options: &Options) -> Result<
                 let model = by_name.map(|model| {
                     format!("models.{}.backend is onnxruntime, which cannot be used: ", model.name)
                 });
-                return Err(PrepareError::Backend(model.unwrap_or_default() + &why.to_string()));
+                return Err(NodeError::Backend(model.unwrap_or_default() + &why.to_string()));
             }
             Err(why) => spec.notices.push(format!("onnxruntime is not used, but tract: {why}")),
         },
@@ -45,7 +46,7 @@ pub(super) fn find_onnxruntime(spec: &mut JobSpec, options: &Options) -> Result<
 
 /// Refuses models that are too large with the weights that lie beside them. Only a process behind a wall may
 /// look which these are, so that this is done where all files of the folder are more than the limit.
-pub(super) fn weigh_models(spec: &mut JobSpec, options: &Options) -> Result<(), PrepareError> {
+pub(crate) fn weigh_models(spec: &mut JobSpec, options: &NodeOptions) -> Result<(), NodeError> {
     let limit = spec.limits.models;
     let mut notices = Vec::new();
     for model in &spec.models {
@@ -71,13 +72,13 @@ pub(super) fn weigh_models(spec: &mut JobSpec, options: &Options) -> Result<(), 
 }
 
 /// Who tries out what computes with this job's models.
-pub(super) fn probe(spec: &JobSpec, options: &Options) -> Probe {
+pub(super) fn probe(spec: &JobSpec, options: &NodeOptions) -> Probe {
     let (program, os_sandbox) = (options.program.clone(), spec.os_sandbox);
     Probe { program, os_sandbox, cuda: cuda_folders(options) }
 }
 
 /// Where CUDA's libraries are: also beside ONNX Runtime, whether that or another backend computes.
-pub(super) fn cuda_folders(options: &Options) -> Vec<PathBuf> {
+pub(super) fn cuda_folders(options: &NodeOptions) -> Vec<PathBuf> {
     let library = options.onnxruntime.as_ref().and_then(|named| named.find().ok());
     library_folders(library.as_deref())
 }
@@ -113,8 +114,7 @@ mod tests {
             device: DeviceChoice::Auto,
             fallback: false,
         });
-        let mut options = Options::new(dir.path().join("job"), "/nonexistent");
-        options.onnxruntime = named;
+        let options = NodeOptions { onnxruntime: named, ..NodeOptions::of("/nonexistent") };
         let found = find_onnxruntime(&mut spec, &options);
         assert_eq!(spec.inference.onnxruntime, None);
         found.map(|()| spec.notices.join("\n")).map_err(|error| error.to_string())

@@ -4,7 +4,8 @@
 //! folder of its own in the job directory, as another name of the same file where the file system can
 //! do that, else as a copy.
 
-use super::{Cancel, model_digests};
+use super::model_digests;
+use crate::cancel::Cancel;
 use crate::compile::hash_until;
 use crate::model::{ByteSize, FileStamp, JobDir, Model, hex};
 use crate::opening::regular_at_its_path;
@@ -89,9 +90,9 @@ pub enum ModelError {
 
 /// A model that was looked at.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// The SHA-256 of the ONNX file, in hexadecimal.
-    pub(super) sha256: String,
+    pub(crate) sha256: String,
     /// The ONNX file, without links: the one that was read.
     file: PathBuf,
     /// The folder that belongs to the model, without links.
@@ -101,7 +102,7 @@ pub(super) struct Seen {
 
 /// Looks at each model: is its file there, not too large, and the right one? In the order of `models`. Stops in the
 /// middle of a file when the job is cancelled.
-pub(super) fn look(
+pub(crate) fn look(
     models: &[ModelSpec],
     limit: ByteSize,
     cancel: &Cancel,
@@ -139,7 +140,7 @@ pub(super) fn look_at(
 }
 
 /// Where models lie, without links, by their names.
-pub(super) fn places<'a>(
+pub(crate) fn places<'a>(
     models: &'a [ModelSpec],
     seen: &'a [Seen],
 ) -> impl Iterator<Item = (&'a str, &'a Path)> {
@@ -182,7 +183,7 @@ pub fn give_models(
 
 /// Puts models that are single files where workers find them; what an earlier run left there is taken
 /// away first. `seen`: what they were when they were looked at.
-pub(super) fn stage(
+pub(crate) fn stage(
     models: &[ModelSpec],
     seen: &[Seen],
     job_dir: &JobDir,
@@ -240,7 +241,7 @@ pub(super) fn io_error(
 }
 
 /// The models as workers find them; those that are single files have been [staged](stage) before.
-pub(super) fn placed(models: &[ModelSpec], seen: &[Seen], job_dir: &JobDir) -> Vec<Model> {
+pub(crate) fn placed(models: &[ModelSpec], seen: &[Seen], job_dir: &JobDir) -> Vec<Model> {
     let placed = |(model, seen): (&ModelSpec, &Seen)| {
         let host = seen.folder.clone().unwrap_or_else(|| job_dir.model(&model.name));
         let file = match &model.folder {
