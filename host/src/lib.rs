@@ -40,7 +40,8 @@
 //! 3. `worker`, `pool`
 //! 4. `node`, `report`
 //! 5. `engine`
-//! 6. `cli`, and in tests `fuzzing`
+//! 6. `run`
+//! 7. `cli`, and in tests `fuzzing`
 
 mod cancel;
 #[doc(hidden)]
@@ -61,6 +62,7 @@ pub mod perf;
 #[doc(hidden)]
 pub mod pool;
 pub mod report;
+mod run;
 #[doc(hidden)]
 pub mod turns;
 #[doc(hidden)]
@@ -84,10 +86,10 @@ pub use sandmill_wall as wall;
 pub use sandmill_wire as protocol;
 
 pub use cancel::Cancel;
-pub use engine::{
-    EngineError, Job, JobFile, Options, PrepareError, Prepared, Reused, prepare, run,
-};
+pub use engine::{EngineError, JobFile, Reused};
 pub use event::{Event, EventKind};
 pub use load::{load, load_under};
 pub use model::{JobResult, JobStatus};
+pub use node::NodeError;
+pub use run::{Job, Options, PrepareError, Prepared, prepare, run};
 pub use sandmill_spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors};

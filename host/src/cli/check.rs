@@ -315,7 +315,7 @@ fn inference(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Inf
     let Some(named) = named else { return Ok(settings) };
     let (program, os_sandbox) = (check.program.to_owned(), check.os_sandbox);
     match (Probe { program, os_sandbox, cuda: Vec::new() }).named(named) {
-        Ok(library) => settings.onnxruntime = Some(library),
+        Ok((library, _)) => settings.onnxruntime = Some(library),
         Err(why) if named.by_option() => anyhow::bail!(why),
         Err(why) => say(&format!("note: onnxruntime is not used, but tract: {why}")),
     }

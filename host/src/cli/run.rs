@@ -9,12 +9,13 @@ use super::policy::PolicyArgument;
 use super::registry::Names;
 use super::{refused, say, signals, terminal};
 use crate::cancel::Cancel;
-use crate::engine::{self, Job, JobFile, Options, PrepareError, Prepared, Reused};
+use crate::engine::{self, JobFile, Reused};
 use crate::inference::NamedLibrary;
 use crate::load::this_machine;
 use crate::model::{JobDir, JobStatus, OutputAction};
-use crate::node;
+use crate::node::{self, NodeError};
 use crate::report::{self, ParentFolder, Places, ReportBudget, Reporters, log_tree, reused_text};
+use crate::run::{self, Job, Options, PrepareError, Prepared};
 use crate::spec::{self, JobSpec, OperatorPolicy, Surroundings};
 use anyhow::Context;
 use std::num::NonZeroU32;
@@ -191,13 +192,13 @@ pub(super) fn prepare_and_run(mut spec: JobSpec, options: &Options) -> Result<Ex
         Exit::Completed => put_results(&named, options, output).map(|()| exit),
         other => Ok(other),
     };
-    let prepared = match engine::prepare(spec, options, &mut say) {
+    let prepared = match run::prepare(spec, options, &mut say) {
         Ok(prepared) => prepared,
         // What Ctrl-C ended may look like a failure, too: a compiler has got the signal as well.
         Err(error) => {
             return match options.cancel.reason() {
                 Some(reason) => {
-                    say(&PrepareError::Cancelled(reason).to_string());
+                    say(&NodeError::Cancelled(reason).to_string());
                     Ok(Exit::Cancelled)
                 }
                 None => Err(not_prepared(error)),
@@ -232,7 +233,7 @@ fn put_results(spec: &JobSpec, options: &Options, output: &Path) -> Result<(), P
 
 pub(super) fn not_prepared(error: PrepareError) -> Problem {
     match error {
-        PrepareError::Policy(errors) => refused(errors),
+        PrepareError::Node(NodeError::Policy(errors)) => refused(errors),
         error => Problem::usage(error),
     }
 }
@@ -251,8 +252,8 @@ fn start(
     if let Some(told) = told {
         told.by(reporters.clone());
     }
-    let result = engine::run(job, &mut |event| reporters.on_event(event), cancel)
-        .map_err(Problem::failed)?;
+    let result =
+        run::run(job, &mut |event| reporters.on_event(event), cancel).map_err(Problem::failed)?;
     Ok(match result.status {
         JobStatus::Completed => Exit::Completed,
         JobStatus::Failed if result.never_began() => Exit::Usage,

@@ -17,7 +17,7 @@ use crate::fail_point;
 use crate::model::{
     ByteSize, EndedBy, JobDir, JobResult, JobStatus, OsSandbox, WallState, WorkerId,
 };
-use crate::node::{Gpus, ProcessorTime, Room, SetupTemplate, Spawned};
+use crate::node::{Gpus, NodeJob, ProcessorTime, Room, Running, SetupTemplate, Spawned};
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
@@ -35,7 +35,7 @@ use tokio::sync::{mpsc, watch};
 /// ([`JobResult::never_began`]) leaves no job directory behind unless it has overwritten an earlier
 /// job. An error means that the job could not be begun, or that its end could not be written down.
 pub fn run(
-    job: Job,
+    job: Job<NodeJob>,
     on_event: &mut dyn FnMut(&Event),
     cancel: &Cancel,
 ) -> Result<JobResult, EngineError> {
@@ -94,7 +94,7 @@ struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     fn begin(
-        mut job: Job,
+        mut job: Job<NodeJob>,
         on_event: &'a mut dyn FnMut(&Event),
         cancel: &Cancel,
     ) -> Result<Self, EngineError> {
@@ -108,23 +108,22 @@ impl<'a> Driver<'a> {
             }
         };
         let resumed = resumed(&started, job.claim.has_earlier_run());
-        let template =
-            SetupTemplate::new(&job.spec, &job.real, &job.sources, &job.models, &job.job_dir);
-        let Started { pool, workers, planner, committer, commits, restored, monitor, perf } =
-            started;
-        let policy = policy(&job.spec, job.gpus.indices());
+        let template = job.node.template();
+        let Started { running, planner, committer, commits, restored, monitor, perf } = started;
+        let Running { pool, workers, room, gpus, objects, .. } = running;
+        let policy = policy(&job.spec, gpus.indices());
         let mut driver = Self {
             machine: Machine::new(policy.clone(), job.sources.clone(), Timestamp::now(), restored),
             pool,
-            room: Room::new(job.turns.take()),
+            room,
             processor_time: Default::default(),
             committer,
             claim: job.claim,
             parent: job.parent,
             template,
-            gpus: job.gpus,
+            gpus,
             job_dir: job.job_dir,
-            intake: Intake::new(&job.sources, job.objects, &job.again),
+            intake: Intake::new(&job.sources, objects, &job.again),
             patience: policy.progress_timeout,
             heard: false,
             leaving: HashSet::new(),
@@ -151,7 +150,7 @@ impl<'a> Driver<'a> {
         for message in in_force {
             driver.emit(EventKind::InForce { message });
         }
-        for message in job.spec.notices {
+        for message in job.spec.notices.into_iter().chain(job.notices) {
             driver.emit(EventKind::Notice { message });
         }
         Ok(driver)

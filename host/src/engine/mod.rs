@@ -1,8 +1,10 @@
 //! The leader: a pure state machine (`machine`) and the driver that joins it to the world.
 //! Imports everything below, never `report` or `cli`.
 //!
-//! `prepare` makes a job ready to run, `claim` decides who owns a job directory (`reserve` is room for its end) and `taking_up` what
-//! becomes of a job that was run before: `identity` names its settings, `differences` compares them, `verify` its inputs.
+//! `prepare` makes a job ready to run, and asks the machine that it is to run on (`nodes`) for what it needs there; `claim`
+//! decides who owns a job directory (`reserve` is room for its end) and `taking_up` what becomes of a job that was run
+//! before: `identity` names its settings, `differences` compares them, `verify` its inputs. These do not know what a node
+//! is made of.
 //! `in_force` says what the machine holds a job to, and `inferring` who computes with a model when
 //! somebody is late. `driver` runs a `job`, on what `start` starts; `intake` takes the plan;
 //! `commit` is the thread that commits what workers finished.
@@ -20,6 +22,7 @@ mod intake;
 mod job;
 mod job_state;
 pub mod machine;
+mod nodes;
 mod parent;
 mod prepare;
 mod reserve;
@@ -36,7 +39,8 @@ pub use folder_lock::is_locked;
 pub use in_force::RUNS_AS_ROOT;
 pub use job::Job;
 pub use job_state::{JobFile, JobState, OutputSize, Standing};
-pub use prepare::{Options, PrepareError, Prepared, prepare};
+pub use nodes::{JobOnNode, Node};
+pub use prepare::{LeaderOptions, PrepareError, Prepared, prepare};
 pub use taking_up::Reused;
 
 /// A job that could not be begun, or whose end could not be written down; for people, complete.

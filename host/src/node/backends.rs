@@ -6,19 +6,28 @@ use super::options::NodeOptions;
 use crate::gpu::library_folders;
 use crate::inference::{Probe, bytes_below};
 use crate::model::Backend;
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, ModelSpec};
 use std::path::PathBuf;
 
-/// Puts ONNX Runtime's library into the settings of a job that may use it. Where it cannot be used, that is
-/// an error if a model of the job is to run on it, or the command line names it for this very job; else
-/// tract does its work, and a notice says so.
-pub(crate) fn find_onnxruntime(spec: &mut JobSpec, options: &NodeOptions) -> Result<(), NodeError> {
+/// What was found to compute with a job's models, beside tract.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// ONNX Runtime's library, if the job may use it, with its version.
+    pub(super) onnxruntime: Option<(PathBuf, Option<String>)>,
+    /// What the user should know.
+    pub(super) notice: Option<String>,
+}
+
+/// Finds ONNX Runtime's library for a job that may use it. Where it cannot be used, that is an error if a model of the
+/// job is to run on it, or the command line names it for this very job; else tract does its work, and a notice says so.
+pub(super) fn find_onnxruntime(spec: &JobSpec, options: &NodeOptions) -> Result<Found, NodeError> {
     let by_name = spec.models.iter().find(|model| model.backend == Backend::OnnxRuntime);
     let may = by_name.is_some()
         || spec.inference.allow_guest_models
         || spec.models.iter().any(|model| model.backend == Backend::Auto);
+    let mut found = Found::default();
     if !may {
-        return Ok(());
+        return Ok(found);
     }
     match (&options.onnxruntime, by_name) {
         (None, None) => {}
@@ -31,25 +40,30 @@ pub(crate) fn find_onnxruntime(spec: &mut JobSpec, options: &NodeOptions) -> Res
             )));
         }
         (Some(named), by_name) => match probe(spec, options).named(named) {
-            Ok(library) => spec.inference.onnxruntime = Some(library),
+            Ok(usable) => found.onnxruntime = Some(usable),
             Err(why) if by_name.is_some() || named.by_option() => {
                 let model = by_name.map(|model| {
                     format!("models.{}.backend is onnxruntime, which cannot be used: ", model.name)
                 });
                 return Err(NodeError::Backend(model.unwrap_or_default() + &why.to_string()));
             }
-            Err(why) => spec.notices.push(format!("onnxruntime is not used, but tract: {why}")),
+            Err(why) => found.notice = Some(format!("onnxruntime is not used, but tract: {why}")),
         },
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Refuses models that are too large with the weights that lie beside them. Only a process behind a wall may
-/// look which these are, so that this is done where all files of the folder are more than the limit.
-pub(crate) fn weigh_models(spec: &mut JobSpec, options: &NodeOptions) -> Result<(), NodeError> {
+/// look which these are, so that this is done where all files of the folder are more than the limit. Returns what the
+/// user should know.
+pub(super) fn weigh_models(
+    spec: &JobSpec,
+    models: &[ModelSpec],
+    options: &NodeOptions,
+) -> Result<Vec<String>, NodeError> {
     let limit = spec.limits.models;
     let mut notices = Vec::new();
-    for model in &spec.models {
+    for model in models {
         let Some(folder) = &model.folder else { continue };
         if bytes_below(folder, limit.0.saturating_add(1)) <= limit.0 {
             continue;
@@ -67,8 +81,7 @@ pub(crate) fn weigh_models(spec: &mut JobSpec, options: &NodeOptions) -> Result<
             )),
         }
     }
-    spec.notices.extend(notices);
-    Ok(())
+    Ok(notices)
 }
 
 /// Who tries out what computes with this job's models.
@@ -88,7 +101,6 @@ mod tests {
     use super::*;
     use crate::inference::NamedLibrary;
     use crate::model::DeviceChoice;
-    use crate::spec::ModelSpec;
     use insta::assert_snapshot;
     use std::path::Path;
 
@@ -101,7 +113,6 @@ mod tests {
         let job = dir.path().join("job.yaml");
         std::fs::write(&job, "entry_script: entry.wasm\ninputs: {texts: a.txt}\n").unwrap();
         let mut spec = crate::spec::load_plain(&job, &[]).unwrap();
-        spec.notices.clear();
         spec.models.push(ModelSpec {
             name: "digits".to_owned(),
             file: "/m/model.onnx".into(),
@@ -115,9 +126,9 @@ mod tests {
             fallback: false,
         });
         let options = NodeOptions { onnxruntime: named, ..NodeOptions::of("/nonexistent") };
-        let found = find_onnxruntime(&mut spec, &options);
-        assert_eq!(spec.inference.onnxruntime, None);
-        found.map(|()| spec.notices.join("\n")).map_err(|error| error.to_string())
+        let found = find_onnxruntime(&spec, &options).map_err(|error| error.to_string())?;
+        assert_eq!(found.onnxruntime, None);
+        Ok(found.notice.unwrap_or_default())
     }
 
     fn gone(by: &'static str) -> Option<NamedLibrary> {

@@ -91,21 +91,21 @@ impl Look {
 }
 
 /// A planner whose mini-batches nobody runs: an object goes when the planner asks for the next one.
-pub(crate) struct LonePlanner<'a> {
+pub(super) struct LonePlanner<'a> {
     /// What it says.
-    pub(crate) says: mpsc::Receiver<FromPlanner>,
+    pub(super) says: mpsc::Receiver<FromPlanner>,
     /// Takes answers to it.
-    pub(crate) answer: &'a dyn Fn(MayOpen),
+    pub(super) answer: &'a dyn Fn(MayOpen),
     /// What it asks for.
-    pub(crate) looks: Looks,
+    pub(super) looks: Looks,
     /// Of the job's inputs.
-    pub(crate) objects: &'a mut Objects,
+    pub(super) objects: &'a mut Objects,
 }
 
 impl LonePlanner<'_> {
     /// The next thing that it says, but for what it asks, which is answered; none at its end. That the disk has no room
     /// for objects counts as its failure. Fails if neither it nor any object has moved for so long.
-    pub(crate) async fn next(
+    pub(super) async fn next(
         &mut self,
         patience: Duration,
     ) -> Result<Option<FromPlanner>, Elapsed> {

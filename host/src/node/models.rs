@@ -90,9 +90,9 @@ pub enum ModelError {
 
 /// A model that was looked at.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(super) struct Seen {
     /// The SHA-256 of the ONNX file, in hexadecimal.
-    pub(crate) sha256: String,
+    pub(super) sha256: String,
     /// The ONNX file, without links: the one that was read.
     file: PathBuf,
     /// The folder that belongs to the model, without links.
@@ -102,7 +102,7 @@ pub(crate) struct Seen {
 
 /// Looks at each model: is its file there, not too large, and the right one? In the order of `models`. Stops in the
 /// middle of a file when the job is cancelled.
-pub(crate) fn look(
+pub(super) fn look(
     models: &[ModelSpec],
     limit: ByteSize,
     cancel: &Cancel,
@@ -140,7 +140,7 @@ pub(super) fn look_at(
 }
 
 /// Where models lie, without links, by their names.
-pub(crate) fn places<'a>(
+pub(super) fn places<'a>(
     models: &'a [ModelSpec],
     seen: &'a [Seen],
 ) -> impl Iterator<Item = (&'a str, &'a Path)> {
@@ -183,7 +183,7 @@ pub fn give_models(
 
 /// Puts models that are single files where workers find them; what an earlier run left there is taken
 /// away first. `seen`: what they were when they were looked at.
-pub(crate) fn stage(
+pub(super) fn stage(
     models: &[ModelSpec],
     seen: &[Seen],
     job_dir: &JobDir,
@@ -241,7 +241,7 @@ pub(super) fn io_error(
 }
 
 /// The models as workers find them; those that are single files have been [staged](stage) before.
-pub(crate) fn placed(models: &[ModelSpec], seen: &[Seen], job_dir: &JobDir) -> Vec<Model> {
+pub(super) fn placed(models: &[ModelSpec], seen: &[Seen], job_dir: &JobDir) -> Vec<Model> {
     let placed = |(model, seen): (&ModelSpec, &Seen)| {
         let host = seen.folder.clone().unwrap_or_else(|| job_dir.model(&model.name));
         let file = match &model.folder {

@@ -10,7 +10,7 @@ use std::io;
 
 /// What came of starting a worker process.
 #[derive(Debug)]
-pub(crate) enum Spawned {
+pub enum Spawned {
     /// It runs, under this process id.
     Runs(u32),
     /// The machine has no place for it now.
@@ -21,7 +21,7 @@ pub(crate) enum Spawned {
 
 /// The places that this job's workers have.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub struct Room {
     /// None if there are no caps.
     turns: Option<Turns>,
     taken: HashMap<WorkerId, Place>,
@@ -30,28 +30,23 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    pub(crate) fn new(turns: Option<Turns>) -> Self {
+    pub fn new(turns: Option<Turns>) -> Self {
         Self { turns, ..Self::default() }
     }
 
     /// Whether there may be no place for a worker.
-    pub(crate) fn is_capped(&self) -> bool {
+    pub fn is_capped(&self) -> bool {
         self.turns.is_some()
     }
 
     /// A new round. In one round, nobody gets a place after somebody got none: the numbers of the
     /// workers that got none are used again.
-    pub(crate) fn begin_round(&mut self) {
+    pub fn begin_round(&mut self) {
         self.full = false;
     }
 
     /// Starts a worker process, if there is a place for it. Returns what came of it.
-    pub(crate) fn start(
-        &mut self,
-        pool: &mut Pool,
-        monitor: Option<&Monitor>,
-        setup: Setup,
-    ) -> Spawned {
+    pub fn start(&mut self, pool: &mut Pool, monitor: Option<&Monitor>, setup: Setup) -> Spawned {
         let worker = setup.worker;
         match self.take(worker) {
             Ok(true) => {}
@@ -85,7 +80,7 @@ impl Room {
     }
 
     /// Gives the place of a worker back that is gone.
-    pub(crate) fn release(&mut self, worker: WorkerId) {
+    pub fn release(&mut self, worker: WorkerId) {
         self.taken.remove(&worker);
     }
 }

@@ -1,23 +1,25 @@
 //! From a checked job to what planner and workers are told.
 
-use super::models::{Seen, placed};
-use super::real_paths::RealPaths;
-use crate::compile::WASMTIME_VERSION;
+use super::job::NodeJob;
+use super::models::placed;
 use crate::dataset::csv::MAX_SLICE;
 use crate::inference::{has_inference, inference_memory};
 use crate::model::MemoryBudget;
 use crate::model::{
-    GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, JobDir, Limits,
-    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, OutputLayout, ProcessLists,
-    SliceSize, Source, TableFormat, TableInput, TableKind, WorkerId,
+    GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, Limits,
+    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, OutputLayout, SliceSize,
+    Source, TableFormat, TableInput, TableKind, WorkerId,
 };
-use crate::perf::MonitorOptions;
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, ModelSpec};
 use std::path::{Path, PathBuf};
 
-/// What is looked at while the job runs.
-pub(crate) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
+/// What each worker of a job may hold. `models` and `inference` are what was found of them.
+pub(super) fn budget(
+    spec: &JobSpec,
+    models: &[ModelSpec],
+    inference: &InferenceSettings,
+) -> MemoryBudget {
     let table = match &spec.input_kind {
         // All rows of a key are one mini-batch, however many, and so are those of a database.
         InputKind::Tables { inputs, .. }
@@ -32,16 +34,9 @@ pub(crate) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
         InputKind::Files { .. } | InputKind::Void { .. } => 0,
     };
     let models: Vec<&Path> =
-        spec.models.iter().map(|model| model.folder.as_deref().unwrap_or(&model.file)).collect();
-    let inference = inference_memory(&models, &spec.inference, &spec.limits);
-    MonitorOptions {
-        job_dir: job_dir.clone(),
-        interval: spec.resource_monitor_interval,
-        budget: MemoryBudget::new(&spec.limits, table, inference),
-        wasmtime: WASMTIME_VERSION,
-        gpus: Vec::new(),
-        processes: ProcessLists::default(),
-    }
+        models.iter().map(|model| model.folder.as_deref().unwrap_or(&model.file)).collect();
+    let inference = inference_memory(&models, inference, &spec.limits);
+    MemoryBudget::new(&spec.limits, table, inference)
 }
 
 /// What the planner is asked for. Also used to show a plan without running it. `spill` is where a
@@ -82,7 +77,7 @@ fn table_of(inputs: &[Input], source: &Source, tables: &[TableInput]) -> TableIn
 
 /// What every worker of a job is told.
 #[derive(Clone, Debug)]
-pub(crate) struct SetupTemplate {
+pub struct SetupTemplate {
     workers: u32,
     job_dir: std::path::PathBuf,
     arguments: Vec<String>,
@@ -105,29 +100,24 @@ pub(crate) struct SetupTemplate {
 
 impl SetupTemplate {
     /// Whether entry scripts compute with models.
-    pub(crate) fn has_inference(&self) -> bool {
+    pub(super) fn has_inference(&self) -> bool {
         has_inference(&self.models, &self.inference)
     }
 
     /// The names of the job's models, in their order.
-    pub(crate) fn model_names(&self) -> Vec<&str> {
+    pub(super) fn model_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.models.iter().map(|model| model.name.as_str()).collect();
         names.sort_unstable();
         names
     }
 
-    /// `seen`: the models as they were when they were looked at.
-    pub(crate) fn new(
-        spec: &JobSpec,
-        real: &RealPaths,
-        sources: &[Source],
-        seen: &[Seen],
-        job_dir: &JobDir,
-    ) -> Self {
-        let models = placed(&spec.models, seen, job_dir);
-        let program = spec.entry_script.file_name().unwrap_or_default().to_string_lossy();
+    /// Of a job whose models lie where workers find them.
+    pub(super) fn new(job: &NodeJob) -> Self {
+        let NodeJob { spec, real, staged, job_dir, .. } = job;
+        let models = placed(&staged.models, &job.seen, job_dir);
+        let program = job.entry_script.file_name().unwrap_or_default().to_string_lossy();
         let arguments = std::iter::once(program.into_owned());
-        let mut mounts = real.of(spec).side_inputs;
+        let mut mounts = real.side_inputs(&staged.side_inputs);
         mounts.extend(models.iter().map(Model::mount));
         if let Some(folder) = &real.source_directory {
             let guest = GUEST_SOURCE.to_owned();
@@ -140,7 +130,7 @@ impl SetupTemplate {
             environment: environment(spec),
             mounts,
             source_dir: spec.source_directory.as_ref().map(|_| GUEST_SOURCE.to_owned()),
-            sources: sources.to_vec(),
+            sources: staged.sources.clone(),
             limits: spec.limits.clone(),
             output_action: spec.output_action,
             output_format: spec.output_format.clone(),
@@ -151,11 +141,12 @@ impl SetupTemplate {
             os_sandbox: spec.os_sandbox,
             deterministic: spec.deterministic,
             models,
-            inference: spec.inference.clone(),
+            inference: job.inference.clone(),
         }
     }
 
-    pub(crate) fn for_worker(
+    /// What this worker is told.
+    pub fn for_worker(
         &self,
         worker: WorkerId,
         gpu: Option<GpuLease>,
@@ -273,7 +264,7 @@ mod tests {
                 "name: abc\nentry_script: entry.wasm\ninputs: {t: {path: a.csv, format: csv}}\n";
             std::fs::write(&job, format!("{text}{more}")).unwrap();
             let spec = crate::spec::load_plain(&job, &[]).unwrap();
-            monitor(&spec, &JobDir::new("job")).budget.total().0
+            budget(&spec, &spec.models, &spec.inference).total().0
         };
         assert!(total("partition_keys: [k]\n") - total("mini_batch_size: 1KB\n") > MAX_SLICE);
         let small = "limits: {memory: 64 MB}\n";
