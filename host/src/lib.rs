@@ -34,7 +34,7 @@
 //! Floors, lowest first; a file imports only lower floors or siblings in its own folder
 //! (`tests/tests/floors.rs` checks that):
 //!
-//! 0. `model`, `event`, `fail_point`, `opening`, `protocol`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox` (crates of their own, or parts of one)
+//! 0. `model`, `event`, `fail_point`, `files`, `opening`, `protocol`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox` (crates of their own, or parts of one)
 //! 1. `cancel`, `gpu`, `turns`
 //! 2. `load`, `journal`, `perf`
 //! 3. `worker`, `pool`
@@ -70,7 +70,7 @@ pub mod worker;
 
 #[doc(hidden)]
 pub use sandmill_data::{dataset, finish, output, plan};
-use sandmill_files::opening;
+use sandmill_files::{self as files, opening};
 #[doc(hidden)]
 pub use sandmill_guest_host::{compile, inference, sandbox};
 use sandmill_model::fail_point;

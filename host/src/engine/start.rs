@@ -2,7 +2,8 @@
 
 use super::EngineError;
 use super::commit::{
-    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Success, worker_of,
+    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Places, Success,
+    worker_of,
 };
 use super::job::Job;
 use super::machine::Settled;
@@ -121,7 +122,7 @@ fn commit_target(job: &Job<NodeJob>) -> CommitTarget {
         Finish { name: name.clone(), make: Arc::new(make) }
     });
     CommitTarget {
-        job_dir: job.job_dir.clone(),
+        places: Places::Here(job.job_dir.clone()),
         output: job.claim.output().to_owned(),
         output_file: appends.then(|| format.appended(name)),
         ordered: job.spec.ordered,
