@@ -34,13 +34,16 @@
 //! Floors, lowest first; a file imports only lower floors or siblings in its own folder
 //! (`tests/tests/floors.rs` checks that):
 //!
-//! 0. `model`, `event`, `fail_point`, `opening`, `protocol`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox` (crates of their own, or parts of one)
-//! 1. `gpu`, `turns`
+//! 0. `model`, `event`, `fail_point`, `files`, `opening`, `protocol`, `wall`, `dataset`, `plan`, `output`, `finish`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox` (crates of their own, or parts of one)
+//! 1. `cancel`, `gpu`, `turns`
 //! 2. `load`, `journal`, `perf`
 //! 3. `worker`, `pool`
-//! 4. `engine`, `report`
-//! 5. `cli`, and in tests `fuzzing`
+//! 4. `node`, `report`
+//! 5. `engine`
+//! 6. `run`
+//! 7. `cli`, and in tests `fuzzing`
 
+mod cancel;
 #[doc(hidden)]
 pub mod cli;
 pub mod engine;
@@ -53,10 +56,13 @@ pub mod gpu;
 pub mod journal;
 mod load;
 #[doc(hidden)]
+pub mod node;
+#[doc(hidden)]
 pub mod perf;
 #[doc(hidden)]
 pub mod pool;
 pub mod report;
+mod run;
 #[doc(hidden)]
 pub mod turns;
 #[doc(hidden)]
@@ -64,7 +70,7 @@ pub mod worker;
 
 #[doc(hidden)]
 pub use sandmill_data::{dataset, finish, output, plan};
-use sandmill_files::opening;
+use sandmill_files::{self as files, opening};
 #[doc(hidden)]
 pub use sandmill_guest_host::{compile, inference, sandbox};
 use sandmill_model::fail_point;
@@ -79,10 +85,11 @@ pub use sandmill_wall as wall;
 #[doc(hidden)]
 pub use sandmill_wire as protocol;
 
-pub use engine::{
-    Cancel, EngineError, Job, JobFile, Options, PrepareError, Prepared, Reused, prepare, run,
-};
+pub use cancel::Cancel;
+pub use engine::{EngineError, JobFile, Reused};
 pub use event::{Event, EventKind};
 pub use load::{load, load_under};
 pub use model::{JobResult, JobStatus};
+pub use node::NodeError;
+pub use run::{Job, Options, PrepareError, Prepared, prepare, run};
 pub use sandmill_spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors};

@@ -55,6 +55,45 @@ fn wrong_imports(house: &str) -> String {
     wrong
 }
 
+/// What the leader's files that prepare a job may import: words, the journal, its own disk. They leave compiling,
+/// models, walls, GPUs, stores and inputs to the node, which they know as a trait.
+const LEADERS: [&str; 10] = [
+    "cancel",
+    "engine",
+    "event",
+    "fail_point",
+    "files",
+    "journal",
+    "model",
+    "opening",
+    "protocol",
+    "spec",
+];
+
+/// Files of the leader that know the node of this machine still: they run the job.
+const RUNNING: [&str; 4] = ["driver.rs", "inferring.rs", "intake.rs", "start.rs"];
+
+#[test]
+fn the_leader_prepares_without_the_node() {
+    let engine = root().join("host/src/engine");
+    let mut wrong = String::new();
+    let mut files = 0;
+    for path in rust_files(&engine) {
+        let name = path.strip_prefix(&engine).expect("below engine").display().to_string();
+        if name.contains('/') || RUNNING.contains(&name.as_str()) {
+            continue;
+        }
+        files += 1;
+        for Import { line, head } in crate_imports(&read(&path), 2) {
+            if !LEADERS.contains(&head.as_str()) {
+                let _ = writeln!(wrong, "host/src/engine/{name}:{line}: `{head}` is the node's");
+            }
+        }
+    }
+    assert!(files > 10, "the leader's files lie elsewhere");
+    assert!(wrong.is_empty(), "imports that bind the leader to this machine:\n{wrong}");
+}
+
 #[test]
 fn crates_use_each_other_as_the_architecture_says() {
     let said: BTreeMap<String, BTreeSet<String>> = read(&root().join("ARCHITECTURE.md"))

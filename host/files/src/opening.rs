@@ -149,6 +149,33 @@ pub fn make_new_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
+/// The path without links, also where its last parts do not exist yet.
+///
+/// # Errors
+/// If it cannot be looked up.
+pub fn resolve(path: &Path) -> io::Result<PathBuf> {
+    let absolute = std::path::absolute(path)?;
+    let mut missing = Vec::new();
+    let mut there = absolute.as_path();
+    loop {
+        match there.canonicalize() {
+            Ok(mut resolved) => {
+                resolved.extend(missing.iter().rev());
+                return Ok(resolved);
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                // `..` below a folder that is missing has no name.
+                let (Some(parent), Some(name)) = (there.parent(), there.file_name()) else {
+                    return Err(e);
+                };
+                missing.push(name.to_owned());
+                there = parent;
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,10 +8,10 @@ use super::error::ArgumentError;
 use super::trial::{Asked, Trial as TrialProcess};
 use crate::compile::{Cache, Compiler, EntryFile, ImportVerdict, Instrumentation, Names};
 use crate::compile::{build_guest_crate, judge_import};
-use crate::engine;
 use crate::inference::{NamedLibrary, Probe};
 use crate::model::{GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS};
 use crate::model::{InferenceSettings, JobDir, Limits, Model, Mount, OsSandbox, printable};
+use crate::node;
 use crate::opening::{make_new_private, scratch_path};
 use crate::spec::{ModelSpec, OperatorPolicy};
 use anyhow::Context as _;
@@ -305,7 +305,7 @@ fn models(check: &Check<'_>, limits: &Limits, scratch: &Path) -> anyhow::Result<
     let models: Result<Vec<_>, _> = check.trial.models.iter().map(model).collect();
     let models = models.map_err(|error| anyhow::anyhow!("--model: {error}"))?;
     check.policy.check_models(&models)?;
-    Ok(engine::give_models(&models, limits.models, &JobDir::new(scratch))?)
+    Ok(node::give_models(&models, limits.models, &JobDir::new(scratch))?)
 }
 
 /// What computes with models, beside tract: tried out first, as for a job.
@@ -315,7 +315,7 @@ fn inference(check: &Check<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Inf
     let Some(named) = named else { return Ok(settings) };
     let (program, os_sandbox) = (check.program.to_owned(), check.os_sandbox);
     match (Probe { program, os_sandbox, cuda: Vec::new() }).named(named) {
-        Ok(library) => settings.onnxruntime = Some(library),
+        Ok((library, _)) => settings.onnxruntime = Some(library),
         Err(why) if named.by_option() => anyhow::bail!(why),
         Err(why) => say(&format!("note: onnxruntime is not used, but tract: {why}")),
     }

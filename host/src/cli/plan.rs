@@ -4,13 +4,13 @@ use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
 use super::run::{Counts, JobArguments, not_prepared, this_program};
 use super::{refused, say, signals, terminal};
-use crate::engine;
-use crate::engine::Options;
 use crate::model::{InputKind, MiniBatch, Source, Work, on_one_line};
+use crate::node::{self, Staged};
 use crate::opening::{make_new_private, scratch_path};
 use crate::protocol::{
     FrameError, FromPlanner, MayOpen, PlanRequest, Question, encode, read_frame,
 };
+use crate::run::{Options, PrepareError};
 use crate::store::{Arrival, Objects};
 use crate::wall::{self, death};
 use anyhow::{Context, anyhow, bail};
@@ -36,7 +36,7 @@ pub(super) struct Arguments {
 
 /// Prints the mini-batches of a job on standard output, the totals on standard error.
 pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
-    let (mut spec, policy) = arguments.job.load(&arguments.counts)?;
+    let (spec, policy) = arguments.job.load(&arguments.counts)?;
     for notice in &spec.notices {
         say(&format!("note: {notice}"));
     }
@@ -44,20 +44,21 @@ pub(super) fn plan(arguments: &Arguments) -> Result<Exit, Problem> {
     options.policy = policy.clone();
     options.datastores = arguments.job.datastores.load()?;
     // What is fetched stays for `run`, if all of it has room.
-    let (sources, mut objects) =
-        engine::stage(&mut spec, &options, &mut say).map_err(not_prepared)?;
-    let real = engine::with_real_paths(&spec).map_err(Problem::usage)?;
+    let staged = node::stage(&spec, &options.node(), &mut say)
+        .map_err(|error| not_prepared(PrepareError::Node(error)))?;
+    let real = node::with_real_paths(&spec, &staged).map_err(Problem::usage)?;
+    let Staged { sources, mut objects, .. } = staged;
     policy.check(&real, &sources, None).map_err(refused)?;
     let spill = spill_folder(&spec.input_kind).map_err(Problem::usage)?;
     let mut planner = Planner::new(spill);
-    let mut request = engine::plan_request(&spec, &sources, planner.spill.clone());
+    let mut request = node::plan_request(&spec, &sources, planner.spill.clone());
     // A planner that dies over a file is not replaced, as that of a job is; the file is named.
     request.tells_files = true;
     request.asks = objects.come_on_demand();
     // As long as when a job is taken up.
     planner.patience = spec.first_task_creation_timeout.max(spec.progress_update_timeout);
     let messages = planner.start(&request).map_err(Problem::usage)?;
-    let mut store = Store { looks: engine::Looks::new(&sources), objects: &mut objects };
+    let mut store = Store { looks: node::Looks::new(&sources), objects: &mut objects };
     let mut table = Table::new(BufWriter::new(terminal::stdout()), &request.sources);
     let printed = print(&mut planner, &messages, &mut store, &mut table);
     planner.stop();
@@ -229,7 +230,7 @@ fn end(child: &mut Option<Child>, spill: &Path) {
 
 /// Where the planner's objects come from.
 struct Store<'a> {
-    looks: engine::Looks,
+    looks: node::Looks,
     objects: &'a mut Objects,
 }
 

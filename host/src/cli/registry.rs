@@ -5,11 +5,11 @@ use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::{print, print_json, refused, say};
 use crate::dataset::{self, Listing};
-use crate::engine;
 use crate::model::{
     Address, Held, Input, Latest, Registered, RegisteredKind, RegisteredName, counted,
     is_registered_name, printable,
 };
+use crate::node;
 use crate::registry::{NewVersion, Registry, RegistryError, default_file};
 use crate::spec::{ModelSpec, NotRegistered, Registrations};
 use anyhow::{Context, anyhow};
@@ -212,7 +212,7 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
             let model = model.map_err(|why| Problem::usage(anyhow!("{why}")))?;
             // Again, as a version may be a link.
             allowed(&text(&model.file)?)?;
-            let digests = engine::model_digests(&model).map_err(Problem::usage)?;
+            let digests = node::model_digests(&model).map_err(Problem::usage)?;
             let paths = vec![text(model.folder.as_ref().unwrap_or(&model.file))?];
             let held = Some(Held { files: digests.files, bytes: digests.bytes, newest: None });
             let (digest, folder_digest) = (Some(digests.file), digests.folder);

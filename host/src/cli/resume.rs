@@ -5,9 +5,10 @@ use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::registry::Names;
 use super::run::{BackendArguments, Counts, Setting, prepare_and_run, setting, this_program};
-use crate::engine::{ClaimError, JobFile, JobState, Options};
+use crate::engine::{ClaimError, JobFile, JobState};
 use crate::load::this_machine;
 use crate::model::JobDir;
+use crate::run::Options;
 use crate::spec::{self, Surroundings};
 use std::path::PathBuf;
 

@@ -8,11 +8,14 @@ use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::registry::Names;
 use super::{refused, say, signals, terminal};
-use crate::engine::{self, Cancel, Job, JobFile, Options, PrepareError, Prepared, Reused};
+use crate::cancel::Cancel;
+use crate::engine::{self, JobFile, Reused};
 use crate::inference::NamedLibrary;
 use crate::load::this_machine;
 use crate::model::{JobDir, JobStatus, OutputAction};
+use crate::node::{self, NodeError};
 use crate::report::{self, ParentFolder, Places, ReportBudget, Reporters, log_tree, reused_text};
+use crate::run::{self, Job, Options, PrepareError, Prepared};
 use crate::spec::{self, JobSpec, OperatorPolicy, Surroundings};
 use anyhow::Context;
 use std::num::NonZeroU32;
@@ -189,13 +192,13 @@ pub(super) fn prepare_and_run(mut spec: JobSpec, options: &Options) -> Result<Ex
         Exit::Completed => put_results(&named, options, output).map(|()| exit),
         other => Ok(other),
     };
-    let prepared = match engine::prepare(spec, options, &mut say) {
+    let prepared = match run::prepare(spec, options, &mut say) {
         Ok(prepared) => prepared,
         // What Ctrl-C ended may look like a failure, too: a compiler has got the signal as well.
         Err(error) => {
             return match options.cancel.reason() {
                 Some(reason) => {
-                    say(&PrepareError::Cancelled(reason).to_string());
+                    say(&NodeError::Cancelled(reason).to_string());
                     Ok(Exit::Cancelled)
                 }
                 None => Err(not_prepared(error)),
@@ -220,7 +223,7 @@ pub(super) fn prepare_and_run(mut spec: JobSpec, options: &Options) -> Result<Ex
 
 /// Takes the results where the job file says, if that is a store.
 fn put_results(spec: &JobSpec, options: &Options, output: &Path) -> Result<(), Problem> {
-    engine::put_results(spec, options, output, &mut say).map_err(|error| {
+    node::put_results(spec, &options.node(), output, &mut say).map_err(|error| {
         Problem::failed(anyhow::anyhow!(
             "{error}. The results lie in {}; run the job again to write them to the store",
             output.display()
@@ -230,7 +233,7 @@ fn put_results(spec: &JobSpec, options: &Options, output: &Path) -> Result<(), P
 
 pub(super) fn not_prepared(error: PrepareError) -> Problem {
     match error {
-        PrepareError::Policy(errors) => refused(errors),
+        PrepareError::Node(NodeError::Policy(errors)) => refused(errors),
         error => Problem::usage(error),
     }
 }
@@ -249,8 +252,8 @@ fn start(
     if let Some(told) = told {
         told.by(reporters.clone());
     }
-    let result = engine::run(job, &mut |event| reporters.on_event(event), cancel)
-        .map_err(Problem::failed)?;
+    let result =
+        run::run(job, &mut |event| reporters.on_event(event), cancel).map_err(Problem::failed)?;
     Ok(match result.status {
         JobStatus::Completed => Exit::Completed,
         JobStatus::Failed if result.never_began() => Exit::Usage,

@@ -1,7 +1,7 @@
 //! Ctrl-C, SIGTERM and the end of the terminal.
 
 use super::say;
-use crate::engine::Cancel;
+use crate::cancel::Cancel;
 use crate::report::Reporters;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

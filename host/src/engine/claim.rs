@@ -12,14 +12,13 @@ use super::folder_lock::FolderLock;
 use super::job_state::{JobFile, JobState, new_id, new_mark, output_size, sync_name, temporary};
 use super::reserve::Reserve;
 use crate::fail_point;
+use crate::files::remove_tree;
 use crate::model::{JobDir, JobResult, JobStatus, LOCK_FILE, unfinished};
-use crate::opening::folder_at_its_path;
-use crate::output::remove_tree;
+use crate::opening::{self, folder_at_its_path};
 use jiff::Timestamp;
 use rustix::fs::Mode;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
-use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -469,27 +468,7 @@ fn first_entry(
 
 /// The path without links, also where its last parts do not exist yet.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, ClaimError> {
-    let failed = |e| ClaimError::io("find", path, e);
-    let absolute = std::path::absolute(path).map_err(failed)?;
-    let mut missing = Vec::new();
-    let mut there = absolute.as_path();
-    loop {
-        match there.canonicalize() {
-            Ok(mut resolved) => {
-                resolved.extend(missing.iter().rev());
-                return Ok(resolved);
-            }
-            Err(e) if e.kind() == ErrorKind::NotFound => {
-                // `..` below a folder that is missing has no name.
-                let (Some(parent), Some(name)) = (there.parent(), there.file_name()) else {
-                    return Err(failed(e));
-                };
-                missing.push(name.to_owned());
-                there = parent;
-            }
-            Err(e) => return Err(failed(e)),
-        }
-    }
+    opening::resolve(path).map_err(|e| ClaimError::io("find", path, e))
 }
 
 #[cfg(test)]

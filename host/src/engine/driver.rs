@@ -1,24 +1,23 @@
 //! Joins the state machine to the world: processes, the planner, the committer, the clock, whoever
 //! listens. Decides nothing itself.
 
-use super::cancel::{Cancel, Request};
 use super::commit::{
     CommitError, CommitReply, CommitRequest, Committer, Free, StillWriting, last_reply,
 };
-use super::gpus::Gpus;
+use super::in_force::{in_force, policy};
 use super::inferring;
 use super::intake::Intake;
 use super::job::Job;
 use super::machine::{Action, Machine, Message};
-use super::room::Room;
-use super::setup::{self, SetupTemplate};
 use super::start::{Started, commit_request, resumed, start};
 use super::{Claim, EngineError};
+use crate::cancel::{Cancel, Request};
 use crate::event::{Event, EventKind};
 use crate::fail_point;
 use crate::model::{
     ByteSize, EndedBy, JobDir, JobResult, JobStatus, OsSandbox, WallState, WorkerId,
 };
+use crate::node::{Gpus, NodeJob, ProcessorTime, Room, Running, SetupTemplate, Spawned};
 use crate::output::remove_tree;
 use crate::perf::{Monitor, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
@@ -36,7 +35,7 @@ use tokio::sync::{mpsc, watch};
 /// ([`JobResult::never_began`]) leaves no job directory behind unless it has overwritten an earlier
 /// job. An error means that the job could not be begun, or that its end could not be written down.
 pub fn run(
-    job: Job,
+    job: Job<NodeJob>,
     on_event: &mut dyn FnMut(&Event),
     cancel: &Cancel,
 ) -> Result<JobResult, EngineError> {
@@ -61,7 +60,7 @@ struct Driver<'a> {
     machine: Machine,
     pool: Pool,
     room: Room,
-    processor_time: super::processor_time::ProcessorTime,
+    processor_time: ProcessorTime,
     committer: Committer,
     claim: Claim,
     /// This job's own folder for copies, at its parent.
@@ -95,7 +94,7 @@ struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     fn begin(
-        mut job: Job,
+        mut job: Job<NodeJob>,
         on_event: &'a mut dyn FnMut(&Event),
         cancel: &Cancel,
     ) -> Result<Self, EngineError> {
@@ -109,22 +108,22 @@ impl<'a> Driver<'a> {
             }
         };
         let resumed = resumed(&started, job.claim.has_earlier_run());
-        let template = SetupTemplate::new(&job);
-        let Started { pool, workers, planner, committer, commits, restored, monitor, perf } =
-            started;
-        let policy = setup::policy(&job.spec, &job.gpus);
+        let template = job.node.template();
+        let Started { running, planner, committer, commits, restored, monitor, perf } = started;
+        let Running { pool, workers, room, gpus, objects, .. } = running;
+        let policy = policy(&job.spec, gpus.indices());
         let mut driver = Self {
             machine: Machine::new(policy.clone(), job.sources.clone(), Timestamp::now(), restored),
             pool,
-            room: Room::new(job.turns.take()),
+            room,
             processor_time: Default::default(),
             committer,
             claim: job.claim,
             parent: job.parent,
             template,
-            gpus: job.gpus,
+            gpus,
             job_dir: job.job_dir,
-            intake: Intake::new(&job.sources, job.objects, &job.again),
+            intake: Intake::new(&job.sources, objects, &job.again),
             patience: policy.progress_timeout,
             heard: false,
             leaving: HashSet::new(),
@@ -141,7 +140,7 @@ impl<'a> Driver<'a> {
             result: None,
         };
         driver.begin_worker(job.spec.gpus);
-        let in_force = setup::in_force(&job.spec);
+        let in_force = in_force(&job.spec);
         driver.emit(EventKind::JobStarted {
             job: job.spec.name,
             tenant: job.spec.tenant,
@@ -151,7 +150,7 @@ impl<'a> Driver<'a> {
         for message in in_force {
             driver.emit(EventKind::InForce { message });
         }
-        for message in job.spec.notices {
+        for message in job.spec.notices.into_iter().chain(job.notices) {
             driver.emit(EventKind::Notice { message });
         }
         Ok(driver)
@@ -365,7 +364,12 @@ impl<'a> Driver<'a> {
             Action::Spawn(worker, gpu) => {
                 let lease = gpu.and_then(|gpu| self.gpus.lease(gpu));
                 let setup = self.template.for_worker(worker, lease, self.intake.tables());
-                return Some(self.room.start(&mut self.pool, self.monitor.as_ref(), setup));
+                let spawned = self.room.start(&mut self.pool, self.monitor.as_ref(), setup);
+                return Some(match spawned {
+                    Spawned::Runs(pid) => Message::Spawned(worker, pid),
+                    Spawned::NoRoom => Message::NoRoom(worker),
+                    Spawned::Failed(why) => Message::SpawnFailed(worker, why),
+                });
             }
             Action::Assign(worker, assignment) => {
                 self.pool.queue(worker, &ToWorker::Run(assignment));

@@ -1,26 +1,21 @@
 //! What decides a job's rows: it must be the same for a job to be taken up again, or for its result
 //! to be reused. Time-outs, limits, thresholds and the number of workers are not part of it.
 
-use super::models::Seen;
 use crate::model::{
     Address, Backend, Compression, CsvFormat, InferenceSettings, Input, InputKind, JobLimits,
     Limits, Mount, OutputFormat, OutputLayout, SliceSize, TableInput, hex,
 };
+use crate::protocol::node::Prepared;
 use crate::spec::{JobSpec, ModelSpec, StoredKind};
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use walkdir::WalkDir;
 
 /// A value longer than this many bytes is kept, and compared, as its digest.
 const SHOWN: usize = 500;
 /// Begins a value that is a digest.
 pub(super) const DIGEST: &str = "sha256:";
-/// So many files of a folder that is shown whole are looked at.
-const FILES: usize = 100_000;
 
 /// Names and values of all settings that decide rows, but for the entry script. Values are JSON, or
 /// a digest where they are long or may be secret.
@@ -28,14 +23,8 @@ const FILES: usize = 100_000;
 /// A job and all that it holds are taken apart without `..`: a new setting does not compile until it is
 /// put into the identity, or is named with the reason why it does not decide rows.
 ///
-/// `job_file`: where the job comes from. It says all of it, so that as one of the files that the entry
-/// script can see it does not count: else nothing in it could be changed.
-/// `seen`: what its models were when they were looked at.
-pub(super) fn settings(
-    spec: &JobSpec,
-    seen: &[Seen],
-    job_file: Option<&Path>,
-) -> Vec<(String, String)> {
+/// `found`: what its folders and models are on the node.
+pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)> {
     let JobSpec {
         inputs,
         input_kind,
@@ -111,8 +100,6 @@ pub(super) fn settings(
         // The paths that they came to are in `inputs`, `side_inputs` and `models`.
         latest: _,
     } = spec;
-    let job_file = job_file.and_then(|path| path.canonicalize().ok());
-    let job_file = job_file.as_deref();
     let mut settings = Settings(Vec::new());
     settings.inputs(inputs, input_kind);
     settings.put("partition_keys", partition_keys);
@@ -122,15 +109,15 @@ pub(super) fn settings(
         // It may be a password.
         settings.0.push((format!("environment_variables.{name}"), digest(value.as_bytes())));
     }
-    for (index, mount) in side_inputs.iter().enumerate() {
+    for (index, (mount, files)) in side_inputs.iter().zip(&found.side_inputs).enumerate() {
         let address = spec.stored_at(StoredKind::SideInput(index));
-        settings.side_input(mount, address, job_file);
+        settings.side_input(mount, address, files);
     }
-    if let Some(path) = source_directory {
+    if let (Some(path), Some(files)) = (source_directory, &found.source_directory) {
         settings.put("source_directory", path);
-        settings.0.push(("the files in source_directory".to_owned(), content(path, job_file)));
+        settings.0.push(("the files in source_directory".to_owned(), of_files(files)));
     }
-    settings.models(models, inference, seen, job_file);
+    settings.models(models, inference, found);
     settings.put("output", output);
     settings.put("output_action", output_action);
     settings.put("append_row_file_name", append_row_file_name);
@@ -214,7 +201,7 @@ impl Settings {
     }
 
     /// `address`: the place in a store that it comes from, if it does.
-    fn side_input(&mut self, mount: &Mount, address: Option<&Address>, job_file: Option<&Path>) {
+    fn side_input(&mut self, mount: &Mount, address: Option<&Address>, files: &str) {
         // The entry script only reads it.
         let Mount { host, guest, writable: _ } = mount;
         let name = format!("the side input at {guest}");
@@ -223,41 +210,38 @@ impl Settings {
             Some(address) => self.put(&name, &address.to_string()),
             None => self.put(&name, host),
         }
-        self.0.push((format!("the files in {name}"), content(host, job_file)));
+        self.0.push((format!("the files in {name}"), of_files(files)));
     }
 
     /// Jobs without models are as they were before there were any. Backends differ in the last digits:
     /// which one `auto` comes to is a setting, too.
-    fn models(
-        &mut self,
-        models: &[ModelSpec],
-        inference: &InferenceSettings,
-        seen: &[Seen],
-        job_file: Option<&Path>,
-    ) {
+    fn models(&mut self, models: &[ModelSpec], inference: &InferenceSettings, found: &Prepared) {
         let InferenceSettings {
             allow_guest_models,
-            onnxruntime,
+            // The node has the one that was found.
+            onnxruntime: _,
             // How fast they compute, and whether there is room for it.
             threads: _,
             gpu_memory: _,
             // Where the library finds the parts of its own.
             cuda: _,
         } = inference;
-        let library = onnxruntime.as_deref().and_then(Path::file_name);
+        let library = found.backends.iter().find_map(|backend| backend.library.as_deref());
+        let library = library.and_then(Path::file_name);
         let auto = library.map_or("tract".into(), |library| library.to_string_lossy());
         let runs = |backend| match backend {
             Backend::Auto => json!(["auto", auto]),
             named => json!(named),
         };
-        for (model, seen) in models.iter().zip(seen) {
+        for (model, found) in models.iter().zip(&found.models) {
             let ModelSpec {
                 name,
-                file,
-                folder,
                 backend,
                 device,
                 fallback,
+                // The node tells what it found there.
+                file: _,
+                folder: _,
                 // The digest of what is there tells more, and is compared with these before.
                 bytes: _,
                 digest: _,
@@ -266,14 +250,14 @@ impl Settings {
             } = model;
             let name = format!("models.{name}");
             let how = json!({
-                "file": file.file_name().map(|name| name.to_string_lossy()),
+                "file": found.file,
                 "backend": runs(*backend), "device": device, "fallback": fallback,
             });
             self.put(&name, &how);
-            let sha256 = format!("{DIGEST}{}", seen.sha256);
+            let sha256 = of_files(&found.sha256);
             self.0.push((format!("{name}: the ONNX file"), sha256));
-            if let Some(folder) = folder {
-                self.0.push((format!("the files of {name}"), content(folder, job_file)));
+            if let Some(folder) = &found.folder {
+                self.0.push((format!("the files of {name}"), of_files(folder)));
             }
         }
         if *allow_guest_models {
@@ -312,41 +296,12 @@ impl Settings {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    format!("{DIGEST}{}", hex(Sha256::digest(bytes)))
+    of_files(&hex(Sha256::digest(bytes)))
 }
 
-/// A digest of a folder's files: their names, sizes and times. What a version control system or a
-/// compiler keeps for itself does not count, as it changes by being looked at; nor does `job_file`.
-fn content(folder: &Path, job_file: Option<&Path>) -> String {
-    let is_cache = |path: &Path| {
-        path.file_name().is_some_and(|name| name == ".git") || path.join("CACHEDIR.TAG").exists()
-    };
-    let entries = WalkDir::new(folder)
-        .sort_by_file_name()
-        .into_iter()
-        .filter_entry(|entry| !entry.file_type().is_dir() || !is_cache(entry.path()))
-        .filter_map(Result::ok)
-        .filter(|entry| !entry.file_type().is_dir())
-        .filter(|entry| !job_file.is_some_and(|file| is_same(entry.path(), file)));
-    let mut seen = Vec::new();
-    for entry in entries.take(FILES) {
-        let path = entry.path();
-        let name = path.strip_prefix(folder).unwrap_or(path);
-        seen.extend(name.as_os_str().as_bytes());
-        seen.push(0);
-        // Of a link, what it leads to.
-        if let Ok(metadata) = path.metadata() {
-            for number in [metadata.size().cast_signed(), metadata.mtime(), metadata.mtime_nsec()] {
-                seen.extend(number.to_le_bytes());
-            }
-        }
-    }
-    digest(&seen)
-}
-
-/// Whether the path is, or leads to, a file whose path is without links.
-fn is_same(path: &Path, file: &Path) -> bool {
-    path.file_name() == file.file_name() && path.canonicalize().is_ok_and(|path| path == file)
+/// The value for a digest of files.
+fn of_files(digest: &str) -> String {
+    format!("{DIGEST}{digest}")
 }
 
 #[cfg(test)]
@@ -354,40 +309,18 @@ mod tests {
     use super::*;
     use std::fs;
 
-    #[test]
-    fn a_folder_is_known_by_its_files() {
-        let dir = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| {
-            let path = dir.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write("a/model.bin", "1");
-        let first = content(dir.path(), None);
-        write("target/CACHEDIR.TAG", "");
-        write("target/debug/x", "1");
-        write(".git/index", "1");
-        assert_eq!(content(dir.path(), None), first);
-        write("a/model.bin", "12");
-        let second = content(dir.path(), None);
-        assert_ne!(second, first);
-        write("b", "");
-        assert_ne!(content(dir.path(), None), second);
-    }
-
-    /// C25: time-outs may change in the job file, also where the entry script can see that.
-    #[test]
-    fn the_job_file_is_no_file_of_the_folders_that_are_shown() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("sub")).unwrap();
-        let job = dir.path().canonicalize().unwrap().join("job.yaml");
-        let known = || content(dir.path(), Some(&job));
-        fs::write(&job, "run_max_try: 1").unwrap();
-        let first = known();
-        fs::write(&job, "run_max_try: 22").unwrap();
-        assert_eq!(known(), first);
-        fs::write(dir.path().join("sub/job.yaml"), "another").unwrap();
-        assert_ne!(known(), first);
+    /// Of a job without folders and models.
+    fn found() -> Prepared {
+        Prepared {
+            component: String::new(),
+            sources: Vec::new(),
+            side_inputs: Vec::new(),
+            source_directory: None,
+            models: Vec::new(),
+            backends: Vec::new(),
+            budget: 0,
+            notices: Vec::new(),
+        }
     }
 
     /// What was once a secret is not in what is kept.
@@ -403,7 +336,7 @@ mod tests {
         let of = |overrides: &[(&str, &str)]| {
             let overrides: Vec<_> =
                 overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            settings(&crate::spec::load_plain(&job, &overrides).unwrap(), &[], Some(&job))
+            settings(&crate::spec::load_plain(&job, &overrides).unwrap(), &found())
         };
         let was = of(&[]);
         assert!(!format!("{was:?}").contains("secret"), "{was:?}");

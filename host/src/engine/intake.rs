@@ -2,11 +2,11 @@
 //! waits here for those that it asks for: what it says of one object stands before what it asks next.
 
 use super::commit::{CommitRequest, Committer};
-use super::looks::Looks;
 use super::machine::{Machine, Message};
 use super::verify::{PlanDigest, tables_note};
 use crate::journal::unreadable_note;
 use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat, Work};
+use crate::node::Looks;
 use crate::protocol::{FromPlanner, MayOpen};
 use crate::store::{Arrival, Objects};
 use std::collections::VecDeque;

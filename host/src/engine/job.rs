@@ -1,53 +1,34 @@
 //! A job that is ready to run.
 
 use super::Claim;
-use super::gpus::Gpus;
-use super::models::Seen;
-use super::real_paths::RealPaths;
 use super::taking_up::TakenUp;
-use crate::compile::Compiled;
-use crate::model::{JobDir, ProcessLists, Source};
-use crate::pool::Standby;
+use crate::model::{JobDir, Source};
 use crate::spec::JobSpec;
-use crate::store::Objects;
-use crate::turns::Turns;
 use std::path::PathBuf;
 
-/// All that a job needs to run.
+/// All that a job needs to run: what the leader knows of it, and what a node holds for it.
 #[derive(Debug)]
-pub struct Job {
+pub struct Job<N> {
     /// What to do.
     pub spec: JobSpec,
-    /// The paths that it names, without links.
-    pub(super) real: RealPaths,
     /// The folder for copies of logs and metrics, if the job has a parent; this job's alone.
     pub parent: Option<PathBuf>,
     /// The inputs' folders.
     pub sources: Vec<Source>,
-    /// Where objects of stores lie that the inputs are made of.
-    pub(super) objects: Objects,
-    /// The compiled entry script.
-    pub component: Compiled,
-    /// The `sandmill` binary, for child processes.
-    pub program: PathBuf,
+    /// The SHA-256 of the entry script's component, in hexadecimal.
+    pub component: String,
     /// The job directory, ours until the end.
     pub claim: Claim,
     /// The same, for its paths.
     pub job_dir: JobDir,
     /// What decides its rows, by name, for a journal that is made; unused if there is one.
     pub(super) settings: Vec<(String, String)>,
-    /// What its models were when they were looked at.
-    pub(super) models: Vec<Seen>,
     /// What an earlier run left, if the job is taken up.
     pub(super) taken_up: Option<TakenUp>,
     /// Files that an earlier run could not read.
     pub(super) again: Vec<(u32, String)>,
-    /// Processes that were started meanwhile, if any.
-    pub(super) standby: Option<Standby>,
-    /// Which processes its reports list.
-    pub(super) process_lists: ProcessLists,
-    /// The machine's caps; none if there are none.
-    pub(super) turns: Option<Turns>,
-    /// The GPUs that are this job's alone.
-    pub(super) gpus: Gpus,
+    /// What was found while the job was prepared that the user should know.
+    pub(super) notices: Vec<String>,
+    /// What the node holds for it.
+    pub(super) node: N,
 }

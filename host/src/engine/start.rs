@@ -2,22 +2,21 @@
 
 use super::EngineError;
 use super::commit::{
-    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Success, worker_of,
+    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Places, Success,
+    worker_of,
 };
 use super::job::Job;
 use super::machine::Settled;
-use super::models;
-use super::setup;
 use super::taking_up::TakenUp;
 use crate::event::Resumed;
 use crate::fail_point;
-use crate::finish::Finisher;
 use crate::journal::{JobIdentity, Journal};
 use crate::model::{JobDir, OutputAction, Restored};
-use crate::output::remove_tree;
+use crate::node::{NodeError, NodeJob, Running};
 use crate::perf::{Monitor, PerfEvent};
-use crate::pool::{self, Pool, PoolEvent};
-use crate::protocol::{FromPlanner, PlanRequest};
+use crate::pool;
+use crate::protocol::FromPlanner;
+use crate::protocol::node::Plan;
 use std::fs::File;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -26,8 +25,8 @@ use tokio::sync::mpsc;
 
 /// What a job runs on.
 pub(super) struct Started {
-    pub(super) pool: Pool,
-    pub(super) workers: mpsc::Receiver<PoolEvent>,
+    /// On the node.
+    pub(super) running: Running,
     pub(super) planner: mpsc::Receiver<FromPlanner>,
     pub(super) committer: Committer,
     pub(super) commits: mpsc::UnboundedReceiver<CommitReply>,
@@ -38,54 +37,30 @@ pub(super) struct Started {
 }
 
 /// Starts all of it; takes what an earlier run left out of the job.
-pub(super) fn start(job: &mut Job) -> Result<Started, EngineError> {
-    let failed = |what: &str, e: std::io::Error| EngineError(format!("{what}: {e}"));
-    // What an interrupted shuffle left would be in the way.
-    let spill = job.job_dir.spill();
-    remove_tree(&spill).map_err(|e| failed(&format!("cannot remove {}", spill.display()), e))?;
-    let (events, workers) = mpsc::channel(256);
-    let (plan_events, planner) = mpsc::channel(4);
-    let component = job.component.file.try_clone();
-    let component = component.map_err(|e| failed("the compiled entry script cannot be used", e))?;
-    let mut pool = Pool::new(job.program.clone(), component, events);
-    if let Some(standby) = job.standby.take() {
-        pool.take_over(standby);
-    }
-    let mut monitor = setup::monitor(&job.spec, &job.job_dir);
-    monitor.gpus = job.gpus.indices();
-    monitor.processes = job.process_lists;
-    pool.confine(job.spec.os_sandbox, &job.job_dir, monitor.budget.clone());
-    pool.watch_gpus(job.gpus.memory());
-    let request = setup::plan_request(&job.spec, &job.sources, spill);
-    let (again, asks) = (job.again.clone(), job.objects.come_on_demand());
-    let request = PlanRequest { again, asks, ..request };
+pub(super) fn start(job: &mut Job<NodeJob>) -> Result<Started, EngineError> {
+    let failed = |error: NodeError| EngineError(error.to_string());
+    let mut running = job.node.start().map_err(failed)?;
+    let plan = Plan { again: job.again.clone() };
     let (replies, commits) = mpsc::unbounded_channel();
-    let plan = || {
-        let planned = pool.plan(&request, plan_events);
-        planned.map_err(|e| failed("the planner process cannot be started", e))
-    };
-    let (committer, restored) = if job.taken_up.is_some() {
-        plan()?;
-        start_committer(job, replies)?
+    let (planner, (committer, restored)) = if job.taken_up.is_some() {
+        (running.plan(&plan).map_err(failed)?, start_committer(job, replies)?)
     } else {
         // The one waits for the planner's process, the other for the disk.
         thread::scope(|scope| {
             let making =
                 thread::Builder::new().spawn_scoped(scope, || start_committer(job, replies));
-            let making = making.map_err(|e| failed("the journal cannot be made", e))?;
-            let planned = plan();
+            let making =
+                making.map_err(|e| EngineError(format!("the journal cannot be made: {e}")))?;
+            let planned = running.plan(&plan);
             let made = making.join().unwrap_or_else(|panic| resume_unwind(panic));
-            planned.and(made)
+            Ok((planned.map_err(failed)?, made?))
         })?
     };
     // Now that nothing of an earlier run is in the way.
-    models::stage(&job.spec.models, &job.models, &job.job_dir)
-        .map_err(|e| EngineError(e.to_string()))?;
+    job.node.give_models().map_err(failed)?;
     job.claim.set_room_aside(&job.job_dir);
-    let (perf_events, perf) = mpsc::unbounded_channel();
-    let monitor = Monitor::start(monitor, perf_events)
-        .map_err(|e| failed("the monitor of memory cannot be started", e))?;
-    Ok(Started { pool, workers, planner, committer, commits, restored, monitor, perf })
+    let (monitor, perf) = running.watch().map_err(failed)?;
+    Ok(Started { running, planner, committer, commits, restored, monitor, perf })
 }
 
 /// What the first event says of an earlier run.
@@ -95,7 +70,7 @@ pub(super) fn resumed(started: &Started, has_earlier_run: bool) -> Option<Resume
 }
 
 fn start_committer(
-    job: &mut Job,
+    job: &mut Job<NodeJob>,
     replies: mpsc::UnboundedSender<CommitReply>,
 ) -> Result<(Committer, Restored), EngineError> {
     let (journal, retry_failed) = match job.taken_up.take() {
@@ -125,29 +100,29 @@ fn settle_workers(job_dir: &JobDir) {
 }
 
 /// What the journal says of the job.
-fn identity(job: &Job) -> JobIdentity {
+fn identity(job: &Job<NodeJob>) -> JobIdentity {
     JobIdentity {
         name: job.spec.name.clone(),
         id: job.claim.id().to_owned(),
-        entry_script_digest: job.component.digest.clone(),
+        entry_script_digest: job.component.clone(),
         settings: job.settings.clone(),
         created: job.claim.started(),
     }
 }
 
 /// Where results go.
-fn commit_target(job: &Job) -> CommitTarget {
+fn commit_target(job: &Job<NodeJob>) -> CommitTarget {
     let appends = job.spec.output_action == OutputAction::AppendRow;
     let (name, format) = (&job.spec.append_row_file_name, &job.spec.output_format);
     let finish = (appends && !format.kind.is_lines()).then(|| {
-        let finisher = Finisher::new(&job.program, job.spec.os_sandbox, format);
+        let finisher = job.node.finisher();
         let make = move |source: &File, target: &File, rows, told: &mut dyn FnMut(u64)| {
             finisher.run(source, target, rows, told).map_err(Into::into)
         };
         Finish { name: name.clone(), make: Arc::new(make) }
     });
     CommitTarget {
-        job_dir: job.job_dir.clone(),
+        places: Places::Here(job.job_dir.clone()),
         output: job.claim.output().to_owned(),
         output_file: appends.then(|| format.appended(name)),
         ordered: job.spec.ordered,

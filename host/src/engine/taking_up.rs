@@ -2,27 +2,21 @@
 
 use super::claim::Held;
 use super::differences::differences;
-use super::gpus::Gpus;
 use super::identity::settings;
 use super::job::Job;
 use super::job_state::{JobFile, JobState, Standing};
-use super::models::Seen;
-use super::prepare::{Options, PrepareError, Prepared};
-use super::real_paths::RealPaths;
-use super::setup::plan_request;
-use super::verify::{Known, Mismatch, Planning, verify};
+use super::nodes::JobOnNode;
+use super::prepare::{LeaderOptions, PrepareError, Prepared};
+use super::verify::{Changed, Comparison, Known};
 use super::{Claim, ClaimError, parent};
-use crate::compile::Compiled;
 use crate::journal::{JobIdentity, Journal, JournalError};
-use crate::model::{JobDir, JobResult, JobStatus, Source};
-use crate::output::remove_tree;
-use crate::pool::Standby;
-use crate::protocol::PlanRequest;
+use crate::model::{JobDir, JobResult, JobStatus};
+use crate::protocol::node::{self, Look, Plan};
 use crate::spec::JobSpec;
-use crate::store::Objects;
-use crate::turns::Turns;
 use jiff::Timestamp;
-use std::path::{Path, PathBuf};
+use std::error::Error;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 /// The result of an earlier run, that holds for this one.
 #[derive(Clone, Debug)]
@@ -46,51 +40,53 @@ pub(super) struct TakenUp {
     /// Whether mini-batches that failed for good are tried again (prs-semantics W15): after a job
     /// that failed, not after one that was interrupted.
     pub(super) retry_failed: bool,
-    /// Files that the earlier plan could not read ([`PlanRequest::again`]).
+    /// Files that the earlier plan could not read ([`Plan::again`]).
     pub(super) again: Vec<(u32, String)>,
 }
 
 /// A job that is ready but for its job directory.
-pub(super) struct Ready {
+pub(super) struct Ready<N> {
     pub(super) spec: JobSpec,
-    pub(super) real: RealPaths,
-    pub(super) sources: Vec<Source>,
-    pub(super) objects: Objects,
-    pub(super) component: Compiled,
-    pub(super) models: Vec<Seen>,
+    /// What the node found.
+    pub(super) found: node::Prepared,
+    /// What the node holds for it.
+    pub(super) node: N,
     pub(super) job_dir: JobDir,
-    pub(super) turns: Option<Turns>,
-    pub(super) standby: Option<Standby>,
+    /// The parent's folder, without links.
+    pub(super) parent: Option<PathBuf>,
 }
+
+/// What comes of a job whose node is this.
+type Outcome<N> = Result<Prepared<N>, PrepareError<<N as JobOnNode>::Error>>;
 
 /// Claims a job directory that is held: anew, or as it is.
 type ClaimHeld = fn(Held, Option<JobFile>) -> Result<Claim, ClaimError>;
 
-impl Ready {
+impl<N: JobOnNode> Ready<N> {
     /// Begins the job in a directory that holds none, or anew.
     pub(super) fn begin(
         self,
         held: Held,
-        options: &Options,
+        options: &LeaderOptions,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Prepared, PrepareError> {
-        let settings = settings(&self.spec, &self.models, job_file(options));
+    ) -> Outcome<N> {
+        let settings = settings(&self.spec, &self.found);
         self.job(options, say, settings, None, (held, Held::begin))
     }
 
     /// The job, its directory claimed last.
     fn job(
         mut self,
-        options: &Options,
+        options: &LeaderOptions,
         say: &mut dyn FnMut(&str),
         settings: Vec<(String, String)>,
         taken_up: Option<TakenUp>,
         (held, claim): (Held, ClaimHeld),
-    ) -> Result<Prepared, PrepareError> {
-        let mut gpus = Gpus::take(&mut self.spec, options)?;
-        gpus.make_ready(&mut self.spec, options, say);
+    ) -> Outcome<N> {
+        let mut notices = std::mem::take(&mut self.found.notices);
+        notices.extend(self.node.take_gpus(say).map_err(PrepareError::Node)?);
         // Before anything of an earlier run is removed: a job that is refused loses nothing.
-        let parent = match self.take_parent(&held) {
+        let parent = match self.take_parent(&held, &mut notices) {
             Ok(parent) => parent,
             Err(error) => {
                 held.give_up();
@@ -100,41 +96,38 @@ impl Ready {
         let claim = claim(held, options.job_file.clone()).inspect_err(|_| {
             parent.as_deref().map(parent::give_back);
         })?;
-        let Self { spec, real, sources, objects, component, models, job_dir, turns, standby } =
-            self;
+        let Self { spec, found, node, job_dir, .. } = self;
+        let node::Prepared { sources, component, .. } = found;
         let again = taken_up.as_ref().map(|taken_up| taken_up.again.clone()).unwrap_or_default();
-        let program = options.program.clone();
         let job = Job {
             spec,
-            real,
             parent,
             sources,
-            objects,
             component,
-            program,
             claim,
             job_dir,
             settings,
-            models,
             taken_up,
             again,
-            standby,
-            turns,
-            gpus,
-            process_lists: options.policy.process_lists(),
+            notices,
+            node,
         };
         Ok(Prepared::Job(Box::new(job)))
     }
 
     /// The folder for copies of logs and metrics, if the job has a parent.
-    fn take_parent(&mut self, held: &Held) -> Result<Option<PathBuf>, ClaimError> {
-        let Some(parent) = self.real.parent.as_deref() else { return Ok(None) };
+    fn take_parent(
+        &self,
+        held: &Held,
+        notices: &mut Vec<String>,
+    ) -> Result<Option<PathBuf>, ClaimError> {
+        let Some(parent) = self.parent.as_deref() else { return Ok(None) };
         let name = &self.spec.name;
         let taken = match parent::claim(parent, name, held.mark()) {
             Err(ClaimError::ParentTaken(other)) => {
                 let own = parent::claim_beside(parent, name, held.mark(), held.was_unmarked())?;
                 let own = own.ok_or_else(|| ClaimError::ParentTaken(other.clone()))?;
-                self.spec.notices.push(format!(
+                notices.push(format!(
                     "parent: {} holds copies that an earlier version of Sandmill made without a mark; they stay, \
                      and this job's copies go to {}",
                     other.display(),
@@ -152,9 +145,9 @@ impl Ready {
         mut self,
         held: Held,
         earlier: &JobState,
-        options: &Options,
+        options: &LeaderOptions,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Prepared, PrepareError> {
+    ) -> Outcome<N> {
         if earlier.status == Standing::Completed {
             return self.reuse(&held, earlier, options);
         }
@@ -174,7 +167,7 @@ impl Ready {
         };
         let known = Known::but_unreadable(&journal)?;
         let again = known.again();
-        let checked = self.check(&held, &journal, known, options);
+        let checked = self.check(&held, &journal, known);
         checked.map_err(|mismatch| refused(mismatch, changed))?;
         // A leader that ended between the two has told the journal alone; and the journal knows it
         // until what failed is out of it, however often that is begun.
@@ -186,12 +179,7 @@ impl Ready {
     }
 
     /// The result of a completed run, if this one would come to the same (prs-semantics C25).
-    fn reuse(
-        mut self,
-        held: &Held,
-        earlier: &JobState,
-        options: &Options,
-    ) -> Result<Prepared, PrepareError> {
+    fn reuse(mut self, held: &Held, earlier: &JobState, options: &LeaderOptions) -> Outcome<N> {
         let (dir, name) = (self.job_dir.root().to_owned(), earlier.name.clone());
         let (Some(result), Some(ended)) = (&earlier.result, earlier.ended) else {
             return Err(ClaimError::Finished { dir, name }.into());
@@ -204,7 +192,7 @@ impl Ready {
             return Err(not_reused(why).into());
         }
         let journal = Journal::open(&self.job_dir.journal())?;
-        let checked = self.check(held, &journal, Known::of(&journal)?, options);
+        let checked = self.check(held, &journal, Known::of(&journal)?);
         checked.map_err(|mismatch| refused(mismatch, not_reused))?;
         let (result, output) = (result.clone(), held.output().to_owned());
         let Self { spec, job_dir, .. } = self;
@@ -232,78 +220,65 @@ impl Ready {
         held: &Held,
         journal: &Journal,
         known: Known,
-        options: &Options,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Refusal<N::Error>> {
         let was = journal.job()?;
         let is = JobIdentity {
-            entry_script_digest: self.component.digest.clone(),
-            settings: settings(&self.spec, &self.models, job_file(options)),
+            entry_script_digest: self.found.component.clone(),
+            settings: settings(&self.spec, &self.found),
             ..was.clone()
         };
         if let Some(differences) = differences(&was, &is) {
-            return Err(Mismatch::Changed(differences).into());
+            return Err(Changed(differences).into());
         }
         if let Some(output) = held.earlier_output().filter(|output| output != held.output()) {
             let (was, is) = (output.display(), held.output().display());
-            return Err(
-                Mismatch::Changed(format!("the output folder was {was}, is now {is}")).into()
-            );
+            return Err(Changed(format!("the output folder was {was}, is now {is}")).into());
         }
-        let component = self.component.file.try_clone().map_err(|e| {
-            Mismatch::Failed(format!("the compiled entry script cannot be used: {e}"))
-        })?;
-        let spill = self.job_dir.spill();
-        let request = plan_request(&self.spec, &self.sources, spill.clone());
-        let (again, asks) = (known.again(), self.objects.come_on_demand());
-        let planning = Planning {
-            program: options.program.clone(),
-            component,
-            request: PlanRequest { again, asks, ..request },
-            objects: &mut self.objects,
+        if known.is_empty() {
+            return Ok(());
+        }
+        let look = Look {
+            plan: Plan { again: known.again() },
+            since: known.created(),
             patience: self.spec.first_task_creation_timeout.max(self.spec.progress_update_timeout),
-            cancel: options.cancel.clone(),
         };
-        let verified = verify(planning, known);
-        // What a shuffle wrote is written again by the run.
-        remove_tree(&spill).map_err(|e| ClaimError::io("remove", &spill, e))?;
-        Ok(verified?)
+        let mut comparison = Comparison::new(known, &self.found.sources);
+        let mut result = Ok(());
+        let mut hear = |looked| {
+            result = comparison.take(looked);
+            if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let looked = self.node.look(&look, &mut hear);
+        looked.map_err(|error| Refusal::Other(PrepareError::Node(error)))?;
+        Ok(result?)
     }
-}
-
-fn job_file(options: &Options) -> Option<&Path> {
-    options.job_file.as_ref().map(|file| file.path.as_path())
 }
 
 /// Why a check did not pass.
-enum Refusal {
-    Mismatch(Mismatch),
-    Other(PrepareError),
+enum Refusal<E: Error + 'static> {
+    Changed(Changed),
+    Other(PrepareError<E>),
 }
 
-impl From<Mismatch> for Refusal {
-    fn from(mismatch: Mismatch) -> Self {
-        Self::Mismatch(mismatch)
+impl<E: Error + 'static> From<Changed> for Refusal<E> {
+    fn from(changed: Changed) -> Self {
+        Self::Changed(changed)
     }
 }
 
-impl From<ClaimError> for Refusal {
-    fn from(error: ClaimError) -> Self {
-        Self::Other(error.into())
-    }
-}
-
-impl From<JournalError> for Refusal {
+impl<E: Error + 'static> From<JournalError> for Refusal<E> {
     fn from(error: JournalError) -> Self {
         Self::Other(error.into())
     }
 }
 
 /// The error of a check, where `changed` puts what changed into words.
-fn refused(refusal: Refusal, changed: impl FnOnce(String) -> ClaimError) -> PrepareError {
+fn refused<E: Error + 'static>(
+    refusal: Refusal<E>,
+    changed: impl FnOnce(String) -> ClaimError,
+) -> PrepareError<E> {
     match refusal {
-        Refusal::Mismatch(Mismatch::Changed(why)) => changed(why).into(),
-        Refusal::Mismatch(Mismatch::Failed(text)) => PrepareError::Inputs(text),
-        Refusal::Mismatch(Mismatch::Cancelled(reason)) => PrepareError::Cancelled(reason),
+        Refusal::Changed(Changed(why)) => changed(why).into(),
         Refusal::Other(error) => error,
     }
 }

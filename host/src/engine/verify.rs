@@ -1,22 +1,12 @@
-//! Whether the inputs of a job are what they were: it is planned once in advance, and the
+//! Whether the inputs of a job are what they were: the node plans it once in advance and looks at its files, and the
 //! mini-batches that are done are compared with what they would be today.
 
-use super::cancel::Cancel;
-use super::looks::{LonePlanner, Looks};
-use crate::dataset::{Found, Root, content_stamp};
 use crate::journal::{Journal, JournalError};
 use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat, Work, hex};
-use crate::pool::Pool;
-use crate::protocol::{FromPlanner, PlanRequest};
-use crate::store::Objects;
+use crate::protocol::node::{Looked, LookedAt};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::mpsc;
 
 /// The journal's key for the digest of a whole plan.
 const PLAN: &str = "plan";
@@ -61,7 +51,7 @@ impl PlanDigest {
     }
 
     /// Takes in the next mini-batches.
-    pub(super) fn add(&mut self, batches: &[MiniBatch]) {
+    pub(super) fn add<'a>(&mut self, batches: impl IntoIterator<Item = &'a MiniBatch>) {
         for batch in batches {
             if !self.counts(batch) {
                 continue;
@@ -117,7 +107,12 @@ impl Known {
         Ok(known)
     }
 
-    /// [`PlanRequest::again`].
+    /// When the job began.
+    pub(super) fn created(&self) -> Timestamp {
+        self.created
+    }
+
+    /// [`Plan::again`](crate::protocol::node::Plan::again).
     pub(super) fn again(&self) -> Vec<(u32, String)> {
         self.again.clone()
     }
@@ -129,193 +124,102 @@ impl Known {
         self.plan.as_deref().and_then(mini_batches).is_none_or(|count| id.0 < count + more)
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether there is nothing to compare with.
+    pub(super) fn is_empty(&self) -> bool {
         self.stamps.is_empty() && self.plan.is_none()
     }
 }
 
-/// Why a plan is not what it was, or cannot be had.
+/// The inputs are not what they were: what differs, in words.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Mismatch {
-    /// What differs, in words.
-    Changed(String),
-    /// The inputs cannot be planned, in words, complete.
-    Failed(String),
-    /// Somebody asked for the end, for this reason.
-    Cancelled(String),
+pub(super) struct Changed(pub(super) String);
+
+/// Compares a plan, as it is today, with what is known of it.
+pub(super) struct Comparison<'a> {
+    sources: &'a [Source],
+    known: Known,
+    digest: PlanDigest,
 }
 
-/// How to plan.
-pub(super) struct Planning<'a> {
-    /// The `sandmill` binary.
-    pub(super) program: PathBuf,
-    /// What workers would be given; the planner has no use for it.
-    pub(super) component: File,
-    /// The inputs, and how they are cut.
-    pub(super) request: PlanRequest,
-    /// What the inputs are made of.
-    pub(super) objects: &'a mut Objects,
-    /// The longest that the planner may say nothing.
-    pub(super) patience: Duration,
-    /// Ends it early.
-    pub(super) cancel: Cancel,
-}
-
-/// Plans the job, and compares. Does nothing if there is nothing to compare with.
-pub(super) fn verify(planning: Planning<'_>, known: Known) -> Result<(), Mismatch> {
-    if known.is_empty() {
-        return Ok(());
+impl<'a> Comparison<'a> {
+    /// With nothing of today's plan.
+    pub(super) fn new(known: Known, sources: &'a [Source]) -> Self {
+        let digest = PlanDigest::new(&known.again);
+        Self { sources, known, digest }
     }
-    let Planning { program, component, request, objects, patience, cancel } = planning;
-    let failed = |e: std::io::Error| Mismatch::Failed(format!("the inputs cannot be cut: {e}"));
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let result = runtime.block_on(async {
-        let (worker_events, _) = mpsc::channel(1);
-        let (events, says) = mpsc::channel(4);
-        // Dropping the pool ends the planner.
-        let mut pool = Pool::new(program, component, worker_events);
-        pool.plan(&request, events).map_err(failed)?;
-        let answer = |answer| pool.answer(answer);
-        let looks = Looks::new(&request.sources);
-        let planner = LonePlanner { says, answer: &answer, looks, objects };
-        let mut cancelled = cancel.watch();
-        let asked = async { cancelled.wait_for(Option::is_some).await.is_ok() };
-        tokio::select! {
-            biased;
-            true = asked => Err(Mismatch::Cancelled(cancel.reason().unwrap_or_default())),
-            result = compare(planner, Looker::new(request.sources), known, patience) => result,
-        }
-    });
-    // Should a disk not answer, nobody waits for it.
-    runtime.shutdown_background();
-    result
-}
 
-async fn compare(
-    mut planner: LonePlanner<'_>,
-    looker: Looker,
-    mut known: Known,
-    patience: Duration,
-) -> Result<(), Mismatch> {
-    let late = |_| {
-        Mismatch::Failed(format!(
-            "nothing was heard for {} s of whether the inputs are what they were: see that they can \
-             be read, or raise first_task_creation_timeout",
-            patience.as_secs()
-        ))
-    };
-    let looker = Arc::new(looker);
-    let mut digest = PlanDigest::new(&known.again);
-    loop {
-        match planner.next(patience).await.map_err(late)? {
-            Some(FromPlanner::MiniBatches(batches)) => {
-                digest.add(&batches);
-                let looker = Arc::clone(&looker);
-                let look = move || looker.check(&batches, &mut known).map(|()| known);
-                let looked = tokio::task::spawn_blocking(look);
-                let looked = tokio::time::timeout(patience, looked).await.map_err(late)?;
-                known = looked.map_err(|e| Mismatch::Failed(e.to_string()))??;
+    /// Takes in the next part of the plan.
+    pub(super) fn take(&mut self, looked: Looked) -> Result<(), Changed> {
+        match looked {
+            Looked::MiniBatches(looked) => {
+                self.digest.add(looked.iter().map(|looked| &looked.batch));
+                looked.iter().try_for_each(|looked| self.check(looked))
             }
-            Some(FromPlanner::Finished) => return complete(known, digest),
-            Some(FromPlanner::Failed(text)) => return Err(Mismatch::Failed(text)),
-            Some(FromPlanner::Tables(tables)) => {
-                if known.tables.take().is_some_and(|was| was != tables_note(&tables).1) {
-                    return Err(Mismatch::Changed(
+            Looked::Tables(tables) => {
+                if self.known.tables.take().is_some_and(|was| was != tables_note(&tables).1) {
+                    return Err(Changed(
                         "the inputs changed: their columns are not what they were".to_owned(),
                     ));
                 }
+                Ok(())
             }
-            Some(FromPlanner::Notice(_) | FromPlanner::Opening { .. } | FromPlanner::Closed) => {}
-            None => return Err(Mismatch::Failed("the planner process broke down".to_owned())),
+            Looked::Finished => self.complete(),
         }
     }
-}
 
-/// Looks at files as the workers did.
-struct Looker {
-    sources: Vec<Source>,
-    roots: Vec<Root>,
-    now: Timestamp,
-}
-
-impl Looker {
-    fn new(sources: Vec<Source>) -> Self {
-        let roots = sources.iter().map(Root::of).collect();
-        Self { sources, roots, now: Timestamp::now() }
+    /// Whether a mini-batch is what it was, which takes one that is `known` out of it.
+    fn check(&mut self, looked: &LookedAt) -> Result<(), Changed> {
+        let LookedAt { batch, stamp, changed } = looked;
+        let how = match self.known.stamps.remove(&batch.id) {
+            Some(was) if was == *stamp => return Ok(()),
+            Some(was) if was != batch.stamp => "is not what it was when it was done",
+            // Nobody says what its files were. Those changed since then are others.
+            _ if self.known.may_have(batch.id) => {
+                let Some(time) = changed else { return Ok(()) };
+                &format!(
+                    "has a file that was changed at {time:.0}, after the job began ({:.0})",
+                    self.known.created
+                )
+            }
+            _ => return Ok(()),
+        };
+        Err(Changed(self.told(batch, how)))
     }
 
-    /// Whether mini-batches are what they were, which takes those that are `known` out of it.
-    fn check(&self, batches: &[MiniBatch], known: &mut Known) -> Result<(), Mismatch> {
-        for batch in batches {
-            let look = |(source, file)| self.roots.get(source as usize)?.look_at(file);
-            let found: Vec<_> = batch.files().map(look).collect();
-            let done = known.stamps.remove(&batch.id);
-            let how = match done {
-                Some(was) if was == content_stamp(batch.stamp, found.iter().copied()) => continue,
-                Some(was) if was != batch.stamp => "is not what it was when it was done",
-                // Nobody says what its files were. Those changed since then are others.
-                _ if known.may_have(batch.id) => {
-                    let mut files = found.iter().flatten();
-                    let Some(time) = files.find_map(|file| self.since(file, known.created)) else {
-                        continue;
-                    };
-                    &format!(
-                        "has a file that was changed at {time:.0}, after the job began ({:.0})",
-                        known.created
-                    )
-                }
-                _ => continue,
-            };
-            return Err(Mismatch::Changed(self.changed(batch, how)));
-        }
-        Ok(())
-    }
-
-    /// When a file was changed, if that was after `begin`. The clock of a file server may be ahead of
-    /// ours.
-    fn since(&self, file: &Found, begin: Timestamp) -> Option<Timestamp> {
-        let nanos = i32::try_from(file.nanos).unwrap_or(0);
-        let time = Timestamp::new(file.seconds, nanos).ok()?;
-        (begin < time && time <= self.now).then_some(time)
-    }
-
-    fn changed(&self, batch: &MiniBatch, how: &str) -> String {
-        let (id, location) = (batch.id, batch.location(&self.sources));
+    fn told(&self, batch: &MiniBatch, how: &str) -> String {
+        let (id, location) = (batch.id, batch.location(self.sources));
         let input = match self.sources.get(batch.source as usize) {
             Some(source) => format!("input '{}' changed: ", source.dataset),
             None => String::new(),
         };
         format!("{input}mini-batch {id} ({location}) {how}")
     }
-}
 
-/// All of the plan was seen, and what was done is in it as it was, unless it is still in `known`.
-fn complete(known: Known, digest: PlanDigest) -> Result<(), Mismatch> {
-    if let Some(id) = known.stamps.keys().min() {
-        return Err(Mismatch::Changed(format!(
-            "the inputs changed: mini-batch {id}, which was done, is not among today's {}",
-            digest.mini_batches
-        )));
-    }
-    let Some(was) = known.plan else { return Ok(()) };
-    let is = digest.note().1;
-    let counts = (mini_batches(&was), mini_batches(&is));
-    if was == is {
-        Ok(())
-    } else if counts.0 == counts.1 {
-        let which = match first_difference(&was, &is) {
-            (first, last) if first == last => format!("mini-batch {first}"),
-            (first, last) => format!("one of the mini-batches {first} to {last}"),
-        };
-        Err(Mismatch::Changed(format!(
-            "the inputs changed: {which}, which was not done yet, is not what it was"
-        )))
-    } else {
-        let (was, is) = (counts.0.unwrap_or(0), counts.1.unwrap_or(0));
-        Err(Mismatch::Changed(format!(
-            "the inputs changed: there were {was} mini-batches, now {is}"
-        )))
+    /// All of the plan was seen, and what was done is in it as it was, unless it is still in `known`.
+    fn complete(&mut self) -> Result<(), Changed> {
+        if let Some(id) = self.known.stamps.keys().min() {
+            return Err(Changed(format!(
+                "the inputs changed: mini-batch {id}, which was done, is not among today's {}",
+                self.digest.mini_batches
+            )));
+        }
+        let Some(was) = self.known.plan.take() else { return Ok(()) };
+        let is = std::mem::take(&mut self.digest).note().1;
+        let counts = (mini_batches(&was), mini_batches(&is));
+        if was == is {
+            Ok(())
+        } else if counts.0 == counts.1 {
+            let which = match first_difference(&was, &is) {
+                (first, last) if first == last => format!("mini-batch {first}"),
+                (first, last) => format!("one of the mini-batches {first} to {last}"),
+            };
+            Err(Changed(format!(
+                "the inputs changed: {which}, which was not done yet, is not what it was"
+            )))
+        } else {
+            let (was, is) = (counts.0.unwrap_or(0), counts.1.unwrap_or(0));
+            Err(Changed(format!("the inputs changed: there were {was} mini-batches, now {is}")))
+        }
     }
 }
 
@@ -365,24 +269,17 @@ mod tests {
         Known { stamps, plan, tables, created: Timestamp::now(), again: Vec::new() }
     }
 
-    fn compared(known: Known, messages: Vec<FromPlanner>) -> Result<(), String> {
-        let source = Source::new("texts", "/data".into());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let result = runtime.block_on(async {
-            let (events, says) = mpsc::channel(8);
-            for message in messages {
-                events.send(message).await.unwrap();
-            }
-            drop(events);
-            let looks = Looks::new(&[]);
-            let mut objects = Objects::default();
-            let planner = LonePlanner { says, answer: &drop, looks, objects: &mut objects };
-            compare(planner, Looker::new(vec![source]), known, Duration::from_secs(60)).await
-        });
-        result.map_err(|mismatch| match mismatch {
-            Mismatch::Changed(text) => format!("changed: {text}"),
-            Mismatch::Failed(text) | Mismatch::Cancelled(text) => format!("failed: {text}"),
-        })
+    /// As a node says it whose files do not exist.
+    fn looked(batches: Vec<MiniBatch>) -> Looked {
+        let at = |batch: MiniBatch| LookedAt { stamp: batch.stamp, batch, changed: None };
+        Looked::MiniBatches(batches.into_iter().map(at).collect())
+    }
+
+    fn compared(known: Known, messages: Vec<Looked>) -> Result<(), String> {
+        let sources = [Source::new("texts", "/data".into())];
+        let mut comparison = Comparison::new(known, &sources);
+        let result = messages.into_iter().try_for_each(|looked| comparison.take(looked));
+        result.map_err(|Changed(text)| format!("changed: {text}"))
     }
 
     fn with(done: &[(u64, u64)], was: Option<&[u64]>, is: &[u64]) -> Result<(), String> {
@@ -392,10 +289,10 @@ mod tests {
         let mut later = batches(is).split_off(first.len());
         assert_eq!(later.len(), second.len());
         let messages = vec![
-            FromPlanner::Tables(vec![]),
-            FromPlanner::MiniBatches(batches(first)),
-            FromPlanner::MiniBatches(std::mem::take(&mut later)),
-            FromPlanner::Finished,
+            Looked::Tables(vec![]),
+            looked(batches(first)),
+            looked(std::mem::take(&mut later)),
+            Looked::Finished,
         ];
         compared(known, messages)
     }
@@ -430,30 +327,25 @@ mod tests {
     /// C25: files that no worker reported on must be older than the job.
     #[test]
     fn files_of_what_is_not_done_must_not_change() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("0.txt"), "a").unwrap();
-        let file = std::fs::File::open(folder.path().join("0.txt")).unwrap();
-        let source = Source::new("texts", folder.path().into());
-        let looker = Looker::new(vec![source]);
-        let check = |done: Option<u64>, age: i64| {
-            let created = looker.now - SignedDuration::from_secs(100);
-            let time = looker.now - SignedDuration::from_secs(age);
-            file.set_modified(time.into()).unwrap();
+        let sources = [Source::new("texts", "/data".into())];
+        let check = |done: Option<u64>, stamp: u64, is_younger: bool| {
             let stamps = done.map(|stamp| (MiniBatchId(0), stamp)).into_iter().collect();
-            let mut known = Known { created, ..known(stamps, None, None) };
-            let result = looker.check(&batches(&[7]), &mut known);
-            assert!(known.stamps.is_empty());
-            result.map_err(|mismatch| format!("{mismatch:?}"))
+            let known = known(stamps, None, None);
+            let changed = is_younger.then_some(known.created + SignedDuration::from_secs(50));
+            let [batch] = batches(&[7]).try_into().unwrap();
+            let mut comparison = Comparison::new(known, &sources);
+            let result =
+                comparison.take(Looked::MiniBatches(vec![LookedAt { batch, stamp, changed }]));
+            assert!(comparison.known.stamps.is_empty());
+            result.map_err(|Changed(text)| text)
         };
         for done in [None, Some(7)] {
-            assert_eq!(check(done, 200), Ok(()));
-            assert_eq!(check(done, -1), Ok(()), "the time of a server whose clock is ahead");
-            let text = check(done, 50).unwrap_err();
+            assert_eq!(check(done, 99, false), Ok(()));
+            let text = check(done, 99, true).unwrap_err();
             assert!(text.contains("mini-batch 0 (/inputs/texts/0.txt) has a file that"), "{text}");
         }
-        let stamp = content_stamp(7, [looker.roots[0].look_at("0.txt")]);
-        assert_eq!(check(Some(stamp), 50), Ok(()), "it was already so when it was done");
-        assert_snapshot!(check(Some(stamp), 200).unwrap_err(), @r#"Changed("input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) is not what it was when it was done")"#);
+        assert_eq!(check(Some(99), 99, true), Ok(()), "it was already so when it was done");
+        assert_snapshot!(check(Some(98), 99, false).unwrap_err(), @"input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) is not what it was when it was done");
     }
 
     /// What is not done yet decides how the columns of what is done are read.
@@ -468,21 +360,11 @@ mod tests {
             known(stamps, None, Some(tables_note(&[format("id")]).1))
         };
         let messages = |name| {
-            let tables = FromPlanner::Tables(vec![format(name)]);
-            vec![tables, FromPlanner::MiniBatches(batches(&[7])), FromPlanner::Finished]
+            let tables = Looked::Tables(vec![format(name)]);
+            vec![tables, looked(batches(&[7])), Looked::Finished]
         };
         assert_eq!(compared(known(), messages("id")), Ok(()));
         let changed = "changed: the inputs changed: their columns are not what they were";
         assert_eq!(compared(known(), messages("key")), Err(changed.to_owned()));
-    }
-
-    #[test]
-    fn a_planner_that_cannot_plan_is_no_change() {
-        let plan = Some(plan(&[1]));
-        let known = || known(HashMap::new(), plan.clone(), None);
-        let failed = vec![FromPlanner::Failed("no such folder".into())];
-        assert_eq!(compared(known(), failed), Err("failed: no such folder".to_owned()));
-        let broken = compared(known(), vec![FromPlanner::MiniBatches(batches(&[1]))]);
-        assert_eq!(broken, Err("failed: the planner process broke down".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! What leader, planner and workers say to each other, and how it is framed. Versioned: both sides
+//! What leader, nodes, planner and workers say to each other, and how it is framed. Versioned: both sides
 //! are the same program, but a stale one must be refused, not misread. Uses `model` and, for what
 //! stores are asked, `files`.
 //!
@@ -8,6 +8,7 @@
 mod bounds;
 mod frame;
 mod message;
+pub mod node;
 mod node_policy;
 mod packet;
 mod running;

@@ -50,5 +50,5 @@ pub use kernels::{KERNELS_COMMAND, serve_kernels};
 pub use memory::{PROCESSORS, bytes_below, has_inference, inference_memory};
 pub use note::NotePlace;
 pub use onnxruntime::{NO_TELEMETRY, NamedLibrary};
-pub use probe::{BackendState, PROBE_COMMAND, Probe, serve_probe};
+pub use probe::{BackendState, PROBE_COMMAND, Probe, TRACT_VERSION, serve_probe};
 pub use registry::{LoadedModel, Models};

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub const PROBE_COMMAND: &str = "probe-backends";
 
 /// The version of tract that this program holds.
-const TRACT_VERSION: &str = "0.23.9";
+pub const TRACT_VERSION: &str = "0.23.9";
 
 /// The longest that one try may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -131,14 +131,15 @@ impl Probe {
         said.problem.map_or(Ok(()), |problem| Err(ProbeError::Problem(problem)))
     }
 
-    /// The library that somebody names, if it can be used.
+    /// The library that somebody names, if it can be used, with its version.
     ///
     /// # Errors
     /// Who names what, and why it cannot be used.
-    pub fn named(&self, named: &NamedLibrary) -> Result<PathBuf, NamedError> {
+    pub fn named(&self, named: &NamedLibrary) -> Result<(PathBuf, Option<String>), NamedError> {
         let library = named.find()?;
-        match self.onnxruntime(&library).missing {
-            None => Ok(library),
+        let BackendState { version, missing, .. } = self.onnxruntime(&library);
+        match missing {
+            None => Ok((library, version)),
             Some(why) => Err(NamedError::Unusable { by: named.by, library, why }),
         }
     }

@@ -34,12 +34,12 @@
 
 use super::error::CommitError;
 use super::group::Store;
+use super::places::Places;
 use super::queue::{Queue, Task};
 use super::rows::Rows;
 use crate::journal::Journal;
 use crate::model::{
-    Failure, Header, ItemCounts, JobDir, JobStatus, MiniBatchId, OnConflict, Restored, Segment,
-    WorkerId,
+    Failure, Header, ItemCounts, JobStatus, MiniBatchId, OnConflict, Restored, Segment, WorkerId,
 };
 use std::error::Error;
 use std::fmt;
@@ -159,8 +159,8 @@ pub(in crate::engine) struct Free {
 /// Where results go.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct CommitTarget {
-    /// The job directory, with part files and staged files.
-    pub job_dir: JobDir,
+    /// Where workers leave rows and files.
+    pub places: Places,
     /// The output folder. It exists.
     pub output: PathBuf,
     /// The file for rows in it, which must not exist yet when the journal is new; none if rows are

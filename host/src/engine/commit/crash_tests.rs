@@ -150,7 +150,7 @@ fn rows_that_are_nowhere_are_taken_out_with_their_files() {
         let mut world = World::new(layout, on_conflict);
         // All rows and files are committed, and the second worker's rows are lost everywhere.
         assert!(fail_point::crash_at("left-all-published", || world.run()).is_none());
-        fs::remove_file(world.target.job_dir.part_file(WorkerId(1))).unwrap();
+        fs::remove_file(world.target.places.job_dir().part_file(WorkerId(1))).unwrap();
         let output = world.target.output.join("rows.txt");
         if layout != Layout::Parts {
             let text = fs::read_to_string(&output).unwrap();
@@ -175,8 +175,10 @@ fn rows_that_are_found_again_keep_their_files() {
         let mut world = World::new(layout, on_conflict);
         assert!(fail_point::crash_at("left-all-published", || world.run()).is_none());
         let output = world.target.output.join("rows.txt");
-        let (parts, away) =
-            (world.target.job_dir.parts(), world.target.job_dir.root().join("away"));
+        let (parts, away) = (
+            world.target.places.job_dir().parts(),
+            world.target.places.job_dir().root().join("away"),
+        );
         let rows = fs::read(&output);
         drop(fs::remove_file(&output));
         fs::rename(&parts, &away).unwrap();
@@ -216,7 +218,7 @@ fn a_killed_process_is_recovered_from() {
         let name = "engine::commit::committer::crash_tests::a_killed_process_is_recovered_from";
         let child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name])
-            .env(CHILD, world.target.job_dir.root())
+            .env(CHILD, world.target.places.job_dir().root())
             .env("SANDMILL_FAIL_POINT", at)
             .output()
             .unwrap();
@@ -235,7 +237,7 @@ fn a_hundred_thousand_mini_batches_cost_little() {
         let (mut store, _) = recover(world.target.clone(), world.journal(), false).unwrap();
         let rows = "a row\n".repeat(100_000);
         let worker = WorkerId(0);
-        fs::write(world.target.job_dir.part_file(worker), &rows).unwrap();
+        fs::write(world.target.places.job_dir().part_file(worker), &rows).unwrap();
         let request = |id: u64| {
             let checksum = crc32fast::hash(b"a row\n");
             let segment = Segment { offset: 6 * id, length: 6, checksum, rows: 1 };

@@ -5,7 +5,7 @@ use crate::engine::commit::group::Store;
 use crate::engine::commit::queue::may_be_copied;
 use crate::engine::commit::recover::recover;
 use crate::journal::JobIdentity;
-use crate::model::FailureKind;
+use crate::model::{FailureKind, JobDir};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, OpenOptions};
@@ -81,7 +81,7 @@ impl World {
         }
         let target = CommitTarget {
             output: job_dir.default_output(),
-            job_dir,
+            places: Places::Here(job_dir),
             output_file: Some("rows.txt".into()),
             ordered: layout == Layout::Ordered,
             on_conflict,
@@ -127,7 +127,7 @@ impl World {
     }
 
     pub(super) fn journal(&self) -> Journal {
-        let (path, identity) = (self.target.job_dir.journal(), identity());
+        let (path, identity) = (self.target.places.job_dir().journal(), identity());
         if path.exists() { Journal::open(&path) } else { Journal::create(&path, &identity) }
             .unwrap()
     }
@@ -151,7 +151,7 @@ impl World {
         let offset = self.write(worker, head.unwrap_or_default(), &rows);
         let (length, checksum) = (rows.len() as u64, crc32fast::hash(rows.as_bytes()));
         let segment = Segment { offset, length, checksum, rows: rows.lines().count() as u64 };
-        let staged = self.target.job_dir.staged(worker, MiniBatchId(id), 1);
+        let staged = self.target.places.job_dir().staged(worker, MiniBatchId(id), 1);
         let files = self.files(id);
         for (path, text) in &files {
             let path = staged.join(path);
@@ -173,7 +173,7 @@ impl World {
 
     /// Writes to a worker's part file, which may begin with a header. Returns where.
     fn write(&self, worker: WorkerId, header: &str, rows: &str) -> u64 {
-        let part = self.target.job_dir.part_file(worker);
+        let part = self.target.places.job_dir().part_file(worker);
         let part = OpenOptions::new().create(true).truncate(false).write(true).open(part).unwrap();
         let stays = self.target.ordered || self.target.parts.is_some();
         let mut ends = self.ends.borrow_mut();
@@ -195,7 +195,7 @@ impl World {
     fn spoil(&self, worker: WorkerId, id: u64) -> CommitRequest {
         let offset = self.write(worker, "", "half");
         let segment = Segment { offset, length: 4, checksum: 0, rows: 1 };
-        let staged = self.target.job_dir.staged(worker, MiniBatchId(id), 1);
+        let staged = self.target.places.job_dir().staged(worker, MiniBatchId(id), 1);
         fs::create_dir_all(&staged).unwrap();
         fs::write(staged.join("shared"), "of nobody").unwrap();
         CommitRequest::Success(Success {
@@ -244,7 +244,7 @@ impl World {
         }
         self.last_workers.clear();
         for worker in &workers[..2] {
-            let folder = self.target.job_dir.worker_output(*worker);
+            let folder = self.target.places.job_dir().worker_output(*worker);
             fs::create_dir_all(folder.join("made")).unwrap();
             fs::write(folder.join("labels"), "same").unwrap();
             if self.target.on_conflict != OnConflict::Error {
@@ -335,8 +335,10 @@ impl World {
             return;
         }
         let output = self.target.output.join("rows.txt");
-        let mut parts: Vec<_> =
-            fs::read_dir(self.target.job_dir.parts()).unwrap().map(|e| e.unwrap().path()).collect();
+        let mut parts: Vec<_> = fs::read_dir(self.target.places.job_dir().parts())
+            .unwrap()
+            .map(|e| e.unwrap().path())
+            .collect();
         parts.sort();
         let part = |number: usize| parts.get(number % parts.len().max(1));
         let cut = |path: &Path, share: f64| {

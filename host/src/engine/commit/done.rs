@@ -46,7 +46,7 @@ pub(super) fn publish(
 
 /// What one worker left, if all of it can be published.
 fn look(target: &CommitTarget, worker: WorkerId) -> Result<Vec<Found>, CommitError> {
-    let folder = target.job_dir.worker_output(worker);
+    let folder = target.places.left(worker);
     let found = list_files(&folder, &rule(target, false, &|_| None));
     found.map_err(|source| CommitError::Left { worker, source })
 }
@@ -71,7 +71,7 @@ fn check_same(
     path: &str,
     of: &[(WorkerId, Found)],
 ) -> Result<(), CommitError> {
-    let folder = |worker| target.job_dir.worker_output(worker);
+    let folder = |worker| target.places.left(worker);
     let Some(((first, found), rest)) = of.split_first() else { return Ok(()) };
     if found.length.is_none() {
         return Ok(());
@@ -98,12 +98,12 @@ fn check_same(
 fn move_all(files: &Files, target: &CommitTarget) -> Result<(), CommitError> {
     let rule = rule(target, true, &|_| None);
     for &worker in &files.done {
-        let folder = target.job_dir.worker_output(worker);
+        let folder = target.places.left(worker);
         let checked = check_files(&folder, &target.output, &rule);
         checked.map_err(|source| CommitError::Left { worker, source })?;
     }
     for &worker in &files.done {
-        let folder = target.job_dir.worker_output(worker);
+        let folder = target.places.left(worker);
         publish_files(&folder, &target.output, &rule)
             .map_err(|source| CommitError::Left { worker, source })?;
         fail_point::pass("left-published");
@@ -119,7 +119,7 @@ fn append(
     journal: &mut Journal,
     left: &Left,
 ) -> Result<(), CommitError> {
-    let folder = |worker| target.job_dir.worker_output(worker);
+    let folder = |worker| target.places.left(worker);
     let mut earlier: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
     for file in journal.files()? {
         if file.mini_batch.is_none() {

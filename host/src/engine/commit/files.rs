@@ -5,7 +5,7 @@ use super::disk::sync_around;
 use super::error::CommitError;
 use crate::fail_point::{self, Unsynced};
 use crate::journal::FileEntry;
-use crate::model::{JobDir, MiniBatchId, OnConflict, WorkerId};
+use crate::model::{MiniBatchId, OnConflict, WorkerId};
 use crate::output::{Found, OutputError, Rule, check_files, discard_files, publish_files};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -28,7 +28,7 @@ pub(super) struct Files {
 }
 
 /// Where the parts of files belong that come from one folder.
-pub(super) type Places = HashMap<String, (u64, u64)>;
+pub(super) type Offsets = HashMap<String, (u64, u64)>;
 
 impl Files {
     /// With workers of earlier runs that ended in order.
@@ -54,7 +54,7 @@ impl Files {
         folder: &Path,
         found: &[Found],
     ) -> Vec<FileEntry> {
-        let source = source(&target.job_dir, folder);
+        let source = target.places.name(folder);
         let mut entries = Vec::new();
         for found in found {
             let (Found { path, .. }, Some(length)) = (found, found.length) else { continue };
@@ -87,13 +87,13 @@ impl Files {
         let places = if append { by_source(entries) } else { HashMap::new() };
         if append {
             let sources: HashSet<_> =
-                folders.iter().map(|folder| source(&target.job_dir, folder)).collect();
+                folders.iter().map(|folder| target.places.name(folder)).collect();
             let coming = entries.iter().filter(|entry| sources.contains(&entry.source));
             let at = |entry: &FileEntry| (target.output.join(&entry.path), entry.offset);
             self.unsynced = coming.map(at).collect();
         }
         for folder in folders {
-            let places = places.get(&source(&target.job_dir, folder));
+            let places = places.get(&target.places.name(folder));
             let place = |path: &str| places?.get(path).copied();
             publish_files(folder, &target.output, &rule(target, again, &place))?;
             fail_point::pass_with("folder-published", || self.unsynced.clone());
@@ -122,14 +122,9 @@ pub(super) fn rule<'a>(
     Rule { on_conflict: target.on_conflict, reserved, same_passes, place }
 }
 
-/// The name of a folder in the journal: where it is below the job directory.
-pub(super) fn source(job_dir: &JobDir, folder: &Path) -> String {
-    folder.strip_prefix(job_dir.root()).unwrap_or(folder).to_string_lossy().into_owned()
-}
-
 /// Where parts of files belong, by the folder that they come from.
-pub(super) fn by_source(entries: &[FileEntry]) -> HashMap<String, Places> {
-    let mut all: HashMap<String, Places> = HashMap::new();
+pub(super) fn by_source(entries: &[FileEntry]) -> HashMap<String, Offsets> {
+    let mut all: HashMap<String, Offsets> = HashMap::new();
     for FileEntry { source, path, offset, length, .. } in entries {
         all.entry(source.clone()).or_default().insert(path.clone(), (*offset, *length));
     }

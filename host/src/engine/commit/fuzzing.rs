@@ -55,7 +55,7 @@ fn damage(harm: u8, share: f64) -> Option<Damage> {
 }
 
 fn garbled_journal(world: &World, how: u8, bytes: &[u8]) {
-    let path = world.target.job_dir.journal();
+    let path = world.target.places.job_dir().journal();
     let log = path
         .with_file_name(format!("{}-wal", path.file_name().unwrap_or_default().to_string_lossy()));
     let victim = if how & 1 == 1 && log.exists() { log } else { path.clone() };

@@ -125,7 +125,7 @@ impl Store {
             match request {
                 CommitRequest::WorkerGone(worker) => self.parts.leave(worker),
                 CommitRequest::WorkerDone(worker) => {
-                    if holds_anything(&self.target.job_dir.worker_output(worker))? {
+                    if holds_anything(&self.target.places.left(worker))? {
                         group.done.push(worker);
                     }
                 }
@@ -155,7 +155,7 @@ impl Store {
     /// The order of these steps is the promise that no row is lost or doubled; `commit` tells it.
     fn write(&mut self, group: Group) -> Result<(), CommitError> {
         if !group.staged.is_empty() || !group.done.is_empty() {
-            sync_around(&self.target.job_dir.work())?;
+            self.target.places.sync_files()?;
         }
         self.point("files-synced");
         self.look_at_output()?;
@@ -354,7 +354,7 @@ impl Store {
 
     fn check_files(&mut self, success: &Success, group: &mut Group) -> Result<(), Refusal> {
         let Success { worker, id, attempt, .. } = *success;
-        let staged = self.target.job_dir.staged(worker, id, attempt);
+        let staged = self.target.places.staged(worker, id, attempt);
         let found = self.files.check(&self.target, &staged).map_err(|error| {
             if error.is_guest_fault() {
                 Refusal::Reject(Rejection::Files(error))
@@ -375,7 +375,7 @@ impl Store {
     fn discard(&self, success: &Success) {
         if success.has_files {
             let Success { worker, id, attempt, .. } = *success;
-            let _ = discard_files(&self.target.job_dir.staged(worker, id, attempt));
+            let _ = discard_files(&self.target.places.staged(worker, id, attempt));
         }
     }
 

@@ -5,6 +5,7 @@
 //! | File | What |
 //! |---|---|
 //! | `group` | one group, step by step; the job's end |
+//! | `places` | where workers leave rows and files |
 //! | `parts`, `rows` | part files; the output file, its order, its header line |
 //! | `confirm` | whether the output file holds what was committed |
 //! | `finish`, `header` | the output file that is made at the end; what it begins with |
@@ -24,6 +25,7 @@ mod finish;
 mod group;
 mod header;
 mod parts;
+mod places;
 mod queue;
 mod recover;
 mod recover_files;
@@ -39,4 +41,4 @@ pub(super) use committer::{
     Success, last_reply,
 };
 pub(super) use error::CommitError;
-pub(super) use recover_files::worker_of;
+pub(super) use places::{Places, worker_of};

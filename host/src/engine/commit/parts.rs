@@ -1,10 +1,11 @@
 //! The workers' part files, as the committer reads them.
 
 use super::committer::Success;
-use super::disk::{Refusal, open_part};
+use super::disk::Refusal;
 use super::error::{CommitError, PartFault, Rejection};
+use super::places::Places;
 use crate::fail_point::Unsynced;
-use crate::model::{JobDir, Segment, WorkerId};
+use crate::model::{Segment, WorkerId};
 use crate::output::verify;
 use rustix::io::Errno;
 use std::collections::hash_map::Entry;
@@ -20,7 +21,7 @@ const OPEN: usize = 128;
 /// Open part files.
 #[derive(Debug)]
 pub(super) struct Parts {
-    job_dir: JobDir,
+    places: Places,
     /// Whether rows are lines of text, as they are.
     is_plain: bool,
     open: HashMap<WorkerId, Part>,
@@ -41,8 +42,8 @@ struct Part {
 }
 
 impl Parts {
-    pub(super) fn new(job_dir: JobDir, is_plain: bool) -> Self {
-        Self { job_dir, is_plain, open: HashMap::new(), gone: HashSet::new() }
+    pub(super) fn new(places: Places, is_plain: bool) -> Self {
+        Self { places, is_plain, open: HashMap::new(), gone: HashSet::new() }
     }
 
     /// Looks at the segment's place and, of lines, its last byte; never at what it holds.
@@ -51,12 +52,12 @@ impl Parts {
         let reject = |fault| Refusal::Reject(Rejection::PartDamaged { worker, fault });
         let fatal =
             |action, path: &Path, error| Refusal::Fatal(CommitError::disk(action, path, error));
-        let path = || self.job_dir.part_file(worker);
+        let path = || self.places.part_file(worker);
         let part = match self.open.entry(worker) {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(place) => {
                 let path = path();
-                let file = open_part(&path).map_err(|errno| match errno {
+                let file = self.places.open_part(worker).map_err(|errno| match errno {
                     // What the machine lacks is not the worker's fault; anything else it can have done.
                     Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO => {
                         fatal("open", &path, errno.into())
@@ -135,7 +136,7 @@ impl Parts {
             // Closed meanwhile, if many are open.
             self.get(worker)?;
             let Some(part) = self.open.get_mut(&worker) else { continue };
-            let path = self.job_dir.part_file(worker);
+            let path = self.places.part_file(worker);
             let sync = || {
                 let length = part.file.metadata()?.len();
                 part.file.sync_data().map(|()| length)
@@ -153,9 +154,9 @@ impl Parts {
         match self.open.entry(worker) {
             Entry::Occupied(open) => Ok(&open.into_mut().file),
             Entry::Vacant(place) => {
-                let path = self.job_dir.part_file(worker);
+                let path = self.places.part_file(worker);
                 let open = || -> std::io::Result<Part> {
-                    let file = open_part(&path)?;
+                    let file = self.places.open_part(worker)?;
                     let synced = file.metadata()?.len();
                     Ok(Part { file, length: synced, taken: [(0, synced)].into(), synced })
                 };
@@ -187,7 +188,7 @@ impl Parts {
     /// What a power loss could take.
     pub(super) fn unsynced(&self) -> Vec<Unsynced> {
         let unsynced =
-            |(worker, part): (&WorkerId, &Part)| (self.job_dir.part_file(*worker), part.synced);
+            |(worker, part): (&WorkerId, &Part)| (self.places.part_file(*worker), part.synced);
         self.open.iter().map(unsynced).collect()
     }
 }

@@ -27,7 +27,6 @@ use crate::journal::{Changes, Committed, End, Journal, Order};
 use crate::model::{ItemCounts, JobStatus, MiniBatchId, Restored, Segment, WorkerId};
 use crate::output::Appender;
 use std::collections::{BTreeSet, HashSet};
-use std::path::Path;
 
 /// A mini-batch that ended, as far as it matters here.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +50,7 @@ pub(super) fn recover(
     mut journal: Journal,
     retry_failed: bool,
 ) -> Result<(Store, Restored), CommitError> {
-    let mut parts = Parts::new(target.job_dir.clone(), target.is_plain);
+    let mut parts = Parts::new(target.places.clone(), target.is_plain);
     if journal.is_new() {
         let rows = match (&target.output_file, &target.parts) {
             (Some(name), None) => {
@@ -80,12 +79,11 @@ pub(super) fn recover(
     let Settled { rows, header, gone } = settle(settling, &mut journal, &mut parts)?;
     files::read_lengths(&target, &journal, &mut files)?;
     let mut restored = restored(&items, &gone);
-    let folders = [target.job_dir.parts(), target.job_dir.work()];
-    let seen = folders.iter().filter_map(|folder| highest_worker(folder));
-    let seen = seen.chain(files::workers(&journal)?).max();
+    let seen = target.places.highest_worker();
+    let seen = seen.into_iter().chain(files::workers(&journal)?).max();
     restored.next_worker = restored.next_worker.max(seen.map_or(0, |w| w.0.saturating_add(1)));
     restored.closed = is_closed(&journal, &files)?;
-    files::clean_up(&target, &files);
+    target.places.clean_up(&files.done);
     if !is_made {
         reopen(&mut journal)?;
     }
@@ -162,10 +160,4 @@ fn restored(items: &[Item], gone: &HashSet<MiniBatchId>) -> Restored {
         }
     }
     restored
-}
-
-/// The highest number of a worker that something in the folder is named after.
-fn highest_worker(folder: &Path) -> Option<WorkerId> {
-    let entries = std::fs::read_dir(folder).ok()?.flatten();
-    entries.filter_map(|entry| files::worker_of(entry.file_name().to_str()?)).max()
 }

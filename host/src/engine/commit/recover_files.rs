@@ -2,13 +2,13 @@
 
 use super::committer::CommitTarget;
 use super::error::CommitError;
-use super::files::{Files, source};
+use super::files::Files;
+use super::places::worker_of;
 use super::recover::Item;
 use super::replace::Replacement;
 use crate::fail_point;
 use crate::journal::{Changes, FileEntry, Journal};
-use crate::model::{JobDir, MiniBatchId, OnConflict, WorkerId};
-use crate::output::remove_tree;
+use crate::model::{MiniBatchId, OnConflict, WorkerId};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -22,20 +22,21 @@ pub(super) fn publish(
     files: &mut Files,
     items: &[Item],
 ) -> Result<(), CommitError> {
-    let present = folders(&target.job_dir)?;
+    let present = target.places.folders()?;
     if present.is_empty() {
         return Ok(());
     }
     let entries = journal.files()?;
     let of_items = items.iter().filter(|item| item.has_files).filter_map(|item| {
         let id = MiniBatchId(item.id);
-        Some(source(&target.job_dir, &target.job_dir.staged(item.worker?, id, item.attempts)))
+        let staged = target.places.staged(item.worker?, id, item.attempts);
+        Some(target.places.name(&staged))
     });
     // Those with files first, in their order; those that left folders only come after them.
     let mut wanted: Vec<PathBuf> = Vec::new();
     let mut seen = HashSet::new();
     for name in entries.iter().map(|entry| entry.source.clone()).chain(of_items) {
-        let folder = target.job_dir.root().join(&name);
+        let folder = target.places.named(&name);
         if present.contains(&folder) && seen.insert(name) {
             wanted.push(folder);
         }
@@ -43,28 +44,6 @@ pub(super) fn publish(
     files.publish(target, &wanted, &entries, true)?;
     fail_point::pass("recovered-files-published");
     Ok(())
-}
-
-/// All folders from which files are published.
-fn folders(job_dir: &JobDir) -> Result<HashSet<PathBuf>, CommitError> {
-    let mut all = HashSet::new();
-    for worker in list(&job_dir.work())? {
-        all.extend(list(&worker.join("staged"))?);
-        all.extend(Some(worker.join("output")).filter(|folder| folder.is_dir()));
-    }
-    Ok(all)
-}
-
-fn list(folder: &Path) -> Result<Vec<PathBuf>, CommitError> {
-    let read = match fs::read_dir(folder) {
-        Ok(read) => read,
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(Vec::new());
-        }
-        Err(e) => return Err(CommitError::disk("look into", folder, e)),
-    };
-    let paths: Result<Vec<_>, _> = read.map(|entry| entry.map(|entry| entry.path())).collect();
-    paths.map_err(|e| CommitError::disk("look into", folder, e))
 }
 
 /// Under [`OnConflict::Append`], learns how long published files are, cuts off what is not the job's,
@@ -163,56 +142,9 @@ fn without_gaps<'a>(
     to.sync_all()
 }
 
-/// Removes what workers of earlier runs left, but what is to be published. Should some stay, nothing
-/// refers to it.
-pub(super) fn clean_up(target: &CommitTarget, files: &Files) {
-    let dir = &target.job_dir;
-    for folder in [dir.models(), dir.links()] {
-        let _ = remove_tree(&folder);
-    }
-    for folder in list(&target.job_dir.work()).unwrap_or_default() {
-        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if !worker_of(name).is_some_and(|worker| files.done.contains(&worker)) {
-            let _ = remove_tree(&folder);
-            continue;
-        }
-        for inner in list(&folder).unwrap_or_default() {
-            if inner.file_name().is_none_or(|name| name != "output") {
-                let _ = remove_tree(&inner);
-            }
-        }
-    }
-}
-
 /// The workers whose files are published.
 pub(super) fn workers(journal: &Journal) -> Result<Vec<WorkerId>, CommitError> {
     let entries = journal.files()?;
     let named = |entry: &FileEntry| entry.source.split('/').find_map(worker_of);
     Ok(entries.iter().filter_map(named).collect())
-}
-
-/// Numbers from this on are no worker's that ever was.
-const NO_WORKER: u32 = 1 << 31;
-
-/// The worker that a folder or part file is named after.
-pub(in crate::engine) fn worker_of(name: &str) -> Option<WorkerId> {
-    let name = name.strip_suffix(".part").unwrap_or(name);
-    let worker = WorkerId(name.strip_prefix("process")?.parse().ok()?);
-    (worker.0 < NO_WORKER && worker.to_string() == name).then_some(worker)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_names_of_workers_name_one() {
-        for (name, worker) in [("process007", Some(7)), ("process1000.part", Some(1000))] {
-            assert_eq!(worker_of(name).map(|worker| worker.0), worker);
-        }
-        // With the last of these, no number would be left for the next worker.
-        for name in ["process7", "process+07", "process", "x007", "process4294967295.part"] {
-            assert_eq!(worker_of(name), None, "{name}");
-        }
-    }
 }

@@ -7,7 +7,7 @@
 
 use super::committer::CommitTarget;
 use super::confirm::Appended;
-use super::disk::{open_part, sync_folder};
+use super::disk::sync_folder;
 use super::error::CommitError;
 use super::finish::{self, Making};
 use super::group::Store;
@@ -134,7 +134,7 @@ impl Split<'_> {
             appended: &appended,
             new: &made,
             path: &self.folder.join(&name),
-            kept: &self.store.target.job_dir.part_file(worker),
+            kept: &self.store.target.places.part_file(worker),
             rows: segments.iter().map(|segment| segment.rows).sum(),
         };
         let done = self.done;
@@ -159,8 +159,10 @@ impl Split<'_> {
         path: &Path,
     ) -> Result<u64, CommitError> {
         let header = self.header.as_slice();
-        let part = self.store.target.job_dir.part_file(worker);
-        let source = open_part(&part).map_err(|e| CommitError::disk("open", &part, e.into()))?;
+        let places = &self.store.target.places;
+        let part = places.part_file(worker);
+        let source = places.open_part(worker);
+        let source = source.map_err(|e| CommitError::disk("open", &part, e.into()))?;
         let mut gathered = || -> Result<Appender, OutputError> {
             if is_whole(&source, header, segments) && link(&part, path) {
                 return Appender::open(path);
@@ -251,7 +253,7 @@ pub(super) fn settle(
     let mut notes = Vec::new();
     for (worker, (length, known)) in verified {
         if length > known {
-            let path = || settling.target.job_dir.part_file(worker);
+            let path = || settling.target.places.part_file(worker);
             let mark = mark(parts.get(worker)?, length);
             let mark = mark.map_err(|source| CommitError::Read { path: path(), source })?;
             notes.push((format!("{VERIFIED}{}", worker.0), Some(mark)));

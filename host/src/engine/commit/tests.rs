@@ -2,7 +2,7 @@ use super::crash_world::identity;
 use super::*;
 use crate::engine::commit::recover::recover;
 use crate::journal::{End, Order};
-use crate::model::FailureKind;
+use crate::model::{FailureKind, JobDir};
 use crate::output::Appender;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -17,7 +17,7 @@ pub(super) struct Bench {
 
 pub(super) fn target(job: &JobDir, output_file: Option<&str>) -> CommitTarget {
     CommitTarget {
-        job_dir: job.clone(),
+        places: Places::Here(job.clone()),
         output: job.default_output(),
         output_file: output_file.map(str::to_owned),
         ordered: false,

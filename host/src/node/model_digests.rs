@@ -1,8 +1,7 @@
 //! What a model is made of, as digests: what it is registered with, and is held against when a job
 //! begins.
 
-use super::ModelError;
-use super::models::{io_error, look_at};
+use super::models::{ModelError, io_error, look_at};
 use crate::compile::hash_until;
 use crate::model::{ByteSize, FileStamp, hex};
 use crate::opening::regular;

@@ -1,6 +1,5 @@
 //! Starts workers where the machine has places for them (see `turns`).
 
-use super::machine::Message;
 use crate::model::{WorkerId, os_error};
 use crate::perf::Monitor;
 use crate::pool::Pool;
@@ -9,9 +8,20 @@ use crate::turns::{Place, Turns};
 use std::collections::HashMap;
 use std::io;
 
+/// What came of starting a worker process.
+#[derive(Debug)]
+pub enum Spawned {
+    /// It runs, under this process id.
+    Runs(u32),
+    /// The machine has no place for it now.
+    NoRoom,
+    /// It cannot be started; why, in words.
+    Failed(String),
+}
+
 /// The places that this job's workers have.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub struct Room {
     /// None if there are no caps.
     turns: Option<Turns>,
     taken: HashMap<WorkerId, Place>,
@@ -20,34 +30,29 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) fn new(turns: Option<Turns>) -> Self {
+    pub fn new(turns: Option<Turns>) -> Self {
         Self { turns, ..Self::default() }
     }
 
     /// Whether there may be no place for a worker.
-    pub(super) fn is_capped(&self) -> bool {
+    pub fn is_capped(&self) -> bool {
         self.turns.is_some()
     }
 
     /// A new round. In one round, nobody gets a place after somebody got none: the numbers of the
     /// workers that got none are used again.
-    pub(super) fn begin_round(&mut self) {
+    pub fn begin_round(&mut self) {
         self.full = false;
     }
 
     /// Starts a worker process, if there is a place for it. Returns what came of it.
-    pub(super) fn start(
-        &mut self,
-        pool: &mut Pool,
-        monitor: Option<&Monitor>,
-        setup: Setup,
-    ) -> Message {
+    pub fn start(&mut self, pool: &mut Pool, monitor: Option<&Monitor>, setup: Setup) -> Spawned {
         let worker = setup.worker;
         match self.take(worker) {
             Ok(true) => {}
-            Ok(false) => return Message::NoRoom(worker),
+            Ok(false) => return Spawned::NoRoom,
             Err(e) => {
-                return Message::SpawnFailed(worker, format!("no place for it: {}", os_error(&e)));
+                return Spawned::Failed(format!("no place for it: {}", os_error(&e)));
             }
         }
         match pool.spawn(setup) {
@@ -55,11 +60,11 @@ impl Room {
                 if let Some(monitor) = monitor {
                     monitor.started(worker, pid);
                 }
-                Message::Spawned(worker, pid)
+                Spawned::Runs(pid)
             }
             Err(e) => {
                 self.release(worker);
-                Message::SpawnFailed(worker, os_error(&e))
+                Spawned::Failed(os_error(&e))
             }
         }
     }
@@ -75,7 +80,7 @@ impl Room {
     }
 
     /// Gives the place of a worker back that is gone.
-    pub(super) fn release(&mut self, worker: WorkerId) {
+    pub fn release(&mut self, worker: WorkerId) {
         self.taken.remove(&worker);
     }
 }

@@ -1,10 +1,11 @@
 //! What a job reads from stores, and who brings it to this machine.
 
-use super::prepare::{Options, PrepareError};
+use super::error::NodeError;
+use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
-use crate::model::{ByteSize, Input, InputKind, Source, TableKind};
-use crate::spec::{JobSpec, StoredKind};
+use crate::model::{ByteSize, Input, InputKind, Mount, Source, TableKind};
+use crate::spec::{JobSpec, ModelSpec, StoredKind};
 use crate::store::{Coming, Kept, Objects, Stager, StoreError, Watch};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,9 +15,21 @@ const OBJECTS: &str = "objects";
 /// How often it is told how far it is.
 const TELL: Duration = Duration::from_secs(10);
 
-/// What the inputs of a job are made of, and what must be kept for as long as anybody reads there. Side inputs and
-/// models of the job that lie in stores are fetched, and get paths of this machine. Asks the operator's policy
-/// first. `say` gets lines for people.
+/// What a job reads, as it lies on this machine.
+#[derive(Debug)]
+pub struct Staged {
+    /// What the inputs are made of.
+    pub sources: Vec<Source>,
+    /// What must be kept for as long as the inputs are read.
+    pub objects: Objects,
+    /// The job's side inputs; those of stores at the folders that they were fetched to.
+    pub side_inputs: Vec<Mount>,
+    /// The job's models; those of stores at the paths that they were fetched to.
+    pub models: Vec<ModelSpec>,
+}
+
+/// Finds what the inputs of a job are made of. Side inputs and models of the job that lie in stores are fetched, and
+/// get paths of this machine. Asks the operator's policy first. `say` gets lines for people.
 ///
 /// Files are handed over by name: they come when their mini-batches are near. Tables are looked into while the
 /// job is planned: where they fit into the cache, all of them are on their way when this returns, and whoever looks
@@ -26,20 +39,26 @@ const TELL: Duration = Duration::from_secs(10);
 /// If the policy does not allow a store, or what the job names cannot be found, listed or does not fit, or a side
 /// input or a model cannot be fetched.
 pub fn stage(
-    spec: &mut JobSpec,
-    options: &Options,
+    spec: &JobSpec,
+    options: &NodeOptions,
     say: &mut dyn FnMut(&str),
-) -> Result<(Vec<Source>, Objects), PrepareError> {
-    let (inputs, objects) = stage_inputs(spec, options, say)?;
-    let mut sources = dataset::resolve(&inputs)?;
-    for source in &mut sources {
+) -> Result<Staged, NodeError> {
+    let mut staged = Staged {
+        sources: Vec::new(),
+        objects: Objects::default(),
+        side_inputs: spec.side_inputs.clone(),
+        models: spec.models.clone(),
+    };
+    let inputs = stage_inputs(spec, options, &mut staged, say)?;
+    staged.sources = dataset::resolve(&inputs)?;
+    for source in &mut staged.sources {
         let is_of = |input: &&Input| input.name == source.dataset;
         let input = spec.inputs.iter().find(is_of);
         let is_stored = input.is_some_and(|input| input.addresses().next().is_some());
         if let Some(input) = input.filter(|_| !is_stored) {
             look_for_log(spec, input, source, say)?;
         }
-        if is_stored && !objects.claim(source) {
+        if is_stored && !staged.objects.claim(source) {
             return Err(outside(&format!("input '{}'", source.dataset), &source.root).into());
         }
         // A folder would be seen with whatever has come to it.
@@ -48,7 +67,7 @@ pub fn stage(
             source.pattern = Some("**".to_owned());
         }
     }
-    Ok((sources, objects))
+    Ok(staged)
 }
 
 /// Looks whether a source is a table whose log says which rows it has, or a part of one. Fails if its files are to be
@@ -89,43 +108,45 @@ fn outside(what: &str, path: &Path) -> StoreError {
     StoreError::AllOutside(path.to_owned()).of(what)
 }
 
-/// The inputs as paths of this machine.
+/// The inputs as paths of this machine. All else that was fetched is put into `staged`.
 fn stage_inputs(
-    spec: &mut JobSpec,
-    options: &Options,
+    spec: &JobSpec,
+    options: &NodeOptions,
+    staged: &mut Staged,
     say: &mut dyn FnMut(&str),
-) -> Result<(Vec<Input>, Objects), PrepareError> {
+) -> Result<Vec<Input>, NodeError> {
     if spec.addresses().iter().all(|(_, address)| Some(address) == spec.upload.as_ref()) {
-        return Ok((spec.inputs.clone(), Objects::default()));
+        return Ok(spec.inputs.clone());
     }
     options.policy.check_stores(spec)?;
     let cache = cache(options)?;
     let stop = || options.cancel.reason().is_some();
     let mut watch = Watch { stop: &stop, say };
     let mut kept = Kept::default();
-    for stored in spec.stored.clone() {
+    let stager = stager(spec, options, &cache);
+    for stored in &spec.stored {
         let wrong = |error: StoreError| error.of(&stored.key);
-        let stager = stager(spec, options, &cache);
         let path = stager.fetch(&stored.key, &stored.address, &mut kept, &mut watch)?;
         match stored.kind {
             StoredKind::SideInput(_) if !path.is_dir() => {
                 return Err(wrong(StoreError::OneObject(stored.address.to_string())).into());
             }
             StoredKind::SideInput(index) => {
-                if let Some(mount) = spec.side_inputs.get_mut(index) {
+                if let Some(mount) = staged.side_inputs.get_mut(index) {
                     mount.host = path;
                 }
             }
             StoredKind::Model(index) => {
-                if let Some(model) = spec.models.get_mut(index) {
+                if let Some(model) = staged.models.get_mut(index) {
                     let fetched = model.fetched(&path, stored.version);
                     *model = fetched.map_err(|error| wrong(StoreError::Model(error)))?;
                 }
             }
         }
     }
-    let stager = stager(spec, options, &cache);
-    Ok(stager.stage(&spec.inputs, coming(spec), kept, &mut watch)?)
+    let (inputs, objects) = stager.stage(&spec.inputs, coming(spec), kept, &mut watch)?;
+    staged.objects = objects;
+    Ok(inputs)
 }
 
 /// Rows are grouped when all of them are here, and databases are many files at once.
@@ -144,7 +165,7 @@ fn coming(spec: &JobSpec) -> Coming {
 }
 
 /// Waits for all objects that come unasked: a plan that is compared with an earlier one must not have to wait.
-pub(super) fn wait_for(objects: &Objects, options: &Options, say: &mut dyn FnMut(&str)) {
+pub(super) fn wait_for(objects: &Objects, options: &NodeOptions, say: &mut dyn FnMut(&str)) {
     let mut told = Instant::now();
     objects.wait(&|| options.cancel.reason().is_some(), &mut |objects, bytes| {
         if told.elapsed() >= TELL {
@@ -160,10 +181,10 @@ pub(super) fn wait_for(objects: &Objects, options: &Options, say: &mut dyn FnMut
 /// If the policy does not allow the store, or the results did not arrive there.
 pub fn put_results(
     spec: &JobSpec,
-    options: &Options,
+    options: &NodeOptions,
     output: &Path,
     say: &mut dyn FnMut(&str),
-) -> Result<(), PrepareError> {
+) -> Result<(), NodeError> {
     let Some(address) = &spec.upload else { return Ok(()) };
     options.policy.check_stores(spec)?;
     let stop = || options.cancel.reason().is_some();
@@ -171,7 +192,7 @@ pub fn put_results(
     Ok(stager(spec, options, Path::new("")).put(output, address, &mut watch)?)
 }
 
-fn stager<'a>(spec: &'a JobSpec, options: &'a Options, cache: &'a Path) -> Stager<'a> {
+fn stager<'a>(spec: &'a JobSpec, options: &'a NodeOptions, cache: &'a Path) -> Stager<'a> {
     let refused = spec.inputs.iter().filter(|input| refuses_tables(spec, input));
     Stager {
         program: &options.program,
@@ -183,7 +204,7 @@ fn stager<'a>(spec: &'a JobSpec, options: &'a Options, cache: &'a Path) -> Stage
     }
 }
 
-fn cache(options: &Options) -> Result<PathBuf, StoreError> {
+fn cache(options: &NodeOptions) -> Result<PathBuf, StoreError> {
     let named = options.datastores.cache_folder().map(ToOwned::to_owned);
     let usual = || options.cache_dir.clone().or_else(Cache::default_folder);
     named.or_else(|| Some(usual()?.join(OBJECTS))).ok_or(StoreError::NoCache)

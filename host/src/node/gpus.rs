@@ -1,18 +1,18 @@
 //! The GPUs of a job: no other job of this machine has them as long as it runs (prs-semantics G1).
 
-use super::backends::{cuda_folders, probe};
+use super::backends::probe;
 use super::kernels;
-use super::prepare::Options;
+use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::gpu::{Inventory, MemoryWatch, Nvidia};
-use crate::model::GpuLease;
+use crate::model::{GpuLease, InferenceSettings};
 use crate::spec::JobSpec;
 use crate::turns::{Devices, Taken, TurnsError};
 use std::fmt::Write as _;
 
 /// Those that the job has taken. Others may have them once this is dropped and the workers are gone.
 #[derive(Debug, Default)]
-pub(super) struct Gpus {
+pub struct Gpus {
     leases: Vec<GpuLease>,
     /// Holds the locks.
     _taken: Taken,
@@ -23,9 +23,12 @@ pub(super) struct Gpus {
 impl Gpus {
     /// Takes as many as the job has workers for, if there are that many. If there are not, a notice says
     /// what becomes of the rest, and who has them.
-    pub(super) fn take(spec: &mut JobSpec, options: &Options) -> Result<Self, TurnsError> {
+    pub(super) fn take(
+        spec: &JobSpec,
+        options: &NodeOptions,
+    ) -> Result<(Self, Option<String>), TurnsError> {
         if spec.gpus == 0 {
-            return Ok(Self::default());
+            return Ok((Self::default(), None));
         }
         let nvidia = Nvidia::open();
         let inventory = Inventory::of(&nvidia);
@@ -40,55 +43,58 @@ impl Gpus {
                 Some(GpuLease { lock: Some(held.file.clone()), ..lease })
             })
             .collect();
-        if leases.len() < most {
+        let notice = (leases.len() < most).then(|| {
             let busy = taken.busy.iter();
             let busy = busy.filter_map(|(place, by)| Some((candidates.get(*place)?.index, *by)));
             let busy: Vec<(u32, Option<u32>)> = busy.collect();
-            spec.notices.push(lacking(leases.len(), most, &busy, inventory.missing.as_deref()));
-        }
-        if !leases.is_empty() {
-            spec.inference.cuda = cuda_folders(options);
-        }
+            lacking(leases.len(), most, &busy, inventory.missing.as_deref())
+        });
         let memory = nvidia.ok().filter(|_| inventory.known && !leases.is_empty());
         let memory = memory.map(|nvidia| MemoryWatch::new(nvidia, &leases));
-        Ok(Self { leases, _taken: taken, memory })
+        Ok((Self { leases, _taken: taken, memory }, notice))
     }
 
     /// Has compiled what tract needs there, if a model may come to run there; a notice says if that does
-    /// not work.
+    /// not work. `inference`: what was found for the job.
     pub(super) fn make_ready(
         &mut self,
-        spec: &mut JobSpec,
-        options: &Options,
+        spec: &JobSpec,
+        inference: &InferenceSettings,
+        options: &NodeOptions,
         say: &mut dyn FnMut(&str),
-    ) {
+    ) -> Option<String> {
         let has_other = || {
-            let library = spec.inference.onnxruntime.as_deref();
+            let library = inference.onnxruntime.as_deref();
             library.is_some_and(|it| probe(spec, options).onnxruntime_on_gpu(it).is_ok())
         };
         // Without a driver there is nothing to compile for.
         if self.memory.is_none() || !kernels::wanted(spec, has_other) {
-            return;
+            return None;
         }
-        let cache = options.cache_dir.clone().or_else(Cache::default_folder);
-        let Some(cache) = cache else { return };
+        let cache = options.cache_dir.clone().or_else(Cache::default_folder)?;
         say("making the GPUs ready for models, which takes minutes the first time");
-        let (libraries, cancel) = (&spec.inference.cuda, &options.cancel);
+        let (libraries, cancel) = (&inference.cuda, &options.cancel);
         match kernels::compile(&options.program, &cache, &self.leases, libraries, cancel) {
             Ok(folder) => {
                 self.leases.iter_mut().for_each(|lease| lease.kernels = Some(folder.clone()));
+                None
             }
-            Err(why) => spec.notices.push(format!("tract cannot compute on the GPU: {why}")),
+            Err(why) => Some(format!("tract cannot compute on the GPU: {why}")),
         }
     }
 
+    /// Whether the job has none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.leases.is_empty()
+    }
+
     /// Their indices.
-    pub(super) fn indices(&self) -> Vec<u32> {
+    pub fn indices(&self) -> Vec<u32> {
         self.leases.iter().map(|lease| lease.index).collect()
     }
 
     /// What a worker is told of the one with this index; none if the job has not taken it.
-    pub(super) fn lease(&self, index: u32) -> Option<GpuLease> {
+    pub fn lease(&self, index: u32) -> Option<GpuLease> {
         self.leases.iter().find(|lease| lease.index == index).cloned()
     }
 

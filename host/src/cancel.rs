@@ -7,9 +7,9 @@ use tokio::sync::watch;
 pub struct Cancel(watch::Sender<Option<Request>>);
 
 #[derive(Clone, Debug)]
-pub(super) struct Request {
-    pub(super) reason: String,
-    pub(super) at_once: bool,
+pub(crate) struct Request {
+    pub(crate) reason: String,
+    pub(crate) at_once: bool,
 }
 
 impl Cancel {
@@ -34,7 +34,7 @@ impl Cancel {
         self.0.borrow().as_ref().map(|request| request.reason.clone())
     }
 
-    pub(super) fn watch(&self) -> watch::Receiver<Option<Request>> {
+    pub(crate) fn watch(&self) -> watch::Receiver<Option<Request>> {
         let mut receiver = self.0.subscribe();
         // A job that is cancelled before it starts must notice.
         receiver.mark_changed();

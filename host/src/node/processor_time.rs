@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 /// What each worker has used, in seconds.
 #[derive(Debug, Default)]
-pub(super) struct ProcessorTime {
+pub struct ProcessorTime {
     /// Up to the end of its last attempt, or of `init`. Looking at a process costs too much to do
     /// it for each mini-batch, so what attempts report is added up.
     before: HashMap<WorkerId, f64>,
@@ -20,7 +20,7 @@ pub(super) struct ProcessorTime {
 
 impl ProcessorTime {
     /// To be called with every event before it is acted on.
-    pub(super) fn note(&mut self, event: &PoolEvent, pool: &Pool) {
+    pub fn note(&mut self, event: &PoolEvent, pool: &Pool) {
         match event {
             PoolEvent::Worker(worker, FromWorker::Ready { .. }) => {
                 self.before.insert(*worker, pool.processor_seconds(*worker).unwrap_or_default());
@@ -37,7 +37,7 @@ impl ProcessorTime {
     }
 
     /// To be called before a worker is killed.
-    pub(super) fn note_kill(&mut self, worker: WorkerId, pool: &Pool) {
+    pub fn note_kill(&mut self, worker: WorkerId, pool: &Pool) {
         if let (Some(before), Some(used)) =
             (self.before.get(&worker), pool.processor_seconds(worker))
         {
@@ -46,7 +46,7 @@ impl ProcessorTime {
     }
 
     /// What is told of an attempt that ended with its worker, completed.
-    pub(super) fn completed(&mut self, mut kind: EventKind) -> EventKind {
+    pub fn completed(&mut self, mut kind: EventKind) -> EventKind {
         if let EventKind::AttemptFinished { worker, report, .. } = &mut kind
             && report.outcome.is_err()
             && let Some(seconds) = self.killed.remove(worker)

@@ -1,28 +1,38 @@
 //! What computes with a job's models: found, and tried out, before the job begins.
 
+use super::error::NodeError;
 use super::models::ModelError;
-use super::prepare::{Options, PrepareError};
+use super::options::NodeOptions;
 use crate::gpu::library_folders;
 use crate::inference::{Probe, bytes_below};
 use crate::model::Backend;
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, ModelSpec};
 use std::path::PathBuf;
 
-/// Puts ONNX Runtime's library into the settings of a job that may use it. Where it cannot be used, that is
-/// an error if a model of the job is to run on it, or the command line names it for this very job; else
-/// tract does its work, and a notice says so.
-pub(super) fn find_onnxruntime(spec: &mut JobSpec, options: &Options) -> Result<(), PrepareError> {
+/// What was found to compute with a job's models, beside tract.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// ONNX Runtime's library, if the job may use it, with its version.
+    pub(super) onnxruntime: Option<(PathBuf, Option<String>)>,
+    /// What the user should know.
+    pub(super) notice: Option<String>,
+}
+
+/// Finds ONNX Runtime's library for a job that may use it. Where it cannot be used, that is an error if a model of the
+/// job is to run on it, or the command line names it for this very job; else tract does its work, and a notice says so.
+pub(super) fn find_onnxruntime(spec: &JobSpec, options: &NodeOptions) -> Result<Found, NodeError> {
     let by_name = spec.models.iter().find(|model| model.backend == Backend::OnnxRuntime);
     let may = by_name.is_some()
         || spec.inference.allow_guest_models
         || spec.models.iter().any(|model| model.backend == Backend::Auto);
+    let mut found = Found::default();
     if !may {
-        return Ok(());
+        return Ok(found);
     }
     match (&options.onnxruntime, by_name) {
         (None, None) => {}
         (None, Some(model)) => {
-            return Err(PrepareError::Backend(format!(
+            return Err(NodeError::Backend(format!(
                 "models.{}.backend is onnxruntime, and where its library is, is not known: install it \
                  (pip install onnxruntime), and name that with SANDMILL_ONNXRUNTIME=PATH or \
                  --onnxruntime PATH; or set the backend to auto",
@@ -30,25 +40,30 @@ pub(super) fn find_onnxruntime(spec: &mut JobSpec, options: &Options) -> Result<
             )));
         }
         (Some(named), by_name) => match probe(spec, options).named(named) {
-            Ok(library) => spec.inference.onnxruntime = Some(library),
+            Ok(usable) => found.onnxruntime = Some(usable),
             Err(why) if by_name.is_some() || named.by_option() => {
                 let model = by_name.map(|model| {
                     format!("models.{}.backend is onnxruntime, which cannot be used: ", model.name)
                 });
-                return Err(PrepareError::Backend(model.unwrap_or_default() + &why.to_string()));
+                return Err(NodeError::Backend(model.unwrap_or_default() + &why.to_string()));
             }
-            Err(why) => spec.notices.push(format!("onnxruntime is not used, but tract: {why}")),
+            Err(why) => found.notice = Some(format!("onnxruntime is not used, but tract: {why}")),
         },
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Refuses models that are too large with the weights that lie beside them. Only a process behind a wall may
-/// look which these are, so that this is done where all files of the folder are more than the limit.
-pub(super) fn weigh_models(spec: &mut JobSpec, options: &Options) -> Result<(), PrepareError> {
+/// look which these are, so that this is done where all files of the folder are more than the limit. Returns what the
+/// user should know.
+pub(super) fn weigh_models(
+    spec: &JobSpec,
+    models: &[ModelSpec],
+    options: &NodeOptions,
+) -> Result<Vec<String>, NodeError> {
     let limit = spec.limits.models;
     let mut notices = Vec::new();
-    for model in &spec.models {
+    for model in models {
         let Some(folder) = &model.folder else { continue };
         if bytes_below(folder, limit.0.saturating_add(1)) <= limit.0 {
             continue;
@@ -66,18 +81,17 @@ pub(super) fn weigh_models(spec: &mut JobSpec, options: &Options) -> Result<(), 
             )),
         }
     }
-    spec.notices.extend(notices);
-    Ok(())
+    Ok(notices)
 }
 
 /// Who tries out what computes with this job's models.
-pub(super) fn probe(spec: &JobSpec, options: &Options) -> Probe {
+pub(super) fn probe(spec: &JobSpec, options: &NodeOptions) -> Probe {
     let (program, os_sandbox) = (options.program.clone(), spec.os_sandbox);
     Probe { program, os_sandbox, cuda: cuda_folders(options) }
 }
 
 /// Where CUDA's libraries are: also beside ONNX Runtime, whether that or another backend computes.
-pub(super) fn cuda_folders(options: &Options) -> Vec<PathBuf> {
+pub(super) fn cuda_folders(options: &NodeOptions) -> Vec<PathBuf> {
     let library = options.onnxruntime.as_ref().and_then(|named| named.find().ok());
     library_folders(library.as_deref())
 }
@@ -87,7 +101,6 @@ mod tests {
     use super::*;
     use crate::inference::NamedLibrary;
     use crate::model::DeviceChoice;
-    use crate::spec::ModelSpec;
     use insta::assert_snapshot;
     use std::path::Path;
 
@@ -100,7 +113,6 @@ mod tests {
         let job = dir.path().join("job.yaml");
         std::fs::write(&job, "entry_script: entry.wasm\ninputs: {texts: a.txt}\n").unwrap();
         let mut spec = crate::spec::load_plain(&job, &[]).unwrap();
-        spec.notices.clear();
         spec.models.push(ModelSpec {
             name: "digits".to_owned(),
             file: "/m/model.onnx".into(),
@@ -113,11 +125,10 @@ mod tests {
             device: DeviceChoice::Auto,
             fallback: false,
         });
-        let mut options = Options::new(dir.path().join("job"), "/nonexistent");
-        options.onnxruntime = named;
-        let found = find_onnxruntime(&mut spec, &options);
-        assert_eq!(spec.inference.onnxruntime, None);
-        found.map(|()| spec.notices.join("\n")).map_err(|error| error.to_string())
+        let options = NodeOptions { onnxruntime: named, ..NodeOptions::of("/nonexistent") };
+        let found = find_onnxruntime(&spec, &options).map_err(|error| error.to_string())?;
+        assert_eq!(found.onnxruntime, None);
+        Ok(found.notice.unwrap_or_default())
     }
 
     fn gone(by: &'static str) -> Option<NamedLibrary> {

@@ -1,6 +1,6 @@
 //! Has a process of its own compile what tract needs on a job's GPUs, before the job's workers need it.
 
-use super::cancel::Cancel;
+use crate::cancel::Cancel;
 use crate::inference::KERNELS_COMMAND;
 use crate::model::{Backend, DeviceChoice, GpuLease};
 use crate::pool::gpu_environment;

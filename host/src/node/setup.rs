@@ -1,85 +1,25 @@
-//! From a checked job to what planner, workers and machine are told.
+//! From a checked job to what planner and workers are told.
 
-use super::gpus::Gpus;
-use super::job::Job;
-use super::machine::Policy;
-use super::models;
-use super::real_paths::RealPaths;
-use crate::compile::WASMTIME_VERSION;
+use super::job::NodeJob;
+use super::models::placed;
 use crate::dataset::csv::MAX_SLICE;
 use crate::inference::{has_inference, inference_memory};
 use crate::model::MemoryBudget;
 use crate::model::{
-    GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, JobDir, Limits,
-    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, OutputLayout, ProcessLists,
-    SliceSize, Source, TableFormat, TableInput, TableKind, WorkerId,
+    GUEST_OUTPUT, GUEST_SOURCE, GpuLease, InferenceSettings, Input, InputKind, Limits,
+    LoggingLevel, Model, Mount, OsSandbox, OutputAction, OutputFormat, OutputLayout, SliceSize,
+    Source, TableFormat, TableInput, TableKind, WorkerId,
 };
-use crate::perf::MonitorOptions;
 use crate::protocol::{Cut, PROTOCOL_VERSION, PlanRequest, Setup};
-use crate::spec::{JobSpec, default_progress_timeout};
-use std::fmt::Write as _;
+use crate::spec::{JobSpec, ModelSpec};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// `gpus` are those that this job has.
-pub(super) fn policy(spec: &JobSpec, gpus: &Gpus) -> Policy {
-    Policy {
-        workers: spec.process_count,
-        max_try: spec.run_max_try,
-        error_threshold: spec.error_threshold,
-        run_timeout: spec.run_invocation_timeout,
-        load_timeout: spec.task_overhead_timeout,
-        allowed_failed_count: spec.allowed_failed_count,
-        allowed_failed_percent: spec.allowed_failed_percent,
-        first_task_timeout: spec.first_task_creation_timeout,
-        progress_timeout: spec.progress_update_timeout,
-        gpus: gpus.indices(),
-        output_action: spec.output_action,
-        limits: spec.job_limits.clone(),
-    }
-}
-
-/// What is said of a job whose leader is root.
-pub const RUNS_AS_ROOT: &str = "runs as root: the processes of a job may read every file that their wall \
-    does not keep from them, and what would break a wall could do all; run jobs of strangers as a user \
-    without rights of its own";
-
-/// What is in force for a job, beside what its notices tell already.
-pub(super) fn in_force(spec: &JobSpec) -> Vec<String> {
-    let is_root = rustix::process::geteuid().is_root();
-    let tells_of_root = is_root && !spec.notices.iter().any(|notice| notice == RUNS_AS_ROOT);
-    let of_root = tells_of_root.then(|| RUNS_AS_ROOT.to_owned());
-    std::iter::once(time_outs(spec)).chain(of_root).collect()
-}
-
-/// The time-outs in force, and how the one came about that is computed (prs-semantics 1.12).
-fn time_outs(spec: &JobSpec) -> String {
-    let (run, load) = (spec.run_invocation_timeout, spec.task_overhead_timeout);
-    let (progress, attempts) = (spec.progress_update_timeout, spec.run_max_try);
-    let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
-    let mut text = String::from("time-outs:");
-    for (name, time) in [
-        ("run_invocation_timeout", run),
-        ("task_overhead_timeout", load),
-        ("first_task_creation_timeout", spec.first_task_creation_timeout),
-        ("progress_update_timeout", progress),
-    ] {
-        let _ = write!(text, " {name} {},", seconds(time));
-    }
-    text.pop();
-    if progress == default_progress_timeout(attempts, load, run) {
-        let (load, run) = (load.as_secs_f64(), run.as_secs_f64());
-        let _ = write!(
-            text,
-            " (run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = {attempts} x \
-             ({load} + {run}) + 60, and at least 600)"
-        );
-    }
-    text
-}
-
-/// What is looked at while the job runs.
-pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
+/// What each worker of a job may hold. `models` and `inference` are what was found of them.
+pub(super) fn budget(
+    spec: &JobSpec,
+    models: &[ModelSpec],
+    inference: &InferenceSettings,
+) -> MemoryBudget {
     let table = match &spec.input_kind {
         // All rows of a key are one mini-batch, however many, and so are those of a database.
         InputKind::Tables { inputs, .. }
@@ -94,16 +34,9 @@ pub(super) fn monitor(spec: &JobSpec, job_dir: &JobDir) -> MonitorOptions {
         InputKind::Files { .. } | InputKind::Void { .. } => 0,
     };
     let models: Vec<&Path> =
-        spec.models.iter().map(|model| model.folder.as_deref().unwrap_or(&model.file)).collect();
-    let inference = inference_memory(&models, &spec.inference, &spec.limits);
-    MonitorOptions {
-        job_dir: job_dir.clone(),
-        interval: spec.resource_monitor_interval,
-        budget: MemoryBudget::new(&spec.limits, table, inference),
-        wasmtime: WASMTIME_VERSION,
-        gpus: Vec::new(),
-        processes: ProcessLists::default(),
-    }
+        models.iter().map(|model| model.folder.as_deref().unwrap_or(&model.file)).collect();
+    let inference = inference_memory(&models, inference, &spec.limits);
+    MemoryBudget::new(&spec.limits, table, inference)
 }
 
 /// What the planner is asked for. Also used to show a plan without running it. `spill` is where a
@@ -144,7 +77,7 @@ fn table_of(inputs: &[Input], source: &Source, tables: &[TableInput]) -> TableIn
 
 /// What every worker of a job is told.
 #[derive(Clone, Debug)]
-pub(super) struct SetupTemplate {
+pub struct SetupTemplate {
     workers: u32,
     job_dir: std::path::PathBuf,
     arguments: Vec<String>,
@@ -178,21 +111,13 @@ impl SetupTemplate {
         names
     }
 
-    pub(super) fn new(job: &Job) -> Self {
-        let models = models::placed(&job.spec.models, &job.models, &job.job_dir);
-        Self::of(&job.spec, &job.real, &job.sources, job.job_dir.root(), models)
-    }
-
-    fn of(
-        spec: &JobSpec,
-        real: &RealPaths,
-        sources: &[Source],
-        job_dir: &Path,
-        models: Vec<Model>,
-    ) -> Self {
-        let program = spec.entry_script.file_name().unwrap_or_default().to_string_lossy();
+    /// Of a job whose models lie where workers find them.
+    pub(super) fn new(job: &NodeJob) -> Self {
+        let NodeJob { spec, real, staged, job_dir, .. } = job;
+        let models = placed(&staged.models, &job.seen, job_dir);
+        let program = job.entry_script.file_name().unwrap_or_default().to_string_lossy();
         let arguments = std::iter::once(program.into_owned());
-        let mut mounts = real.of(spec).side_inputs;
+        let mut mounts = real.side_inputs(&staged.side_inputs);
         mounts.extend(models.iter().map(Model::mount));
         if let Some(folder) = &real.source_directory {
             let guest = GUEST_SOURCE.to_owned();
@@ -200,12 +125,12 @@ impl SetupTemplate {
         }
         Self {
             workers: spec.process_count,
-            job_dir: job_dir.to_owned(),
+            job_dir: job_dir.root().to_owned(),
             arguments: arguments.chain(spec.arguments.iter().cloned()).collect(),
             environment: environment(spec),
             mounts,
             source_dir: spec.source_directory.as_ref().map(|_| GUEST_SOURCE.to_owned()),
-            sources: sources.to_vec(),
+            sources: staged.sources.clone(),
             limits: spec.limits.clone(),
             output_action: spec.output_action,
             output_format: spec.output_format.clone(),
@@ -216,11 +141,12 @@ impl SetupTemplate {
             os_sandbox: spec.os_sandbox,
             deterministic: spec.deterministic,
             models,
-            inference: spec.inference.clone(),
+            inference: job.inference.clone(),
         }
     }
 
-    pub(super) fn for_worker(
+    /// What this worker is told.
+    pub fn for_worker(
         &self,
         worker: WorkerId,
         gpu: Option<GpuLease>,
@@ -338,39 +264,13 @@ mod tests {
                 "name: abc\nentry_script: entry.wasm\ninputs: {t: {path: a.csv, format: csv}}\n";
             std::fs::write(&job, format!("{text}{more}")).unwrap();
             let spec = crate::spec::load_plain(&job, &[]).unwrap();
-            monitor(&spec, &JobDir::new("job")).budget.total().0
+            budget(&spec, &spec.models, &spec.inference).total().0
         };
         assert!(total("partition_keys: [k]\n") - total("mini_batch_size: 1KB\n") > MAX_SLICE);
         let small = "limits: {memory: 64 MB}\n";
         let keyed = total(&format!("partition_keys: [k]\n{small}"));
         assert!(keyed - total(&format!("mini_batch_size: 1KB\n{small}")) < 7 * MAX_SLICE);
         assert_eq!(total("mini_batch_size: 7 rows\n"), total("partition_keys: [k]\n"));
-    }
-
-    /// 1.12: told at the start, with the way it was computed.
-    #[test]
-    fn time_outs_in_force_are_told() {
-        let dir = tempfile::tempdir().unwrap();
-        let job = dir.path().join("job.yaml");
-        for (name, text) in [
-            ("entry.wasm", ""),
-            ("a.txt", ""),
-            ("job.yaml", "entry_script: entry.wasm\ninputs: {texts: a.txt}\n"),
-        ] {
-            std::fs::write(dir.path().join(name), text).unwrap();
-        }
-        let told = |overrides: &[(&str, &str)]| {
-            time_outs(&crate::spec::load_plain(&job, &pairs(overrides)).unwrap())
-        };
-        insta::assert_snapshot!(told(&[]), @"time-outs: run_invocation_timeout 60 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 2040 s (run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600)");
-        let given = told(&[("progress_update_timeout", "90"), ("run_invocation_timeout", "1.5")]);
-        insta::assert_snapshot!(given, @"time-outs: run_invocation_timeout 1.5 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 90 s");
-        // That the job runs as root is told once.
-        let mut spec = crate::spec::load_plain(&job, &[]).unwrap();
-        let is_root = rustix::process::geteuid().is_root();
-        assert_eq!(in_force(&spec).len(), 1 + usize::from(is_root));
-        spec.notices.push(RUNS_AS_ROOT.to_owned());
-        assert_eq!(in_force(&spec).len(), 1);
     }
 
     #[test]

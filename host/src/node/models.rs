@@ -4,7 +4,8 @@
 //! folder of its own in the job directory, as another name of the same file where the file system can
 //! do that, else as a copy.
 
-use super::{Cancel, model_digests};
+use super::model_digests;
+use crate::cancel::Cancel;
 use crate::compile::hash_until;
 use crate::model::{ByteSize, FileStamp, JobDir, Model, hex};
 use crate::opening::regular_at_its_path;

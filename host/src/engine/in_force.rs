@@ -1,0 +1,98 @@
+//! What the machine holds a job to, and what is told of that when the job starts.
+
+use super::machine::Policy;
+use crate::spec::{JobSpec, default_progress_timeout};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// `gpus`: the indices of those that this job has.
+pub(super) fn policy(spec: &JobSpec, gpus: Vec<u32>) -> Policy {
+    Policy {
+        workers: spec.process_count,
+        max_try: spec.run_max_try,
+        error_threshold: spec.error_threshold,
+        run_timeout: spec.run_invocation_timeout,
+        load_timeout: spec.task_overhead_timeout,
+        allowed_failed_count: spec.allowed_failed_count,
+        allowed_failed_percent: spec.allowed_failed_percent,
+        first_task_timeout: spec.first_task_creation_timeout,
+        progress_timeout: spec.progress_update_timeout,
+        gpus,
+        output_action: spec.output_action,
+        limits: spec.job_limits.clone(),
+    }
+}
+
+/// What is said of a job whose leader is root.
+pub const RUNS_AS_ROOT: &str = "runs as root: the processes of a job may read every file that their wall \
+    does not keep from them, and what would break a wall could do all; run jobs of strangers as a user \
+    without rights of its own";
+
+/// What is in force for a job, beside what its notices tell already.
+pub(super) fn in_force(spec: &JobSpec) -> Vec<String> {
+    let is_root = rustix::process::geteuid().is_root();
+    let tells_of_root = is_root && !spec.notices.iter().any(|notice| notice == RUNS_AS_ROOT);
+    let of_root = tells_of_root.then(|| RUNS_AS_ROOT.to_owned());
+    std::iter::once(time_outs(spec)).chain(of_root).collect()
+}
+
+/// The time-outs in force, and how the one came about that is computed (prs-semantics 1.12).
+fn time_outs(spec: &JobSpec) -> String {
+    let (run, load) = (spec.run_invocation_timeout, spec.task_overhead_timeout);
+    let (progress, attempts) = (spec.progress_update_timeout, spec.run_max_try);
+    let seconds = |time: Duration| format!("{} s", time.as_secs_f64());
+    let mut text = String::from("time-outs:");
+    for (name, time) in [
+        ("run_invocation_timeout", run),
+        ("task_overhead_timeout", load),
+        ("first_task_creation_timeout", spec.first_task_creation_timeout),
+        ("progress_update_timeout", progress),
+    ] {
+        let _ = write!(text, " {name} {},", seconds(time));
+    }
+    text.pop();
+    if progress == default_progress_timeout(attempts, load, run) {
+        let (load, run) = (load.as_secs_f64(), run.as_secs_f64());
+        let _ = write!(
+            text,
+            " (run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = {attempts} x \
+             ({load} + {run}) + 60, and at least 600)"
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
+        list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    /// 1.12: told at the start, with the way it was computed.
+    #[test]
+    fn time_outs_in_force_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = dir.path().join("job.yaml");
+        for (name, text) in [
+            ("entry.wasm", ""),
+            ("a.txt", ""),
+            ("job.yaml", "entry_script: entry.wasm\ninputs: {texts: a.txt}\n"),
+        ] {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        let told = |overrides: &[(&str, &str)]| {
+            time_outs(&crate::spec::load_plain(&job, &pairs(overrides)).unwrap())
+        };
+        insta::assert_snapshot!(told(&[]), @"time-outs: run_invocation_timeout 60 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 2040 s (run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600)");
+        let given = told(&[("progress_update_timeout", "90"), ("run_invocation_timeout", "1.5")]);
+        insta::assert_snapshot!(given, @"time-outs: run_invocation_timeout 1.5 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 90 s");
+        // That the job runs as root is told once.
+        let mut spec = crate::spec::load_plain(&job, &[]).unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        assert_eq!(in_force(&spec).len(), 1 + usize::from(is_root));
+        spec.notices.push(RUNS_AS_ROOT.to_owned());
+        assert_eq!(in_force(&spec).len(), 1);
+    }
+}

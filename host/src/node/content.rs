@@ -1,0 +1,87 @@
+//! What the files of a folder are that the entry script sees whole.
+
+use crate::model::hex;
+use sha2::{Digest, Sha256};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use walkdir::WalkDir;
+
+/// So many files of a folder that is shown whole are looked at.
+const FILES: usize = 100_000;
+
+/// A digest of a folder's files: their names, sizes and times. What a version control system or a
+/// compiler keeps for itself does not count, as it changes by being looked at; nor does `job_file`.
+pub(super) fn content(folder: &Path, job_file: Option<&Path>) -> String {
+    let is_cache = |path: &Path| {
+        path.file_name().is_some_and(|name| name == ".git") || path.join("CACHEDIR.TAG").exists()
+    };
+    let entries = WalkDir::new(folder)
+        .sort_by_file_name()
+        .into_iter()
+        .filter_entry(|entry| !entry.file_type().is_dir() || !is_cache(entry.path()))
+        .filter_map(Result::ok)
+        .filter(|entry| !entry.file_type().is_dir())
+        .filter(|entry| !job_file.is_some_and(|file| is_same(entry.path(), file)));
+    let mut seen = Vec::new();
+    for entry in entries.take(FILES) {
+        let path = entry.path();
+        let name = path.strip_prefix(folder).unwrap_or(path);
+        seen.extend(name.as_os_str().as_bytes());
+        seen.push(0);
+        // Of a link, what it leads to.
+        if let Ok(metadata) = path.metadata() {
+            for number in [metadata.size().cast_signed(), metadata.mtime(), metadata.mtime_nsec()] {
+                seen.extend(number.to_le_bytes());
+            }
+        }
+    }
+    hex(Sha256::digest(&seen))
+}
+
+/// Whether the path is, or leads to, a file whose path is without links.
+fn is_same(path: &Path, file: &Path) -> bool {
+    path.file_name() == file.file_name() && path.canonicalize().is_ok_and(|path| path == file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_folder_is_known_by_its_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("a/model.bin", "1");
+        let first = content(dir.path(), None);
+        write("target/CACHEDIR.TAG", "");
+        write("target/debug/x", "1");
+        write(".git/index", "1");
+        assert_eq!(content(dir.path(), None), first);
+        write("a/model.bin", "12");
+        let second = content(dir.path(), None);
+        assert_ne!(second, first);
+        write("b", "");
+        assert_ne!(content(dir.path(), None), second);
+    }
+
+    /// C25: time-outs may change in the job file, also where the entry script can see that.
+    #[test]
+    fn the_job_file_is_no_file_of_the_folders_that_are_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        let job = dir.path().canonicalize().unwrap().join("job.yaml");
+        let known = || content(dir.path(), Some(&job));
+        fs::write(&job, "run_max_try: 1").unwrap();
+        let first = known();
+        fs::write(&job, "run_max_try: 22").unwrap();
+        assert_eq!(known(), first);
+        fs::write(dir.path().join("sub/job.yaml"), "another").unwrap();
+        assert_ne!(known(), first);
+    }
+}

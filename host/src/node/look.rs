@@ -1,0 +1,224 @@
+//! What the inputs of a job are today: it is planned once in advance, and the files of its mini-batches are looked at as
+//! workers do.
+
+use super::error::NodeError;
+use super::job::NodeJob;
+use super::looks::{LonePlanner, Looks};
+use crate::dataset::{Found, Root, content_stamp};
+use crate::model::{MiniBatch, Source};
+use crate::pool::Pool;
+use crate::protocol::FromPlanner;
+use crate::protocol::node::{Look, Looked, LookedAt};
+use jiff::Timestamp;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+impl NodeJob {
+    /// Plans the job, and tells `hear` of each part of the plan, and of its files, until that has heard enough.
+    ///
+    /// # Errors
+    /// If the inputs cannot be planned, or nothing was heard for too long, or the job is cancelled.
+    pub fn look(
+        &mut self,
+        look: &Look,
+        hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+    ) -> Result<(), NodeError> {
+        let looked = self.look_at_inputs(look, hear);
+        // What a shuffle wrote is written again by the run.
+        self.remove_spill()?;
+        looked
+    }
+
+    fn look_at_inputs(
+        &mut self,
+        look: &Look,
+        hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+    ) -> Result<(), NodeError> {
+        let component = self.component.file.try_clone().map_err(NodeError::Component)?;
+        let request = self.plan_request(&look.plan);
+        let program = self.options.program.clone();
+        let cancel = self.options.cancel.clone();
+        let objects = &mut self.staged.objects;
+        let failed =
+            |e: std::io::Error| NodeError::Inputs(format!("the inputs cannot be cut: {e}"));
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let result = runtime.block_on(async {
+            let (worker_events, _) = mpsc::channel(1);
+            let (events, says) = mpsc::channel(4);
+            // Dropping the pool ends the planner.
+            let mut pool = Pool::new(program, component, worker_events);
+            pool.plan(&request, events).map_err(failed)?;
+            let answer = |answer| pool.answer(answer);
+            let looks = Looks::new(&request.sources);
+            let planner = LonePlanner { says, answer: &answer, looks, objects };
+            let looker = Looker::new(&request.sources, look.since);
+            let mut cancelled = cancel.watch();
+            let asked = async { cancelled.wait_for(Option::is_some).await.is_ok() };
+            tokio::select! {
+                biased;
+                true = asked => Err(NodeError::Cancelled(cancel.reason().unwrap_or_default())),
+                result = follow(planner, looker, look.patience, hear) => result,
+            }
+        });
+        // Should a disk not answer, nobody waits for it.
+        runtime.shutdown_background();
+        result
+    }
+}
+
+/// Follows the planner to the end of the plan, and tells what it says, with what the files are.
+async fn follow(
+    mut planner: LonePlanner<'_>,
+    looker: Looker,
+    patience: Duration,
+    hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+) -> Result<(), NodeError> {
+    let late = |_| {
+        NodeError::Inputs(format!(
+            "nothing was heard for {} s of whether the inputs are what they were: see that they can \
+             be read, or raise first_task_creation_timeout",
+            patience.as_secs()
+        ))
+    };
+    let looker = Arc::new(looker);
+    loop {
+        let looked = match planner.next(patience).await.map_err(late)? {
+            Some(FromPlanner::MiniBatches(batches)) => {
+                let looker = Arc::clone(&looker);
+                let looked = tokio::task::spawn_blocking(move || looker.look_at(batches));
+                let looked = tokio::time::timeout(patience, looked).await.map_err(late)?;
+                Looked::MiniBatches(looked.map_err(|e| NodeError::Inputs(e.to_string()))?)
+            }
+            Some(FromPlanner::Finished) => {
+                // There is nothing to break off any more.
+                let _ = hear(Looked::Finished);
+                return Ok(());
+            }
+            Some(FromPlanner::Failed(text)) => return Err(NodeError::Inputs(text)),
+            Some(FromPlanner::Tables(tables)) => Looked::Tables(tables),
+            Some(FromPlanner::Notice(_) | FromPlanner::Opening { .. } | FromPlanner::Closed) => {
+                continue;
+            }
+            None => return Err(NodeError::Inputs("the planner process broke down".to_owned())),
+        };
+        if hear(looked).is_break() {
+            return Ok(());
+        }
+    }
+}
+
+/// Looks at files as the workers did.
+struct Looker {
+    roots: Vec<Root>,
+    since: Timestamp,
+    now: Timestamp,
+}
+
+impl Looker {
+    /// Files that were changed after `since` are told.
+    fn new(sources: &[Source], since: Timestamp) -> Self {
+        Self { roots: sources.iter().map(Root::of).collect(), since, now: Timestamp::now() }
+    }
+
+    fn look_at(&self, batches: Vec<MiniBatch>) -> Vec<LookedAt> {
+        let look = |batch: MiniBatch| {
+            let look = |(source, file)| self.roots.get(source as usize)?.look_at(file);
+            let found: Vec<_> = batch.files().map(look).collect();
+            let stamp = content_stamp(batch.stamp, found.iter().copied());
+            let changed = found.iter().flatten().find_map(|file| self.change(file));
+            LookedAt { batch, stamp, changed }
+        };
+        batches.into_iter().map(look).collect()
+    }
+
+    /// When a file was changed, if that was late enough. The clock of a file server may be ahead of ours.
+    fn change(&self, file: &Found) -> Option<Timestamp> {
+        let nanos = i32::try_from(file.nanos).unwrap_or(0);
+        let time = Timestamp::new(file.seconds, nanos).ok()?;
+        (self.since < time && time <= self.now).then_some(time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{MiniBatchId, Work};
+    use crate::store::Objects;
+    use jiff::SignedDuration;
+
+    fn batch(stamp: u64) -> MiniBatch {
+        let batch = MiniBatch::new(MiniBatchId(0), 0, Work::Files(["0.txt".to_owned()].into()));
+        MiniBatch { stamp, ..batch }
+    }
+
+    /// What is heard of a planner that says this. Breaks off after so many messages.
+    fn heard(messages: Vec<FromPlanner>, most: usize) -> (Vec<Looked>, Result<(), String>) {
+        let source = Source::new("texts", "/data".into());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let mut heard = Vec::new();
+        let result = runtime.block_on(async {
+            let (events, says) = mpsc::channel(8);
+            for message in messages {
+                events.send(message).await.unwrap();
+            }
+            drop(events);
+            let mut objects = Objects::default();
+            let looks = Looks::new(&[]);
+            let planner = LonePlanner { says, answer: &drop, looks, objects: &mut objects };
+            let looker = Looker::new(&[source], Timestamp::UNIX_EPOCH);
+            let mut hear = |looked| {
+                heard.push(looked);
+                if heard.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            follow(planner, looker, Duration::from_secs(60), &mut hear).await
+        });
+        (heard, result.map_err(|error| error.to_string()))
+    }
+
+    #[test]
+    fn a_plan_is_told_with_what_its_files_are() {
+        let messages = || {
+            let notice = FromPlanner::Notice("large".to_owned());
+            let batches = FromPlanner::MiniBatches(vec![batch(7)]);
+            vec![FromPlanner::Tables(vec![]), notice, batches, FromPlanner::Finished]
+        };
+        // There is no such file.
+        let at = LookedAt { batch: batch(7), stamp: 7, changed: None };
+        let all = [Looked::Tables(vec![]), Looked::MiniBatches(vec![at]), Looked::Finished];
+        assert_eq!(heard(messages(), 9), (all.to_vec(), Ok(())));
+        assert_eq!(heard(messages(), 1), (all[..1].to_vec(), Ok(())));
+    }
+
+    #[test]
+    fn a_planner_that_cannot_plan_is_no_end() {
+        let (_, result) = heard(vec![FromPlanner::Failed("no such folder".into())], 9);
+        assert_eq!(result, Err("no such folder".to_owned()));
+        let (looked, result) = heard(vec![FromPlanner::MiniBatches(vec![batch(1)])], 9);
+        assert_eq!((looked.len(), result), (1, Err("the planner process broke down".to_owned())));
+    }
+
+    /// C25: it is told of files that they are younger than the job.
+    #[test]
+    fn a_file_that_was_changed_later_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("0.txt"), "a").unwrap();
+        let file = std::fs::File::open(folder.path().join("0.txt")).unwrap();
+        let source = Source::new("texts", folder.path().into());
+        let now = Timestamp::now();
+        let looker = Looker::new(&[source], now - SignedDuration::from_secs(100));
+        let look = |age: i64| {
+            let time = now - SignedDuration::from_secs(age);
+            file.set_modified(time.into()).unwrap();
+            let [looked] = looker.look_at(vec![batch(7)]).try_into().unwrap();
+            let stamp = content_stamp(7, [looker.roots[0].look_at("0.txt")]);
+            assert_eq!((looked.stamp, looked.batch), (stamp, batch(7)));
+            looked.changed.map(|changed| changed == time)
+        };
+        assert_eq!(look(200), None);
+        assert_eq!(look(50), Some(true));
+        assert_eq!(look(-60), None, "the time of a server whose clock is ahead");
+    }
+}

@@ -1,0 +1,187 @@
+//! From a checked job to all that it needs of this machine: inputs found, entry script built and compiled, models looked
+//! at. Nothing is written to the job directory.
+
+use super::backends::{self, find_onnxruntime, weigh_models};
+use super::content::content;
+use super::error::NodeError;
+use super::gpus::Gpus;
+use super::job::NodeJob;
+use super::models::{Seen, look, places};
+use super::options::NodeOptions;
+use super::overlap::refuse_overlap;
+use super::real_paths::{RealPaths, resolve};
+use super::setup;
+use super::staging::stage;
+use crate::compile::{Cache, Compiled, Compiler, EntryFile, Instrumentation, build_guest_crate};
+use crate::inference::{TRACT_VERSION, has_inference};
+use crate::model::{Backend, JobDir};
+use crate::pool::Standby;
+use crate::protocol::node::{Prepare, Prepared, PreparedBackend, PreparedModel};
+use crate::spec::{JobSpec, ModelSpec};
+use crate::turns::Turns;
+use crate::wall;
+use std::path::{Path, PathBuf};
+
+/// Prepares a job on this machine. `say` gets lines for people about what takes time.
+///
+/// # Errors
+/// If the machine lacks something that the job needs, or does not allow it, or the job is cancelled.
+pub fn prepare(
+    spec: JobSpec,
+    options: NodeOptions,
+    ask: &Prepare,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Prepared, NodeJob), NodeError> {
+    // Before any input is fetched, as the process that does is behind the wall, too.
+    wall::check(spec.os_sandbox)?;
+    let standby = stand_by(&spec, &options, ask.begins);
+    let staged = stage(&spec, &options, say)?;
+    let mut real = RealPaths::find(&spec, &staged)?;
+    let job_dir = JobDir::new(&ask.job_dir);
+    let checked = real.of(&spec, &staged, ask.output.as_deref(), ask.parent.as_deref());
+    options.policy.check(&checked, &staged.sources, Some(&job_dir))?;
+    refuse_overlap(&spec, &staged, job_dir.root())?;
+    let script = Script::find(&spec, &options, &mut real, say)?;
+    let seen = look(&staged.models, spec.limits.models, &options.cancel)?;
+    options.policy.check_model_places(places(&staged.models, &seen))?;
+    let mut notices = weigh_models(&spec, &staged.models, &options)?;
+    refuse_cancelled(&options)?;
+    let (entry_script, component) = script.compile(&spec, &options, say)?;
+    let found = find_onnxruntime(&spec, &options)?;
+    notices.extend(found.notice.clone());
+    let mut inference = spec.inference.clone();
+    inference.onnxruntime = found.onnxruntime.as_ref().map(|(library, _)| library.clone());
+    let budget = setup::budget(&spec, &staged.models, &inference);
+    let turns = Turns::open(&options.policy.machine(), budget.total(), &spec.tenant)?;
+    let job = NodeJob {
+        spec,
+        options,
+        real,
+        entry_script,
+        staged,
+        inference,
+        component,
+        seen,
+        budget,
+        job_dir,
+        turns,
+        standby,
+        gpus: Gpus::default(),
+    };
+    Ok((told(&job, found, ask.job_file.as_deref(), notices), job))
+}
+
+/// What of it the leader is told.
+fn told(
+    job: &NodeJob,
+    found: backends::Found,
+    job_file: Option<&Path>,
+    notices: Vec<String>,
+) -> Prepared {
+    let NodeJob { spec, staged, seen, component, budget, .. } = job;
+    let job_file = job_file.and_then(|path| path.canonicalize().ok());
+    let content = |folder: &Path| content(folder, job_file.as_deref());
+    let model = |(model, seen): (&ModelSpec, &Seen)| PreparedModel {
+        name: model.name.clone(),
+        file: model.file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        sha256: seen.sha256.clone(),
+        folder: model.folder.as_deref().map(content),
+    };
+    Prepared {
+        component: component.digest.clone(),
+        sources: staged.sources.clone(),
+        side_inputs: staged.side_inputs.iter().map(|mount| content(&mount.host)).collect(),
+        source_directory: spec.source_directory.as_deref().map(content),
+        models: staged.models.iter().zip(seen).map(model).collect(),
+        backends: usable_backends(job, found),
+        budget: budget.total().0,
+        notices,
+    }
+}
+
+fn usable_backends(job: &NodeJob, found: backends::Found) -> Vec<PreparedBackend> {
+    if !has_inference(&job.staged.models, &job.inference) {
+        return Vec::new();
+    }
+    let version = Some(TRACT_VERSION.to_owned());
+    let tract = PreparedBackend { backend: Backend::Tract, version, library: None };
+    let onnxruntime = found.onnxruntime.map(|(library, version)| PreparedBackend {
+        backend: Backend::OnnxRuntime,
+        version,
+        library: Some(library),
+    });
+    std::iter::once(tract).chain(onnxruntime).collect()
+}
+
+/// An entry script that was found, and is the one that is meant.
+struct Script {
+    /// By the name that the job gives it, or where it was built.
+    path: PathBuf,
+    file: EntryFile,
+    compiler: Compiler,
+}
+
+impl Script {
+    /// Builds the entry script if the job names a guest crate.
+    fn find(
+        spec: &JobSpec,
+        options: &NodeOptions,
+        real: &mut RealPaths,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Self, NodeError> {
+        let cancel = options.cancel.clone();
+        let compiler = Compiler::new(&options.program, spec.os_sandbox)
+            .stopping(move || cancel.reason().is_some());
+        let mut path = spec.entry_script.clone();
+        if path.is_dir() {
+            path = build_guest_crate(&path, &compiler, say)?;
+            real.entry_script = resolve(&path)?;
+        }
+        let file = EntryFile::open_at_its_path(&real.entry_script, &compiler)?;
+        // Before the compiler sees it.
+        check_digest(spec, &path, file.digest())?;
+        Ok(Self { path, file, compiler })
+    }
+
+    /// Returns where the entry script lies, and its compiled code.
+    fn compile(
+        self,
+        spec: &JobSpec,
+        options: &NodeOptions,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(PathBuf, Compiled), NodeError> {
+        let cache = Cache::open(options.cache_dir.as_deref(), &self.compiler)?;
+        let component = cache.prepare_file(self.file, instrumentation(spec), say);
+        refuse_cancelled(options)?;
+        Ok((self.path, component?))
+    }
+}
+
+/// Starts what the job will need, if it begins here and its workers are alike.
+fn stand_by(spec: &JobSpec, options: &NodeOptions, begins: bool) -> Option<Standby> {
+    let alike = spec.gpus == 0 && spec.models.is_empty();
+    (begins && alike).then(|| Standby::start(&options.program, spec.os_sandbox))
+}
+
+fn refuse_cancelled(options: &NodeOptions) -> Result<(), NodeError> {
+    options.cancel.reason().map_or(Ok(()), |reason| Err(NodeError::Cancelled(reason)))
+}
+
+fn instrumentation(spec: &JobSpec) -> Instrumentation {
+    Instrumentation {
+        fuel: spec.limits.fuel.is_some(),
+        profile: spec.profile,
+        deterministic: spec.deterministic,
+    }
+}
+
+fn check_digest(spec: &JobSpec, path: &Path, found: &str) -> Result<(), NodeError> {
+    match &spec.entry_script_digest {
+        Some(expected) if *expected != found => Err(NodeError::Digest {
+            path: path.to_owned(),
+            found: found.to_owned(),
+            expected: expected.clone(),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,78 @@
+//! The paths that a job names, resolved once. What is held against the operator's policy is then what is opened: a link
+//! that comes in the place of one of their parts meanwhile is refused where the path is opened.
+
+use super::error::NodeError;
+use super::staging::Staged;
+use crate::model::Mount;
+use crate::opening;
+use crate::spec::JobSpec;
+use std::path::{Path, PathBuf};
+
+/// Paths without links, of what a job reads beside its inputs and its models.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RealPaths {
+    pub(super) entry_script: PathBuf,
+    pub(super) source_directory: Option<PathBuf>,
+    /// In the order of the job file.
+    side_inputs: Vec<PathBuf>,
+}
+
+/// A job with paths without links in the place of those that it names, for [`OperatorPolicy::check`].
+///
+/// # Errors
+/// If one cannot be looked up.
+///
+/// [`OperatorPolicy::check`]: crate::spec::OperatorPolicy::check
+pub fn with_real_paths(spec: &JobSpec, staged: &Staged) -> Result<JobSpec, NodeError> {
+    let real = RealPaths::find(spec, staged)?;
+    let output = spec.output.as_deref().map(resolve).transpose()?;
+    let parent = spec.parent.as_ref().map(|parent| resolve(&parent.folder)).transpose()?;
+    Ok(real.of(spec, staged, output.as_deref(), parent.as_deref()))
+}
+
+impl RealPaths {
+    /// Resolves the paths.
+    ///
+    /// # Errors
+    /// If one cannot be looked up.
+    pub(super) fn find(spec: &JobSpec, staged: &Staged) -> Result<Self, NodeError> {
+        let side_inputs = staged.side_inputs.iter().map(|mount| resolve(&mount.host));
+        Ok(Self {
+            entry_script: resolve(&spec.entry_script)?,
+            source_directory: spec.source_directory.as_deref().map(resolve).transpose()?,
+            side_inputs: side_inputs.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// A copy of the job with these paths, and what was staged, in the place of those that it names. `output`,
+    /// `parent`: where it writes.
+    pub(super) fn of(
+        &self,
+        spec: &JobSpec,
+        staged: &Staged,
+        output: Option<&Path>,
+        parent: Option<&Path>,
+    ) -> JobSpec {
+        let mut spec = spec.clone();
+        spec.entry_script.clone_from(&self.entry_script);
+        spec.source_directory.clone_from(&self.source_directory);
+        spec.side_inputs = self.side_inputs(&staged.side_inputs);
+        spec.models.clone_from(&staged.models);
+        spec.output = output.map(Path::to_owned);
+        if let (Some(named), Some(real)) = (&mut spec.parent, parent) {
+            named.folder = real.to_owned();
+        }
+        spec
+    }
+
+    /// The side inputs at these paths.
+    pub(super) fn side_inputs(&self, named: &[Mount]) -> Vec<Mount> {
+        let at = |(mount, real): (&Mount, &PathBuf)| Mount { host: real.clone(), ..mount.clone() };
+        named.iter().zip(&self.side_inputs).map(at).collect()
+    }
+}
+
+/// The path without links, also where its last parts do not exist yet.
+pub(super) fn resolve(path: &Path) -> Result<PathBuf, NodeError> {
+    opening::resolve(path).map_err(|source| NodeError::Path { path: path.to_owned(), source })
+}

@@ -1,0 +1,148 @@
+//! A job on this machine: joins the leader, `engine`, to the one node that it has.
+
+use crate::cancel::Cancel;
+use crate::engine::{self, JobFile, JobOnNode, LeaderOptions, Node};
+use crate::inference::NamedLibrary;
+use crate::node::{self, NodeError, NodeJob, NodeOptions};
+use crate::protocol::node::{Look, Looked, Prepare};
+use crate::spec::{Datastores, JobSpec, OperatorPolicy};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+pub use engine::run;
+
+/// All that a job needs to run on this machine.
+pub type Job = engine::Job<NodeJob>;
+
+/// What came of preparing a job on this machine.
+pub type Prepared = engine::Prepared<NodeJob>;
+
+/// Why a job cannot begin on this machine.
+pub type PrepareError = engine::PrepareError<NodeError>;
+
+/// Where and how to run a job. Begin with [`Options::new`].
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The job directory; made if it is not there.
+    pub job_dir: PathBuf,
+    /// The folder for compiled components; none means the user's cache folder.
+    pub cache_dir: Option<PathBuf>,
+    /// The `sandmill` binary, for child processes.
+    pub program: PathBuf,
+    /// Whether to begin anew where the job was run before; its results are removed first.
+    pub overwrite: bool,
+    /// Whether the result of an earlier run may be taken instead, if nothing changed since and the
+    /// job file does not forbid it (`allow_reuse`).
+    pub reuse: bool,
+    /// Where the job comes from, for `sandmill resume`; none if no job file says all of it.
+    pub job_file: Option<JobFile>,
+    /// Where ONNX Runtime's library is, for jobs with models; none if it is not known.
+    pub onnxruntime: Option<NamedLibrary>,
+    /// Ends the preparation as well as the job; to be given to [`run`], too.
+    pub cancel: Cancel,
+    /// The stores that inputs may name, with what leads into them.
+    pub datastores: Datastores,
+    /// What the operator of this machine lets jobs do; all unless given. The job file is to be loaded
+    /// [under it](crate::load_under), too, so that defaults keep to it.
+    pub policy: OperatorPolicy,
+}
+
+impl Options {
+    /// Options with a job directory and the `sandmill` binary; the rest as it mostly is.
+    pub fn new(job_dir: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
+        let (job_dir, program) = (job_dir.into(), program.into());
+        let (cache_dir, job_file, onnxruntime) = (None, None, None);
+        let cancel = Cancel::new();
+        let policy = OperatorPolicy::default();
+        Self {
+            job_dir,
+            cache_dir,
+            program,
+            overwrite: false,
+            reuse: true,
+            job_file,
+            onnxruntime,
+            cancel,
+            datastores: Datastores::default(),
+            policy,
+        }
+    }
+
+    /// Those that say what a job may use of this machine.
+    pub(crate) fn node(&self) -> NodeOptions {
+        NodeOptions {
+            cache_dir: self.cache_dir.clone(),
+            program: self.program.clone(),
+            onnxruntime: self.onnxruntime.clone(),
+            cancel: self.cancel.clone(),
+            datastores: self.datastores.clone(),
+            policy: self.policy.clone(),
+        }
+    }
+
+    /// Those that say where the leader keeps a job.
+    fn leader(&self) -> LeaderOptions {
+        LeaderOptions {
+            job_dir: self.job_dir.clone(),
+            overwrite: self.overwrite,
+            reuse: self.reuse,
+            job_file: self.job_file.clone(),
+        }
+    }
+}
+
+/// Prepares a job. `say` gets lines for people about what takes time.
+///
+/// Where the job was run before and not completed, it is taken up, and refused if something changed
+/// that decides its rows; where it was completed, its result is reused if nothing changed.
+///
+/// # Errors
+/// If the job cannot begin.
+pub fn prepare(
+    spec: JobSpec,
+    options: &Options,
+    say: &mut dyn FnMut(&str),
+) -> Result<Prepared, PrepareError> {
+    let here = Here { spec: spec.clone(), options: options.node() };
+    engine::prepare(spec, &options.leader(), here, say)
+}
+
+/// This machine, for one job.
+struct Here {
+    spec: JobSpec,
+    options: NodeOptions,
+}
+
+impl Node for Here {
+    type Error = NodeError;
+    type Job = NodeJob;
+
+    fn prepare(
+        self,
+        ask: &Prepare,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(crate::protocol::node::Prepared, NodeJob), NodeError> {
+        node::prepare(self.spec, self.options, ask, say)
+    }
+}
+
+impl JobOnNode for NodeJob {
+    type Error = NodeError;
+
+    fn await_objects(&mut self, say: &mut dyn FnMut(&str)) {
+        Self::await_objects(self, say);
+    }
+
+    fn look(
+        &mut self,
+        ask: &Look,
+        hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+    ) -> Result<(), NodeError> {
+        Self::look(self, ask, hear)
+    }
+
+    fn take_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {
+        Self::take_gpus(self, say)
+    }
+}
