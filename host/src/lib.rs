@@ -79,10 +79,18 @@ pub use sandmill_wall as wall;
 #[doc(hidden)]
 pub use sandmill_wire as protocol;
 
+pub use compile::CompileError;
+pub use dataset::DatasetError;
 pub use engine::{
-    Cancel, EngineError, Job, JobFile, Options, PrepareError, Prepared, Reused, prepare, run,
+    Cancel, ClaimError, EngineError, Job, JobFile, ModelError, Options, PrepareError, Prepared,
+    Reused, prepare, put_results, run,
 };
 pub use event::{Event, EventKind};
+pub use inference::NamedLibrary;
+pub use journal::JournalError;
 pub use load::{load, load_under};
 pub use model::{JobResult, JobStatus};
 pub use sandmill_spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors};
+pub use store::StoreError;
+pub use turns::TurnsError;
+pub use wall::WallError;
