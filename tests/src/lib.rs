@@ -32,6 +32,7 @@ mod python;
 mod ran;
 mod redact;
 mod servers;
+pub mod sources;
 mod wat;
 
 pub use guests::{example, guest, guests, python_guest};
