@@ -1,8 +1,8 @@
 //! The workers' part files, as the committer reads them.
 
-use super::committer::Success;
 use super::disk::{Refusal, open_part};
 use super::error::{CommitError, PartFault, Rejection};
+use super::message::Success;
 use crate::fail_point::Unsynced;
 use crate::model::{JobDir, Segment, WorkerId};
 use crate::output::verify;

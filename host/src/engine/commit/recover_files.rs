@@ -1,10 +1,10 @@
 //! Files, when a job is taken up.
 
-use super::committer::CommitTarget;
 use super::error::CommitError;
 use super::files::{Files, source};
-use super::recover::Item;
+use super::item::Item;
 use super::replace::Replacement;
+use super::target::CommitTarget;
 use crate::fail_point;
 use crate::journal::{Changes, FileEntry, Journal};
 use crate::model::{JobDir, MiniBatchId, OnConflict, WorkerId};

@@ -1,8 +1,9 @@
 use super::crash_world::identity;
 use super::*;
+use crate::engine::commit::message::FinalFailure;
 use crate::engine::commit::recover::recover;
 use crate::journal::{End, Order};
-use crate::model::FailureKind;
+use crate::model::{FailureKind, ItemCounts, JobDir, MiniBatchId, OnConflict, Segment, WorkerId};
 use crate::output::Appender;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
