@@ -112,7 +112,7 @@ impl House {
                     .collect();
                 seen.extend(tied.iter().copied());
                 circles.push(Circle {
-                    folder: [&[self.src.clone()], folder.as_slice()].concat().join("/"),
+                    folder: [std::slice::from_ref(&self.src), folder.as_slice()].concat().join("/"),
                     count: tied.len(),
                     way: way.into_iter().map(|name| self.shown(folder, name)).collect(),
                 });

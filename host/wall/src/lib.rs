@@ -3,10 +3,11 @@
 //!
 //! - `start`: what such a process does first of all; `twin`: one that is forked from another; `death`: how
 //!   it ended, in words; `task`: waiting for one that was started for one task.
-//! - `occupant`: who is behind a wall, and what it may use; `build`: the wall itself, of layers: `files` (Landlock), `filter` with the tables of `calls` and the
+//! - `occupant`: who is behind a wall, and what it may use.
+//! - `build`: the wall itself, of layers: `files` (Landlock), `filter` with the tables of `calls` and the
 //!   search `tree` over them (seccomp), `limits` (resource limits), `powers` (capabilities).
-//! - `layer`: whether this machine has them (`hidden`: those that tests want missing); `error`: their names, and why one is missing, in words; `gpu`: what
-//!   a leased GPU needs besides.
+//! - `layer`: whether this machine has them; `hidden`: those that tests want missing; `error`: their names, and why one
+//!   is missing, in words; `gpu`: what a leased GPU needs besides.
 //! - `leaf`: what may stand beside them, a cgroup for each worker; `cgroup`: whether this process may make
 //!   any.
 //!

@@ -1,8 +1,9 @@
 //! Cutting inputs into mini-batches, in a process of its own: planning looks inside files that
 //! nobody vouches for. `files` and `tables`, which uses `text` and `columnar`, cut by size, `groups` and
 //! `keyed_tables` by partition keys, where rows must be gathered from many files with the processes of
-//! `shuffle`. `input` is an input of tables, `columns` tells of columns, `stamp` makes stamps, `sender` groups descriptors into messages,
-//! `serve` is the process, behind the wall of `lockdown`. Imports `dataset`, `protocol`, `wall` and below.
+//! `shuffle`. `input` is an input of tables, `columns` tells of columns, `stamp` makes stamps, `sender` groups
+//! descriptors into messages, `serve` is the process, behind the wall of `lockdown`. Imports `dataset`, `protocol`,
+//! `wall` and below.
 
 mod columnar;
 mod columns;

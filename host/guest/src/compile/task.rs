@@ -3,7 +3,7 @@
 use super::Instrumentation;
 use crate::model::OsSandbox;
 
-/// The hidden subcommand that must end in [`serve_compile`].
+/// The hidden subcommand that must end in [`serve_compile`](super::serve_compile).
 pub const COMPILE_COMMAND: &str = "compile-component";
 
 /// CPU seconds of all threads together.
@@ -37,7 +37,7 @@ pub(super) enum Task {
     },
     /// Make a component of a core module.
     Componentize,
-    /// Tell an [`Outline`].
+    /// Tell an [`Outline`](super::Outline).
     Outline,
     /// Tell a [`Description`](super::Description).
     Describe,

@@ -1,8 +1,8 @@
 //! CSV tables. `scan` finds where records end, fast and without looking at fields, with the vector code of `tally`, `quotes` is what it tells of quotes; `cut` makes
-//! slices of a file with it, through a `window`; `packed` unpacks packed files; `header` and `infer` find names and types of columns. A `slice` becomes
-//! Arrow fast with `plain` where the text is usual (`ends`
+//! slices of a file with it, through a `window`, and `slice` reads them; `packed` unpacks packed files. `header` and `infer` find
+//! names and types of columns. A slice becomes Arrow (in `text`, which has the reader) fast with `plain` where the text is usual (`ends`
 //! finds where fields end, `numbers` reads them, `wide` several at once, `fill` and `columns` make
-//! columns), or with `misfit`, record by record, where records do not fit or look unusual; `types` says what fits. [`text`](super::text) has the reader.
+//! columns), or with `misfit`, record by record, where records do not fit or look unusual; `types` says what fits.
 //! `rows` gives single records with their fields, for those who group them, and `origins` keeps where
 //! such records came from. `records` is csv-core's parser, record by record.
 //!
