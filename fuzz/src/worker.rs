@@ -12,5 +12,7 @@ mod report;
 mod sink;
 #[path = "../../host/src/worker/stage.rs"]
 mod stage;
+#[path = "../../host/src/worker/tally.rs"]
+mod tally;
 
 pub use sink::fuzzing::judge as fuzz_judge;

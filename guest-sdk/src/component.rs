@@ -8,20 +8,10 @@ use std::panic;
 use std::path::PathBuf;
 use std::thread::LocalKey;
 
-/// What wit-bindgen makes of the contract.
-#[expect(missing_docs, reason = "the contract in wit/ documents these")]
-pub mod bindings {
-    wit_bindgen::generate!({
-        path: "wit",
-        world: "entry-script",
-        pub_export_macro: true,
-        default_bindings_module: "sandmill_guest::component::bindings",
-    });
-}
-
-pub use bindings::exports::sandmill::entry::entry::Guest;
-pub use bindings::sandmill::entry::host;
-pub use bindings::sandmill::entry::types::{MiniBatch, MiniBatchContext, Results};
+pub use crate::bindings;
+pub use crate::bindings::exports::sandmill::entry::entry::Guest;
+pub use crate::bindings::sandmill::entry::host;
+pub use crate::bindings::sandmill::entry::types::{MiniBatch, MiniBatchContext, Results};
 
 /// The instance, between the calls.
 type Slot<S> = LocalKey<RefCell<Option<S>>>;

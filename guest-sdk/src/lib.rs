@@ -74,6 +74,8 @@
 //! The macros of the [`log`] crate and the functions of [`logging`] write to the entry script's
 //! log. A panic's message and place go to stderr and to that log, and the attempt fails.
 
+#[cfg(not(target_arch = "wasm32"))]
+mod captured;
 mod error;
 mod input;
 mod job;
@@ -84,6 +86,10 @@ mod results;
 #[cfg(feature = "table")]
 mod table;
 
+#[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
+#[expect(missing_docs, reason = "the contract in wit/ documents these")]
+pub mod bindings;
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub mod component;

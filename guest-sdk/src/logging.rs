@@ -26,7 +26,7 @@ pub fn debug(message: impl AsRef<str>) {
 
 #[cfg(target_arch = "wasm32")]
 pub(crate) fn write(level: Level, message: &str) {
-    use crate::component::host::{LogLevel, log};
+    use crate::bindings::sandmill::entry::host::{LogLevel, log};
     let level = match level {
         Level::Error => LogLevel::Error,
         Level::Warn => LogLevel::Warning,
@@ -38,7 +38,7 @@ pub(crate) fn write(level: Level, message: &str) {
 
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn write(level: Level, message: &str) {
-    crate::test::capture(level, message);
+    crate::captured::capture(level, message);
 }
 
 struct Sink;

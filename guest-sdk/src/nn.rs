@@ -42,6 +42,8 @@ mod component;
 mod description;
 pub(crate) mod element;
 mod error;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) mod functions;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod tensor;
@@ -51,10 +53,10 @@ pub use element::{Bf16, Element, F16, TensorType};
 pub use error::{Error, ErrorCode};
 pub use tensor::{Tensor, Tensors};
 
-#[cfg(not(target_arch = "wasm32"))]
-use crate::test::models as host;
 #[cfg(target_arch = "wasm32")]
 use component as host;
+#[cfg(not(target_arch = "wasm32"))]
+use functions as host;
 use std::borrow::Borrow;
 
 /// The names of the job's models, in alphabetical order.

@@ -35,36 +35,18 @@
 //! What the job would refuse, such as a row with a line break in it, is an error here too.
 
 mod checked;
-pub(crate) mod models;
 
+use crate::captured;
+pub use crate::captured::LogLine;
 use crate::input::Raw;
+use crate::nn::functions::Models;
 use crate::nn::{Description, Error as ModelError, Tensor, Tensors};
 use crate::{EntryScript, Error, Files, Input, Job, MiniBatchContext, Result, Results, Void};
-use log::Level;
-use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A line that the entry script wrote to its log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogLine {
-    /// How important it is.
-    pub level: Level,
-    /// The line.
-    pub message: String,
-}
-
-thread_local! {
-    static LOGS: RefCell<Vec<LogLine>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Keeps a line of the log for the test on this thread.
-pub(crate) fn capture(level: Level, message: &str) {
-    LOGS.with_borrow_mut(|logs| logs.push(LogLine { level, message: message.to_owned() }));
-}
 
 /// Stands in for the host: what it is told by its methods is what the entry script sees.
 ///
@@ -75,7 +57,7 @@ pub struct TestHost {
     job: Job,
     partition_key_value: Vec<(String, String)>,
     strict: bool,
-    models: models::Models,
+    models: Models,
     scratch: Arc<Scratch>,
 }
 
@@ -100,7 +82,7 @@ impl TestHost {
             gpu_index: None,
         };
         let scratch = Arc::new(scratch);
-        let models = models::Models::default();
+        let models = Models::default();
         TestHost { job, partition_key_value: Vec::new(), strict: false, models, scratch }
     }
 
@@ -225,7 +207,7 @@ impl TestHost {
     /// What `init` says, or that a folder cannot be made.
     pub fn init<S: EntryScript>(self) -> Result<TestScript<S>> {
         crate::logging::install();
-        LOGS.take();
+        captured::clear();
         for dir in [&self.job.log_dir, &self.job.output_dir] {
             std::fs::create_dir_all(dir)
                 .map_err(|error| Error::from(error).context(dir.display().to_string()))?;
@@ -336,7 +318,7 @@ impl<S: EntryScript> TestScript<S> {
     /// The lines that were written to the log on this thread since `init` began. Empty if the test
     /// installed another logger for the `log` crate, save for what [`logging`](crate::logging) wrote.
     pub fn logs(&self) -> Vec<LogLine> {
-        LOGS.with_borrow(Clone::clone)
+        captured::lines()
     }
 
     /// Calls `shutdown`.
@@ -382,6 +364,7 @@ impl Drop for Scratch {
 mod tests {
     use super::*;
     use crate::MiniBatchContext;
+    use log::Level;
 
     struct Writes(PathBuf);
 

@@ -7,9 +7,22 @@ use crate::node::{self, NodeError, NodeJob, NodeOptions};
 use crate::protocol::node::{Look, Looked, Prepare};
 use crate::spec::{Datastores, JobSpec, OperatorPolicy};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use engine::run;
+
+/// Puts the results of a completed job into the store that it names, if it does.
+///
+/// # Errors
+/// If the policy does not allow the store, or the results did not arrive there.
+pub fn put_results(
+    spec: &JobSpec,
+    options: &Options,
+    output: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), NodeError> {
+    node::put_results(spec, &options.node(), output, say)
+}
 
 /// All that a job needs to run on this machine.
 pub type Job = engine::Job<NodeJob>;

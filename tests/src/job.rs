@@ -126,12 +126,17 @@ impl Job {
 
     /// As [`Job::command`], but does not wait.
     pub fn spawn(self, arguments: &[&str]) -> Running {
+        self.spawn_program(sandmill(), arguments)
+    }
+
+    /// As [`Job::spawn`], with another program in place of `sandmill`.
+    pub fn spawn_program(self, program: &Path, arguments: &[&str]) -> Running {
         let cache = crate::root().join("target/test-cache");
         fs::create_dir_all(cache.parent().unwrap()).unwrap();
-        let mut command = Command::new(sandmill());
+        let mut command = Command::new(program);
         if self.ignores_hangups {
             command = Command::new("/bin/sh");
-            command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(sandmill());
+            command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(program);
         }
         // Whoever runs the tests may be in a cloud, or behind a proxy.
         let own = ["AWS_", "AZURE_", "GOOGLE_", "GCE_", "IDENTITY_", "MSI_"];
@@ -161,7 +166,8 @@ impl Job {
             .unwrap();
         let stdout = Reader::new(child.stdout.take().unwrap());
         let stderr = Reader::new(child.stderr.take().unwrap());
-        let command = format!("sandmill {}", arguments.join(" "));
+        let name = program.file_name().unwrap_or_default().display();
+        let command = format!("{name} {}", arguments.join(" "));
         Running { job: Some(self), command, child, stdout, stderr, begun: Instant::now() }
     }
 }
@@ -186,6 +192,11 @@ impl Running {
     /// The job's folder.
     pub fn dir(&self) -> &Path {
         self.job.as_ref().expect("the job is there until the end of the run").dir()
+    }
+
+    /// What stdout has said so far.
+    pub fn stdout_so_far(&self) -> String {
+        self.stdout.so_far()
     }
 
     /// What stderr has said so far.

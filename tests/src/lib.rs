@@ -32,6 +32,7 @@ mod python;
 mod ran;
 mod redact;
 mod servers;
+pub mod sources;
 mod wat;
 
 pub use guests::{example, guest, guests, python_guest};
@@ -68,29 +69,32 @@ pub(crate) fn packed() -> Option<PathBuf> {
 /// one's tests; panics if it is missing or older than its sources.
 pub fn sandmill() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        if let Some(folder) = packed() {
-            return folder.join("sandmill");
-        }
-        // A test lies in target/debug/deps, a documentation test elsewhere.
-        let test = std::env::current_exe().unwrap();
-        let binary = test.parent().unwrap().with_file_name("sandmill");
-        let Some(built) = modified(&binary) else {
-            panic!("{} is not there; `make test` builds it", binary.display());
-        };
-        // Cargo lists what the binary was made of in a file beside it.
-        let made_of = fs::read_to_string(binary.with_extension("d")).unwrap_or_default();
-        let sources = made_of.split_once(": ").map_or("", |(_, sources)| sources);
-        for source in sources.split_whitespace() {
-            assert!(
-                modified(Path::new(source)).is_none_or(|changed| changed <= built),
-                "{source} is newer than {}; run `make test`, or \
-                 `cargo build --workspace --all-targets` before single tests",
-                binary.display()
-            );
-        }
-        binary
+    BINARY.get_or_init(|| match packed() {
+        Some(folder) => folder.join("sandmill"),
+        None => binary("sandmill"),
     })
+}
+
+/// A binary of the workspace, by its name; panics if it is missing or older than its sources.
+pub fn binary(name: &str) -> PathBuf {
+    // A test lies in target/debug/deps, a documentation test elsewhere.
+    let test = std::env::current_exe().unwrap();
+    let binary = test.parent().unwrap().with_file_name(name);
+    let Some(built) = modified(&binary) else {
+        panic!("{} is not there; `make test` builds it", binary.display());
+    };
+    // Cargo lists what the binary was made of in a file beside it.
+    let made_of = fs::read_to_string(binary.with_extension("d")).unwrap_or_default();
+    let sources = made_of.split_once(": ").map_or("", |(_, sources)| sources);
+    for source in sources.split_whitespace() {
+        assert!(
+            modified(Path::new(source)).is_none_or(|changed| changed <= built),
+            "{source} is newer than {}; run `make test`, or \
+             `cargo build --workspace --all-targets` before single tests",
+            binary.display()
+        );
+    }
+    binary
 }
 
 /// When a file last changed; none if it is not there.

@@ -2,10 +2,12 @@
 //! its own folder, and no file grows beyond what one can read. The floors are listed in the `lib.rs` of a crate. Floor 0 is
 //! that of other crates, which a file may import by their own names, too; which crate may use which is in ARCHITECTURE.md.
 
+use sandmill_tests::root;
+use sandmill_tests::sources::{imports, module_of, read, rust_files, tokens};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The longest that a source file may be, in lines.
 const MAX_LINES: usize = 600;
@@ -44,10 +46,9 @@ fn wrong_imports(house: &str) -> String {
         if inside == Path::new("lib.rs") || inside == Path::new("main.rs") {
             continue;
         }
-        let (folder, depth) = place(inside);
-        for import in crate_imports(&read(&path), depth) {
-            if let Some(rule) = broken_rule(&floors, &folder, &import.head) {
-                let line = import.line;
+        let module = module_of(inside);
+        for (line, head) in heads(&read(&path), &module) {
+            if let Some(rule) = broken_rule(&floors, &module[0], &head) {
                 let _ = writeln!(wrong, "{house}/{}:{line}: {rule}", inside.display());
             }
         }
@@ -84,7 +85,8 @@ fn the_leader_prepares_without_the_node() {
             continue;
         }
         files += 1;
-        for Import { line, head } in crate_imports(&read(&path), 2) {
+        let module = ["engine".to_owned(), name.trim_end_matches(".rs").to_owned()];
+        for (line, head) in heads(&read(&path), &module) {
             if !LEADERS.contains(&head.as_str()) {
                 let _ = writeln!(wrong, "host/src/engine/{name}:{line}: `{head}` is the node's");
             }
@@ -290,192 +292,19 @@ fn declared_modules(lib: &str) -> Vec<String> {
         .collect()
 }
 
-/// The top-level module of a file below `host/src`, and how many modules deep the file is.
-fn place(inside: &Path) -> (String, usize) {
-    let parts: Vec<String> =
-        inside.iter().map(|part| part.to_string_lossy().trim_end_matches(".rs").into()).collect();
-    let depth = parts.len() - usize::from(parts.last().is_some_and(|last| last == "mod"));
-    (parts[0].clone(), depth)
-}
-
-/// A path that begins at the crate's root.
-#[derive(Debug, PartialEq)]
-struct Import {
-    line: usize,
-    head: String,
-}
-
-/// Every first segment after `crate::`, or after as many `super::` as lead to the crate's root.
-/// `depth`: how many modules deep the file is.
-fn crate_imports(source: &str, depth: usize) -> Vec<Import> {
-    let tokens = tokens(source);
-    let text = |at: usize| tokens.get(at).map_or("", |token| token.1.as_str());
-    let mut imports = Vec::new();
-    let mut braces = 0_usize;
-    let mut inline_modules: Vec<usize> = Vec::new();
-    let mut at = 0;
-    while at < tokens.len() {
-        match text(at) {
-            "{" => {
-                braces += 1;
-                if at >= 2 && text(at - 2) == "mod" {
-                    inline_modules.push(braces);
-                }
-            }
-            "}" => {
-                if inline_modules.last() == Some(&braces) {
-                    inline_modules.pop();
-                }
-                braces = braces.saturating_sub(1);
-            }
-            "crate" | "super" if at == 0 || !matches!(text(at - 1), "$" | "::") => {
-                let mut supers = 0;
-                let from_crate = text(at) == "crate";
-                while text(at) == "super" && text(at + 1) == "::" {
-                    supers += 1;
-                    at += 2;
-                }
-                if from_crate && text(at + 1) == "::" {
-                    heads(&tokens, at + 2, &mut imports);
-                } else if supers > 0 && supers == depth + inline_modules.len() {
-                    heads(&tokens, at, &mut imports);
-                }
-                // What stands here was looked ahead at; it still has to be counted (a brace).
-                if supers > 0 {
-                    continue;
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    imports
-}
-
-/// The first segments of the path or group of paths at `at`.
-fn heads(tokens: &[(usize, String)], mut at: usize, imports: &mut Vec<Import>) {
-    let mut push = |at: usize| {
-        if let Some((line, head)) = tokens.get(at) {
-            imports.push(Import { line: *line, head: head.clone() });
-        }
-    };
-    if tokens.get(at).is_none_or(|token| token.1 != "{") {
-        return push(at);
-    }
-    let mut nesting = 0;
-    while let Some((_, token)) = tokens.get(at) {
-        match token.as_str() {
-            "{" => nesting += 1,
-            "}" => nesting -= 1,
-            _ => {}
-        }
-        let begins = nesting == 1 && matches!(token.as_str(), "{" | ",");
-        if begins && tokens.get(at + 1).is_some_and(|next| next.1 != "}") {
-            push(at + 1);
-        }
-        if nesting == 0 {
-            return;
-        }
-        at += 1;
-    }
-}
-
-/// Words, `::` and single signs, each with its line; comments, strings and characters left out.
-fn tokens(source: &str) -> Vec<(usize, String)> {
-    let chars: Vec<char> = source.chars().collect();
-    let starts = |at: usize, what: &str| {
-        what.chars().enumerate().all(|(i, c)| chars.get(at + i) == Some(&c))
-    };
-    let mut tokens = Vec::new();
-    let mut line = 1;
-    let mut at = 0;
-    while at < chars.len() {
-        let from = at;
-        if starts(at, "//") {
-            at = (at..chars.len()).find(|i| chars[*i] == '\n').unwrap_or(chars.len());
-        } else if starts(at, "/*") {
-            at = (at..chars.len()).find(|i| starts(*i, "*/")).map_or(chars.len(), |i| i + 2);
-        } else if let Some((body, hashes)) = raw_string(&chars, at) {
-            let end: String = std::iter::once('"').chain("#".repeat(hashes).chars()).collect();
-            at = (body..chars.len())
-                .find(|i| starts(*i, &end))
-                .map_or(chars.len(), |i| i + end.len());
-        } else if chars[at] == '"' {
-            at += 1;
-            while at < chars.len() && chars[at] != '"' {
-                at += if chars[at] == '\\' { 2 } else { 1 };
-            }
-            at += 1;
-        } else if chars[at] == '\'' {
-            // A character ends with a quote after one or an escaped one; a lifetime does not.
-            let end = if chars.get(at + 1) == Some(&'\\') {
-                (at + 3..chars.len()).find(|i| chars[*i] == '\'')
-            } else {
-                Some(at + 2).filter(|i| chars.get(*i) == Some(&'\''))
-            };
-            at = end.unwrap_or(at) + 1;
-        } else if chars[at].is_alphanumeric() || chars[at] == '_' {
-            while at < chars.len() && (chars[at].is_alphanumeric() || chars[at] == '_') {
-                at += 1;
-            }
-            tokens.push((line, chars[from..at].iter().collect()));
-        } else if starts(at, "::") {
-            tokens.push((line, "::".to_owned()));
-            at += 2;
-        } else {
-            if !chars[at].is_whitespace() {
-                tokens.push((line, chars[at].to_string()));
-            }
-            at += 1;
-        }
-        at = at.min(chars.len());
-        line += chars[from..at].iter().filter(|c| **c == '\n').count();
-    }
-    tokens
-}
-
-/// Where the body of a raw string begins, and its number of hashes, if one starts at `at`.
-fn raw_string(chars: &[char], at: usize) -> Option<(usize, usize)> {
-    let r = at + usize::from(chars[at] == 'b');
-    if chars.get(r) != Some(&'r') {
-        return None;
-    }
-    let hashes = chars[r + 1..].iter().take_while(|c| **c == '#').count();
-    let quote = r + 1 + hashes;
-    (chars.get(quote) == Some(&'"')).then_some((quote + 1, hashes))
-}
-
-/// The repository's root.
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the tests' crate is a folder of the root")
-}
-
-/// A file's text; a test that cannot read the sources has nothing to say.
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// All Rust files below a folder, build outputs left out, in stable order.
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let Ok(entries) = fs::read_dir(folder) else { return files };
-    for entry in entries {
-        let path = entry.expect("a folder of the sources can be read").path();
-        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    files
+/// The modules at the crate's root that a module names, with the lines where.
+fn heads(source: &str, module: &[String]) -> Vec<(usize, String)> {
+    let imports = imports(&tokens(source), module).into_iter();
+    let mut heads: Vec<(usize, String)> =
+        imports.filter_map(|it| Some((it.line, it.path.into_iter().next()?))).collect();
+    heads.dedup();
+    heads
 }
 
 /// The checker itself: what it finds in a file `host/data/src/plan/text.rs`, as `line:head`.
 fn found(source: &str) -> Vec<String> {
-    crate_imports(source, 2).into_iter().map(|i| format!("{}:{}", i.line, i.head)).collect()
+    let module = module_of(Path::new("plan/cut.rs"));
+    heads(source, &module).into_iter().map(|(line, head)| format!("{line}:{head}")).collect()
 }
 
 #[test]
@@ -485,8 +314,8 @@ fn finds_every_way_to_import() {
     assert_eq!(found("fn f() {\n let x = crate::cli::run();\n}"), ["2:cli"]);
     assert_eq!(found("pub(in crate::plan) fn f() {}"), ["1:plan"]);
     assert_eq!(found("use super::super::engine::X;"), ["1:engine"]);
-    assert_eq!(found("use super::sibling::X;"), Vec::<String>::new());
-    assert_eq!(found("mod tests { use super::super::sibling; }"), Vec::<String>::new());
+    assert_eq!(found("use super::sibling::X;"), ["1:plan"]);
+    assert_eq!(found("mod tests { use super::super::sibling; }"), ["1:plan"]);
     assert_eq!(found("mod tests { use super::super::super::{engine}; }"), ["1:engine"]);
     assert_eq!(found("use crate::*;"), ["1:*"]);
 }
@@ -511,7 +340,7 @@ fn knows_the_rules() {
     assert!(rule("model", "cli").is_some_and(|r| r.contains("only go down")));
     assert!(rule("worker", "*").is_some());
     assert!(rule("elsewhere", "model").is_some());
-    assert_eq!(place(Path::new("event.rs")), ("event".to_owned(), 1));
-    assert_eq!(place(Path::new("plan/mod.rs")), ("plan".to_owned(), 1));
-    assert_eq!(place(Path::new("plan/cut.rs")), ("plan".to_owned(), 2));
+    assert_eq!(module_of(Path::new("event.rs")), ["event"]);
+    assert_eq!(module_of(Path::new("plan/mod.rs")), ["plan"]);
+    assert_eq!(module_of(Path::new("plan/cut.rs")), ["plan", "cut"]);
 }

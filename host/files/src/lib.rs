@@ -20,14 +20,16 @@ pub mod opening;
 mod part;
 pub mod publish;
 mod remove;
+mod root;
 mod stand_in;
 mod transfer;
 
 pub use appender::{Appender, Checker, checksum, verify};
 pub use collect::{Kept, clear_files, collect_files};
 pub use error::OutputError;
-pub use found::{Found, Root, content_stamp, short};
+pub use found::{Found, content_stamp, short};
 pub use manifest::{Listed, Manifest, ManifestWriter};
 pub use part::PartFile;
 pub use remove::{empty_folder, remove_tree};
+pub use root::Root;
 pub use stand_in::{STAND_IN_MODE, UNFETCHED, is_stand_in, unfetched, wait_for};

@@ -1,6 +1,6 @@
 //! What can go wrong with a registry, for people.
 
-use super::place::VARIABLE;
+use super::settings::{PATIENCE, VARIABLE};
 use rusqlite::ErrorCode;
 use sandmill_model::{Registered, RegisteredKind, RegisteredName, printable};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub enum RegistryError {
     #[error(
         "the registry {} has been in use by another process for {} s; try again when that has ended",
         path.display(),
-        super::store::PATIENCE.as_secs()
+        PATIENCE.as_secs()
     )]
     Locked {
         /// The file.

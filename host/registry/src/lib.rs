@@ -6,6 +6,7 @@
 mod error;
 mod place;
 mod schema;
+mod settings;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,11 @@
 //! Where the registry lies, and who may write to it.
 
 use super::RegistryError;
+use super::settings::VARIABLE;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-
-/// The variable that names the registry's file.
-pub(super) const VARIABLE: &str = "SANDMILL_REGISTRY";
 
 /// The registry's file: `$SANDMILL_REGISTRY`, else `sandmill/registry.db` in the user's data folder.
 /// None if no variable of the environment says where that is.

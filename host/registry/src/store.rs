@@ -3,16 +3,14 @@
 //! It keeps SQLite's rollback journal, not a write-ahead log as the journal of a job: writes are few and
 //! tiny, and a registry can be read where it cannot be written, by whom it was made for.
 
+use super::settings::PATIENCE;
 use super::{RegistryError, place, schema};
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
 use sandmill_model::fail_point;
 use sandmill_model::{Held, Registered, RegisteredKind, RegisteredName};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// How long one process waits for another that writes.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Names that are told where a name is not known.
 const NEAREST: usize = 3;
 

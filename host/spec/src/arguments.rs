@@ -1,6 +1,6 @@
 //! Arguments and environment variables, and the references in them.
 
-use super::defaults::Dialect;
+use super::dialect::Dialect;
 use super::error::Report;
 use super::options::THRESHOLDS;
 use super::raw::RawJob;

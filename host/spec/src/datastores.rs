@@ -2,8 +2,8 @@
 //! owner alone can read it.
 
 use super::error::{FileError, NoDatastore, Origin, Report, SpecErrors};
-use super::load::read;
 use super::raw::{at_least, choice};
+use super::reading::read;
 use super::scope::{At, Scope};
 use super::tree::{self, Value};
 use crate::model::{ByteSize, StoreKind};

@@ -1,7 +1,7 @@
 //! What holds where a file says nothing, and what is said of it.
 
+use super::dialect::Dialect;
 use super::error::Report;
-use super::load::DEFAULT_JOB;
 use super::raw::{self, RawJob};
 use super::scope::At;
 use super::tree;
@@ -10,23 +10,8 @@ use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// Whose form a job file has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
-    /// Ours.
-    Own,
-    /// A `parallel_run_config` as version 1 of Azure's SDK saves it.
-    Saved,
-    /// A parallel job of version 2, alone or in a pipeline.
-    Version2,
-}
-
-impl Dialect {
-    /// Whether the file was made for Azure.
-    pub(super) fn is_azure(self) -> bool {
-        self != Self::Own
-    }
-}
+/// What a job file means where it says nothing, as a commented job file.
+pub const DEFAULT_JOB: &str = include_str!("../default-job.yaml");
 
 /// What `default-job.yaml` says, with what such a file takes for granted.
 fn defaults(dialect: Dialect) -> RawJob {

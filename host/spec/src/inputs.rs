@@ -1,10 +1,11 @@
 //! The inputs of a job: one kind for all of them, and what that kind asks for.
 
-use super::check::Place;
-use super::defaults::{Defaults, Dialect};
+use super::defaults::Defaults;
+use super::dialect::Dialect;
 use super::error::{Origin, Report};
 use super::keys;
 use super::partition;
+use super::place::Place;
 use super::query;
 use super::raw::{Format, RawInput, RawJob, SchemaInference};
 use super::registered::or_register;

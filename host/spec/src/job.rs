@@ -1,6 +1,5 @@
 //! A job as the rest of the program sees it: checked, resolved, with defaults filled in.
 
-use super::registered::RegisteredModel;
 use crate::model::{
     Address, AllowedPercent, Backend, ByteSize, DeviceChoice, ErrorThreshold, GUEST_MODELS,
     InferenceSettings, Input, InputKind, JobLimits, Latest, Limits, LoggingLevel, Mount,
@@ -140,6 +139,15 @@ pub struct ModelSpec {
     pub device: DeviceChoice,
     /// Whether it may run on the CPU where there is no GPU for it.
     pub fallback: bool,
+}
+
+/// What a model was when it was registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisteredModel {
+    /// `NAME@VERSION`.
+    pub title: String,
+    /// The SHA-256 over its folder, in hexadecimal; none if it is a file alone.
+    pub folder_digest: Option<String>,
 }
 
 impl ModelSpec {

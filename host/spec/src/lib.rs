@@ -6,6 +6,7 @@
 //! - `overrides`: `--set key=value`; `options`: settings that stand among the arguments;
 //! - `keys`: the one table of all keys, which drives suggestions and the JSON schema;
 //! - `scope`, `raw`: the tree to typed, optional settings;
+//! - `place`: where the file lies; `reading`: its text; `dialect`: its form;
 //! - `defaults`: what holds where the file says nothing; `machine`: what that depends on;
 //! - `registered`: names of registered datasets and models to what they stand for;
 //! - `models`: the models of a job, all the way; `query`: what databases are asked;
@@ -18,6 +19,7 @@ mod azure;
 mod check;
 mod datastores;
 mod defaults;
+mod dialect;
 mod error;
 mod inputs;
 mod job;
@@ -33,9 +35,11 @@ mod overrides;
 mod parent;
 mod partition;
 mod passed;
+mod place;
 mod policy;
 mod query;
 mod raw;
+mod reading;
 mod registered;
 mod schema;
 mod scope;
@@ -49,16 +53,17 @@ mod workers;
 mod tests;
 
 pub use datastores::{Datastore, Datastores};
+pub use defaults::DEFAULT_JOB;
 pub use error::{ModelPathError, NoDatastore, Origin, SpecError, SpecErrors};
-pub use job::{JobSpec, ModelSpec, Parent, Stored, StoredKind};
+pub use job::{JobSpec, ModelSpec, Parent, RegisteredModel, Stored, StoredKind};
 #[cfg(any(test, feature = "testing"))]
 pub use load::load_plain;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 pub use load::load_text;
-pub use load::{DEFAULT_JOB, Surroundings, load};
+pub use load::{Surroundings, load};
 pub use machine::Machine;
 pub use policy::OperatorPolicy;
-pub use registered::{NoRegistry, NotRegistered, RegisteredModel, Registrations};
+pub use registered::{NoRegistry, NotRegistered, Registrations};
 pub use schema::schema;
 pub use times::default_progress_timeout;
 

@@ -1,70 +1,10 @@
-//! The keys below `limits`: what one instance may use, and what the leader spends on the job.
+//! What the keys below `limits` come to: what one instance may use, and what the leader spends on the job.
 
 use super::defaults::Defaults;
 use super::error::Report;
 use super::job::JobSpec;
-use super::keys::{self, MAX_JOB_TIME};
-use super::raw::{RawJob, at_least};
-use super::scope::{At, Scope};
+use super::raw::RawJob;
 use crate::model::{ByteSize, InputKind, JobLimits, Limits};
-use std::time::Duration;
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct RawLimits {
-    pub(super) memory: Option<At<ByteSize>>,
-    pub(super) stack: Option<At<ByteSize>>,
-    pub(super) fuel: Option<At<u64>>,
-    pub(super) read: Option<At<ByteSize>>,
-    pub(super) results: Option<At<ByteSize>>,
-    pub(super) row: Option<At<ByteSize>>,
-    pub(super) logs: Option<At<ByteSize>>,
-    pub(super) output: Option<At<ByteSize>>,
-    pub(super) files: Option<At<u64>>,
-    pub(super) handles: Option<At<u64>>,
-    pub(super) transfer: Option<At<ByteSize>>,
-    pub(super) models: Option<At<ByteSize>>,
-    pub(super) tensors: Option<At<ByteSize>>,
-    pub(super) mini_batches: Option<At<u64>>,
-    pub(super) reports: Option<At<ByteSize>>,
-    pub(super) failures: Option<At<u64>>,
-    pub(super) job_time: Option<At<Duration>>,
-}
-
-/// Reads the group.
-pub(super) fn read(job: &mut Scope<'_>) -> RawLimits {
-    let Some(mut limits) = job.group("limits") else { return RawLimits::default() };
-    let raw = RawLimits {
-        // Less than one page of memory holds no guest at all.
-        memory: limits.parsed_by("memory", at_least(64 << 10)),
-        stack: limits.parsed_by("stack", |_, text| {
-            let range = (64 << 10)..=(64 << 20);
-            text.parse().ok().filter(|size: &ByteSize| range.contains(&size.0))
-        }),
-        fuel: limits.parsed("fuel"),
-        read: limits.parsed_by("read", at_least(1)),
-        results: limits.parsed_by("results", at_least(1)),
-        row: limits.parsed_by("row", at_least(1)),
-        logs: limits.parsed_by("logs", at_least(1)),
-        output: limits.parsed_by("output", at_least(1)),
-        files: limits.parsed("files"),
-        handles: limits.parsed("handles"),
-        transfer: limits.parsed_by("transfer", at_least(1 << 20)),
-        models: limits.parsed_by("models", at_least(1 << 20)),
-        tensors: limits.parsed_by("tensors", at_least(1 << 20)),
-        mini_batches: limits.parsed("mini_batches"),
-        reports: limits.parsed_by("reports", at_least(1 << 20)),
-        failures: limits.parsed("failures"),
-        job_time: limits.parsed_by("job_time", job_time),
-    };
-    limits.finish();
-    raw
-}
-
-fn job_time(_: &keys::Key, text: &str) -> Option<Duration> {
-    let seconds: f64 = text.trim().parse().ok()?;
-    let fits = seconds > 0.0 && seconds <= f64::from(MAX_JOB_TIME);
-    Duration::try_from_secs_f64(seconds).ok().filter(|time| fits && !time.is_zero())
-}
 
 /// What one instance may use.
 pub(super) fn of_instance(raw: &RawJob, defaults: &Defaults<'_>) -> Limits {

@@ -1,26 +1,18 @@
 //! The way from a file's bytes to a checked job.
 
-use super::check::{self, Place};
-use super::defaults::Dialect;
-use super::error::{FileError, Origin, Report, SpecErrors};
+use super::dialect::Dialect;
+use super::error::{Origin, Report, SpecErrors};
 use super::job::JobSpec;
 use super::machine::Machine;
+use super::place::Place;
 use super::policy::OperatorPolicy;
+use super::reading::read;
 #[cfg(any(test, fuzzing, feature = "testing"))]
 use super::registered::NoRegistry;
 use super::registered::Registrations;
 use super::tree::{self, Node};
-use super::{azure, limits, options, overrides, parent, raw, registered};
-use crate::opening::regular;
-use std::fs::File;
-use std::io::{self, Read};
+use super::{azure, check, limits, options, overrides, parent, raw, registered};
 use std::path::Path;
-
-/// What a job file means where it says nothing, as a commented job file.
-pub const DEFAULT_JOB: &str = include_str!("../default-job.yaml");
-
-/// A job file is written by hand or saved by a tool, and has a few kilobytes.
-const MAX_BYTES: u64 = 1 << 20;
 
 /// The override that names the job of a pipeline; no key of a job file.
 const JOB: &str = "job";
@@ -91,38 +83,6 @@ fn finish(path: &Path, spec: Option<JobSpec>, report: Report) -> Result<JobSpec,
     match spec {
         Some(spec) if report.is_clean() => Ok(spec),
         _ => Err(report.into_errors(&path.display().to_string())),
-    }
-}
-
-/// The text of a file; `what` is a word for it.
-pub(super) fn read(path: &Path, what: &'static str) -> Result<String, FileError> {
-    read_opened(regular(path).map(|(file, _)| file), path, what)
-}
-
-/// [`read`] from what was opened at the path.
-pub(super) fn read_opened(
-    opened: io::Result<File>,
-    path: &Path,
-    what: &'static str,
-) -> Result<String, FileError> {
-    let mut bytes = Vec::new();
-    opened
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| unreadable(path, what, error))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(FileError::TooLarge { what });
-    }
-    let text = String::from_utf8(bytes)
-        .map_err(|error| FileError::NotUtf8 { byte: error.utf8_error().valid_up_to() + 1 })?;
-    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
-}
-
-fn unreadable(path: &Path, what: &'static str, source: io::Error) -> FileError {
-    match source.kind() {
-        io::ErrorKind::NotFound => FileError::NotThere,
-        _ if path.is_dir() => FileError::Folder { what },
-        io::ErrorKind::Other => FileError::Special { what, source },
-        _ => FileError::Unreadable(source),
     }
 }
 

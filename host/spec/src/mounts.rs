@@ -1,9 +1,9 @@
 //! Side inputs: which folder, and where the guest sees it.
 
-use super::check::Place;
 use super::error::{Report, missing};
 use super::job::{Stored, StoredKind};
 use super::output::place_of;
+use super::place::Place;
 use super::raw::RawSideInput;
 use super::registered::or_register;
 use super::scope::At;

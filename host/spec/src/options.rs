@@ -1,7 +1,7 @@
 //! Other ways to say a setting: by another name, or as an option among the arguments, as people do
 //! with ParallelRunStep (prs-semantics 1.3). Both become keys of the tree before it is read.
 
-use super::defaults::Dialect;
+use super::dialect::Dialect;
 use super::error::Report;
 use super::keys;
 use super::tree::{Entry, Node, Value};

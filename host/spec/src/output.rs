@@ -1,8 +1,8 @@
 //! What is written: the output file's name, and how rows stand in it.
 
-use super::check::Place;
 use super::defaults::Defaults;
 use super::error::Report;
+use super::place::Place;
 use super::raw::RawJob;
 use super::scope::At;
 use super::settings_file::{self, TableSettings};

@@ -1,8 +1,8 @@
 //! The job that a job is a part of.
 
-use super::check::Place;
 use super::error::Report;
 use super::job::Parent;
+use super::place::Place;
 use super::raw::RawJob;
 use super::tree::{Entry, Node, Value};
 

@@ -2,8 +2,8 @@
 //! at: so all that holds for paths holds for them, the operator's policy too.
 
 use super::error::Report;
-use super::models::RawModel;
-use super::raw::{RawInput, RawJob, RawSideInput};
+use super::job::RegisteredModel;
+use super::raw::{RawInput, RawJob, RawModel, RawSideInput};
 use super::scope::At;
 use crate::model::{Latest, Registered, RegisteredKind, RegisteredName};
 
@@ -43,15 +43,6 @@ impl Registrations for NoRegistry {
         let message = format!("there is no registry of {}s here; write path: instead", kind.word());
         Err(NotRegistered::Unknown(message))
     }
-}
-
-/// What a model was when it was registered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegisteredModel {
-    /// `NAME@VERSION`.
-    pub title: String,
-    /// The SHA-256 over its folder, in hexadecimal; none if it is a file alone.
-    pub folder_digest: Option<String>,
 }
 
 /// Puts paths in the place of registered names. Returns what "the latest" came to.

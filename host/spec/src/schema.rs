@@ -1,9 +1,9 @@
 //! The JSON schema of the job file, made from the table of keys and the default job file.
 
 use super::azure::{SCHEMA_KEY, SECTION};
+use super::defaults::DEFAULT_JOB;
 use super::error::Report;
 use super::keys::{self, Key, Kind};
-use super::load::DEFAULT_JOB;
 use super::tree::{self, Node, Value};
 use serde_json::{Map, Value as Json, json};
 

@@ -91,7 +91,7 @@ fn process_count(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::defaults::Dialect;
+    use crate::dialect::Dialect;
     use std::ffi::OsString;
 
     /// G3: the count comes from the environment unless the job file has it, else from the machine; a

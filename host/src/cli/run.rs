@@ -13,7 +13,7 @@ use crate::engine::{self, JobFile, Reused};
 use crate::inference::NamedLibrary;
 use crate::load::this_machine;
 use crate::model::{JobDir, JobStatus, OutputAction};
-use crate::node::{self, NodeError};
+use crate::node::NodeError;
 use crate::report::{self, ParentFolder, Places, ReportBudget, Reporters, log_tree, reused_text};
 use crate::run::{self, Job, Options, PrepareError, Prepared};
 use crate::spec::{self, JobSpec, OperatorPolicy, Surroundings};
@@ -223,7 +223,7 @@ pub(super) fn prepare_and_run(mut spec: JobSpec, options: &Options) -> Result<Ex
 
 /// Takes the results where the job file says, if that is a store.
 fn put_results(spec: &JobSpec, options: &Options, output: &Path) -> Result<(), Problem> {
-    node::put_results(spec, &options.node(), output, &mut say).map_err(|error| {
+    run::put_results(spec, options, output, &mut say).map_err(|error| {
         Problem::failed(anyhow::anyhow!(
             "{error}. The results lie in {}; run the job again to write them to the store",
             output.display()

@@ -1,7 +1,8 @@
 //! Rows of CSV and JSON lines, from the file to the table, however they are cut.
 
 use super::scratch;
-use crate::dataset::csv::{Cutter, MAX_SLICE, TableReader};
+use crate::dataset::TableReader;
+use crate::dataset::csv::{Cutter, MAX_SLICE};
 use crate::dataset::json::field_of;
 use crate::dataset::schema_bytes;
 use crate::model::{

@@ -1,48 +1,15 @@
 //! The GPUs that a job may use.
 
+use super::device::Gpu;
 use super::error::NvidiaError;
 use super::nvidia::{Found, Nvidia};
-use crate::model::{GpuLease, NVIDIA_DEVICES};
+use crate::model::NVIDIA_DEVICES;
 use serde::{Deserialize, Serialize};
 use std::env;
 use std::path::{Path, PathBuf};
 
 /// What says which GPUs a process may see, as CUDA reads it.
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
-
-/// A GPU, or a part of one (MIG), that one worker can have for itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gpu {
-    /// Counted in the order of the PCI bus, as `nvidia-smi` does; where a GPU is split, each part
-    /// counts.
-    pub index: u32,
-    /// What names it for good: `GPU-...`, or `MIG-...` for a part.
-    pub uuid: String,
-    /// What it is, as in "NVIDIA H200".
-    pub name: String,
-    /// Bytes of its memory.
-    pub memory: Option<u64>,
-    /// The GPU that it is a part of, counted as `nvidia-smi` does.
-    pub part_of: Option<u32>,
-    /// The GPU itself, counted as `nvidia-smi` does.
-    #[serde(skip)]
-    pub(super) device: u32,
-    /// The number in `/dev/nvidiaN`.
-    #[serde(skip)]
-    minor: Option<u32>,
-}
-
-impl Gpu {
-    /// What `CUDA_VISIBLE_DEVICES` has to say for a process to see this one alone.
-    pub fn visible(&self) -> String {
-        if self.part_of.is_some() { self.uuid.clone() } else { self.device.to_string() }
-    }
-
-    /// A lease of it, without a lock.
-    pub fn lease(&self) -> GpuLease {
-        GpuLease { minor: self.minor, visible: self.visible(), ..GpuLease::plain(self.index) }
-    }
-}
 
 /// What a job may use of what the machine has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

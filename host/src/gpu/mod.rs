@@ -1,6 +1,6 @@
 //! GPUs of NVIDIA: which there are, how busy they are, when one is free again.
 //!
-//! - `inventory`: what a job may use of what the machine has, and why that is nothing;
+//! - `device`: one of them, or a part; `inventory`: what a job may use of what the machine has, and why that is nothing;
 //! - `nvidia`: the driver's library (NVML), the one place that calls it; `error`: why it tells nothing;
 //! - `memory`: whether a GPU's memory is back after its worker is gone;
 //! - `libraries`: the folders of CUDA's libraries.
@@ -8,14 +8,16 @@
 //! Which job and which worker has one, is not known here (`turns`, `engine`). Whatever a driver does not
 //! tell is none, never an error. Imports `model` only.
 
+mod device;
 mod error;
 mod inventory;
 mod libraries;
 mod memory;
 mod nvidia;
 
+pub use device::Gpu;
 pub use error::NvidiaError;
-pub use inventory::{Gpu, Inventory, count};
+pub use inventory::{Inventory, count};
 pub use libraries::library_folders;
 pub use memory::MemoryWatch;
 pub use nvidia::{GpuUse, Nvidia};

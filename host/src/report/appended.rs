@@ -1,7 +1,8 @@
 //! Files of failures, which are appended to and closed again.
 
 use super::budget::ReportBudget;
-use super::log_file::{FLUSH_EVERY, HELD, at, continued};
+use super::continued::continued;
+use super::log_file::{FLUSH_EVERY, HELD, at};
 use super::words::counted;
 use crate::model::{is_full, is_plain, printable};
 use std::collections::{BTreeMap, VecDeque};

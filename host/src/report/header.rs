@@ -1,6 +1,6 @@
 //! Tables whose columns changed from one version of Sandmill to the next.
 
-use super::log_file::continued;
+use super::continued::continued;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::Path;

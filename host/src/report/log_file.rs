@@ -3,12 +3,12 @@
 //! for that has some room for its last lines.
 
 use super::budget::ReportBudget;
+use super::continued::make_parent;
 use super::header::with_header;
 use crate::model::{is_full, is_plain, printable, printable_json};
-use crate::opening::make_private;
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -222,28 +222,6 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Opens a file to append to it. A line that a crash has cut short is ended first, so that what
-/// follows stands on lines of its own.
-pub(super) fn continued(path: &Path) -> io::Result<File> {
-    make_parent(path)?;
-    let mut file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .read(true)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)?;
-    if file.metadata()?.len() > 0 {
-        let mut last = [0];
-        file.seek(SeekFrom::End(-1))?;
-        file.read_exact(&mut last)?;
-        if last != *b"\n" {
-            file.write_all(b"\n")?;
-        }
-    }
-    Ok(file)
-}
-
 /// Replaces a small file as a whole; whoever reads it sees the old text or the new one.
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension("txt.new");
@@ -301,18 +279,13 @@ impl TableFile {
     }
 }
 
-/// Makes the folders that a file is to lie in. Logs may tell settings, which may be secrets: they are for their owner
-/// alone.
-pub(super) fn make_parent(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), make_private)
-}
-
 pub(super) fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::continued::continued;
     use super::*;
 
     #[test]

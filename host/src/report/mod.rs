@@ -10,6 +10,7 @@
 mod advice;
 mod appended;
 mod budget;
+mod continued;
 mod counters;
 mod errors;
 mod events;

@@ -5,7 +5,8 @@ use super::guest::Guest;
 use super::link::Link;
 use super::load::Loader;
 use super::report::{Clock, Finished, not_stored, report};
-use super::sink::{Sink, Tally};
+use super::sink::Sink;
+use super::tally::Tally;
 use crate::model::{
     CallStats, Failure, FailureKind, Header, JobDir, MiniBatch, MiniBatchId, Segment, WorkerId,
     printable,

@@ -5,7 +5,7 @@
 //! - `session`: the conversation with the leader; `attempt`: one mini-batch, from descriptor to
 //!   report.
 //! - `nursery`: a process that forks workers; `code`: what they run.
-//! - `load`, `loaded`, `stage`: what the guest is given; `sink`, `folder`: what it gives back; `report`: what
+//! - `load`, `loaded`, `stage`: what the guest is given; `sink`, `folder`: what it gives back; `tally`, `report`: what
 //!   the leader is told of it.
 //! - `guest`: the instance and its replacement; `link`: the way to the leader.
 
@@ -24,6 +24,7 @@ mod serve;
 mod session;
 mod sink;
 mod stage;
+mod tally;
 
 pub use serve::{EXIT_FAULT, EXIT_INIT_FAILED, serve};
 #[cfg(any(test, fuzzing))]

@@ -1,7 +1,7 @@
 //! What the leader is told of an attempt, bounded: much of it comes from the guest.
 
 use super::process::cpu_seconds;
-use super::sink::Tally;
+use super::tally::Tally;
 use crate::model::{
     AttemptReport, CallStats, Failure, FailureKind, InferenceStats, ItemCounts, Segment, is_full,
 };

@@ -1,9 +1,9 @@
 //! Takes what a call of `run` returns and judges it.
 
 use super::loaded::Loaded;
-use crate::model::{
-    AttemptReport, FailedItem, Failure, FailureKind, Header, ItemCounts, UnknownKeys, name_errors,
-};
+use super::report::{MAX_REASON, cut};
+use super::tally::Tally;
+use crate::model::{AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, name_errors};
 use crate::output::{MiniBatchData, ResultSink, RowWriter};
 
 /// The results of one call, row by row.
@@ -14,21 +14,6 @@ pub(super) struct Sink<'a> {
     outcomes: Option<u64>,
     /// Whether there must be as many rows as items.
     strict: bool,
-}
-
-/// What a successful attempt came to, but for its rows.
-#[derive(Debug, PartialEq)]
-pub(super) struct Tally {
-    pub(super) items: ItemCounts,
-    pub(super) failed_items: Vec<FailedItem>,
-    /// Fewer rows than items that the call got.
-    pub(super) is_short: bool,
-    pub(super) surplus_rows: u64,
-    /// Values that are null in the output, as JSON has no numbers for them.
-    pub(super) null_numbers: u64,
-    pub(super) unknown_keys: Option<UnknownKeys>,
-    /// The output file's header, where there is one.
-    pub(super) header: Option<Header>,
 }
 
 impl<'a> Sink<'a> {
@@ -110,21 +95,6 @@ fn failed_items(failed: &[(usize, String)], loaded: &Loaded<'_>) -> Vec<FailedIt
     failed.iter().map(item).collect()
 }
 
-impl Tally {
-    /// Counts only the records that could not be read.
-    pub(super) fn of_rejected(loaded: Loaded<'_>) -> Self {
-        Self {
-            items: ItemCounts::from_returned(loaded.rejected_count, 0),
-            failed_items: loaded.rejected,
-            is_short: false,
-            surplus_rows: 0,
-            null_numbers: 0,
-            unknown_keys: loaded.unknown_keys,
-            header: None,
-        }
-    }
-}
-
 impl ResultSink for Sink<'_> {
     fn row(&mut self, row: &str) {
         self.rows.row(row);
@@ -139,7 +109,7 @@ impl ResultSink for Sink<'_> {
         self.rows.failed(index);
         if self.failed.len() < AttemptReport::MAX_FAILED_ITEMS {
             let reason = name_errors(reason);
-            self.failed.push((index, super::report::cut(&reason, super::report::MAX_REASON)));
+            self.failed.push((index, cut(&reason, MAX_REASON)));
         }
     }
 

@@ -2,8 +2,8 @@
 //! the cache has room for, and makes room when these are done. On a thread of its own.
 
 use super::error::StoreError;
+use super::events::{Arrival, Event};
 use super::fetch::stand_in;
-use super::objects::Arrival;
 use super::place::{Lost, Place};
 use super::process::{SILENCE, Said};
 use crate::dataset::{Found, is_stand_in};
@@ -28,19 +28,6 @@ const TICK: Duration = Duration::from_secs(5);
 
 /// Mini-batches have smaller numbers, and what the planner asks for larger ones.
 pub(super) const LOOKS: u64 = 1 << 63;
-
-/// What happened.
-#[derive(Debug)]
-pub(super) enum Event {
-    /// These files are wanted under this number.
-    Want(u64, Vec<PathBuf>),
-    /// Nobody needs what was wanted under these numbers any more.
-    Release(Vec<u64>),
-    /// A process for a folder said something; the number tells it from others for the same folder.
-    Said(usize, u64, Said),
-    /// The job is over.
-    End,
-}
 
 /// What is to be fetched, and how much of it at once.
 #[derive(Debug)]

@@ -5,7 +5,8 @@
 //! - `config`: from an address to what opens its store, with what the file of datastores or the
 //!   environment has;
 //! - `slot`: the folders that objects lie in; `stager`: who has them filled for a job, `objects`: what the job
-//!   holds of them, `ahead`: who fetches before it is needed and makes room, in a `place` by way of a `process`;
+//!   holds of them, `ahead`: who fetches before it is needed and makes room, in a `place` by way of a `process`; `events` are
+//!   what these tell each other;
 //! - `serve`: that process, the only one of Sandmill's that uses the network: behind a wall, with nothing to
 //!   write to but its folder. `open` opens the store, `list` finds objects, by way of `look` those that are named,
 //!   and puts stand-ins in their places or writes a manifest (`tables` tells what is more than its files), `bring` fetches what these tell of, `fetch` one of
@@ -15,6 +16,7 @@ mod ahead;
 mod bring;
 mod config;
 mod error;
+mod events;
 mod fetch;
 mod list;
 mod look;
@@ -31,7 +33,8 @@ mod words;
 
 pub use crate::protocol::store::StoreErrorKind;
 pub use error::StoreError;
-pub use objects::{Arrival, Objects};
+pub use events::Arrival;
+pub use objects::Objects;
 pub use serve::{FETCH_COMMAND, serve};
 pub use stager::{Coming, Kept, Stager, Watch};
 

@@ -1,6 +1,7 @@
 //! The objects of a job: where they lie, and who brings those that are not here yet.
 
-use super::ahead::{self, Event, LOOKS, Lot};
+use super::ahead::{self, LOOKS, Lot};
+use super::events::{Arrival, Event};
 use super::fetch::{Target, mark};
 use super::process::ask;
 use super::slot::Slot;
@@ -19,18 +20,6 @@ use walkdir::WalkDir;
 
 /// How often it is looked whether all is here.
 const TICK: Duration = Duration::from_millis(20);
-
-/// What has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// The objects that were wanted under this number: all of them are here, but for those at these places of
-    /// the list, which cannot be had for these reasons.
-    Ready(u64, Vec<(u32, String)>),
-    /// Something moves.
-    Progress,
-    /// The disk has no room for what is to come: nothing more comes, and no object is to blame. In words.
-    NoSpace(String),
-}
 
 /// The objects that a job's inputs are made of. They are this job's until this is dropped.
 #[derive(Debug, Default)]

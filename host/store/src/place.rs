@@ -2,8 +2,8 @@
 //!
 //! What such a process was at when it died is asked for once more, one by one: what kills it fails alone.
 
-use super::ahead::Event;
 use super::error::StoreError;
+use super::events::Event;
 use super::list::AT_ONCE;
 use super::process::{Fetcher, Said};
 use super::slot::manifest_path;

@@ -3,7 +3,7 @@
 //!
 //! What is neither allowed nor in the list of those that kill is refused with EPERM.
 
-use super::build::Occupant;
+use super::occupant::Occupant;
 use libc::*;
 
 /// Memory, threads, signals of its own, time, and what is open already.

@@ -1,7 +1,7 @@
 //! Where this process may make cgroups (version 2).
 
 use super::error::{LayerError, WallLayer};
-use super::layer::unless_hidden;
+use super::hidden::unless_hidden;
 use rustix::fs::{Access, access};
 use std::fs;
 use std::path::{Path, PathBuf};

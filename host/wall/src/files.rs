@@ -1,7 +1,7 @@
 //! Landlock: which files and folders may be used, and that no socket or process outside is reached.
 
-use super::build::{Folder, Occupant, Rights};
 use super::error::{Built, LayerError, WallLayer};
+use super::occupant::{Folder, Occupant, Rights};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
     PathBeneath, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,

@@ -1,8 +1,8 @@
 //! seccomp: which calls of the kernel may be made. What is neither allowed nor deadly is refused.
 
-use super::build::Occupant;
 use super::calls;
 use super::error::{Built, LayerError, WallLayer};
+use super::occupant::Occupant;
 use super::tree::{self, Action, Rule, Test};
 use libc::{c_long, sock_filter};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What CUDA needs to see of a machine to use one GPU.
 
-use super::build::{Folder, Rights};
+use super::occupant::{Folder, Rights};
 use sandmill_model::{GpuLease, NVIDIA_DEVICES};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,12 +3,9 @@
 use super::error::{LayerError, WallError, WallLayer};
 use super::files::{self, NEEDED_ABI};
 use super::filter;
+use super::hidden::unless_hidden;
 use sandmill_model::OsSandbox;
 use std::io;
-
-/// In builds with debug assertions, the name of a layer in this variable of the environment counts as
-/// missing, for tests. Other builds do not look at it.
-pub const MISSING_LAYER: &str = "SANDMILL_MISSING_LAYER";
 
 /// A layer of the wall, on this machine.
 #[derive(Debug)]
@@ -54,15 +51,6 @@ pub fn check(mode: OsSandbox) -> Result<(), WallError> {
     let lacking =
         |probed: Layer| Some(WallError { layer: probed.which, source: probed.found.err()? });
     probe().into_iter().find_map(lacking).map_or(Ok(()), Err)
-}
-
-/// Fails if a test wants it missing.
-pub(super) fn unless_hidden(layer: WallLayer) -> Result<(), LayerError> {
-    let is_it = |hidden: String| hidden == layer.name();
-    if cfg!(debug_assertions) && std::env::var(MISSING_LAYER).is_ok_and(is_it) {
-        return Err(LayerError::Hidden { variable: MISSING_LAYER });
-    }
-    Ok(())
 }
 
 fn landlock() -> Result<String, LayerError> {

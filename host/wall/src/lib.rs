@@ -3,10 +3,11 @@
 //!
 //! - `start`: what such a process does first of all; `twin`: one that is forked from another; `death`: how
 //!   it ended, in words; `task`: waiting for one that was started for one task.
+//! - `occupant`: who is behind a wall, and what it may use.
 //! - `build`: the wall itself, of layers: `files` (Landlock), `filter` with the tables of `calls` and the
 //!   search `tree` over them (seccomp), `limits` (resource limits), `powers` (capabilities).
-//! - `layer`: whether this machine has them; `error`: their names, and why one is missing, in words; `gpu`: what
-//!   a leased GPU needs besides.
+//! - `layer`: whether this machine has them; `hidden`: those that tests want missing; `error`: their names, and why one
+//!   is missing, in words; `gpu`: what a leased GPU needs besides.
 //! - `leaf`: what may stand beside them, a cgroup for each worker; `cgroup`: whether this process may make
 //!   any.
 //!
@@ -22,22 +23,26 @@ mod error;
 mod files;
 mod filter;
 mod gpu;
+mod hidden;
 mod layer;
 mod leaf;
 mod limits;
+mod occupant;
 mod powers;
 mod start;
 mod task;
 mod tree;
 mod twin;
 
-pub use build::{Bounds, Folder, Occupant, Rights, Wall};
+pub use build::Wall;
 pub use cgroup::probe_cgroup;
 pub use death::death;
 pub use error::{LayerError, WaitError, WallError, WallLayer};
 pub use gpu::gpu_folders;
-pub use layer::{Layer, MISSING_LAYER, check, probe};
+pub use hidden::MISSING_LAYER;
+pub use layer::{Layer, check, probe};
 pub use leaf::{Leaf, Leaves, Quota};
+pub use occupant::{Bounds, Folder, Occupant, Rights};
 pub use start::{alone, enter, keep_apart};
 pub use task::{Ended, end_of};
 pub use twin::{Twin, twin};

@@ -1,7 +1,7 @@
 //! Resource limits, none of which can be raised again.
 
-use super::build::{Bounds, Occupant};
 use super::error::{Built, LayerError};
+use super::occupant::{Bounds, Occupant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// With 0 the kernel still hands a core to a program that waits for it (`|` in `core_pattern`); with

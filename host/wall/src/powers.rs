@@ -1,7 +1,7 @@
 //! What a process may do because of who runs it.
 
-use super::build::Occupant;
 use super::error::{Built, LayerError};
+use super::occupant::Occupant;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 /// Nothing that this process starts could have more rights than it has.

@@ -11,20 +11,20 @@
 pub mod columnar;
 pub mod csv;
 mod error;
+mod exact;
 pub mod json;
 mod list;
-mod packed;
 mod pattern;
 mod resolve;
 mod schema;
 pub mod sqlite;
 mod stream;
 mod table_log;
+mod text;
 
 pub use columnar::{LoadedRows, RowError, RowPart, RowReader, RowRun};
-pub use csv::{LoadedTable, RowLines, TablePart, TableReader};
+pub use csv::{OpenError, Unpacker};
 pub use list::Listing;
-pub use packed::{OpenError, Unpacker};
 pub use pattern::Pattern;
 pub use resolve::{reaches, resolve};
 pub use sandmill_files::{
@@ -34,6 +34,7 @@ pub use sandmill_files::{
 pub use schema::{schema_bytes, schema_of};
 pub use stream::Stream;
 pub use table_log::TableLog;
+pub use text::{LoadedTable, RowLines, TablePart, TableReader};
 
 /// Whether a file may be looked into, once it is here. Gets the index of its source, its path below that, and the
 /// listing of those that follow.

@@ -2,7 +2,7 @@
 //! beginning and end. The beginning, the schema, is the output's header; so what is appended is a
 //! stream that whoever knows Arrow can read, after every commit.
 
-use super::columns::{fit, words, written};
+use super::columns::{fit, values_schema, words, written};
 use super::common::is_settled;
 use super::finish::finish;
 use super::json;
@@ -10,7 +10,7 @@ use super::sizes::size;
 use super::table_error::AttemptError;
 use crate::model::{Header, OutputFormat, OutputKind};
 use arrow::array::{ArrayBuilder, ArrayRef, RecordBatch, StringArray, StringBuilder};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use std::error::Error;
@@ -18,8 +18,6 @@ use std::fmt;
 use std::io::{self, Cursor};
 use std::sync::Arc;
 
-/// The column that rows of text become.
-pub(super) const VALUE: &str = "value";
 /// Bytes of the end of a stream.
 const END: usize = 8;
 /// Bytes of text that are put into one batch: its places are numbers of 31 bits.
@@ -188,11 +186,6 @@ impl Batches {
 
 fn unfit(error: impl Error) -> Refused {
     Refused::Unfit(error.to_string())
-}
-
-/// The columns of rows of text.
-pub(super) fn values_schema() -> Schema {
-    Schema::new(vec![Field::new(VALUE, DataType::Utf8, true)])
 }
 
 fn known(given: &SchemaRef, output: OutputKind) -> Result<Known, Refused> {

@@ -12,6 +12,14 @@ use arrow::datatypes::{
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+/// The column that rows of text become.
+pub(super) const VALUE: &str = "value";
+
+/// The columns of rows of text.
+pub(super) fn values_schema() -> Schema {
+    Schema::new(vec![Field::new(VALUE, DataType::Utf8, true)])
+}
+
 /// The columns as they are written. Every column, and every value in lists and structures, may hold nulls: whether
 /// one does differs from table to table. Dictionaries have keys of 32 bits: how many values they hold differs as
 /// well. What is said of the table as a whole is dropped: it may be about the rows of this one.

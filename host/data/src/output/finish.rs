@@ -2,7 +2,7 @@
 //! for what stands in it: whoever calls this at a job's end is behind the process wall.
 
 use super::appended::Messages;
-use super::batches::values_schema;
+use super::columns::values_schema;
 use super::dictionaries::Dictionaries;
 use super::table_error::{FinishError, ReadError};
 use crate::model::{Compression, OutputFormat, OutputKind};

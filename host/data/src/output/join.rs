@@ -1,6 +1,6 @@
 //! The input's columns beside what a guest returned for its rows.
 
-use super::batches::VALUE;
+use super::columns::VALUE;
 use super::json;
 use super::table_error::JoinError;
 use crate::model::Join;

@@ -117,3 +117,29 @@ impl<'a, T> Variants<'a, T> {
         self.columns.iter().map(|(_, column)| column)
     }
 }
+
+/// Where the lists of a column begin and end among the values of all.
+pub(super) enum Ends<'a> {
+    Short(&'a [i32]),
+    Long(&'a [i64]),
+    Fixed(usize),
+    /// Beginnings and lengths.
+    View(&'a [i32], &'a [i32]),
+    LongView(&'a [i64], &'a [i64]),
+}
+
+impl Ends<'_> {
+    pub(super) fn of(&self, row: usize) -> std::ops::Range<usize> {
+        match self {
+            Self::Short(ends) => ends[row] as usize..ends[row + 1] as usize,
+            Self::Long(ends) => ends[row] as usize..ends[row + 1] as usize,
+            Self::Fixed(length) => row * length..(row + 1) * length,
+            Self::View(begin, length) => {
+                begin[row] as usize..begin[row] as usize + length[row] as usize
+            }
+            Self::LongView(begin, length) => {
+                begin[row] as usize..begin[row] as usize + length[row] as usize
+            }
+        }
+    }
+}

@@ -20,6 +20,7 @@ mod fit;
 mod join;
 mod json;
 mod layouts;
+mod lines;
 mod members;
 mod numbers;
 mod refusal;

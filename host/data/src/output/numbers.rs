@@ -1,19 +1,7 @@
-//! Numbers as Python prints them: one by one, or many at once as whole lines.
-
-use super::cells::Column;
-use super::style::Style;
+//! Numbers as Python prints them.
 
 /// Bytes of the longest number, `-2.2250738585072014e-308`, of what ends it, and some.
-const LONGEST: usize = 31;
-
-/// Bytes of the longest lines that are made of many numbers at once.
-const LONGEST_LINE: u64 = 1 << 20;
-
-/// Numbers that lines are made of at once.
-const BLOCK: usize = 2048;
-
-/// Rows that lines are made of at once.
-const ROWS: usize = 64;
+pub(super) const LONGEST: usize = 31;
 
 /// What a number's text is made in.
 pub(super) struct Room {
@@ -143,7 +131,7 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    const EMPTY: Self = Self { length: 0, text: [0; LONGEST] };
+    pub(super) const EMPTY: Self = Self { length: 0, text: [0; LONGEST] };
 
     #[inline]
     fn set(&mut self, text: &str) {
@@ -176,7 +164,7 @@ impl Cell {
     }
 
     #[inline]
-    fn append(&self, out: &mut Vec<u8>) {
+    pub(super) fn append(&self, out: &mut Vec<u8>) {
         let end = out.len() + usize::from(self.length);
         out.extend_from_slice(&self.text);
         out.truncate(end);
@@ -197,51 +185,6 @@ pub(super) fn fill<T: Number>(values: &[T], cells: &mut [Cell], end: u8) {
     for (cell, value) in cells.iter_mut().zip(values) {
         cell.set(value.text(&mut room));
         cell.end(end);
-    }
-}
-
-/// Makes lines of [plain numbers](Column::is_plain_number), some rows at once: going from column to column, and then
-/// copying, takes a third less time than going from row to row, as the processor is at several numbers at a time.
-pub(super) struct Lines<'a> {
-    columns: &'a [Column<'a>],
-    delimiter: u8,
-    /// Of each column, one behind the other.
-    cells: Vec<Cell>,
-    /// Of each column.
-    height: usize,
-}
-
-impl<'a> Lines<'a> {
-    /// For lines with so many bytes at most. None where a field may need a second look, or a line be longer.
-    pub(super) fn new(columns: &'a [Column<'a>], style: &Style, row_limit: u64) -> Option<Self> {
-        let longest = (columns.len() * LONGEST) as u64;
-        let are_plain = style.bare_numbers && longest <= row_limit.min(LONGEST_LINE);
-        if !are_plain || !columns.iter().all(Column::is_plain_number) {
-            return None;
-        }
-        let height = BLOCK.checked_div(columns.len())?.clamp(1, ROWS);
-        let cells = vec![Cell::EMPTY; height * columns.len()];
-        Some(Self { columns, delimiter: style.delimiter, cells, height })
-    }
-
-    /// Appends the lines of so many rows. False as soon as there are more bytes than the limit.
-    pub(super) fn append(&mut self, rows: usize, out: &mut Vec<u8>, limit: u64) -> bool {
-        let (last, mut first) = (self.columns.len() - 1, 0);
-        while first < rows && out.len() as u64 <= limit {
-            let height = self.height.min(rows - first);
-            let blocks = self.cells.chunks_exact_mut(self.height);
-            for (index, (column, cells)) in self.columns.iter().zip(blocks).enumerate() {
-                let end = if index == last { b'\n' } else { self.delimiter };
-                let are_numbers = column.numbers(first, &mut cells[..height], end);
-                debug_assert!(are_numbers, "looked at before");
-            }
-            out.reserve(height * self.columns.len() * LONGEST);
-            for row in 0..height {
-                self.cells[row..].iter().step_by(self.height).for_each(|cell| cell.append(out));
-            }
-            first += height;
-        }
-        out.len() as u64 <= limit
     }
 }
 

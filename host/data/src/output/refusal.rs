@@ -1,8 +1,8 @@
 //! Why what a guest returned is not taken, in words.
 
 use super::batches::Refused;
+use super::cells::Value;
 use super::join::Unjoined;
-use super::json::Value;
 use super::table_error::reason;
 use crate::model::OutputKind;
 use arrow::array::{ArrayRef, RecordBatch};

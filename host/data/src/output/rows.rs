@@ -1,13 +1,13 @@
 //! What a guest returns, as lines of the output file or as what an output with types is made of.
 
 use super::batches::Batches;
-use super::cells::{Column, Kind};
+use super::cells::{Column, Object};
 use super::join::Joined;
 use super::json;
+use super::lines::Lines;
 use super::members::member;
-use super::numbers::Lines;
 use super::refusal::{Refusal, Unfit, unprintable, unquotable};
-use super::style::{NeedsQuotes, Style};
+use super::style::{Kind, NeedsQuotes, Style};
 use super::table_error::JoinError;
 use crate::model::{
     ByteSize, Compression, Failure, FailureKind, Header, Join, OutputFormat, OutputKind,
@@ -430,7 +430,7 @@ impl RowWriter {
         let unprintable = |row: usize, error: &ArrowError| {
             unprintable(batch, row, before + row as u64, kind, error)
         };
-        let object = json::Object::new(fields, batch.columns(), self.limit);
+        let object = Object::new(fields, batch.columns(), self.limit);
         let mut object = object.map_err(|error| unprintable(0, &error))?;
         for row in 0..batch.num_rows() {
             let start = self.buffer.len();

@@ -1,12 +1,22 @@
 //! Delimiters, quotes and nulls of a line of fields, as Python's csv writer sets them.
 
-use super::cells::Kind;
 use super::table_error::NamesError;
 use crate::model::{ByteSize, OutputFormat, Quoting};
 use arrow::datatypes::Schema;
 
 /// Bytes of a header line: it travels to the leader in a message.
 const HEADER_LIMIT: usize = 1 << 20;
+
+/// What a column holds, as far as quotes and JSON tell it apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Digits, or `nan` or `inf`.
+    Number,
+    /// `True` or `False`.
+    Boolean,
+    /// Everything else.
+    Text,
+}
 
 /// How fields become lines.
 #[derive(Debug)]

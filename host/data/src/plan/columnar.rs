@@ -1,10 +1,9 @@
 //! Mini-batches of Parquet and Arrow tables and of databases: by size, and by keys that stand in the files' paths.
 
-use super::groups::{Groups, named, positions};
-use super::keyed_tables::check_size;
+use super::groups::{Groups, check_size, named, positions};
+use super::input::{Input, check_keys, pick};
 use super::sender::Sender;
 use super::stamp::Stamp;
-use super::tables::{Input, check_keys, pick};
 use super::text::each_file;
 use super::{PlanError, refuse};
 use crate::dataset::columnar::{Columns, Resolution, TableFile, check, from_message, to_message};

@@ -6,7 +6,8 @@ use super::sender::Sender;
 use super::stamp::Stamp;
 use super::{PlanError, refuse};
 use crate::dataset::Listing;
-use crate::model::{Names, PartitionFormat, Source, Work};
+use crate::dataset::csv::MAX_SLICE;
+use crate::model::{ByteSize, Names, PartitionFormat, Source, Work};
 use crate::protocol::FromPlanner;
 use std::collections::BTreeMap;
 
@@ -37,6 +38,26 @@ pub(super) type Groups<T> = BTreeMap<Vec<String>, T>;
 /// The values of the partition keys, named.
 pub(super) fn named(keys: &[String], values: Vec<String>) -> Vec<(String, String)> {
     keys.iter().cloned().zip(values).collect()
+}
+
+/// Refuses a group that no worker could hold.
+pub(super) fn check_size(
+    input: &str,
+    keys: &[String],
+    values: &[String],
+    bytes: u64,
+) -> Result<(), PlanError> {
+    if bytes <= MAX_SLICE {
+        return Ok(());
+    }
+    let pairs: Vec<_> = keys.iter().zip(values).map(|(k, v)| format!("{k}={v}")).collect();
+    refuse!(
+        "input '{input}': the rows with {} take {} or more, and a mini-batch can take at most {}, as \
+         a worker holds it in memory; add a key to partition_keys that divides them",
+        pairs.join(", "),
+        ByteSize(bytes),
+        ByteSize(MAX_SLICE),
+    )
 }
 
 /// One mini-batch for each combination of keys' values that an input's files have.

@@ -1,16 +1,16 @@
 //! Mini-batches of CSV tables by partition keys: where all keys stand in the files' paths, of whole
 //! files; else of rows that are gathered first.
 
-use super::groups::{Groups, named, positions};
+use super::groups::{Groups, check_size, named, positions};
+use super::input::Input;
 use super::sender::Sender;
 use super::shuffle::{Idle, Shuffle, Tools};
 use super::stamp::Stamp;
-use super::tables::Input;
 use super::text::each_slice;
 use super::{PlanError, columnar, refuse};
 use crate::dataset::Unpacker;
 use crate::dataset::csv::MAX_SLICE;
-use crate::model::{ByteSize, PartitionFormat, SliceSize, TableFormat, TableKind, TextSlice, Work};
+use crate::model::{PartitionFormat, SliceSize, TableFormat, TableKind, TextSlice, Work};
 
 /// One mini-batch for each combination of keys' values that an input has; each input is divided on
 /// its own.
@@ -134,24 +134,4 @@ fn plan_folders(
         sender.add_group(input.first, work, named(keys, values), group.stamp)?;
     }
     Ok(())
-}
-
-/// Refuses a group that no worker could hold.
-pub(super) fn check_size(
-    input: &str,
-    keys: &[String],
-    values: &[String],
-    bytes: u64,
-) -> Result<(), PlanError> {
-    if bytes <= MAX_SLICE {
-        return Ok(());
-    }
-    let pairs: Vec<_> = keys.iter().zip(values).map(|(k, v)| format!("{k}={v}")).collect();
-    refuse!(
-        "input '{input}': the rows with {} take {} or more, and a mini-batch can take at most {}, as \
-         a worker holds it in memory; add a key to partition_keys that divides them",
-        pairs.join(", "),
-        ByteSize(bytes),
-        ByteSize(MAX_SLICE),
-    )
 }

@@ -1,14 +1,17 @@
 //! Cutting inputs into mini-batches, in a process of its own: planning looks inside files that
 //! nobody vouches for. `files` and `tables`, which uses `text` and `columnar`, cut by size, `groups` and
 //! `keyed_tables` by partition keys, where rows must be gathered from many files with the processes of
-//! `shuffle`. `columns` tells of columns, `stamp` makes stamps, `sender` groups descriptors into messages,
-//! `serve` is the process. Imports `dataset`, `protocol`, `wall` and below.
+//! `shuffle`. `input` is an input of tables, `columns` tells of columns, `stamp` makes stamps, `sender` groups
+//! descriptors into messages, `serve` is the process, behind the wall of `lockdown`. Imports `dataset`, `protocol`,
+//! `wall` and below.
 
 mod columnar;
 mod columns;
 mod files;
 mod groups;
+mod input;
 mod keyed_tables;
+mod lockdown;
 mod sender;
 mod serve;
 mod shuffle;
@@ -85,7 +88,7 @@ fn plan_all(tools: Tools<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> 
         }
         Cut::Files { count } => files::plan_files(&request.sources, *count, sender)?,
         Cut::Tables { size, inputs, full_inference } => {
-            let inputs = tables::group(request, inputs, *full_inference)?;
+            let inputs = input::group(request, inputs, *full_inference)?;
             tables::plan_tables(&inputs, *size, tools, sender)?;
         }
         Cut::Void { count } => files::plan_void(*count, sender)?,

@@ -1,6 +1,6 @@
 //! Partition keys: files by path, tables by folder and by column, against groups made by hand.
 
-use super::keyed_tables::check_size;
+use super::groups::check_size;
 use super::shuffle::{Bounds, Hand, Tools, serve_on};
 use super::tests::{Plan, Tree, joined, planned_with};
 use crate::dataset::csv::MAX_SLICE;

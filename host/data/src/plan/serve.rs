@@ -2,25 +2,18 @@
 //! an input.
 
 use super::groups::{format_of, positions};
+use super::lockdown::lock_down;
 use super::plan_with;
 use super::shuffle::{self, Bounds, Hand, Tools};
-use crate::model::{OsSandbox, Source};
+use crate::model::Source;
 use crate::protocol::{Cut, FrameError, MAX_FRAME, MayOpen, PlanRequest, encode, read_frame};
-use crate::wall::{self, Folder, Occupant, Rights, Wall};
+use crate::wall::{self, Occupant};
 use std::io::{self, ErrorKind, Write};
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes of memory that the planner may write to. A folder of ten million files takes about two
 /// gigabytes.
 const MEMORY_BYTES: u64 = 16 << 30;
-/// CPU seconds. Far more than a plan takes; whoever asked for it ends a planner that says nothing.
-pub(super) const CPU_SECONDS: u64 = 6 * 60 * 60;
-/// Bytes of the largest file, which takes the rows of one part of an input's groups.
-pub(super) const LARGEST_FILE: u64 = 1 << 40;
-/// Files open at once.
-pub(super) const OPEN_FILES: u64 = 1024;
-
 /// The planner process: a [`PlanRequest`] on standard input, messages to standard output. Fails if
 /// there is no request that it understands, if the wall that it asks for cannot be built, or if the
 /// leader stops listening. It is killed when the thread that started it ends.
@@ -80,28 +73,6 @@ fn is_shuffled(request: &PlanRequest) -> bool {
     matches!(request.cut, Cut::Tables { .. })
         && !keys.is_empty()
         && !request.sources.iter().all(in_paths)
-}
-
-/// The wall around a process that reads inputs and writes rows on their way.
-pub(super) fn lock_down(
-    occupant: Occupant,
-    mode: OsSandbox,
-    roots: impl Iterator<Item = PathBuf>,
-    spill: &Path,
-    memory: u64,
-) -> io::Result<()> {
-    let mut folders: Vec<_> = roots.map(|root| Folder::real(root, Rights::Read)).collect();
-    folders.push(Folder::real(spill, Rights::Write));
-    // What is not there is told by whoever misses it, and there may be no folder for rows at all.
-    folders.retain(|folder| folder.path.exists());
-    folders.dedup();
-    let bounds = wall::Bounds {
-        memory: Some(memory),
-        cpu_seconds: Some(CPU_SECONDS),
-        largest_file: LARGEST_FILE,
-        open_files: OPEN_FILES,
-    };
-    Wall { occupant, mode, folders, bounds }.build().map(drop).map_err(io::Error::other)
 }
 
 pub(super) fn serve_request(

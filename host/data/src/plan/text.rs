@@ -1,9 +1,9 @@
 //! Slices of text files.
 
 use super::files::next_file;
+use super::input::Input;
 use super::sender::Sender;
 use super::stamp::Stamp;
-use super::tables::Input;
 use super::{PlanError, refuse};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
 use crate::dataset::json::{START, foreign};

@@ -6,7 +6,7 @@
 //! file and renamed, so that a reader sees all of it or nothing, whatever is killed and however many
 //! compile at once. Who writes a temporary file holds a lock on it; one that nobody holds is left over.
 
-use super::entry_file::each_block;
+use super::hash::each_block;
 use super::{CompileError, Compiler, EntryFile, Instrumentation, engine};
 use crate::model::hex;
 use cap_std::ambient_authority;
@@ -291,11 +291,6 @@ fn checksum(name: &str, reader: &mut impl Read) -> io::Result<[u8; 16]> {
         Ok(())
     })?;
     Ok(hasher.finish_128().to_le_bytes())
-}
-
-/// Hex SHA-256.
-pub(super) fn digest(bytes: &[u8]) -> String {
-    hex(Sha256::digest(bytes))
 }
 
 /// A name for everything about the engine that compiled code depends on: version, settings,

@@ -2,8 +2,10 @@
 //! was started with: an entry script, and a place for what it makes of it.
 
 use super::description::describe;
+use super::hash::digest;
+use super::task::{ANSWER_BYTES, CODE_BYTES, CPU_SECONDS, MEMORY_BYTES, SCRIPT_BYTES, Task};
 use super::{
-    CompileError, Instrumentation, Outline, cache, check_names, compiling_engine, componentize,
+    CompileError, Instrumentation, Outline, check_names, compiling_engine, componentize,
     find_entry, read_names,
 };
 use crate::model::{ByteSize, OsSandbox};
@@ -14,106 +16,23 @@ use std::process::ExitCode;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-/// The hidden subcommand that must end in [`serve_compile`].
-pub const COMPILE_COMMAND: &str = "compile-component";
-
 /// Tells whether all that a component imports is there, function by function. What is there is known
 /// further up, to whoever runs components.
 pub type CheckImports = fn(&Engine, &Component) -> Result<(), CompileError>;
 
-/// CPU seconds of all threads together.
-pub(super) const CPU_SECONDS: u64 = 1800;
-/// Bytes of memory that the compiler may write to.
-pub(super) const MEMORY_BYTES: u64 = 8 << 30;
-/// Bytes of compiled code.
-pub(super) const CODE_BYTES: u64 = 4 << 30;
-/// Bytes of an answer.
-pub(super) const ANSWER_BYTES: u64 = 4 << 20;
 /// Bytes of an error message, which may tell types of any length.
 const MESSAGE_BYTES: usize = 16 << 10;
-/// Bytes of an entry script.
-pub(super) const SCRIPT_BYTES: u64 = 1 << 30;
 /// Files open at once: the compiler's library looks at how many processors there are.
 const OPEN_FILES: u64 = 64;
 
-/// The words of the command line.
-const COMPILE: &str = "compile";
-const COMPONENTIZE: &str = "componentize";
-const OUTLINE: &str = "outline";
-const DESCRIBE: &str = "describe";
-const FUEL: &str = "fuel";
-const PROFILE: &str = "profile";
-const DETERMINISTIC: &str = "deterministic";
-
-/// What to do with an entry script.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Task {
-    /// Check that it keeps the contract, and compile it.
-    Compile {
-        /// What its SHA-256 must be, in hex.
-        digest: String,
-        with: Instrumentation,
-    },
-    /// Make a component of a core module.
-    Componentize,
-    /// Tell an [`Outline`].
-    Outline,
-    /// Tell a [`Description`](super::Description).
-    Describe,
-}
-
 impl Task {
-    /// As the arguments of [`COMPILE_COMMAND`].
-    pub(super) fn words(&self, mode: OsSandbox) -> Vec<String> {
-        let words = match self {
-            Self::Compile { digest, with } => {
-                let more = [
-                    (with.fuel, FUEL),
-                    (with.profile, PROFILE),
-                    (with.deterministic, DETERMINISTIC),
-                ];
-                let more = more.iter().filter(|(wanted, _)| *wanted).map(|(_, word)| *word);
-                [mode.name(), COMPILE, digest].into_iter().chain(more).collect()
-            }
-            Self::Componentize => vec![mode.name(), COMPONENTIZE],
-            Self::Outline => vec![mode.name(), OUTLINE],
-            Self::Describe => vec![mode.name(), DESCRIBE],
-        };
-        words.into_iter().map(str::to_owned).collect()
-    }
-
-    fn parse(words: &[String]) -> Option<(Self, OsSandbox)> {
-        let (mode, words) = words.split_first()?;
-        let mode = OsSandbox::ALL.into_iter().find(|known| known.name() == mode)?;
-        let (what, words) = words.split_first()?;
-        let task = match (what.as_str(), words) {
-            (COMPILE, [digest, more @ ..]) => {
-                let mut with = Instrumentation::default();
-                for word in more {
-                    match word.as_str() {
-                        FUEL => with.fuel = true,
-                        PROFILE => with.profile = true,
-                        DETERMINISTIC => with.deterministic = true,
-                        _ => return None,
-                    }
-                }
-                Self::Compile { digest: digest.clone(), with }
-            }
-            (COMPONENTIZE, []) => Self::Componentize,
-            (OUTLINE, []) => Self::Outline,
-            (DESCRIBE, []) => Self::Describe,
-            _ => return None,
-        };
-        Some((task, mode))
-    }
-
     /// Does it. The only place where the bytes of an entry script are looked into.
     fn perform(&self, bytes: Vec<u8>, check: CheckImports) -> Result<Vec<u8>, CompileError> {
         match self {
-            Self::Compile { digest, with } => {
+            Self::Compile { digest: expected, with } => {
                 // The name in the cache was made from what the leader read. Code of anything else
                 // under that name would be run for whoever owns the file with that digest.
-                if cache::digest(&bytes) != *digest {
+                if digest(&bytes) != *expected {
                     return Err(CompileError::new("it changed while it was read: start again"));
                 }
                 translate(bytes, *with, check)
@@ -259,24 +178,6 @@ mod tests {
         Instrumentation { fuel: false, profile: false, deterministic: false };
 
     #[test]
-    fn tasks_are_words_of_the_command_line() {
-        let all = Instrumentation { fuel: true, profile: true, deterministic: true };
-        for with in [NONE, all] {
-            let task = Task::Compile { digest: "0a".into(), with };
-            assert_eq!(Task::parse(&task.words(OsSandbox::Off)), Some((task, OsSandbox::Off)));
-        }
-        for mode in OsSandbox::ALL {
-            for task in [Task::Componentize, Task::Outline, Task::Describe] {
-                assert_eq!(Task::parse(&task.words(mode)), Some((task, mode)));
-            }
-        }
-        for wrong in ["", "required", "required compile", "none outline", "off outline x"] {
-            let words: Vec<_> = wrong.split(' ').map(str::to_owned).collect();
-            assert_eq!(Task::parse(&words), None, "{wrong}");
-        }
-    }
-
-    #[test]
     fn translates_modules_and_components() {
         let module = testing::module("run-only", testing::RUN_EMPTY);
         translate(module.clone(), NONE, |_, _| Ok(())).expect("a module with metadata");
@@ -300,7 +201,7 @@ mod tests {
     #[test]
     fn compiles_what_the_leader_read_and_nothing_else() {
         let component = testing::component("run-only", testing::RUN_EMPTY);
-        let task = Task::Compile { digest: cache::digest(b"another"), with: NONE };
+        let task = Task::Compile { digest: digest(b"another"), with: NONE };
         let error =
             task.perform(component, |_, _| Ok(())).expect_err("not what was read").to_string();
         assert!(error.contains("it changed while it was read"), "{error}");

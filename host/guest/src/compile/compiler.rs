@@ -1,7 +1,7 @@
 //! The parent's side of the process that looks into entry scripts: started, limited and ended here.
 //! What it says is bounded, and nobody vouches for it.
 
-use super::child::{ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, MEMORY_BYTES, Task};
+use super::task::{ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, MEMORY_BYTES, Task};
 use super::{CompileError, Description, Instrumentation, Names, Outline};
 use crate::model::{ByteSize, OsSandbox, on_one_line, printable};
 use crate::opening::regular;

@@ -1,5 +1,6 @@
 //! What a component is and what it could touch, from its names alone. None of its code is looked at.
 
+use super::hash::digest;
 use super::{
     Artifact, CompileError, ImportVerdict, componentize, identify, judge_import, read_names,
 };
@@ -184,7 +185,7 @@ pub(super) fn describe(bytes: Vec<u8>) -> Result<Description, CompileError> {
         Artifact::Component => "component",
         Artifact::Module => "core module",
     };
-    let (size, sha256) = (bytes.len() as u64, super::cache::digest(&bytes));
+    let (size, sha256) = (bytes.len() as u64, digest(&bytes));
     let component = componentize(bytes)?;
     let damaged = |error| CompileError::new(format!("the file is a damaged component: {error}"));
     let types = Validator::new_with_features(WasmFeatures::all())

@@ -1,12 +1,11 @@
 //! An entry script's file: opened once, read once.
 
-use super::child::SCRIPT_BYTES;
-use super::{CompileError, Compiler};
+use super::task::SCRIPT_BYTES;
+use super::{CompileError, Compiler, hash_until};
 use crate::model::{ByteSize, hex};
 use crate::opening;
-use sha2::{Digest, Sha256};
 use std::fs::{File, Metadata};
-use std::io::{self, ErrorKind, Read, Seek};
+use std::io::{self, ErrorKind, Seek};
 use std::path::{Path, PathBuf};
 
 /// An entry script's file, open, and what was in it. What lies at its path later does not matter.
@@ -82,39 +81,6 @@ fn unreadable(error: &io::Error) -> String {
     }
 }
 
-/// SHA-256 of what is left in `reader`, without holding it in memory. A file may be large: `stop` is asked again and
-/// again.
-///
-/// # Errors
-/// If it cannot be read, or `stop` says so.
-pub fn hash_until(reader: &mut impl Read, stop: &dyn Fn() -> bool) -> io::Result<[u8; 32]> {
-    let mut hash = Sha256::new();
-    each_block(reader, |block| {
-        hash.update(block);
-        match stop() {
-            true => Err(io::Error::other("reading was stopped, as was asked")),
-            false => Ok(()),
-        }
-    })?;
-    Ok(hash.finalize().into())
-}
-
-/// Hands over what is left in `reader`, in blocks.
-pub(super) fn each_block(
-    reader: &mut impl Read,
-    mut take: impl FnMut(&[u8]) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        match reader.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(count) => take(&buffer[..count])?,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +139,6 @@ mod tests {
         assert!(error.contains("a link now lies on the way to"), "{error}");
         let (mut file, digest) = opened.rewound().unwrap();
         assert_eq!(io::read_to_string(&mut file).unwrap(), "first");
-        assert_eq!(digest, super::super::cache::digest("first".as_bytes()));
+        assert_eq!(digest, super::super::hash::digest("first".as_bytes()));
     }
 }

@@ -5,7 +5,7 @@
 //! - `contract`: whether a component keeps the contract of `wit/`, in words; `imports`: what it may import;
 //! - `cache`: compiled code on disk;
 //! - `compiler`: the parent's side of the process that looks into entry scripts; `child`: its own side,
-//!   the only place where the bytes of an entry script are parsed;
+//!   the only place where the bytes of an entry script are parsed; `task`: what it is asked for;
 //! - `description`: what a component could touch;
 //! - `toolchain`, `guest_crate`: from a guest crate's folder to its component.
 //!
@@ -20,7 +20,9 @@ mod description;
 mod engine;
 mod entry_file;
 mod guest_crate;
+mod hash;
 mod imports;
+mod task;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod toolchain;
@@ -31,15 +33,17 @@ pub use artifact::{Artifact, identify};
 pub use cache::{Cache, Compiled};
 #[cfg(any(test, feature = "testing"))]
 pub use child::compile_here;
-pub use child::{COMPILE_COMMAND, CheckImports, serve_compile};
+pub use child::{CheckImports, serve_compile};
 pub use compiler::Compiler;
 pub use contract::{Entry, Names, Outline, check_names, find_entry, read_names};
 pub use description::{Description, Export, Import, Memory, Power, Producer, Table};
 use engine::compiling_engine;
 pub use engine::{Instrumentation, MAX_FRAMES, WASMTIME_VERSION, engine, engine_with_stack};
-pub use entry_file::{EntryFile, hash_until};
+pub use entry_file::EntryFile;
 pub use guest_crate::{build_guest_crate, build_guest_examples, build_module};
+pub use hash::hash_until;
 pub use imports::{ImportVerdict, NN_VERSION, judge_import};
+pub use task::COMPILE_COMMAND;
 pub use wit_text::describe_function;
 
 /// What went wrong, for people, complete.

@@ -1,7 +1,6 @@
 //! Sleeping guests. WASI's clocks need a runtime whose timers are driven by a thread. Most guests
 //! never sleep, so that thread starts when one does for the first time.
 
-use super::state::State;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
@@ -67,8 +66,11 @@ impl Drop for Driver {
 ///
 /// # Errors
 /// If a name is taken, which would be a bug.
-pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    monotonic_clock::add_to_linker::<State, Clocks>(linker, State::clock)
+pub(super) fn link<T>(
+    linker: &mut Linker<T>,
+    clock: fn(&mut T) -> Clock<'_>,
+) -> wasmtime::Result<()> {
+    monotonic_clock::add_to_linker::<T, Clocks>(linker, clock)
 }
 
 struct Clocks;

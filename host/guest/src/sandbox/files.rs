@@ -2,7 +2,7 @@
 //! open, a stat, a read and a close, if it lies beside the one before it.
 
 use super::error::ReadError;
-use super::paths::LONGEST;
+use super::path_length::LONGEST;
 use super::whole_file::OpenFile;
 use crate::dataset::Found;
 use crate::model::{ByteSize, Mount};

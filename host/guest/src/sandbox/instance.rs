@@ -1,7 +1,6 @@
 //! One instance of an entry script, and the calls into it.
 
 use super::clock::Timers;
-use super::program::{Exports, set_fuel};
 use super::state::State;
 use super::traps::{self, Circumstances};
 use super::types::{self, Copied, Results, Text};
@@ -10,7 +9,7 @@ use crate::model::{ByteSize, CallStats, Failure, FailureKind, Limits};
 use crate::output::{MiniBatchData, ResultSink};
 use std::time::Instant as Time;
 use wasmtime::Store;
-use wasmtime::component::{self, Func, TypedFunc};
+use wasmtime::component::{self, ComponentExportIndex, Func, TypedFunc};
 
 /// One instance of the entry script. See the module's notes about threads.
 pub struct Instance {
@@ -22,6 +21,14 @@ pub struct Instance {
     fuel: Option<u64>,
     limits: Limits,
     timers: Timers,
+}
+
+/// Where the functions are.
+#[derive(Clone, Copy)]
+pub(super) struct Exports {
+    pub(super) run: ComponentExportIndex,
+    pub(super) init: Option<ComponentExportIndex>,
+    pub(super) shutdown: Option<ComponentExportIndex>,
 }
 
 /// The second parameter of `run`.
@@ -224,4 +231,12 @@ fn deliver_texts(
         }
     }
     Ok(())
+}
+
+/// Gives the store its fuel for one call, if it counts.
+pub(super) fn set_fuel(store: &mut Store<State>, fuel: Option<u64>) -> Result<(), Failure> {
+    let Some(fuel) = fuel else { return Ok(()) };
+    store.set_fuel(fuel).map_err(|error| {
+        Failure::new(FailureKind::HostFault, format!("fuel cannot be set: {error:#}"))
+    })
 }

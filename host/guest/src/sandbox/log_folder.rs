@@ -1,7 +1,7 @@
 //! What a guest leaves in its log folder. That stays, call after call, and all workers of a job share it: so
 //! it is counted for as long as the worker lives, and what others left counts too.
 
-use super::quota::{Counted, OverLimit};
+use super::counted::{Counted, OverLimit};
 use crate::model::Limits;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -3,13 +3,13 @@
 //! - `program`, `instance`: load, instantiate, call;
 //! - `grants`: what a guest may see and use, and the WASI context made of it;
 //! - `state`: the only data of a store; `limits`: its memory budget; `quota`: what a call may write,
-//!   `log_folder`: and what may stay of it;
-//! - `host`: the interface `sandmill:entry/host`; `files`, `whole_file`: reading items under the same grants;
+//!   `log_folder`: and what may stay of it (`counted` says what is counted);
+//! - `host`, `host_calls`: the interface `sandmill:entry/host`; `files`, `whole_file`: reading items under the same grants;
 //! - `nn`: the interfaces `wasi:nn` and `sandmill:entry/models`;
-//! - `writing`, `listing`: what of WASI's files is counted or bounded here; `noticed`: and what is seen of
-//!   the mini-batch's files when they are read; `paths`: which paths are too long;
+//! - `writing`, `listing`: what of WASI's files is counted or bounded here (`kept`: what stays); `noticed`, `looks`: and
+//!   what is seen of the mini-batch's files when they are read; `paths`, `path_length`: which paths are too long;
 //! - `profile`: samples of what a guest is doing;
-//! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`: what deterministic jobs have instead of
+//! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`, `seen`: what deterministic jobs have instead of
 //!   the machine's random numbers, clocks and facts about files;
 //! - `sink`: stdout, stderr and the log, cut at a size;
 //! - `types`: parameters and results in the guest's memory; `traps`: errors as failures; `error`: why a guest
@@ -23,22 +23,28 @@
 //! Imports `compile` and below.
 
 mod clock;
+mod counted;
 mod error;
 mod files;
 mod grants;
 mod host;
+mod host_calls;
 mod instance;
+mod kept;
 mod limits;
 mod listing;
 mod log_folder;
+mod looks;
 mod nn;
 mod noticed;
+mod path_length;
 mod paths;
 mod plain_files;
 mod profile;
 mod program;
 mod quota;
 mod seed;
+mod seen;
 mod sink;
 mod state;
 #[cfg(test)]

@@ -1,16 +1,10 @@
 //! What a mini-batch's files were when the guest read them, by the host's `read` or by WASI's files. A
 //! look that the guest takes anyway saves one at each file after the call.
 
-use super::state::State;
 use crate::dataset::Found;
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
-use wasmtime::component::{LinkerInstance, Resource};
-use wasmtime::{Result, StoreContextMut};
-use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
-use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
-    DescriptorStat, ErrorCode, Host, HostDescriptor,
-};
+use wasmtime_wasi::p2::bindings::sync::filesystem::types::DescriptorStat;
 
 /// How far ahead a file is looked for among the expected ones.
 const LOOK_AHEAD: usize = 16;
@@ -87,7 +81,7 @@ impl Noticed {
 
     /// The guest looked at something open. One that was changed since the call began may have been something
     /// else when it was read.
-    fn looked_at(&mut self, handle: u32, stat: &DescriptorStat) {
+    pub(super) fn looked_at(&mut self, handle: u32, stat: &DescriptorStat) {
         let Some(index) = self.open.get(&handle) else { return };
         let Some(time) = stat.data_modification_timestamp else { return };
         let Ok(seconds) = i64::try_from(time.seconds) else { return };
@@ -105,29 +99,6 @@ fn ahead(expected: &[String], next: &mut usize, fits: impl Fn(&String) -> bool) 
     let index = *next + found;
     *next = index + 1;
     Some(index)
-}
-
-/// Links the function by which a guest looks at something open, in place of WASI's.
-///
-/// # Errors
-/// If a name is taken, which would be a bug.
-pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
-    types.func_wrap(
-        "[method]descriptor.stat",
-        |mut cx: StoreContextMut<'_, State>, (descriptor,): (Resource<Descriptor>,)| {
-            let state = cx.data_mut();
-            let handle = descriptor.rep();
-            let answer: std::result::Result<DescriptorStat, ErrorCode> =
-                match state.filesystem().stat(descriptor) {
-                    Ok(stat) => {
-                        state.noticed.looked_at(handle, &stat);
-                        Ok(stat)
-                    }
-                    Err(error) => Err(state.filesystem().convert_error_code(error)?),
-                };
-            Ok((answer,))
-        },
-    )
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! name by name, as is done where the wall hides `openat2`, takes memory in proportion to the path's length, which
 //! nothing else bounds.
 
+use super::path_length::refused;
 use super::state::State;
 use wasmtime::component::{LinkerInstance, Resource};
 use wasmtime::{Result, StoreContextMut};
@@ -11,17 +12,9 @@ use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
     ErrorCode, Host, HostDescriptor, NewTimestamp, PathFlags,
 };
 
-/// Bytes of a path, as Linux has it (`PATH_MAX`, without the null at its end).
-pub(super) const LONGEST: usize = 4095;
-
 type Context<'a> = StoreContextMut<'a, State>;
 type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
 type Fd = Resource<Descriptor>;
-
-/// What is said of a path that is too long; none of others.
-pub(super) fn refused(path: &str) -> Option<ErrorCode> {
-    (path.len() > LONGEST).then_some(ErrorCode::NameTooLong)
-}
 
 /// Links the functions that nobody else replaces for a reason of its own, in the place of WASI's. To be called before
 /// those who do.

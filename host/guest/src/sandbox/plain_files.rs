@@ -1,10 +1,11 @@
 //! What guests of deterministic jobs see of files beside their names and bytes: listings in order, and
 //! nothing that depends on when or where a file was made.
 
-use super::paths;
+use super::path_length::refused;
+use super::seen::Seen;
 use super::state::State;
 use super::virtual_time::EPOCH;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView, WasiFilesystemView};
@@ -17,33 +18,6 @@ use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
 
 /// The interface whose functions are replaced, in the version that wasmtime-wasi links.
 const INTERFACE: &str = "wasi:filesystem/types@0.2.12";
-/// Files that are told apart by [`Objects`].
-const OBJECTS: usize = 1 << 20;
-
-/// What an instance has seen.
-#[derive(Default)]
-pub(super) struct Seen {
-    objects: Objects,
-    /// What is left of listings, by their handles. One that a guest gave up stays until its handle
-    /// is used again.
-    listings: HashMap<u32, VecDeque<DirectoryEntry>>,
-}
-
-/// Files by numbers, in the order in which the guest met them, for the numbers by which the machine
-/// knows them.
-#[derive(Default)]
-struct Objects(HashMap<(u64, u64), u64>);
-
-impl Objects {
-    fn number(&mut self, real: (u64, u64)) -> u64 {
-        let next = self.0.len() as u64 + 1;
-        if self.0.len() >= OBJECTS {
-            return self.0.get(&real).copied().unwrap_or(u64::MAX);
-        }
-        *self.0.entry(real).or_insert(next)
-    }
-}
-
 type Context<'a> = StoreContextMut<'a, State>;
 type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
 
@@ -59,7 +33,7 @@ pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.stat-at",
         |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
-            if let Some(code) = paths::refused(&path) {
+            if let Some(code) = refused(&path) {
                 return Ok((Err(code),));
             }
             answer(cx.data_mut(), |files| files.stat_at(fd, flags, path), |stat, _| plain(stat))
@@ -71,7 +45,7 @@ pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.metadata-hash-at",
         |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
-            if let Some(code) = paths::refused(&path) {
+            if let Some(code) = refused(&path) {
                 return Ok((Err(code),));
             }
             answer(cx.data_mut(), |files| files.metadata_hash_at(fd, flags, path), numbered)
@@ -149,16 +123,4 @@ fn list(
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     Ok((stream, entries.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_are_numbered_as_they_are_met() {
-        let mut objects = Objects::default();
-        let numbers = [(9, 9), (1, 0), (9, 9), (0, 1)].map(|real| objects.number(real));
-        assert_eq!(numbers, [1, 2, 1, 3]);
-    }
 }

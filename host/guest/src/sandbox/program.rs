@@ -4,24 +4,24 @@ use super::clock::Timers;
 use super::files::Files;
 use super::grants::{self, Grants};
 use super::host::Host;
-use super::instance::Instance;
+use super::instance::{Exports, Instance, set_fuel};
+use super::kept::Kept;
 use super::limits::Budget;
 use super::nn::{self, Inference};
-use super::noticed::{self, Noticed};
-use super::plain_files::{self, Seen};
+use super::noticed::Noticed;
 use super::profile::Profiler;
 use super::quota::Quota;
 use super::seed::{self, Numbers};
+use super::seen::Seen;
 use super::sink::Sink;
 use super::state::State;
 use super::virtual_time::{self, VirtualTime};
-use super::writing::{self, Kept};
-use super::{clock, host, listing, paths, traps};
+use super::{clock, host_calls, listing, looks, paths, plain_files, traps, writing};
 use crate::compile::{CompileError, Instrumentation, NN_VERSION, engine_with_stack, find_entry};
 use crate::model::{ByteSize, Failure, FailureKind, Limits};
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker};
+use wasmtime::component::{Component, InstancePre, Linker};
 use wasmtime::{Engine, Store};
 use wasmtime_wasi::ResourceTable;
 use wasmtime_wasi::p2::bindings::sync::LinkOptions;
@@ -59,14 +59,6 @@ pub struct Program {
     timers: Timers,
     with: Instrumentation,
     profiler: Option<Profiler>,
-}
-
-/// Where the functions are.
-#[derive(Clone, Copy)]
-pub(super) struct Exports {
-    pub(super) run: ComponentExportIndex,
-    pub(super) init: Option<ComponentExportIndex>,
-    pub(super) shutdown: Option<ComponentExportIndex>,
 }
 
 impl Program {
@@ -201,14 +193,6 @@ fn start_failure(error: &wasmtime::Error, store: &mut Store<State>, limits: &Lim
     traps::failure(error, &circumstances)
 }
 
-/// Gives the store its fuel for one call, if it counts.
-pub(super) fn set_fuel(store: &mut Store<State>, fuel: Option<u64>) -> Result<(), Failure> {
-    let Some(fuel) = fuel else { return Ok(()) };
-    store.set_fuel(fuel).map_err(|error| {
-        Failure::new(FailureKind::HostFault, format!("fuel cannot be set: {error:#}"))
-    })
-}
-
 fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     let mut options = LinkOptions::default();
@@ -218,18 +202,18 @@ fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<Sta
     linker.allow_shadowing(true);
     paths::link(&mut linker.instance(FILES)?)?;
     if with.deterministic {
-        virtual_time::link(&mut linker)?;
-        seed::link(&mut linker)?;
+        virtual_time::link(&mut linker, State::virtual_clock)?;
+        seed::link(&mut linker, |state: &mut State| &mut state.numbers)?;
         plain_files::link(&mut linker)?;
     } else {
-        clock::link(&mut linker)?;
+        clock::link(&mut linker, State::clock)?;
         listing::link(&mut linker.instance(FILES)?)?;
-        noticed::link(&mut linker.instance(FILES)?)?;
+        looks::link(&mut linker.instance(FILES)?)?;
     }
     writing::link(&mut linker.instance(FILES)?)?;
     writing::link_folders(&mut linker.instance(FOLDERS)?)?;
     linker.allow_shadowing(false);
-    host::link(&mut linker)?;
-    nn::link(&mut linker)?;
+    host_calls::link(&mut linker)?;
+    nn::link(&mut linker, State::inference)?;
     Ok(linker)
 }

@@ -1,79 +1,11 @@
 //! What one call may write, and what may stay: counted here while the guest runs, so that it is stopped
 //! in the middle of a flood and not after it.
 
+use super::counted::{Counted, OverLimit};
 use super::log_folder::LogFolder;
-use crate::model::{ByteSize, Limits};
+use crate::model::Limits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted {
-    /// Bytes of stdout, stderr and the log: `limits.logs`.
-    Logs,
-    /// Bytes of files: `limits.output`.
-    Output,
-    /// Files and folders that are made: `limits.files`.
-    Files,
-}
-
-/// The guest went beyond a limit. It is told nothing: the call ends with this.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("beyond the limit on {counted:?}: {asked} of {allowed}")]
-pub(super) struct OverLimit {
-    pub(super) counted: Counted,
-    /// The limit.
-    pub(super) allowed: u64,
-    /// What it came to, with what was asked for last.
-    pub(super) asked: u64,
-    /// Whether it is about what stays in the log folder, and not about one call.
-    pub(super) stays: bool,
-}
-
-impl OverLimit {
-    /// For people. `during`: "in run", say.
-    pub(super) fn message(&self, during: &str) -> String {
-        let (allowed, asked) = (ByteSize(self.allowed), ByteSize(self.asked).rounded());
-        match self.counted {
-            Counted::Output if self.stays => format!(
-                "limits.output allows {allowed} for each worker in the log folder, where files stay; \
-                 {during} this worker's share of what lies there came to {}. Have it write less \
-                 there, remove what nobody needs, or raise the limit",
-                if self.asked == u64::MAX { "more".to_owned() } else { asked }
-            ),
-            Counted::Files if self.stays => format!(
-                "limits.files allows {} for each worker in the log folder, where they stay; {during} \
-                 this worker's share of what lies there came to {}. Have it append to fewer files, \
-                 remove what nobody needs, or raise the limit",
-                count(self.allowed),
-                if self.asked == u64::MAX { "more".to_owned() } else { self.asked.to_string() }
-            ),
-            Counted::Logs => format!(
-                "limits.logs allows {allowed} for stdout, stderr and the log of one call; {during} \
-                 the entry script wrote {asked}. Have it say less, or raise the limit"
-            ),
-            Counted::Output => format!(
-                "limits.output allows {allowed} for the files of one call; {during} the entry \
-                 script wrote {asked}. Have it write less, make mini_batch_size smaller, or raise \
-                 the limit"
-            ),
-            Counted::Files => format!(
-                "limits.files allows one call to make {}; {during} the entry script asked for {}. \
-                 Have it put more into each, make mini_batch_size smaller, or raise the limit",
-                count(self.allowed),
-                self.asked
-            ),
-        }
-    }
-}
-
-fn count(files: u64) -> String {
-    match files {
-        0 => "no files or folders".to_owned(),
-        1 => "1 file or folder".to_owned(),
-        more => format!("{more} files and folders"),
-    }
-}
 
 /// Counts what the running call has written, and what stays of it. Clones count together.
 #[derive(Clone, Debug)]
@@ -166,6 +98,7 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ByteSize;
 
     #[test]
     fn clones_count_together_and_each_call_anew() {

@@ -1,6 +1,5 @@
 //! Random numbers that follow from a mini-batch, for guests of deterministic jobs.
 
-use super::state::State;
 use sha2::{Digest, Sha256};
 use wasmtime::component::{HasData, Linker};
 use wasmtime::{Result, bail};
@@ -101,10 +100,10 @@ impl Stream {
 ///
 /// # Errors
 /// If the linker does not allow shadowing.
-pub(super) fn link(linker: &mut Linker<State>) -> Result<()> {
-    random::add_to_linker::<State, Numbered>(linker, |state| &mut state.numbers)?;
-    insecure::add_to_linker::<State, Numbered>(linker, |state| &mut state.numbers)?;
-    insecure_seed::add_to_linker::<State, Numbered>(linker, |state| &mut state.numbers)
+pub(super) fn link<T>(linker: &mut Linker<T>, numbers: fn(&mut T) -> &mut Numbers) -> Result<()> {
+    random::add_to_linker::<T, Numbered>(linker, numbers)?;
+    insecure::add_to_linker::<T, Numbered>(linker, numbers)?;
+    insecure_seed::add_to_linker::<T, Numbered>(linker, numbers)
 }
 
 struct Numbered;

@@ -8,7 +8,8 @@
 //! opened before the wall stands, which leaves a worker no right to any name in a folder where other
 //! workers' logs lie, so that what is moved are bytes. Whoever opened them removes those without any.
 
-use super::quota::{Counted, OverLimit, Quota};
+use super::counted::{Counted, OverLimit};
+use super::quota::Quota;
 use crate::model::rotated;
 use bytes::Bytes;
 use std::fs::{File, OpenOptions};

@@ -2,15 +2,15 @@
 
 use super::clock::{Clock, Timers};
 use super::host::Host;
+use super::kept::Kept;
 use super::limits::Budget;
-use super::nn::Inference;
+use super::nn::{Inference, View};
 use super::noticed::Noticed;
-use super::plain_files::Seen;
 use super::quota::Quota;
 use super::seed::Numbers;
+use super::seen::Seen;
 use super::sink::Sink;
-use super::virtual_time::VirtualTime;
-use super::writing::Kept;
+use super::virtual_time::{VirtualClock, VirtualTime};
 use wasmtime_wasi::clocks::WasiClocksCtxView;
 use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
 
@@ -39,6 +39,16 @@ impl State {
             wasi: WasiClocksCtxView { ctx: self.wasi.clocks(), table: &mut self.table },
             timers: &self.timers,
         }
+    }
+
+    /// The monotonic clock of deterministic guests.
+    pub(super) fn virtual_clock(&mut self) -> VirtualClock<'_> {
+        VirtualClock { table: &mut self.table, time: &self.time }
+    }
+
+    /// What inference sees.
+    pub(super) fn inference(&mut self) -> View<'_> {
+        View { table: &mut self.table, inference: &mut self.inference }
     }
 }
 

@@ -1,8 +1,8 @@
 //! From what wasmtime reports to a failure that people can act on.
 
+use super::counted::OverLimit;
 use super::limits::{Refusal, too_many};
 use super::nn::Ended;
-use super::quota::OverLimit;
 use super::types::Text;
 use crate::compile::MAX_FRAMES;
 use crate::model::{ByteSize, Failure, FailureKind, Limits, name_errors};

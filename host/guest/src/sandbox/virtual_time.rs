@@ -1,7 +1,6 @@
 //! Clocks of guests of deterministic jobs: they begin at the same time in each instance and go on by
 //! being looked at. Sleeping takes no time; the clocks jump to its end.
 
-use super::state::State;
 use std::future::poll_fn;
 use std::mem::replace;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -149,32 +148,33 @@ async fn pause() {
 ///
 /// # Errors
 /// If the linker does not allow shadowing.
-pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    monotonic_clock::add_to_linker::<State, Clocks>(linker, |state| Clock {
-        table: &mut state.table,
-        time: &state.time,
-    })
+pub(super) fn link<T>(
+    linker: &mut Linker<T>,
+    clock: fn(&mut T) -> VirtualClock<'_>,
+) -> wasmtime::Result<()> {
+    monotonic_clock::add_to_linker::<T, Clocks>(linker, clock)
 }
 
 struct Clocks;
 
 impl HasData for Clocks {
-    type Data<'a> = Clock<'a>;
+    type Data<'a> = VirtualClock<'a>;
 }
 
-struct Clock<'a> {
-    table: &'a mut ResourceTable,
-    time: &'a VirtualTime,
+/// A monotonic clock that shows the virtual time.
+pub(super) struct VirtualClock<'a> {
+    pub(super) table: &'a mut ResourceTable,
+    pub(super) time: &'a VirtualTime,
 }
 
-impl Clock<'_> {
+impl VirtualClock<'_> {
     fn sleep(&mut self, until: u64) -> wasmtime::Result<Resource<DynPollable>> {
         let sleep = self.table.push(Sleep { time: self.time.clone(), until })?;
         subscribe(self.table, sleep)
     }
 }
 
-impl monotonic_clock::Host for Clock<'_> {
+impl monotonic_clock::Host for VirtualClock<'_> {
     fn now(&mut self) -> wasmtime::Result<Instant> {
         Ok(self.time.tick())
     }

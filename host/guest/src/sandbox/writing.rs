@@ -8,11 +8,11 @@
 //! from elsewhere, or out of it, as if it were another disk: a call could fill it with what counts as
 //! another folder's. Links are made nowhere.
 
-use super::paths;
-use super::quota::{Counted, Quota};
+use super::counted::Counted;
+use super::path_length::refused;
+use super::quota::Quota;
 use super::state::State;
 use bytes::Bytes;
-use std::collections::HashSet;
 use wasmtime::component::{LinkerInstance, Resource};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::FsPerms;
@@ -31,44 +31,6 @@ type Folder = Resource<Descriptor>;
 /// Folders and their names.
 type Folders = Vec<(Folder, String)>;
 
-/// Which of a guest's descriptors lead into the log folder, and whether anything was made elsewhere.
-pub(super) struct Kept {
-    /// The guest's name of it.
-    folder: String,
-    /// Handles. Each gets its place here when it is made, so that one that is used again is right.
-    handles: HashSet<u32>,
-    made: bool,
-}
-
-impl Kept {
-    /// None yet. `folder`: the guest's name of the log folder.
-    pub(super) fn new(folder: &str) -> Self {
-        Self { folder: folder.to_owned(), handles: HashSet::new(), made: false }
-    }
-
-    /// Begins a call.
-    pub(super) fn restart(&mut self) {
-        self.made = false;
-    }
-
-    /// Whether the running call, or the last one, made files or folders elsewhere, or tried to.
-    pub(super) fn made(&self) -> bool {
-        self.made
-    }
-
-    fn note(&mut self, handle: &Resource<Descriptor>, stays: bool) {
-        if stays {
-            self.handles.insert(handle.rep());
-        } else {
-            self.handles.remove(&handle.rep());
-        }
-    }
-
-    fn holds(&self, handle: &Resource<Descriptor>) -> bool {
-        self.handles.contains(&handle.rep())
-    }
-}
-
 /// Links the functions in place of WASI's.
 ///
 /// # Errors
@@ -82,7 +44,7 @@ pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.create-directory-at",
         |mut cx: Context<'_>, (folder, path): (Folder, String)| {
-            if let Some(code) = paths::refused(&path) {
+            if let Some(code) = refused(&path) {
                 return Ok((Err(code),));
             }
             let state = cx.data_mut();
@@ -103,7 +65,7 @@ pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.rename-at",
         |mut cx: Context<'_>, (folder, path, to, name): (Folder, String, Folder, String)| {
-            if let Some(code) = paths::refused(&path).or(paths::refused(&name)) {
+            if let Some(code) = refused(&path).or(refused(&name)) {
                 return Ok((Err(code),));
             }
             let state = cx.data_mut();
@@ -136,8 +98,8 @@ pub(super) fn link_folders(preopens: &mut LinkerInstance<'_, State>) -> Result<(
 /// published from the output folder, and its only other use would be to have another process follow it. Answers as a
 /// file system without links does.
 fn no_link(paths: &[&str]) -> Answer<()> {
-    let refused = paths.iter().find_map(|path| paths::refused(path));
-    Ok((Err(refused.unwrap_or(ErrorCode::NotPermitted)),))
+    let code = paths.iter().find_map(|path| refused(path));
+    Ok((Err(code.unwrap_or(ErrorCode::NotPermitted)),))
 }
 
 fn write(
@@ -186,7 +148,7 @@ fn open_at(
     mut cx: Context<'_>,
     (folder, at, path, how, flags): (Folder, PathFlags, String, OpenFlags, DescriptorFlags),
 ) -> Answer<Resource<Descriptor>> {
-    if let Some(code) = paths::refused(&path) {
+    if let Some(code) = refused(&path) {
         return Ok((Err(code),));
     }
     let state = cx.data_mut();

@@ -3,9 +3,9 @@
 use super::mltable;
 use super::nodes::{entry, is_small, scalar, take, text, text_at};
 use super::pipeline::{SOURCE, literal};
-use super::text::reference;
-use crate::check::{Place, fit_name};
+use super::text::{is_remote, reference};
 use crate::error::{Origin, Report};
+use crate::place::{Place, fit_name};
 use crate::tree::{Entry, Node, Value};
 
 /// What a version 2 job reads and writes, in our words.
@@ -15,11 +15,6 @@ pub(super) struct Data {
     pub(super) entries: Vec<Entry>,
     /// What references to inputs and outputs become: `inputs.x` with a text.
     pub(super) references: Vec<(String, String)>,
-}
-
-/// Whether nothing on this machine is meant.
-pub(super) fn is_remote(path: &str) -> bool {
-    path.starts_with("azureml:") || path.contains("://") || path.contains("${{")
 }
 
 impl Data {

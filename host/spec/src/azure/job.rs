@@ -3,9 +3,9 @@
 use super::data::Data;
 use super::nodes::{each_scalar, entry, scalar, take, text};
 use super::text::{replace, split};
-use crate::check::{Place, fit_name};
 use crate::error::Report;
 use crate::keys;
+use crate::place::{Place, fit_name};
 use crate::tree::{Entry, Node, Value, join};
 use std::collections::HashSet;
 

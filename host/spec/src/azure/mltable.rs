@@ -1,9 +1,9 @@
 //! `MLTable` files beside data: where it lies, and how its text is read (prs-semantics C30).
 
-use super::data::is_remote;
 use super::nodes::{entry, scalar, take, text, text_at};
-use crate::check::Place;
+use super::text::is_remote;
 use crate::error::{DelimitedError, Origin, Report};
+use crate::place::Place;
 use crate::small_file;
 use crate::tree::{self, Entry, Node, Value};
 use std::io;

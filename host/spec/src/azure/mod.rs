@@ -15,5 +15,6 @@ mod saved;
 mod text;
 
 pub(super) use job::convert;
+pub(super) use nodes::SCHEMA_KEY;
 pub(super) use pipeline::{is_known_type, is_version_2, no_pipeline, pick};
-pub(super) use saved::{SCHEMA_KEY, SECTION, flatten};
+pub(super) use saved::{SECTION, flatten};

@@ -3,6 +3,9 @@
 use crate::error::Origin;
 use crate::tree::{Entry, Node, Value};
 
+/// Names the schema for an editor; says nothing of the job.
+pub(crate) const SCHEMA_KEY: &str = "$schema";
+
 /// The text of a scalar.
 pub(super) fn text(node: &Node) -> Option<&str> {
     match &node.value {

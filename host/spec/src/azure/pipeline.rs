@@ -2,8 +2,8 @@
 
 use super::nodes::{each_scalar, entry, is_small, scalar, take, text, text_at};
 use super::text::{reference, replace};
-use crate::check::fit_name;
 use crate::error::{Origin, Report};
+use crate::place::fit_name;
 use crate::tree::{Entry, Node, Value};
 
 /// The key of a job that imports rows, and of an input that comes from one: where they lie.

@@ -1,15 +1,13 @@
 //! Files that the Azure SDK saved: the settings below `parallel_run_config` become ours.
 
 use super::job::are_more_nodes;
+use super::nodes::SCHEMA_KEY;
 use crate::error::Report;
 use crate::keys;
 use crate::tree::{Entry, Node, Value, join};
 
 /// The root key of a saved file.
 pub(crate) const SECTION: &str = "parallel_run_config";
-
-/// Names the schema for an editor; says nothing of the job.
-pub(crate) const SCHEMA_KEY: &str = "$schema";
 
 /// Moves the settings of a saved file up to the root, and drops those that mean nothing here, with
 /// a notice each. Returns whether it was such a file; none if it holds no settings.

@@ -2,6 +2,11 @@
 
 use crate::error::CommandLineError;
 
+/// Whether nothing on this machine is meant.
+pub(super) fn is_remote(path: &str) -> bool {
+    path.starts_with("azureml:") || path.contains("://") || path.contains("${{")
+}
+
 /// The name in a text that is one reference and nothing else.
 pub(super) fn reference(text: &str) -> Option<&str> {
     let name = text.trim().strip_prefix("${{")?.strip_suffix("}}")?;

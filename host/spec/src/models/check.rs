@@ -1,8 +1,6 @@
 //! From settings to models of a job.
 
 use super::find::{Found, find};
-use super::raw::RawModel;
-use crate::check::Place;
 use crate::defaults::Defaults;
 use crate::error::{ModelPathError, Report};
 use crate::job::{ModelSpec, Stored, StoredKind};
@@ -12,7 +10,8 @@ use crate::model::{
 };
 use crate::mounts::overlap;
 use crate::output::place_of;
-use crate::raw::{RawJob, RawSideInput};
+use crate::place::Place;
+use crate::raw::{RawJob, RawModel, RawSideInput};
 use crate::registered::or_register;
 use std::path::Path;
 

@@ -2,9 +2,8 @@
 
 use crate::JobSpec;
 use crate::error::Origin;
-use crate::limits::RawLimits;
 use crate::model::{ByteSize, InferenceSettings, JobLimits, Limits};
-use crate::raw::RawJob;
+use crate::raw::{RawJob, RawLimits};
 use crate::scope::At;
 use std::fmt;
 use std::num::NonZero;

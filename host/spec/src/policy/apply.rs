@@ -2,7 +2,8 @@
 
 use super::amounts::{self, Slot};
 use super::file::{OperatorPolicy, Settings};
-use super::places::{Place, fixed_part};
+use super::place::Place;
+use super::places::fixed_part;
 use crate::error::{Origin, Report, SpecErrors};
 use crate::model::{JobDir, Limits, OsSandbox, RegisteredKind, Source};
 use crate::raw::RawJob;

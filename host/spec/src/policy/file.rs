@@ -2,12 +2,10 @@
 
 use super::amounts::{self, Amount};
 use super::owner;
-use super::places::Roots;
+use super::roots::Roots;
 use crate::error::{Origin, Report, SpecErrors};
 use crate::keys;
-use crate::limits;
 use crate::model::{MachineCaps, OsSandbox, ProcessLists, is_registered_name};
-use crate::models::read_ceilings;
 use crate::raw::{self, RawJob};
 use crate::scope::{At, Scope};
 use crate::tree::{self, Value};
@@ -117,8 +115,8 @@ fn parse(path: &Path, text: &str, report: &Report) -> Option<Settings> {
     };
     let mut scope = Scope::of_policy(entries, report);
     let bounds = RawJob {
-        limits: limits::read(&mut scope),
-        inference: read_ceilings(&mut scope),
+        limits: raw::read_limits(&mut scope),
+        inference: raw::read_ceilings(&mut scope),
         process_count_per_node: scope.parsed("process_count_per_node"),
         gpus: scope.parsed("gpus"),
         run_max_try: scope.parsed("run_max_try"),

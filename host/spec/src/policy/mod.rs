@@ -6,8 +6,8 @@
 //! - `apply`: a job's settings against the ceilings;
 //! - `owner`: who may change the policy file;
 //! - `models`: the names of models, and models of the entry script's own;
-//! - `places`: what a job names against the roots; `real`: a path without links; `overlap`: roots that reach into
-//!   job directories;
+//! - `places`: what a job names against the `roots`, each for one kind of `place`; `real`: a path without links;
+//!   `overlap`: roots that reach into job directories;
 //! - `stores`: the stores that a job may read.
 
 mod amounts;
@@ -16,8 +16,10 @@ mod file;
 mod models;
 mod overlap;
 mod owner;
+mod place;
 mod places;
 mod real;
+mod roots;
 mod stores;
 
 #[cfg(test)]

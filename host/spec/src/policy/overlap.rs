@@ -3,7 +3,7 @@
 //! Entry scripts and Sandmill itself write into job directories. A job that may name one of them as an input or an
 //! output reads and writes what the policy meant for Sandmill alone.
 
-use super::places::Place;
+use super::place::Place;
 use crate::error::{Origin, Report};
 use crate::scope::At;
 use std::os::unix::fs::MetadataExt;

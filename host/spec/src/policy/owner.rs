@@ -1,8 +1,8 @@
 //! Who may change a policy file.
 
 use crate::error::FileError;
-use crate::load::read_opened;
 use crate::opening::regular_at_its_path;
+use crate::reading::read_opened;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::{self, Metadata};

@@ -1,117 +1,16 @@
 //! What a job names against the roots of the policy.
 
 use super::file::Settings;
-use super::overlap::{self, Named};
+use super::place::Place;
 use super::real::real_path;
 use crate::error::{Origin, Report};
 use crate::model::{Address, Source};
 use crate::opening::regular;
 use crate::raw::{RawInput, RawJob, RawSideInput};
-use crate::scope::{At, Scope};
-use crate::tree::join;
+use crate::scope::At;
 use crate::{JobSpec, ModelSpec, StoredKind};
 use std::io::Read;
-use std::path::{Path, PathBuf};
-
-/// What a folder is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    Inputs,
-    SideInputs,
-    /// They have the root of side inputs.
-    Models,
-    EntryScripts,
-    Outputs,
-    JobDirectories,
-}
-
-impl Place {
-    const ALL: [Self; 5] =
-        [Self::Inputs, Self::SideInputs, Self::EntryScripts, Self::Outputs, Self::JobDirectories];
-
-    /// The key below `roots`.
-    pub(super) fn key(self) -> &'static str {
-        match self {
-            Self::Inputs => "inputs",
-            Self::SideInputs | Self::Models => "side_inputs",
-            Self::EntryScripts => "entry_scripts",
-            Self::Outputs => "outputs",
-            Self::JobDirectories => "job_directories",
-        }
-    }
-
-    /// What lies there, for the middle of a sentence.
-    fn words(self) -> &'static str {
-        match self {
-            Self::Inputs => "inputs",
-            Self::SideInputs => "side inputs",
-            Self::Models => "models",
-            Self::EntryScripts => "entry scripts and their source",
-            Self::Outputs => "outputs",
-            Self::JobDirectories => "job directories",
-        }
-    }
-}
-
-/// The folders that what a job names may lie under.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Roots(Vec<Root>);
-
-#[derive(Clone, Debug)]
-struct Root {
-    place: Place,
-    origin: Origin,
-    /// Without links.
-    folders: Vec<PathBuf>,
-}
-
-impl Roots {
-    /// Reads the group `roots`. Each key must be there, so that none is left open by oversight.
-    pub(super) fn read(mut group: Scope<'_>, report: &Report) -> Self {
-        let (mut roots, mut named) = (Vec::new(), Vec::new());
-        for place in Place::ALL {
-            if !group.has(place.key()) {
-                let message = "missing; name the folders, or write [] for none";
-                report.error(&group.origin, &join(&group.path, place.key()), message);
-            }
-            let Some(given) = group.texts(place.key()) else { continue };
-            let mut folders = Vec::new();
-            for given in given.value {
-                let Some(folder) = root(&given, report) else { continue };
-                folders.push(folder.clone());
-                named.push(Named { place, given, folder });
-            }
-            roots.push(Root { place, origin: given.origin, folders });
-        }
-        overlap::refuse(&named, report);
-        group.finish();
-        Self(roots)
-    }
-}
-
-fn root(given: &At<String>, report: &Report) -> Option<PathBuf> {
-    let path = Path::new(&given.value);
-    if !path.is_absolute() {
-        let message = format!("found {:?}; expected an absolute path to a folder", given.value);
-        given.blame(report, message);
-        return None;
-    }
-    match path.canonicalize() {
-        Ok(real) if real.is_dir() => Some(real),
-        Ok(_) => {
-            given.blame(report, format!("{} is no folder; name one", path.display()));
-            None
-        }
-        Err(error) => {
-            let message = format!(
-                "{} cannot be used: {error}; make the folder, or take it out of the list",
-                path.display()
-            );
-            given.blame(report, message);
-            None
-        }
-    }
-}
+use std::path::Path;
 
 impl Settings {
     /// Refuses a path that leads to a place under none of the roots for it. `origin`: where the job file names it.

@@ -33,18 +33,13 @@
 //! the process ([`fail_point`](crate::fail_point)).
 
 use super::error::CommitError;
-use super::group::Store;
-use super::places::Places;
+use super::message::{CommitReply, CommitRequest, Success};
 use super::queue::{Queue, Task};
 use super::rows::Rows;
+use super::store::Store;
+use super::target::CommitTarget;
 use crate::journal::Journal;
-use crate::model::{
-    Failure, Header, ItemCounts, JobStatus, MiniBatchId, OnConflict, Restored, Segment, WorkerId,
-};
-use std::error::Error;
-use std::fmt;
-use std::fs::File;
-use std::path::PathBuf;
+use crate::model::{Failure, JobStatus, Restored};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -57,151 +52,6 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// A group with so many bytes of rows is full: the sooner room in part files is free, the fewer pages of memory they
 /// take.
 const FULL: u64 = 4 << 20;
-
-/// Something to commit.
-#[derive(Clone, Debug, PartialEq)]
-pub(in crate::engine) enum CommitRequest {
-    /// An attempt succeeded.
-    Success(Success),
-    /// A mini-batch failed for good.
-    Failure(FinalFailure),
-    /// A worker is gone: after what was submitted before, its part file may be closed.
-    WorkerGone(WorkerId),
-    /// A worker has ended in order, after `shutdown`: what lies in its output folder, made by
-    /// `init` or `shutdown`, is published when the job completes. Nobody writes there any more.
-    WorkerDone(WorkerId),
-    /// Something to note in the journal.
-    Note {
-        /// Its name. A later note of the same name takes its place.
-        key: String,
-        /// What to note.
-        value: String,
-    },
-}
-
-/// An attempt that succeeded, as its worker reports it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct Success {
-    /// The worker.
-    pub worker: WorkerId,
-    /// The mini-batch.
-    pub id: MiniBatchId,
-    /// The attempt, from 1.
-    pub attempt: u32,
-    /// Its items.
-    pub items: ItemCounts,
-    /// Whether it returned fewer rows than it was given items.
-    pub is_short: bool,
-    /// Its rows in the worker's part file.
-    pub segment: Segment,
-    /// What the output file begins with, where the job wants that.
-    pub header: Option<Header>,
-    /// Whether it left files to publish.
-    pub has_files: bool,
-    /// Of the mini-batch's descriptor and files.
-    pub stamp: u64,
-}
-
-/// A mini-batch that will not be tried again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct FinalFailure {
-    /// The mini-batch.
-    pub id: MiniBatchId,
-    /// Attempts made.
-    pub attempts: u32,
-    /// The worker of the last one.
-    pub worker: Option<WorkerId>,
-    /// Its items, all failed.
-    pub items: ItemCounts,
-    /// The last failure.
-    pub failure: Failure,
-    /// Of the mini-batch's descriptor and files.
-    pub stamp: u64,
-}
-
-/// What the committer answers. If the channel closes before `Finished` or `Fatal`, and after
-/// [`Committer::finish`] was called, the committer broke down: treat it as fatal.
-#[derive(Debug)]
-#[cfg_attr(test, derive(PartialEq))]
-pub(in crate::engine) enum CommitReply {
-    /// These are committed, successes and final failures.
-    Committed(Vec<MiniBatchId>),
-    /// Rows that are in the output: what their workers have in their part files of these attempts, and
-    /// of all that they reported before, is not wanted any more.
-    Free(Vec<Free>),
-    /// An attempt that its worker called a success is none: its files cannot be published, or its
-    /// rows are not where it says. Nothing of it is committed.
-    Rejected {
-        /// The mini-batch.
-        id: MiniBatchId,
-        /// Why.
-        failure: Failure,
-    },
-    /// After [`Committer::finish`]: the output is being made, and so many bytes of it are done.
-    Finishing(u64),
-    /// After [`Committer::finish`]: the output is complete and on the disk. The last reply.
-    Finished,
-    /// The job cannot go on. What was reported as committed is safe. The last reply.
-    Fatal(CommitError),
-}
-
-/// An attempt whose rows are in the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct Free {
-    /// The worker that made it.
-    pub worker: WorkerId,
-    /// The mini-batch.
-    pub id: MiniBatchId,
-    /// The attempt, from 1.
-    pub attempt: u32,
-}
-
-/// Where results go.
-#[derive(Clone, Debug)]
-pub(in crate::engine) struct CommitTarget {
-    /// Where workers leave rows and files.
-    pub places: Places,
-    /// The output folder. It exists.
-    pub output: PathBuf,
-    /// The file for rows in it, which must not exist yet when the journal is new; none if rows are
-    /// only counted.
-    pub output_file: Option<String>,
-    /// Whether rows stand in the order of their mini-batches.
-    pub ordered: bool,
-    /// What becomes of files of one name.
-    pub on_conflict: OnConflict,
-    /// Whether the first header that comes is put at the top of the output file.
-    pub header_wanted: bool,
-    /// Whether rows are lines of text, as they are.
-    pub is_plain: bool,
-    /// For an output of one file for each worker: how their names end. `output_file` is their folder then.
-    pub parts: Option<String>,
-    /// For an output that is made at the job's end of what was appended to `output_file`, or of each part.
-    pub finish: Option<Finish>,
-}
-
-/// Makes the output of what was appended: reads the one file and writes the other, which is to hold so
-/// many rows. Says now and then how many bytes it has read.
-pub(in crate::engine) type Make =
-    dyn Fn(&File, &File, u64, &mut dyn FnMut(u64)) -> Result<(), MakeError> + Send + Sync;
-
-/// Why an output file could not be made; a clause for people.
-pub(in crate::engine) type MakeError = Box<dyn Error + Send + Sync>;
-
-/// How the output is made at the end of a job.
-#[derive(Clone)]
-pub(in crate::engine) struct Finish {
-    /// The name of the file that is made.
-    pub name: String,
-    /// Who makes it.
-    pub make: Arc<Make>,
-}
-
-impl fmt::Debug for Finish {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Finish").field("name", &self.name).finish_non_exhaustive()
-    }
-}
 
 /// The leader's end of the committer thread. Dropping it commits what was submitted, without
 /// marking the job as finished, and waits for that unless it was abandoned.

@@ -3,10 +3,6 @@
 //! need not come from the disk. Where somebody else has written to it since, all of it is read back once more.
 
 use super::error::{Change, CommitError};
-use super::header::Top;
-use super::rows::Rows;
-use super::settle::begins_with;
-use crate::journal::{Committed, Journal, Order};
 use crate::model::{Segment, WorkerId};
 use crate::output::{Appender, Checker};
 use std::fs::Metadata;
@@ -74,34 +70,7 @@ pub(super) fn in_place(appender: &Appender) -> Result<Metadata, CommitError> {
     Ok(metadata)
 }
 
-/// Reads back all that the journal puts into the output: what it begins with, then rows. An error as above.
-pub(super) fn confirm_all(
-    rows: &Rows,
-    journal: &Journal,
-    header: Option<&Top>,
-) -> Result<(), CommitError> {
-    let appender = &rows.appender;
-    let header = header.map_or(&[][..], |top| &top.bytes);
-    let start = header.len() as u64;
-    if !begins_with(appender.file(), header) {
-        return Err(changed(appender, Change::Header));
-    }
-    let mut checker = checker(appender)?;
-    let (order, last) = match &rows.held {
-        None => (Order::Commit, u64::MAX),
-        Some(held) => (Order::Id, held.next),
-    };
-    let mut result = Ok(());
-    let visit = |Committed { entry, output_offset }: Committed| {
-        if let (Some(segment), true) = (entry.end.rows(), entry.id.0 < last && result.is_ok()) {
-            result = hold(&mut checker, appender, start + output_offset, entry.worker, &segment);
-        }
-    };
-    journal.for_each(order, visit)?;
-    result
-}
-
-fn checker(appender: &Appender) -> Result<Checker<'_>, CommitError> {
+pub(super) fn checker(appender: &Appender) -> Result<Checker<'_>, CommitError> {
     Checker::new(appender.file()).map_err(|e| failed(appender, e))
 }
 
@@ -121,7 +90,7 @@ pub(super) fn hold(
     Err(changed(appender, Change::Bytes { from: at, end, worker }))
 }
 
-fn changed(appender: &Appender, change: Change) -> CommitError {
+pub(super) fn changed(appender: &Appender, change: Change) -> CommitError {
     CommitError::OutputChanged { path: appender.path().to_owned(), change }
 }
 

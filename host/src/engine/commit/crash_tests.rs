@@ -4,6 +4,7 @@ use super::crash_world::{Damage, Layout, World, commit};
 use super::*;
 use crate::engine::commit::recover::recover;
 use crate::fail_point;
+use crate::model::{ItemCounts, MiniBatchId, OnConflict, Segment, WorkerId};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::fs;

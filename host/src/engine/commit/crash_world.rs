@@ -1,11 +1,12 @@
 //! A small job whose leader, workers and disk a test plays.
 
 use super::*;
-use crate::engine::commit::group::Store;
+use crate::engine::commit::Places;
+use crate::engine::commit::message::FinalFailure;
 use crate::engine::commit::queue::may_be_copied;
 use crate::engine::commit::recover::recover;
 use crate::journal::JobIdentity;
-use crate::model::{FailureKind, JobDir};
+use crate::model::{FailureKind, ItemCounts, JobDir, MiniBatchId, OnConflict, Segment, WorkerId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, OpenOptions};

@@ -4,6 +4,7 @@ use super::error::{CommitError, Rejection};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Why an attempt is not committed.
@@ -33,4 +34,10 @@ pub(super) fn sync_around(folder: &Path) -> Result<(), CommitError> {
 pub(super) fn sync_folder(folder: &Path) -> Result<(), CommitError> {
     let synced = File::open(folder).and_then(|opened| opened.sync_all());
     synced.map_err(|e| CommitError::disk("write to disk", folder, e))
+}
+
+/// Whether a file begins with these bytes.
+pub(super) fn begins_with(file: &File, bytes: &[u8]) -> bool {
+    let mut found = vec![0; bytes.len()];
+    file.read_exact_at(&mut found, 0).is_ok() && found == bytes
 }

@@ -1,8 +1,8 @@
 //! Files that `init` and `shutdown` left: published once the job has completed.
 
-use super::committer::CommitTarget;
 use super::error::CommitError;
 use super::files::{DONE, Files, rule};
+use super::target::CommitTarget;
 use crate::fail_point;
 use crate::journal::{Changes, FileEntry, Journal};
 use crate::model::{OnConflict, WorkerId};

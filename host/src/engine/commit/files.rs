@@ -1,8 +1,8 @@
 //! The files' side of the store: names, publishing, and what `init` and `shutdown` left.
 
-use super::committer::CommitTarget;
 use super::disk::sync_around;
 use super::error::CommitError;
+use super::target::CommitTarget;
 use crate::fail_point::{self, Unsynced};
 use crate::journal::FileEntry;
 use crate::model::{MiniBatchId, OnConflict, WorkerId};

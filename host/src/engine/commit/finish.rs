@@ -2,16 +2,16 @@
 //! is whole and on the disk. Cut short anywhere, it is made anew by the next start; only when the journal
 //! has the end is what it was made of removed.
 
-use super::committer::{CommitTarget, Finish};
-use super::disk::{open_part, sync_folder};
+use super::disk::sync_folder;
 use super::error::CommitError;
-use super::group::Store;
+use super::making::{Making, write};
 use super::replace::NEW;
 use super::split;
+use super::store::Store;
+use super::target::CommitTarget;
 use crate::fail_point;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
 
 /// Makes it, if the job has such an output.
 pub(super) fn make(store: &Store, told: &mut dyn FnMut(u64)) -> Result<(), CommitError> {
@@ -29,41 +29,6 @@ pub(super) fn make(store: &Store, told: &mut dyn FnMut(u64)) -> Result<(), Commi
     fs::rename(&new, &path).map_err(|e| CommitError::disk("rename a new file to", &path, e))?;
     fail_point::pass("output-named");
     sync_folder(output)
-}
-
-/// A file that is made of another one.
-pub(super) struct Making<'a> {
-    /// What rows were appended to.
-    pub(super) appended: &'a Path,
-    /// Where it is made.
-    pub(super) new: &'a Path,
-    /// What it will be called.
-    pub(super) path: &'a Path,
-    /// Where the rows are, whatever becomes of it.
-    pub(super) kept: &'a Path,
-    /// Rows that there must be.
-    pub(super) rows: u64,
-}
-
-/// Makes the file. It is on the disk then; after an error it is not there.
-pub(super) fn write(
-    finish: &Finish,
-    making: &Making<'_>,
-    told: &mut dyn FnMut(u64),
-) -> Result<(), CommitError> {
-    let &Making { appended, new, path, kept, rows } = making;
-    let failed = |action, error| CommitError::disk(action, new, error);
-    let target = OpenOptions::new().read(true).write(true).create_new(true).open(new);
-    let target = target.map_err(|e| failed("make", e))?;
-    // For reading alone, and from its beginning.
-    let source = open_part(appended).map_err(|e| CommitError::disk("open", appended, e.into()))?;
-    if let Err(why) = (finish.make)(&source, &target, rows, told) {
-        // Should it stay, the next start removes it.
-        let _ = fs::remove_file(new);
-        let path = path.to_owned();
-        return Err(CommitError::Unmade { path, kept: kept.to_owned(), source: why });
-    }
-    target.sync_all().map_err(|e| failed("write to disk", e))
 }
 
 /// Removes what the output was made of.

@@ -4,6 +4,7 @@ use super::crash_world::{Damage, Layout, World};
 use super::*;
 use crate::engine::commit::recover::recover;
 use crate::fail_point::crash_at;
+use crate::model::OnConflict;
 use std::fs;
 
 /// Points that an undisturbed run passes, about.

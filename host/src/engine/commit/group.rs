@@ -1,41 +1,27 @@
 //! Committing one group: check, append, put on the disk, journal, publish.
 
-use super::committer::{CommitRequest, CommitTarget, FinalFailure, Free, Success};
-use super::confirm::{confirm_all, hold};
+use super::confirm::hold;
 use super::disk::{Refusal, sync_around, sync_folder};
 use super::done;
 use super::error::{CommitError, PartFault, Rejection};
-use super::files::{DONE, Files, Names, holds_anything};
+use super::files::{DONE, holds_anything};
 use super::finish;
 use super::header::{Top, open_columns};
-use super::parts::Parts;
+use super::message::{CommitRequest, FinalFailure, Free, Success};
 use super::replace::{Replacement, carry_out};
 use super::rows::{HEADER, Rows};
 use super::split;
+use super::store::{Group, Store};
+use super::whole::confirm_all;
 use crate::fail_point;
-use crate::journal::{Changes, End, Entry, FileEntry, Journal};
+use crate::journal::{Changes, End, Entry};
 use crate::model::{Failure, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId, hex};
 use crate::output::{Appender, Checker, OutputError, checksum, discard_files};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Bytes of a failure's message that are journaled.
 const MESSAGE: usize = 4096;
-
-/// Everything that the committer writes to.
-#[derive(Debug)]
-pub(super) struct Store {
-    pub(super) target: CommitTarget,
-    pub(super) journal: Journal,
-    /// The output file; none if rows are only counted, or stay in a file for each worker.
-    pub(super) rows: Option<Rows>,
-    /// What the output begins with, if the journal has that.
-    pub(super) header: Option<Top>,
-    pub(super) parts: Parts,
-    pub(super) files: Files,
-    /// What is to be committed next.
-    pub(super) group: Group,
-}
 
 /// What became of a group.
 #[derive(Debug, Default)]
@@ -46,23 +32,6 @@ pub(super) struct Done {
     pub(super) rejected: Vec<(Success, Failure)>,
     /// To be committed next: the first one's files have names that others of the group have too.
     pub(super) postponed: Vec<CommitRequest>,
-}
-
-/// What is committed together.
-#[derive(Debug, Default)]
-pub(super) struct Group {
-    entries: Vec<Entry>,
-    /// How many of them have their rows in the output already.
-    copied: usize,
-    files: Vec<FileEntry>,
-    /// The folders that the files lie in.
-    staged: Vec<PathBuf>,
-    names: Names,
-    /// What the output begins with, if this group has brought it.
-    header: Option<Top>,
-    /// Workers that ended in order, if they left anything.
-    done: Vec<WorkerId>,
-    notes: Vec<(String, Option<String>)>,
 }
 
 impl Store {
@@ -415,12 +384,6 @@ fn last_with_rows(entries: &[Entry]) -> Vec<Free> {
     });
     let last: BTreeMap<WorkerId, Free> = free.map(|free| (free.worker, free)).collect();
     last.into_values().collect()
-}
-
-impl Group {
-    fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.done.is_empty() && self.notes.is_empty()
-    }
 }
 
 fn succeeded(success: &Success) -> Entry {

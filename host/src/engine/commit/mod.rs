@@ -4,14 +4,16 @@
 //!
 //! | File | What |
 //! |---|---|
+//! | `message`, `target` | what is asked and answered; where results go |
+//! | `store` | everything that is written to |
 //! | `group` | one group, step by step; the job's end |
 //! | `places` | where workers leave rows and files |
 //! | `parts`, `rows` | part files; the output file, its order, its header line |
-//! | `confirm` | whether the output file holds what was committed |
-//! | `finish`, `header` | the output file that is made at the end; what it begins with |
+//! | `confirm`, `whole` | whether the output file holds what was committed: new rows; all |
+//! | `finish`, `making`, `header` | the output file that is made at the end; what it begins with |
 //! | `split` | an output of one file for each worker |
 //! | `files`, `done` | files of mini-batches; files of `init` and `shutdown` |
-//! | `recover`, `settle`, `recover_files` | taking a job up |
+//! | `recover`, `item`, `settle`, `settling`, `recover_files` | taking a job up |
 //! | `replace`, `disk` | new files for old ones; the disk |
 //! | `error` | what can go wrong, and its words |
 
@@ -24,6 +26,9 @@ mod files;
 mod finish;
 mod group;
 mod header;
+mod item;
+mod making;
+mod message;
 mod parts;
 mod places;
 mod queue;
@@ -32,13 +37,16 @@ mod recover_files;
 mod replace;
 mod rows;
 mod settle;
+mod settling;
 mod split;
+mod store;
+mod target;
+mod whole;
 
 #[cfg(any(test, fuzzing))]
 pub use committer::fuzzing::recovery as fuzz_recovery;
-pub(super) use committer::{
-    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Free, StillWriting,
-    Success, last_reply,
-};
+pub(super) use committer::{Committer, StillWriting, last_reply};
 pub(super) use error::CommitError;
+pub(super) use message::{CommitReply, CommitRequest, FinalFailure, Free, Success};
 pub(super) use places::{Places, worker_of};
+pub(super) use target::{CommitTarget, Finish};

@@ -1,8 +1,8 @@
 //! The workers' part files, as the committer reads them.
 
-use super::committer::Success;
 use super::disk::Refusal;
 use super::error::{CommitError, PartFault, Rejection};
+use super::message::Success;
 use super::places::Places;
 use crate::fail_point::Unsynced;
 use crate::model::{Segment, WorkerId};

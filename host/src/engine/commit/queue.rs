@@ -1,7 +1,7 @@
 //! What waits for the committer. Made so that the thread is woken once for each group, not for
 //! each request.
 
-use super::committer::CommitRequest;
+use super::message::CommitRequest;
 use crate::model::JobStatus;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

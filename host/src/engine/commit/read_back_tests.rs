@@ -3,7 +3,9 @@
 use super::tests::Bench;
 use super::*;
 use crate::engine::commit::error::Change;
+use crate::engine::commit::message::Free;
 use crate::engine::commit::recover::recover;
+use crate::model::{MiniBatchId, Segment, WorkerId};
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 

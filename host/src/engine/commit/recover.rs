@@ -13,36 +13,22 @@
 //!    there is nothing to do.
 //! 5. What workers of earlier runs left behind, and nothing refers to, is removed.
 
-use super::committer::CommitTarget;
 use super::error::CommitError;
 use super::files::{DONE, Files};
 use super::finish;
-use super::group::{Group, Store};
+use super::item::Item;
 use super::parts::Parts;
 use super::recover_files as files;
 use super::replace::carry_out;
 use super::rows::{Held, Rows};
-use super::settle::{Settled, Settling, settle};
+use super::settle::{Settled, settle};
+use super::settling::Settling;
+use super::store::{Group, Store};
+use super::target::CommitTarget;
 use crate::journal::{Changes, Committed, End, Journal, Order};
-use crate::model::{ItemCounts, JobStatus, MiniBatchId, Restored, Segment, WorkerId};
+use crate::model::{JobStatus, MiniBatchId, Restored, WorkerId};
 use crate::output::Appender;
 use std::collections::{BTreeSet, HashSet};
-
-/// A mini-batch that ended, as far as it matters here.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Item {
-    pub(super) id: u64,
-    pub(super) attempts: u32,
-    pub(super) worker: Option<WorkerId>,
-    /// Its rows, if there are any.
-    pub(super) rows: Option<Segment>,
-    /// Lines, and items.
-    lines: u64,
-    items: ItemCounts,
-    is_short: bool,
-    pub(super) failed: bool,
-    pub(super) has_files: bool,
-}
 
 /// Opens the store of a job; for one that has begun, with what the journal holds.
 pub(super) fn recover(

@@ -1,11 +1,11 @@
 //! Files, when a job is taken up.
 
-use super::committer::CommitTarget;
 use super::error::CommitError;
 use super::files::Files;
+use super::item::Item;
 use super::places::worker_of;
-use super::recover::Item;
 use super::replace::Replacement;
+use super::target::CommitTarget;
 use crate::fail_point;
 use crate::journal::{Changes, FileEntry, Journal};
 use crate::model::{MiniBatchId, OnConflict, WorkerId};

@@ -1,35 +1,23 @@
 //! The output file, when a job is taken up: what of it is good, and how it is made whole.
 
-use super::committer::CommitTarget;
 use super::confirm::hold;
-use super::disk::sync_folder;
+use super::disk::{begins_with, sync_folder};
 use super::error::CommitError;
 use super::header::Top;
+use super::item::Item;
 use super::parts::Parts;
-use super::recover::Item;
 use super::recover_files as files;
 use super::replace::Replacement;
 use super::rows::{HEADER, Held, Rows, SYNCED, vouched};
+use super::settling::Settling;
 use super::split;
+use super::target::CommitTarget;
 use crate::fail_point;
 use crate::journal::{Changes, Journal};
 use crate::model::{MiniBatchId, Segment, WorkerId};
 use crate::output::{Appender, Checker};
 use std::collections::HashSet;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-
-/// What there is to settle.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Settling<'a> {
-    pub(super) target: &'a CommitTarget,
-    /// In the order of the output.
-    pub(super) items: &'a [Item],
-    pub(super) retry_failed: bool,
-    /// Those that are tried again if they failed, as their files may have been mended.
-    pub(super) again: &'a HashSet<MiniBatchId>,
-}
 
 /// Rows that stay in the output.
 #[derive(Clone, Copy, Debug)]
@@ -119,12 +107,6 @@ pub(super) fn settle(
 }
 
 impl Settling<'_> {
-    /// Mini-batches that failed and are tried again.
-    pub(super) fn failed(&self) -> impl Iterator<Item = MiniBatchId> {
-        let failed = self.items.iter().filter(|item| item.failed).map(|item| MiniBatchId(item.id));
-        failed.filter(|id| self.retry_failed || self.again.contains(id))
-    }
-
     /// Looks for all rows. Those before `trusted` need not be looked at.
     fn find(
         &self,
@@ -257,10 +239,4 @@ fn close(
     fail_point::pass("recovered-output-synced");
     let changes = Changes { notes: vec![mark], ..Changes::default() };
     Ok(journal.commit(&changes)?)
-}
-
-/// Whether a file begins with these bytes.
-pub(super) fn begins_with(file: &File, bytes: &[u8]) -> bool {
-    let mut found = vec![0; bytes.len()];
-    file.read_exact_at(&mut found, 0).is_ok() && found == bytes
 }

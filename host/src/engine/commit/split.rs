@@ -5,18 +5,18 @@
 //! has completed, and the folder is renamed as a whole. Cut short anywhere, it is made anew by the next start: until the journal has
 //! the end of a completed job, the part files have all rows.
 
-use super::committer::CommitTarget;
 use super::confirm::Appended;
-use super::disk::sync_folder;
+use super::disk::{begins_with, sync_folder};
 use super::error::CommitError;
-use super::finish::{self, Making};
-use super::group::Store;
 use super::header::all_open_columns;
+use super::making::{Making, write};
 use super::parts::Parts;
 use super::recover_files as files;
 use super::replace::{NEW, Replacement};
 use super::rows::{mark, vouched};
-use super::settle::{Settling, begins_with};
+use super::settling::Settling;
+use super::store::Store;
+use super::target::CommitTarget;
 use crate::fail_point;
 use crate::journal::{Changes, Committed, Journal, Order};
 use crate::model::{JobStatus, MiniBatchId, Segment, WorkerId, unfinished};
@@ -138,7 +138,7 @@ impl Split<'_> {
             rows: segments.iter().map(|segment| segment.rows).sum(),
         };
         let done = self.done;
-        finish::write(finish, &making, &mut |read| (self.told)(done + read))?;
+        write(finish, &making, &mut |read| (self.told)(done + read))?;
         fs::remove_file(&appended).map_err(|e| CommitError::disk("remove", &appended, e))?;
         self.done += bytes;
         self.is_made()

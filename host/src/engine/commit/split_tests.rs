@@ -2,8 +2,10 @@
 
 use super::tests::Bench;
 use super::*;
+use crate::engine::commit::target::Finish;
+use crate::model::{MiniBatchId, WorkerId};
 use crate::output::remove_tree;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;

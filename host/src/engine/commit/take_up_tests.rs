@@ -2,7 +2,8 @@
 
 use super::tests::Bench;
 use super::*;
-use crate::model::FailureKind;
+use crate::engine::commit::message::FinalFailure;
+use crate::model::{FailureKind, ItemCounts, MiniBatchId, OnConflict, WorkerId};
 use std::fs;
 
 impl Bench {

@@ -1,8 +1,10 @@
 use super::crash_world::identity;
 use super::*;
+use crate::engine::commit::Places;
+use crate::engine::commit::message::FinalFailure;
 use crate::engine::commit::recover::recover;
 use crate::journal::{End, Order};
-use crate::model::{FailureKind, JobDir};
+use crate::model::{FailureKind, ItemCounts, JobDir, MiniBatchId, OnConflict, Segment, WorkerId};
 use crate::output::Appender;
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -1,6 +1,5 @@
 //! A file that is read at places.
 
-use super::page_flags::Change;
 use crate::dataset::csv::open_file;
 use crate::dataset::{DatasetError, Found, fail};
 use bytes::Bytes;
@@ -20,6 +19,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PEEK: usize = 1 << 10;
 /// Ranges that lie closer together are read as one, in bytes.
 const GAP: u64 = 64 << 10;
+
+/// A byte of a file that is to be read as another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    /// Where it is in the file, in bytes.
+    pub(super) at: u64,
+    pub(super) byte: u8,
+}
 
 /// An open file. Nobody shares its place, so readers of it do not disturb each other.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Data pages of the second version that say they are not compressed, and are. One program wrote all of its
 //! pages so; other readers know it by its name, and so does this one.
 
-use super::at::At;
+use super::at::{At, Change};
 use super::repair::version_of;
 use super::thrift::{I32, MAX_DEPTH, STRUCT, Scan};
 use parquet::basic::Compression;
@@ -20,14 +20,6 @@ const IS_COMPRESSED: i64 = 7;
 /// Bytes that are read for the header of a page at first, and the most that are.
 const HEADER: u64 = 1 << 10;
 const MAX_HEADER: u64 = 16 << 20;
-
-/// A byte of a file that is to be read as another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Change {
-    /// Where it is in the file, in bytes.
-    pub(super) at: u64,
-    pub(super) byte: u8,
-}
 
 /// Whether the program that wrote a file wrote such pages.
 pub(super) fn are_wrong(created_by: &str) -> bool {

@@ -7,7 +7,7 @@ use super::numbers::{Kind, Memory};
 use super::opened::{Opened, open, words};
 use super::page_flags;
 use super::pages::{Chunks, is_index_right};
-use super::resolution::as_in;
+use super::stored::as_in;
 use super::width::least;
 use crate::dataset::{DatasetError, fail};
 use arrow::array::{ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array};

@@ -4,7 +4,7 @@
 use super::parquet::ParquetFile;
 use super::stored::{coarse, converted};
 use crate::dataset::DatasetError;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -86,24 +86,4 @@ fn look(
         }
     }
     Ok(())
-}
-
-/// A file's columns as a table has them that is in microseconds.
-pub(super) fn as_in(stored: &Schema, meant: &SchemaRef, table: &Schema) -> SchemaRef {
-    let both = stored.fields().iter().zip(meant.fields());
-    let is_coarse = |name: &str, coarse: &DataType| {
-        table.field_with_name(name).is_ok_and(|field| field.data_type() == coarse)
-    };
-    let field = |(stored, meant): (&Arc<Field>, &Arc<Field>)| {
-        if stored.data_type() == meant.data_type() {
-            return Arc::clone(meant);
-        }
-        let coarse = coarse(stored.data_type(), meant.data_type());
-        match is_coarse(meant.name(), &coarse) {
-            true => Arc::new(meant.as_ref().clone().with_data_type(coarse)),
-            false => Arc::clone(meant),
-        }
-    };
-    let fields: Vec<_> = both.map(field).collect();
-    Arc::new(Schema::new_with_metadata(fields, meant.metadata().clone()))
 }

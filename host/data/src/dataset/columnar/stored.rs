@@ -13,7 +13,9 @@ use arrow::array::{
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Fields, IntervalUnit, Schema, SchemaRef, TimeUnit,
+};
 use std::sync::Arc;
 
 /// Bytes of each value.
@@ -76,6 +78,26 @@ pub(super) fn coarse(stored: &DataType, meant: &DataType) -> DataType {
         (Map(one, _), Map(other, sorted)) => Map(inner(one, other), *sorted),
         _ => meant.clone(),
     }
+}
+
+/// A file's columns as a table has them that is in microseconds.
+pub(super) fn as_in(stored: &Schema, meant: &SchemaRef, table: &Schema) -> SchemaRef {
+    let both = stored.fields().iter().zip(meant.fields());
+    let is_coarse = |name: &str, coarse: &DataType| {
+        table.field_with_name(name).is_ok_and(|field| field.data_type() == coarse)
+    };
+    let field = |(stored, meant): (&Arc<Field>, &Arc<Field>)| {
+        if stored.data_type() == meant.data_type() {
+            return Arc::clone(meant);
+        }
+        let coarse = coarse(stored.data_type(), meant.data_type());
+        match is_coarse(meant.name(), &coarse) {
+            true => Arc::new(meant.as_ref().clone().with_data_type(coarse)),
+            false => Arc::clone(meant),
+        }
+    };
+    let fields: Vec<_> = both.map(field).collect();
+    Arc::new(Schema::new_with_metadata(fields, meant.metadata().clone()))
 }
 
 /// An array of stored values as one of that type. Fails if a value is none of it.

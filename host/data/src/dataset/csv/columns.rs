@@ -10,7 +10,7 @@ use arrow::datatypes::{
 use std::sync::Arc;
 
 /// A column that is being filled.
-pub(super) enum Column {
+pub(in crate::dataset) enum Column {
     /// So many rows of one that nobody asks for.
     Unwanted(usize),
     Boolean(Values<bool>),
@@ -24,7 +24,7 @@ pub(super) enum Column {
 
 impl Column {
     /// An empty one, with room for so many rows; of no kind if nobody asks for it.
-    pub(super) fn new(kind: Option<ColumnType>, rows: usize) -> Self {
+    pub(in crate::dataset) fn new(kind: Option<ColumnType>, rows: usize) -> Self {
         let Some(kind) = kind else { return Self::Unwanted(0) };
         match kind {
             ColumnType::Boolean => Self::Boolean(Values::new(rows)),
@@ -40,7 +40,7 @@ impl Column {
     }
 
     /// Adds the text of a field, which is null if there is none. None if the column does not accept it.
-    pub(super) fn push(&mut self, text: Option<&str>, exact: bool) -> Option<()> {
+    pub(in crate::dataset) fn push(&mut self, text: Option<&str>, exact: bool) -> Option<()> {
         match self {
             Self::Unwanted(rows) => {
                 *rows += 1;
@@ -60,7 +60,7 @@ impl Column {
     }
 
     /// The column.
-    pub(super) fn finish(self) -> Option<ArrayRef> {
+    pub(in crate::dataset) fn finish(self) -> Option<ArrayRef> {
         Some(match self {
             Self::Unwanted(rows) => new_null_array(&DataType::Utf8, rows),
             Self::Boolean(values) => Arc::new(values.booleans()),
@@ -89,7 +89,7 @@ fn put<T: Copy + Default>(
 }
 
 /// The table of these columns. None if they are not those of the schema.
-pub(super) fn table(columns: Vec<Column>, schema: &SchemaRef) -> Option<RecordBatch> {
+pub(in crate::dataset) fn table(columns: Vec<Column>, schema: &SchemaRef) -> Option<RecordBatch> {
     let arrays = columns.into_iter().zip(schema.fields());
     let arrays = arrays.map(|(column, field)| {
         let array = column.finish()?;

@@ -3,8 +3,8 @@
 use super::cut::Cutter;
 use super::header::{check_names, default_name};
 use super::misfit::shortened;
-use super::reader::read_slice;
 use super::records::Records;
+use super::slice::read_slice;
 use super::tally::{count_lines, is_terminator};
 use super::types::{accepts, guess, is_exact_float, is_null, join, may_be_code};
 use crate::dataset::{DatasetError, Listing, MayLook, Unpacker};

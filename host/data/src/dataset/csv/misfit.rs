@@ -13,19 +13,19 @@ const TEXT_SHOWN: usize = 40;
 
 /// What was refused, and how many records are left.
 #[derive(Debug, Default)]
-pub(super) struct Misfits {
+pub(in crate::dataset) struct Misfits {
     /// Refused records.
-    pub(super) count: u64,
+    pub(in crate::dataset) count: u64,
     /// The first of them.
-    pub(super) named: Vec<FailedItem>,
+    pub(in crate::dataset) named: Vec<FailedItem>,
     /// Other records.
-    pub(super) kept: u64,
+    pub(in crate::dataset) kept: u64,
 }
 
 impl Misfits {
     /// Adds the record that begins at byte `start` of the text. The places' line is that of byte
     /// `counted`, which only moves forward.
-    pub(super) fn refuse(
+    pub(in crate::dataset) fn refuse(
         &mut self,
         text: &[u8],
         start: usize,
@@ -51,7 +51,7 @@ impl Misfits {
     }
 
     /// Adds those of another part of the mini-batch.
-    pub(super) fn append(&mut self, other: Self) {
+    pub(in crate::dataset) fn append(&mut self, other: Self) {
         self.count += other.count;
         self.kept += other.kept;
         let room = AttemptReport::MAX_FAILED_ITEMS - self.named.len();
@@ -61,7 +61,7 @@ impl Misfits {
 
 /// Where the records of a text come from.
 #[derive(Debug)]
-pub(super) enum Places<'a> {
+pub(in crate::dataset) enum Places<'a> {
     /// From one file, as they stand there.
     File {
         /// What the file is called.
@@ -75,7 +75,7 @@ pub(super) enum Places<'a> {
 
 impl Places<'_> {
     /// The line that a text of one file begins with.
-    pub(super) fn first_line(&self) -> u64 {
+    pub(in crate::dataset) fn first_line(&self) -> u64 {
         match self {
             Self::File { first_line, .. } => *first_line,
             Self::Files(_) => 1,
@@ -84,7 +84,7 @@ impl Places<'_> {
 }
 
 /// Fills columns with the records that fit, and names the others. `wanted` says whether somebody asks for a column.
-pub(super) fn sort_out(
+pub(in crate::dataset) fn sort_out(
     text: &[u8],
     format: &TableFormat,
     wanted: impl Fn(usize) -> bool,
@@ -113,7 +113,7 @@ pub(super) fn sort_out(
 }
 
 /// Why the record does not fit; `None` if it does.
-pub(super) fn reason(record: &Record<'_>, format: &TableFormat) -> Option<String> {
+pub(in crate::dataset) fn reason(record: &Record<'_>, format: &TableFormat) -> Option<String> {
     if let Some(stray) = &record.stray {
         return Some(stray_reason(stray, format));
     }

@@ -1,8 +1,8 @@
 //! CSV tables. `scan` finds where records end, fast and without looking at fields, with the vector code of `tally`, `quotes` is what it tells of quotes; `cut` makes
-//! slices of a file with it, through a `window`; `header` and `infer` find names and types of columns; `reader` turns a
-//! slice into Arrow (or with [`json`](super::json), whose slices it reads the same way): fast with `plain` where the text is usual (`ends`
+//! slices of a file with it, through a `window`, and `slice` reads them; `packed` unpacks packed files. `header` and `infer` find
+//! names and types of columns. A slice becomes Arrow (in `text`, which has the reader) fast with `plain` where the text is usual (`ends`
 //! finds where fields end, `numbers` reads them, `wide` several at once, `fill` and `columns` make
-//! columns), or with `misfit`, record by record, where records do not fit or look unusual; `types` says what fits; `lines` tells where a row stands in its file.
+//! columns), or with `misfit`, record by record, where records do not fit or look unusual; `types` says what fits.
 //! `rows` gives single records with their fields, for those who group them, and `origins` keeps where
 //! such records came from. `records` is csv-core's parser, record by record.
 //!
@@ -20,33 +20,38 @@ mod fill;
 mod header;
 mod infer;
 mod joined;
-mod lines;
 mod misfit;
 mod numbers;
 mod origins;
+mod packed;
 mod plain;
 mod quotes;
-mod reader;
-mod records;
+pub(super) mod records;
 mod rows;
 mod scan;
+mod slice;
 mod tally;
 mod types;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 mod window;
 
+pub(super) use columns::table;
 pub use cut::{CutFile, Cutter, MAX_SLICE, open_file};
 pub(super) use ends::{FieldEnds, Found};
 pub(super) use fill::{Records, Values};
 pub use header::check_names;
 pub use infer::{Inferred, infer_format};
-pub use lines::RowLines;
 pub use misfit::shortened;
-pub(super) use numbers::{eight_digits, short_float, short_integer};
+pub(super) use misfit::{Misfits, Places, reason, sort_out};
+pub(super) use numbers::{short_float, short_integer};
+pub(super) use origins::Origins;
 pub use origins::{Names, put_number, take_number};
-pub use reader::{LoadedTable, TablePart, TableReader, read_slice};
+pub use packed::{OpenError, Unpacker};
+pub(super) use plain::PlainDecoder;
 pub use rows::{RawRow, each_row, quote_field};
+pub use slice::read_slice;
+pub(super) use tally::{count_lines, is_terminator};
 pub use types::{arrow_type, fits};
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Numbers from text, many digits at once, without branches that depend on the digits.
 
+use crate::dataset::exact::eight_digits;
 use arrow::compute::kernels::cast_utils::Parser;
 use arrow::datatypes::Float64Type;
 
@@ -150,12 +151,4 @@ fn in_sixteen(high: u64, low: u64, length: usize) -> Option<f64> {
 #[inline(always)]
 fn divided(number: u64, places: usize) -> f64 {
     number.cast_signed() as f64 / POWERS[places]
-}
-
-/// The number that eight digits make, of which the last one is the highest byte.
-#[inline(always)]
-pub(in crate::dataset) fn eight_digits(values: u64) -> u64 {
-    let pairs = (values * 10 + (values >> 8)) & 0x00ff_00ff_00ff_00ff;
-    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
-    (fours * 10_000 + (fours >> 32)) & 0xffff_ffff
 }

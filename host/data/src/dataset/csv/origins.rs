@@ -72,7 +72,7 @@ fn index_of(path: &Path) -> std::path::PathBuf {
 
 /// Looks up the origins of records, rising. Opens its files when the first is asked for.
 #[derive(Debug)]
-pub(super) struct Origins<'a> {
+pub(in crate::dataset) struct Origins<'a> {
     root: &'a Path,
     rows: &'a SpilledRows,
     /// What records are called whose origin cannot be found.
@@ -84,12 +84,12 @@ pub(super) struct Origins<'a> {
 }
 
 impl<'a> Origins<'a> {
-    pub(super) fn new(root: &'a Path, rows: &'a SpilledRows, label: &'a str) -> Self {
+    pub(in crate::dataset) fn new(root: &'a Path, rows: &'a SpilledRows, label: &'a str) -> Self {
         Self { root, rows, label, bytes: None, at: 0, record: 0 }
     }
 
     /// The file's name and the line of a record, counted from 0; each call asks for a later one.
-    pub(super) fn of_record(&mut self, record: u64) -> (String, Option<u64>) {
+    pub(in crate::dataset) fn of_record(&mut self, record: u64) -> (String, Option<u64>) {
         match self.find(record) {
             Some((name, line)) => (name, Some(line)),
             // To know which record was refused is worth more than to know that its origin is lost.

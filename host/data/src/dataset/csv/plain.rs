@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Decodes slices of one format. Keeps its buffers.
 #[derive(Debug)]
-pub(super) struct PlainDecoder {
+pub(in crate::dataset) struct PlainDecoder {
     schema: SchemaRef,
     delimiter: u8,
     /// Of the columns; none of those that nobody asks for.
@@ -33,7 +33,7 @@ pub(super) struct PlainDecoder {
 
 impl PlainDecoder {
     /// None if tables of this format are not the common case.
-    pub(super) fn new(format: &TableFormat, schema: &SchemaRef) -> Option<Self> {
+    pub(in crate::dataset) fn new(format: &TableFormat, schema: &SchemaRef) -> Option<Self> {
         let (delimiter, nulls) = (format.csv.delimiter, &format.csv.null_values);
         // A null that is a number would be read as one.
         let plain = matches!(delimiter, b',' | b';' | b'|' | b'\t' | b' ')
@@ -50,7 +50,7 @@ impl PlainDecoder {
 
     /// The table of whole records, about `rows` of them, with nulls where nobody asks. None
     /// if one of them does not fit, or if there are quotes within a field.
-    pub(super) fn decode(&mut self, text: &str, rows: usize) -> Option<RecordBatch> {
+    pub(in crate::dataset) fn decode(&mut self, text: &str, rows: usize) -> Option<RecordBatch> {
         let fields = self.kinds.len();
         let kinds = self.kinds.iter();
         let mut columns: Vec<Column> = kinds.map(|kind| Column::new(*kind, rows)).collect();

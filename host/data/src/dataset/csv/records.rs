@@ -8,13 +8,13 @@ use csv_core::ReadRecordResult;
 
 /// Stands at the end of a record of gathered rows that does not close a quote, so that no quote of a row after
 /// it does: a quote, and a byte after it that is text.
-pub(super) fn unclosed(delimiter: u8) -> &'static [u8] {
+pub(in crate::dataset) fn unclosed(delimiter: u8) -> &'static [u8] {
     if delimiter == b'\x01' { b"\"\x02" } else { b"\"\x01" }
 }
 
 /// Walks over the records of a text that starts and ends at record boundaries.
 #[derive(Debug)]
-pub(super) struct Records<'a> {
+pub(in crate::dataset) struct Records<'a> {
     parser: csv_core::Reader,
     delimiter: u8,
     text: &'a [u8],
@@ -27,31 +27,31 @@ pub(super) struct Records<'a> {
 
 /// One record.
 #[derive(Debug)]
-pub(super) struct Record<'a> {
+pub(in crate::dataset) struct Record<'a> {
     /// Its first byte in the text; line ends before it may be included.
-    pub(super) start: usize,
+    pub(in crate::dataset) start: usize,
     /// The byte after it in the text; after the first byte of its line end.
-    pub(super) end: usize,
+    pub(in crate::dataset) end: usize,
     /// The quote that makes it no record of a table.
-    pub(super) stray: Option<StrayField<'a>>,
+    pub(in crate::dataset) stray: Option<StrayField<'a>>,
     fields: &'a [u8],
     ends: &'a [usize],
 }
 
 /// A field with a stray quote.
 #[derive(Debug)]
-pub(super) struct StrayField<'a> {
+pub(in crate::dataset) struct StrayField<'a> {
     /// Its column, counted from 0.
-    pub(super) column: usize,
+    pub(in crate::dataset) column: usize,
     /// From the quote to the end of the record.
-    pub(super) text: &'a [u8],
+    pub(in crate::dataset) text: &'a [u8],
     /// Whether text follows the closing quote; otherwise no quote closes the field.
-    pub(super) text_follows: bool,
+    pub(in crate::dataset) text_follows: bool,
 }
 
 impl<'a> Records<'a> {
     /// The records of `text`.
-    pub(super) fn new(text: &'a [u8], csv: &CsvFormat) -> Self {
+    pub(in crate::dataset) fn new(text: &'a [u8], csv: &CsvFormat) -> Self {
         let strays = Scan::strays(text, csv.delimiter, csv.quoted_newlines).into_iter();
         let mut parser = csv_core::ReaderBuilder::new().delimiter(csv.delimiter).build();
         begin(&mut parser);
@@ -61,7 +61,7 @@ impl<'a> Records<'a> {
     }
 
     /// The next record.
-    pub(super) fn next_record(&mut self) -> Option<Record<'_>> {
+    pub(in crate::dataset) fn next_record(&mut self) -> Option<Record<'_>> {
         let start = self.at;
         // A record that does not close a quote must not take in more than its lines.
         let next = self.strays.as_slice().first().copied();
@@ -145,18 +145,18 @@ fn count_delimiters(text: &[u8], delimiter: u8) -> usize {
 
 impl<'a> Record<'a> {
     /// How many fields it has. At least one.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::dataset) fn len(&self) -> usize {
         self.ends.len()
     }
 
     /// A field, unquoted; none if the record is shorter.
-    pub(super) fn field(&self, index: usize) -> Option<&'a [u8]> {
+    pub(in crate::dataset) fn field(&self, index: usize) -> Option<&'a [u8]> {
         let start = if index == 0 { 0 } else { *self.ends.get(index - 1)? };
         self.fields.get(start..*self.ends.get(index)?)
     }
 
     /// The fields, unquoted.
-    pub(super) fn fields(&self) -> impl Iterator<Item = &'a [u8]> {
+    pub(in crate::dataset) fn fields(&self) -> impl Iterator<Item = &'a [u8]> {
         let (fields, ends) = (self.fields, self.ends);
         (0..ends.len()).map(move |index| {
             let start = if index == 0 { 0 } else { ends[index - 1] };

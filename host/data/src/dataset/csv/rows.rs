@@ -1,7 +1,7 @@
 //! The records of a slice, one by one and as they stand in the file.
 
-use super::reader::read_slice;
 use super::records::{Record, Records, unclosed};
+use super::slice::read_slice;
 use super::tally::{count_lines, is_terminator};
 use super::types::is_null;
 use crate::dataset::DatasetError;

@@ -8,14 +8,14 @@ pub(super) const ROUNDS: usize = 255;
 pub(super) const BLOCK: usize = 64;
 
 /// The number of lines that end in `bytes`, given the byte before them.
-pub(super) fn count_lines(bytes: &[u8], before: u8) -> u64 {
+pub(in crate::dataset) fn count_lines(bytes: &[u8], before: u8) -> u64 {
     let Some(first) = bytes.first() else { return 0 };
     let rest = &bytes[1..];
     u64::from(ends_line(*first, before)) + tally(rest, &bytes[..rest.len()]).1
 }
 
 /// Whether the byte is part of a line end.
-pub(super) fn is_terminator(byte: u8) -> bool {
+pub(in crate::dataset) fn is_terminator(byte: u8) -> bool {
     (byte == b'\n') | (byte == b'\r')
 }
 

@@ -2,8 +2,7 @@
 
 use super::cut::Cutter;
 use super::infer::infer_format;
-use super::reader::TableReader;
-use crate::dataset::{DatasetError, Unpacker};
+use crate::dataset::{DatasetError, TableReader, Unpacker};
 use crate::model::{
     Column, ColumnType, CsvFormat, FailedItem, SliceSize, Source, TableFormat, TextSlice,
 };

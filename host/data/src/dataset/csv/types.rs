@@ -1,7 +1,7 @@
 //! Column types in Arrow's terms: what they become, which texts they accept, and what these mean.
 
 use super::numbers::float as any_float;
-use crate::dataset::json::keeps_digits;
+use crate::dataset::exact::keeps_digits;
 use crate::model::{ColumnType, CsvFormat};
 use arrow::array::timezone::Tz;
 use arrow::array::types::{Date32Type, Int64Type, UInt64Type};

@@ -3,7 +3,7 @@
 
 use super::field::is_json;
 use super::moments::{day, days, microseconds};
-use super::numbers::{Number, exact_float, float, integer, unsigned};
+use crate::dataset::exact::{Number, exact_float, float, integer, unsigned};
 use arrow::array::{ArrayRef, PrimitiveBuilder, StringBuilder};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Date32Type, FieldRef, Fields, Float64Type, Int64Type, TimeUnit,

@@ -1,7 +1,7 @@
 //! What the values of a column have in common.
 
 use super::field::{is_json, json_field};
-use super::numbers::Number;
+use crate::dataset::exact::Number;
 use arrow::datatypes::{DataType, Field};
 use std::collections::HashMap;
 use std::mem::discriminant;

@@ -2,9 +2,9 @@
 
 use super::field::is_json;
 use super::moments::{day, days, microseconds};
-use super::numbers::{exact_float, float, integer, unsigned};
 use super::walk::{Shape, shape};
 use crate::dataset::csv::shortened;
+use crate::dataset::exact::{exact_float, float, integer, unsigned};
 use arrow::datatypes::{DataType, Field, Fields, Schema};
 use serde::de::IgnoredAny;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Dates and times of JSON: texts, or whole numbers that count from 1970 on. Each becomes exactly what it says, or
 //! does not fit: arrow's parsers cut off what is finer than a microsecond, and the time of a date.
 
-use super::numbers::integer;
+use crate::dataset::exact::integer;
 use arrow::array::timezone::Tz;
 use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
 use arrow::datatypes::Date32Type;

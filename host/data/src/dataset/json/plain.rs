@@ -4,8 +4,8 @@
 //! in a loop of its own. What is otherwise is left to arrow-json.
 
 use super::field::is_json;
-use super::numbers::{Number, exact_float, float, integer, unsigned};
 use crate::dataset::csv::{FieldEnds, Found, Records, Values, short_float, short_integer};
+use crate::dataset::exact::{Number, exact_float, float, integer, unsigned};
 use arrow::array::{ArrayRef, RecordBatch, StringBuilder, new_null_array};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use memchr::memchr;

@@ -2,8 +2,8 @@
 
 use super::field::is_json;
 use super::infer::infer_json;
-use crate::dataset::csv::{Cutter, MAX_SLICE, TableReader};
-use crate::dataset::{DatasetError, Unpacker, schema_bytes};
+use crate::dataset::csv::{Cutter, MAX_SLICE};
+use crate::dataset::{DatasetError, TableReader, Unpacker, schema_bytes};
 use crate::model::{FailedItem, SliceSize, Source, TableFormat, TableKind, TextSlice, UnknownKeys};
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;

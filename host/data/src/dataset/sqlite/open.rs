@@ -1,5 +1,6 @@
 //! A database of a stranger's, open for one query.
 
+use super::bounds::{MEMORY, VALUE};
 use super::words::told;
 use crate::dataset::{DatasetError, fail};
 use rusqlite::config::DbConfig;
@@ -12,14 +13,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Bytes that SQLite may hold, for sorting and grouping too: it writes no file.
-pub(super) const MEMORY: u64 = 512 << 20;
-/// Bytes of the largest value.
-pub(super) const VALUE: u64 = 128 << 20;
-/// How long the first run of a query may take; a worker's run of it has the job's own time-out.
-pub(super) const PATIENCE: Duration = Duration::from_secs(240);
 /// Functions that reach out of the database, or answer otherwise each time: a mini-batch that is tried again must
 /// be the same.
 const FORBIDDEN: [&str; 4] = ["fts3_tokenizer", "load_extension", "random", "randomblob"];

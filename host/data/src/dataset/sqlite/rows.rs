@@ -1,7 +1,8 @@
 //! Over the result of the query, row by row.
 
+use super::bounds::PATIENCE;
 use super::columns::{Kind, size, what};
-use super::open::{Database, PATIENCE};
+use super::open::Database;
 use super::words::told;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, fail};

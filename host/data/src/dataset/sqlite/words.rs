@@ -1,6 +1,6 @@
 //! What SQLite says, as sentences that go on from the file's name.
 
-use super::open::{MEMORY, PATIENCE, VALUE};
+use super::bounds::{MEMORY, PATIENCE, VALUE};
 use crate::dataset::DatasetError;
 use crate::model::ByteSize;
 use rusqlite::{Error, ErrorCode};

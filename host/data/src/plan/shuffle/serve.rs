@@ -4,7 +4,7 @@ use super::gather::gather;
 use super::message::{Begin, Reply, Task, Word};
 use super::scatter::Scatterer;
 use crate::dataset::DatasetError;
-use crate::plan::serve::lock_down;
+use crate::plan::lockdown::lock_down;
 use crate::protocol::{encode, read_frame};
 use crate::wall::{self, Occupant};
 use std::io::{self, ErrorKind, Read, Write};

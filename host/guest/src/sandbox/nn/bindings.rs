@@ -5,9 +5,9 @@ wasmtime::component::bindgen!({
     world: "inference",
     imports: { default: trappable },
     with: {
-        "wasi:nn/tensor.tensor": super::tensors::Tensor,
-        "wasi:nn/graph.graph": super::graphs::Graph,
-        "wasi:nn/inference.graph-execution-context": super::graphs::Execution,
-        "wasi:nn/errors.error": super::errors::NnError,
+        "wasi:nn/tensor.tensor": super::resources::Tensor,
+        "wasi:nn/graph.graph": super::resources::Graph,
+        "wasi:nn/inference.graph-execution-context": super::resources::Execution,
+        "wasi:nn/errors.error": super::resources::NnError,
     },
 });

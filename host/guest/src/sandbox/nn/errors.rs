@@ -1,36 +1,12 @@
-//! What a guest is told of an error, and what ends its call.
+//! What a guest is told of an error.
 
 use super::bindings::wasi::nn::errors::{ErrorCode, Host, HostError};
+use super::ended::ended;
+use super::resources::NnError;
 use super::view::View;
 use crate::inference::{self, InferenceError};
-use crate::model::FailureKind;
-use std::fmt;
 use wasmtime::Result;
 use wasmtime::component::Resource;
-
-/// The resource `error`. A guest may hold many: its text is short (see [`InferenceError::refused`]), and
-/// takes no more than its length.
-#[expect(unreachable_pub, reason = "generated code exports it again")]
-pub struct NnError {
-    code: inference::ErrorCode,
-    text: Box<str>,
-}
-
-/// Why a call of the guest ends, whatever it would make of an error.
-#[derive(Debug)]
-pub(in crate::sandbox) struct Ended {
-    pub(in crate::sandbox) kind: FailureKind,
-    /// What happened, as the second half of a sentence.
-    pub(in crate::sandbox) message: String,
-}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Ended {}
 
 impl View<'_> {
     /// Tells the guest, or ends its call where it is not the guest's to decide.
@@ -46,11 +22,6 @@ impl View<'_> {
 
 /// What functions give back: the outer error ends the guest's call.
 pub(super) type Told<T> = Result<Result<T, Resource<NnError>>>;
-
-/// After this the attempt fails.
-pub(super) fn ended(kind: FailureKind, message: String) -> wasmtime::Error {
-    Ended { kind, message }.into()
-}
 
 impl Host for View<'_> {}
 

@@ -1,21 +1,13 @@
-//! The resources `graph` and `graph-execution-context`: loading models, and computing with them.
+//! The interfaces of `graph` and `graph-execution-context`: loading models, and computing with them.
 
 use super::bindings::wasi::nn::graph::{self, ExecutionTarget, GraphEncoding, HostGraph};
 use super::bindings::wasi::nn::inference::{self, HostGraphExecutionContext};
 use super::errors::Told;
-use super::tensors::Tensor;
+use super::resources::{Execution, Graph, Tensor};
 use super::view::View;
 use crate::inference::{ErrorCode, InferenceError, LoadedModel, OwnedTensor};
 use wasmtime::Result;
 use wasmtime::component::Resource;
-
-/// A model.
-#[expect(unreachable_pub, reason = "generated code exports it again")]
-pub struct Graph(LoadedModel);
-
-/// A model that computes. All those of a model are one: each computation stands for itself.
-#[expect(unreachable_pub, reason = "generated code exports it again")]
-pub struct Execution(LoadedModel);
 
 type Named = (String, Resource<Tensor>);
 

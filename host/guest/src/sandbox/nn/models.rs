@@ -1,7 +1,7 @@
 //! The interface `sandmill:entry/models`.
 
 use super::bindings::sandmill::entry::models::{self, Description, Host};
-use super::errors::ended;
+use super::ended::ended;
 use super::view::View;
 use crate::inference::{Dimension, ElementType, InferenceError, Port};
 use wasmtime::Result;

@@ -1,12 +1,11 @@
 //! What of a store inference sees, and how its functions are linked.
 
+use super::allowance::Allowance;
 use super::bindings::{sandmill::entry::models, wasi::nn};
-use super::tensors::Allowance;
 use crate::inference::Models;
 #[cfg(any(test, feature = "testing"))]
 use crate::model::InferenceSettings;
 use crate::model::Limits;
-use crate::sandbox::state::State;
 use std::sync::Arc;
 use wasmtime::Result;
 use wasmtime::component::{HasData, Linker};
@@ -32,9 +31,9 @@ pub fn no_models() -> Arc<Models> {
 }
 
 /// What a function sees of its store.
-pub(super) struct View<'a> {
-    pub(super) table: &'a mut ResourceTable,
-    pub(super) inference: &'a mut Inference,
+pub(in crate::sandbox) struct View<'a> {
+    pub(in crate::sandbox) table: &'a mut ResourceTable,
+    pub(in crate::sandbox) inference: &'a mut Inference,
 }
 
 struct HasView;
@@ -43,16 +42,15 @@ impl HasData for HasView {
     type Data<'a> = View<'a>;
 }
 
-fn view(state: &mut State) -> View<'_> {
-    View { table: &mut state.table, inference: &mut state.inference }
-}
-
 /// Links `wasi:nn` and `sandmill:entry/models`. They are there in jobs without models, too, so that what
 /// a component may import does not hang on its job.
 ///
 /// # Errors
 /// If a name is taken, which would be a bug.
-pub(in crate::sandbox) fn link(linker: &mut Linker<State>) -> Result<()> {
+pub(in crate::sandbox) fn link<T>(
+    linker: &mut Linker<T>,
+    view: fn(&mut T) -> View<'_>,
+) -> Result<()> {
     nn::tensor::add_to_linker::<_, HasView>(linker, view)?;
     nn::graph::add_to_linker::<_, HasView>(linker, view)?;
     nn::inference::add_to_linker::<_, HasView>(linker, view)?;

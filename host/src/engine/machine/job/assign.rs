@@ -1,9 +1,9 @@
 //! Which node gets the next mini-batch.
 
 use super::JobMachine;
-use super::nodes::{Granted, Node};
+use super::node::{Granted, Node};
+use super::performer::Performer;
 use super::queue::Pending;
-use super::types::Performer;
 use crate::engine::machine::Policy;
 use crate::model::NodeId;
 use crate::protocol::{Ahead, Assignment, Grant, Order};

@@ -1,7 +1,8 @@
 //! Attempts: their end, the next try, the commit, and what counts as failed.
 
+use super::performer::Performer;
 use super::queue::Pending;
-use super::types::{Committing, Performer, Settled};
+use super::types::{Committing, Settled};
 use super::{JobAction, JobMachine};
 use crate::engine::machine::Policy;
 use crate::event::EventKind;

@@ -1,6 +1,6 @@
 //! How a job ends: completed, failed or cancelled.
 
-use super::nodes::Node;
+use super::node::Node;
 use super::types::Ending;
 use super::{JobAction, JobMachine};
 use crate::engine::machine::Policy;

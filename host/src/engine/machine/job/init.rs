@@ -2,7 +2,7 @@
 //! `node::init`).
 
 use super::JobMachine;
-use super::nodes::Node;
+use super::node::Node;
 use crate::engine::machine::Policy;
 use crate::event::EventKind;
 use crate::model::{EndedBy, Failure, FailureKind, FirstFailure, WorkerId};

@@ -1,8 +1,8 @@
 //! What nodes report.
 
 use super::JobMachine;
-use super::nodes::Granted;
-use super::types::Performer;
+use super::node::Granted;
+use super::performer::Performer;
 use crate::event::EventKind;
 use crate::model::{CallStats, EndedBy, MiniBatchId, NodeId, WorkerId};
 use crate::protocol::{Company, News, NodePolicy, Standing};
@@ -109,9 +109,8 @@ impl JobMachine {
     /// Other jobs have the machine. It is tried again soon; meanwhile the job goes on with the workers
     /// that it has, or waits.
     fn on_no_room(&mut self, id: NodeId, company: Company) {
-        let works = |(other, node): (&NodeId, &super::nodes::Node)| {
-            *other != id && node.standing.live() > 0
-        };
+        let works =
+            |(other, node): (&NodeId, &super::node::Node)| *other != id && node.standing.live() > 0;
         if company == Company::Working || self.nodes.iter().any(works) {
             if !std::mem::replace(&mut self.told_no_room, true) {
                 self.notice(format!(

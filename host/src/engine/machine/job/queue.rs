@@ -7,7 +7,7 @@
 //! not be read waits a moment, because a store or a disk may need one. Neither holds for a retry that
 //! is [overdue](Turns::is_overdue), so that all begin in time.
 
-use super::types::Performer;
+use super::performer::Performer;
 use crate::engine::machine::Policy;
 use crate::model::{FailureKind, MiniBatch};
 use crate::protocol::NodePolicy;

@@ -1,6 +1,6 @@
 //! The machine of a job: its state, and the doors to it.
 
-use super::nodes::{Granted, Node};
+use super::node::{Granted, Node};
 use super::queue::{Pending, Queue, Turns};
 use super::types::{Committing, Ending, JobAction, JobMessage, JobOutput};
 use crate::engine::machine::Policy;

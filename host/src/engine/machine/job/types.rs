@@ -1,5 +1,6 @@
 //! What goes into a job's machine, what comes out, and what it remembers of attempts.
 
+use super::performer::Performer;
 use super::queue::Pending;
 use crate::event::EventKind;
 use crate::model::{
@@ -92,13 +93,6 @@ pub(super) struct Committing {
     pub(super) by: Performer,
     pub(super) report: Box<AttemptReport>,
     pub(super) started: Duration,
-}
-
-/// Who made an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Performer {
-    pub(super) node: NodeId,
-    pub(super) worker: WorkerId,
 }
 
 /// Why no new mini-batches are handed out, and since when.

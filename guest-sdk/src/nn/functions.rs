@@ -15,16 +15,16 @@ thread_local! {
 
 /// The models of a test, by name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Models(BTreeMap<String, Loaded>);
+pub(crate) struct Models(BTreeMap<String, Loaded>);
 
 impl Models {
-    pub(super) fn add(&mut self, description: Description, compute: Box<Compute>) {
+    pub(crate) fn add(&mut self, description: Description, compute: Box<Compute>) {
         let name = description.name.clone();
         self.0.insert(name, Loaded(Arc::new(Fake { description, compute })));
     }
 
     /// Makes them those that an entry script finds on this thread.
-    pub(super) fn install(&self) {
+    pub(crate) fn install(&self) {
         MODELS.set(self.clone());
     }
 }

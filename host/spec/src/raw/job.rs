@@ -1,115 +1,115 @@
-//! A job file as written: every setting typed, optional, and with its place. Nothing is checked
-//! against the machine or against other settings yet.
+//! The root of a job file as written, its inputs and its output.
 
-use super::error::{Origin, Report};
-use super::keys;
 use super::limits::{self, RawLimits};
 use super::models::{self, RawInference, RawModel};
-use super::scope::{At, Scope, Variables};
-use super::tree::{Node, Value};
+use super::values::{choice, delimiter, digest, interval, is_name, name, seconds};
+use crate::error::{Origin, Report};
+use crate::keys;
 use crate::model::{
-    AllowedPercent, ByteSize, Column, ColumnType, Compression, ErrorThreshold, LoggingLevel,
-    OnConflict, OsSandbox, OutputAction, OutputKind, OutputLayout, Quoting, TableKind,
+    AllowedPercent, Column, ColumnType, Compression, ErrorThreshold, LoggingLevel, OnConflict,
+    OsSandbox, OutputAction, OutputKind, OutputLayout, Quoting, TableKind,
 };
+use crate::scope::{At, Scope, Variables};
+use crate::tree::{Node, Value};
 use std::time::Duration;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct RawJob {
-    pub(super) name: Option<At<String>>,
-    pub(super) tenant: Option<At<String>>,
-    pub(super) entry_script: Option<At<String>>,
-    pub(super) entry_script_digest: Option<At<String>>,
-    pub(super) source_directory: Option<At<String>>,
-    pub(super) inputs: Option<At<Vec<RawInput>>>,
-    pub(super) side_inputs: Option<At<Vec<RawSideInput>>>,
-    pub(super) models: Option<At<Vec<RawModel>>>,
-    pub(super) inference: RawInference,
-    pub(super) output: Option<At<String>>,
-    pub(super) arguments: Option<At<Vec<At<String>>>>,
-    pub(super) environment_variables: Option<At<Variables>>,
-    pub(super) mini_batch_size: Option<At<String>>,
-    pub(super) process_count_per_node: Option<At<u32>>,
-    pub(super) node_count: Option<At<u32>>,
-    pub(super) output_action: Option<At<OutputAction>>,
-    pub(super) append_row_file_name: Option<At<String>>,
-    pub(super) error_threshold: Option<At<ErrorThreshold>>,
-    pub(super) run_max_try: Option<At<u32>>,
-    pub(super) run_invocation_timeout: Option<At<Duration>>,
-    pub(super) logging_level: Option<At<LoggingLevel>>,
-    pub(super) pass_settings: Option<At<bool>>,
-    pub(super) partition_keys: Option<At<Vec<At<String>>>>,
-    pub(super) gpus: Option<At<u32>>,
-    pub(super) output_format: RawOutputFormat,
-    pub(super) append_row_dataframe_header: Option<At<bool>>,
-    pub(super) output_layout: Option<At<OutputLayout>>,
-    pub(super) ordered: Option<At<bool>>,
+pub(crate) struct RawJob {
+    pub(crate) name: Option<At<String>>,
+    pub(crate) tenant: Option<At<String>>,
+    pub(crate) entry_script: Option<At<String>>,
+    pub(crate) entry_script_digest: Option<At<String>>,
+    pub(crate) source_directory: Option<At<String>>,
+    pub(crate) inputs: Option<At<Vec<RawInput>>>,
+    pub(crate) side_inputs: Option<At<Vec<RawSideInput>>>,
+    pub(crate) models: Option<At<Vec<RawModel>>>,
+    pub(crate) inference: RawInference,
+    pub(crate) output: Option<At<String>>,
+    pub(crate) arguments: Option<At<Vec<At<String>>>>,
+    pub(crate) environment_variables: Option<At<Variables>>,
+    pub(crate) mini_batch_size: Option<At<String>>,
+    pub(crate) process_count_per_node: Option<At<u32>>,
+    pub(crate) node_count: Option<At<u32>>,
+    pub(crate) output_action: Option<At<OutputAction>>,
+    pub(crate) append_row_file_name: Option<At<String>>,
+    pub(crate) error_threshold: Option<At<ErrorThreshold>>,
+    pub(crate) run_max_try: Option<At<u32>>,
+    pub(crate) run_invocation_timeout: Option<At<Duration>>,
+    pub(crate) logging_level: Option<At<LoggingLevel>>,
+    pub(crate) pass_settings: Option<At<bool>>,
+    pub(crate) partition_keys: Option<At<Vec<At<String>>>>,
+    pub(crate) gpus: Option<At<u32>>,
+    pub(crate) output_format: RawOutputFormat,
+    pub(crate) append_row_dataframe_header: Option<At<bool>>,
+    pub(crate) output_layout: Option<At<OutputLayout>>,
+    pub(crate) ordered: Option<At<bool>>,
     /// Names, and whether there is one that stands alone.
-    pub(super) join: Option<At<(Vec<String>, bool)>>,
-    pub(super) output_files: Option<At<OnConflict>>,
-    pub(super) allow_reuse: Option<At<bool>>,
-    pub(super) allowed_failed_count: Option<At<ErrorThreshold>>,
-    pub(super) allowed_failed_percent: Option<At<AllowedPercent>>,
-    pub(super) strict_cardinality: Option<At<bool>>,
-    pub(super) task_overhead_timeout: Option<At<Duration>>,
-    pub(super) progress_update_timeout: Option<At<Duration>>,
-    pub(super) first_task_creation_timeout: Option<At<Duration>>,
+    pub(crate) join: Option<At<(Vec<String>, bool)>>,
+    pub(crate) output_files: Option<At<OnConflict>>,
+    pub(crate) allow_reuse: Option<At<bool>>,
+    pub(crate) allowed_failed_count: Option<At<ErrorThreshold>>,
+    pub(crate) allowed_failed_percent: Option<At<AllowedPercent>>,
+    pub(crate) strict_cardinality: Option<At<bool>>,
+    pub(crate) task_overhead_timeout: Option<At<Duration>>,
+    pub(crate) progress_update_timeout: Option<At<Duration>>,
+    pub(crate) first_task_creation_timeout: Option<At<Duration>>,
     /// None for never.
-    pub(super) resource_monitor_interval: Option<At<Option<Duration>>>,
-    pub(super) profiling_module: Option<At<String>>,
-    pub(super) parent: Option<At<String>>,
-    pub(super) copy_logs_to_parent: Option<At<bool>>,
-    pub(super) push_metrics_to_parent: Option<At<bool>>,
-    pub(super) metrics_name_prefix: Option<At<String>>,
-    pub(super) limits: RawLimits,
-    pub(super) os_sandbox: Option<At<OsSandbox>>,
-    pub(super) deterministic: Option<At<bool>>,
-    pub(super) schema_inference: Option<At<SchemaInference>>,
-    pub(super) rank_mini_batch_count: Option<At<i64>>,
+    pub(crate) resource_monitor_interval: Option<At<Option<Duration>>>,
+    pub(crate) profiling_module: Option<At<String>>,
+    pub(crate) parent: Option<At<String>>,
+    pub(crate) copy_logs_to_parent: Option<At<bool>>,
+    pub(crate) push_metrics_to_parent: Option<At<bool>>,
+    pub(crate) metrics_name_prefix: Option<At<String>>,
+    pub(crate) limits: RawLimits,
+    pub(crate) os_sandbox: Option<At<OsSandbox>>,
+    pub(crate) deterministic: Option<At<bool>>,
+    pub(crate) schema_inference: Option<At<SchemaInference>>,
+    pub(crate) rank_mini_batch_count: Option<At<i64>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct RawOutputFormat {
-    pub(super) kind: Option<At<OutputKind>>,
-    pub(super) compression: Option<At<Compression>>,
-    pub(super) delimiter: Option<At<u8>>,
-    pub(super) header: Option<At<bool>>,
-    pub(super) quoting: Option<At<Quoting>>,
-    pub(super) null_value: Option<At<String>>,
+pub(crate) struct RawOutputFormat {
+    pub(crate) kind: Option<At<OutputKind>>,
+    pub(crate) compression: Option<At<Compression>>,
+    pub(crate) delimiter: Option<At<u8>>,
+    pub(crate) header: Option<At<bool>>,
+    pub(crate) quoting: Option<At<Quoting>>,
+    pub(crate) null_value: Option<At<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct RawInput {
+pub(crate) struct RawInput {
     /// The path of the input itself.
-    pub(super) key: String,
-    pub(super) name: At<String>,
-    pub(super) paths: Vec<At<String>>,
-    pub(super) datastore: Option<At<String>>,
+    pub(crate) key: String,
+    pub(crate) name: At<String>,
+    pub(crate) paths: Vec<At<String>>,
+    pub(crate) datastore: Option<At<String>>,
     /// A registered name, in the place of paths.
-    pub(super) dataset: Option<At<String>>,
-    pub(super) partition_format: Option<At<String>>,
-    pub(super) format: Option<At<Format>>,
-    pub(super) delimiter: Option<At<u8>>,
-    pub(super) header: Option<At<bool>>,
-    pub(super) null_values: Option<At<Vec<String>>>,
-    pub(super) schema: Option<At<Vec<Column>>>,
-    pub(super) columns: Option<At<Vec<At<String>>>>,
-    pub(super) quoted_newlines: Option<At<bool>>,
-    pub(super) hive: Option<At<bool>>,
-    pub(super) files: Option<At<bool>>,
+    pub(crate) dataset: Option<At<String>>,
+    pub(crate) partition_format: Option<At<String>>,
+    pub(crate) format: Option<At<Format>>,
+    pub(crate) delimiter: Option<At<u8>>,
+    pub(crate) header: Option<At<bool>>,
+    pub(crate) null_values: Option<At<Vec<String>>>,
+    pub(crate) schema: Option<At<Vec<Column>>>,
+    pub(crate) columns: Option<At<Vec<At<String>>>>,
+    pub(crate) quoted_newlines: Option<At<bool>>,
+    pub(crate) hive: Option<At<bool>>,
+    pub(crate) files: Option<At<bool>>,
     /// A table's name.
-    pub(super) table: Option<At<String>>,
-    pub(super) query: Option<At<String>>,
+    pub(crate) table: Option<At<String>>,
+    pub(crate) query: Option<At<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct RawSideInput {
-    pub(super) name: At<String>,
-    pub(super) path: At<String>,
-    pub(super) mount_path: Option<At<String>>,
+pub(crate) struct RawSideInput {
+    pub(crate) name: At<String>,
+    pub(crate) path: At<String>,
+    pub(crate) mount_path: Option<At<String>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(crate) enum Format {
     Files,
     Csv,
     /// CSV with tabs.
@@ -121,7 +121,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    pub(super) const ALL: [(&str, Self); 7] = [
+    pub(crate) const ALL: [(&str, Self); 7] = [
         ("files", Self::Files),
         ("csv", Self::Csv),
         ("tsv", Self::Tsv),
@@ -132,12 +132,12 @@ impl Format {
     ];
 
     /// Its name in a job file.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
     }
 
     /// What its tables are; none for files.
-    pub(super) fn table(self) -> Option<TableKind> {
+    pub(crate) fn table(self) -> Option<TableKind> {
         match self {
             Self::Files => None,
             Self::Csv | Self::Tsv => Some(TableKind::Csv),
@@ -150,13 +150,13 @@ impl Format {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SchemaInference {
+pub(crate) enum SchemaInference {
     First,
     Full,
 }
 
 /// Reads the root of a tree. None if it holds no settings at all.
-pub(super) fn read(root: Node, report: &Report) -> Option<RawJob> {
+pub(crate) fn read(root: Node, report: &Report) -> Option<RawJob> {
     let entries = match root.value {
         Value::Map(entries) => entries,
         _ => {
@@ -234,11 +234,6 @@ pub(super) fn read(root: Node, report: &Report) -> Option<RawJob> {
     };
     job.finish();
     Some(raw)
-}
-
-/// Reads a size of so many bytes or more.
-pub(super) fn at_least(least: u64) -> impl Fn(&keys::Key, &str) -> Option<ByteSize> {
-    move |_, text| text.parse().ok().filter(|size: &ByteSize| size.0 >= least)
 }
 
 fn output_format(job: &mut Scope<'_>) -> RawOutputFormat {
@@ -391,55 +386,4 @@ fn check_name(name: &At<String>, report: &Report) -> bool {
         name.blame(report, message);
     }
     fits
-}
-
-fn name(_: &keys::Key, text: &str) -> Option<String> {
-    is_name(text).then(|| text.to_owned())
-}
-
-/// Whether a text is fit for a folder's name on any machine: see [`keys::NAME_EXPECTED`].
-fn is_name(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    (1..=64).contains(&text.len())
-        && text.bytes().all(|byte| plain(byte) || matches!(byte, b'-' | b'_'))
-        && text.bytes().next().is_some_and(plain)
-}
-
-/// The digits alone, in lower case.
-pub(super) fn digest(_: &keys::Key, text: &str) -> Option<String> {
-    let text = text.trim();
-    let digits = text.strip_prefix("sha256:").unwrap_or(text);
-    let fits = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    fits.then(|| digits.to_ascii_lowercase())
-}
-
-pub(super) fn seconds(_: &keys::Key, text: &str) -> Option<Duration> {
-    let seconds: f64 = text.trim().parse().ok()?;
-    if !(seconds > 0.0 && seconds <= f64::from(keys::MAX_TIMEOUT)) {
-        return None;
-    }
-    Duration::try_from_secs_f64(seconds).ok().filter(|duration| !duration.is_zero())
-}
-
-/// None within for never.
-fn interval(_: &keys::Key, text: &str) -> Option<Option<Duration>> {
-    let seconds: f64 = text.trim().parse().ok()?;
-    if !(0.0..=f64::from(keys::MAX_INTERVAL)).contains(&seconds) {
-        return None;
-    }
-    let duration = Duration::try_from_secs_f64(seconds).ok()?;
-    Some((!duration.is_zero()).then_some(duration))
-}
-
-/// A character that can stand between fields.
-pub(super) fn delimiter(text: &str) -> Option<u8> {
-    match text.as_bytes() {
-        b"tab" | b"\\t" => Some(b'\t'),
-        [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\r' | b'\n' | 0) => Some(*byte),
-        _ => None,
-    }
-}
-
-pub(super) fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Option<T> {
-    choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text.trim())).map(|(_, value)| *value)
 }

@@ -1,10 +1,10 @@
 //! `models` and `inference` as written.
 
+use super::values::{at_least, choice, digest};
 use crate::error::Report;
+use crate::job::RegisteredModel;
 use crate::keys;
 use crate::model::{Backend, ByteSize, DeviceChoice, is_registered_name};
-use crate::raw::{at_least, choice, digest};
-use crate::registered::RegisteredModel;
 use crate::scope::{At, Scope};
 
 /// A model, with a name that is one.

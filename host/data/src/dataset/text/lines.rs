@@ -1,10 +1,7 @@
 //! On which line of which file a row of a table stands.
 
-use super::misfit::reason;
-use super::origins::Origins;
-use super::reader::read_slice;
-use super::records::Records;
-use super::tally::{count_lines, is_terminator};
+use crate::dataset::csv::records::Records;
+use crate::dataset::csv::{Origins, count_lines, is_terminator, read_slice, reason};
 use crate::dataset::json::{JsonDecoder, Lines};
 use crate::model::{SpilledRows, TableFormat, TextSlice};
 use arrow::datatypes::SchemaRef;
@@ -129,7 +126,8 @@ impl RowLines<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::csv::{Names, TablePart, TableReader, put_number};
+    use crate::dataset::csv::{Names, put_number};
+    use crate::dataset::{TablePart, TableReader};
     use crate::model::{Column, ColumnType, CsvFormat};
 
     fn reader() -> TableReader {

@@ -1,8 +1,8 @@
 //! Texts that are packed with gzip or zstd. The planner unpacks each of them once, into a file that
 //! slices can be read from at any place.
 
-use super::csv::{CutFile, Cutter, open_file};
-use super::{DatasetError, fail};
+use super::{CutFile, Cutter, open_file};
+use crate::dataset::{DatasetError, fail};
 use crate::model::{ByteSize, TextSlice};
 use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest, Sha256};
@@ -278,7 +278,7 @@ mod tests {
                 assert_eq!(slice.file, name);
                 let root = unpacker.root_of(&slice, &root);
                 let mut buffer = Vec::new();
-                let text = super::super::csv::read_slice(root, &slice, &mut buffer).unwrap();
+                let text = super::super::read_slice(root, &slice, &mut buffer).unwrap();
                 lines.push(format!("{}: {:?}", slice.first_line, str::from_utf8(text).unwrap()));
             }
             assert_eq!(lines, ["2: \"1,x\\n\"", "3: \"2,\\\"y\\nz\\\"\\n\""]);

@@ -1,13 +1,9 @@
 //! The worker's side: from a slice of a file to Arrow IPC.
 
-use super::columns::table;
-use super::cut::{MAX_SLICE, open_file};
 use super::lines::{Origin, Part, RowLines};
-use super::misfit::{Misfits, Places, sort_out};
-use super::origins::Origins;
-use super::plain::PlainDecoder;
-use super::tally::count_lines;
-use super::types::arrow_type;
+use crate::dataset::csv::{
+    Misfits, Origins, Places, PlainDecoder, arrow_type, count_lines, read_slice, sort_out, table,
+};
 use crate::dataset::json::{JsonDecoder, Lines, Unknown};
 use crate::dataset::{DatasetError, Stream, fail, schema_of};
 use crate::model::{
@@ -17,8 +13,6 @@ use crate::model::{
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
-use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -381,34 +375,5 @@ impl TableReader {
             }
         }
         Ok((batch, misfits))
-    }
-}
-
-/// Reads the bytes of a slice of a file below `root` into `buffer`, which only grows; of an unpacked
-/// text, `root` is the spill folder. Fails if the file is not there, is
-/// no file or is shorter than planned.
-pub fn read_slice<'a>(
-    root: &Path,
-    slice: &TextSlice,
-    buffer: &'a mut Vec<u8>,
-) -> Result<&'a [u8], DatasetError> {
-    let path = root.join(slice.unpacked.as_deref().unwrap_or(&slice.file));
-    if slice.length > 2 * MAX_SLICE - 1 {
-        return fail!("{}: a part of {} bytes is too long", path.display(), slice.length);
-    }
-    let length = slice.length as usize;
-    let file = open_file(&path)?;
-    if buffer.len() < length {
-        buffer.resize(length, 0);
-    }
-    match file.read_exact_at(&mut buffer[..length], slice.offset) {
-        Ok(()) => Ok(&buffer[..length]),
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => fail!(
-            "{} has changed since planning: it ends before byte {}; run the job on files that \
-             nobody writes to",
-            path.display(),
-            slice.offset + slice.length,
-        ),
-        Err(error) => fail!("cannot read {}: {error}", path.display()),
     }
 }

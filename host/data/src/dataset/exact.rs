@@ -1,8 +1,6 @@
 //! Numbers of JSON, with all their digits: arrow-json cuts off the fraction of a number in a column of whole
 //! numbers, and every parser of floats rounds.
 
-use crate::dataset::csv::eight_digits;
-
 /// Digits of a whole number that is computed with, at most: they fit an `i128`.
 const MOST_DIGITS: usize = 38;
 /// Digits that every float of the usual range keeps.
@@ -223,13 +221,21 @@ pub(super) fn float(text: &str) -> Option<f64> {
 }
 
 /// Whether the nearest float loses nothing of the number of JSON that is written there.
-pub(in crate::dataset) fn keeps_digits(text: &str, nearest: f64) -> bool {
+pub(super) fn keeps_digits(text: &str, nearest: f64) -> bool {
     Number::new(text).is_some_and(|number| number.is_kept(nearest))
 }
 
 /// The float that is written there, if it loses nothing ([`Number::float`]).
 pub(super) fn exact_float(text: &str) -> Option<f64> {
     Number::new(text)?.float()
+}
+
+/// The number that eight digits make, of which the last one is the highest byte.
+#[inline(always)]
+pub(super) fn eight_digits(values: u64) -> u64 {
+    let pairs = (values * 10 + (values >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    (fours * 10_000 + (fours >> 32)) & 0xffff_ffff
 }
 
 #[cfg(test)]

@@ -1,0 +1,129 @@
+//! Runs a job of Sandmill from a program of its own: prints a line for each attempt that ends, and the result. It ends the
+//! job early on Ctrl-C, or after a given time.
+
+use clap::Parser;
+use sandmill::model::printable;
+use sandmill::{Cancel, Event, EventKind, JobFile, JobStatus, Options, Prepared};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use std::{env, io, thread};
+use tokio::signal::unix::{SignalKind, signal};
+
+const FAILED: u8 = 42;
+const CANCELLED: u8 = 130;
+
+/// Runs a job, and prints a line for each attempt that ends. Exit codes: 0 completed, 1 error, 2 bad usage, 42 the job
+/// failed, 130 it was cancelled.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The job file.
+    #[arg(value_name = "JOB.yaml")]
+    job: PathBuf,
+    /// Where the job keeps its state and output.
+    #[arg(value_name = "DIR")]
+    job_dir: PathBuf,
+    /// The `sandmill` binary, which child processes run [default: the one beside this program].
+    #[arg(long, value_name = "PATH")]
+    sandmill: Option<PathBuf>,
+    /// Ends the job early after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    cancel_after: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    run(&Arguments::parse()).unwrap_or_else(|error| {
+        say(&format!("error: {error}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
+    let spec = sandmill::load(&arguments.job, &[])?;
+    let mut options = Options::new(&arguments.job_dir, program(arguments.sandmill.as_deref())?);
+    // Lets `sandmill resume DIR` continue the job.
+    options.job_file = Some(JobFile::new(&arguments.job, &[]));
+    let cancel = options.cancel.clone();
+    cancel_on_signal(cancel.clone())?;
+    if let Some(seconds) = arguments.cancel_after {
+        let cancel = cancel.clone();
+        thread::spawn(move || {
+            thread::sleep(Duration::from_secs(seconds));
+            cancel.cancel(format!("--cancel-after {seconds}"));
+        });
+    }
+
+    let (result, output) = match sandmill::prepare(spec.clone(), &options, &mut say) {
+        Ok(Prepared::Job(job)) => {
+            let output = job.claim.output().to_owned();
+            (sandmill::run(*job, &mut on_event, &cancel)?, output)
+        }
+        // An earlier run completed the job, and nothing has changed since.
+        Ok(Prepared::Reused(earlier)) => (earlier.result, earlier.output),
+        Err(error) if cancel.reason().is_some() => {
+            say(&error.to_string());
+            return Ok(CANCELLED.into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    println!("{}: {} rows in {}", result.status, result.rows, output.display());
+    Ok(match result.status {
+        JobStatus::Completed => {
+            // Does nothing unless the job file names a store for its results.
+            sandmill::put_results(&spec, &options, &output, &mut say)?;
+            ExitCode::SUCCESS
+        }
+        JobStatus::Failed => {
+            say(&result.reason);
+            FAILED.into()
+        }
+        JobStatus::Cancelled => {
+            say(&result.reason);
+            CANCELLED.into()
+        }
+    })
+}
+
+/// Prints an attempt that ended. Its texts come from inputs and entry scripts, so that they are escaped.
+fn on_event(event: &Event) {
+    let EventKind::AttemptFinished { report, location, will_retry, .. } = &event.kind else {
+        return;
+    };
+    let outcome = match &report.outcome {
+        Ok(_) => "succeeded".to_owned(),
+        Err(failure) if *will_retry => format!("failed, to be retried: {failure}"),
+        Err(failure) => format!("failed: {failure}"),
+    };
+    let line =
+        format!("mini-batch {}, attempt {} ({location}): {outcome}", report.id, report.attempt);
+    println!("{}", printable(&line));
+}
+
+fn say(line: &str) {
+    eprintln!("{}", printable(line));
+}
+
+/// The `sandmill` binary. Its path is absolute because child processes have other working folders.
+fn program(given: Option<&Path>) -> io::Result<PathBuf> {
+    match given {
+        Some(path) => std::path::absolute(path),
+        None => Ok(env::current_exe()?.with_file_name("sandmill")),
+    }
+}
+
+/// Ends the job in order on the first Ctrl-C, and kills running mini-batches on the second. Both keep what is committed.
+fn cancel_on_signal(cancel: Cancel) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let guard = runtime.enter();
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    drop(guard);
+    thread::spawn(move || {
+        runtime.block_on(interrupts.recv());
+        say("Ctrl-C: running mini-batches may still end; a second Ctrl-C kills them");
+        cancel.cancel("Ctrl-C");
+        runtime.block_on(interrupts.recv());
+        cancel.cancel_at_once("Ctrl-C");
+    });
+    Ok(())
+}

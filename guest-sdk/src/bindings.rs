@@ -1,0 +1,8 @@
+//! What wit-bindgen makes of the contract.
+
+wit_bindgen::generate!({
+    path: "wit",
+    world: "entry-script",
+    pub_export_macro: true,
+    default_bindings_module: "sandmill_guest::component::bindings",
+});

@@ -1,0 +1,37 @@
+//! Reading a slice of a file.
+
+use super::cut::{MAX_SLICE, open_file};
+use crate::dataset::{DatasetError, fail};
+use crate::model::TextSlice;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Reads the bytes of a slice of a file below `root` into `buffer`, which only grows; of an unpacked
+/// text, `root` is the spill folder. Fails if the file is not there, is
+/// no file or is shorter than planned.
+pub fn read_slice<'a>(
+    root: &Path,
+    slice: &TextSlice,
+    buffer: &'a mut Vec<u8>,
+) -> Result<&'a [u8], DatasetError> {
+    let path = root.join(slice.unpacked.as_deref().unwrap_or(&slice.file));
+    if slice.length > 2 * MAX_SLICE - 1 {
+        return fail!("{}: a part of {} bytes is too long", path.display(), slice.length);
+    }
+    let length = slice.length as usize;
+    let file = open_file(&path)?;
+    if buffer.len() < length {
+        buffer.resize(length, 0);
+    }
+    match file.read_exact_at(&mut buffer[..length], slice.offset) {
+        Ok(()) => Ok(&buffer[..length]),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => fail!(
+            "{} has changed since planning: it ends before byte {}; run the job on files that \
+             nobody writes to",
+            path.display(),
+            slice.offset + slice.length,
+        ),
+        Err(error) => fail!("cannot read {}: {error}", path.display()),
+    }
+}

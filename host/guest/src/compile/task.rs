@@ -1,0 +1,116 @@
+//! What the process that looks into entry scripts is asked for, and what it may take.
+
+use super::Instrumentation;
+use crate::model::OsSandbox;
+
+/// The hidden subcommand that must end in [`serve_compile`](super::serve_compile).
+pub const COMPILE_COMMAND: &str = "compile-component";
+
+/// CPU seconds of all threads together.
+pub(super) const CPU_SECONDS: u64 = 1800;
+/// Bytes of memory that the compiler may write to.
+pub(super) const MEMORY_BYTES: u64 = 8 << 30;
+/// Bytes of compiled code.
+pub(super) const CODE_BYTES: u64 = 4 << 30;
+/// Bytes of an answer.
+pub(super) const ANSWER_BYTES: u64 = 4 << 20;
+/// Bytes of an entry script.
+pub(super) const SCRIPT_BYTES: u64 = 1 << 30;
+
+/// The words of the command line.
+const COMPILE: &str = "compile";
+const COMPONENTIZE: &str = "componentize";
+const OUTLINE: &str = "outline";
+const DESCRIBE: &str = "describe";
+const FUEL: &str = "fuel";
+const PROFILE: &str = "profile";
+const DETERMINISTIC: &str = "deterministic";
+
+/// What to do with an entry script.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Check that it keeps the contract, and compile it.
+    Compile {
+        /// What its SHA-256 must be, in hex.
+        digest: String,
+        with: Instrumentation,
+    },
+    /// Make a component of a core module.
+    Componentize,
+    /// Tell an [`Outline`](super::Outline).
+    Outline,
+    /// Tell a [`Description`](super::Description).
+    Describe,
+}
+
+impl Task {
+    /// As the arguments of [`COMPILE_COMMAND`].
+    pub(super) fn words(&self, mode: OsSandbox) -> Vec<String> {
+        let words = match self {
+            Self::Compile { digest, with } => {
+                let more = [
+                    (with.fuel, FUEL),
+                    (with.profile, PROFILE),
+                    (with.deterministic, DETERMINISTIC),
+                ];
+                let more = more.iter().filter(|(wanted, _)| *wanted).map(|(_, word)| *word);
+                [mode.name(), COMPILE, digest].into_iter().chain(more).collect()
+            }
+            Self::Componentize => vec![mode.name(), COMPONENTIZE],
+            Self::Outline => vec![mode.name(), OUTLINE],
+            Self::Describe => vec![mode.name(), DESCRIBE],
+        };
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    pub(super) fn parse(words: &[String]) -> Option<(Self, OsSandbox)> {
+        let (mode, words) = words.split_first()?;
+        let mode = OsSandbox::ALL.into_iter().find(|known| known.name() == mode)?;
+        let (what, words) = words.split_first()?;
+        let task = match (what.as_str(), words) {
+            (COMPILE, [digest, more @ ..]) => {
+                let mut with = Instrumentation::default();
+                for word in more {
+                    match word.as_str() {
+                        FUEL => with.fuel = true,
+                        PROFILE => with.profile = true,
+                        DETERMINISTIC => with.deterministic = true,
+                        _ => return None,
+                    }
+                }
+                Self::Compile { digest: digest.clone(), with }
+            }
+            (COMPONENTIZE, []) => Self::Componentize,
+            (OUTLINE, []) => Self::Outline,
+            (DESCRIBE, []) => Self::Describe,
+            _ => return None,
+        };
+        Some((task, mode))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Instrumentation =
+        Instrumentation { fuel: false, profile: false, deterministic: false };
+
+    #[test]
+    fn tasks_are_words_of_the_command_line() {
+        let all = Instrumentation { fuel: true, profile: true, deterministic: true };
+        for with in [NONE, all] {
+            let task = Task::Compile { digest: "0a".into(), with };
+            assert_eq!(Task::parse(&task.words(OsSandbox::Off)), Some((task, OsSandbox::Off)));
+        }
+        for mode in OsSandbox::ALL {
+            for task in [Task::Componentize, Task::Outline, Task::Describe] {
+                assert_eq!(Task::parse(&task.words(mode)), Some((task, mode)));
+            }
+        }
+        for wrong in ["", "required", "required compile", "none outline", "off outline x"] {
+            let words: Vec<_> = wrong.split(' ').map(str::to_owned).collect();
+            assert_eq!(Task::parse(&words), None, "{wrong}");
+        }
+    }
+}

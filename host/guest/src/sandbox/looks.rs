@@ -1,0 +1,32 @@
+//! Looks that a guest takes at open files.
+
+use super::state::State;
+use wasmtime::component::{LinkerInstance, Resource};
+use wasmtime::{Result, StoreContextMut};
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
+use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
+    DescriptorStat, ErrorCode, Host, HostDescriptor,
+};
+
+/// Links the function by which a guest looks at something open, in place of WASI's.
+///
+/// # Errors
+/// If a name is taken, which would be a bug.
+pub(super) fn link(types: &mut LinkerInstance<'_, State>) -> Result<()> {
+    types.func_wrap(
+        "[method]descriptor.stat",
+        |mut cx: StoreContextMut<'_, State>, (descriptor,): (Resource<Descriptor>,)| {
+            let state = cx.data_mut();
+            let handle = descriptor.rep();
+            let answer: std::result::Result<DescriptorStat, ErrorCode> =
+                match state.filesystem().stat(descriptor) {
+                    Ok(stat) => {
+                        state.noticed.looked_at(handle, &stat);
+                        Ok(stat)
+                    }
+                    Err(error) => Err(state.filesystem().convert_error_code(error)?),
+                };
+            Ok((answer,))
+        },
+    )
+}

@@ -1,0 +1,87 @@
+//! Where a job file lies, and what its paths mean there.
+
+use super::error::{FileError, Origin};
+use super::policy::OperatorPolicy;
+use std::path::{Path, PathBuf};
+
+/// Where the job file lies.
+pub(super) struct Place {
+    /// What may be read there.
+    pub(super) policy: OperatorPolicy,
+    /// Its folder. Absolute.
+    pub(super) folder: PathBuf,
+    /// Its name without the ending.
+    stem: String,
+    /// The file as the user named it.
+    shown: String,
+}
+
+impl Place {
+    /// # Errors
+    /// The folder cannot be had, or its name is not text.
+    pub(super) fn of(file: &Path, policy: &OperatorPolicy) -> Result<Self, FileError> {
+        let absolute = std::path::absolute(file).map_err(FileError::NoCurrentFolder)?;
+        let folder = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+        if folder.to_str().is_none() {
+            return Err(FileError::FolderNotUtf8);
+        }
+        let stem = absolute.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let (policy, shown) = (policy.clone(), file.display().to_string());
+        Ok(Self { policy, folder, stem: stem.unwrap_or_default(), shown })
+    }
+
+    /// Where a setting was written, for people: `job.yaml:12`.
+    pub(super) fn at(&self, origin: &Origin) -> String {
+        match origin {
+            Origin::Line(line) => format!("{}:{line}", self.shown),
+            Origin::File => self.shown.clone(),
+            Origin::Set(key) => format!("--set {key}"),
+        }
+    }
+
+    /// A path of the job file, made absolute.
+    pub(super) fn resolve(&self, path: &str) -> PathBuf {
+        let joined = self.folder.join(path);
+        // Drops `./` and the like; only an empty path could fail, and the folder is not empty.
+        std::path::absolute(&joined).unwrap_or(joined)
+    }
+
+    /// The file's name, made to fit the rules for a job's name.
+    pub(super) fn job_name(&self) -> String {
+        fit_name(&self.stem)
+    }
+}
+
+/// A text, made to fit the rules for a name.
+pub(super) fn fit_name(text: &str) -> String {
+    let fitted: String = text
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' })
+        .skip_while(|c| !c.is_ascii_alphanumeric())
+        .take(64)
+        .collect();
+    if fitted.is_empty() { String::from("job") } else { fitted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn job_names_are_made_to_fit() {
+        let place =
+            |file: &str| Place::of(Path::new(file), &OperatorPolicy::default()).expect("a place");
+        for (file, name) in [
+            ("/a/digits.yaml", "digits"),
+            ("/a/My Job (2).yaml", "my-job--2-"),
+            ("/a/-_x.yaml", "x"),
+            ("/a/\u{e4}\u{f6}.yaml", "job"),
+            ("/a/b.c.yaml", "b-c"),
+        ] {
+            assert_eq!(place(file).job_name(), name);
+        }
+        let long = format!("/a/{}.yaml", "x".repeat(100));
+        assert_eq!(place(&long).job_name().len(), 64);
+    }
+}

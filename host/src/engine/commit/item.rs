@@ -1,0 +1,19 @@
+//! What a job that is taken up has done.
+
+use crate::model::{ItemCounts, Segment, WorkerId};
+
+/// A mini-batch that ended, as far as it matters here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    pub(super) id: u64,
+    pub(super) attempts: u32,
+    pub(super) worker: Option<WorkerId>,
+    /// Its rows, if there are any.
+    pub(super) rows: Option<Segment>,
+    /// Lines, and items.
+    pub(super) lines: u64,
+    pub(super) items: ItemCounts,
+    pub(super) is_short: bool,
+    pub(super) failed: bool,
+    pub(super) has_files: bool,
+}

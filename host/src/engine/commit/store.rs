@@ -1,0 +1,48 @@
+//! Everything that the committer writes to.
+
+use super::files::{Files, Names};
+use super::header::Top;
+use super::parts::Parts;
+use super::rows::Rows;
+use super::target::CommitTarget;
+use crate::journal::{Entry, FileEntry, Journal};
+use crate::model::WorkerId;
+use std::path::PathBuf;
+
+/// Everything that the committer writes to.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) target: CommitTarget,
+    pub(super) journal: Journal,
+    /// The output file; none if rows are only counted, or stay in a file for each worker.
+    pub(super) rows: Option<Rows>,
+    /// What the output begins with, if the journal has that.
+    pub(super) header: Option<Top>,
+    pub(super) parts: Parts,
+    pub(super) files: Files,
+    /// What is to be committed next.
+    pub(super) group: Group,
+}
+
+/// What is committed together.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    pub(super) entries: Vec<Entry>,
+    /// How many of them have their rows in the output already.
+    pub(super) copied: usize,
+    pub(super) files: Vec<FileEntry>,
+    /// The folders that the files lie in.
+    pub(super) staged: Vec<PathBuf>,
+    pub(super) names: Names,
+    /// What the output begins with, if this group has brought it.
+    pub(super) header: Option<Top>,
+    /// Workers that ended in order, if they left anything.
+    pub(super) done: Vec<WorkerId>,
+    pub(super) notes: Vec<(String, Option<String>)>,
+}
+
+impl Group {
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.done.is_empty() && self.notes.is_empty()
+    }
+}

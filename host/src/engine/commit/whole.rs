@@ -1,0 +1,35 @@
+//! Whether all of the output file is what was committed.
+
+use super::confirm::{changed, checker, hold};
+use super::disk::begins_with;
+use super::error::{Change, CommitError};
+use super::header::Top;
+use super::rows::Rows;
+use crate::journal::{Committed, Journal, Order};
+
+/// Reads back all that the journal puts into the output: what it begins with, then rows. An error as above.
+pub(super) fn confirm_all(
+    rows: &Rows,
+    journal: &Journal,
+    header: Option<&Top>,
+) -> Result<(), CommitError> {
+    let appender = &rows.appender;
+    let header = header.map_or(&[][..], |top| &top.bytes);
+    let start = header.len() as u64;
+    if !begins_with(appender.file(), header) {
+        return Err(changed(appender, Change::Header));
+    }
+    let mut checker = checker(appender)?;
+    let (order, last) = match &rows.held {
+        None => (Order::Commit, u64::MAX),
+        Some(held) => (Order::Id, held.next),
+    };
+    let mut result = Ok(());
+    let visit = |Committed { entry, output_offset }: Committed| {
+        if let (Some(segment), true) = (entry.end.rows(), entry.id.0 < last && result.is_ok()) {
+            result = hold(&mut checker, appender, start + output_offset, entry.worker, &segment);
+        }
+    };
+    journal.for_each(order, visit)?;
+    result
+}

@@ -1,0 +1,35 @@
+//! Opening a log file that may be there already.
+
+use crate::opening::make_private;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Opens a file to append to it. A line that a crash has cut short is ended first, so that what
+/// follows stands on lines of its own.
+pub(super) fn continued(path: &Path) -> io::Result<File> {
+    make_parent(path)?;
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .read(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    if file.metadata()?.len() > 0 {
+        let mut last = [0];
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+        if last != *b"\n" {
+            file.write_all(b"\n")?;
+        }
+    }
+    Ok(file)
+}
+
+/// Makes the folders that a file is to lie in. Logs may tell settings, which may be secrets: they are for their owner
+/// alone.
+pub(super) fn make_parent(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), make_private)
+}

@@ -1,0 +1,254 @@
+//! No circle of files: in each folder of `host` and `guest-sdk`, what files and folders import of each other leads one
+//! way. `mod.rs` and `lib.rs`, which name all that lies beside them, do not count, and neither does what only tests have.
+
+use sandmill_tests::root;
+use sandmill_tests::sources::{
+    Token, imports, module_of, read, rust_files, tokens, uses, without_tests,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
+use std::path::Path;
+
+/// Folders in which there may be circles for now.
+const EXEMPT: [&str; 1] = ["host/src/engine"];
+
+#[test]
+fn no_folder_has_a_circle() {
+    let mut found = Vec::new();
+    let mut files = 0;
+    for house in houses() {
+        let src = root().join(&house);
+        let sources: BTreeMap<_, _> = rust_files(&src)
+            .into_iter()
+            // A program's own file beside the library's.
+            .filter(|path| *path != src.join("main.rs"))
+            .map(|path| (module_of(path.strip_prefix(&src).expect("below src")), read(&path)))
+            .collect();
+        let house = House::of(&house, &sources);
+        files += house.modules.len();
+        found.extend(house.circles());
+    }
+    assert!(files > 400, "just {files} files were read");
+    let is_exempt = |it: &&Circle| EXEMPT.contains(&it.folder.as_str());
+    let wrong: Vec<String> = found.iter().filter(|it| !is_exempt(it)).map(Circle::told).collect();
+    assert!(
+        wrong.is_empty(),
+        "files that import each other in a circle; move what they share into a file of its own:\n{}",
+        wrong.join("\n")
+    );
+    for folder in EXEMPT {
+        let has_one = found.iter().any(|it| it.folder == folder);
+        assert!(has_one, "{folder} has no circle any more; take it out of the list");
+    }
+}
+
+/// The `src` folders of the crates.
+fn houses() -> Vec<String> {
+    let entries = fs::read_dir(root().join("host")).expect("the sources are there");
+    let names = entries.map(|entry| entry.expect("it can be listed").file_name());
+    let mut houses: Vec<String> =
+        names.map(|name| format!("host/{}/src", name.to_string_lossy())).collect();
+    houses.extend(["host/src", "guest-sdk/src"].map(str::to_owned));
+    houses.retain(|house| root().join(house).join("lib.rs").exists());
+    houses
+}
+
+type Module = Vec<String>;
+
+/// A crate's modules that are part of the product.
+struct House {
+    src: String,
+    /// Each with its code.
+    modules: BTreeMap<Module, Vec<Token>>,
+}
+
+/// Files and folders of one folder that import each other.
+struct Circle {
+    folder: String,
+    /// How many files and folders are tied to each other.
+    count: usize,
+    /// One way through some of them, from the first back to it.
+    way: Vec<String>,
+}
+
+impl Circle {
+    fn told(&self) -> String {
+        let Self { folder, count, way } = self;
+        format!("{folder}: {} ({count} in all)", way.join(" -> "))
+    }
+}
+
+impl House {
+    /// `sources` are all files of the crate, also those of tests.
+    fn of(src: &str, sources: &BTreeMap<Module, String>) -> Self {
+        let mut modules = BTreeMap::new();
+        // A module comes after the one that declares it.
+        for (module, source) in sources {
+            let is_declared = module.split_last().is_none_or(|(name, above)| {
+                modules.get(above).is_some_and(|code: &Vec<Token>| {
+                    code.windows(3).any(|it| it[0].1 == "mod" && it[1].1 == *name && it[2].1 == ";")
+                })
+            });
+            if is_declared {
+                modules.insert(module.clone(), without_tests(&tokens(source)));
+            }
+        }
+        Self { src: src.to_owned(), modules }
+    }
+
+    /// All circles, folder by folder.
+    fn circles(&self) -> Vec<Circle> {
+        let mut circles = Vec::new();
+        for (folder, code) in &self.modules {
+            let ties = self.ties(folder, code);
+            let mut seen = BTreeSet::new();
+            for name in ties.keys() {
+                let Some(way) = way_back(&ties, name).filter(|_| !seen.contains(name)) else {
+                    continue;
+                };
+                let tied: Vec<&str> = reached(&ties, name)
+                    .into_iter()
+                    .filter(|other| reached(&ties, other).contains(name))
+                    .collect();
+                seen.extend(tied.iter().copied());
+                circles.push(Circle {
+                    folder: [std::slice::from_ref(&self.src), folder.as_slice()].concat().join("/"),
+                    count: tied.len(),
+                    way: way.into_iter().map(|name| self.shown(folder, name)).collect(),
+                });
+            }
+        }
+        circles
+    }
+
+    fn shown(&self, folder: &[String], name: &str) -> String {
+        let module = [folder, &[name.to_owned()]].concat();
+        let has_children =
+            self.modules.keys().any(|it| it.len() > module.len() && it.starts_with(&module));
+        if has_children { format!("{name}/") } else { format!("{name}.rs") }
+    }
+
+    /// What each child of a folder imports of the others.
+    fn ties<'a>(
+        &'a self,
+        folder: &[String],
+        code: &[Token],
+    ) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+        let depth = folder.len();
+        let inside =
+            || self.modules.iter().filter(|(it, _)| it.len() > depth && it.starts_with(folder));
+        let children: BTreeSet<&str> = inside().map(|(it, _)| it[depth].as_str()).collect();
+        let child = |path: &[String]| {
+            path.starts_with(folder)
+                .then(|| path.get(depth).and_then(|name| children.get(name.as_str()).copied()))?
+        };
+        // Names that the folder's own module takes of its children, which its children may take from it.
+        let passed_on: BTreeMap<String, &str> = uses(code, folder)
+            .into_iter()
+            .filter_map(|it| Some((it.name, child(&it.path)?)))
+            .collect();
+        let mut ties: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (module, code) in inside() {
+            let from = module[depth].as_str();
+            for import in imports(code, module) {
+                let named = import.path.get(depth).filter(|_| import.path.starts_with(folder));
+                let to = child(&import.path).or_else(|| passed_on.get(named?).copied());
+                if let Some(to) = to.filter(|to| *to != from) {
+                    ties.entry(from).or_default().insert(to);
+                }
+            }
+        }
+        ties
+    }
+}
+
+type Ties<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// All that is reached from here, by one step or more.
+fn reached<'a>(ties: &Ties<'a>, from: &str) -> BTreeSet<&'a str> {
+    let mut found = BTreeSet::new();
+    let mut next: Vec<&str> = ties.get(from).into_iter().flatten().copied().collect();
+    while let Some(name) = next.pop() {
+        if found.insert(name) {
+            next.extend(ties.get(name).into_iter().flatten());
+        }
+    }
+    found
+}
+
+/// The shortest way from here back to here.
+fn way_back<'a>(ties: &Ties<'a>, from: &'a str) -> Option<Vec<&'a str>> {
+    let mut ways = VecDeque::from([vec![from]]);
+    let mut seen = BTreeSet::new();
+    while let Some(way) = ways.pop_front() {
+        for next in ties.get(way.last()?).into_iter().flatten().copied() {
+            let longer = [way.as_slice(), &[next]].concat();
+            if next == from {
+                return Some(longer);
+            }
+            if seen.insert(next) {
+                ways.push_back(longer);
+            }
+        }
+    }
+    None
+}
+
+/// The circles of a crate of these files, a line each.
+fn circles_of(files: &[(&str, &str)]) -> Vec<String> {
+    let sources =
+        files.iter().map(|(path, source)| (module_of(Path::new(path)), (*source).to_owned()));
+    House::of("src", &sources.collect()).circles().iter().map(Circle::told).collect()
+}
+
+#[test]
+fn finds_circles_of_files_and_folders() {
+    let lib = ("lib.rs", "mod a; mod b; mod c; pub use a::{A, inner::Inner as Other};");
+    let circles = |a, b, c| circles_of(&[lib, ("a.rs", a), ("b.rs", b), ("c.rs", c)]);
+    let none: [&str; 0] = [];
+    let one = ["src: a.rs -> b.rs -> a.rs (2 in all)"];
+    assert_eq!(circles("use super::b::X;", "use super::a::Y;", ""), one);
+    assert_eq!(circles("use crate::{b::X, c};", "fn f() { crate::a::y(); }", ""), one);
+    // By names that the folder's own module passes on.
+    assert_eq!(circles("use crate::b::X;", "use crate::A;", ""), one);
+    assert_eq!(circles("mod m { use super::super::b; }", "use super::Other;", ""), one);
+    assert_eq!(circles("use crate::b::X;", "use crate::Unknown;", ""), none);
+    // A longer one, told by its shortest way.
+    let three = ["src: a.rs -> b.rs -> c.rs -> a.rs (3 in all)"];
+    assert_eq!(circles("use super::b;", "use super::c;", "use super::{b, a::{self}};"), three);
+    assert_eq!(circles("use super::{b, c};", "use super::c;", ""), none);
+    // A folder counts as one, whatever file in it imports; in it, its own files do.
+    let deep = [
+        ("lib.rs", "mod a; mod d;"),
+        ("a.rs", "use super::d::X;"),
+        ("d/mod.rs", "mod x; mod y; pub use x::X;"),
+        ("d/x.rs", "use super::y::Y; use super::super::a::A;"),
+        ("d/y.rs", "pub(super) use super::X;"),
+    ];
+    let both = ["src: a.rs -> d/ -> a.rs (2 in all)", "src/d: x.rs -> y.rs -> x.rs (2 in all)"];
+    assert_eq!(circles_of(&deep), both);
+}
+
+#[test]
+fn leaves_tests_out() {
+    let product =
+        "use super::b::X; #[cfg(test)] #[expect(dead_code)] mod tests { use super::super::c::X; }";
+    let circles = |b| {
+        circles_of(&[
+            ("lib.rs", "mod a; mod b; mod c; #[cfg(any(test, fuzzing))] #[doc(hidden)] pub mod d;"),
+            ("a.rs", product),
+            ("b.rs", b),
+            ("c.rs", "use super::{a::X, d};"),
+            ("d.rs", "use super::c::X;"),
+        ])
+    };
+    assert!(
+        circles("#[cfg(test)] use super::{a::X}; #[cfg(test)] fn f() { super::c::x(); }")
+            .is_empty()
+    );
+    assert_eq!(circles("use super::a::X;"), ["src: a.rs -> b.rs -> a.rs (2 in all)"]);
+    assert_eq!(
+        circles("#[cfg(not(test))] use super::a::X;"),
+        ["src: a.rs -> b.rs -> a.rs (2 in all)"]
+    );
+}
