@@ -44,7 +44,7 @@ pub struct Options {
     /// The stores that inputs may name, with what leads into them.
     pub datastores: Datastores,
     /// What the operator of this machine lets jobs do; all unless given. The job file is to be loaded
-    /// [under it](crate::spec::load_under), too, so that defaults keep to it.
+    /// [under it](crate::load_under), too, so that defaults keep to it.
     pub policy: OperatorPolicy,
     /// What the user should know beside what the job tells itself, one line each; told when it starts.
     pub notices: Vec<String>,
