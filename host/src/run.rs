@@ -59,6 +59,8 @@ pub struct Options {
     /// What the operator of this machine lets jobs do; all unless given. The job file is to be loaded
     /// [under it](crate::load_under), too, so that defaults keep to it.
     pub policy: OperatorPolicy,
+    /// What the user should know beside what the job tells itself, one line each; told when it starts.
+    pub notices: Vec<String>,
 }
 
 impl Options {
@@ -79,6 +81,7 @@ impl Options {
             cancel,
             datastores: Datastores::default(),
             policy,
+            notices: Vec::new(),
         }
     }
 
@@ -101,6 +104,7 @@ impl Options {
             overwrite: self.overwrite,
             reuse: self.reuse,
             job_file: self.job_file.clone(),
+            notices: self.notices.clone(),
         }
     }
 }

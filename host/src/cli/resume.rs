@@ -60,5 +60,5 @@ pub(super) fn resume(arguments: &Arguments) -> Result<Exit, Problem> {
     options.policy = policy;
     options.datastores = arguments.datastores.load()?;
     options.job_file = Some(job_file);
-    prepare_and_run(spec, &options)
+    prepare_and_run(spec, options)
 }

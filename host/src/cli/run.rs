@@ -155,7 +155,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Problem> {
     let mut job_file = JobFile::new(&arguments.job.job, &sets);
     job_file.latest.clone_from(&spec.latest);
     options.job_file = Some(job_file);
-    prepare_and_run(spec, &options)
+    prepare_and_run(spec, options)
 }
 
 fn here() -> Result<PathBuf, Problem> {
@@ -163,12 +163,13 @@ fn here() -> Result<PathBuf, Problem> {
 }
 
 /// From a checked job to its exit code.
-pub(super) fn prepare_and_run(mut spec: JobSpec, options: &Options) -> Result<Exit, Problem> {
+pub(super) fn prepare_and_run(spec: JobSpec, mut options: Options) -> Result<Exit, Problem> {
     let shown_from = here()?;
     // A policy means jobs that others wrote.
     if options.policy.file().is_some() && rustix::process::geteuid().is_root() {
-        spec.notices.push(engine::RUNS_AS_ROOT.to_owned());
+        options.notices.push(engine::RUNS_AS_ROOT.to_owned());
     }
+    let options = &options;
     let places =
         |spec: &JobSpec, job_dir: &JobDir, output: &Path, parent: Option<&PathBuf>| Places {
             job: spec.name.clone(),

@@ -140,7 +140,7 @@ impl<'a> Driver<'a> {
             result: None,
         };
         driver.begin_worker(job.spec.gpus);
-        let in_force = in_force(&job.spec);
+        let in_force = in_force(&job.spec, &job.notices);
         driver.emit(EventKind::JobStarted {
             job: job.spec.name,
             tenant: job.spec.tenant,

@@ -27,7 +27,7 @@ pub struct Job<N> {
     pub(super) taken_up: Option<TakenUp>,
     /// Files that an earlier run could not read.
     pub(super) again: Vec<(u32, String)>,
-    /// What was found while the job was prepared that the user should know.
+    /// What the user should know beside the notices of `spec`: what was found while the job was prepared.
     pub(super) notices: Vec<String>,
     /// What the node holds for it.
     pub(super) node: N,

@@ -26,6 +26,8 @@ pub struct LeaderOptions {
     pub reuse: bool,
     /// Where the job comes from, for `sandmill resume`; none if no job file says all of it.
     pub job_file: Option<JobFile>,
+    /// What the user should know beside what the job and the node tell, one line each.
+    pub notices: Vec<String>,
 }
 
 /// What came of preparing a job on a node.

@@ -39,11 +39,11 @@ pub(super) struct Started {
 /// Starts all of it; takes what an earlier run left out of the job.
 pub(super) fn start(job: &mut Job<NodeJob>) -> Result<Started, EngineError> {
     let failed = |error: NodeError| EngineError(error.to_string());
-    let mut running = job.node.start().map_err(failed)?;
     let plan = Plan { again: job.again.clone() };
+    let mut running = job.node.start(&plan).map_err(failed)?;
     let (replies, commits) = mpsc::unbounded_channel();
     let (planner, (committer, restored)) = if job.taken_up.is_some() {
-        (running.plan(&plan).map_err(failed)?, start_committer(job, replies)?)
+        (running.plan().map_err(failed)?, start_committer(job, replies)?)
     } else {
         // The one waits for the planner's process, the other for the disk.
         thread::scope(|scope| {
@@ -51,7 +51,7 @@ pub(super) fn start(job: &mut Job<NodeJob>) -> Result<Started, EngineError> {
                 thread::Builder::new().spawn_scoped(scope, || start_committer(job, replies));
             let making =
                 making.map_err(|e| EngineError(format!("the journal cannot be made: {e}")))?;
-            let planned = running.plan(&plan);
+            let planned = running.plan();
             let made = making.join().unwrap_or_else(|panic| resume_unwind(panic));
             Ok((planned.map_err(failed)?, made?))
         })?

@@ -83,7 +83,8 @@ impl<N: JobOnNode> Ready<N> {
         taken_up: Option<TakenUp>,
         (held, claim): (Held, ClaimHeld),
     ) -> Outcome<N> {
-        let mut notices = std::mem::take(&mut self.found.notices);
+        let mut notices = options.notices.clone();
+        notices.append(&mut self.found.notices);
         notices.extend(self.node.take_gpus(say).map_err(PrepareError::Node)?);
         // Before anything of an earlier run is removed: a job that is refused loses nothing.
         let parent = match self.take_parent(&held, &mut notices) {

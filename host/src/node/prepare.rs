@@ -47,8 +47,8 @@ pub fn prepare(
     let mut notices = weigh_models(&spec, &staged.models, &options)?;
     refuse_cancelled(&options)?;
     let (entry_script, component) = script.compile(&spec, &options, say)?;
-    let found = find_onnxruntime(&spec, &options)?;
-    notices.extend(found.notice.clone());
+    let mut found = find_onnxruntime(&spec, &options)?;
+    notices.extend(found.notice.take());
     let mut inference = spec.inference.clone();
     inference.onnxruntime = found.onnxruntime.as_ref().map(|(library, _)| library.clone());
     let budget = setup::budget(&spec, &staged.models, &inference);

@@ -6,6 +6,7 @@ use super::job::NodeJob;
 use super::models;
 use super::room::Room;
 use super::setup::{SetupTemplate, plan_request};
+use super::staging::Staged;
 use crate::compile::WASMTIME_VERSION;
 use crate::finish::Finisher;
 use crate::output::remove_tree;
@@ -34,11 +35,11 @@ pub struct Running {
 }
 
 impl NodeJob {
-    /// Makes ready what runs the job, and hands over what this holds for that.
+    /// Makes ready what runs the job, and hands over what this holds for that. `plan` is how the inputs will be planned.
     ///
     /// # Errors
     /// If what an earlier run left is in the way, or the compiled entry script cannot be used.
-    pub fn start(&mut self) -> Result<Running, NodeError> {
+    pub fn start(&mut self, plan: &Plan) -> Result<Running, NodeError> {
         // What an interrupted shuffle left would be in the way.
         self.remove_spill()?;
         let (events, workers) = mpsc::channel(256);
@@ -58,7 +59,7 @@ impl NodeJob {
         };
         pool.confine(self.spec.os_sandbox, &self.job_dir, self.budget.clone());
         pool.watch_gpus(gpus.memory());
-        let request = self.plan_request(&Plan::default());
+        let request = self.plan_request(plan);
         let room = Room::new(self.turns.take());
         let objects = std::mem::take(&mut self.staged.objects);
         Ok(Running { pool, workers, room, gpus, objects, monitor, request })
@@ -86,10 +87,12 @@ impl NodeJob {
 
     /// What the planner is asked for.
     pub(super) fn plan_request(&self, plan: &Plan) -> PlanRequest {
-        let staged = &self.staged;
-        let request = plan_request(&self.spec, &staged.sources, self.job_dir.spill());
-        let (again, asks) = (plan.again.clone(), staged.objects.come_on_demand());
-        PlanRequest { again, asks, ..request }
+        let Staged { sources, objects, .. } = &self.staged;
+        PlanRequest {
+            again: plan.again.clone(),
+            asks: objects.come_on_demand(),
+            ..plan_request(&self.spec, sources, self.job_dir.spill())
+        }
     }
 
     pub(super) fn remove_spill(&self) -> Result<(), NodeError> {
@@ -103,9 +106,8 @@ impl Running {
     ///
     /// # Errors
     /// If its process cannot be started.
-    pub fn plan(&mut self, plan: &Plan) -> Result<mpsc::Receiver<FromPlanner>, NodeError> {
+    pub fn plan(&mut self) -> Result<mpsc::Receiver<FromPlanner>, NodeError> {
         let (events, planner) = mpsc::channel(4);
-        self.request.again.clone_from(&plan.again);
         self.pool.plan(&self.request, events).map_err(NodeError::Planner)?;
         Ok(planner)
     }

@@ -53,7 +53,8 @@ pub struct Prepare {
     pub output: Option<PathBuf>,
     /// The parent job's folder, without links. It may not exist yet.
     pub parent: Option<PathBuf>,
-    /// The job file, which does not count among the files of folders that the entry script sees.
+    /// The job file. It is compared setting by setting, and so does not count among the files of folders that the entry
+    /// script sees: else nothing in it could be changed.
     pub job_file: Option<PathBuf>,
     /// Whether the job begins anew for certain: then processes start before they are needed.
     pub begins: bool,
